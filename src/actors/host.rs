@@ -1,0 +1,436 @@
+//! The shell around a machine, without I/O: messages in, records and held-back effects out.
+//!
+//! This is the one place where **order, decide, commit, append** stand in a row. Promises: a panic fails the request
+//! that caused it and no other; nothing leaves before everything it rests on is durable; what is due happens before
+//! the next message or query. Never here: threads, sockets, files, clocks. The runtime and the simulation drive it.
+
+use crate::actors::ledger::{Ledger, Poisoned, Stage};
+use crate::actors::machine::{Effect, Effects, Machine, Refusal, Tell, Weight};
+use crate::actors::outbox::Outbox;
+use crate::clock::Timestamp;
+use crate::ids::{ActorId, Seq, Ticket};
+use crate::persist::journal::Room;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Ticks in a row after which others get their turn: expiring a million locks at once must not stop the node.
+const TICKS_IN_A_ROW: usize = 1024;
+
+/// One command of a delivery.
+#[derive(Debug)]
+pub enum Item<M: Machine> {
+    /// Something that may change state.
+    Message(M::Message),
+    /// A question.
+    Query(M::Query),
+}
+
+/// The answer to one item.
+pub type Answer<R> = Result<R, Failed>;
+
+/// The request panicked; it was not applied, and is noted in the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("internal error: the request panicked and was not applied")]
+pub struct Failed;
+
+/// Who gets the answers of a delivery. Called once, on the core.
+pub type ReplyTo<R> = Box<dyn FnOnce(Vec<Answer<R>>) + Send>;
+
+/// What one socket read brought: commands in order, answered together.
+pub struct Delivery<M: Machine> {
+    /// The commands.
+    pub items: Vec<Item<M>>,
+    /// Who is answered.
+    pub reply_to: ReplyTo<M::Reply>,
+}
+
+/// How far the host came.
+#[derive(Debug)]
+pub enum Flow {
+    /// Everything delivered is done.
+    Done,
+    /// There is more to do, after others have had their turn: call `proceed`.
+    Yield,
+    /// A panic: ask the Supervisor, then `proceed`, or rebuild first if the state is spent.
+    Panicked(Report),
+}
+
+/// A panic, as the Supervisor and the status see it.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Report {
+    /// Whose.
+    pub actor: &'static str,
+    /// Where.
+    pub stage: Stage,
+    /// The entry that is marked as poisoned.
+    pub seq: Seq,
+    /// When.
+    pub at: Timestamp,
+    /// The panic's words.
+    pub cause: String,
+    /// The item on which time acted, now quarantined.
+    pub item: Option<u64>,
+}
+
+/// Makes panics, for tests: called before each decide, commit and tick with the message in question.
+pub type Saboteur<M> = Box<dyn Fn(Stage, &<M as Machine>::Message) + Send>;
+
+/// A machine and what it needs to outlive its own panics.
+pub struct Host<M: Machine> {
+    machine: M,
+    /// A commit panicked: the machine is not to be used until it is rebuilt.
+    spent: bool,
+    /// The newest entry of this actor.
+    last: Seq,
+    backlog: Option<Running<M>>,
+    watches: BTreeMap<Ticket, (M::Watch, ReplyTo<M::Reply>)>,
+    quarantined: Vec<Report>,
+    effects: Effects<M::Reply>,
+    outbox: Outbox<M::Reply>,
+    tells: Vec<Tell>,
+    saboteur: Option<Saboteur<M>>,
+}
+
+/// A delivery that is being worked through.
+struct Running<M: Machine> {
+    items: std::iter::Peekable<std::vec::IntoIter<Item<M>>>,
+    answers: Vec<Answer<M::Reply>>,
+    reply_to: ReplyTo<M::Reply>,
+}
+
+impl<M: Machine> Host<M> {
+    /// A host around a recovered machine whose newest entry is `last`.
+    pub fn new(machine: M, last: Seq) -> Self {
+        Self {
+            machine,
+            spent: false,
+            last,
+            backlog: None,
+            watches: BTreeMap::new(),
+            quarantined: Vec::new(),
+            effects: Effects::default(),
+            outbox: Outbox::default(),
+            tells: Vec::new(),
+            saboteur: None,
+        }
+    }
+
+    /// The coordinator started with this entry.
+    pub fn start(&mut self, seq: Seq, at: Timestamp) {
+        self.machine.start(at);
+        self.last = seq;
+        self.machine.resume(&mut self.effects);
+        self.hold_effects();
+    }
+
+    /// Takes a delivery. The one before must be done.
+    pub fn deliver(&mut self, ledger: &mut Ledger, delivery: Delivery<M>) -> Flow {
+        assert!(
+            self.backlog.is_none(),
+            "a delivery begins when the one before is done"
+        );
+        self.backlog = Some(Running {
+            answers: Vec::with_capacity(delivery.items.len()),
+            items: delivery.items.into_iter().peekable(),
+            reply_to: delivery.reply_to,
+        });
+        self.proceed(ledger)
+    }
+
+    /// Goes on with what was delivered, and with what is due.
+    pub fn proceed(&mut self, ledger: &mut Ledger) -> Flow {
+        assert!(
+            !self.spent,
+            "a spent machine is rebuilt before anything else"
+        );
+        let mut ticks = TICKS_IN_A_ROW;
+        loop {
+            let at = ledger.now();
+            match self.advance(ledger, at, &mut ticks) {
+                Flow::Done => {}
+                flow @ (Flow::Yield | Flow::Panicked(_)) => return flow,
+            }
+            let Some(running) = &mut self.backlog else {
+                return Flow::Done;
+            };
+            let Some(item) = running.items.next() else {
+                if let Some(Running {
+                    answers, reply_to, ..
+                }) = self.backlog.take()
+                {
+                    self.outbox.hold(self.last, answers, reply_to);
+                }
+                return Flow::Done;
+            };
+            let answer = match item {
+                Item::Message(message) => self.message(ledger, at, &message, Stage::Decide),
+                Item::Query(query) => self.ask(ledger, at, &query),
+            };
+            let (answer, panicked) = match answer {
+                Ok(reply) => (Ok(reply), None),
+                Err(report) => (Err(Failed), Some(report)),
+            };
+            if let Some(running) = &mut self.backlog {
+                running.answers.push(answer);
+            }
+            if let Some(report) = panicked {
+                return Flow::Panicked(report);
+            }
+        }
+    }
+
+    /// Lets time act, in (deadline, id) order, on everything due at `at`.
+    fn advance(&mut self, ledger: &mut Ledger, at: Timestamp, ticks: &mut usize) -> Flow {
+        while self
+            .machine
+            .deadline()
+            .is_some_and(|deadline| deadline <= at)
+        {
+            if *ticks == 0 || ledger.is_short() {
+                return Flow::Yield;
+            }
+            *ticks -= 1;
+            let Some(item) = self.machine.due(at) else {
+                break;
+            };
+            let message = M::tick(item);
+            if let Err(mut report) = self.message(ledger, at, &message, Stage::Tick) {
+                report.item = Some(item);
+                if !self.spent {
+                    self.machine.quarantine(item);
+                }
+                self.quarantined.push(report.clone());
+                return Flow::Panicked(report);
+            }
+        }
+        if ledger.is_short() {
+            Flow::Yield
+        } else {
+            Flow::Done
+        }
+    }
+
+    /// Order, decide, commit, append.
+    fn message(
+        &mut self,
+        ledger: &mut Ledger,
+        at: Timestamp,
+        message: &M::Message,
+        stage: Stage,
+    ) -> Result<M::Reply, Report> {
+        let room = ledger.room();
+        let (machine, saboteur) = (&self.machine, &self.saboteur);
+        let decided = guard(|| {
+            if room != Room::Ample && refused(machine.weight(message), room) {
+                return Err(M::refuse(message, Refusal::DiskFull));
+            }
+            if let Some(saboteur) = saboteur {
+                saboteur(stage, message);
+            }
+            Ok(machine.decide(at, message))
+        });
+        let outcome = match decided {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(refusal)) => return Ok(refusal),
+            Err(cause) => return Err(self.poison(ledger, at, (stage, cause), message)),
+        };
+        if !M::is_durable(&outcome) {
+            return Ok(M::reply(Seq(0), message, &outcome));
+        }
+        let stamp = ledger.order(at);
+        let (machine, effects) = (&mut self.machine, &mut self.effects);
+        let committed = guard(|| {
+            if let Some(saboteur) = saboteur {
+                saboteur(Stage::Commit, message);
+            }
+            machine.commit(stamp, message, &outcome, effects);
+            M::reply(stamp.seq, message, &outcome)
+        });
+        match committed {
+            Ok(reply) => {
+                ledger.append(M::ID, stamp, &(message, &outcome));
+                self.last = stamp.seq;
+                self.hold_effects();
+                Ok(reply)
+            }
+            Err(cause) => {
+                self.spent = true;
+                self.effects.take();
+                Err(self.poison(ledger, at, (Stage::Commit, cause), message))
+            }
+        }
+    }
+
+    fn ask(
+        &mut self,
+        ledger: &Ledger,
+        at: Timestamp,
+        query: &M::Query,
+    ) -> Result<M::Reply, Report> {
+        guard(|| self.machine.query(at, query)).map_err(|cause| Report {
+            actor: M::NAME,
+            stage: Stage::Query,
+            seq: ledger.last(),
+            at,
+            cause,
+            item: None,
+        })
+    }
+
+    /// Notes in the journal that this message was not applied.
+    fn poison(
+        &mut self,
+        ledger: &mut Ledger,
+        at: Timestamp,
+        (stage, cause): (Stage, String),
+        message: &M::Message,
+    ) -> Report {
+        let stamp = ledger.order(at);
+        ledger.poison(
+            M::ID,
+            stamp,
+            &Poisoned {
+                stage,
+                cause: cause.clone(),
+                message: message.clone(),
+            },
+        );
+        self.last = stamp.seq;
+        Report {
+            actor: M::NAME,
+            stage,
+            seq: stamp.seq,
+            at,
+            cause,
+            item: None,
+        }
+    }
+
+    /// Puts what the machine wants done behind what it rests on.
+    fn hold_effects(&mut self) {
+        if self.effects.is_empty() {
+            return;
+        }
+        for effect in self.effects.take() {
+            match effect {
+                Effect::Wake(ticket, reply) => {
+                    if let Some((_, reply_to)) = self.watches.remove(&ticket) {
+                        self.outbox.hold(self.last, vec![Ok(reply)], reply_to);
+                    }
+                }
+                Effect::Tell(tell) => self.tells.push(tell),
+            }
+        }
+    }
+
+    /// Waits for something on behalf of `ticket`; answered at once if it is so already.
+    pub fn watch(&mut self, ticket: Ticket, watch: M::Watch, reply_to: ReplyTo<M::Reply>) {
+        self.watches.insert(ticket, (watch.clone(), reply_to));
+        if !self.spent {
+            self.machine.watch(ticket, &watch, &mut self.effects);
+            self.hold_effects();
+        }
+    }
+
+    /// Ends a wait without an answer.
+    pub fn unwatch(&mut self, ticket: Ticket) {
+        if self.watches.remove(&ticket).is_some() && !self.spent {
+            self.machine.unwatch(ticket);
+        }
+    }
+
+    /// Puts a rebuilt machine in the place of a spent one, and states again what outlived it.
+    pub fn rebuilt(&mut self, mut machine: M) {
+        for report in &self.quarantined {
+            if let Some(item) = report.item {
+                machine.quarantine(item);
+            }
+        }
+        for (ticket, (watch, _)) in &self.watches {
+            machine.watch(*ticket, watch, &mut self.effects);
+        }
+        machine.resume(&mut self.effects);
+        self.machine = machine;
+        self.spent = false;
+        self.hold_effects();
+    }
+
+    /// Whether the machine must be rebuilt before anything else.
+    pub fn is_spent(&self) -> bool {
+        self.spent
+    }
+
+    /// Whether a delivery is being worked through.
+    pub fn is_busy(&self) -> bool {
+        self.backlog.is_some()
+    }
+
+    /// The newest entry of this actor.
+    pub fn last(&self) -> Seq {
+        self.last
+    }
+
+    /// Which actor this is.
+    pub fn actor(&self) -> ActorId {
+        M::ID
+    }
+
+    /// A time before which nothing is due.
+    pub fn deadline(&self) -> Option<Timestamp> {
+        if self.spent {
+            None
+        } else {
+            self.machine.deadline()
+        }
+    }
+
+    /// What waits for the journal.
+    pub fn outbox(&self) -> &Outbox<M::Reply> {
+        &self.outbox
+    }
+
+    /// What is to be told to other actors. Need not wait for the journal: the entry that a tell causes stands
+    /// behind the one that caused it.
+    pub fn take_tells(&mut self) -> Vec<Tell> {
+        std::mem::take(&mut self.tells)
+    }
+
+    /// The machine, to look at. Not while it is spent.
+    pub fn machine(&self) -> &M {
+        assert!(!self.spent, "a spent machine shows nothing");
+        &self.machine
+    }
+
+    /// Items on which time no longer acts, with the panics that were the reason.
+    pub fn quarantined(&self) -> &[Report] {
+        &self.quarantined
+    }
+
+    /// Plants panics, for tests.
+    pub fn sabotage(&mut self, saboteur: Saboteur<M>) {
+        self.saboteur = Some(saboteur);
+    }
+}
+
+/// Which messages a full disk refuses.
+fn refused(weight: Weight, room: Room) -> bool {
+    match weight {
+        Weight::Adds => room >= Room::Low,
+        Weight::Keeps => room >= Room::Scant,
+        Weight::Frees => false,
+    }
+}
+
+/// Runs pure code; a panic becomes its words.
+fn guard<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|payload| panic_words(payload.as_ref()))
+}
+
+/// The words of a panic, as far as it has any.
+pub fn panic_words(payload: &(dyn std::any::Any + Send)) -> String {
+    let words = payload
+        .downcast_ref::<&str>()
+        .map(|words| (*words).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned());
+    words.unwrap_or_else(|| "a panic without words".to_owned())
+}

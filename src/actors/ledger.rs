@@ -1,0 +1,223 @@
+//! The ordering point of a node: hands out sequence numbers and times, and gathers the records of one write.
+//!
+//! Promises: numbers are handed out only below a bound that is durable; time in the log never goes back.
+//! Never here: deciding, writing, syncing. Whoever drives the node (the runtime, the simulation) takes the batch.
+
+use crate::actors::machine::Stamp;
+use crate::clock::{Clock, Timestamp};
+use crate::ids::{ActorId, Seq};
+use crate::persist::format::{About, Batch, Kind, Mark};
+use crate::persist::journal::{Room, Tail};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// How many numbers are reserved at a time.
+pub const RESERVE_STEP: u64 = 1 << 20;
+
+/// The wall clock is noted again when it has moved this much against node time.
+const OFFSET_STEP_MS: u64 = 1000;
+
+/// Where a panic happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// While deciding: the state is as it was.
+    Decide,
+    /// While committing: the state is spent.
+    Commit,
+    /// While answering a query: the state is as it was.
+    Query,
+    /// While time acted on an item.
+    Tick,
+}
+
+/// What the journal keeps of a message that panicked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Poisoned<M> {
+    /// Where.
+    pub stage: Stage,
+    /// The panic's words.
+    pub cause: String,
+    /// What was being done.
+    pub message: M,
+}
+
+/// The ordering point.
+pub struct Ledger {
+    clock: Arc<dyn Clock>,
+    latest: Timestamp,
+    next: Seq,
+    /// Numbers below this are reserved durably.
+    bound: Seq,
+    /// A reserve mark on its way: its own number and the bound that holds once it is durable.
+    reserving: Option<(Seq, Seq)>,
+    batch: Batch,
+    offset_ms: i64,
+    room: Room,
+    /// Without a journal nothing is gathered, and numbers need no reserve.
+    memory: bool,
+}
+
+impl Ledger {
+    /// A ledger that goes on behind `tail`. Its first mark must be a reserve, its second a start.
+    pub fn new(clock: Arc<dyn Clock>, tail: &Tail, memory: bool) -> Self {
+        let next = tail.next();
+        Self {
+            latest: tail.last_at.max(clock.now()),
+            offset_ms: clock.offset_ms(),
+            clock,
+            next,
+            bound: next,
+            reserving: None,
+            batch: Batch::default(),
+            room: Room::Ample,
+            memory,
+        }
+    }
+
+    /// The node's time, never less than it was before.
+    pub fn now(&mut self) -> Timestamp {
+        self.latest = self.latest.max(self.clock.now());
+        self.latest
+    }
+
+    /// Reserves numbers and notes the start. The batch must be durable before anything else is ordered.
+    pub fn start(&mut self, chance: [u8; 32]) -> Stamp {
+        self.bound = Seq(self.next.0 + RESERVE_STEP);
+        self.mark(&Mark::Reserve { bound: self.bound });
+        self.offset_ms = self.clock.offset_ms();
+        let program = env!("CARGO_PKG_VERSION").to_owned();
+        self.mark(&Mark::Start {
+            chance,
+            offset_ms: self.offset_ms,
+            program,
+        })
+    }
+
+    /// Notes a stop in good order.
+    pub fn stop(&mut self) -> Stamp {
+        self.mark(&Mark::Stop)
+    }
+
+    /// Notes the wall clock, if it has stepped since it was last noted.
+    pub fn watch_wall_clock(&mut self) {
+        let offset_ms = self.clock.offset_ms();
+        if offset_ms.abs_diff(self.offset_ms) > OFFSET_STEP_MS {
+            self.offset_ms = offset_ms;
+            self.mark(&Mark::Clock { offset_ms });
+        }
+    }
+
+    /// Hands out the next number, with the time it was asked for at.
+    pub fn order(&mut self, at: Timestamp) -> Stamp {
+        if !self.memory && self.reserving.is_none() && self.bound.0 - self.next.0 < RESERVE_STEP / 2
+        {
+            let bound = Seq(self.bound.0 + RESERVE_STEP);
+            let stamp = self.number(at);
+            self.reserving = Some((stamp.seq, bound));
+            self.put_mark(stamp, &Mark::Reserve { bound });
+        }
+        self.number(at)
+    }
+
+    fn number(&mut self, at: Timestamp) -> Stamp {
+        assert!(
+            self.memory || self.next < self.bound,
+            "sequence numbers are handed out only below the durable bound"
+        );
+        let seq = self.next;
+        self.next = Seq(seq.0 + 1);
+        Stamp { seq, at }
+    }
+
+    /// Whether numbers are short: nothing may be ordered before the batch is durable.
+    pub fn is_short(&self) -> bool {
+        !self.memory && self.bound.0 - self.next.0 < RESERVE_STEP / 8
+    }
+
+    /// Everything up to here is durable: a reserve that was on its way holds.
+    pub fn durable(&mut self, upto: Seq) {
+        if let Some((_, bound)) = self.reserving.take_if(|(mark, _)| *mark <= upto) {
+            self.bound = bound;
+        }
+    }
+
+    /// Appends an entry.
+    pub fn append<T: Serialize>(&mut self, actor: ActorId, stamp: Stamp, content: &T) {
+        self.put(actor, Kind::Entry, stamp, content);
+    }
+
+    /// Appends a poisoned message.
+    pub fn poison<M: Serialize>(&mut self, actor: ActorId, stamp: Stamp, content: &Poisoned<M>) {
+        self.put(actor, Kind::Poisoned, stamp, content);
+    }
+
+    fn put<T: Serialize>(&mut self, actor: ActorId, kind: Kind, stamp: Stamp, content: &T) {
+        if self.memory {
+            return;
+        }
+        self.batch.push(
+            About {
+                seq: stamp.seq,
+                at: stamp.at,
+                actor,
+                kind,
+            },
+            |bytes| {
+                rmp_serde::encode::write(bytes, content).expect("writing to memory does not fail");
+            },
+        );
+    }
+
+    fn mark(&mut self, mark: &Mark) -> Stamp {
+        let at = self.now();
+        let stamp = self.order(at);
+        self.put_mark(stamp, mark);
+        stamp
+    }
+
+    fn put_mark(&mut self, stamp: Stamp, mark: &Mark) {
+        self.put(ActorId::NODE, Kind::Mark, stamp, mark);
+        self.batch.make_urgent();
+    }
+
+    /// The records gathered since the last time.
+    pub fn take_batch(&mut self) -> Batch {
+        std::mem::take(&mut self.batch)
+    }
+
+    /// The records gathered, to be written in place.
+    pub fn batch_mut(&mut self) -> &mut Batch {
+        &mut self.batch
+    }
+
+    /// Whether there is anything to write.
+    pub fn is_dirty(&self) -> bool {
+        !self.batch.is_empty()
+    }
+
+    /// Whether this node keeps no files.
+    pub fn is_memory(&self) -> bool {
+        self.memory
+    }
+
+    /// What the log can still take.
+    pub fn room(&self) -> Room {
+        self.room
+    }
+
+    /// Notes what the log can still take.
+    pub fn set_room(&mut self, room: Room) {
+        self.room = room;
+    }
+
+    /// Wall clock less node time, as last noted in the log.
+    pub fn offset_ms(&self) -> i64 {
+        self.offset_ms
+    }
+
+    /// The last number handed out.
+    pub fn last(&self) -> Seq {
+        Seq(self.next.0 - 1)
+    }
+}

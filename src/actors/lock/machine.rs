@@ -1,0 +1,428 @@
+//! The lock rules: who gets a lock, when, and for how long.
+//!
+//! Follows LockServer 0.9b; the open points of that text are settled in `docs/protocols/lockserver.md`, whose rows
+//! are cited here as "row n". Decides without changing anything, and commits without deciding anything.
+
+use crate::actors::lock::message::{
+    Gone, Listed, Message, Name, Outcome, Query, Refused, Reply, Rules, Standing, Watch,
+};
+use crate::actors::lock::state::{Entry, State, Terms, View};
+use crate::actors::machine::{Effects, Machine, Refusal, Stamp, Weight};
+use crate::clock::Timestamp;
+use crate::ids::{ActorId, Digest, Seq, Slot, Ticket, Token};
+use std::collections::BTreeMap;
+
+/// Keys that begin so belong to the coordinator: shown everywhere, changed through no door.
+const RESERVED_PREFIX: &[u8] = b"wip-pool-lock-";
+
+/// The rules of locks, over their state.
+#[derive(Debug)]
+pub struct LockMachine {
+    rules: Rules,
+    state: State,
+    watches: BTreeMap<Ticket, Watch>,
+}
+
+impl LockMachine {
+    fn decide_request(&self, (key, index, owner): (&Name, &Name, &Name), priority: u8) -> Outcome {
+        let [key, index, owner] = [key, index, owner].map(Name::as_bytes);
+        if owner.is_empty() {
+            return Outcome::Refused(Refused::NoOwner); // row 2
+        }
+        if key.starts_with(RESERVED_PREFIX) {
+            return Outcome::Refused(Refused::Reserved);
+        }
+        if let Some(slot) = self.state.find(key, index, owner) {
+            return self.renewed(slot); // rows 8 and 9: a renewal, also while draining
+        }
+        if self.state.draining {
+            return Outcome::Refused(Refused::Draining);
+        }
+        if self.state.len() >= self.rules.entries_max as usize {
+            return Outcome::Refused(Refused::Full);
+        }
+        let slot = self.state.next_free();
+        match self.state.holder(key, index) {
+            None => Outcome::Granted { slot },
+            Some(holder) => {
+                // Row 11: never pre-empts the owner, but may overtake other contenders.
+                let place = self
+                    .state
+                    .place_of_new(holder, priority, self.rules.high_first);
+                Outcome::Queued { slot, place }
+            }
+        }
+    }
+
+    fn decide_renew(&self, slot: Option<Slot>, token: Option<Token>) -> Outcome {
+        let Some(entry) = slot.and_then(|slot| self.state.entry(slot)) else {
+            return Outcome::Absent;
+        };
+        if token.is_some_and(|token| token != entry.token) {
+            return Outcome::Refused(Refused::StaleToken);
+        }
+        if entry.key().starts_with(RESERVED_PREFIX) {
+            return Outcome::Refused(Refused::Reserved);
+        }
+        slot.map_or(Outcome::Absent, |slot| self.renewed(slot))
+    }
+
+    fn renewed(&self, slot: Slot) -> Outcome {
+        let token = self.state.entry(slot).map_or(Token(0), |entry| entry.token);
+        Outcome::Renewed {
+            slot,
+            place: self.state.place(slot, self.rules.high_first),
+            token,
+        }
+    }
+
+    /// Entries end in the order given; each lock passes to the first in its line.
+    fn decide_end(&self, slots: impl Iterator<Item = Slot>, token: Option<Token>) -> Outcome {
+        let mut gone = Vec::new();
+        for slot in slots {
+            let Some(entry) = self.state.entry(slot) else {
+                continue;
+            };
+            if token.is_some_and(|token| token != entry.token) {
+                return Outcome::Refused(Refused::StaleToken);
+            }
+            if entry.key().starts_with(RESERVED_PREFIX) {
+                continue;
+            }
+            gone.push(Gone {
+                slot,
+                heir: self.in_line(slot).next(),
+            });
+        }
+        if gone.is_empty() {
+            Outcome::Absent
+        } else {
+            Outcome::Ended { gone }
+        }
+    }
+
+    /// Row 15: dead at the instant its span has passed. A contender whose wait ends in the instant in which the owner
+    /// dies is dead too, and inherits nothing.
+    fn decide_expire(&self, slot: Slot) -> Outcome {
+        let Some(entry) = self.state.entry(slot) else {
+            return Outcome::Absent;
+        };
+        let deadline_of = |slot| self.state.entry(slot).map(|entry: &Entry| entry.deadline);
+        let dead = |slot: &Slot| deadline_of(*slot).is_some_and(|until| until <= entry.deadline);
+        let mut gone: Vec<Gone> = self
+            .in_line(slot)
+            .filter(dead)
+            .map(|slot| Gone { slot, heir: None })
+            .collect();
+        let heir = self.in_line(slot).find(|slot| !dead(slot));
+        gone.push(Gone { slot, heir });
+        Outcome::Ended { gone }
+    }
+
+    /// The contenders behind an owner; none behind a contender.
+    fn in_line(&self, slot: Slot) -> impl Iterator<Item = Slot> + '_ {
+        self.state.contenders(slot, self.rules.high_first)
+    }
+
+    fn list(&self, key: Option<&Name>, entries_max: u32) -> Vec<Listed> {
+        let mut heads: Vec<Slot> = match key {
+            Some(key) => self.state.of_key(key.as_bytes()).collect(),
+            None => self
+                .state
+                .entries()
+                .filter(|(_, e)| e.is_owner())
+                .map(|(s, _)| s)
+                .collect(),
+        };
+        if key.is_none() {
+            heads.sort_by_key(|slot| {
+                self.state
+                    .entry(*slot)
+                    .map(|entry| (entry.key(), entry.seq))
+            });
+        }
+        heads
+            .into_iter()
+            .flat_map(|head| std::iter::once(head).chain(self.in_line(head)).zip(1..))
+            .take(entries_max as usize)
+            .filter_map(|(slot, place)| Some(listed(self.state.entry(slot)?, place)))
+            .collect()
+    }
+
+    fn counts(&self) -> (u32, u32) {
+        let all = u32::try_from(self.state.len()).unwrap_or(u32::MAX);
+        let contenders = self.state.contender_count();
+        (all - contenders, contenders)
+    }
+
+    fn wake_if_empty(&mut self, effects: &mut Effects<Reply>) {
+        if self.state.len() == 0 {
+            while let Some((ticket, Watch::Empty)) = self.watches.pop_first() {
+                effects.wake(ticket, Reply::Due);
+            }
+        }
+    }
+}
+
+impl Machine for LockMachine {
+    const NAME: &'static str = "lock";
+    const ID: ActorId = ActorId::LOCK;
+
+    type Rules = Rules;
+    type Message = Message;
+    type Outcome = Outcome;
+    type Query = Query;
+    type Reply = Reply;
+    type Watch = Watch;
+    type View = View;
+
+    fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            state: State::default(),
+            watches: BTreeMap::new(),
+        }
+    }
+
+    fn decide(&self, _at: Timestamp, message: &Message) -> Outcome {
+        match message {
+            Message::Request {
+                key,
+                index,
+                owner,
+                priority,
+                ttl: _,
+                ttw: _,
+            } => self.decide_request((key, index, owner), *priority),
+            Message::Renew {
+                key,
+                index,
+                owner,
+                token,
+            } => {
+                let [key, index, owner] = [key, index, owner].map(Name::as_bytes);
+                self.decide_renew(self.state.find(key, index, owner), *token)
+            }
+            Message::Release {
+                key,
+                index: Some(index),
+                owner,
+                token,
+            } => {
+                let [key, index, owner] = [key, index, owner].map(Name::as_bytes);
+                self.decide_end(self.state.find(key, index, owner).into_iter(), *token)
+            }
+            // Row 24: all entries of that key and owner, owned and contending.
+            Message::Release {
+                key,
+                index: None,
+                owner,
+                token,
+            } => {
+                let of_key = |slot: &Slot| {
+                    self.state
+                        .entry(*slot)
+                        .is_some_and(|entry| entry.key() == key.as_bytes())
+                };
+                self.decide_end(self.state.of_owner(owner.as_bytes()).filter(of_key), *token)
+            }
+            // Row 25: a client that departs must not be promoted later.
+            Message::ReleaseAll { owner } => {
+                self.decide_end(self.state.of_owner(owner.as_bytes()), None)
+            }
+            Message::Expire { slot } => self.decide_expire(*slot),
+            Message::Drain if self.state.draining => Outcome::Absent,
+            Message::Drain => Outcome::Draining,
+        }
+    }
+
+    fn is_durable(outcome: &Outcome) -> bool {
+        match outcome {
+            Outcome::Granted { .. }
+            | Outcome::Queued { .. }
+            | Outcome::Renewed { .. }
+            | Outcome::Ended { .. }
+            | Outcome::Draining => true,
+            Outcome::Absent | Outcome::Refused(_) => false,
+        }
+    }
+
+    fn commit(
+        &mut self,
+        entry: Stamp,
+        message: &Message,
+        outcome: &Outcome,
+        effects: &mut Effects<Reply>,
+    ) {
+        match outcome {
+            Outcome::Granted { slot } | Outcome::Queued { slot, .. } => {
+                let Message::Request {
+                    key,
+                    index,
+                    owner,
+                    ttl,
+                    ttw,
+                    priority,
+                } = message
+                else {
+                    unreachable!("only a request makes an entry")
+                };
+                let terms = Terms {
+                    ttl: *ttl,
+                    ttw: *ttw,
+                    priority: *priority,
+                };
+                self.state
+                    .insert(*slot, (entry.seq, entry.at), (key, index, owner), terms);
+            }
+            Outcome::Renewed { slot, .. } => self.state.renew(*slot, entry.at),
+            Outcome::Ended { gone } => {
+                for Gone { slot, heir } in gone {
+                    self.state.remove(*slot, *heir, entry.seq, entry.at);
+                }
+                self.wake_if_empty(effects);
+            }
+            Outcome::Draining => self.state.draining = true,
+            Outcome::Absent | Outcome::Refused(_) => {}
+        }
+    }
+
+    fn reply(seq: Seq, _message: &Message, outcome: &Outcome) -> Reply {
+        match outcome {
+            Outcome::Granted { .. } => Reply::Standing(Standing {
+                place: 1,
+                token: Some(seq.into()),
+            }),
+            Outcome::Queued { place, .. } => Reply::Standing(Standing {
+                place: *place,
+                token: None,
+            }),
+            Outcome::Renewed { place, token, .. } => Reply::Standing(Standing {
+                place: *place,
+                token: Some(*token).filter(|token| *token != Token(0)),
+            }),
+            Outcome::Ended { gone } => Reply::Ended(u32::try_from(gone.len()).unwrap_or(u32::MAX)),
+            Outcome::Draining => Reply::Draining,
+            Outcome::Absent => Reply::Absent,
+            Outcome::Refused(refused) => Reply::Refused(*refused),
+        }
+    }
+
+    fn query(&self, _at: Timestamp, query: &Query) -> Reply {
+        match query {
+            Query::Owner { key, index } => {
+                let holder = self.state.holder(key.as_bytes(), index.as_bytes());
+                let entry = holder.and_then(|slot| self.state.entry(slot));
+                Reply::Owner(entry.and_then(|entry| Name::new(entry.owner())))
+            }
+            Query::Place { key, index, owner } => {
+                let [key, index, owner] = [key, index, owner].map(Name::as_bytes);
+                match self.state.find(key, index, owner) {
+                    None => Reply::Absent,
+                    Some(slot) => {
+                        let token = self.state.entry(slot).map(|entry| entry.token);
+                        Reply::Standing(Standing {
+                            place: self.state.place(slot, self.rules.high_first),
+                            token: token.filter(|token| *token != Token(0)),
+                        })
+                    }
+                }
+            }
+            Query::List { key, entries_max } => Reply::List(self.list(key.as_ref(), *entries_max)),
+            Query::Counts => {
+                let (owners, contenders) = self.counts();
+                Reply::Counts { owners, contenders }
+            }
+        }
+    }
+
+    fn weight(&self, message: &Message) -> Weight {
+        match message {
+            Message::Request {
+                key, index, owner, ..
+            } => {
+                let [key, index, owner] = [key, index, owner].map(Name::as_bytes);
+                if self.state.find(key, index, owner).is_some() {
+                    Weight::Keeps
+                } else {
+                    Weight::Adds
+                }
+            }
+            Message::Renew { .. } => Weight::Keeps,
+            Message::Release { .. }
+            | Message::ReleaseAll { .. }
+            | Message::Expire { .. }
+            | Message::Drain => Weight::Frees,
+        }
+    }
+
+    fn refuse(_message: &Message, refusal: Refusal) -> Reply {
+        Reply::Refused(refusal.into())
+    }
+
+    fn deadline(&self) -> Option<Timestamp> {
+        self.state.deadline()
+    }
+
+    fn due(&mut self, at: Timestamp) -> Option<u64> {
+        self.state.due(at).map(|slot| slot.0.into())
+    }
+
+    fn tick(item: u64) -> Message {
+        Message::Expire {
+            slot: Slot(u32::try_from(item).expect("items are slots")),
+        }
+    }
+
+    fn quarantine(&mut self, item: u64) {
+        self.state
+            .forget_deadline(Slot(u32::try_from(item).expect("items are slots")));
+    }
+
+    fn watch(&mut self, ticket: Ticket, watch: &Watch, effects: &mut Effects<Reply>) {
+        self.watches.insert(ticket, *watch);
+        self.wake_if_empty(effects);
+    }
+
+    fn unwatch(&mut self, ticket: Ticket) {
+        self.watches.remove(&ticket);
+    }
+
+    /// Row 34: order and ownership stay, spans begin again; and a drain ends with the coordinator that drained.
+    fn start(&mut self, at: Timestamp) {
+        self.state.begin_spans(at);
+        self.state.draining = false;
+    }
+
+    fn resume(&mut self, _effects: &mut Effects<Reply>) {}
+
+    fn digest(&self) -> Digest {
+        self.state.digest()
+    }
+
+    fn view(&self) -> View {
+        let (owners, contenders) = self.counts();
+        let draining = self.state.draining;
+        View {
+            owners,
+            contenders,
+            draining,
+            entries: self.list(None, u32::MAX),
+        }
+    }
+}
+
+fn listed(entry: &Entry, place: u32) -> Listed {
+    let name = |bytes: &[u8]| Name::new(bytes).unwrap_or_default();
+    Listed {
+        key: name(entry.key()),
+        index: name(entry.index()),
+        owner: name(entry.owner()),
+        place,
+        ttl: entry.ttl,
+        ttw: entry.ttw,
+        priority: entry.priority,
+        deadline: entry.deadline,
+        token: Some(entry.token).filter(|token| *token != Token(0)),
+    }
+}

@@ -1,0 +1,364 @@
+//! What the LockActor can be asked, what can come of it, and what it answers.
+//!
+//! Change rule: `Message` and `Outcome` are stored in the journal. A change that an old reader or an old log would
+//! not understand raises `FORMAT_VERSION`, with a golden directory and a CHANGELOG line under "Formats".
+
+use crate::actors::machine::Refusal;
+use crate::clock::Timestamp;
+use crate::ids::{Slot, Token};
+use serde::de::{Error as _, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+
+/// A key, an index or an owner: 0 to 255 bytes of any value.
+///
+/// In the journal it is bytes. In exports it is a string where it is UTF-8, else `{"b64": "…"}`-like: see
+/// [`Name::to_text`].
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Name(Box<[u8]>);
+
+impl Name {
+    /// The most bytes a name can have: its length travels in one byte.
+    pub const BYTES_MAX: usize = 255;
+
+    /// A name of these bytes; `None` if they are too many.
+    pub fn new(bytes: impl Into<Box<[u8]>>) -> Option<Self> {
+        let bytes = bytes.into();
+        (bytes.len() <= Self::BYTES_MAX).then_some(Self(bytes))
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The name as text: itself where it is printable UTF-8 without a backslash, else with `\xNN` escapes, which
+    /// [`Name::from_text`] reads back.
+    pub fn to_text(&self) -> String {
+        match std::str::from_utf8(&self.0) {
+            Ok(text) if !text.contains(|c: char| c.is_control() || c == '\\') => text.to_owned(),
+            Ok(_) | Err(_) => self.0.escape_ascii().to_string(),
+        }
+    }
+
+    /// Reads what [`Name::to_text`] wrote; `None` for a broken escape or too many bytes.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let mut bytes = Vec::with_capacity(text.len());
+        let mut rest = text.as_bytes();
+        while let Some((first, after)) = rest.split_first() {
+            rest = after;
+            if *first != b'\\' {
+                bytes.push(*first);
+                continue;
+            }
+            let (escape, after) = rest.split_first()?;
+            rest = after;
+            bytes.push(match escape {
+                b'n' => b'\n',
+                b'r' => b'\r',
+                b't' => b'\t',
+                b'\\' | b'\'' | b'"' => *escape,
+                b'x' => {
+                    let (digits, after) = rest.split_at_checked(2)?;
+                    rest = after;
+                    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?
+                }
+                _ => return None,
+            });
+        }
+        Self::new(bytes)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            serializer.serialize_str(&self.to_text())
+        } else {
+            serializer.serialize_bytes(&self.0)
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Names;
+        impl Visitor<'_> for Names {
+            type Value = Name;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a name of at most 255 bytes, with \\xNN for what is not text")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Name, E> {
+                Name::from_text(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+            }
+            fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<Name, E> {
+                Name::new(bytes).ok_or_else(|| E::invalid_length(bytes.len(), &self))
+            }
+        }
+        if deserializer.is_human_readable() {
+            deserializer.deserialize_str(Names)
+        } else {
+            deserializer.deserialize_bytes(Names)
+        }
+    }
+}
+
+impl TryFrom<&str> for Name {
+    type Error = serde::de::value::Error;
+
+    fn try_from(text: &str) -> Result<Self, Self::Error> {
+        Self::new(text.as_bytes())
+            .ok_or_else(|| Self::Error::custom("a name has at most 255 bytes"))
+    }
+}
+
+/// Configuration of the LockActor.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Whether a numerically larger priority goes first.
+    pub high_first: bool,
+    /// The most entries, owners and contenders together.
+    pub entries_max: u32,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            high_first: true,
+            entries_max: 4_000_000,
+        }
+    }
+}
+
+/// What may change a lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Message {
+    /// Own `(key, index)` or wait for it; renews what this owner has there already, keeping its old terms.
+    Request {
+        /// The key.
+        key: Name,
+        /// The index.
+        index: Name,
+        /// Who asks.
+        owner: Name,
+        /// Seconds to live as owner without a renewal.
+        ttl: u16,
+        /// Seconds to wait as contender without a renewal.
+        ttw: u16,
+        /// Standing among contenders.
+        priority: u8,
+    },
+    /// Begin the span of an entry again.
+    Renew {
+        /// The key.
+        key: Name,
+        /// The index.
+        index: Name,
+        /// Whose entry.
+        owner: Name,
+        /// If given, the token that the entry must have.
+        #[serde(default)]
+        token: Option<Token>,
+    },
+    /// Give up one entry, or with no index all entries of this owner under the key.
+    Release {
+        /// The key.
+        key: Name,
+        /// The index, or all of them.
+        index: Option<Name>,
+        /// Whose entries.
+        owner: Name,
+        /// If given, the token that the entry must have.
+        #[serde(default)]
+        token: Option<Token>,
+    },
+    /// Give up every entry of this owner, owned and contended.
+    ReleaseAll {
+        /// Whose entries.
+        owner: Name,
+    },
+    /// Let time act on the entry in this slot.
+    Expire {
+        /// The slot.
+        slot: Slot,
+    },
+    /// Take no new entries from now on, until the next start.
+    Drain,
+}
+
+/// What was decided. Entries are named by their slots.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// A new entry owns the lock.
+    Granted {
+        /// Where it stands.
+        slot: Slot,
+    },
+    /// A new entry waits for the lock.
+    Queued {
+        /// Where it stands.
+        slot: Slot,
+        /// Its place in line, 2 for the first contender.
+        place: u32,
+    },
+    /// An entry's span begins again.
+    Renewed {
+        /// Which.
+        slot: Slot,
+        /// Its place in line, 1 for the owner.
+        place: u32,
+        /// Its token, zero for a contender.
+        token: Token,
+    },
+    /// Entries end, in this order.
+    Ended {
+        /// Which, and who owns the lock then.
+        gone: Vec<Gone>,
+    },
+    /// No new entries from now on.
+    Draining,
+    /// Nothing of the kind is there. Changes nothing.
+    Absent,
+    /// Not done, and why. Changes nothing.
+    Refused(Refused),
+}
+
+/// An entry that ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gone {
+    /// Where it stood.
+    pub slot: Slot,
+    /// The contender that owns the lock from now on, if this was its owner and one was waiting.
+    pub heir: Option<Slot>,
+}
+
+/// Why something was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Refused {
+    /// No new entries: the coordinator drains.
+    Draining,
+    /// The owner is empty.
+    NoOwner,
+    /// The key is kept for the coordinator itself.
+    Reserved,
+    /// The entry has another token: the right has passed on.
+    StaleToken,
+    /// There are as many entries as are allowed.
+    Full,
+    /// The disk is full.
+    DiskFull,
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::DiskFull => Self::DiskFull,
+        }
+    }
+}
+
+/// A question about locks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Query {
+    /// Who owns `(key, index)`.
+    Owner {
+        /// The key.
+        key: Name,
+        /// The index.
+        index: Name,
+    },
+    /// Where `owner` stands in line for `(key, index)`.
+    Place {
+        /// The key.
+        key: Name,
+        /// The index.
+        index: Name,
+        /// Whose place.
+        owner: Name,
+    },
+    /// All entries of a key, or of all keys.
+    List {
+        /// The key, or all of them.
+        key: Option<Name>,
+        /// The most entries to tell.
+        entries_max: u32,
+    },
+    /// How many owners and contenders there are.
+    Counts,
+}
+
+/// Something about locks that can be waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watch {
+    /// No entry is left.
+    Empty,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// The entry's place in line, 1 for the owner, and its token if it is the owner's.
+    Standing(Standing),
+    /// So many entries ended.
+    Ended(u32),
+    /// No such entry.
+    Absent,
+    /// Not done, and why.
+    Refused(Refused),
+    /// No new entries from now on.
+    Draining,
+    /// The owner, if there is one.
+    Owner(Option<Name>),
+    /// Entries: by key in order of first use, then by index in order of its first request, then in line.
+    List(Vec<Listed>),
+    /// Live entries.
+    Counts {
+        /// Owners.
+        owners: u32,
+        /// Contenders.
+        contenders: u32,
+    },
+    /// What was waited for is so.
+    Due,
+}
+
+/// Where an entry stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// 1 for the owner, 2 for the first contender.
+    pub place: u32,
+    /// The owner's token.
+    pub token: Option<Token>,
+}
+
+/// An entry in a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Listed {
+    /// The key.
+    pub key: Name,
+    /// The index.
+    pub index: Name,
+    /// Who.
+    pub owner: Name,
+    /// 1 for the owner.
+    pub place: u32,
+    /// Seconds to live as owner.
+    pub ttl: u16,
+    /// Seconds to wait as contender.
+    pub ttw: u16,
+    /// Standing among contenders.
+    pub priority: u8,
+    /// When it ends if nobody renews it.
+    pub deadline: Timestamp,
+    /// The owner's token.
+    pub token: Option<Token>,
+}

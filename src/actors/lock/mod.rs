@@ -1,0 +1,29 @@
+//! The LockActor: every lock of the coordinator, whichever door asks.
+//!
+//! Follows LockServer 0.9b (2000) as `docs/protocols/lockserver.md` reads it, and adds fencing tokens.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `message.rs` | what can be asked, what can come of it, what is answered |
+//! | `state.rs` | entries and their indexes; moving an entry in, out and up |
+//! | `machine.rs` | the rules: who gets a lock, when, and for how long |
+
+mod machine;
+mod message;
+mod state;
+
+pub use machine::LockMachine;
+pub use message::{
+    Gone, Listed, Message, Name, Outcome, Query, Refused, Reply, Rules, Standing, Watch,
+};
+pub use state::{Entry, View};
+
+/// The actor that owns every lock.
+///
+/// A lock is a `(key, index)` with one owner and contenders behind it, who stand by priority and then by the order
+/// in which they came. Ownership ends by release or when its time to live runs out without a renewal, and passes to
+/// the first contender in the same instant. Each grant carries a [`crate::ids::Token`] that only grows.
+pub type LockActor = crate::actors::Host<LockMachine>;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,605 @@
+//! Lock entries and the indexes over them; moving an entry in, out and up.
+//!
+//! Invariants: every entry is in each index (by lock, by owner, by deadline, by key through its lock) or in none; a
+//! lock that has entries has exactly one owner; contenders stand by priority, then by sequence number.
+//! Never here: which entry should move. That is decided in `machine.rs` and only carried out here.
+//! Change rule: the fields of `Entry` but for its links are durable, see `message.rs`.
+
+use crate::actors::lock::message::Name;
+use crate::actors::slab::Slab;
+use crate::actors::table::Table;
+use crate::actors::wheel::Wheel;
+use crate::clock::Timestamp;
+use crate::ids::{Digest, Seq, Slot, Token};
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// One owner or contender of one lock. Sized for millions: 72 bytes, and one allocation for the three names.
+#[derive(Debug)]
+pub struct Entry {
+    /// Key, index and owner, one behind the other.
+    names: Box<[u8]>,
+    pub(super) deadline: Timestamp,
+    /// The entry of the journal that made this one: its place among equals.
+    pub(super) seq: Seq,
+    /// The journal entry that granted the lock; zero for a contender.
+    pub(super) token: Token,
+    /// The journal entry of the first request since the lock was last free: the order of a listing.
+    first: Seq,
+    of_owner: Ring,
+    of_key: Ring,
+    pub(super) ttl: u16,
+    pub(super) ttw: u16,
+    pub(super) priority: u8,
+    key_len: u8,
+    index_len: u8,
+}
+
+/// Neighbours in a ring of entries. An entry outside the ring stands alone.
+#[derive(Clone, Copy, Debug)]
+struct Ring {
+    previous: Slot,
+    next: Slot,
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub(super) ttl: u16,
+    pub(super) ttw: u16,
+    pub(super) priority: u8,
+}
+
+impl Entry {
+    /// The key.
+    pub fn key(&self) -> &[u8] {
+        self.part(0, self.key_len as usize)
+    }
+
+    /// The index.
+    pub fn index(&self) -> &[u8] {
+        self.part(self.key_len as usize, self.index_len as usize)
+    }
+
+    /// Who owns it or waits for it.
+    pub fn owner(&self) -> &[u8] {
+        self.names
+            .get(self.key_len as usize + self.index_len as usize..)
+            .unwrap_or(&[])
+    }
+
+    /// Whether it owns its lock.
+    pub fn is_owner(&self) -> bool {
+        self.token != Token(0)
+    }
+
+    fn part(&self, start: usize, len: usize) -> &[u8] {
+        self.names.get(start..start + len).unwrap_or(&[])
+    }
+
+    fn lock(&self) -> (&[u8], &[u8]) {
+        (self.key(), self.index())
+    }
+
+    /// What the digest is made of.
+    fn canonical(&self) -> ([u8; 40], &[u8]) {
+        let mut fixed = [0; 40];
+        let words = [self.deadline.0, self.seq.0, self.token.0, self.first.0];
+        for (place, word) in fixed.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        let [ttl, ttw] = [self.ttl.to_le_bytes(), self.ttw.to_le_bytes()];
+        let small = [
+            ttl[0],
+            ttl[1],
+            ttw[0],
+            ttw[1],
+            self.priority,
+            self.key_len,
+            self.index_len,
+            0,
+        ];
+        if let Some(place) = fixed.last_chunk_mut() {
+            *place = small;
+        }
+        (fixed, &self.names)
+    }
+}
+
+/// Those who wait for one lock.
+#[derive(Debug, Default)]
+struct Line {
+    /// By priority; among equals by sequence number.
+    ranks: BTreeMap<u8, VecDeque<(Seq, Slot)>>,
+    by_owner: Table,
+    len: usize,
+}
+
+/// Every entry, by every way of asking for one.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    entries: Slab<Entry>,
+    /// The owner's entry, by key and index.
+    locks: Table,
+    /// The owner's entry of the lock first asked for, by key.
+    keys: Table,
+    /// The oldest entry, by owner.
+    owners: Table,
+    /// The contenders, by the slot of the lock's owner.
+    lines: HashMap<Slot, Box<Line>, foldhash::fast::RandomState>,
+    wheel: Wheel,
+    contenders: u32,
+    digest: Digest,
+    /// Bytes of the entry being hashed, kept for the next.
+    scratch: Vec<u8>,
+    pub(super) draining: bool,
+}
+
+impl State {
+    pub(super) fn entry(&self, slot: Slot) -> Option<&Entry> {
+        self.entries.get(slot)
+    }
+
+    /// The owner's entry of a lock.
+    pub(super) fn holder(&self, key: &[u8], index: &[u8]) -> Option<Slot> {
+        self.locks.find(&(key, index), |slot| {
+            self.entries[slot].lock() == (key, index)
+        })
+    }
+
+    /// This owner's entry for a lock, owned or contended.
+    pub(super) fn find(&self, key: &[u8], index: &[u8], owner: &[u8]) -> Option<Slot> {
+        let holder = self.holder(key, index)?;
+        if self.entries[holder].owner() == owner {
+            return Some(holder);
+        }
+        let line = self.lines.get(&holder)?;
+        line.by_owner
+            .find(&owner, |slot| self.entries[slot].owner() == owner)
+    }
+
+    /// Place in line, 1 for the owner.
+    pub(super) fn place(&self, slot: Slot, high_first: bool) -> u32 {
+        let entry = &self.entries[slot];
+        if entry.is_owner() {
+            return 1;
+        }
+        let line = self.line_of(entry).expect("a contender stands in a line");
+        let ahead = |rank: u8| {
+            if high_first {
+                rank > entry.priority
+            } else {
+                rank < entry.priority
+            }
+        };
+        let before: usize = line
+            .ranks
+            .iter()
+            .filter(|(rank, _)| ahead(**rank))
+            .map(|(_, rank)| rank.len())
+            .sum();
+        let equals = line
+            .ranks
+            .get(&entry.priority)
+            .expect("a contender stands in its rank");
+        let among = equals.partition_point(|(seq, _)| *seq < entry.seq);
+        u32::try_from(before + among + 2).unwrap_or(u32::MAX)
+    }
+
+    /// Where a newcomer of this priority would stand behind this owner.
+    pub(super) fn place_of_new(&self, holder: Slot, priority: u8, high_first: bool) -> u32 {
+        let before: usize = self.lines.get(&holder).map_or(0, |line| {
+            let ahead = |rank: u8| {
+                if high_first {
+                    rank >= priority
+                } else {
+                    rank <= priority
+                }
+            };
+            line.ranks
+                .iter()
+                .filter(|(rank, _)| ahead(**rank))
+                .map(|(_, rank)| rank.len())
+                .sum()
+        });
+        u32::try_from(before + 2).unwrap_or(u32::MAX)
+    }
+
+    /// The contenders of an owner, in line.
+    pub(super) fn contenders(
+        &self,
+        holder: Slot,
+        high_first: bool,
+    ) -> impl Iterator<Item = Slot> + '_ {
+        let ranks = self.lines.get(&holder).map(|line| &line.ranks);
+        let down = ranks
+            .filter(|_| high_first)
+            .into_iter()
+            .flat_map(|ranks| ranks.values().rev());
+        let up = ranks
+            .filter(|_| !high_first)
+            .into_iter()
+            .flat_map(BTreeMap::values);
+        down.chain(up).flatten().map(|(_, slot)| *slot)
+    }
+
+    /// Every entry of this owner, oldest first.
+    pub(super) fn of_owner(&self, owner: &[u8]) -> impl Iterator<Item = Slot> + '_ {
+        let head = self
+            .owners
+            .find(&owner, |slot| self.entries[slot].owner() == owner);
+        self.ring(head, |entry| entry.of_owner)
+    }
+
+    /// The owners' entries of all locks of this key, in order of first request.
+    pub(super) fn of_key(&self, key: &[u8]) -> impl Iterator<Item = Slot> + '_ {
+        let head = self.keys.find(&key, |slot| self.entries[slot].key() == key);
+        self.ring(head, |entry| entry.of_key)
+    }
+
+    fn ring(
+        &self,
+        head: Option<Slot>,
+        ring: impl Fn(&Entry) -> Ring + 'static,
+    ) -> impl Iterator<Item = Slot> + '_ {
+        let next = move |slot: &Slot| {
+            let next = ring(&self.entries[*slot]).next;
+            (Some(next) != head).then_some(next)
+        };
+        std::iter::successors(head, next)
+    }
+
+    /// Entries by slot.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (Slot, &Entry)> {
+        self.entries.iter()
+    }
+
+    pub(super) fn next_free(&self) -> Slot {
+        self.entries.next_free()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn contender_count(&self) -> u32 {
+        self.contenders
+    }
+
+    pub(super) fn deadline(&self) -> Option<Timestamp> {
+        self.wheel.deadline()
+    }
+
+    pub(super) fn due(&mut self, at: Timestamp) -> Option<Slot> {
+        let entries = &self.entries;
+        self.wheel.due(at, |slot| entries[slot].deadline)
+    }
+
+    /// Takes an entry out of the order of deadlines, until its span begins again.
+    pub(super) fn forget_deadline(&mut self, slot: Slot) {
+        if let Some(entry) = self.entries.get(slot) {
+            self.wheel.remove(slot, entry.deadline);
+        }
+    }
+
+    pub(super) fn digest(&self) -> Digest {
+        let mut digest = self.digest;
+        if self.draining {
+            digest.add(b"draining");
+        }
+        digest
+    }
+
+    /// Adds an entry: as owner if the lock is free, else in line.
+    pub(super) fn insert(
+        &mut self,
+        slot: Slot,
+        (seq, at): (Seq, Timestamp),
+        (key, index, owner): (&Name, &Name, &Name),
+        terms: Terms,
+    ) {
+        let holder = self.holder(key.as_bytes(), index.as_bytes());
+        let alone = Ring {
+            previous: slot,
+            next: slot,
+        };
+        let span = if holder.is_none() {
+            terms.ttl
+        } else {
+            terms.ttw
+        };
+        let len = |name: &Name| u8::try_from(name.as_bytes().len()).expect("names are bounded");
+        let entry = Entry {
+            names: [key.as_bytes(), index.as_bytes(), owner.as_bytes()]
+                .concat()
+                .into(),
+            deadline: at.plus_seconds(span.into()),
+            seq,
+            token: if holder.is_none() {
+                seq.into()
+            } else {
+                Token(0)
+            },
+            first: holder.map_or(seq, |holder| self.entries[holder].first),
+            of_owner: alone,
+            of_key: alone,
+            ttl: terms.ttl,
+            ttw: terms.ttw,
+            priority: terms.priority,
+            key_len: len(key),
+            index_len: len(index),
+        };
+        let deadline = entry.deadline;
+        self.entries.insert(slot, entry);
+        self.join_owner(slot);
+        match holder {
+            None => {
+                self.join_locks(slot);
+                self.join_key(slot);
+            }
+            Some(holder) => self.join_line(holder, slot),
+        }
+        self.wheel.insert(slot, deadline);
+        self.count(slot, true);
+    }
+
+    /// Begins an entry's span again.
+    pub(super) fn renew(&mut self, slot: Slot, at: Timestamp) {
+        self.count(slot, false);
+        let entry = &mut self.entries[slot];
+        let old = entry.deadline;
+        let span = if entry.is_owner() {
+            entry.ttl
+        } else {
+            entry.ttw
+        };
+        entry.deadline = at.plus_seconds(span.into());
+        let new = entry.deadline;
+        self.wheel.remove(slot, old);
+        self.wheel.insert(slot, new);
+        self.count(slot, true);
+    }
+
+    /// Ends an entry. An owner's lock passes to `heir`, or is free if nobody waits.
+    pub(super) fn remove(&mut self, slot: Slot, heir: Option<Slot>, seq: Seq, at: Timestamp) {
+        self.count(slot, false);
+        self.wheel.remove(slot, self.entries[slot].deadline);
+        self.leave_owner(slot);
+        if self.entries[slot].is_owner() {
+            match heir {
+                Some(heir) => self.promote(slot, heir, seq, at),
+                None => {
+                    assert!(
+                        !self.lines.contains_key(&slot),
+                        "a lock that is waited for has an heir"
+                    );
+                    self.leave_key(slot);
+                    self.leave_locks(slot);
+                }
+            }
+        } else {
+            assert!(heir.is_none(), "only an owner has an heir");
+            self.leave_line(slot);
+        }
+        self.entries.remove(slot);
+    }
+
+    /// Puts a contender in the owner's place.
+    fn promote(&mut self, old: Slot, heir: Slot, seq: Seq, at: Timestamp) {
+        assert!(
+            self.entries[heir].lock() == self.entries[old].lock(),
+            "an heir waits for that lock"
+        );
+        self.count(heir, false);
+        self.leave_line(heir);
+        let entry = &mut self.entries[heir];
+        let waited_until = entry.deadline;
+        entry.token = seq.into();
+        entry.deadline = at.plus_seconds(entry.ttl.into());
+        let until = entry.deadline;
+        self.wheel.remove(heir, waited_until);
+        self.wheel.insert(heir, until);
+        let (entries, locks) = (&self.entries, &mut self.locks);
+        assert!(
+            locks.replace(&entries[old].lock(), old, heir),
+            "a lock is found by its owner"
+        );
+        self.replace_in_key(old, heir);
+        if let Some(line) = self.lines.remove(&old) {
+            self.lines.insert(heir, line);
+        }
+        self.count(heir, true);
+    }
+
+    /// Begins every span again, as the start of a coordinator does.
+    pub(super) fn begin_spans(&mut self, at: Timestamp) {
+        for slot in (0..self.entries.extent()).map(Slot) {
+            if self.entries.get(slot).is_some() {
+                self.renew(slot, at);
+            }
+        }
+    }
+
+    /// Keeps counts and digest: called before an entry changes or goes, and after it changed or came.
+    fn count(&mut self, slot: Slot, present: bool) {
+        let entry = &self.entries[slot];
+        let (fixed, names) = entry.canonical();
+        self.scratch.clear();
+        self.scratch.extend_from_slice(&fixed);
+        self.scratch.extend_from_slice(names);
+        if present {
+            self.digest.add(&self.scratch);
+            self.contenders += u32::from(!entry.is_owner());
+        } else {
+            self.digest.remove(&self.scratch);
+            self.contenders -= u32::from(!entry.is_owner());
+        }
+    }
+
+    fn line_of(&self, entry: &Entry) -> Option<&Line> {
+        let holder = self.holder(entry.key(), entry.index())?;
+        self.lines.get(&holder).map(Box::as_ref)
+    }
+
+    fn join_locks(&mut self, slot: Slot) {
+        let (entries, locks) = (&self.entries, &mut self.locks);
+        locks.insert(&entries[slot].lock(), slot, |other| entries[other].lock());
+    }
+
+    fn leave_locks(&mut self, slot: Slot) {
+        let (entries, locks) = (&self.entries, &mut self.locks);
+        assert!(
+            locks.remove(&entries[slot].lock(), slot),
+            "a lock is found by its owner"
+        );
+    }
+
+    fn join_line(&mut self, holder: Slot, slot: Slot) {
+        let entries = &self.entries;
+        let entry = &entries[slot];
+        let line = self.lines.entry(holder).or_default();
+        let rank = line.ranks.entry(entry.priority).or_default();
+        let at = rank.partition_point(|(seq, _)| *seq < entry.seq);
+        rank.insert(at, (entry.seq, slot));
+        line.by_owner
+            .insert(&entry.owner(), slot, |other| entries[other].owner());
+        line.len += 1;
+    }
+
+    fn leave_line(&mut self, slot: Slot) {
+        let entry = &self.entries[slot];
+        let holder = self
+            .holder(entry.key(), entry.index())
+            .expect("a contender has an owner ahead");
+        let line = self
+            .lines
+            .get_mut(&holder)
+            .expect("a contender stands in a line");
+        let rank = line
+            .ranks
+            .get_mut(&entry.priority)
+            .expect("a contender stands in its rank");
+        let at = rank.partition_point(|(seq, _)| *seq < entry.seq);
+        let left = rank.remove(at);
+        assert!(
+            left == Some((entry.seq, slot)),
+            "a contender stands where its sequence number says"
+        );
+        if rank.is_empty() {
+            line.ranks.remove(&entry.priority);
+        }
+        assert!(
+            line.by_owner.remove(&entry.owner(), slot),
+            "a contender is found by its owner"
+        );
+        line.len -= 1;
+        if line.len == 0 {
+            self.lines.remove(&holder);
+        }
+    }
+
+    fn join_owner(&mut self, slot: Slot) {
+        let entries = &self.entries;
+        let owner = entries[slot].owner();
+        match self
+            .owners
+            .find(&owner, |other| entries[other].owner() == owner)
+        {
+            None => self
+                .owners
+                .insert(&owner, slot, |other| entries[other].owner()),
+            Some(head) => self.link(head, slot, |entry| &mut entry.of_owner),
+        }
+    }
+
+    fn leave_owner(&mut self, slot: Slot) {
+        let next = self.unlink(slot, |entry| &mut entry.of_owner);
+        let entries = &self.entries;
+        let owner = entries[slot].owner();
+        match next {
+            None => assert!(
+                self.owners.remove(&owner, slot),
+                "an owner is found by its oldest entry"
+            ),
+            // Only where this was the oldest; otherwise there is nothing to replace.
+            Some(next) => {
+                self.owners.replace(&owner, slot, next);
+            }
+        }
+    }
+
+    fn join_key(&mut self, slot: Slot) {
+        let entries = &self.entries;
+        let key = entries[slot].key();
+        match self.keys.find(&key, |other| entries[other].key() == key) {
+            None => self.keys.insert(&key, slot, |other| entries[other].key()),
+            Some(head) => self.link(head, slot, |entry| &mut entry.of_key),
+        }
+    }
+
+    fn leave_key(&mut self, slot: Slot) {
+        let next = self.unlink(slot, |entry| &mut entry.of_key);
+        let entries = &self.entries;
+        let key = entries[slot].key();
+        match next {
+            None => assert!(
+                self.keys.remove(&key, slot),
+                "a key is found by its first lock"
+            ),
+            Some(next) => {
+                self.keys.replace(&key, slot, next);
+            }
+        }
+    }
+
+    /// Puts a lock's new owner where its old one stood among the locks of the key.
+    fn replace_in_key(&mut self, old: Slot, new: Slot) {
+        let ring = self.entries[old].of_key;
+        self.entries[new].of_key = if ring.next == old {
+            Ring {
+                previous: new,
+                next: new,
+            }
+        } else {
+            ring
+        };
+        if ring.next != old {
+            self.entries[ring.previous].of_key.next = new;
+            self.entries[ring.next].of_key.previous = new;
+        }
+        let (entries, keys) = (&self.entries, &mut self.keys);
+        keys.replace(&entries[old].key(), old, new);
+    }
+
+    /// Puts an entry at the end of a ring.
+    fn link(&mut self, head: Slot, slot: Slot, ring: impl Fn(&mut Entry) -> &mut Ring) {
+        let last = ring(&mut self.entries[head]).previous;
+        *ring(&mut self.entries[slot]) = Ring {
+            previous: last,
+            next: head,
+        };
+        ring(&mut self.entries[last]).next = slot;
+        ring(&mut self.entries[head]).previous = slot;
+    }
+
+    /// Takes an entry out of its ring; the one behind it, unless it was alone.
+    fn unlink(&mut self, slot: Slot, ring: impl Fn(&mut Entry) -> &mut Ring) -> Option<Slot> {
+        let Ring { previous, next } = *ring(&mut self.entries[slot]);
+        ring(&mut self.entries[previous]).next = next;
+        ring(&mut self.entries[next]).previous = previous;
+        (next != slot).then_some(next)
+    }
+}
+
+/// The state of locks, to look at.
+#[derive(Debug, Serialize)]
+pub struct View {
+    /// Owners.
+    pub owners: u32,
+    /// Contenders.
+    pub contenders: u32,
+    /// Whether new entries are refused.
+    pub draining: bool,
+    /// All of them, as a listing gives them.
+    pub entries: Vec<crate::actors::lock::message::Listed>,
+}

@@ -1,0 +1,26 @@
+//! Actors: pure machines, each inside the same shell.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `machine.rs` | the contract of a machine: decide, commit, query, time |
+//! | `ledger.rs` | sequence numbers, time, the records of one write |
+//! | `host.rs` | the shell: order, decide, commit, append; catches panics |
+//! | `outbox.rs` | answers that wait for the journal |
+//! | `recovery.rs` | from journal to machines: the one recovery path |
+//! | `directory.rs` | addresses, and the bound on open commands |
+//! | `runtime.rs` | the only file that names actix |
+//! | `slab.rs` `table.rs` `wheel.rs` | items by slot, slots by name, slots by deadline |
+//! | `lock/` `supervisor/` | one folder an actor |
+
+pub mod host;
+pub mod ledger;
+pub mod lock;
+pub mod machine;
+pub mod outbox;
+pub mod recovery;
+pub mod slab;
+pub mod table;
+pub mod wheel;
+
+pub use host::Host;
+pub use machine::Machine;

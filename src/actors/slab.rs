@@ -1,0 +1,160 @@
+//! Items by slot number, in chunks, so that growing never copies what is there.
+//!
+//! The lowest free slot is the next one handed out, whatever the history: the same items in the same slots give the
+//! same next slot, also after a restart.
+
+use crate::ids::Slot;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::{Index, IndexMut};
+
+const CHUNK: usize = 1024;
+
+/// Items by slot.
+#[derive(Debug)]
+pub struct Slab<T> {
+    chunks: Vec<Vec<Option<T>>>,
+    free: BinaryHeap<Reverse<Slot>>,
+    /// Slots that exist, free or not.
+    extent: u32,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self {
+            chunks: Vec::new(),
+            free: BinaryHeap::new(),
+            extent: 0,
+        }
+    }
+}
+
+impl<T> Slab<T> {
+    /// The slot that the next item should get.
+    pub fn next_free(&self) -> Slot {
+        self.free
+            .peek()
+            .map_or(Slot(self.extent), |Reverse(slot)| *slot)
+    }
+
+    /// Puts an item into a free slot.
+    ///
+    /// # Panics
+    /// If the slot is taken.
+    pub fn insert(&mut self, slot: Slot, item: T) {
+        while slot.0 >= self.extent {
+            if self.extent as usize % CHUNK == 0 {
+                self.chunks.push(Vec::with_capacity(CHUNK));
+            }
+            if let Some(chunk) = self.chunks.last_mut() {
+                chunk.push(None);
+            }
+            self.free.push(Reverse(Slot(self.extent)));
+            self.extent += 1;
+        }
+        if self.free.peek() == Some(&Reverse(slot)) {
+            self.free.pop();
+        } else {
+            // A log written under another rule may name any free slot.
+            self.free.retain(|Reverse(free)| *free != slot);
+        }
+        let place = self
+            .place_mut(slot)
+            .expect("the slab was just made large enough");
+        assert!(place.replace(item).is_none(), "a slot is given once");
+    }
+
+    /// Takes an item out.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn remove(&mut self, slot: Slot) -> T {
+        let item = self
+            .place_mut(slot)
+            .and_then(Option::take)
+            .expect("the slot is taken");
+        self.free.push(Reverse(slot));
+        item
+    }
+
+    /// The item in a slot.
+    pub fn get(&self, slot: Slot) -> Option<&T> {
+        self.chunks
+            .get(slot.index() / CHUNK)?
+            .get(slot.index() % CHUNK)?
+            .as_ref()
+    }
+
+    /// Items with their slots, by slot.
+    pub fn iter(&self) -> impl Iterator<Item = (Slot, &T)> {
+        (0..self.extent)
+            .map(Slot)
+            .filter_map(|slot| Some((slot, self.get(slot)?)))
+    }
+
+    /// How many items there are.
+    pub fn len(&self) -> usize {
+        self.extent as usize - self.free.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Slots that exist, free or not.
+    pub fn extent(&self) -> u32 {
+        self.extent
+    }
+
+    fn place_mut(&mut self, slot: Slot) -> Option<&mut Option<T>> {
+        self.chunks
+            .get_mut(slot.index() / CHUNK)?
+            .get_mut(slot.index() % CHUNK)
+    }
+}
+
+impl<T> Index<Slot> for Slab<T> {
+    type Output = T;
+
+    fn index(&self, slot: Slot) -> &T {
+        self.get(slot).expect("the slot is taken")
+    }
+}
+
+impl<T> IndexMut<Slot> for Slab<T> {
+    fn index_mut(&mut self, slot: Slot) -> &mut T {
+        self.place_mut(slot)
+            .and_then(Option::as_mut)
+            .expect("the slot is taken")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Slab;
+    use crate::ids::Slot;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        #[test]
+        fn the_lowest_free_slot_is_always_next(steps in prop::collection::vec(0u32..40, 0..400)) {
+            let mut slab = Slab::default();
+            let mut model = BTreeMap::new();
+            for step in steps {
+                if model.remove(&step).is_some() {
+                    prop_assert_eq!(slab.remove(Slot(step)), step);
+                } else {
+                    let lowest = (0..).find(|slot| !model.contains_key(slot)).expect("numbers go on");
+                    prop_assert_eq!(slab.next_free(), Slot(lowest));
+                    slab.insert(Slot(lowest), lowest);
+                    model.insert(lowest, lowest);
+                }
+                prop_assert_eq!(slab.len(), model.len());
+                let found: Vec<_> = slab.iter().map(|(slot, item)| (slot.0, *item)).collect();
+                prop_assert_eq!(found, model.iter().map(|(k, v)| (*k, *v)).collect::<Vec<_>>());
+            }
+        }
+    }
+}

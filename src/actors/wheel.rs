@@ -1,0 +1,287 @@
+//! Deadlines: a hierarchical timer wheel over slots, after Varghese and Lauck (1987), scheme 7.
+//!
+//! Seven levels of 64 places; a place of level n spans 64^n ms, so 139 years in all. Insert and remove take constant
+//! time. `due` gives items in (deadline, slot) order. Volatile: deadlines themselves stand in the items.
+
+use crate::clock::Timestamp;
+use crate::ids::Slot;
+use std::collections::BTreeSet;
+
+const LEVELS: usize = 7;
+const PLACES: usize = 64;
+const CHUNK: usize = 1024;
+/// Links at or above this are the ring heads of places, below it items.
+const HEADS: u32 = u32::MAX - 1024;
+/// In `previous`: the item is not in the wheel.
+const OUT: u32 = u32::MAX;
+/// In `previous`: the item is in `due`.
+const DUE: u32 = u32::MAX - 1;
+
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    previous: u32,
+    next: u32,
+}
+
+/// Slots by deadline.
+#[derive(Debug)]
+pub struct Wheel {
+    /// Everything before this has been sorted out.
+    elapsed: u64,
+    occupied: [u64; LEVELS],
+    heads: Vec<Link>,
+    links: Vec<Vec<Link>>,
+    due: BTreeSet<(u64, u32)>,
+}
+
+impl Default for Wheel {
+    fn default() -> Self {
+        let ring = |place: usize| {
+            let head = head(place);
+            Link {
+                previous: head,
+                next: head,
+            }
+        };
+        Self {
+            elapsed: 0,
+            occupied: [0; LEVELS],
+            heads: (0..LEVELS * PLACES).map(ring).collect(),
+            links: Vec::new(),
+            due: BTreeSet::new(),
+        }
+    }
+}
+
+impl Wheel {
+    /// Adds an item that is not in the wheel.
+    pub fn insert(&mut self, slot: Slot, deadline: Timestamp) {
+        while slot.index() >= self.links.len() * CHUNK {
+            self.links.push(vec![
+                Link {
+                    previous: OUT,
+                    next: OUT
+                };
+                CHUNK
+            ]);
+        }
+        assert!(
+            self.link(slot.0).previous == OUT,
+            "an item has one deadline"
+        );
+        if deadline.0 <= self.elapsed {
+            self.due.insert((deadline.0, slot.0));
+            self.link_mut(slot.0).previous = DUE;
+            return;
+        }
+        let place = place(self.elapsed, deadline.0);
+        if let Some(bits) = self.occupied.get_mut(place / PLACES) {
+            *bits |= 1 << (place % PLACES);
+        }
+        let head = head(place);
+        let last = self.link(head).previous;
+        *self.link_mut(slot.0) = Link {
+            previous: last,
+            next: head,
+        };
+        self.link_mut(last).next = slot.0;
+        self.link_mut(head).previous = slot.0;
+    }
+
+    /// Takes an item out, if it is in. `deadline` is the one it was inserted with.
+    pub fn remove(&mut self, slot: Slot, deadline: Timestamp) {
+        if slot.index() >= self.links.len() * CHUNK {
+            return;
+        }
+        let Link { previous, next } = self.link(slot.0);
+        match previous {
+            OUT => return,
+            DUE => assert!(
+                self.due.remove(&(deadline.0, slot.0)),
+                "an item is removed with the deadline it was inserted with"
+            ),
+            _ => {
+                self.link_mut(previous).next = next;
+                self.link_mut(next).previous = previous;
+            }
+        }
+        self.link_mut(slot.0).previous = OUT;
+    }
+
+    /// A time before which nothing is due.
+    pub fn deadline(&self) -> Option<Timestamp> {
+        if let Some((deadline, _)) = self.due.first() {
+            return Some(Timestamp(*deadline));
+        }
+        self.first_place().map(|(_, begins)| Timestamp(begins))
+    }
+
+    /// The item due first at `at`. Stays in the wheel until it is removed.
+    pub fn due(&mut self, at: Timestamp, deadline_of: impl Fn(Slot) -> Timestamp) -> Option<Slot> {
+        while self.due.is_empty() {
+            let Some((place, begins)) = self.first_place().filter(|(_, begins)| *begins <= at.0)
+            else {
+                self.elapsed = self.elapsed.max(at.0);
+                return None;
+            };
+            self.elapsed = begins;
+            self.empty_place(place, &deadline_of);
+        }
+        let (deadline, slot) = self.due.first()?;
+        (*deadline <= at.0).then_some(Slot(*slot))
+    }
+
+    /// Hands the items of a place down to lower levels, or to `due`.
+    fn empty_place(&mut self, place: usize, deadline_of: &impl Fn(Slot) -> Timestamp) {
+        if let Some(bits) = self.occupied.get_mut(place / PLACES) {
+            *bits &= !(1 << (place % PLACES));
+        }
+        let head = head(place);
+        let mut item = self.link(head).next;
+        *self.link_mut(head) = Link {
+            previous: head,
+            next: head,
+        };
+        while item != head {
+            let next = self.link(item).next;
+            self.link_mut(item).previous = OUT;
+            self.insert(Slot(item), deadline_of(Slot(item)));
+            item = next;
+        }
+    }
+
+    /// The place whose items come first, and when it begins. May have become empty.
+    fn first_place(&self) -> Option<(usize, u64)> {
+        self.occupied
+            .iter()
+            .enumerate()
+            .find(|(_, bits)| **bits != 0)
+            .map(|(level, bits)| {
+                let shift = 6 * level;
+                let now = (self.elapsed >> shift) % PLACES as u64;
+                // Items of a level share all higher bits with `elapsed`, so none is behind it.
+                let ahead = bits
+                    .rotate_right(u32::try_from(now).unwrap_or(0))
+                    .trailing_zeros();
+                let place = (now + u64::from(ahead)) % PLACES as u64;
+                let above = (self.elapsed >> shift) - now;
+                let begins = (above + place) << shift;
+                (
+                    level * PLACES + usize::try_from(place).unwrap_or(0),
+                    begins.max(self.elapsed),
+                )
+            })
+    }
+
+    fn link(&self, at: u32) -> Link {
+        let found = if at >= HEADS {
+            self.heads.get((at - HEADS) as usize)
+        } else {
+            self.links
+                .get(at as usize / CHUNK)
+                .and_then(|chunk| chunk.get(at as usize % CHUNK))
+        };
+        *found.expect("links lead to heads and to items that were inserted")
+    }
+
+    fn link_mut(&mut self, at: u32) -> &mut Link {
+        let found = if at >= HEADS {
+            self.heads.get_mut((at - HEADS) as usize)
+        } else {
+            self.links
+                .get_mut(at as usize / CHUNK)
+                .and_then(|chunk| chunk.get_mut(at as usize % CHUNK))
+        };
+        found.expect("links lead to heads and to items that were inserted")
+    }
+}
+
+fn head(place: usize) -> u32 {
+    HEADS + u32::try_from(place).unwrap_or(0)
+}
+
+/// The place of a deadline: its level is that of the highest bit in which it differs from now.
+fn place(elapsed: u64, deadline: u64) -> usize {
+    let farthest = (1 << (6 * LEVELS)) - 1;
+    // What lies farther than the top level reaches waits at its end, and is placed again from there.
+    let differing = ((elapsed ^ deadline) | 63).min(farthest);
+    let level = (63 - differing.leading_zeros() as usize) / 6;
+    let deadline = if (elapsed ^ deadline) > farthest {
+        elapsed | farthest
+    } else {
+        deadline
+    };
+    level * PLACES + (deadline >> (6 * level)) as usize % PLACES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Wheel;
+    use crate::clock::Timestamp;
+    use crate::ids::Slot;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Set(u32, u64),
+        Remove(u32),
+        Pass(u64),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let span = prop_oneof![0u64..3, 0u64..200, 0u64..70_000_000, Just(1 << 43)];
+        let step = prop_oneof![
+            (0u32..24, span.clone()).prop_map(|(slot, span)| Step::Set(slot, span)),
+            (0u32..24).prop_map(Step::Remove),
+            span.prop_map(Step::Pass),
+        ];
+        prop::collection::vec(step, 0..120)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(512))]
+        #[test]
+        fn items_come_in_deadline_then_slot_order(steps in steps()) {
+            let mut now = 1_790_000_000_123u64;
+            let mut wheel = Wheel::default();
+            let mut model: BTreeMap<u32, u64> = BTreeMap::new();
+            for step in steps {
+                match step {
+                    Step::Set(slot, span) => {
+                        if let Some(old) = model.insert(slot, now + span) {
+                            wheel.remove(Slot(slot), Timestamp(old));
+                        }
+                        wheel.insert(Slot(slot), Timestamp(now + span));
+                    }
+                    Step::Remove(slot) => {
+                        if let Some(old) = model.remove(&slot) {
+                            wheel.remove(Slot(slot), Timestamp(old));
+                        }
+                    }
+                    Step::Pass(span) => now += span,
+                }
+                let first = model.values().min().copied();
+                if let Some(first) = first {
+                    let said = wheel.deadline().expect("something is waiting");
+                    prop_assert!(said.0 <= first.max(now));
+                }
+                loop {
+                    let expected = model
+                        .iter()
+                        .filter(|(_, deadline)| **deadline <= now)
+                        .min_by_key(|(slot, deadline)| (**deadline, **slot))
+                        .map(|(slot, deadline)| (*slot, *deadline));
+                    let due = wheel.due(Timestamp(now), |slot| Timestamp(model[&slot.0]));
+                    prop_assert_eq!(due, expected.map(|(slot, _)| Slot(slot)));
+                    let Some((slot, deadline)) = expected else { break };
+                    model.remove(&slot);
+                    wheel.remove(Slot(slot), Timestamp(deadline));
+                }
+                if let Some(said) = wheel.deadline() {
+                    prop_assert!(said.0 > now);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Time, as the node counts it: milliseconds since 1970 that never go back and never jump.
+//!
+//! The system clock is the only caller of the operating system's clocks. It starts at the wall clock, or at the
+//! newest entry's time if that is later, and advances by the boot-time clock alone, so that steps of the wall clock
+//! neither expire nor freeze anything, while a machine that slept finds its deadlines past.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A moment, in milliseconds since 1970 as the node counts them.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Timestamp(pub u64);
+
+impl Timestamp {
+    /// The moment `seconds` later; saturates.
+    #[must_use]
+    pub const fn plus_seconds(self, seconds: u64) -> Self {
+        Self(self.0.saturating_add(seconds.saturating_mul(1000)))
+    }
+
+    /// The moment `ms` milliseconds later; saturates.
+    #[must_use]
+    pub const fn plus_ms(self, ms: u64) -> Self {
+        Self(self.0.saturating_add(ms))
+    }
+
+    /// How long after `earlier` this is; zero if it is not.
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A source of time. `now` never goes back.
+pub trait Clock: Send + Sync {
+    /// The node's time.
+    fn now(&self) -> Timestamp;
+    /// The wall clock, which may step at any time.
+    fn wall(&self) -> Timestamp;
+
+    /// Wall clock less node time, in milliseconds: what dates are compared with beside `now`.
+    fn offset_ms(&self) -> i64 {
+        i64::try_from(i128::from(self.wall().0) - i128::from(self.now().0)).unwrap_or(0)
+    }
+}
+
+/// The operating system's time: the wall clock at the start, the boot-time clock from there on.
+#[derive(Debug)]
+pub struct SystemClock {
+    /// Node time at boot-clock zero; what is added to the boot clock.
+    base: u64,
+}
+
+impl SystemClock {
+    /// Starts at the wall clock, or at `floor` (the newest entry's time) if that is later.
+    pub fn starting_at(floor: Timestamp) -> Self {
+        let start = wall_now().max(floor.0);
+        Self {
+            base: start.saturating_sub(boot_now()),
+        }
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.base + boot_now())
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp(wall_now())
+    }
+}
+
+/// A clock that moves only when told to, for simulation and for tests of programs that embed a node.
+#[derive(Debug, Default)]
+pub struct ManualClock {
+    now: AtomicU64,
+    offset: AtomicI64,
+}
+
+impl ManualClock {
+    /// A clock that stands at `now`, with a wall clock that agrees.
+    pub fn at(now: Timestamp) -> Self {
+        Self {
+            now: AtomicU64::new(now.0),
+            offset: AtomicI64::new(0),
+        }
+    }
+
+    /// Moves time forward.
+    pub fn advance_ms(&self, ms: u64) {
+        self.now.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    /// Sets time outright, also back: only to show that going back is noticed.
+    pub fn set(&self, now: Timestamp) {
+        self.now.store(now.0, Ordering::SeqCst);
+    }
+
+    /// Steps the wall clock against node time.
+    pub fn set_offset_ms(&self, offset: i64) {
+        self.offset.store(offset, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.now.load(Ordering::SeqCst))
+    }
+
+    fn wall(&self) -> Timestamp {
+        let now = self.now.load(Ordering::SeqCst);
+        Timestamp(now.saturating_add_signed(self.offset.load(Ordering::SeqCst)))
+    }
+}
+
+fn boot_now() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    millis(now.tv_sec, now.tv_nsec)
+}
+
+fn wall_now() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    millis(now.tv_sec, now.tv_nsec)
+}
+
+fn millis(seconds: i64, nanos: i64) -> u64 {
+    let seconds = u64::try_from(seconds).unwrap_or(0);
+    let nanos = u64::try_from(nanos).unwrap_or(0);
+    seconds * 1000 + nanos / 1_000_000
+}

@@ -1,0 +1,120 @@
+//! The identifiers that cross module borders, each a type of its own so that none can stand for another.
+//!
+//! Promises: a [`Seq`] or [`Token`] is handed out once in the life of a data directory.
+//! Never here: any rule about who may use them.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A sequence number: the place of an entry in the journal, and the order of everything.
+///
+/// Numbers only grow within a data directory; gaps are legal. Zero stands before the first entry.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Seq(pub u64);
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A fencing token: the sequence number of the entry that granted something.
+///
+/// A later grant has a larger token, whatever was lost in between, so a resource that remembers the largest
+/// token it has seen can turn away a holder whose right has passed on.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Token(pub u64);
+
+impl From<Seq> for Token {
+    fn from(seq: Seq) -> Self {
+        Self(seq.0)
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// One actor of the node, as journal records name it. Zero is the node itself; 200 and above are for tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ActorId(pub u8);
+
+impl ActorId {
+    /// The node: the actor of marks.
+    pub const NODE: Self = Self(0);
+    /// The LockActor.
+    pub const LOCK: Self = Self(1);
+}
+
+impl fmt::Display for ActorId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// One open request that waits for something to become true. Volatile: never in the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// The place of an item in an actor's slab, at most `u32::MAX - 1`.
+///
+/// Slots are part of durable state: a decision names the slots it speaks of, so a replay need not search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Slot(pub u32);
+
+impl Slot {
+    /// Stands for "no slot" inside intrusive lists.
+    pub const NONE: Self = Self(u32::MAX);
+
+    /// The slot as an index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A sum of item hashes, equal for equal durable state whatever its layout in memory.
+///
+/// Each item is hashed with XXH3 (128 bits, seed 0) and the hashes are added modulo 2^128, so items may come and go
+/// in any order.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Digest(pub u128);
+
+impl Digest {
+    /// Adds the item whose canonical bytes these are.
+    pub fn add(&mut self, item: &[u8]) {
+        self.0 = self.0.wrapping_add(xxhash_rust::xxh3::xxh3_128(item));
+    }
+
+    /// Takes out the item whose canonical bytes these are.
+    pub fn remove(&mut self, item: &[u8]) {
+        self.0 = self.0.wrapping_sub(xxhash_rust::xxh3::xxh3_128(item));
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Digest({self})")
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}

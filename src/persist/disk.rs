@@ -1,0 +1,215 @@
+//! The disk, as little of it as the node needs: named files in one flat folder tree, positioned reads and writes,
+//! and syncs. `RealDisk` is the only user of `std::fs` in the library; the simulation brings a disk of its own.
+
+use crate::persist::PersistError;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// A folder with files in it. Names are relative, with `/` between the parts.
+pub trait Disk: Send + Sync {
+    /// The files of a folder with their lengths, in no order; empty if the folder does not exist.
+    fn list(&self, folder: &str) -> io::Result<Vec<(String, u64)>>;
+    /// Creates a folder and those above it.
+    fn create_folder(&self, folder: &str) -> io::Result<()>;
+    /// Creates a file that must not exist.
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
+    /// Opens a file for reading, and for writing if asked.
+    fn open(&self, name: &str, write: bool) -> io::Result<Box<dyn DiskFile>>;
+    /// Renames, replacing what stood at `to`.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Makes creations, renames and removals in a folder survive a power cut.
+    fn sync_folder(&self, folder: &str) -> io::Result<()>;
+}
+
+/// An open file.
+pub trait DiskFile: Send {
+    /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Writes all of `bytes` at `offset`.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Makes what was written survive a power cut (`fdatasync`).
+    fn sync(&self) -> io::Result<()>;
+    /// The length in bytes.
+    fn len(&self) -> io::Result<u64>;
+}
+
+/// A folder of the operating system's file system.
+#[derive(Clone, Debug)]
+pub struct RealDisk {
+    root: PathBuf,
+}
+
+impl RealDisk {
+    /// The disk below `root`, which need not exist yet.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// The folder itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// Takes the directory for this process, until the returned lock is dropped or the process ends.
+    pub fn lock(&self) -> Result<DirLock, PersistError> {
+        self.create_folder("")
+            .map_err(PersistError::io("create", &self.root.to_string_lossy()))?;
+        let path = self.path("lock");
+        let shown = path.to_string_lossy().into_owned();
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(PersistError::io("open", &shown))?;
+        if let Err(error) =
+            rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+        {
+            if error != rustix::io::Errno::WOULDBLOCK {
+                return Err(PersistError::Io {
+                    action: "lock",
+                    file: shown,
+                    source: error.into(),
+                });
+            }
+            let mut holder = String::new();
+            let read = Read::by_ref(&mut file)
+                .take(256)
+                .read_to_string(&mut holder);
+            let holder = match read {
+                Ok(_) if !holder.trim().is_empty() => holder.trim().to_owned(),
+                Ok(_) | Err(_) => "it has not said its name yet".to_owned(),
+            };
+            return Err(PersistError::Held {
+                dir: self.root.to_string_lossy().into_owned(),
+                holder,
+            });
+        }
+        let mine = format!("process {}\n", std::process::id());
+        file.set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| file.write_all(mine.as_bytes()))
+            .map_err(PersistError::io("write", &shown))?;
+        Ok(DirLock { _file: file })
+    }
+
+    /// Replaces a file by one with these bytes, so that a reader sees the old one or the new one, never a part.
+    pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), PersistError> {
+        let temporary = format!("{name}.tmp");
+        let write = || -> io::Result<()> {
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(self.path(&temporary))?;
+            file.write_all(bytes)?;
+            file.sync_data()?;
+            self.rename(&temporary, name)
+        };
+        write().map_err(PersistError::io("write", name))
+    }
+}
+
+/// The hold on a data directory. One coordinator per directory.
+#[derive(Debug)]
+pub struct DirLock {
+    _file: File,
+}
+
+impl Disk for RealDisk {
+    fn list(&self, folder: &str) -> io::Result<Vec<(String, u64)>> {
+        let entries = match std::fs::read_dir(self.path(folder)) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut files = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            let metadata = entry.metadata()?;
+            if metadata.is_file() {
+                files.push((
+                    entry.file_name().to_string_lossy().into_owned(),
+                    metadata.len(),
+                ));
+            }
+        }
+        Ok(files)
+    }
+
+    fn create_folder(&self, folder: &str) -> io::Result<()> {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(self.path(folder))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(self.path(name))?;
+        Ok(Box::new(file))
+    }
+
+    fn open(&self, name: &str, write: bool) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(
+            OpenOptions::new()
+                .read(true)
+                .write(write)
+                .open(self.path(name))?,
+        ))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        std::fs::rename(self.path(from), self.path(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        std::fs::remove_file(self.path(name))
+    }
+
+    fn sync_folder(&self, folder: &str) -> io::Result<()> {
+        File::open(self.path(folder))?.sync_all()
+    }
+}
+
+impl DiskFile for File {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            match std::os::unix::fs::FileExt::read_at(self, rest, offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.write_all_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+}

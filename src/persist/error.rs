@@ -1,0 +1,67 @@
+//! What can go wrong on disk. Damage, a failing disk and a newer format are different errors, because what the
+//! operator does next differs.
+
+use crate::ids::Seq;
+use std::io;
+
+/// An error of the journal or of the data directory.
+#[derive(Debug, thiserror::Error)]
+pub enum PersistError {
+    /// Bytes that were once synced are not what was written.
+    #[error("read {file}: damaged at offset {offset}, after sequence number {after}: {found}")]
+    Corrupt {
+        /// Name of the file inside the data directory.
+        file: String,
+        /// Byte offset of the first record that cannot be trusted.
+        offset: u64,
+        /// The last sequence number that is whole before the damage.
+        after: Seq,
+        /// What was found there.
+        found: String,
+    },
+    /// The operating system refused.
+    #[error("{action} {file}: {source}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// Name of the file inside the data directory.
+        file: String,
+        /// The operating system's answer.
+        source: io::Error,
+    },
+    /// The file was written by a newer sexton.
+    #[error("read {file}: format {found} is newer than {supported}, the newest this program reads")]
+    VersionTooNew {
+        /// Name of the file inside the data directory.
+        file: String,
+        /// The version in the file.
+        found: u32,
+        /// The newest version that can be read.
+        supported: u32,
+    },
+    /// Another coordinator has the directory.
+    #[error("lock {dir}: another coordinator holds it ({holder})")]
+    Held {
+        /// The data directory.
+        dir: String,
+        /// What the lock file says of the holder.
+        holder: String,
+    },
+}
+
+impl PersistError {
+    /// Wraps an operating-system error with what was tried on which file.
+    pub fn io(action: &'static str, file: &str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io {
+            action,
+            file: file.to_owned(),
+            source,
+        }
+    }
+
+    /// Whether the disk, or the quota on it, is full.
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self, Self::Io { source, .. }
+            if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+    }
+}

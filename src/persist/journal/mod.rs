@@ -1,0 +1,21 @@
+//! The journal: every message that changed something, with what was decided about it, in one order.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `segment.rs` | names, sizes and preparation of the zero-filled files that make up the log |
+//! | `writer.rs` | the one writer: where the next byte goes, sealing, rolling, room left |
+//! | `filler.rs` | who prepares the next segment: a thread of its own, or the caller |
+//! | `reader.rs` | from bytes back to records; tells a torn tail from damage |
+//! | `thread.rs` | group commit: one write and one sync for every command that waits |
+
+pub mod filler;
+pub mod reader;
+pub mod segment;
+pub mod thread;
+pub mod writer;
+
+pub use filler::{Filler, InlineFiller, ThreadFiller};
+pub use reader::{Cut, Reader, Record, Tail};
+pub use segment::Sizes;
+pub use thread::{Fsync, Journal};
+pub use writer::{Room, Writer};

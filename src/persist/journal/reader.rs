@@ -1,0 +1,387 @@
+//! From bytes back to records, and the judgement of what does not read.
+//!
+//! A record that does not check is a **torn tail** if nothing shows that it was ever synced: the log ends there, and
+//! what is cut is counted. It is **damage** if a whole record behind it says that it was written when everything up
+//! to it was already synced, or if a later segment has records. Damage is an error that names the place.
+//! The reader never writes.
+
+use crate::clock::Timestamp;
+use crate::ids::{ActorId, Seq};
+use crate::persist::disk::Disk;
+use crate::persist::error::PersistError;
+use crate::persist::format::{
+    FORMAT_VERSION, FRAME_HEADER_BYTES, FrameHeader, Kind, Mark, Part, SEGMENT_HEADER_BYTES,
+    SegmentHeader, frame,
+};
+use crate::persist::journal::segment;
+use std::collections::VecDeque;
+
+/// One record of the log.
+#[derive(Debug)]
+pub struct Record<'a> {
+    /// Its sequence number.
+    pub seq: Seq,
+    /// Its time.
+    pub at: Timestamp,
+    /// Whose it is.
+    pub actor: ActorId,
+    /// What it is: an entry, a poisoned message or a mark.
+    pub kind: Kind,
+    /// Message and outcome, or the mark, as rmp-serde wrote them.
+    pub payload: &'a [u8],
+}
+
+/// Where the log ends, and in what order it was left.
+#[derive(Clone, Debug, Default)]
+pub struct Tail {
+    /// Segment and offset where the next record goes; `None` if there is no log yet.
+    pub place: Option<(u64, u64)>,
+    /// The last sequence number.
+    pub last: Seq,
+    /// The time of the last record.
+    pub last_at: Timestamp,
+    /// The first sequence number that was not reserved.
+    pub reserved: Seq,
+    /// Whether the last record is a clean stop.
+    pub clean: bool,
+    /// Records in the log, marks included.
+    pub records: u64,
+    /// What was cut at the end, if anything was.
+    pub cut: Option<Cut>,
+}
+
+impl Tail {
+    /// The first sequence number that may be handed out now without ever repeating one.
+    pub fn next(&self) -> Seq {
+        let following = self.last.0 + 1;
+        Seq(if self.clean {
+            following
+        } else {
+            following.max(self.reserved.0)
+        })
+    }
+}
+
+/// An end of the log that was being written when the coordinator went down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The segment.
+    pub file: String,
+    /// Where the cut is.
+    pub offset: u64,
+    /// How many bytes behind it are not zero-filled.
+    pub bytes: u64,
+    /// Sequence numbers that could still be read in what is cut.
+    pub seqs: Vec<Seq>,
+}
+
+struct Loaded {
+    ordinal: u64,
+    bytes: Vec<u8>,
+    offset: usize,
+    used: usize,
+}
+
+/// Reads the log from its beginning.
+pub struct Reader<'d> {
+    disk: &'d dyn Disk,
+    waiting: VecDeque<u64>,
+    segment: Option<Loaded>,
+    /// The payload of a record that came in parts.
+    assembled: Vec<u8>,
+    /// Where the record that is being assembled began.
+    began: Option<(u64, u64)>,
+    tail: Tail,
+    ended: bool,
+}
+
+impl<'d> Reader<'d> {
+    /// Opens the log of a data directory, which may have none yet.
+    pub fn open(disk: &'d dyn Disk) -> Result<Self, PersistError> {
+        let waiting: VecDeque<u64> = segment::ordinals(disk)?.into();
+        for (expected, found) in (1..).zip(&waiting) {
+            if expected != *found {
+                return Err(PersistError::Corrupt {
+                    file: segment::name(expected),
+                    offset: 0,
+                    after: Seq(0),
+                    found: format!("it is missing, while {} is there", segment::name(*found)),
+                });
+            }
+        }
+        Ok(Self {
+            disk,
+            waiting,
+            segment: None,
+            assembled: Vec::new(),
+            began: None,
+            tail: Tail::default(),
+            ended: false,
+        })
+    }
+
+    /// What is known of the log up to the last record read; of its end, once `next` has returned `None`.
+    pub fn tail(&self) -> &Tail {
+        &self.tail
+    }
+
+    /// The next record, or `None` at the end.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a record borrows the reader's buffer"
+    )]
+    pub fn next(&mut self) -> Result<Option<Record<'_>>, PersistError> {
+        while !self.ended {
+            if self.segment.is_none() && !self.load()? {
+                break;
+            }
+            if let Some((header, range)) = self.step()? {
+                let segment = self
+                    .segment
+                    .as_ref()
+                    .expect("a frame was just read from it");
+                let payload = match header.part {
+                    Part::Whole => segment.bytes.get(range).unwrap_or(&[]),
+                    Part::First | Part::Middle | Part::Last => &self.assembled,
+                };
+                return Ok(Some(Record {
+                    seq: header.seq,
+                    at: header.at,
+                    actor: header.actor,
+                    kind: header.kind,
+                    payload,
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads one frame; a record comes of it when it is whole.
+    fn step(&mut self) -> Result<Option<(FrameHeader, std::ops::Range<usize>)>, PersistError> {
+        let segment = self.segment.as_mut().expect("a segment is loaded");
+        let offset = segment.offset;
+        let rest = segment.bytes.get(offset..).unwrap_or(&[]);
+        let Some((header, _)) = frame(rest).filter(|(header, _)| {
+            let inside = matches!(header.part, Part::Middle | Part::Last);
+            header.kind == Kind::End
+                || (header.seq > self.tail.last && inside == self.began.is_some())
+        }) else {
+            self.end(offset)?;
+            return Ok(None);
+        };
+        segment.offset += header.size as usize;
+        if header.kind == Kind::End {
+            if self.waiting.is_empty() {
+                return Err(
+                    self.corrupt(offset, "the segment after this one is missing".to_owned())
+                );
+            }
+            self.segment = None;
+            return Ok(None);
+        }
+        if header.at < self.tail.last_at {
+            let found = format!("time goes back from {} to {}", self.tail.last_at, header.at);
+            return Err(self.corrupt(offset, found));
+        }
+        let payload = offset + FRAME_HEADER_BYTES..offset + header.size as usize;
+        if !self.assemble(&header, offset, payload.clone()) {
+            return Ok(None);
+        }
+        self.note(&header, payload.clone());
+        Ok(Some((header, payload)))
+    }
+
+    /// Gathers the parts of a long record. True when the record is whole.
+    fn assemble(
+        &mut self,
+        header: &FrameHeader,
+        offset: usize,
+        payload: std::ops::Range<usize>,
+    ) -> bool {
+        let segment = self.segment.as_ref().expect("the frame was read from it");
+        let place = (segment.ordinal, offset as u64);
+        if header.part == Part::First {
+            self.assembled.clear();
+            self.began = Some(place);
+        }
+        if header.part != Part::Whole {
+            self.assembled
+                .extend_from_slice(segment.bytes.get(payload).unwrap_or(&[]));
+        }
+        let whole = matches!(header.part, Part::Whole | Part::Last);
+        if whole {
+            self.began = None;
+            self.tail.place = Some((segment.ordinal, segment.offset as u64));
+        }
+        whole
+    }
+
+    /// Keeps what the end of the log will be judged by.
+    fn note(&mut self, header: &FrameHeader, payload: std::ops::Range<usize>) {
+        self.tail.last = header.seq;
+        self.tail.last_at = header.at;
+        self.tail.records += 1;
+        self.tail.clean = false;
+        if header.kind == Kind::Mark {
+            let bytes = self
+                .segment
+                .as_ref()
+                .and_then(|segment| segment.bytes.get(payload));
+            match bytes.and_then(|bytes| rmp_serde::from_slice(bytes).ok()) {
+                Some(Mark::Reserve { bound }) => self.tail.reserved = bound,
+                Some(Mark::Stop) => self.tail.clean = true,
+                Some(Mark::Start { .. } | Mark::Clock { .. }) | None => {}
+            }
+        }
+    }
+
+    /// Loads the next segment; false if there is none, or if it is only prepared.
+    fn load(&mut self) -> Result<bool, PersistError> {
+        let Some(ordinal) = self.waiting.pop_front() else {
+            return Ok(false);
+        };
+        let name = segment::name(ordinal);
+        let file = self
+            .disk
+            .open(&name, false)
+            .map_err(PersistError::io("open", &name))?;
+        let len = file.len().map_err(PersistError::io("read", &name))?;
+        let mut bytes = vec![0; usize::try_from(len).expect("segments fit in memory")];
+        let read = file
+            .read_at(&mut bytes, 0)
+            .map_err(PersistError::io("read", &name))?;
+        bytes.truncate(read);
+        let body = bytes.get(SEGMENT_HEADER_BYTES as usize..).unwrap_or(&[]);
+        let used = body
+            .iter()
+            .rposition(|byte| *byte != 0)
+            .map_or(0, |last| last + 1);
+        let bad = match SegmentHeader::decode(&bytes) {
+            SegmentHeader::Good {
+                ordinal: said,
+                size,
+            } => (said != ordinal || size != bytes.len() as u64).then(|| {
+                format!("its header speaks of segment {said} with {size} bytes, it has {len}")
+            }),
+            SegmentHeader::TooNew(found) => {
+                let supported = FORMAT_VERSION;
+                return Err(PersistError::VersionTooNew {
+                    file: name,
+                    found,
+                    supported,
+                });
+            }
+            SegmentHeader::Bad => Some("its header does not check".to_owned()),
+        };
+        if let Some(found) = bad {
+            // A prepared segment that was never used has nothing to lose.
+            if used == 0 && self.tail.place.is_some() && self.waiting.is_empty() {
+                return Ok(false);
+            }
+            let after = self.tail.last;
+            return Err(PersistError::Corrupt {
+                file: name,
+                offset: 0,
+                after,
+                found,
+            });
+        }
+        let start = SEGMENT_HEADER_BYTES as usize;
+        if self.tail.place.is_none() {
+            self.tail.place = Some((ordinal, SEGMENT_HEADER_BYTES));
+        }
+        self.segment = Some(Loaded {
+            ordinal,
+            bytes,
+            offset: start,
+            used: start + used,
+        });
+        Ok(true)
+    }
+
+    /// The log does not go on at `offset`: decides whether it ends there or is damaged.
+    fn end(&mut self, offset: usize) -> Result<(), PersistError> {
+        self.ended = true;
+        if self.later_records()? {
+            return Err(self.corrupt(
+                offset,
+                "a record does not check, and later ones exist".into(),
+            ));
+        }
+        let segment = self
+            .segment
+            .as_ref()
+            .expect("the log ends in a loaded segment");
+        let garbage = segment.bytes.get(offset..segment.used).unwrap_or(&[]);
+        let mut seqs = Vec::new();
+        let mut at = 1;
+        while let Some(rest) = garbage
+            .get(at..)
+            .filter(|rest| rest.len() >= FRAME_HEADER_BYTES)
+        {
+            let Some((header, _)) = frame(rest).filter(|(header, _)| header.seq > self.tail.last)
+            else {
+                at += 1;
+                continue;
+            };
+            // Everything before `at - unsynced` was synced when this record was written.
+            if at > header.unsynced as usize {
+                let found = format!(
+                    "a record does not check, and {} behind it was written after it was synced",
+                    header.seq
+                );
+                return Err(self.corrupt(offset, found));
+            }
+            if seqs.last() != Some(&header.seq) {
+                seqs.push(header.seq);
+            }
+            at += header.size as usize;
+        }
+        let cut_at = self.began.unwrap_or((segment.ordinal, offset as u64));
+        let bytes =
+            garbage.len() as u64 + (self.assembled.len() as u64) * u64::from(self.began.is_some());
+        self.tail.place = Some(cut_at);
+        if bytes > 0 {
+            self.tail.clean = false;
+            let (ordinal, offset) = cut_at;
+            let file = segment::name(ordinal);
+            self.tail.cut = Some(Cut {
+                file,
+                offset,
+                bytes,
+                seqs,
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether any segment behind this one has a record.
+    fn later_records(&self) -> Result<bool, PersistError> {
+        for ordinal in &self.waiting {
+            let name = segment::name(*ordinal);
+            let file = self
+                .disk
+                .open(&name, false)
+                .map_err(PersistError::io("open", &name))?;
+            let mut first = [0; FRAME_HEADER_BYTES];
+            file.read_at(&mut first, SEGMENT_HEADER_BYTES)
+                .map_err(PersistError::io("read", &name))?;
+            if FrameHeader::decode(&first).is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn corrupt(&self, offset: usize, found: String) -> PersistError {
+        PersistError::Corrupt {
+            file: self
+                .segment
+                .as_ref()
+                .map_or_else(String::new, |s| segment::name(s.ordinal)),
+            offset: offset as u64,
+            after: self.tail.last,
+            found,
+        }
+    }
+}

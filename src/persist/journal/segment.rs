@@ -1,0 +1,126 @@
+//! Segments: the zero-filled files that make up the log, numbered from one.
+//!
+//! A segment is complete before it has its name: it is filled and synced as `.tmp` and then renamed. Overwriting
+//! zeros changes no file length, so a sync of records has no metadata to write.
+
+use crate::persist::disk::{Disk, DiskFile};
+use crate::persist::error::PersistError;
+use crate::persist::format;
+
+/// The folder of the segments, below the data directory.
+pub const FOLDER: &str = "journal";
+
+const FILL_BYTES: usize = 1024 * 1024;
+
+/// How large segments are: the first, doubling with each, up to a maximum.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Bytes of segment 1. At least 2 * `format::PART_BYTES_MAX` in production, so that any frame fits.
+    pub first_bytes: u64,
+    /// Bytes of the largest.
+    pub max_bytes: u64,
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Self {
+            first_bytes: 1 << 20,
+            max_bytes: 64 << 20,
+        }
+    }
+}
+
+impl Sizes {
+    /// Bytes of the segment with this ordinal.
+    pub fn of(&self, ordinal: u64) -> u64 {
+        let doublings = u32::try_from(ordinal.saturating_sub(1)).unwrap_or(u32::MAX);
+        self.first_bytes
+            .checked_shl(doublings)
+            .filter(|size| size >> doublings.min(63) == self.first_bytes)
+            .unwrap_or(self.max_bytes)
+            .min(self.max_bytes)
+    }
+}
+
+/// The file name of a segment.
+pub fn name(ordinal: u64) -> String {
+    format!("{FOLDER}/{ordinal:08}.seg")
+}
+
+/// The ordinals of the segments present, ascending.
+pub fn ordinals(disk: &dyn Disk) -> Result<Vec<u64>, PersistError> {
+    let files = disk
+        .list(FOLDER)
+        .map_err(PersistError::io("list", FOLDER))?;
+    let mut ordinals: Vec<u64> = files
+        .iter()
+        .filter_map(|(name, _)| {
+            name.strip_suffix(".seg")
+                .and_then(|digits| digits.parse().ok())
+        })
+        .collect();
+    ordinals.sort_unstable();
+    Ok(ordinals)
+}
+
+/// Makes a segment: filled with zeros, synced, and only then given its name.
+pub fn prepare(
+    disk: &dyn Disk,
+    ordinal: u64,
+    size: u64,
+) -> Result<Box<dyn DiskFile>, PersistError> {
+    let name = name(ordinal);
+    let temporary = format!("{FOLDER}/{ordinal:08}.tmp");
+    let fill = || {
+        if disk
+            .list(FOLDER)?
+            .iter()
+            .any(|(file, _)| temporary.ends_with(file.as_str()))
+        {
+            disk.remove(&temporary)?;
+        }
+        let file = disk.create(&temporary)?;
+        let zeros = vec![0; FILL_BYTES.min(usize::try_from(size).unwrap_or(FILL_BYTES))];
+        let mut offset = 0;
+        while offset < size {
+            let left = usize::try_from(size - offset).unwrap_or(usize::MAX);
+            let chunk = zeros.get(..left.min(zeros.len())).unwrap_or(&zeros);
+            file.write_at(chunk, offset)?;
+            offset += chunk.len() as u64;
+        }
+        file.write_at(&format::segment_header(ordinal, size), 0)?;
+        file.sync()?;
+        disk.rename(&temporary, &name)?;
+        disk.sync_folder(FOLDER)?;
+        Ok(file)
+    };
+    fill().map_err(|source: std::io::Error| {
+        // What a full disk leaves half filled would keep it full.
+        if let Err(error) = disk.remove(&temporary) {
+            tracing::debug!(%error, "no unfinished segment to remove");
+        }
+        PersistError::Io {
+            action: "prepare",
+            file: name.clone(),
+            source,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Sizes;
+
+    #[test]
+    fn sizes_double_up_to_the_maximum() {
+        let sizes = Sizes {
+            first_bytes: 1 << 20,
+            max_bytes: 64 << 20,
+        };
+        let mebibytes = |ordinal| sizes.of(ordinal) >> 20;
+        assert_eq!(
+            [1, 2, 3, 6, 7, 8, 70, 5000].map(mebibytes),
+            [1, 2, 4, 32, 64, 64, 64, 64]
+        );
+    }
+}

@@ -1,0 +1,299 @@
+//! The one writer of the log: where the next byte goes, what is synced, when a segment is full.
+//!
+//! Promises: a record is sealed with its distance to the last synced byte; nothing is written to a segment before
+//! everything in the one before it is synced; after a failed write or sync it writes nothing ever again.
+
+use crate::clock::Timestamp;
+use crate::ids::{ActorId, Seq};
+use crate::persist::disk::{Disk, DiskFile};
+use crate::persist::error::PersistError;
+use crate::persist::format::{self, About, Batch, FRAME_HEADER_BYTES, Kind, SEGMENT_HEADER_BYTES};
+use crate::persist::journal::filler::Filler;
+use crate::persist::journal::reader::Tail;
+use crate::persist::journal::segment::{self, Sizes};
+use std::sync::Arc;
+
+/// How much the log can still take before it needs space that the disk may not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Room {
+    /// Take everything.
+    Ample,
+    /// The disk is full and the reserve is touched: nothing that adds.
+    Low,
+    /// Half of the reserve is gone: only what frees.
+    Scant,
+}
+
+/// The log, open for appending.
+pub struct Writer {
+    disk: Arc<dyn Disk>,
+    sizes: Sizes,
+    ordinal: u64,
+    file: Box<dyn DiskFile>,
+    size: u64,
+    /// Where the next frame goes.
+    offset: u64,
+    /// Everything before this offset is synced.
+    synced: u64,
+    next: Option<Box<dyn DiskFile>>,
+    filler: Box<dyn Filler>,
+    /// The last attempt to prepare a segment failed.
+    starved: bool,
+    last: Seq,
+    failed: bool,
+}
+
+impl Writer {
+    /// Opens the log where `tail` says that it ends, after removing what was cut there.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        sizes: Sizes,
+        mut filler: Box<dyn Filler>,
+        tail: &Tail,
+    ) -> Result<Self, PersistError> {
+        disk.create_folder(segment::FOLDER)
+            .map_err(PersistError::io("create", segment::FOLDER))?;
+        let (ordinal, file, size, offset) = match tail.place {
+            Some((ordinal, offset)) => {
+                let (file, size) = cut(disk.as_ref(), ordinal, offset)?;
+                (ordinal, file, size, offset)
+            }
+            None => {
+                clear(disk.as_ref(), 0)?;
+                let size = sizes.of(1);
+                (
+                    1,
+                    segment::prepare(disk.as_ref(), 1, size)?,
+                    size,
+                    SEGMENT_HEADER_BYTES,
+                )
+            }
+        };
+        filler.ask(ordinal + 1, sizes.of(ordinal + 1));
+        Ok(Self {
+            disk,
+            sizes,
+            ordinal,
+            file,
+            size,
+            offset,
+            synced: offset,
+            next: None,
+            filler,
+            starved: false,
+            last: tail.last,
+            failed: false,
+        })
+    }
+
+    /// Writes the batch, over as many segments as it takes. Not yet synced, but for segments that it filled.
+    pub fn write(&mut self, batch: &mut Batch) -> Result<(), PersistError> {
+        assert!(!self.failed, "nothing is written after a failed write");
+        let written = self.write_frames(batch);
+        self.failed = written.is_err();
+        written
+    }
+
+    fn write_frames(&mut self, batch: &mut Batch) -> Result<(), PersistError> {
+        self.refill();
+        let mut start = 0;
+        while start < batch.len() {
+            let mut end = start;
+            while let Some(size) = batch.frame_size_at(end)
+                && self.fits((end - start + size) as u64)
+            {
+                let offset = self.offset + (end - start) as u64;
+                batch.seal_frame(end, distance(self.synced, offset));
+                end += size;
+            }
+            if end == start {
+                self.roll()?;
+                continue;
+            }
+            let bytes = batch
+                .bytes_from(start)
+                .get(..end - start)
+                .expect("frames are whole");
+            self.put(bytes)?;
+            start = end;
+        }
+        self.last = self.last.max(batch.last());
+        Ok(())
+    }
+
+    /// Makes everything written durable.
+    pub fn sync(&mut self) -> Result<(), PersistError> {
+        assert!(!self.failed, "nothing is synced after a failed write");
+        let synced = self
+            .file
+            .sync()
+            .map_err(PersistError::io("sync", &self.name()));
+        self.failed = synced.is_err();
+        synced?;
+        self.synced = self.offset;
+        Ok(())
+    }
+
+    /// Whether something is written that is not yet synced.
+    pub fn is_dirty(&self) -> bool {
+        self.synced < self.offset
+    }
+
+    /// The last sequence number written.
+    pub fn last(&self) -> Seq {
+        self.last
+    }
+
+    /// Looks whether the next segment is there.
+    pub fn refill(&mut self) {
+        if self.next.is_some() {
+            return;
+        }
+        match self.filler.poll() {
+            Some(Ok(file)) => {
+                if self.starved {
+                    tracing::info!("the disk has space again");
+                }
+                self.next = Some(file);
+                self.starved = false;
+            }
+            Some(Err(error)) => {
+                if !self.starved {
+                    tracing::warn!(%error, "no space for the next journal segment, drawing on what is prepared");
+                }
+                self.starved = true;
+            }
+            None => {}
+        }
+    }
+
+    /// How much can still be written, when `waiting` bytes are already on their way.
+    pub fn room(&self, waiting: u64) -> Room {
+        let next = self
+            .next
+            .as_ref()
+            .map_or(0, |_| self.sizes.of(self.ordinal + 1));
+        let prepared = (self.size - self.offset + next).saturating_sub(waiting);
+        let reserve = (self.size / 4).clamp(4 * FRAME_HEADER_BYTES as u64, 16 << 20);
+        match () {
+            () if !self.starved || prepared >= reserve => Room::Ample,
+            () if prepared >= reserve / 2 => Room::Low,
+            () => Room::Scant,
+        }
+    }
+
+    /// Whether so many bytes fit here, with room for the end mark behind them.
+    fn fits(&self, bytes: u64) -> bool {
+        self.offset + bytes + FRAME_HEADER_BYTES as u64 <= self.size
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), PersistError> {
+        self.file
+            .write_at(bytes, self.offset)
+            .map_err(PersistError::io("write", &self.name()))?;
+        self.offset += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Ends this segment and goes on in the next.
+    fn roll(&mut self) -> Result<(), PersistError> {
+        let file = match self.next.take() {
+            Some(file) => file,
+            None => self.filler.wait()?,
+        };
+        self.starved = false;
+        let mut end = Batch::default();
+        end.push(
+            About {
+                seq: self.last,
+                at: Timestamp(0),
+                actor: ActorId::NODE,
+                kind: Kind::End,
+            },
+            |_| {},
+        );
+        end.seal_frame(0, distance(self.synced, self.offset));
+        self.put(end.bytes_from(0))?;
+        self.sync()?;
+        self.ordinal += 1;
+        self.size = self.sizes.of(self.ordinal);
+        self.file = file;
+        self.offset = SEGMENT_HEADER_BYTES;
+        self.synced = SEGMENT_HEADER_BYTES;
+        self.filler
+            .ask(self.ordinal + 1, self.sizes.of(self.ordinal + 1));
+        Ok(())
+    }
+
+    fn name(&self) -> String {
+        segment::name(self.ordinal)
+    }
+
+    /// The disk that the log is on.
+    pub fn disk(&self) -> Arc<dyn Disk> {
+        Arc::clone(&self.disk)
+    }
+}
+
+fn distance(synced: u64, offset: u64) -> u32 {
+    u32::try_from(offset - synced).unwrap_or(u32::MAX)
+}
+
+/// Zeroes a segment from `offset` on where it is not zero already, and removes every later one.
+///
+/// Order matters: later segments go first, so that a crash in between never leaves a hole in the log.
+fn cut(
+    disk: &dyn Disk,
+    ordinal: u64,
+    offset: u64,
+) -> Result<(Box<dyn DiskFile>, u64), PersistError> {
+    clear(disk, ordinal)?;
+    let name = segment::name(ordinal);
+    let file = disk
+        .open(&name, true)
+        .map_err(PersistError::io("open", &name))?;
+    let mut header = [0; 32];
+    file.read_at(&mut header, 0)
+        .map_err(PersistError::io("read", &name))?;
+    let format::SegmentHeader::Good { size, .. } = format::SegmentHeader::decode(&header) else {
+        unreachable!("the reader has just judged this header good")
+    };
+    let mut rest = vec![0; usize::try_from(size - offset).expect("segments fit in memory")];
+    file.read_at(&mut rest, offset)
+        .map_err(PersistError::io("read", &name))?;
+    if let Some(last) = rest.iter().rposition(|byte| *byte != 0) {
+        file.write_at(&vec![0; last + 1], offset)
+            .map_err(PersistError::io("write", &name))?;
+        file.sync().map_err(PersistError::io("sync", &name))?;
+    }
+    Ok((file, size))
+}
+
+/// Removes the segments after `ordinal`, newest first, and whatever was left half prepared.
+fn clear(disk: &dyn Disk, ordinal: u64) -> Result<(), PersistError> {
+    let mut removed = false;
+    for later in segment::ordinals(disk)?
+        .into_iter()
+        .rev()
+        .filter(|later| *later > ordinal)
+    {
+        let name = segment::name(later);
+        disk.remove(&name)
+            .map_err(PersistError::io("remove", &name))?;
+        removed = true;
+    }
+    let files = disk
+        .list(segment::FOLDER)
+        .map_err(PersistError::io("list", segment::FOLDER))?;
+    for (file, _) in files.iter().filter(|(file, _)| file.ends_with(".tmp")) {
+        let name = format!("{}/{file}", segment::FOLDER);
+        disk.remove(&name)
+            .map_err(PersistError::io("remove", &name))?;
+        removed = true;
+    }
+    if removed {
+        disk.sync_folder(segment::FOLDER)
+            .map_err(PersistError::io("sync", segment::FOLDER))?;
+    }
+    Ok(())
+}

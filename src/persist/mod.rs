@@ -1,0 +1,15 @@
+//! What the node remembers, and how: the journal. Knows bytes, sequence numbers and disks; never an actor.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `format.rs` | the layout of segments and records, checksums, the batch that is being gathered |
+//! | `disk.rs` | the `Disk` trait, and the one implementation that touches `std::fs` |
+//! | `error.rs` | what can go wrong, with the place where it did |
+//! | `journal/` | the writer with its group commit, the reader with its judgement of damage |
+
+pub mod disk;
+pub mod error;
+pub mod format;
+pub mod journal;
+
+pub use error::PersistError;
