@@ -83,7 +83,7 @@ impl RealDisk {
                 });
             }
             let mut holder = String::new();
-            let read = Read::take(&file, 256).read_to_string(&mut holder);
+            let read = (&file).take(256).read_to_string(&mut holder);
             let holder = match read {
                 Ok(_) if !holder.trim().is_empty() => holder.trim().to_owned(),
                 Ok(_) | Err(_) => "it has not said its name yet".to_owned(),
