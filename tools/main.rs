@@ -1,1 +1,26 @@
-fn main() {}
+//! The `sexton` program: reads flags and environment, and calls the library. One file a subcommand.
+
+mod report;
+mod serve;
+
+use clap::{Parser, Subcommand};
+
+/// Keeps an application's background work in order: locks that survive any crash, in one small process.
+#[derive(Parser)]
+#[command(name = "sexton", version, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Serve(serve::Serve),
+}
+
+fn main() -> std::process::ExitCode {
+    let arguments = Arguments::parse();
+    report::end(match arguments.command {
+        Command::Serve(serve) => serve.run(),
+    })
+}

@@ -8,17 +8,23 @@
 //! | `outbox.rs` | answers that wait for the journal |
 //! | `recovery.rs` | from journal to machines: the one recovery path |
 //! | `directory.rs` | addresses, and the bound on open commands |
+//! | `spine.rs` | what the actors of a node share; when answers leave; halting |
+//! | `supervisor.rs` | restart or halt |
 //! | `runtime.rs` | the only file that names actix |
 //! | `slab.rs` `table.rs` `wheel.rs` | items by slot, slots by name, slots by deadline |
-//! | `lock/` `supervisor/` | one folder an actor |
+//! | `lock/` | one folder an actor |
 
+pub mod directory;
 pub mod host;
 pub mod ledger;
 pub mod lock;
 pub mod machine;
 pub mod outbox;
 pub mod recovery;
+pub mod runtime;
 pub mod slab;
+pub mod spine;
+pub mod supervisor;
 pub mod table;
 pub mod wheel;
 

@@ -17,5 +17,5 @@ pub mod writer;
 pub use filler::{Filler, InlineFiller, ThreadFiller};
 pub use reader::{Cut, Reader, Record, Tail};
 pub use segment::Sizes;
-pub use thread::{Fsync, Journal};
+pub use thread::{Fsync, Journal, JournalCounts, JournalThread};
 pub use writer::{Room, Writer};

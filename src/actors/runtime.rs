@@ -1,0 +1,429 @@
+//! Hosts as actix actors: mailboxes, restarts, timers. The only file that names actix.
+//!
+//! A panic is caught in the host, before actix would see it; the actor then stops its context and is restarted by
+//! actix's Supervisor, which keeps the address and the mailbox.
+
+use crate::actors::directory::Admission;
+use crate::actors::host::{Answer, Delivery, Flow, Host, Item, ReplyTo, Report};
+use crate::actors::ledger::Ledger;
+use crate::actors::machine::Machine;
+use crate::actors::recovery::{self, Recovering, RecoveryError, Replica, Scope};
+use crate::actors::spine::{Halt, Spine};
+use crate::actors::supervisor::Verdict;
+use crate::clock::Timestamp;
+use crate::ids::{Digest, Seq, Ticket};
+use crate::persist::disk::Disk;
+use actix::{
+    Actor, ActorContext as _, ActorFutureExt as _, Addr, AsyncContext as _, Context, Handler,
+    Message, SpawnHandle, Supervised, WrapFuture as _,
+};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// The longest a timer sleeps: tokio's clock stands still while the machine sleeps, the node's does not.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// A host inside actix.
+struct Shell<M: Machine> {
+    host: Host<M>,
+    rules: M::Rules,
+    spine: Rc<Spine>,
+    timer: Option<(Timestamp, SpawnHandle)>,
+}
+
+/// The address of an actor. Cloning gives another handle; any thread may use it.
+pub struct Mailbox<M: Machine> {
+    address: Addr<Shell<M>>,
+    admission: Admission,
+}
+
+impl<M: Machine> Clone for Mailbox<M> {
+    fn clone(&self) -> Self {
+        Self {
+            address: self.address.clone(),
+            admission: self.admission.clone(),
+        }
+    }
+}
+
+/// The node has halted or stopped: the request was not answered, and may or may not have been applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the node has stopped")]
+pub struct Stopped;
+
+/// What an actor says of itself.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct ActorStatus {
+    /// Its name.
+    pub name: &'static str,
+    /// Its newest entry.
+    pub last: Seq,
+    /// The digest of its durable state; none while it is being rebuilt.
+    pub digest: Option<Digest>,
+    /// Items on which time no longer acts.
+    pub quarantined: Vec<Report>,
+}
+
+impl<M: Machine> Mailbox<M> {
+    /// Delivers commands and waits for their answers, which come together and in order.
+    ///
+    /// Waits first until the bound on open commands has room. Dropping the future does not recall the commands.
+    pub async fn call(&self, items: Vec<Item<M>>) -> Result<Vec<Answer<M::Reply>>, Stopped> {
+        let permit = self.admission.admit(items.len()).await;
+        let (answer, answers) = oneshot::channel();
+        let reply_to: ReplyTo<M::Reply> = Box::new(move |all| {
+            drop(permit);
+            // Whoever asked may be gone; the commands were carried out all the same.
+            drop(answer.send(all));
+        });
+        self.address
+            .try_send(Deliver(Delivery { items, reply_to }))
+            .map_err(|_| Stopped)?;
+        answers.await.map_err(|_| Stopped)
+    }
+
+    /// Waits for something to become true.
+    pub async fn watch(&self, watch: M::Watch) -> Result<Answer<M::Reply>, Stopped> {
+        let ticket = self.admission.ticket();
+        let (answer, answers) = oneshot::channel();
+        let reply_to: ReplyTo<M::Reply> = Box::new(move |all| drop(answer.send(all)));
+        let withdrawn = Withdrawn {
+            address: self.address.clone(),
+            ticket,
+        };
+        self.address.do_send(WatchFor {
+            ticket,
+            watch,
+            reply_to,
+        });
+        let all = answers.await.map_err(|_| Stopped)?;
+        drop(withdrawn);
+        all.into_iter().next().ok_or(Stopped)
+    }
+
+    /// Asks the actor about itself.
+    pub async fn status(&self) -> Result<ActorStatus, Stopped> {
+        let (answer, status) = oneshot::channel();
+        self.address.do_send(Describe(answer));
+        status.await.map_err(|_| Stopped)
+    }
+
+    /// Plants panics, for tests.
+    #[doc(hidden)]
+    pub fn sabotage(&self, saboteur: crate::actors::host::Saboteur<M>) {
+        self.address.do_send(Sabotage(saboteur));
+    }
+}
+
+/// Ends a wait when whoever waits goes away.
+struct Withdrawn<M: Machine> {
+    address: Addr<Shell<M>>,
+    ticket: Ticket,
+}
+
+impl<M: Machine> Drop for Withdrawn<M> {
+    fn drop(&mut self) {
+        self.address.do_send(Unwatch(self.ticket));
+    }
+}
+
+/// Starts an actor on the core thread.
+pub fn start<M: Machine>(
+    host: Host<M>,
+    rules: M::Rules,
+    spine: &Rc<Spine>,
+    admission: Admission,
+) -> Mailbox<M> {
+    spine.register(host.outbox().clone());
+    let actor = host.actor();
+    let shell = Shell {
+        host,
+        rules,
+        spine: Rc::clone(spine),
+        timer: None,
+    };
+    let address = actix::Supervisor::start(|_| shell);
+    let told = address.clone();
+    spine
+        .directory()
+        .register(actor, Box::new(move |message| told.do_send(Told(message))));
+    Mailbox { address, admission }
+}
+
+/// Runs a node's core on the calling thread, until `run` ends.
+pub fn block_on<T>(run: impl Future<Output = T>) -> T {
+    actix::System::new().block_on(run)
+}
+
+/// Starts a task on the core thread.
+pub fn spawn(task: impl Future<Output = ()> + 'static) {
+    drop(actix::spawn(task));
+}
+
+/// Looks at the wall clock now and then. Runs as long as the node.
+pub async fn watch_wall_clock(spine: Rc<Spine>) {
+    let mut seconds = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        seconds.tick().await;
+        spine.ledger().watch_wall_clock();
+        spine.delivered();
+    }
+}
+
+impl<M: Machine> Shell<M> {
+    fn drive(
+        &mut self,
+        context: &mut Context<Self>,
+        step: impl FnOnce(&mut Host<M>, &mut Ledger) -> Flow,
+    ) {
+        if self.spine.is_halted() {
+            return;
+        }
+        let flow = step(&mut self.host, &mut self.spine.ledger());
+        for tell in self.host.take_tells() {
+            self.spine.directory().tell(tell.to, tell.message);
+        }
+        self.spine.delivered();
+        self.host.outbox().release(self.spine.durable());
+        match flow {
+            Flow::Done => self.set_timer(context),
+            Flow::Yield => self.go_on_later(context),
+            Flow::Panicked(report) => {
+                if self.spine.panicked(&report, self.host.is_spent()) == Verdict::Restart {
+                    context.stop();
+                }
+            }
+        }
+    }
+
+    fn proceed(&mut self, context: &mut Context<Self>) {
+        self.drive(context, Host::proceed);
+    }
+
+    /// Lets other actors and the journal have their turn; this actor's mailbox waits.
+    fn go_on_later(&mut self, context: &mut Context<Self>) {
+        let spine = Rc::clone(&self.spine);
+        let short = spine.ledger().is_short();
+        let last = self.host.last();
+        let turn = async move {
+            if short {
+                spine.write();
+                spine.until_durable(last).await;
+            }
+            tokio::task::yield_now().await;
+        };
+        context.wait(
+            turn.into_actor(self)
+                .map(|(), shell, context| shell.proceed(context)),
+        );
+    }
+
+    /// Wakes this actor when something is due.
+    fn set_timer(&mut self, context: &mut Context<Self>) {
+        let Some(deadline) = self.host.deadline() else {
+            return;
+        };
+        if let Some((set_for, timer)) = self.timer {
+            if set_for <= deadline {
+                return;
+            }
+            context.cancel_future(timer);
+        }
+        let wait = deadline.since(self.spine.ledger().now()).min(SLEEP_MAX);
+        let timer = context.run_later(wait, |shell, context| {
+            shell.timer = None;
+            shell.proceed(context);
+        });
+        self.timer = Some((deadline, timer));
+    }
+
+    /// Builds a spent machine anew from the journal, on a thread of its own; the mailbox waits.
+    fn rebuild(&mut self, context: &mut Context<Self>) {
+        let spine = Rc::clone(&self.spine);
+        let (until, rules) = (self.host.last(), self.rules.clone());
+        let disk = spine
+            .disk()
+            .expect("without a journal a spent machine halts the node");
+        let work = async move {
+            spine.write();
+            spine.until_durable(until).await;
+            let (done, rebuilt) = oneshot::channel();
+            let spawned = std::thread::Builder::new()
+                .name(format!("sexton-rebuild-{}", M::NAME))
+                .spawn(move || drop(done.send(rebuild_until::<M>(disk.as_ref(), rules, until))));
+            match spawned {
+                Ok(thread) => drop(thread),
+                Err(error) => tracing::error!(%error, "no thread to rebuild on"),
+            }
+            rebuilt.await
+        };
+        context.wait(
+            work.into_actor(self)
+                .map(move |rebuilt, shell, context| match rebuilt {
+                    Ok(Ok(machine)) => {
+                        shell.host.rebuilt(machine);
+                        tracing::info!(
+                            actor = M::NAME,
+                            until = until.0,
+                            "rebuilt from the journal"
+                        );
+                        shell.proceed(context);
+                    }
+                    Ok(Err(error)) => shell.spine.halt(Halt::Rebuild(Arc::new(error))),
+                    Err(_) => {
+                        let words = "the thread that rebuilds an actor ended".to_owned();
+                        shell.spine.halt(Halt::CoreThread(words));
+                    }
+                }),
+        );
+    }
+}
+
+fn rebuild_until<M: Machine>(
+    disk: &dyn Disk,
+    rules: M::Rules,
+    until: Seq,
+) -> Result<M, RecoveryError> {
+    let mut replica = Replica::<M>::new(rules);
+    let replicas: &mut [&mut dyn Recovering] = &mut [&mut replica];
+    recovery::recover(
+        disk,
+        replicas,
+        Scope {
+            until: Some(until),
+            partial: true,
+        },
+    )?;
+    Ok(replica.into_parts().0)
+}
+
+// Nothing in it is ever pinned by address.
+impl<M: Machine> Unpin for Shell<M> {}
+
+impl<M: Machine> Actor for Shell<M> {
+    type Context = Context<Self>;
+
+    fn started(&mut self, context: &mut Self::Context) {
+        self.set_timer(context);
+    }
+}
+
+impl<M: Machine> Supervised for Shell<M> {
+    fn restarting(&mut self, context: &mut Self::Context) {
+        self.timer = None;
+        if self.host.is_spent() {
+            self.rebuild(context);
+        } else {
+            self.proceed(context);
+        }
+    }
+}
+
+struct Deliver<M: Machine>(Delivery<M>);
+
+impl<M: Machine> Message for Deliver<M> {
+    type Result = ();
+}
+
+impl<M: Machine> Handler<Deliver<M>> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, Deliver(delivery): Deliver<M>, context: &mut Self::Context) {
+        self.drive(context, |host, ledger| host.deliver(ledger, delivery));
+    }
+}
+
+/// A message from another actor, encoded.
+struct Told(Vec<u8>);
+
+impl Message for Told {
+    type Result = ();
+}
+
+impl<M: Machine> Handler<Told> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, Told(message): Told, context: &mut Self::Context) {
+        match rmp_serde::from_slice(&message) {
+            Ok(message) => {
+                let items = vec![Item::Message(message)];
+                let reply_to: ReplyTo<M::Reply> = Box::new(drop);
+                self.drive(context, |host, ledger| {
+                    host.deliver(ledger, Delivery { items, reply_to })
+                });
+            }
+            Err(error) => tracing::error!(actor = M::NAME, %error, "told something unknown"),
+        }
+    }
+}
+
+struct WatchFor<M: Machine> {
+    ticket: Ticket,
+    watch: M::Watch,
+    reply_to: ReplyTo<M::Reply>,
+}
+
+impl<M: Machine> Message for WatchFor<M> {
+    type Result = ();
+}
+
+impl<M: Machine> Handler<WatchFor<M>> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, wait: WatchFor<M>, _: &mut Self::Context) {
+        if !self.spine.is_halted() {
+            self.host.watch(wait.ticket, wait.watch, wait.reply_to);
+            self.host.outbox().release(self.spine.durable());
+        }
+    }
+}
+
+struct Unwatch(Ticket);
+
+impl Message for Unwatch {
+    type Result = ();
+}
+
+impl<M: Machine> Handler<Unwatch> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, Unwatch(ticket): Unwatch, _: &mut Self::Context) {
+        self.host.unwatch(ticket);
+    }
+}
+
+struct Describe(oneshot::Sender<ActorStatus>);
+
+impl Message for Describe {
+    type Result = ();
+}
+
+impl<M: Machine> Handler<Describe> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, Describe(answer): Describe, _: &mut Self::Context) {
+        let status = ActorStatus {
+            name: M::NAME,
+            last: self.host.last(),
+            digest: (!self.host.is_spent()).then(|| self.host.machine().digest()),
+            quarantined: self.host.quarantined().to_vec(),
+        };
+        drop(answer.send(status));
+    }
+}
+
+struct Sabotage<M: Machine>(crate::actors::host::Saboteur<M>);
+
+impl<M: Machine> Message for Sabotage<M> {
+    type Result = ();
+}
+
+impl<M: Machine> Handler<Sabotage<M>> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, Sabotage(saboteur): Sabotage<M>, _: &mut Self::Context) {
+        self.host.sabotage(saboteur);
+    }
+}

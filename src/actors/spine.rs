@@ -1,0 +1,246 @@
+//! What the actors of a node share on the core thread: ledger, journal, supervisor, directory, and the end of it all.
+//!
+//! Promises: answers leave only up to where the journal can be relied on; once halted, nothing is acknowledged.
+
+use crate::actors::directory::Directory;
+use crate::actors::host::Report;
+use crate::actors::ledger::Ledger;
+use crate::actors::outbox::Outbox;
+use crate::actors::recovery::RecoveryError;
+use crate::actors::supervisor::{SupervisorActor, Verdict};
+use crate::ids::Seq;
+use crate::persist::PersistError;
+use crate::persist::disk::Disk;
+use crate::persist::journal::Journal;
+use std::cell::{Cell, RefCell, RefMut};
+use std::sync::Arc;
+use std::task::Poll;
+use tokio::sync::{Notify, watch};
+
+/// Why a node stopped by itself.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Halt {
+    /// The journal cannot be written.
+    #[error("halted, nothing more is acknowledged: {0}")]
+    Journal(Arc<PersistError>),
+    /// An actor panics too often.
+    #[error("halted, {} panics too often; the last time at sequence number {}: {}", .0.actor, .0.seq, .0.cause)]
+    Panics(Report),
+    /// An actor's state is spent, and there is no journal to rebuild it from.
+    #[error("halted, {} lost its state to a panic and keeps no journal: {}", .0.actor, .0.cause)]
+    Spent(Report),
+    /// An actor's state is spent, and rebuilding it failed.
+    #[error("halted, a spent actor could not be rebuilt: {0}")]
+    Rebuild(Arc<RecoveryError>),
+    /// The core thread itself ended.
+    #[error("halted, the core thread panicked: {0}")]
+    CoreThread(String),
+}
+
+/// What actors share. Lives on the core thread.
+pub struct Spine {
+    ledger: RefCell<Ledger>,
+    journal: Option<Journal>,
+    disk: Option<Arc<dyn Disk>>,
+    supervisor: RefCell<SupervisorActor>,
+    directory: RefCell<Directory>,
+    outboxes: RefCell<Vec<Box<dyn Outgoing>>>,
+    dirty: Notify,
+    /// Deliveries since the last write: one alone is written in place.
+    gathered: Cell<u32>,
+    durable: watch::Sender<Seq>,
+    halt: watch::Sender<Option<Halt>>,
+}
+
+/// An outbox whatever its replies.
+trait Outgoing {
+    fn release(&self, durable: Seq);
+    fn discard(&self);
+}
+
+impl<R> Outgoing for Outbox<R> {
+    fn release(&self, durable: Seq) {
+        Outbox::release(self, durable);
+    }
+
+    fn discard(&self) {
+        Outbox::discard(self);
+    }
+}
+
+impl Spine {
+    /// A spine over a ledger, with a journal and its disk unless the node keeps no files.
+    pub fn new(
+        ledger: Ledger,
+        files: Option<(Journal, Arc<dyn Disk>)>,
+        supervisor: SupervisorActor,
+        halt: watch::Sender<Option<Halt>>,
+    ) -> Self {
+        let (journal, disk) = files.unzip();
+        let durable = journal.as_ref().map_or(Seq(u64::MAX), Journal::released);
+        Self {
+            ledger: RefCell::new(ledger),
+            journal,
+            disk,
+            supervisor: RefCell::new(supervisor),
+            directory: RefCell::default(),
+            outboxes: RefCell::default(),
+            dirty: Notify::new(),
+            gathered: Cell::new(0),
+            durable: watch::Sender::new(durable),
+            halt,
+        }
+    }
+
+    /// The ordering point.
+    pub fn ledger(&self) -> RefMut<'_, Ledger> {
+        self.ledger.borrow_mut()
+    }
+
+    /// Who is where.
+    pub fn directory(&self) -> RefMut<'_, Directory> {
+        self.directory.borrow_mut()
+    }
+
+    /// The restart policy.
+    pub fn supervisor(&self) -> RefMut<'_, SupervisorActor> {
+        self.supervisor.borrow_mut()
+    }
+
+    /// The log, unless the node keeps no files.
+    pub fn journal(&self) -> Option<&Journal> {
+        self.journal.as_ref()
+    }
+
+    /// The disk the log is on.
+    pub fn disk(&self) -> Option<Arc<dyn Disk>> {
+        self.disk.clone()
+    }
+
+    /// Lets this outbox out whenever the journal is durable.
+    pub fn register<R: 'static>(&self, outbox: Outbox<R>) {
+        self.outboxes.borrow_mut().push(Box::new(outbox));
+    }
+
+    /// Where answers may go to now.
+    pub fn durable(&self) -> Seq {
+        *self.durable.borrow()
+    }
+
+    /// Waits until everything up to `seq` is durable; never, if the node halts before.
+    pub async fn until_durable(&self, seq: Seq) {
+        let mut durable = self.durable.subscribe();
+        if durable.wait_for(|durable| *durable >= seq).await.is_err() {
+            unreachable!("the spine holds the sender");
+        }
+    }
+
+    /// A delivery was done: writes what it left, once all others that are ready now had their turn.
+    pub fn delivered(&self) {
+        self.gathered.set(self.gathered.get() + 1);
+        if self.ledger.borrow().is_dirty() {
+            self.dirty.notify_one();
+        }
+    }
+
+    /// Writes whenever something was delivered. Runs as long as the node.
+    pub async fn write_forever(&self) {
+        loop {
+            self.dirty.notified().await;
+            self.write();
+        }
+    }
+
+    /// Writes what was gathered: in place if it is one quiet delivery, else by way of the journal thread.
+    pub fn write(&self) {
+        let Some(journal) = &self.journal else { return };
+        let mut ledger = self.ledger.borrow_mut();
+        if !ledger.is_dirty() {
+            return;
+        }
+        let alone = self.gathered.replace(0) <= 1;
+        if alone && journal.write_here(ledger.batch_mut()) {
+            ledger.batch_mut().clear();
+            drop(ledger);
+            self.release();
+        } else {
+            let batch = ledger.take_batch();
+            drop(ledger);
+            journal.hand_over(batch);
+        }
+    }
+
+    /// Lets answers out whenever the journal has moved on, and halts when it fails. Runs as long as the node.
+    pub async fn release_forever(&self) {
+        let Some(journal) = &self.journal else { return };
+        std::future::poll_fn(|context| {
+            journal.register(context.waker());
+            self.release();
+            Poll::<()>::Pending
+        })
+        .await;
+    }
+
+    /// Lets out what may leave.
+    fn release(&self) {
+        let Some(journal) = &self.journal else { return };
+        {
+            let mut ledger = self.ledger.borrow_mut();
+            ledger.set_room(journal.room());
+            ledger.durable(journal.released());
+        }
+        if let Some(failure) = journal.failure() {
+            self.halt(Halt::Journal(failure));
+            return;
+        }
+        let durable = journal.released();
+        if durable > self.durable() {
+            self.durable.send_replace(durable);
+            for outbox in self.outboxes.borrow().iter() {
+                outbox.release(durable);
+            }
+        }
+    }
+
+    /// Asks the Supervisor; halts the node if it says so, or if it panics itself.
+    pub fn panicked(&self, report: &Report, spent: bool) -> Verdict {
+        if spent && self.journal.is_none() {
+            self.halt(Halt::Spent(report.clone()));
+            return Verdict::Halt;
+        }
+        let verdict = self.supervisor.borrow_mut().panicked(report);
+        if verdict == Verdict::Halt {
+            self.halt(Halt::Panics(report.clone()));
+        }
+        verdict
+    }
+
+    /// Stops acknowledging, for good. The first reason stays.
+    pub fn halt(&self, reason: Halt) {
+        let first = self.halt.send_if_modified(|halt| {
+            let first = halt.is_none();
+            if first {
+                *halt = Some(reason);
+            }
+            first
+        });
+        if first {
+            for outbox in self.outboxes.borrow().iter() {
+                outbox.discard();
+            }
+        }
+    }
+
+    /// Waits until the node halts.
+    pub async fn until_halted(&self) {
+        let mut halt = self.halt.subscribe();
+        if halt.wait_for(Option::is_some).await.is_err() {
+            unreachable!("the spine holds the sender");
+        }
+    }
+
+    /// Whether the node has halted.
+    pub fn is_halted(&self) -> bool {
+        self.halt.borrow().is_some()
+    }
+}

@@ -1,0 +1,151 @@
+//! Every setting of a node with its default and its bounds, checked all at once before anything is opened.
+//!
+//! Flags and environment are the program's business (`tools/serve.rs`); this is what they lead to.
+
+use crate::actors::{lock, supervisor};
+use crate::persist::journal::{Fsync, Sizes};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The LockServer door's own port.
+pub const LOCKSERVER_PORT: u16 = 11340;
+/// The HTTP door's own port.
+pub const HTTP_PORT: u16 = 11380;
+
+/// A node's settings.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The data directory; `None` keeps no files, and everything is gone with the process.
+    pub data: Option<PathBuf>,
+    /// When what was acknowledged is on disk.
+    pub fsync: Fsync,
+    /// How large journal segments are.
+    pub segments: Sizes,
+    /// The most commands delivered and not yet answered, over all connections.
+    pub open_commands_max: u32,
+    /// Rules of locks.
+    pub locks: lock::Rules,
+    /// When panics are too many.
+    pub supervisor: supervisor::Rules,
+    /// The LockServer door; closed if `None`.
+    pub lockserver: Option<LockserverConfig>,
+    /// The HTTP door; closed if `None`.
+    pub http: Option<HttpConfig>,
+}
+
+impl Config {
+    /// A node on this data directory, with every door closed.
+    pub fn at(data: impl Into<PathBuf>) -> Self {
+        Self {
+            data: Some(data.into()),
+            ..Self::in_memory()
+        }
+    }
+
+    /// A node that keeps no files, with every door closed.
+    pub fn in_memory() -> Self {
+        Self {
+            data: None,
+            fsync: Fsync::Always,
+            segments: Sizes::default(),
+            open_commands_max: 65_536,
+            locks: lock::Rules::default(),
+            supervisor: supervisor::Rules::default(),
+            lockserver: None,
+            http: None,
+        }
+    }
+
+    /// Everything that is wrong, one line each; empty if nothing is.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut check = |holds: bool, problem: String| {
+            if !holds {
+                problems.push(problem);
+            }
+        };
+        if let Fsync::Interval(interval) = self.fsync {
+            let bounds = Duration::from_millis(1)..=Duration::from_secs(60);
+            let found = interval.as_millis();
+            check(
+                bounds.contains(&interval),
+                format!("fsync interval: {found} ms is not within 1 ms to 60000 ms"),
+            );
+        }
+        let open = self.open_commands_max;
+        check(
+            (1024..=1 << 24).contains(&open),
+            format!("open commands: {open} is not within 1024 to 16777216"),
+        );
+        let entries = self.locks.entries_max;
+        check(
+            (1..=1 << 28).contains(&entries),
+            format!("lock entries: {entries} is not within 1 to 268435456"),
+        );
+        if let Some(door) = &self.lockserver {
+            let most = door.connections_max;
+            check(
+                (1..=1 << 20).contains(&most),
+                format!("lockserver connections: {most} is not within 1 to 1048576"),
+            );
+        }
+        if let Some(http) = &self.http {
+            let beyond = http.tcp.filter(|address| !address.ip().is_loopback());
+            if let Some(address) = beyond {
+                check(
+                    http.token_file.is_some(),
+                    format!("http {address}: an address beyond loopback needs a token file"),
+                );
+            }
+        }
+        problems
+    }
+}
+
+/// Settings of the LockServer door.
+#[derive(Clone, Debug)]
+pub struct LockserverConfig {
+    /// Where it listens; port 0 picks one.
+    pub address: SocketAddr,
+    /// The list of hosts that are let in; without one, only loopback.
+    pub hosts: Option<PathBuf>,
+    /// The most connections at a time.
+    pub connections_max: u32,
+    /// How long a connection may be silent; for ever if `None`.
+    pub idle: Option<Duration>,
+    /// Width of `long` in the statistics reply.
+    pub long: LongWidth,
+}
+
+impl Default for LockserverConfig {
+    fn default() -> Self {
+        Self {
+            address: SocketAddr::from(([127, 0, 0, 1], LOCKSERVER_PORT)),
+            hosts: None,
+            connections_max: 4096,
+            idle: None,
+            long: LongWidth::Four,
+        }
+    }
+}
+
+/// How many bytes a C `long` had where LockServer ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LongWidth {
+    /// 32-bit Linux, as in 2000.
+    Four,
+    /// 64-bit Linux.
+    Eight,
+}
+
+/// Settings of the HTTP door.
+#[derive(Clone, Debug, Default)]
+pub struct HttpConfig {
+    /// Where it listens on TCP; port 0 picks one.
+    pub tcp: Option<SocketAddr>,
+    /// Where it listens as a Unix socket.
+    pub socket: Option<PathBuf>,
+    /// A file with the token that requests over TCP must carry.
+    pub token_file: Option<PathBuf>,
+}

@@ -1,0 +1,123 @@
+//! From socket to session and back. At most one batch of commands of a connection is open at a time: whoever does
+//! not read its answers is not read from, so that what a client can make the node hold is bounded.
+
+use crate::protocols::session::{Session, Then};
+use std::cell::RefCell;
+use std::io;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// What one read takes at most.
+const READ_BYTES: usize = 64 * 1024;
+
+/// How long a client may take nothing of what is written to it.
+const WRITE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long, and for how many bytes, an ended connection is read to its end.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_BYTES: usize = 1 << 20;
+
+thread_local! {
+    // One buffer serves every connection of a thread: an idle connection costs none.
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
+}
+
+/// Serves a connection until either side ends it.
+pub(crate) async fn serve<S: Session>(
+    stream: &TcpStream,
+    session: &mut S,
+    idle: Option<Duration>,
+) -> io::Result<()> {
+    let mut rest = Vec::new();
+    let mut output = Vec::new();
+    loop {
+        match idle {
+            None => stream.readable().await?,
+            Some(idle) => match timeout(idle, stream.readable()).await {
+                Ok(readable) => readable?,
+                Err(_) => return Ok(()),
+            },
+        }
+        match read(stream, session, &mut rest) {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(error) => return Err(error),
+        }
+        loop {
+            let then = session.perform(&mut output).await;
+            write(stream, &output).await?;
+            session.answered();
+            output.clear();
+            if output.capacity() > READ_BYTES {
+                output = Vec::new();
+            }
+            if then == Then::Close {
+                return Ok(());
+            }
+            if rest.is_empty() {
+                break;
+            }
+            let taken = session.take(&rest);
+            rest.drain(..taken);
+            if taken == 0 {
+                break;
+            }
+        }
+    }
+}
+
+/// Reads once, and offers the session what there is; keeps in `rest` what it leaves.
+fn read<S: Session>(stream: &TcpStream, session: &mut S, rest: &mut Vec<u8>) -> io::Result<usize> {
+    SCRATCH.with_borrow_mut(|scratch| {
+        let read = stream.try_read(scratch)?;
+        let bytes = scratch.get(..read).unwrap_or(&[]);
+        if rest.is_empty() {
+            let taken = session.take(bytes);
+            rest.extend_from_slice(bytes.get(taken..).unwrap_or(&[]));
+        } else {
+            rest.extend_from_slice(bytes);
+            let taken = session.take(rest);
+            rest.drain(..taken);
+        }
+        Ok(read)
+    })
+}
+
+/// Ends a connection so that what was written arrives: closing a socket with unread bytes would reset it.
+///
+/// Waits for the client's end, for a short while and a bounded number of bytes.
+pub(crate) async fn finish(mut stream: TcpStream) {
+    if stream.shutdown().await.is_err() {
+        return;
+    }
+    let unread = async {
+        let mut left = LINGER_BYTES;
+        while left > 0 && stream.readable().await.is_ok() {
+            let read = SCRATCH.with_borrow_mut(|scratch| stream.try_read(scratch));
+            match read {
+                Ok(0) => return,
+                Ok(read) => left = left.saturating_sub(read),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return,
+            }
+        }
+    };
+    // Whether it ended or was given up makes no difference.
+    drop(timeout(LINGER, unread).await);
+}
+
+async fn write(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match stream.try_write(bytes) {
+            Ok(written) => bytes = bytes.get(written..).unwrap_or(&[]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                timeout(WRITE_PATIENCE, stream.writable()).await??;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

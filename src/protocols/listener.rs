@@ -1,0 +1,93 @@
+//! Who is let in, and how many at a time.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 4096;
+
+/// How long accepting rests when the process has no descriptor left.
+const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(50);
+
+/// Connections that a door has now, bounded.
+#[derive(Debug)]
+pub(crate) struct Places {
+    taken: AtomicU32,
+    max: u32,
+}
+
+/// A connection's place; free again when dropped.
+#[derive(Debug)]
+pub(crate) struct Place(Arc<Places>);
+
+impl Places {
+    pub(crate) fn new(max: u32) -> Arc<Self> {
+        Arc::new(Self {
+            taken: AtomicU32::new(0),
+            max,
+        })
+    }
+
+    /// A place, unless all are taken.
+    pub(crate) fn take(self: &Arc<Self>) -> Option<Place> {
+        let more = |taken: u32| (taken < self.max).then_some(taken + 1);
+        let taken = self
+            .taken
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        taken.ok().map(|_| Place(Arc::clone(self)))
+    }
+
+    /// Places taken now.
+    pub(crate) fn taken(&self) -> u32 {
+        self.taken.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Listens on an address.
+pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// The next connection, whatever goes wrong with others.
+pub(crate) async fn accept(listener: &TcpListener) -> (TcpStream, IpAddr) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                if let Err(error) = stream.set_nodelay(true) {
+                    tracing::debug!(%error, "a connection ended before it was accepted");
+                    continue;
+                }
+                return (stream, peer.ip().to_canonical());
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection was not accepted");
+                pause(OUT_OF_DESCRIPTORS).await;
+            }
+        }
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "there is no event for a descriptor becoming free"
+)]
+async fn pause(span: Duration) {
+    tokio::time::sleep(span).await;
+}

@@ -1,0 +1,242 @@
+//! LockServer's commands and answers as bytes. Sans-I/O; splits nowhere and allocates only for names.
+
+use crate::actors::lock::{Listed, Name};
+use crate::config::LongWidth;
+use crate::protocols::lockserver::counters::Stats;
+use std::fmt;
+
+/// A command, as a client sends it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// 01
+    FindOwner(Lock),
+    /// 02
+    Request {
+        /// Which lock.
+        lock: Lock,
+        /// Who asks.
+        owner: Name,
+        /// Seconds to live as owner.
+        ttl: u16,
+        /// Seconds to wait as contender.
+        ttw: u16,
+        /// Standing among contenders.
+        priority: u8,
+    },
+    /// 03
+    FindContender(Lock, Name),
+    /// 04
+    Renew(Lock, Name),
+    /// 05; an index of `*` means all of them.
+    Release(Lock, Name),
+    /// 06
+    ReleaseAll(Name),
+    /// 07
+    List(Name),
+    /// 08
+    Stats,
+}
+
+/// A key and an index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lock {
+    /// The key.
+    pub key: Name,
+    /// The index.
+    pub index: Name,
+}
+
+/// The longest command: a request with three names of 255 bytes.
+pub const COMMAND_BYTES_MAX: usize = 1 + 3 * 256 + 5;
+
+/// Bytes that are no command. The frame is lost, and with it the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// A first byte that is none of 01 to 08.
+    #[error("decode command: {0:02x} is none of 01 to 08")]
+    UnknownCommand(u8),
+}
+
+/// The command at the start of `bytes` and its length, or `None` if more bytes are needed.
+pub fn decode(bytes: &[u8]) -> Result<Option<(Command, usize)>, WireError> {
+    let Some((code, rest)) = bytes.split_first() else {
+        return Ok(None);
+    };
+    if !(1..=8).contains(code) {
+        return Err(WireError::UnknownCommand(*code));
+    }
+    let mut arguments = Arguments { rest };
+    let command = arguments.command(*code);
+    Ok(command.map(|command| (command, bytes.len() - arguments.rest.len())))
+}
+
+/// The arguments of a command, taken off one by one.
+struct Arguments<'a> {
+    rest: &'a [u8],
+}
+
+impl Arguments<'_> {
+    fn command(&mut self, code: u8) -> Option<Command> {
+        Some(match code {
+            1 => Command::FindOwner(self.lock()?),
+            2 => Command::Request {
+                lock: self.lock()?,
+                owner: self.name()?,
+                ttl: self.u16()?,
+                ttw: self.u16()?,
+                priority: self.u8()?,
+            },
+            3 => Command::FindContender(self.lock()?, self.name()?),
+            4 => Command::Renew(self.lock()?, self.name()?),
+            5 => Command::Release(self.lock()?, self.name()?),
+            6 => Command::ReleaseAll(self.name()?),
+            7 => Command::List(self.name()?),
+            _ => Command::Stats,
+        })
+    }
+
+    fn lock(&mut self) -> Option<Lock> {
+        Some(Lock {
+            key: self.name()?,
+            index: self.name()?,
+        })
+    }
+
+    fn name(&mut self) -> Option<Name> {
+        let (len, rest) = self.rest.split_first()?;
+        let (name, rest) = rest.split_at_checked((*len).into())?;
+        self.rest = rest;
+        Name::new(name)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        let (bytes, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
+        Some(u16::from_be_bytes(*bytes))
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        let (byte, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(*byte)
+    }
+}
+
+/// An answer, as a client gets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// To 01: the owner, empty if there is none.
+    Owner(Option<Name>),
+    /// To 02 and 03: 1 for the owner, 0 for none.
+    Location(u32),
+    /// To 04.
+    Renewed(bool),
+    /// To 05 and 06: how many ended.
+    Count(u32),
+    /// To 07.
+    List(Vec<Listed>),
+    /// To 08.
+    Stats(Stats),
+}
+
+/// The most entries in the answer to 07: its count has two bytes.
+pub const LISTED_MAX: u32 = 65_535;
+
+/// Puts an answer behind `output`.
+pub fn encode(answer: &Answer, long: LongWidth, output: &mut Vec<u8>) {
+    match answer {
+        Answer::Owner(owner) => put_name(output, owner.as_ref().map_or(&[], Name::as_bytes)),
+        Answer::Location(number) | Answer::Count(number) => {
+            output.extend_from_slice(&saturated(*number).to_be_bytes());
+        }
+        Answer::Renewed(renewed) => output.push(u8::from(*renewed)),
+        Answer::List(entries) => {
+            let entries = entries.get(..LISTED_MAX as usize).unwrap_or(entries);
+            let count = u32::try_from(entries.len()).unwrap_or(u32::MAX);
+            output.extend_from_slice(&saturated(count).to_be_bytes());
+            for entry in entries {
+                output.push(entry.priority);
+                output.extend_from_slice(&entry.ttl.to_be_bytes());
+                output.extend_from_slice(&entry.ttw.to_be_bytes());
+                put_name(output, entry.index.as_bytes());
+                put_name(output, entry.owner.as_bytes());
+                output.push(u8::from(entry.place == 1));
+            }
+        }
+        Answer::Stats(stats) => put_stats(output, stats, long),
+    }
+}
+
+fn put_stats(output: &mut Vec<u8>, stats: &Stats, long: LongWidth) {
+    for number in stats.ints() {
+        output.extend_from_slice(&number.to_be_bytes());
+    }
+    for number in stats.longs() {
+        match long {
+            // Row 31: counters wrap as C's would.
+            LongWidth::Four => output.extend_from_slice(&low_half(number).to_be_bytes()),
+            LongWidth::Eight => output.extend_from_slice(&number.to_be_bytes()),
+        }
+    }
+    output.extend_from_slice(&saturated(stats.active).to_be_bytes());
+}
+
+fn low_half(number: u64) -> u32 {
+    u32::try_from(number & u64::from(u32::MAX)).unwrap_or(u32::MAX)
+}
+
+fn saturated(number: u32) -> u16 {
+    u16::try_from(number).unwrap_or(u16::MAX)
+}
+
+fn put_name(output: &mut Vec<u8>, name: &[u8]) {
+    output.push(u8::try_from(name.len()).expect("names have at most 255 bytes"));
+    output.extend_from_slice(name);
+}
+
+impl fmt::Display for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {:?}", self.key, self.index)
+    }
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FindOwner(lock) => write!(f, "find owner {lock}"),
+            Self::Request {
+                lock,
+                owner,
+                ttl,
+                ttw,
+                priority,
+            } => {
+                write!(
+                    f,
+                    "request {lock} {owner:?} ttl={ttl} ttw={ttw} priority={priority}"
+                )
+            }
+            Self::FindContender(lock, owner) => write!(f, "find contender {lock} {owner:?}"),
+            Self::Renew(lock, owner) => write!(f, "renew {lock} {owner:?}"),
+            Self::Release(lock, owner) => write!(f, "release {lock} {owner:?}"),
+            Self::ReleaseAll(owner) => write!(f, "release all {owner:?}"),
+            Self::List(key) => write!(f, "list {key:?}"),
+            Self::Stats => f.write_str("stats"),
+        }
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Owner(Some(owner)) => write!(f, "{owner:?}"),
+            Self::Owner(None) => f.write_str("nobody"),
+            Self::Location(number) => write!(f, "location {number}"),
+            Self::Renewed(true) => f.write_str("renewed"),
+            Self::Renewed(false) => f.write_str("not there"),
+            Self::Count(number) => write!(f, "{number} ended"),
+            Self::List(entries) => write!(f, "{} entries", entries.len()),
+            Self::Stats(stats) => write!(f, "{stats:?}"),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! LockServer's fifteen statistics. State of the door, counted since the start of the process, outside machine and
+//! digest, so that neither a restart of the actor nor a replay changes them.
+
+use crate::clock::{Clock, Timestamp};
+use crate::protocols::lockserver::codec::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What is counted as it happens.
+pub struct Counters {
+    clock: Arc<dyn Clock>,
+    began: Timestamp,
+    requests: AtomicU64,
+    owner_lookups: AtomicU64,
+    contender_lookups: AtomicU64,
+    renewals: AtomicU64,
+    releases: AtomicU64,
+    release_alls: AtomicU64,
+    dumps: AtomicU64,
+    statistics: AtomicU64,
+    accepted: AtomicU64,
+    rejected_hosts: AtomicU64,
+    rejected_busy: AtomicU64,
+}
+
+/// The statistics of one moment, in the order of command 8.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Stats {
+    /// Seconds since the start.
+    pub uptime: u32,
+    /// Lock requests.
+    pub requests: u32,
+    /// Owner lookups.
+    pub owner_lookups: u32,
+    /// Contender lookups.
+    pub contender_lookups: u32,
+    /// Renewals.
+    pub renewals: u32,
+    /// Releases of one lock.
+    pub releases: u32,
+    /// Releases of all locks.
+    pub release_alls: u32,
+    /// Listings.
+    pub dumps: u32,
+    /// Requests for these numbers.
+    pub statistics: u32,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections from hosts that are not let in.
+    pub rejected_hosts: u64,
+    /// Connections beyond the limit.
+    pub rejected_busy: u64,
+    /// Lock owners now.
+    pub owners: u64,
+    /// Contenders now.
+    pub contenders: u64,
+    /// Connections now.
+    pub active: u32,
+}
+
+impl Counters {
+    /// Counters that begin now.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            began: clock.now(),
+            clock,
+            requests: AtomicU64::new(0),
+            owner_lookups: AtomicU64::new(0),
+            contender_lookups: AtomicU64::new(0),
+            renewals: AtomicU64::new(0),
+            releases: AtomicU64::new(0),
+            release_alls: AtomicU64::new(0),
+            dumps: AtomicU64::new(0),
+            statistics: AtomicU64::new(0),
+            accepted: AtomicU64::new(0),
+            rejected_hosts: AtomicU64::new(0),
+            rejected_busy: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts a command, whatever comes of it.
+    pub(crate) fn command(&self, command: &Command) {
+        let counter = match command {
+            Command::FindOwner(_) => &self.owner_lookups,
+            Command::Request { .. } => &self.requests,
+            Command::FindContender(..) => &self.contender_lookups,
+            Command::Renew(..) => &self.renewals,
+            Command::Release(..) => &self.releases,
+            Command::ReleaseAll(_) => &self.release_alls,
+            Command::List(_) => &self.dumps,
+            Command::Stats => &self.statistics,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn accepted(&self) {
+        self.accepted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn rejected_host(&self) {
+        self.rejected_hosts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn rejected_busy(&self) {
+        self.rejected_busy.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The numbers of this moment, with what others know of it.
+    pub(crate) fn stats(&self, active: u32, (owners, contenders): (u32, u32)) -> Stats {
+        let long = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        // Row 31: wraps modulo 2^32.
+        let int = |counter: &AtomicU64| {
+            u32::try_from(long(counter) & u64::from(u32::MAX)).unwrap_or(u32::MAX)
+        };
+        let uptime = self.clock.now().since(self.began).as_secs();
+        Stats {
+            uptime: u32::try_from(uptime).unwrap_or(u32::MAX),
+            requests: int(&self.requests),
+            owner_lookups: int(&self.owner_lookups),
+            contender_lookups: int(&self.contender_lookups),
+            renewals: int(&self.renewals),
+            releases: int(&self.releases),
+            release_alls: int(&self.release_alls),
+            dumps: int(&self.dumps),
+            statistics: int(&self.statistics),
+            accepted: long(&self.accepted),
+            rejected_hosts: long(&self.rejected_hosts),
+            rejected_busy: long(&self.rejected_busy),
+            owners: owners.into(),
+            contenders: contenders.into(),
+            active,
+        }
+    }
+}
+
+impl Stats {
+    /// The nine of four bytes.
+    pub fn ints(&self) -> [u32; 9] {
+        [
+            self.uptime,
+            self.requests,
+            self.owner_lookups,
+            self.contender_lookups,
+            self.renewals,
+            self.releases,
+            self.release_alls,
+            self.dumps,
+            self.statistics,
+        ]
+    }
+
+    /// The five of a C `long`.
+    pub fn longs(&self) -> [u64; 5] {
+        [
+            self.accepted,
+            self.rejected_hosts,
+            self.rejected_busy,
+            self.owners,
+            self.contenders,
+        ]
+    }
+
+    /// Fifteen lines `name value`, as SIGUSR1 writes them.
+    pub fn to_lines(&self) -> String {
+        let names = [
+            "uptime",
+            "requests",
+            "owner_lookups",
+            "contender_lookups",
+            "renewals",
+            "releases",
+            "release_alls",
+            "dumps",
+            "statistics",
+            "accepted",
+            "rejected_hosts",
+            "rejected_busy",
+            "owners",
+            "contenders",
+            "active",
+        ];
+        let ints = self.ints().into_iter().map(u64::from);
+        let numbers = ints.chain(self.longs()).chain([self.active.into()]);
+        names
+            .iter()
+            .zip(numbers)
+            .map(|(name, number)| format!("{name} {number}\n"))
+            .collect()
+    }
+}

@@ -1,0 +1,177 @@
+//! The LockServer door: the handshake byte, the refusals, the limits.
+
+use crate::actors::lock::LockMachine;
+use crate::actors::runtime::{self, Mailbox};
+use crate::clock::Clock;
+use crate::config::LockserverConfig;
+use crate::protocols::connection;
+use crate::protocols::listener::{self, Place, Places};
+use crate::protocols::lockserver::counters::{Counters, Stats};
+use crate::protocols::lockserver::hosts::{Hosts, HostsError};
+use crate::protocols::lockserver::session::LockserverSession;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Listings on their way at a time: one may be 34 MB.
+const LISTINGS_MAX: usize = 8;
+
+/// Refused connections that are being ended politely at a time.
+const REFUSALS_MAX: u32 = 256;
+
+const ALLOWED: &[u8] = &[1];
+const REFUSED: &[u8] = &[0];
+
+/// What the door's connections share, and others may look at. Cloning gives another handle.
+#[derive(Clone)]
+pub struct Door {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    hosts_file: Option<PathBuf>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) counters: Counters,
+    places: Arc<Places>,
+    hosts: Mutex<Arc<Hosts>>,
+    listings: Arc<Semaphore>,
+    refusals: Arc<Places>,
+}
+
+impl Shared {
+    pub(crate) fn stats(&self, live: (u32, u32)) -> Stats {
+        self.counters.stats(self.places.taken(), live)
+    }
+
+    pub(crate) async fn admit_listing(&self) -> OwnedSemaphorePermit {
+        let listings = Arc::clone(&self.listings);
+        listings
+            .acquire_owned()
+            .await
+            .expect("the semaphore is never closed")
+    }
+
+    fn hosts(&self) -> Arc<Hosts> {
+        Arc::clone(&self.hosts.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Door {
+    /// Opens the door: listens, and serves from now on. On the core thread.
+    pub(crate) fn open(
+        config: &LockserverConfig,
+        hosts: Hosts,
+        locks: Mailbox<LockMachine>,
+        clock: Arc<dyn Clock>,
+    ) -> io::Result<Self> {
+        let listener = listener::listen(config.address)?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            counters: Counters::new(clock),
+            places: Places::new(config.connections_max),
+            hosts: Mutex::new(Arc::new(hosts)),
+            listings: Arc::new(Semaphore::new(LISTINGS_MAX)),
+            refusals: Places::new(REFUSALS_MAX),
+        });
+        let config = config.clone();
+        let hosts_file = config.hosts.clone();
+        runtime::spawn(serve(listener, config, locks, Arc::clone(&shared)));
+        Ok(Self {
+            shared,
+            address,
+            hosts_file,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The statistics of this moment.
+    pub fn stats(&self, owners: u32, contenders: u32) -> Stats {
+        self.shared.stats((owners, contenders))
+    }
+
+    /// Reads the hosts list again; the old one stays in force if that fails. True if something changed.
+    pub fn reload_hosts(&self) -> Result<bool, HostsError> {
+        let Some(file) = &self.hosts_file else {
+            return Ok(false);
+        };
+        let hosts = Hosts::read(file)?;
+        let mut current = self
+            .shared
+            .hosts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let changed = **current != hosts;
+        *current = Arc::new(hosts);
+        Ok(changed)
+    }
+}
+
+async fn serve(
+    listener: TcpListener,
+    config: LockserverConfig,
+    locks: Mailbox<LockMachine>,
+    shared: Arc<Shared>,
+) {
+    loop {
+        let (stream, peer) = listener::accept(&listener).await;
+        match admit(&shared, peer) {
+            Some(place) => {
+                let session =
+                    LockserverSession::new(locks.clone(), Arc::clone(&shared), peer, config.long);
+                runtime::spawn(greet(stream, session, config.idle, place));
+            }
+            None => refuse(stream, &shared),
+        }
+    }
+}
+
+/// Says no. The byte arrives even if the client has begun to talk, unless too many are being refused at once.
+fn refuse(stream: TcpStream, shared: &Arc<Shared>) {
+    if let (Ok(_), Some(place)) = (stream.try_write(REFUSED), shared.refusals.take()) {
+        runtime::spawn(async move {
+            connection::finish(stream).await;
+            drop(place);
+        });
+    }
+}
+
+/// Rows 22 and 23: the host is checked first, then the number of connections.
+fn admit(shared: &Arc<Shared>, peer: IpAddr) -> Option<Place> {
+    if !shared.hosts().allow(peer) {
+        shared.counters.rejected_host();
+        tracing::info!(%peer, "refused: not in the hosts list");
+        return None;
+    }
+    let place = shared.places.take();
+    if place.is_some() {
+        shared.counters.accepted();
+    } else {
+        shared.counters.rejected_busy();
+        tracing::info!(%peer, "refused: too many connections");
+    }
+    place
+}
+
+async fn greet(
+    stream: TcpStream,
+    mut session: LockserverSession,
+    idle: Option<std::time::Duration>,
+    place: Place,
+) {
+    let served = match stream.try_write(ALLOWED) {
+        Ok(_) => connection::serve(&stream, &mut session, idle).await,
+        Err(error) => Err(error),
+    };
+    match served {
+        Ok(()) => connection::finish(stream).await,
+        Err(error) => tracing::debug!(%error, "a connection broke"),
+    }
+    drop(place);
+}

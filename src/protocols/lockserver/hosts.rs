@@ -1,0 +1,125 @@
+//! The list of hosts that are let in: one address or prefix a line, `#` begins a comment. An empty list denies
+//! everyone; without a list only loopback is let in.
+
+use ipnet::IpNet;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+/// Who is let in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hosts {
+    /// This machine.
+    Loopback,
+    /// Those in the list.
+    Listed(Vec<IpNet>),
+}
+
+/// A list that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum HostsError {
+    /// The file cannot be read.
+    #[error("read hosts {file}: {source}")]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// The operating system's answer.
+        source: std::io::Error,
+    },
+    /// A line is neither an address nor a prefix.
+    #[error(
+        "read hosts {file}: line {line}: {found:?} is neither an address nor a prefix like 10.0.0.0/8"
+    )]
+    BadLine {
+        /// The file.
+        file: PathBuf,
+        /// The line, from one.
+        line: usize,
+        /// What stands there.
+        found: String,
+    },
+}
+
+impl Hosts {
+    /// Reads a list.
+    pub fn read(file: &Path) -> Result<Self, HostsError> {
+        let text = std::fs::read_to_string(file).map_err(|source| HostsError::Unreadable {
+            file: file.to_owned(),
+            source,
+        })?;
+        Self::parse(&text).map_err(|(line, found)| HostsError::BadLine {
+            file: file.to_owned(),
+            line,
+            found,
+        })
+    }
+
+    fn parse(text: &str) -> Result<Self, (usize, String)> {
+        let mut listed = Vec::new();
+        for (line, number) in text.lines().zip(1..) {
+            let host = line.split('#').next().unwrap_or("").trim();
+            if host.is_empty() {
+                continue;
+            }
+            let net = host
+                .parse::<IpNet>()
+                .or_else(|_| host.parse::<IpAddr>().map(IpNet::from));
+            listed.push(net.map_err(|_| (number, host.to_owned()))?);
+        }
+        Ok(Self::Listed(listed))
+    }
+
+    /// Whether this peer is let in. IPv4 inside IPv6 counts as IPv4.
+    pub fn allow(&self, peer: IpAddr) -> bool {
+        let peer = peer.to_canonical();
+        match self {
+            Self::Loopback => peer.is_loopback(),
+            Self::Listed(nets) => nets.iter().any(|net| net.contains(&peer)),
+        }
+    }
+
+    /// How many lines count; `None` without a list.
+    pub fn len(&self) -> Option<usize> {
+        match self {
+            Self::Loopback => None,
+            Self::Listed(nets) => Some(nets.len()),
+        }
+    }
+
+    /// Whether nobody is let in.
+    pub fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Hosts;
+
+    #[test]
+    fn a_list_lets_in_addresses_and_prefixes_and_nobody_else() {
+        let hosts = Hosts::parse("# ours\n127.0.0.1\n 10.1.0.0/16 # the lab\n\n::1\n").unwrap();
+        let allowed = |peer: &str| hosts.allow(peer.parse().unwrap());
+        assert!(allowed("127.0.0.1") && allowed("::ffff:127.0.0.1"));
+        assert!(allowed("10.1.255.3") && allowed("::1"));
+        assert!(!allowed("127.0.0.2") && !allowed("10.2.0.1"));
+    }
+
+    #[test]
+    fn an_empty_list_denies_everyone() {
+        let hosts = Hosts::parse("# nobody\n").unwrap();
+        assert!(hosts.is_empty());
+        assert!(!hosts.allow("127.0.0.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        assert_eq!(
+            Hosts::parse("127.0.0.1\nlocalhost\n"),
+            Err((2, "localhost".to_owned()))
+        );
+        assert_eq!(
+            Hosts::parse("10.0.0.0/33"),
+            Err((1, "10.0.0.0/33".to_owned()))
+        );
+    }
+}

@@ -1,0 +1,209 @@
+//! One LockServer client: its commands become messages for the LockActor, its answers come back in order.
+//!
+//! A command that panicked inside is answered as refused where the protocol has a word for it, and ends the
+//! connection where it has none (rows "internal errors" of `docs/protocols/lockserver.md`).
+
+use crate::actors::host::{self, Item};
+use crate::actors::lock::{LockMachine, Message, Query, Reply};
+use crate::actors::runtime::Mailbox;
+use crate::config::LongWidth;
+use crate::protocols::lockserver::DEBUG_TARGET;
+use crate::protocols::lockserver::codec::{self, Answer, Command, LISTED_MAX};
+use crate::protocols::lockserver::counters::Stats;
+use crate::protocols::lockserver::door::Shared;
+use crate::protocols::session::{Session, Then};
+use std::net::IpAddr;
+use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
+
+/// The most commands of one batch.
+const BATCH_MAX: usize = 1024;
+
+/// A client's protocol state.
+pub(crate) struct LockserverSession {
+    locks: Mailbox<LockMachine>,
+    shared: Arc<Shared>,
+    peer: IpAddr,
+    long: LongWidth,
+    taken: Vec<(Command, Option<Stats>)>,
+    /// Bytes came that are no command: the connection ends after the answers before them.
+    lost: bool,
+    /// Held while an answer of up to tens of megabytes is on its way.
+    listing: Option<OwnedSemaphorePermit>,
+}
+
+impl LockserverSession {
+    pub(crate) fn new(
+        locks: Mailbox<LockMachine>,
+        shared: Arc<Shared>,
+        peer: IpAddr,
+        long: LongWidth,
+    ) -> Self {
+        Self {
+            locks,
+            shared,
+            peer,
+            long,
+            taken: Vec::new(),
+            lost: false,
+            listing: None,
+        }
+    }
+}
+
+impl Session for LockserverSession {
+    fn take(&mut self, input: &[u8]) -> usize {
+        let mut taken = 0;
+        while self.taken.len() < BATCH_MAX && !self.lost {
+            match codec::decode(input.get(taken..).unwrap_or(&[])) {
+                Ok(Some((command, len))) => {
+                    taken += len;
+                    self.shared.counters.command(&command);
+                    // The counters of this moment; owners and contenders come with the answer.
+                    let stats = (command == Command::Stats).then(|| self.shared.stats((0, 0)));
+                    // A listing may be large: at most one a batch.
+                    let last = matches!(command, Command::List(_));
+                    self.taken.push((command, stats));
+                    if last {
+                        break;
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::debug!(target: DEBUG_TARGET, "{} {error}", self.peer);
+                    self.lost = true;
+                    // Nothing behind it can be framed.
+                    taken = input.len();
+                }
+            }
+        }
+        taken
+    }
+
+    async fn perform(&mut self, output: &mut Vec<u8>) -> Then {
+        let taken = std::mem::take(&mut self.taken);
+        let end = if self.lost {
+            Then::Close
+        } else {
+            Then::Continue
+        };
+        if taken.is_empty() {
+            return end;
+        }
+        if let Some((Command::List(_), _)) = taken.last() {
+            self.listing = Some(self.shared.admit_listing().await);
+        }
+        let items = taken.iter().map(|(command, _)| item(command)).collect();
+        let Ok(replies) = self.locks.call(items).await else {
+            return Then::Close;
+        };
+        for ((command, stats), reply) in taken.into_iter().zip(replies) {
+            let Some(answer) = answer(&command, stats, reply) else {
+                return Then::Close;
+            };
+            tracing::debug!(target: DEBUG_TARGET, "{} {command} -> {answer}", self.peer);
+            codec::encode(&answer, self.long, output);
+        }
+        end
+    }
+
+    fn answered(&mut self) {
+        self.listing = None;
+    }
+}
+
+/// What a command asks of the LockActor.
+fn item(command: &Command) -> Item<LockMachine> {
+    match command.clone() {
+        Command::FindOwner(lock) => Item::Query(Query::Owner {
+            key: lock.key,
+            index: lock.index,
+        }),
+        Command::Request {
+            lock,
+            owner,
+            ttl,
+            ttw,
+            priority,
+        } => Item::Message(Message::Request {
+            key: lock.key,
+            index: lock.index,
+            owner,
+            ttl,
+            ttw,
+            priority,
+        }),
+        Command::FindContender(lock, owner) => Item::Query(Query::Place {
+            key: lock.key,
+            index: lock.index,
+            owner,
+        }),
+        Command::Renew(lock, owner) => Item::Message(Message::Renew {
+            key: lock.key,
+            index: lock.index,
+            owner,
+            token: None,
+        }),
+        Command::Release(lock, owner) => {
+            // Row 24: in this command, and no other, an index of "*" means all of them.
+            let all = lock.index.as_bytes() == b"*";
+            Item::Message(Message::Release {
+                key: lock.key,
+                index: (!all).then_some(lock.index),
+                owner,
+                token: None,
+            })
+        }
+        Command::ReleaseAll(owner) => Item::Message(Message::ReleaseAll { owner }),
+        Command::List(key) => Item::Query(Query::List {
+            key: Some(key),
+            entries_max: LISTED_MAX,
+        }),
+        Command::Stats => Item::Query(Query::Counts),
+    }
+}
+
+/// The answer to a command; `None` if the protocol has no word for what happened.
+fn answer(command: &Command, stats: Option<Stats>, reply: host::Answer<Reply>) -> Option<Answer> {
+    let reply = match reply {
+        Ok(reply) => reply,
+        Err(host::Failed) => return failed(command),
+    };
+    Some(match (command, reply) {
+        (Command::Renew(..), Reply::Standing(_)) => Answer::Renewed(true),
+        (Command::Renew(..), Reply::Absent | Reply::Refused(_)) => Answer::Renewed(false),
+        (Command::Request { .. } | Command::FindContender(..), Reply::Standing(standing)) => {
+            Answer::Location(standing.place)
+        }
+        (
+            Command::Request { .. } | Command::FindContender(..),
+            Reply::Refused(_) | Reply::Absent,
+        ) => Answer::Location(0),
+        (Command::Release(..) | Command::ReleaseAll(_), Reply::Ended(count)) => {
+            Answer::Count(count)
+        }
+        (Command::Release(..) | Command::ReleaseAll(_), Reply::Absent | Reply::Refused(_)) => {
+            Answer::Count(0)
+        }
+        (Command::FindOwner(_), Reply::Owner(owner)) => Answer::Owner(owner),
+        (Command::List(_), Reply::List(entries)) => Answer::List(entries),
+        (Command::Stats, Reply::Counts { owners, contenders }) => Answer::Stats(Stats {
+            owners: owners.into(),
+            contenders: contenders.into(),
+            ..stats?
+        }),
+        (command, reply) => unreachable!("{command} is not answered with {reply:?}"),
+    })
+}
+
+/// The words for a command that panicked: nothing happened. Questions have none, and guessing would be a lie.
+fn failed(command: &Command) -> Option<Answer> {
+    match command {
+        Command::Request { .. } => Some(Answer::Location(0)),
+        Command::Renew(..) => Some(Answer::Renewed(false)),
+        Command::Release(..) | Command::ReleaseAll(_) => Some(Answer::Count(0)),
+        Command::FindOwner(_) | Command::FindContender(..) | Command::List(_) | Command::Stats => {
+            None
+        }
+    }
+}

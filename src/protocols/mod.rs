@@ -1,0 +1,16 @@
+//! Doors: bytes into messages, replies into bytes. They decide nothing about locks or jobs.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `session.rs` | what a protocol is to a connection |
+//! | `connection.rs` | from socket to session and back, with its bounds |
+//! | `listener.rs` | who is let in |
+//! | `lockserver/` | LockServer 0.9b: codec, session, hosts list, counters |
+//! | `http/` | HTTP/JSON on TCP and on the Unix socket |
+
+pub mod connection;
+#[cfg(feature = "http")]
+pub mod http;
+pub mod listener;
+pub mod lockserver;
+pub mod session;

@@ -1,0 +1,23 @@
+//! What a protocol is to a connection: it takes bytes, carries out what they ask, and gives bytes back.
+
+/// One client's protocol state.
+pub(crate) trait Session {
+    /// Takes whole commands off the front of `input`; the number of bytes taken. What is left must be offered again
+    /// with more behind it. Takes a bounded number of commands at a time.
+    fn take(&mut self, input: &[u8]) -> usize;
+
+    /// Carries out what was taken, and puts the answers behind `output`.
+    async fn perform(&mut self, output: &mut Vec<u8>) -> Then;
+
+    /// The answers are on their way to the client.
+    fn answered(&mut self) {}
+}
+
+/// What happens to the connection next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// It goes on.
+    Continue,
+    /// It ends once the answers so far are written.
+    Close,
+}

@@ -1,0 +1,153 @@
+//! How the program ends: the one place that renders errors and picks exit statuses.
+//!
+//! 0 well; 1 found a problem, or the answer is no; 2 usage; 3 cannot read or reach; 4 halted.
+
+use miette::{GraphicalReportHandler, GraphicalTheme, MietteDiagnostic};
+use sexton::actors::recovery::RecoveryError;
+use sexton::actors::spine::Halt;
+use sexton::node::NodeError;
+use sexton::persist::PersistError;
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+
+/// Why a command did not end well.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    status: u8,
+    words: String,
+    help: Option<String>,
+}
+
+impl Failure {
+    /// The answer is no, or a problem was found.
+    pub(crate) fn found(words: impl Into<String>) -> Self {
+        Self {
+            status: 1,
+            words: words.into(),
+            help: None,
+        }
+    }
+
+    /// The command line cannot be carried out.
+    pub(crate) fn usage(words: impl Into<String>) -> Self {
+        Self {
+            status: 2,
+            words: words.into(),
+            help: None,
+        }
+    }
+
+    /// Something cannot be read or reached.
+    pub(crate) fn unreachable(words: impl Into<String>) -> Self {
+        Self {
+            status: 3,
+            words: words.into(),
+            help: None,
+        }
+    }
+
+    /// The node halted.
+    pub(crate) fn halted(words: impl Into<String>) -> Self {
+        Self {
+            status: 4,
+            words: words.into(),
+            help: None,
+        }
+    }
+
+    /// Says what to do about it.
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+impl From<PersistError> for Failure {
+    fn from(error: PersistError) -> Self {
+        let failure = Self::unreachable(format!("failed to {error}"));
+        match error {
+            PersistError::Corrupt { .. } => failure.help(
+                "`sexton replay` shows what is whole; docs/operations.md, \"Damage\", says how to go on",
+            ),
+            PersistError::VersionTooNew { .. } => failure.help("use the sexton that wrote it, or a newer one"),
+            PersistError::Held { .. } => failure.help("stop that coordinator, or give this one another --data directory"),
+            PersistError::Io { .. } if error.is_disk_full() => failure.help("free space on the disk, and start again"),
+            PersistError::Io { .. } => failure,
+        }
+    }
+}
+
+impl From<RecoveryError> for Failure {
+    fn from(error: RecoveryError) -> Self {
+        match error {
+            RecoveryError::Persist(error) => error.into(),
+            RecoveryError::UnknownActor { .. } | RecoveryError::Undecodable { .. } => {
+                Self::unreachable(format!("failed to {error}")).help("use the sexton that wrote it, or a newer one")
+            }
+            RecoveryError::Panicked { .. } => Self::halted(format!("failed to {error}"))
+                .help("this is a defect of sexton: keep a copy of the directory, and see docs/operations.md, \"A panic during recovery\""),
+        }
+    }
+}
+
+impl From<NodeError> for Failure {
+    fn from(error: NodeError) -> Self {
+        match error {
+            NodeError::Persist(error) => error.into(),
+            NodeError::Recovery(error) => error.into(),
+            NodeError::Config(_) => Self::usage(format!("failed to {error}")),
+            NodeError::Door { ref source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
+                Self::unreachable(format!("failed to {error}"))
+                    .help("another program listens there; give the door another address, or port 0 to pick one")
+            }
+            NodeError::Hosts(_) | NodeError::Door { .. } | NodeError::Core(_) => {
+                Self::unreachable(format!("failed to {error}"))
+            }
+            NodeError::Halted(halt) => halt.into(),
+        }
+    }
+}
+
+impl From<Halt> for Failure {
+    fn from(halt: Halt) -> Self {
+        let failure = Self::halted(halt.to_string());
+        match halt {
+            Halt::Journal(error) if error.is_disk_full() => failure.help(
+                "the disk is full: free space and start again; everything acknowledged is on disk",
+            ),
+            Halt::Journal(_)
+            | Halt::Panics(_)
+            | Halt::Spent(_)
+            | Halt::Rebuild(_)
+            | Halt::CoreThread(_) => {
+                failure.help("docs/operations.md, \"After a halt\", says what to do")
+            }
+        }
+    }
+}
+
+/// Prints what went wrong, and gives the exit status.
+#[expect(
+    clippy::print_stderr,
+    reason = "this is the one place that reports errors"
+)]
+pub(crate) fn end(result: Result<(), Failure>) -> ExitCode {
+    let Err(failure) = result else {
+        return ExitCode::SUCCESS;
+    };
+    let mut diagnostic = MietteDiagnostic::new(failure.words);
+    diagnostic.help = failure.help;
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let theme = if colours {
+        GraphicalTheme::unicode()
+    } else {
+        GraphicalTheme::none()
+    };
+    let mut rendered = String::new();
+    let handler = GraphicalReportHandler::new_themed(theme).with_width(100);
+    if handler.render_report(&mut rendered, &diagnostic).is_err() {
+        rendered = diagnostic.message;
+    }
+    eprintln!("sexton:{}", rendered.trim_end());
+    ExitCode::from(failure.status)
+}
