@@ -126,6 +126,11 @@ impl From<Halt> for Failure {
     }
 }
 
+/// Whether standard error is a person's terminal that wants colours.
+pub(crate) fn colours() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty())
+}
+
 /// Prints what went wrong, and gives the exit status.
 #[expect(
     clippy::print_stderr,
@@ -137,8 +142,7 @@ pub(crate) fn end(result: Result<(), Failure>) -> ExitCode {
     };
     let mut diagnostic = MietteDiagnostic::new(failure.words);
     diagnostic.help = failure.help;
-    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let theme = if colours {
+    let theme = if colours() {
         GraphicalTheme::unicode()
     } else {
         GraphicalTheme::none()
