@@ -8,6 +8,8 @@ pub mod ids;
 pub mod node;
 pub mod persist;
 pub mod protocols;
+#[cfg(feature = "replay")]
+pub mod replay;
 
 pub use config::Config;
 pub use node::Node;

@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::ids::Seq;
 use crate::persist::PersistError;
 use crate::persist::disk::{DirLock, Disk, RealDisk};
+use crate::persist::format::Chance;
 use crate::persist::journal::{
     Cut, Fsync, Journal, JournalCounts, JournalThread, Tail, ThreadFiller, Writer,
 };
@@ -441,7 +442,7 @@ impl Core {
         let mut chance = [0; 32];
         getrandom::fill(&mut chance)
             .map_err(|error| NodeError::Core(std::io::Error::other(error)))?;
-        let start = ledger.start(chance);
+        let start = ledger.start(Chance(chance));
         let (journal, files) = match past.files {
             None => (None, None),
             Some(Files {

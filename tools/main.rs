@@ -1,5 +1,6 @@
 //! The `sexton` program: reads flags and environment, and calls the library. One file a subcommand.
 
+mod replay;
 mod report;
 mod serve;
 
@@ -15,12 +16,14 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
+    Replay(replay::Replaying),
 }
 
 fn main() -> std::process::ExitCode {
     let arguments = Arguments::parse();
     report::end(match arguments.command {
         Command::Serve(serve) => serve.run(),
+        Command::Replay(replay) => replay.run(),
     })
 }

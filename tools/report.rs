@@ -2,7 +2,6 @@
 //!
 //! 0 well; 1 found a problem, or the answer is no; 2 usage; 3 cannot read or reach; 4 halted.
 
-use miette::{GraphicalReportHandler, GraphicalTheme, MietteDiagnostic};
 use sexton::actors::recovery::RecoveryError;
 use sexton::actors::spine::Halt;
 use sexton::node::NodeError;
@@ -51,6 +50,15 @@ impl Failure {
         Self {
             status: 4,
             words: words.into(),
+            help: None,
+        }
+    }
+
+    /// Nobody is listening any more.
+    pub(crate) fn quiet() -> Self {
+        Self {
+            status: 0,
+            words: String::new(),
             help: None,
         }
     }
@@ -140,18 +148,14 @@ pub(crate) fn end(result: Result<(), Failure>) -> ExitCode {
     let Err(failure) = result else {
         return ExitCode::SUCCESS;
     };
-    let mut diagnostic = MietteDiagnostic::new(failure.words);
-    diagnostic.help = failure.help;
-    let theme = if colours() {
-        GraphicalTheme::unicode()
+    let (bold, plain) = if colours() {
+        ("\x1b[1m", "\x1b[0m")
     } else {
-        GraphicalTheme::none()
+        ("", "")
     };
-    let mut rendered = String::new();
-    let handler = GraphicalReportHandler::new_themed(theme).with_width(100);
-    if handler.render_report(&mut rendered, &diagnostic).is_err() {
-        rendered = diagnostic.message;
+    eprintln!("{bold}sexton:{plain} {}", failure.words);
+    if let Some(help) = failure.help {
+        eprintln!("  {bold}help:{plain} {help}");
     }
-    eprintln!("sexton:{}", rendered.trim_end());
     ExitCode::from(failure.status)
 }

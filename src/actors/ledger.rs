@@ -6,7 +6,7 @@
 use crate::actors::machine::Stamp;
 use crate::clock::{Clock, Timestamp};
 use crate::ids::{ActorId, Seq};
-use crate::persist::format::{About, Batch, Kind, Mark};
+use crate::persist::format::{About, Batch, Chance, Kind, Mark};
 use crate::persist::journal::{Room, Tail};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl Ledger {
     }
 
     /// Reserves numbers and notes the start. The batch must be durable before anything else is ordered.
-    pub fn start(&mut self, chance: [u8; 32]) -> Stamp {
+    pub fn start(&mut self, chance: Chance) -> Stamp {
         self.bound = Seq(self.next.0 + RESERVE_STEP);
         self.mark(&Mark::Reserve { bound: self.bound });
         self.offset_ms = self.clock.offset_ms();

@@ -73,6 +73,11 @@ impl<M: Machine> Replica<M> {
         &self.machine
     }
 
+    /// The machine, to let time act on it.
+    pub fn machine_mut(&mut self) -> &mut M {
+        &mut self.machine
+    }
+
     /// Commits one entry.
     pub fn commit(
         &mut self,

@@ -89,11 +89,12 @@ impl Part {
 
 /// What the node notes about itself in the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Mark {
     /// The coordinator started: every span begins again, every connection of before has ended.
     Start {
         /// The chance from which ids and random choices derive until the next start.
-        chance: [u8; 32],
+        chance: Chance,
         /// Wall clock less node time, in milliseconds.
         offset_ms: i64,
         /// Version of the program.
@@ -111,6 +112,45 @@ pub enum Mark {
         /// The first number that may not.
         bound: Seq,
     },
+}
+
+/// 32 bytes of chance. Bytes in the journal, hexadecimal digits in exports.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Chance(pub [u8; 32]);
+
+impl std::fmt::Debug for Chance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl Serialize for Chance {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            serializer.collect_str(&format_args!("{self:?}"))
+        } else {
+            self.0.serialize(serializer)
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Chance {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !deserializer.is_human_readable() {
+            return <[u8; 32]>::deserialize(deserializer).map(Self);
+        }
+        let text = String::deserialize(deserializer)?;
+        let mut chance = [0; 32];
+        let bad = || serde::de::Error::custom("chance is 64 hexadecimal digits");
+        if text.len() != 64 || !text.is_ascii() {
+            return Err(bad());
+        }
+        for (place, digits) in chance.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+            let digits = std::str::from_utf8(digits).map_err(|_| bad())?;
+            *place = u8::from_str_radix(digits, 16).map_err(|_| bad())?;
+        }
+        Ok(Self(chance))
+    }
 }
 
 /// A frame header, read or to be written.

@@ -1,0 +1,121 @@
+//! One line of a log as JSON. `docs/formats.md`, "Exported logs", is the text of it.
+
+use crate::actors::ledger::Stage;
+use crate::clock::Timestamp;
+use crate::ids::Seq;
+use crate::persist::format::Mark;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The first line of an exported log. A hand-written one may leave it out.
+pub const HEADER: &str = r#"{"sexton":"log","version":1}"#;
+
+/// One record, readable by people.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Line {
+    /// Sequence number. If left out: the next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq: Option<Seq>,
+    /// Node time. If left out: that of the line before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
+    /// Whose record it is. If left out: the node's.
+    #[serde(default = "node")]
+    pub actor: String,
+    /// What it is. If left out: an entry.
+    #[serde(default)]
+    pub kind: Kind,
+    /// What was asked, for an entry or a poisoned message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Value>,
+    /// What was decided. If left out of an entry: it is decided now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Value>,
+    /// What the node noted about itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark: Option<Mark>,
+    /// Where a poisoned message panicked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<Stage>,
+    /// The words of that panic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+}
+
+/// What a line is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A message and its outcome.
+    #[default]
+    Entry,
+    /// A message that panicked: history, never applied.
+    Poisoned,
+    /// Something of the node itself.
+    Mark,
+    /// Nothing but the passing of time, up to `at`.
+    Time,
+}
+
+fn node() -> String {
+    "node".to_owned()
+}
+
+/// A line that is not one.
+#[derive(Debug, thiserror::Error)]
+pub enum LineError {
+    /// Not JSON, or not of a line's form.
+    #[error("read the log: line {line}: {cause}")]
+    Malformed {
+        /// The line, from one.
+        line: usize,
+        /// What the decoder says.
+        cause: String,
+    },
+    /// A header of a version that cannot be read.
+    #[error("read the log: its version {0} is newer than 1, the newest this program reads")]
+    TooNew(u64),
+}
+
+impl Line {
+    /// A line of this kind with nothing in it yet.
+    pub fn new(kind: Kind, actor: &str) -> Self {
+        Self {
+            seq: None,
+            at: None,
+            actor: actor.to_owned(),
+            kind,
+            message: None,
+            outcome: None,
+            mark: None,
+            stage: None,
+            cause: None,
+        }
+    }
+
+    /// Reads a line; `None` for an empty one, a comment (`#`) and the header.
+    pub fn parse(text: &str, number: usize) -> Result<Option<Self>, LineError> {
+        let text = text.trim();
+        if text.is_empty() || text.starts_with('#') {
+            return Ok(None);
+        }
+        let malformed = |error: serde_json::Error| LineError::Malformed {
+            line: number,
+            cause: error.to_string(),
+        };
+        let value: Value = serde_json::from_str(text).map_err(malformed)?;
+        if value.get("sexton").is_some() {
+            return match value.get("version").and_then(Value::as_u64) {
+                Some(newer @ 2..) => Err(LineError::TooNew(newer)),
+                Some(_) | None => Ok(None),
+            };
+        }
+        serde_json::from_value(value).map(Some).map_err(malformed)
+    }
+
+    /// The line as it stands in a file, without its end.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a line has only string keys")
+    }
+}

@@ -1,0 +1,19 @@
+//! Replaying the past: a journal, or a log of JSON lines that was exported, cut down or written by hand.
+//!
+//! A recorded log is committed as it was decided; a hand-written one, whose lines have no outcome, is decided now,
+//! with whatever is due in between. The same code serves `sexton replay` and the tests of programs that embed a node.
+//! It reads and never writes.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `line.rs` | one line of a log as JSON |
+//! | `replayed.rs` | a machine whatever its types |
+//! | `run.rs` | records and lines in order; verifying |
+
+mod line;
+mod replayed;
+mod run;
+
+pub use line::{HEADER, Kind, Line, LineError};
+pub use replayed::Replayed;
+pub use run::{Mismatch, Replay, ReplayError};

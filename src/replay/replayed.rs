@@ -1,0 +1,121 @@
+//! A machine whatever its types: messages and outcomes come and go as JSON.
+
+use crate::actors::host::panic_words;
+use crate::actors::ledger::Poisoned;
+use crate::actors::machine::{Machine, Stamp};
+use crate::actors::recovery::{Recovering, RecoveryError, Replica};
+use crate::clock::Timestamp;
+use crate::ids::{Digest, Seq};
+use crate::persist::journal::Record;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// An actor that a log is replayed into.
+pub trait Replayed: Recovering {
+    /// Its name in commands and logs.
+    fn name(&self) -> &'static str;
+    /// Message and outcome of a journal record, as JSON.
+    fn entry(&self, record: &Record<'_>) -> Result<(Value, Value), RecoveryError>;
+    /// A poisoned message of a journal record, as JSON.
+    fn poisoned(&self, record: &Record<'_>) -> Result<Poisoned<Value>, RecoveryError>;
+    /// What the rules of today decide about a message.
+    fn decide(&self, at: Timestamp, message: &Value) -> Result<Value, String>;
+    /// Commits a message with its outcome, or with what is decided now; the outcome, `None` if nothing changed.
+    fn commit(
+        &mut self,
+        stamp: Stamp,
+        message: &Value,
+        outcome: Option<&Value>,
+    ) -> Result<Option<Value>, String>;
+    /// The message that lets time act on what is due first at `at`.
+    fn due(&mut self, at: Timestamp) -> Option<Value>;
+    /// The answer that whoever sent the message got, in words.
+    fn reply(&self, seq: Seq, message: &Value, outcome: &Value) -> Result<String, String>;
+    /// The digest of its state.
+    fn state_digest(&self) -> Digest;
+    /// Its state.
+    fn view(&self) -> Value;
+}
+
+impl<M: Machine> Replayed for Replica<M> {
+    fn name(&self) -> &'static str {
+        M::NAME
+    }
+
+    fn entry(&self, record: &Record<'_>) -> Result<(Value, Value), RecoveryError> {
+        let (message, outcome) = Self::decode(record)?;
+        Ok((to_json(&message), to_json(&outcome)))
+    }
+
+    fn poisoned(&self, record: &Record<'_>) -> Result<Poisoned<Value>, RecoveryError> {
+        let poisoned: Poisoned<M::Message> =
+            rmp_serde::from_slice(record.payload).map_err(|error| RecoveryError::Undecodable {
+                seq: record.seq,
+                actor: M::NAME,
+                cause: error.to_string(),
+            })?;
+        let message = to_json(&poisoned.message);
+        Ok(Poisoned {
+            stage: poisoned.stage,
+            cause: poisoned.cause,
+            message,
+        })
+    }
+
+    fn decide(&self, at: Timestamp, message: &Value) -> Result<Value, String> {
+        let message: M::Message = from_json(message)?;
+        // Today's rules may panic where those of the day did not.
+        let decide = || self.machine().decide(at, &message);
+        catch_unwind(AssertUnwindSafe(decide))
+            .map(|outcome| to_json(&outcome))
+            .map_err(|payload| format!("panicked: {}", panic_words(payload.as_ref())))
+    }
+
+    fn commit(
+        &mut self,
+        stamp: Stamp,
+        message: &Value,
+        outcome: Option<&Value>,
+    ) -> Result<Option<Value>, String> {
+        let message: M::Message = from_json(message)?;
+        let outcome: M::Outcome = match outcome {
+            Some(outcome) => from_json(outcome)?,
+            None => self.machine().decide(stamp.at, &message),
+        };
+        if !M::is_durable(&outcome) {
+            return Ok(None);
+        }
+        Self::commit(self, stamp, &message, &outcome).map_err(|error| error.to_string())?;
+        Ok(Some(to_json(&outcome)))
+    }
+
+    fn due(&mut self, at: Timestamp) -> Option<Value> {
+        self.machine_mut()
+            .due(at)
+            .map(|item| to_json(&M::tick(item)))
+    }
+
+    fn reply(&self, seq: Seq, message: &Value, outcome: &Value) -> Result<String, String> {
+        Ok(format!(
+            "{:?}",
+            M::reply(seq, &from_json(message)?, &from_json(outcome)?)
+        ))
+    }
+
+    fn state_digest(&self) -> Digest {
+        self.machine().digest()
+    }
+
+    fn view(&self) -> Value {
+        to_json(&self.machine().view())
+    }
+}
+
+fn to_json(value: &impl serde::Serialize) -> Value {
+    serde_json::to_value(value).expect("messages, outcomes and views have only string keys")
+}
+
+fn from_json<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
+    T::deserialize(value).map_err(|error| error.to_string())
+}

@@ -1,0 +1,321 @@
+//! Records and lines in order, into the actors they belong to; and the comparison with what would be decided now.
+
+use crate::actors::lock::{self, LockMachine};
+use crate::actors::machine::{Machine, Stamp};
+use crate::actors::recovery::{RecoveryError, Replica, decode_mark};
+use crate::clock::Timestamp;
+use crate::ids::{Digest, Seq};
+use crate::persist::format::{self, Mark};
+use crate::persist::journal::Record;
+use crate::replay::line::{Kind, Line, LineError};
+use crate::replay::replayed::Replayed;
+use serde_json::Value;
+
+/// A replay in progress.
+pub struct Replay {
+    actors: Vec<Box<dyn Replayed>>,
+    last: Seq,
+    at: Timestamp,
+    verify: bool,
+    mismatches: Vec<Mismatch>,
+}
+
+/// An entry about which something else would be decided now.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Mismatch {
+    /// The entry.
+    pub seq: Seq,
+    /// Its actor.
+    pub actor: &'static str,
+    /// What the log says.
+    pub recorded: Value,
+    /// What the rules of today say.
+    pub decided: Value,
+}
+
+/// Why a replay cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The log cannot be read, or committing panicked.
+    #[error(transparent)]
+    Recovery(#[from] RecoveryError),
+    /// A line is not one.
+    #[error(transparent)]
+    Line(#[from] LineError),
+    /// A line cannot be carried out.
+    #[error("replay line {line}: {cause}")]
+    Impossible {
+        /// The line, from one.
+        line: usize,
+        /// Why.
+        cause: String,
+    },
+}
+
+impl Default for Replay {
+    fn default() -> Self {
+        Self::new().with_actor::<LockMachine>(lock::Rules::default())
+    }
+}
+
+impl Replay {
+    /// A replay with no actors: add those whose entries the log may have.
+    pub fn new() -> Self {
+        Self {
+            actors: Vec::new(),
+            last: Seq(0),
+            at: Timestamp(0),
+            verify: false,
+            mismatches: Vec::new(),
+        }
+    }
+
+    /// Adds an actor under these rules.
+    #[must_use]
+    pub fn with_actor<M: Machine>(mut self, rules: M::Rules) -> Self {
+        self.actors.push(Box::new(Replica::<M>::new(rules)));
+        self
+    }
+
+    /// Decides about every recorded entry again, and keeps what differs.
+    #[must_use]
+    pub fn verifying(mut self) -> Self {
+        self.verify = true;
+        self
+    }
+
+    /// What would be decided otherwise now.
+    pub fn mismatches(&self) -> &[Mismatch] {
+        &self.mismatches
+    }
+
+    /// The last sequence number replayed.
+    pub fn last(&self) -> Seq {
+        self.last
+    }
+
+    /// The actors, as far as they have come: names, digests and state.
+    pub fn states(&self) -> impl Iterator<Item = (&'static str, Digest, Value)> + '_ {
+        self.actors
+            .iter()
+            .map(|actor| (actor.name(), actor.state_digest(), actor.view()))
+    }
+
+    /// Replays a journal record; the line that it is.
+    pub fn record(&mut self, record: &Record<'_>) -> Result<Line, ReplayError> {
+        let mut line = Line::new(Kind::Mark, "node");
+        line.seq = Some(record.seq);
+        line.at = Some(record.at);
+        let stamp = Stamp {
+            seq: record.seq,
+            at: record.at,
+        };
+        match record.kind {
+            format::Kind::Mark | format::Kind::End => {
+                let mark = decode_mark(record)?;
+                self.mark(stamp, &mark);
+                line.mark = Some(mark);
+            }
+            format::Kind::Entry => {
+                let verify = self.verify;
+                let actor = self.of_record(record)?;
+                let (message, outcome) = actor.entry(record)?;
+                line.actor = actor.name().to_owned();
+                line.kind = Kind::Entry;
+                if verify {
+                    self.compare(stamp, &line.actor, &message, &outcome);
+                }
+                self.of_record(record)?.apply(record)?;
+                line.message = Some(message);
+                line.outcome = Some(outcome);
+            }
+            format::Kind::Poisoned => {
+                let actor = self.of_record(record)?;
+                let poisoned = actor.poisoned(record)?;
+                line.actor = actor.name().to_owned();
+                line.kind = Kind::Poisoned;
+                line.message = Some(poisoned.message);
+                line.stage = Some(poisoned.stage);
+                line.cause = Some(poisoned.cause);
+            }
+        }
+        self.last = record.seq;
+        self.at = record.at;
+        Ok(line)
+    }
+
+    /// Replays a line of a log; the lines that it is, with sequence number, time and outcome, and before it those
+    /// of everything that was due.
+    pub fn line(&mut self, line: Line, number: usize) -> Result<Vec<Line>, ReplayError> {
+        let impossible = |cause: String| ReplayError::Impossible {
+            line: number,
+            cause,
+        };
+        let at = line.at.unwrap_or(self.at);
+        if at < self.at {
+            return Err(impossible(format!(
+                "time goes back from {} to {at}",
+                self.at
+            )));
+        }
+        let mut done = Vec::new();
+        if line.kind == Kind::Time || (line.kind == Kind::Entry && line.outcome.is_none()) {
+            self.pass(at, &mut done).map_err(impossible)?;
+        }
+        self.at = at;
+        if line.kind == Kind::Time {
+            return Ok(done);
+        }
+        let seq = line.seq.unwrap_or(Seq(self.last.0 + 1));
+        if seq <= self.last {
+            let last = self.last;
+            return Err(impossible(format!(
+                "sequence number {seq} does not follow {last}"
+            )));
+        }
+        let stamp = Stamp { seq, at };
+        let mut whole = Line {
+            seq: Some(seq),
+            at: Some(at),
+            ..line
+        };
+        match whole.kind {
+            Kind::Mark => {
+                let mark = whole
+                    .mark
+                    .as_ref()
+                    .ok_or_else(|| impossible("a mark says which".into()))?;
+                self.mark(stamp, mark);
+            }
+            Kind::Entry => {
+                let message = whole
+                    .message
+                    .as_ref()
+                    .ok_or_else(|| impossible("an entry has a message".into()))?;
+                if let (true, Some(outcome)) = (self.verify, &whole.outcome) {
+                    self.compare(stamp, &whole.actor, message, outcome);
+                }
+                let actor = self.named(&whole.actor).map_err(impossible)?;
+                let outcome = actor
+                    .commit(stamp, message, whole.outcome.as_ref())
+                    .map_err(impossible)?;
+                if outcome.is_none() {
+                    // Nothing changed: the journal would not have it either. Its number is not used up.
+                    let decided = actor.decide(at, message).map_err(impossible)?;
+                    done.push(Line {
+                        seq: None,
+                        outcome: Some(decided),
+                        ..whole
+                    });
+                    return Ok(done);
+                }
+                whole.outcome = outcome;
+            }
+            Kind::Poisoned | Kind::Time => {}
+        }
+        self.last = seq;
+        done.push(whole);
+        Ok(done)
+    }
+
+    /// Replays a whole log of JSON lines; every line as it was carried out.
+    ///
+    /// ```
+    /// use sexton::replay::Replay;
+    /// let log = r#"
+    ///     {"at": 1000, "actor": "lock", "message": {"request": {"key": "k", "index": "1", "owner": "ann", "ttl": 2, "ttw": 9, "priority": 0}}}
+    ///     {"at": 1000, "actor": "lock", "message": {"request": {"key": "k", "index": "1", "owner": "bob", "ttl": 60, "ttw": 9, "priority": 0}}}
+    ///     {"at": 3000, "kind": "time"}
+    /// "#;
+    /// let mut replay = Replay::default();
+    /// let lines = replay.log(log)?;
+    /// assert_eq!(lines.len(), 3, "ann's time ran out, which is an entry of its own");
+    /// let (_, _, locks) = replay.states().next().expect("locks are an actor");
+    /// assert_eq!(locks["entries"][0]["owner"], "bob");
+    /// # Ok::<(), sexton::replay::ReplayError>(())
+    /// ```
+    pub fn log(&mut self, text: &str) -> Result<Vec<Line>, ReplayError> {
+        let mut done = Vec::new();
+        for (line, number) in text.lines().zip(1..) {
+            if let Some(line) = Line::parse(line, number)? {
+                done.extend(self.line(line, number)?);
+            }
+        }
+        Ok(done)
+    }
+
+    /// Lets time pass up to `at`, in every actor, as a host would.
+    fn pass(&mut self, at: Timestamp, done: &mut Vec<Line>) -> Result<(), String> {
+        for actor in &mut self.actors {
+            while let Some(message) = actor.due(at) {
+                let stamp = Stamp {
+                    seq: Seq(self.last.0 + 1),
+                    at,
+                };
+                let Some(outcome) = actor.commit(stamp, &message, None)? else {
+                    return Err(format!("{message} is due and changes nothing"));
+                };
+                self.last = stamp.seq;
+                done.push(Line {
+                    seq: Some(stamp.seq),
+                    at: Some(at),
+                    message: Some(message),
+                    outcome: Some(outcome),
+                    ..Line::new(Kind::Entry, actor.name())
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self, stamp: Stamp, mark: &Mark) {
+        if matches!(mark, Mark::Start { .. }) {
+            for actor in &mut self.actors {
+                actor.start(stamp);
+            }
+        }
+    }
+
+    fn compare(&mut self, stamp: Stamp, name: &str, message: &Value, recorded: &Value) {
+        let Some(actor) = self.actors.iter().find(|actor| actor.name() == name) else {
+            return;
+        };
+        let decided = match actor.decide(stamp.at, message) {
+            Ok(decided) => decided,
+            Err(cause) => Value::String(cause),
+        };
+        if decided != *recorded {
+            let actor = actor.name();
+            let recorded = recorded.clone();
+            self.mismatches.push(Mismatch {
+                seq: stamp.seq,
+                actor,
+                recorded,
+                decided,
+            });
+        }
+    }
+
+    fn named(&mut self, name: &str) -> Result<&mut dyn Replayed, String> {
+        let known: Vec<_> = self.actors.iter().map(|actor| actor.name()).collect();
+        match self.actors.iter_mut().find(|actor| actor.name() == name) {
+            Some(actor) => Ok(actor.as_mut()),
+            None => Err(format!(
+                "there is no actor {name:?}; known: {}",
+                known.join(", ")
+            )),
+        }
+    }
+
+    fn of_record(&mut self, record: &Record<'_>) -> Result<&mut dyn Replayed, RecoveryError> {
+        let (seq, actor) = (record.seq, record.actor);
+        match self
+            .actors
+            .iter_mut()
+            .find(|replayed| replayed.actor() == actor)
+        {
+            Some(replayed) => Ok(replayed.as_mut()),
+            None => Err(RecoveryError::UnknownActor { seq, actor }),
+        }
+    }
+}

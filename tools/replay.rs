@@ -1,0 +1,315 @@
+//! `sexton replay`: a log entry by entry, its state, its verification, its export.
+
+use crate::report::Failure;
+use clap::Args;
+use sexton::actors::recovery::RecoveryError;
+use sexton::clock::Timestamp;
+use sexton::ids::Seq;
+use sexton::node::cut_words;
+use sexton::persist::disk::RealDisk;
+use sexton::persist::journal::Reader;
+use sexton::replay::{HEADER, Kind, Line, Replay, ReplayError};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Show what happened, entry by entry: from a data directory, or from a log of JSON lines.
+///
+/// Reads and never writes, also beside a running coordinator. A damaged journal is shown up to the damage, and the
+/// exit status is 3. In a hand-written log, a line needs no more than a message: what it leads to is decided now,
+/// and what falls due before it happens first.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  sexton replay ~/.local/state/sexton               every entry
+  sexton replay DATA --actor lock --until 812       the way to entry 812
+  sexton replay DATA --until 2026-11-21T08:30:00Z --state
+  sexton replay DATA --export incident.jsonl        a log to read, cut and mail
+  sexton replay incident.jsonl --verify             would the same be decided today?
+  echo '{\"at\":0,\"actor\":\"lock\",\"message\":{\"request\":{\"key\":\"k\",\"index\":\"1\",\"owner\":\"me\",\"ttl\":60,\"ttw\":30,\"priority\":0}}}' | sexton replay - --state
+
+Exit status: 0 all replayed; 1 --verify found a difference; 2 wrong flags; 3 the log cannot be read, or is damaged.")]
+pub(crate) struct Replaying {
+    /// A data directory, a file of JSON lines, or - for standard input
+    #[arg(value_name = "DATA|LOG")]
+    log: PathBuf,
+
+    /// Show only this actor's records, such as lock; the others are replayed all the same
+    #[arg(long, value_name = "NAME")]
+    actor: Option<String>,
+
+    /// Show records from this sequence number on
+    #[arg(long, value_name = "SEQ")]
+    from: Option<u64>,
+
+    /// Stop behind this sequence number, or at this time (RFC 3339)
+    #[arg(long, value_name = "SEQ|TIME", value_parser = parse_until)]
+    until: Option<Until>,
+
+    /// Show the state at the end instead of the entries
+    #[arg(long)]
+    state: bool,
+
+    /// Decide about every entry again, and show what differs
+    #[arg(long)]
+    verify: bool,
+
+    /// Write what is shown as JSON lines to this file, or - for standard output
+    #[arg(long, value_name = "FILE")]
+    export: Option<PathBuf>,
+
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Until {
+    Seq(Seq),
+    Time(Timestamp),
+}
+
+fn parse_until(text: &str) -> Result<Until, String> {
+    if let Ok(seq) = text.parse() {
+        return Ok(Until::Seq(Seq(seq)));
+    }
+    let time: jiff::Timestamp = text.parse().map_err(|_| {
+        "expected a sequence number, or a time such as 2026-11-21T08:30:00Z".to_owned()
+    })?;
+    u64::try_from(time.as_millisecond())
+        .map(|ms| Until::Time(Timestamp(ms)))
+        .map_err(|_| "times before 1970 are not in any log".to_owned())
+}
+
+impl Until {
+    fn is_past(self, line: &Line) -> bool {
+        match self {
+            Self::Seq(until) => line.seq.is_some_and(|seq| seq > until),
+            Self::Time(until) => line.at.is_some_and(|at| at > until),
+        }
+    }
+}
+
+impl Replaying {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let mut replay = Replay::default();
+        if self.verify {
+            replay = replay.verifying();
+        }
+        let mut shown = self.open()?;
+        let read = if self.log.is_dir() {
+            self.replay_journal(&mut replay, &mut shown)
+        } else {
+            self.replay_lines(&mut replay, &mut shown)
+        };
+        // What is whole is shown, also when the rest is not.
+        self.show_end(&replay, &mut shown)?;
+        shown.flush()?;
+        read?;
+        let differing = replay.mismatches().len();
+        if differing > 0 {
+            let words = format!("{differing} entries would be decided otherwise now");
+            return Err(Failure::found(words).help(
+                "the log is what happened; a difference means that rules or settings have changed since",
+            ));
+        }
+        Ok(())
+    }
+
+    fn open(&self) -> Result<Shown, Failure> {
+        let standard = self
+            .export
+            .as_deref()
+            .is_none_or(|file| file == Path::new("-"));
+        let output: Box<dyn Write> = match &self.export {
+            Some(file) if !standard => Box::new(File::create(file).map_err(|error| {
+                Failure::unreachable(format!("failed to write {}: {error}", file.display()))
+            })?),
+            Some(_) | None => Box::new(std::io::stdout().lock()),
+        };
+        let mut shown = Shown {
+            output: BufWriter::new(output),
+            exports: self.export.is_some(),
+        };
+        if shown.exports {
+            shown.line(HEADER)?;
+        }
+        Ok(shown)
+    }
+
+    fn replay_journal(&self, replay: &mut Replay, shown: &mut Shown) -> Result<(), Failure> {
+        let disk = RealDisk::new(&self.log);
+        if !self.log.join("journal").is_dir() {
+            return Err(Failure::unreachable(format!(
+                "failed to replay {}: it has no journal folder",
+                self.log.display()
+            ))
+            .help("give the directory that `sexton serve --data` was given, or an exported log"));
+        }
+        let mut reader = Reader::open(&disk).map_err(Failure::from)?;
+        while let Some(record) = reader.next().map_err(Failure::from)? {
+            if self.is_past(&record) {
+                return Ok(());
+            }
+            let line = replay.record(&record).map_err(failure)?;
+            self.show(&line, shown)?;
+        }
+        if let Some(cut) = &reader.tail().cut {
+            tell(&format!("a start would {}", cut_words(cut)));
+        }
+        Ok(())
+    }
+
+    fn is_past(&self, record: &sexton::persist::journal::Record<'_>) -> bool {
+        match self.until {
+            Some(Until::Seq(until)) => record.seq > until,
+            Some(Until::Time(until)) => record.at > until,
+            None => false,
+        }
+    }
+
+    fn replay_lines(&self, replay: &mut Replay, shown: &mut Shown) -> Result<(), Failure> {
+        let text = if self.log == Path::new("-") {
+            std::io::read_to_string(std::io::stdin())
+        } else {
+            std::fs::read_to_string(&self.log)
+        };
+        let text = text.map_err(|error| {
+            Failure::unreachable(format!("failed to read {}: {error}", self.log.display()))
+        })?;
+        for (line, number) in text.lines().zip(1..) {
+            let Some(line) = Line::parse(line, number).map_err(|error| failure(error.into()))?
+            else {
+                continue;
+            };
+            if self.until.is_some_and(|until| until.is_past(&line)) {
+                return Ok(());
+            }
+            for line in replay.line(line, number).map_err(failure)? {
+                self.show(&line, shown)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn show(&self, line: &Line, shown: &mut Shown) -> Result<(), Failure> {
+        let wanted = self.actor.as_ref().is_none_or(|actor| *actor == line.actor)
+            && self
+                .from
+                .is_none_or(|from| line.seq.is_none_or(|seq| seq.0 >= from));
+        if !wanted || (!shown.exports && (self.state || self.verify)) {
+            return Ok(());
+        }
+        if shown.exports || self.json {
+            shown.line(&line.to_json())
+        } else {
+            shown.line(&words(line))
+        }
+    }
+
+    /// What `--state` and `--verify` ask for.
+    fn show_end(&self, replay: &Replay, shown: &mut Shown) -> Result<(), Failure> {
+        if shown.exports || !(self.state || self.verify) {
+            return Ok(());
+        }
+        let actors: Vec<_> = replay
+            .states()
+            .filter(|(name, ..)| self.actor.as_ref().is_none_or(|actor| actor == name))
+            .collect();
+        if self.json {
+            let mut all = serde_json::json!({ "last": replay.last(), "actors": {} });
+            for (name, digest, view) in actors {
+                let state = if self.state {
+                    view
+                } else {
+                    serde_json::Value::Null
+                };
+                all["actors"][name] = serde_json::json!({ "digest": digest, "state": state });
+            }
+            if self.verify {
+                all["mismatches"] = serde_json::json!(replay.mismatches());
+            }
+            return shown.line(&all.to_string());
+        }
+        for mismatch in replay.mismatches() {
+            shown.line(&format!(
+                "{:>10}  {}  recorded {}  would be {}",
+                mismatch.seq, mismatch.actor, mismatch.recorded, mismatch.decided
+            ))?;
+        }
+        for (name, digest, view) in actors {
+            shown.line(&format!(
+                "{name}: digest {digest} at sequence number {}",
+                replay.last()
+            ))?;
+            if self.state {
+                let pretty = serde_json::to_string_pretty(&view).expect("a view is plain JSON");
+                shown.line(&pretty)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where the lines go.
+struct Shown {
+    output: BufWriter<Box<dyn Write>>,
+    exports: bool,
+}
+
+impl Shown {
+    fn line(&mut self, line: &str) -> Result<(), Failure> {
+        finish(writeln!(self.output, "{line}"))
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        finish(self.output.flush())
+    }
+}
+
+/// A reader that has seen enough, such as `head`, is no failure worth words.
+fn finish(written: std::io::Result<()>) -> Result<(), Failure> {
+    written.map_err(|error| match error.kind() {
+        std::io::ErrorKind::BrokenPipe => Failure::quiet(),
+        _ => Failure::unreachable(format!("failed to write: {error}")),
+    })
+}
+
+/// A line as people read it.
+fn words(line: &Line) -> String {
+    let seq = line.seq.map_or("-".to_owned(), |seq| seq.to_string());
+    let at = line
+        .at
+        .and_then(|at| jiff::Timestamp::from_millisecond(i64::try_from(at.0).ok()?).ok());
+    let at = at.map_or("-".to_owned(), |at| format!("{at:.3}"));
+    let json = |value: &Option<serde_json::Value>| {
+        value.as_ref().map_or_else(String::new, ToString::to_string)
+    };
+    let what = match line.kind {
+        Kind::Entry => format!("{}  ->  {}", json(&line.message), json(&line.outcome)),
+        Kind::Poisoned => format!(
+            "{}  PANICKED in {}: {}",
+            json(&line.message),
+            line.stage
+                .map_or_else(String::new, |stage| format!("{stage:?}").to_lowercase()),
+            line.cause.as_deref().unwrap_or("-"),
+        ),
+        Kind::Mark => serde_json::to_string(&line.mark).unwrap_or_default(),
+        Kind::Time => "time passes".to_owned(),
+    };
+    format!("{seq:>10}  {at}  {:<6} {what}", line.actor)
+}
+
+fn failure(error: ReplayError) -> Failure {
+    match error {
+        ReplayError::Recovery(RecoveryError::Persist(error)) => error.into(),
+        ReplayError::Recovery(error) => error.into(),
+        ReplayError::Line(_) | ReplayError::Impossible { .. } => {
+            Failure::unreachable(format!("failed to {error}"))
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "a remark beside the output")]
+fn tell(words: &str) {
+    eprintln!("sexton: {words}");
+}
