@@ -294,7 +294,10 @@ impl Shared {
             Room::Low => 1,
             Room::Scant => 2,
         };
-        self.room.store(room, Ordering::Relaxed);
+        // The core asks only when something was written: a disk that has space again must be told.
+        if self.room.swap(room, Ordering::Relaxed) != room {
+            self.waker.wake();
+        }
     }
 
     fn fail(&self, error: PersistError) {

@@ -1,0 +1,43 @@
+# What a developer does here. Each recipe shows the plain command.
+
+_list:
+    @just --list
+
+# formatting and lints
+check:
+    cargo fmt --check
+    cargo clippy --all-targets -- -D warnings
+    cargo clippy --lib --no-default-features -- -D warnings
+
+# everything that `cargo test` runs, or what matches a filter
+test *FILTER:
+    cargo test {{FILTER}}
+
+# record the dialogues anew; read the difference before committing it
+rerecord:
+    UPDATE=1 cargo test --test scripts
+
+# the simulation for one seed, with its trace
+sim SEED:
+    SEXTON_SIM_SEED={{SEED}} cargo test --release --test sim -- --nocapture
+
+# the long campaigns
+campaign:
+    SEXTON_SIM_SEEDS=100000 cargo test --release --test sim -- --nocapture
+    SEXTON_CRASH_KILLS=500 cargo test --release --test crash -- --nocapture
+
+# run the coordinator
+serve *FLAGS:
+    cargo run --release -- serve {{FLAGS}}
+
+# show a log
+replay LOG:
+    cargo run --release -- replay {{LOG}}
+
+# beside Redis, where it is installed
+bench:
+    cargo run --release -- bench locks
+
+# what CI runs
+ci:
+    bash .ci/run
