@@ -1,0 +1,109 @@
+//! The text of a dialogue: blocks of what is said and what comes back. Knows no actor.
+
+use std::fmt;
+
+/// Whoever answers.
+pub trait Listener {
+    /// The answer to the lines of one block.
+    fn hear(&mut self, said: &[&str]) -> Vec<String>;
+}
+
+/// A script, as blocks.
+pub struct Dialogue {
+    blocks: Vec<Block>,
+}
+
+struct Block {
+    /// Comments and empty lines ahead of it.
+    preface: Vec<String>,
+    /// The line of the file where it begins, from one.
+    line: usize,
+    said: Vec<String>,
+    back: Vec<String>,
+}
+
+impl Dialogue {
+    /// Reads a script.
+    pub fn parse(text: &str) -> Self {
+        let mut blocks: Vec<Block> = Vec::new();
+        let mut lines = text.lines().zip(1..).peekable();
+        while lines.peek().is_some() {
+            let mut preface = Vec::new();
+            while let Some((line, _)) =
+                lines.next_if(|(line, _)| line.is_empty() || line.starts_with('#'))
+            {
+                preface.push(line.to_owned());
+            }
+            let line = lines.peek().map_or(0, |(_, number)| *number);
+            let take_until = |lines: &mut std::iter::Peekable<_>, end: &str| {
+                let mut taken = Vec::new();
+                for (line, _) in lines.by_ref() {
+                    let line: &str = line;
+                    if line == end {
+                        break;
+                    }
+                    taken.push(line.to_owned());
+                }
+                taken
+            };
+            let said = take_until(&mut lines, "----");
+            let back = take_until(&mut lines, "");
+            blocks.push(Block {
+                preface,
+                line,
+                said,
+                back,
+            });
+        }
+        Self { blocks }
+    }
+
+    /// Says every block to the listener and keeps what comes back; what differs from the record, if anything does.
+    pub fn run(&mut self, listener: &mut impl Listener) -> Option<String> {
+        let mut difference = String::new();
+        for block in self
+            .blocks
+            .iter_mut()
+            .filter(|block| !block.said.is_empty())
+        {
+            let said: Vec<&str> = block.said.iter().map(String::as_str).collect();
+            let back = listener.hear(&said);
+            if back != block.back {
+                let said = block.said.join(" | ");
+                difference.push_str(&format!("{}: {said}\n", block.line));
+                for line in &block.back {
+                    difference.push_str(&format!("  - {line}\n"));
+                }
+                for line in &back {
+                    difference.push_str(&format!("  + {line}\n"));
+                }
+                block.back = back;
+            }
+        }
+        (!difference.is_empty()).then_some(difference)
+    }
+}
+
+impl fmt::Display for Dialogue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, block) in self.blocks.iter().enumerate() {
+            for line in &block.preface {
+                writeln!(f, "{line}")?;
+            }
+            if block.said.is_empty() {
+                continue;
+            }
+            for line in &block.said {
+                writeln!(f, "{line}")?;
+            }
+            writeln!(f, "----")?;
+            for line in &block.back {
+                writeln!(f, "{line}")?;
+            }
+            if place + 1 < self.blocks.len() {
+                writeln!(f)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,77 @@
+//! Dialogues: a script says messages and the passing of time, the node answers, and the two are compared.
+//!
+//! A script is a list of blocks: lines that are said, a line `----`, and what comes back, up to an empty line.
+//! Lines of one block that speak to the actor arrive together, as one socket read brings them. `#` begins a comment.
+//! `UPDATE=1 cargo test --test scripts` records what comes back anew; read the change before it is committed.
+//! Never here: real time. It passes when a script says `advance`.
+
+mod dialogue;
+mod lock;
+
+use dialogue::Dialogue;
+use std::path::{Path, PathBuf};
+
+#[test]
+fn every_lock_dialogue_goes_as_recorded() {
+    let update = std::env::var_os("UPDATE").is_some_and(|value| value == "1");
+    let mut differences = String::new();
+    let scripts = scripts_of("lock");
+    assert!(scripts.len() >= 15, "the dialogues are found");
+    for path in scripts {
+        let recorded = std::fs::read_to_string(&path).expect("a script can be read");
+        let mut dialogue = Dialogue::parse(&recorded);
+        let difference = dialogue.run(&mut lock::Node::new());
+        if update {
+            std::fs::write(&path, dialogue.to_string()).expect("a script can be written");
+        } else if let Some(difference) = difference {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            differences.push_str(&format!("tests/scripts/lock/{name}\n{difference}\n"));
+        }
+    }
+    assert!(
+        differences.is_empty(),
+        "what comes back has changed (UPDATE=1 records it anew)\n\n{differences}"
+    );
+}
+
+#[test]
+fn what_comes_back_otherwise_is_shown_as_a_difference() {
+    let mut dialogue = Dialogue::parse(
+        "# words\nowner a 1\n----\nalice\n\ncounts\n----\n0 owners, 0 contenders\n",
+    );
+    let difference = dialogue.run(&mut lock::Node::new());
+    assert_eq!(
+        difference.as_deref(),
+        Some("2: owner a 1\n  - alice\n  + nobody\n")
+    );
+    assert_eq!(
+        dialogue.to_string(),
+        "# words\nowner a 1\n----\nnobody\n\ncounts\n----\n0 owners, 0 contenders\n"
+    );
+}
+
+#[test]
+fn what_is_not_understood_is_said_and_not_passed_over() {
+    let mut dialogue = Dialogue::parse("sing\n----\n\nrequest a\n----\n\nadvance 5\n----\n");
+    dialogue.run(&mut lock::Node::new());
+    let said = dialogue.to_string();
+    assert!(
+        said.contains("sing\n----\n?? nobody here knows `sing`"),
+        "{said}"
+    );
+    assert!(said.contains("request a\n----\n?? "), "{said}");
+    assert!(said.contains("advance 5\n----\n?? "), "{said}");
+}
+
+fn scripts_of(actor: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/scripts")
+        .join(actor);
+    let entries = std::fs::read_dir(folder).expect("the folder of an actor's dialogues is there");
+    let mut scripts: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("a folder can be read").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "txt"))
+        .collect();
+    scripts.sort();
+    scripts
+}
