@@ -14,7 +14,7 @@ use sexton::actors::recovery::{Replica, Scope, recover};
 use sexton::clock::{ManualClock, Timestamp};
 use sexton::ids::{Digest, Seq, Slot, Ticket};
 use sexton::persist::disk::RealDisk;
-use sexton::persist::format::Kind;
+use sexton::persist::format::{Chance, Kind};
 use sexton::persist::journal::{InlineFiller, Reader, Room, Sizes, Tail, Writer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -190,7 +190,7 @@ impl Node {
             Writer::open(disk.clone(), SIZES, filler, &tail).map_err(|error| error.to_string())?;
         let mut ledger = Ledger::new(self.clock.clone(), &tail, false);
         let mut host = Host::new(machine, last);
-        let stamp = ledger.start([0; 32]);
+        let stamp = ledger.start(Chance([0; 32]));
         host.start(stamp.seq, stamp.at);
         let armed = Arc::clone(&self.armed);
         host.sabotage(Box::new(move |stage, _| {
