@@ -197,7 +197,7 @@ impl<M: Machine> Host<M> {
             if let Err(mut report) = self.message(ledger, at, &message, Stage::Tick) {
                 report.item = Some(item);
                 if !self.spent {
-                    self.machine.quarantine(item);
+                    self.machine.quarantine(item, at);
                 }
                 self.quarantined.push(report.clone());
                 return Flow::Panicked(report);
@@ -343,7 +343,7 @@ impl<M: Machine> Host<M> {
     pub fn rebuilt(&mut self, mut machine: M) {
         for report in &self.quarantined {
             if let Some(item) = report.item {
-                machine.quarantine(item);
+                machine.quarantine(item, report.at);
             }
         }
         for (ticket, (watch, _)) in &self.watches {

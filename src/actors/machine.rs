@@ -66,8 +66,9 @@ pub trait Machine: Send + Sized + 'static {
     fn due(&mut self, at: Timestamp) -> Option<u64>;
     /// The message that lets time act on an item. Its outcome must be durable, or take the item out of `due`.
     fn tick(item: u64) -> Self::Message;
-    /// Takes an item whose tick panicked out of `due`, until something else puts it back.
-    fn quarantine(&mut self, item: u64);
+    /// Takes an item whose tick panicked at `at` out of `due`, until something else puts it back. Not if it is no
+    /// longer due then: it was put back since, or another item stands in its place.
+    fn quarantine(&mut self, item: u64, at: Timestamp);
 
     /// Begins to wait: answers through `effects` at once if it is already due. An upsert.
     fn watch(&mut self, ticket: Ticket, watch: &Self::Watch, effects: &mut Effects<Self::Reply>);

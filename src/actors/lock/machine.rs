@@ -374,9 +374,9 @@ impl Machine for LockMachine {
         }
     }
 
-    fn quarantine(&mut self, item: u64) {
+    fn quarantine(&mut self, item: u64, at: Timestamp) {
         self.state
-            .forget_deadline(Slot(u32::try_from(item).expect("items are slots")));
+            .forget_deadline(Slot(u32::try_from(item).expect("items are slots")), at);
     }
 
     fn watch(&mut self, ticket: Ticket, watch: &Watch, effects: &mut Effects<Reply>) {

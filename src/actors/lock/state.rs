@@ -275,9 +275,9 @@ impl State {
         self.wheel.due(at, |slot| entries[slot].deadline)
     }
 
-    /// Takes an entry out of the order of deadlines, until its span begins again.
-    pub(super) fn forget_deadline(&mut self, slot: Slot) {
-        if let Some(entry) = self.entries.get(slot) {
+    /// Takes an entry that is due at `at` out of the order of deadlines, until its span begins again.
+    pub(super) fn forget_deadline(&mut self, slot: Slot, at: Timestamp) {
+        if let Some(entry) = self.entries.get(slot).filter(|entry| entry.deadline <= at) {
             self.wheel.remove(slot, entry.deadline);
         }
     }
