@@ -138,7 +138,7 @@ impl LockMachine {
             heads.sort_by_key(|slot| {
                 self.state
                     .entry(*slot)
-                    .map(|entry| (entry.key(), entry.seq))
+                    .map(|entry| (entry.key(), entry.first))
             });
         }
         heads

@@ -318,7 +318,7 @@ pub enum Reply {
     Draining,
     /// The owner, if there is one.
     Owner(Option<Name>),
-    /// Entries: by key in order of first use, then by index in order of its first request, then in line.
+    /// Entries: by key, then by index in order of its first request, then in line.
     List(Vec<Listed>),
     /// Live entries.
     Counts {

@@ -25,7 +25,7 @@ pub struct Entry {
     /// The journal entry that granted the lock; zero for a contender.
     pub(super) token: Token,
     /// The journal entry of the first request since the lock was last free: the order of a listing.
-    first: Seq,
+    pub(super) first: Seq,
     of_owner: Ring,
     of_key: Ring,
     pub(super) ttl: u16,
