@@ -66,7 +66,7 @@ impl Config {
             }
         };
         if let Fsync::Interval(interval) = self.fsync {
-            let bounds = Duration::from_millis(1)..=Duration::from_secs(60);
+            let bounds = Duration::from_millis(1)..=Duration::from_mins(1);
             let found = interval.as_millis();
             check(
                 bounds.contains(&interval),

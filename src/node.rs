@@ -7,7 +7,7 @@ use crate::actors::directory::Admission;
 use crate::actors::host::{Answer, Host, Item};
 use crate::actors::ledger::Ledger;
 use crate::actors::lock::{LockMachine, Message, Query, Reply, Watch};
-use crate::actors::machine::Machine;
+use crate::actors::machine::Machine as _;
 use crate::actors::recovery::{self, Recovering, RecoveryError, Replica, Scope};
 use crate::actors::runtime::{self, ActorStatus, Mailbox, Stopped};
 use crate::actors::spine::{Halt, Spine};

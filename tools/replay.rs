@@ -216,18 +216,21 @@ impl Replaying {
             .filter(|(name, ..)| self.actor.as_ref().is_none_or(|actor| actor == name))
             .collect();
         if self.json {
-            let mut all = serde_json::json!({ "last": replay.last(), "actors": {} });
+            let mut states = serde_json::Map::new();
             for (name, digest, view) in actors {
                 let state = if self.state {
                     view
                 } else {
                     serde_json::Value::Null
                 };
-                all["actors"][name] = serde_json::json!({ "digest": digest, "state": state });
+                let about = serde_json::json!({ "digest": digest, "state": state });
+                states.insert(name.to_owned(), about);
             }
-            if self.verify {
-                all["mismatches"] = serde_json::json!(replay.mismatches());
-            }
+            let all = serde_json::json!({
+                "last": replay.last(),
+                "actors": states,
+                "mismatches": self.verify.then(|| replay.mismatches()),
+            });
             return shown.line(&all.to_string());
         }
         for mismatch in replay.mismatches() {
@@ -268,9 +271,12 @@ impl Shown {
 
 /// A reader that has seen enough, such as `head`, is no failure worth words.
 fn finish(written: std::io::Result<()>) -> Result<(), Failure> {
-    written.map_err(|error| match error.kind() {
-        std::io::ErrorKind::BrokenPipe => Failure::quiet(),
-        _ => Failure::unreachable(format!("failed to write: {error}")),
+    written.map_err(|error| {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            Failure::quiet()
+        } else {
+            Failure::unreachable(format!("failed to write: {error}"))
+        }
     })
 }
 

@@ -35,7 +35,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 Exit status: 0 stopped in good order; 2 wrong flags; 3 something cannot be read or opened;
 4 halted because the disk failed or an actor panicked too often.")]
 pub(crate) struct Serve {
-    /// Where everything is kept [default: $XDG_STATE_HOME/sexton, else ~/.local/state/sexton]
+    /// Where everything is kept [default: sexton in the state folder of the XDG base directories]
     #[arg(long, value_name = "DIR", env = "SEXTON_DATA")]
     data: Option<PathBuf>,
 
@@ -451,7 +451,7 @@ fn reload(handle: &Handle) {
         Ok(true) => tracing::info!("the hosts list changed and is in force"),
         Ok(false) => tracing::info!("the hosts list is as it was; flags need a restart"),
         Err(error) => {
-            tracing::error!(%error, "failed to reload, the old hosts list stays in force")
+            tracing::error!(%error, "failed to reload, the old hosts list stays in force");
         }
     }
 }
@@ -482,7 +482,13 @@ async fn dump(handle: &Handle, data: Option<&Path>) {
             Reply::List(entries) => {
                 disk.replace("lockserver.locks", lock_lines(&entries).as_bytes())
             }
-            reply => unreachable!("a dump is not answered with {reply:?}"),
+            Reply::Standing(_)
+            | Reply::Ended(_)
+            | Reply::Absent
+            | Reply::Refused(_)
+            | Reply::Draining
+            | Reply::Owner(_)
+            | Reply::Due => unreachable!("a dump asks for counts and a list"),
         };
         if let Err(error) = written {
             tracing::error!(%error, "failed to write what SIGUSR1 asked for");

@@ -325,11 +325,14 @@ impl<M: Machine> Host<M> {
 
     /// Waits for something on behalf of `ticket`; answered at once if it is so already.
     pub fn watch(&mut self, ticket: Ticket, watch: M::Watch, reply_to: ReplyTo<M::Reply>) {
-        self.watches.insert(ticket, (watch.clone(), reply_to));
+        if let Some((watch, _)) = self.watches.get(&ticket) {
+            unreachable!("a ticket is given once, and this one waits for {watch:?}");
+        }
         if !self.spent {
             self.machine.watch(ticket, &watch, &mut self.effects);
-            self.hold_effects();
         }
+        self.watches.insert(ticket, (watch, reply_to));
+        self.hold_effects();
     }
 
     /// Ends a wait without an answer.

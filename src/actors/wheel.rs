@@ -211,7 +211,7 @@ fn place(elapsed: u64, deadline: u64) -> usize {
     } else {
         deadline
     };
-    level * PLACES + (deadline >> (6 * level)) as usize % PLACES
+    level * PLACES + usize::try_from((deadline >> (6 * level)) % PLACES as u64).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ pub const FORMAT_VERSION: u32 = 1;
 /// The first bytes of every segment.
 pub const SEGMENT_MAGIC: [u8; 8] = *b"SEXTONJ\0";
 /// Bytes before the first record of a segment.
-pub const SEGMENT_HEADER_BYTES: u64 = 32;
+pub const SEGMENT_HEADER_BYTES: usize = 32;
 /// Bytes before a record's payload.
 pub const FRAME_HEADER_BYTES: usize = 32;
 /// The largest payload of one frame; longer ones go in parts.

@@ -10,7 +10,7 @@ use crate::actors::lock::state::{Entry, State, Terms, View};
 use crate::actors::machine::{Effects, Machine, Refusal, Stamp, Weight};
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Digest, Seq, Slot, Ticket, Token};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 /// Keys that begin so belong to the coordinator: shown everywhere, changed through no door.
 const RESERVED_PREFIX: &[u8] = b"wip-pool-lock-";
@@ -20,7 +20,8 @@ const RESERVED_PREFIX: &[u8] = b"wip-pool-lock-";
 pub struct LockMachine {
     rules: Rules,
     state: State,
-    watches: BTreeMap<Ticket, Watch>,
+    /// Who waits until no entry is left: the only thing that can be waited for yet.
+    until_empty: BTreeSet<Ticket>,
 }
 
 impl LockMachine {
@@ -157,7 +158,7 @@ impl LockMachine {
 
     fn wake_if_empty(&mut self, effects: &mut Effects<Reply>) {
         if self.state.len() == 0 {
-            while let Some((ticket, Watch::Empty)) = self.watches.pop_first() {
+            while let Some(ticket) = self.until_empty.pop_first() {
                 effects.wake(ticket, Reply::Due);
             }
         }
@@ -180,7 +181,7 @@ impl Machine for LockMachine {
         Self {
             rules,
             state: State::default(),
-            watches: BTreeMap::new(),
+            until_empty: BTreeSet::new(),
         }
     }
 
@@ -380,12 +381,14 @@ impl Machine for LockMachine {
     }
 
     fn watch(&mut self, ticket: Ticket, watch: &Watch, effects: &mut Effects<Reply>) {
-        self.watches.insert(ticket, *watch);
+        match watch {
+            Watch::Empty => self.until_empty.insert(ticket),
+        };
         self.wake_if_empty(effects);
     }
 
     fn unwatch(&mut self, ticket: Ticket) {
-        self.watches.remove(&ticket);
+        self.until_empty.remove(&ticket);
     }
 
     /// Row 34: order and ownership stay, spans begin again; and a drain ends with the coordinator that drained.

@@ -5,6 +5,11 @@
 //! Never here: which entry should move. That is decided in `machine.rs` and only carried out here.
 //! Change rule: the fields of `Entry` but for its links are durable, see `message.rs`.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "slots come from indexes over the slab: one that leads nowhere is an impossible state"
+)]
+
 use crate::actors::lock::message::Name;
 use crate::actors::slab::Slab;
 use crate::actors::table::Table;

@@ -251,7 +251,7 @@ impl<'d> Reader<'d> {
             .read_at(&mut bytes, 0)
             .map_err(PersistError::io("read", &name))?;
         bytes.truncate(read);
-        let body = bytes.get(SEGMENT_HEADER_BYTES as usize..).unwrap_or(&[]);
+        let body = bytes.get(SEGMENT_HEADER_BYTES..).unwrap_or(&[]);
         let used = body
             .iter()
             .rposition(|byte| *byte != 0)
@@ -286,9 +286,9 @@ impl<'d> Reader<'d> {
                 found,
             });
         }
-        let start = SEGMENT_HEADER_BYTES as usize;
+        let start = SEGMENT_HEADER_BYTES;
         if self.tail.place.is_none() {
-            self.tail.place = Some((ordinal, SEGMENT_HEADER_BYTES));
+            self.tail.place = Some((ordinal, SEGMENT_HEADER_BYTES as u64));
         }
         self.segment = Some(Loaded {
             ordinal,
@@ -364,7 +364,7 @@ impl<'d> Reader<'d> {
                 .open(&name, false)
                 .map_err(PersistError::io("open", &name))?;
             let mut first = [0; FRAME_HEADER_BYTES];
-            file.read_at(&mut first, SEGMENT_HEADER_BYTES)
+            file.read_at(&mut first, SEGMENT_HEADER_BYTES as u64)
                 .map_err(PersistError::io("read", &name))?;
             if FrameHeader::decode(&first).is_some() {
                 return Ok(true);

@@ -47,6 +47,13 @@ pub fn name(ordinal: u64) -> String {
     format!("{FOLDER}/{ordinal:08}.seg")
 }
 
+/// Whether this is a segment whose preparation did not end.
+pub fn is_unfinished(file: &str) -> bool {
+    std::path::Path::new(file)
+        .extension()
+        .is_some_and(|extension| extension == "tmp")
+}
+
 /// The ordinals of the segments present, ascending.
 pub fn ordinals(disk: &dyn Disk) -> Result<Vec<u64>, PersistError> {
     let files = disk

@@ -65,7 +65,7 @@ impl Writer {
                     1,
                     segment::prepare(disk.as_ref(), 1, size)?,
                     size,
-                    SEGMENT_HEADER_BYTES,
+                    SEGMENT_HEADER_BYTES as u64,
                 )
             }
         };
@@ -218,8 +218,8 @@ impl Writer {
         self.ordinal += 1;
         self.size = self.sizes.of(self.ordinal);
         self.file = file;
-        self.offset = SEGMENT_HEADER_BYTES;
-        self.synced = SEGMENT_HEADER_BYTES;
+        self.offset = SEGMENT_HEADER_BYTES as u64;
+        self.synced = SEGMENT_HEADER_BYTES as u64;
         self.filler
             .ask(self.ordinal + 1, self.sizes.of(self.ordinal + 1));
         Ok(())
@@ -285,7 +285,10 @@ fn clear(disk: &dyn Disk, ordinal: u64) -> Result<(), PersistError> {
     let files = disk
         .list(segment::FOLDER)
         .map_err(PersistError::io("list", segment::FOLDER))?;
-    for (file, _) in files.iter().filter(|(file, _)| file.ends_with(".tmp")) {
+    for (file, _) in files
+        .iter()
+        .filter(|(file, _)| segment::is_unfinished(file))
+    {
         let name = format!("{}/{file}", segment::FOLDER);
         disk.remove(&name)
             .map_err(PersistError::io("remove", &name))?;

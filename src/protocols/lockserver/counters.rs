@@ -3,6 +3,7 @@
 
 use crate::clock::{Clock, Timestamp};
 use crate::protocols::lockserver::codec::Command;
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -181,10 +182,10 @@ impl Stats {
         ];
         let ints = self.ints().into_iter().map(u64::from);
         let numbers = ints.chain(self.longs()).chain([self.active.into()]);
-        names
-            .iter()
-            .zip(numbers)
-            .map(|(name, number)| format!("{name} {number}\n"))
-            .collect()
+        let mut lines = String::new();
+        for (name, number) in names.iter().zip(numbers) {
+            writeln!(lines, "{name} {number}").expect("writing to memory does not fail");
+        }
+        lines
     }
 }
