@@ -109,7 +109,8 @@ pub(crate) async fn finish(mut stream: TcpStream) {
     drop(timeout(LINGER, unread).await);
 }
 
-async fn write(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+/// Writes all of it, unless the client takes nothing for too long.
+pub(crate) async fn write(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match stream.try_write(bytes) {
             Ok(written) => bytes = bytes.get(written..).unwrap_or(&[]),

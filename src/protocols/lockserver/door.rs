@@ -134,9 +134,11 @@ async fn serve(
 
 /// Says no. The byte arrives even if the client has begun to talk, unless too many are being refused at once.
 fn refuse(stream: TcpStream, shared: &Arc<Shared>) {
-    if let (Ok(_), Some(place)) = (stream.try_write(REFUSED), shared.refusals.take()) {
+    if let Some(place) = shared.refusals.take() {
         runtime::spawn(async move {
-            connection::finish(stream).await;
+            if connection::write(&stream, REFUSED).await.is_ok() {
+                connection::finish(stream).await;
+            }
             drop(place);
         });
     }
@@ -165,11 +167,11 @@ async fn greet(
     idle: Option<std::time::Duration>,
     place: Place,
 ) {
-    let served = match stream.try_write(ALLOWED) {
-        Ok(_) => connection::serve(&stream, &mut session, idle).await,
-        Err(error) => Err(error),
+    let served = async {
+        connection::write(&stream, ALLOWED).await?;
+        connection::serve(&stream, &mut session, idle).await
     };
-    match served {
+    match served.await {
         Ok(()) => connection::finish(stream).await,
         Err(error) => tracing::debug!(%error, "a connection broke"),
     }
