@@ -16,6 +16,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Ticks in a row after which others get their turn: expiring a million locks at once must not stop the node.
 const TICKS_IN_A_ROW: usize = 1024;
 
+/// How many quarantined items are remembered over a rebuild. One that is forgotten panics, and is quarantined, again.
+const QUARANTINED_MAX: usize = 1024;
+
 /// One command of a delivery.
 #[derive(Debug)]
 pub enum Item<M: Machine> {
@@ -198,6 +201,9 @@ impl<M: Machine> Host<M> {
                 report.item = Some(item);
                 if !self.spent {
                     self.machine.quarantine(item, at);
+                }
+                if self.quarantined.len() == QUARANTINED_MAX {
+                    self.quarantined.remove(0);
                 }
                 self.quarantined.push(report.clone());
                 return Flow::Panicked(report);
