@@ -14,10 +14,14 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often the thread looks whether a full disk has space again.
 const LOOK: Duration = Duration::from_millis(250);
+
+/// A disk that syncs slower than this is not waited for on the core: there the two hand-overs do not matter, while
+/// everybody else would wait too.
+const SLOW_SYNC: Duration = Duration::from_millis(1);
 
 /// When what was acknowledged is on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -65,6 +69,8 @@ struct Counters {
     bytes: AtomicU64,
     writes: AtomicU64,
     syncs: AtomicU64,
+    /// How long the newest sync took, in microseconds.
+    sync_us: AtomicU64,
 }
 
 /// What the journal has done since the start.
@@ -76,6 +82,8 @@ pub struct JournalCounts {
     pub writes: u64,
     /// Syncs.
     pub syncs: u64,
+    /// How long the newest sync took, in microseconds.
+    pub sync_us: u64,
 }
 
 impl Journal {
@@ -125,10 +133,12 @@ impl Journal {
         }
     }
 
-    /// Writes a batch at once, and syncs it if the policy says so; false if the thread has work of its own, and
-    /// the batch must be handed over instead.
+    /// Writes a batch at once, and syncs it if the policy says so; false if the thread has work of its own or the
+    /// disk is slow, and the batch must be handed over instead.
     pub fn write_here(&self, batch: &mut Batch) -> bool {
-        if self.shared.waiting.load(Ordering::Acquire) > 0 {
+        let sync_us = self.shared.counters.sync_us.load(Ordering::Relaxed);
+        let slow = Duration::from_micros(sync_us) > SLOW_SYNC;
+        if slow || self.shared.waiting.load(Ordering::Acquire) > 0 {
             return false;
         }
         let Ok(mut writer) = self.shared.writer.try_lock() else {
@@ -176,6 +186,7 @@ impl Journal {
             bytes: counters.bytes.load(Ordering::Relaxed),
             writes: counters.writes.load(Ordering::Relaxed),
             syncs: counters.syncs.load(Ordering::Relaxed),
+            sync_us: counters.sync_us.load(Ordering::Relaxed),
         }
     }
 }
@@ -278,8 +289,12 @@ impl Shared {
     }
 
     fn sync(&self, writer: &mut Writer) -> bool {
+        let began = now();
+        let synced = writer.sync();
+        let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
-        match writer.sync() {
+        self.counters.sync_us.store(took, Ordering::Relaxed);
+        match synced {
             Ok(()) => true,
             Err(error) => {
                 self.fail(error);
@@ -309,6 +324,14 @@ impl Shared {
     fn failed(&self) -> bool {
         lock(&self.failure).is_some()
     }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long a sync takes is no node time: nothing depends on it"
+)]
+fn now() -> Instant {
+    Instant::now()
 }
 
 /// A panic while the lock was held has been answered where it happened; what it guards is still whole.
