@@ -53,6 +53,9 @@ impl Writer {
     ) -> Result<Self, PersistError> {
         disk.create_folder(segment::FOLDER)
             .map_err(PersistError::io("create", segment::FOLDER))?;
+        // A folder whose own name is not durable takes everything in it along at a power cut.
+        disk.sync_folder("")
+            .map_err(PersistError::io("sync", segment::FOLDER))?;
         let (ordinal, file, size, offset) = match tail.place {
             Some((ordinal, offset)) => {
                 let (file, size) = cut(disk.as_ref(), ordinal, offset)?;
