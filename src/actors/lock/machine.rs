@@ -165,6 +165,14 @@ impl LockMachine {
     }
 }
 
+#[cfg(test)]
+impl LockMachine {
+    /// Walks all of the state and asserts that it is whole.
+    pub(super) fn assert_whole(&self) {
+        self.state.assert_whole(self.rules.high_first);
+    }
+}
+
 impl Machine for LockMachine {
     const NAME: &'static str = "lock";
     const ID: ActorId = ActorId::LOCK;

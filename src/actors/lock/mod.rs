@@ -7,6 +7,7 @@
 //! | `message.rs` | what can be asked, what can come of it, what is answered |
 //! | `state.rs` | entries and their indexes; moving an entry in, out and up |
 //! | `machine.rs` | the rules: who gets a lock, when, and for how long |
+//! | `invariants.rs` `model.rs` `tests.rs` | the machine compared with a plain model, its state walked |
 
 mod machine;
 mod message;
@@ -25,5 +26,7 @@ pub use state::{Entry, View};
 /// the first contender in the same instant. Each grant carries a [`crate::ids::Token`] that only grows.
 pub type LockActor = crate::actors::Host<LockMachine>;
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;

@@ -596,6 +596,10 @@ impl State {
     }
 }
 
+#[cfg(test)]
+#[path = "invariants.rs"]
+mod invariants;
+
 /// The state of locks, to look at.
 #[derive(Debug, Serialize)]
 pub struct View {

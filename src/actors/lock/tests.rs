@@ -1,1 +1,370 @@
+//! The lock rules against a model of a few lines that searches a plain list for everything.
 
+use crate::actors::lock::model::Model;
+use crate::actors::lock::{
+    LockMachine, Message, Name, Outcome, Query, Reply, Rules, Standing, Watch,
+};
+use crate::actors::machine::{Effect, Effects, Machine as _, Stamp};
+use crate::clock::Timestamp;
+use crate::ids::{Seq, Ticket, Token};
+use proptest::prelude::*;
+
+const BEGIN: Timestamp = Timestamp(1_000_000_000_000);
+/// Few, so that the bound is met.
+const ENTRIES_MAX: u32 = 8;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Send(Message),
+    /// A message with the token that its entry has, or had a while ago.
+    SendWithToken(Message, bool),
+    Pass(u64),
+    Start,
+    Watch,
+}
+
+/// The machine under test beside its model, and the log of what was committed.
+struct Pair {
+    machine: LockMachine,
+    model: Model,
+    rules: Rules,
+    now: Timestamp,
+    seq: Seq,
+    log: Vec<Logged>,
+    watching: u64,
+    woken: u64,
+}
+
+enum Logged {
+    Entry(Stamp, Message, Outcome),
+    Start(Timestamp),
+}
+
+impl Pair {
+    fn new(high_first: bool) -> Self {
+        let rules = Rules {
+            high_first,
+            entries_max: ENTRIES_MAX,
+        };
+        Self {
+            machine: LockMachine::new(rules.clone()),
+            model: Model::new(high_first, ENTRIES_MAX),
+            rules,
+            now: BEGIN,
+            seq: Seq(0),
+            log: Vec::new(),
+            watching: 0,
+            woken: 0,
+        }
+    }
+
+    /// Decides twice, commits and logs, as the host does.
+    fn apply(&mut self, message: Message) -> Reply {
+        let outcome = self.machine.decide(self.now, &message);
+        assert_eq!(
+            outcome,
+            self.machine.decide(self.now, &message),
+            "deciding changes nothing"
+        );
+        if !LockMachine::is_durable(&outcome) {
+            return LockMachine::reply(Seq(0), &message, &outcome);
+        }
+        self.seq.0 += 1;
+        let stamp = Stamp {
+            seq: self.seq,
+            at: self.now,
+        };
+        let mut effects = Effects::default();
+        self.machine.commit(stamp, &message, &outcome, &mut effects);
+        self.note_wakes(&mut effects);
+        let reply = LockMachine::reply(self.seq, &message, &outcome);
+        self.log.push(Logged::Entry(stamp, message, outcome));
+        reply
+    }
+
+    fn note_wakes(&mut self, effects: &mut Effects<Reply>) {
+        let wakes = effects.take();
+        assert!(
+            wakes
+                .iter()
+                .all(|effect| matches!(effect, Effect::Wake(_, Reply::Due)))
+        );
+        self.woken += wakes.len() as u64;
+    }
+
+    fn let_time_act(&mut self) {
+        while self
+            .machine
+            .deadline()
+            .is_some_and(|deadline| deadline <= self.now)
+        {
+            let Some(item) = self.machine.due(self.now) else {
+                break;
+            };
+            let next = Seq(self.seq.0 + 1);
+            let expected = self.model.next_due(self.now).map(|it| u64::from(it.slot.0));
+            assert_eq!(Some(item), expected, "due in order of deadline, then slot");
+            self.model.tick(next, self.now);
+            let reply = self.apply(LockMachine::tick(item));
+            assert!(
+                matches!(reply, Reply::Ended(1..)),
+                "a tick ends what was due"
+            );
+            self.compare();
+        }
+        assert!(
+            self.model.next_due(self.now).is_none(),
+            "nothing due is left"
+        );
+    }
+
+    fn step(&mut self, step: Step) {
+        self.let_time_act();
+        match step {
+            Step::Send(message) => self.send(message),
+            Step::SendWithToken(message, stale) => {
+                let message = self.with_token(message, stale);
+                self.send(message);
+            }
+            Step::Pass(ms) => self.now = self.now.plus_ms(ms),
+            Step::Start => {
+                self.machine.start(self.now);
+                self.log.push(Logged::Start(self.now));
+                self.model.draining = false;
+                for it in &mut self.model.entries {
+                    it.begin_span(self.now);
+                }
+            }
+            Step::Watch => {
+                self.watching += 1;
+                let mut effects = Effects::default();
+                self.machine
+                    .watch(Ticket(self.watching), &Watch::Empty, &mut effects);
+                self.note_wakes(&mut effects);
+            }
+        }
+        self.compare();
+    }
+
+    fn send(&mut self, message: Message) {
+        let expected = self.model.message(&message, Seq(self.seq.0 + 1), self.now);
+        let reply = self.apply(message.clone());
+        assert_eq!(reply, expected, "the answer to {message:?}");
+    }
+
+    fn with_token(&self, mut message: Message, stale: bool) -> Message {
+        if let Message::Renew {
+            key,
+            index,
+            owner,
+            token,
+        } = &mut message
+        {
+            let found = self.model.standing(&(key.clone(), index.clone()), owner);
+            *token = found.map(|(_, it)| Token(it.token.0.saturating_sub(stale.into())));
+        }
+        if let Message::Release {
+            key,
+            index: Some(index),
+            owner,
+            token,
+        } = &mut message
+        {
+            let found = self.model.standing(&(key.clone(), index.clone()), owner);
+            *token = found.map(|(_, it)| Token(it.token.0.saturating_sub(stale.into())));
+        }
+        message
+    }
+
+    /// Everything that can be asked, and everything that must hold.
+    fn compare(&mut self) {
+        let list = self.model.list();
+        self.machine.assert_whole();
+        let ask = |query| self.machine.query(self.now, &query);
+        let entries_max = u32::MAX;
+        assert_eq!(
+            ask(Query::List {
+                key: None,
+                entries_max
+            }),
+            Reply::List(list.clone())
+        );
+        let owners = list.iter().filter(|it| it.place == 1).count();
+        let counts = Reply::Counts {
+            owners: u32::try_from(owners).expect("the model is small"),
+            contenders: u32::try_from(list.len() - owners).expect("the model is small"),
+        };
+        assert_eq!(ask(Query::Counts), counts);
+        for it in &list {
+            let of_key = list
+                .iter()
+                .filter(|other| other.key == it.key)
+                .cloned()
+                .collect();
+            let key = Some(it.key.clone());
+            assert_eq!(ask(Query::List { key, entries_max }), Reply::List(of_key));
+            let [key, index, owner] = [&it.key, &it.index, &it.owner].map(Clone::clone);
+            let standing = Standing {
+                place: it.place,
+                token: it.token,
+            };
+            assert_eq!(
+                ask(Query::Place { key, index, owner }),
+                Reply::Standing(standing)
+            );
+            if it.place == 1 {
+                let [key, index] = [&it.key, &it.index].map(Clone::clone);
+                assert_eq!(
+                    ask(Query::Owner { key, index }),
+                    Reply::Owner(Some(it.owner.clone()))
+                );
+            }
+        }
+        if let Some(first) = list.iter().map(|it| it.deadline).min() {
+            let said = self.machine.deadline();
+            assert!(
+                said.is_some_and(|said| said <= first),
+                "nothing is due before it is said"
+            );
+        }
+        let waiting = if list.is_empty() {
+            0
+        } else {
+            self.watching - self.woken
+        };
+        assert_eq!(
+            self.watching - self.woken,
+            waiting,
+            "with nothing left, nobody waits for that"
+        );
+    }
+
+    /// The log alone, committed into a machine with other rules, gives the same state.
+    fn replay(&self) {
+        let rules = Rules {
+            high_first: self.rules.high_first,
+            entries_max: 0,
+        };
+        let mut fresh = LockMachine::new(rules);
+        for logged in &self.log {
+            match logged {
+                Logged::Entry(stamp, message, outcome) => {
+                    fresh.commit(*stamp, message, outcome, &mut Effects::default());
+                }
+                Logged::Start(at) => fresh.start(*at),
+            }
+        }
+        fresh.assert_whole();
+        assert_eq!(fresh.digest(), self.machine.digest());
+        assert_eq!(fresh.view().entries, self.machine.view().entries);
+        assert_eq!(fresh.view().draining, self.machine.view().draining);
+    }
+}
+
+fn name(names: &'static [&'static str]) -> impl Strategy<Value = Name> {
+    prop::sample::select(names).prop_map(|name| Name::try_from(name).expect("short"))
+}
+
+/// Few different ones, so that deadlines meet.
+fn span() -> impl Strategy<Value = u16> {
+    prop::sample::select(&[0, 1, 4, 4, 4, 8, 8, 20][..])
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    // Names that run into each other when they are put one behind the other, and one that is reserved.
+    let key = || {
+        name(&[
+            "",
+            "a",
+            "ab",
+            "k",
+            "k",
+            "k",
+            "k",
+            "k",
+            "k",
+            "wip-pool-lock-1",
+        ])
+    };
+    let index = || name(&["", "b", "1", "1", "1", "1", "1", "*"]);
+    let owner = || name(&["", "a", "b", "c", "d", "e", "f"]);
+    prop_oneof![
+        12 => (key(), index(), owner(), span(), span(), 0u8..4).prop_map(
+            |(key, index, owner, ttl, ttw, priority)| {
+                let priority = if priority == 3 { 255 } else { priority };
+                Message::Request { key, index, owner, ttl, ttw, priority }
+            }
+        ),
+        3 => (key(), index(), owner())
+            .prop_map(|(key, index, owner)| Message::Renew { key, index, owner, token: None }),
+        3 => (key(), prop::option::weighted(0.7, index()), owner()).prop_map(
+            |(key, index, owner)| Message::Release { key, index, owner, token: None }
+        ),
+        1 => owner().prop_map(|owner| Message::ReleaseAll { owner }),
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        24 => message().prop_map(Step::Send),
+        6 => (message(), any::<bool>()).prop_map(|(it, stale)| Step::SendWithToken(it, stale)),
+        // Whole seconds, so that deadlines meet; and others, so that they do not.
+        8 => (0u64..3).prop_map(|seconds| Step::Pass(seconds * 1000)),
+        2 => (0u64..9000).prop_map(Step::Pass),
+        1 => Just(Step::Start),
+        1 => Just(Step::Watch),
+        1 => Just(Step::Send(Message::Drain)),
+    ];
+    prop::collection::vec(step, 0..150)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+    #[test]
+    fn locks_are_as_a_plain_list_of_entries_has_them(steps in steps(), high_first: bool) {
+        let mut pair = Pair::new(high_first);
+        for step in steps {
+            pair.step(step);
+        }
+        pair.replay();
+    }
+}
+
+#[test]
+fn the_model_meets_every_outcome_it_is_there_for() {
+    use proptest::strategy::ValueTree as _;
+    use proptest::test_runner::TestRunner;
+    let mut runner = TestRunner::deterministic();
+    let (mut heirs, mut shared_ends, mut renewed, mut queued, mut full) = (0, 0, 0, 0, 0);
+    for _ in 0..100 {
+        let steps = steps()
+            .new_tree(&mut runner)
+            .expect("steps can be drawn")
+            .current();
+        let mut pair = Pair::new(true);
+        for step in steps {
+            full += u32::from(pair.model.entries.len() >= ENTRIES_MAX as usize);
+            pair.step(step);
+        }
+        for logged in &pair.log {
+            let Logged::Entry(_, message, outcome) = logged else {
+                continue;
+            };
+            let ticked = matches!(message, Message::Expire { .. });
+            match outcome {
+                Outcome::Ended { gone } => {
+                    heirs += u32::from(gone.iter().any(|it| it.heir.is_some()));
+                    shared_ends += u32::from(ticked && gone.len() > 1);
+                }
+                Outcome::Renewed { .. } => renewed += 1,
+                Outcome::Queued { .. } => queued += 1,
+                Outcome::Granted { .. }
+                | Outcome::Draining
+                | Outcome::Absent
+                | Outcome::Refused(_) => {}
+            }
+        }
+    }
+    let seen = [heirs, shared_ends, renewed, queued, full];
+    assert!(seen.iter().all(|count| *count >= 20), "{seen:?}");
+}

@@ -1,0 +1,137 @@
+//! Walks all of the lock state and asserts what `state.rs` promises about it. For tests, and slow.
+
+use crate::actors::lock::state::State;
+use crate::ids::{Digest, Slot, Token};
+use std::collections::BTreeSet;
+
+impl State {
+    /// Asserts that every entry is in each index or in none, that lines stand in order, and that the running sums
+    /// are those of a fresh count.
+    pub(in crate::actors::lock) fn assert_whole(&self, high_first: bool) {
+        let mut locks = BTreeSet::new();
+        let mut contenders = 0;
+        let mut lines = 0;
+        for (slot, entry) in self.entries.iter() {
+            let [key, index, owner] = [entry.key(), entry.index(), entry.owner()];
+            assert_eq!(
+                self.find(key, index, owner),
+                Some(slot),
+                "found by its names"
+            );
+            assert_eq!(
+                self.of_owner(owner).filter(|other| *other == slot).count(),
+                1,
+                "once in the ring of its owner"
+            );
+            let holder = self
+                .holder(key, index)
+                .expect("a lock with entries has an owner");
+            if entry.is_owner() {
+                assert_eq!(holder, slot, "a lock has one owner");
+                assert!(locks.insert((key, index)), "a lock has one owner");
+                assert_eq!(
+                    self.of_key(key).filter(|other| *other == slot).count(),
+                    1,
+                    "once in the ring of its key"
+                );
+                lines += usize::from(self.assert_line(slot, high_first));
+            } else {
+                contenders += 1;
+                assert_eq!(entry.token, Token(0), "a contender has no token");
+                assert_eq!(
+                    entry.of_key.next, slot,
+                    "a contender is in no ring of a key"
+                );
+                assert!(
+                    self.contenders(holder, high_first)
+                        .any(|other| other == slot),
+                    "a contender stands in line"
+                );
+            }
+            assert_eq!(
+                entry.first, self.entries[holder].first,
+                "one beginning for a lock"
+            );
+            self.assert_rings(owner, key);
+        }
+        assert_eq!(self.contenders, contenders, "contenders are counted");
+        assert_eq!(self.lines.len(), lines, "a line has somebody in it");
+        self.assert_digest();
+    }
+
+    /// Whether there is a line behind this owner; asserts its order.
+    fn assert_line(&self, holder: Slot, high_first: bool) -> bool {
+        let line: Vec<Slot> = self.contenders(holder, high_first).collect();
+        let standing = |slot: &Slot| {
+            let entry = &self.entries[*slot];
+            let rank = if high_first {
+                255 - entry.priority
+            } else {
+                entry.priority
+            };
+            (rank, entry.seq)
+        };
+        assert!(
+            line.is_sorted_by_key(standing),
+            "a line stands by priority, then by number"
+        );
+        for (slot, place) in line.iter().zip(2..) {
+            assert_eq!(
+                self.place(*slot, high_first),
+                place,
+                "its place is where it stands"
+            );
+            assert_eq!(
+                self.entries[*slot].lock(),
+                self.entries[holder].lock(),
+                "a line is for one lock"
+            );
+        }
+        let Some(kept) = self.lines.get(&holder) else {
+            return false;
+        };
+        assert_eq!(kept.len, line.len(), "a line knows its length");
+        assert!(
+            kept.ranks.values().all(|rank| !rank.is_empty()),
+            "a rank has somebody in it"
+        );
+        true
+    }
+
+    /// Asserts that rings hold what belongs to them, oldest first.
+    fn assert_rings(&self, owner: &[u8], key: &[u8]) {
+        let entry = |slot: &Slot| &self.entries[*slot];
+        let of_owner: Vec<Slot> = self.of_owner(owner).collect();
+        assert!(of_owner.iter().all(|slot| entry(slot).owner() == owner));
+        assert!(
+            of_owner.is_sorted_by_key(|slot| entry(slot).seq),
+            "oldest first"
+        );
+        let of_key: Vec<Slot> = self.of_key(key).collect();
+        assert!(
+            of_key
+                .iter()
+                .all(|slot| entry(slot).key() == key && entry(slot).is_owner())
+        );
+        assert!(
+            of_key.is_sorted_by_key(|slot| entry(slot).first),
+            "in order of first request"
+        );
+    }
+
+    fn assert_digest(&self) {
+        let mut digest = Digest::default();
+        for (_, entry) in self.entries.iter() {
+            let (fixed, names) = entry.canonical();
+            digest.add(&[&fixed[..], names].concat());
+        }
+        if self.draining {
+            digest.add(b"draining");
+        }
+        assert_eq!(
+            self.digest(),
+            digest,
+            "the running digest is that of a fresh count"
+        );
+    }
+}

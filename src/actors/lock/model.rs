@@ -1,0 +1,264 @@
+//! The lock rules once more, over a plain list that is searched for everything. What the machine is compared with.
+//! Shares no code with `machine.rs` or `state.rs`.
+
+use crate::actors::lock::{Listed, Message, Name, Refused, Reply, Standing};
+use crate::clock::Timestamp;
+use crate::ids::{Seq, Slot, Token};
+
+/// What the model knows: entries in no particular order, and nothing beside them.
+pub(super) struct Model {
+    high_first: bool,
+    entries_max: u32,
+    pub(super) draining: bool,
+    pub(super) entries: Vec<Place>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) slot: Slot,
+    seq: Seq,
+    /// The first request since the lock was last free.
+    first: Seq,
+    pub(super) token: Token,
+    lock: (Name, Name),
+    owner: Name,
+    ttl: u16,
+    ttw: u16,
+    priority: u8,
+    deadline: Timestamp,
+}
+
+impl Place {
+    fn owns(&self) -> bool {
+        self.token != Token(0)
+    }
+
+    pub(super) fn begin_span(&mut self, at: Timestamp) {
+        let span = if self.owns() { self.ttl } else { self.ttw };
+        self.deadline = at.plus_seconds(span.into());
+    }
+
+    fn token(&self) -> Option<Token> {
+        self.owns().then_some(self.token)
+    }
+}
+
+impl Model {
+    pub(super) fn new(high_first: bool, entries_max: u32) -> Self {
+        Self {
+            high_first,
+            entries_max,
+            draining: false,
+            entries: Vec::new(),
+        }
+    }
+
+    /// Everyone at a lock, in line.
+    fn line(&self, lock: &(Name, Name)) -> Vec<&Place> {
+        let mut line: Vec<&Place> = self.entries.iter().filter(|it| it.lock == *lock).collect();
+        line.sort_by_key(|it| {
+            let rank = if self.high_first {
+                255 - it.priority
+            } else {
+                it.priority
+            };
+            (!it.owns(), rank, it.seq)
+        });
+        line
+    }
+
+    pub(super) fn standing(&self, lock: &(Name, Name), owner: &Name) -> Option<(u32, &Place)> {
+        let line = self.line(lock);
+        (1..).zip(line).find(|(_, it)| it.owner == *owner)
+    }
+
+    pub(super) fn message(&mut self, message: &Message, seq: Seq, at: Timestamp) -> Reply {
+        match message {
+            Message::Request {
+                key,
+                index,
+                owner,
+                ttl,
+                ttw,
+                priority,
+            } => {
+                let lock = (key.clone(), index.clone());
+                if owner.as_bytes().is_empty() {
+                    return Reply::Refused(Refused::NoOwner);
+                }
+                if key.as_bytes().starts_with(b"wip-pool-lock-") {
+                    return Reply::Refused(Refused::Reserved);
+                }
+                if self.standing(&lock, owner).is_some() {
+                    return self.renew(&lock, owner, at);
+                }
+                if self.draining {
+                    return Reply::Refused(Refused::Draining);
+                }
+                if self.entries.len() >= self.entries_max as usize {
+                    return Reply::Refused(Refused::Full);
+                }
+                let slot = (0..)
+                    .map(Slot)
+                    .find(|slot| self.entries.iter().all(|it| it.slot != *slot));
+                let holder = self.line(&lock).first().map(|it| it.first);
+                let mut place = Place {
+                    slot: slot.expect("numbers go on"),
+                    seq,
+                    first: holder.unwrap_or(seq),
+                    token: Token(if holder.is_none() { seq.0 } else { 0 }),
+                    lock: lock.clone(),
+                    owner: owner.clone(),
+                    ttl: *ttl,
+                    ttw: *ttw,
+                    priority: *priority,
+                    deadline: at,
+                };
+                place.begin_span(at);
+                self.entries.push(place);
+                self.answer(&lock, owner)
+            }
+            Message::Renew {
+                key,
+                index,
+                owner,
+                token,
+            } => {
+                let lock = (key.clone(), index.clone());
+                match self.standing(&lock, owner) {
+                    None => Reply::Absent,
+                    Some((_, it)) if token.is_some_and(|token| token != it.token) => {
+                        Reply::Refused(Refused::StaleToken)
+                    }
+                    Some(_) => self.renew(&lock, owner, at),
+                }
+            }
+            Message::Release {
+                key,
+                index,
+                owner,
+                token,
+            } => {
+                let meant = |it: &Place| {
+                    it.owner == *owner
+                        && it.lock.0 == *key
+                        && index.as_ref().is_none_or(|index| it.lock.1 == *index)
+                };
+                self.end(meant, *token, seq, at)
+            }
+            Message::ReleaseAll { owner } => self.end(|it| it.owner == *owner, None, seq, at),
+            Message::Drain if self.draining => Reply::Absent,
+            Message::Drain => {
+                self.draining = true;
+                Reply::Draining
+            }
+            Message::Expire { .. } => unreachable!("time is told by `tick`"),
+        }
+    }
+
+    fn answer(&self, lock: &(Name, Name), owner: &Name) -> Reply {
+        let (place, it) = self.standing(lock, owner).expect("it was just put there");
+        Reply::Standing(Standing {
+            place,
+            token: it.token(),
+        })
+    }
+
+    fn renew(&mut self, lock: &(Name, Name), owner: &Name, at: Timestamp) -> Reply {
+        for it in self
+            .entries
+            .iter_mut()
+            .filter(|it| it.lock == *lock && it.owner == *owner)
+        {
+            it.begin_span(at);
+        }
+        self.answer(lock, owner)
+    }
+
+    fn end(
+        &mut self,
+        meant: impl Fn(&Place) -> bool,
+        token: Option<Token>,
+        seq: Seq,
+        at: Timestamp,
+    ) -> Reply {
+        let gone: Vec<Place> = self
+            .entries
+            .iter()
+            .filter(|it| meant(it))
+            .cloned()
+            .collect();
+        if gone
+            .iter()
+            .any(|it| token.is_some_and(|token| token != it.token))
+        {
+            return Reply::Refused(Refused::StaleToken);
+        }
+        self.entries.retain(|it| !meant(it));
+        for it in &gone {
+            self.pass_on(&it.lock, seq, at);
+        }
+        match u32::try_from(gone.len()) {
+            Ok(0) => Reply::Absent,
+            Ok(count) => Reply::Ended(count),
+            Err(_) => unreachable!("the model is small"),
+        }
+    }
+
+    /// Whoever stands first owns.
+    fn pass_on(&mut self, lock: &(Name, Name), seq: Seq, at: Timestamp) {
+        let first = self
+            .line(lock)
+            .first()
+            .filter(|it| !it.owns())
+            .map(|it| it.slot);
+        for heir in self.entries.iter_mut().filter(|it| Some(it.slot) == first) {
+            heir.token = seq.into();
+            heir.begin_span(at);
+        }
+    }
+
+    pub(super) fn next_due(&self, at: Timestamp) -> Option<&Place> {
+        let due = self.entries.iter().filter(|it| it.deadline <= at);
+        due.min_by_key(|it| (it.deadline, it.slot))
+    }
+
+    /// One thing that is due happens; false if nothing is.
+    pub(super) fn tick(&mut self, seq: Seq, at: Timestamp) -> bool {
+        let Some(dead) = self.next_due(at).cloned() else {
+            return false;
+        };
+        let with_it =
+            |it: &Place| dead.owns() && it.lock == dead.lock && it.deadline <= dead.deadline;
+        self.entries
+            .retain(|it| it.slot != dead.slot && !with_it(it));
+        self.pass_on(&dead.lock, seq, at);
+        true
+    }
+
+    pub(super) fn list(&self) -> Vec<Listed> {
+        let mut locks: Vec<_> = self
+            .entries
+            .iter()
+            .map(|it| (it.lock.0.clone(), it.first, it.lock.1.clone()))
+            .collect();
+        locks.sort();
+        locks.dedup();
+        let of_lock = |(key, _, index)| {
+            let line = self.line(&(key, index)).into_iter().cloned();
+            line.zip(1..).collect::<Vec<_>>()
+        };
+        let listed = |(it, place): (Place, u32)| Listed {
+            place,
+            token: it.token(),
+            key: it.lock.0,
+            index: it.lock.1,
+            owner: it.owner,
+            ttl: it.ttl,
+            ttw: it.ttw,
+            priority: it.priority,
+            deadline: it.deadline,
+        };
+        locks.into_iter().flat_map(of_lock).map(listed).collect()
+    }
+}
