@@ -1,15 +1,17 @@
 //! The text of a dialogue: blocks of what is said and what comes back. Knows no actor.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
+
+const WRITES: &str = "writing to memory does not fail";
 
 /// Whoever answers.
-pub trait Listener {
+pub(crate) trait Listener {
     /// The answer to the lines of one block.
     fn hear(&mut self, said: &[&str]) -> Vec<String>;
 }
 
 /// A script, as blocks.
-pub struct Dialogue {
+pub(crate) struct Dialogue {
     blocks: Vec<Block>,
 }
 
@@ -24,7 +26,7 @@ struct Block {
 
 impl Dialogue {
     /// Reads a script.
-    pub fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let mut blocks: Vec<Block> = Vec::new();
         let mut lines = text.lines().zip(1..).peekable();
         while lines.peek().is_some() {
@@ -59,7 +61,7 @@ impl Dialogue {
     }
 
     /// Says every block to the listener and keeps what comes back; what differs from the record, if anything does.
-    pub fn run(&mut self, listener: &mut impl Listener) -> Option<String> {
+    pub(crate) fn run(&mut self, listener: &mut impl Listener) -> Option<String> {
         let mut difference = String::new();
         for block in self
             .blocks
@@ -70,12 +72,12 @@ impl Dialogue {
             let back = listener.hear(&said);
             if back != block.back {
                 let said = block.said.join(" | ");
-                difference.push_str(&format!("{}: {said}\n", block.line));
+                writeln!(difference, "{}: {said}", block.line).expect(WRITES);
                 for line in &block.back {
-                    difference.push_str(&format!("  - {line}\n"));
+                    writeln!(difference, "  - {line}").expect(WRITES);
                 }
                 for line in &back {
-                    difference.push_str(&format!("  + {line}\n"));
+                    writeln!(difference, "  + {line}").expect(WRITES);
                 }
                 block.back = back;
             }

@@ -11,9 +11,9 @@ use sexton::actors::lock::{
 };
 use sexton::actors::machine::Machine as _;
 use sexton::actors::recovery::{Replica, Scope, recover};
-use sexton::clock::{ManualClock, Timestamp};
+use sexton::clock::{Clock, ManualClock, Timestamp};
 use sexton::ids::{Digest, Seq, Slot, Ticket};
-use sexton::persist::disk::RealDisk;
+use sexton::persist::disk::{Disk, RealDisk};
 use sexton::persist::format::{Chance, Kind};
 use sexton::persist::journal::{InlineFiller, Reader, Room, Sizes, Tail, Writer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ const SIZES: Sizes = Sizes {
 type Heard<T> = Result<T, String>;
 
 /// A node that a script speaks to. Begins at the first word, so that rules can be chosen before.
-pub struct Node {
+pub(crate) struct Node {
     rules: Rules,
     clock: Arc<ManualClock>,
     folder: tempfile::TempDir,
@@ -68,7 +68,7 @@ impl Listener for Node {
 }
 
 impl Node {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             rules: Rules::default(),
             clock: Arc::new(ManualClock::at(BEGIN)),
@@ -104,7 +104,7 @@ impl Node {
             ["rules", ..] => &["priority", "entries_max"],
             _ => &[],
         };
-        let (places, options) = split(words, known)?;
+        let (places, options) = split(words, known);
         match places.as_slice() {
             ["rules"] => {
                 self.rules.high_first = options.get("priority") != Some(&"low");
@@ -185,10 +185,10 @@ impl Node {
             .map_err(|error| error.to_string())?;
         let (machine, last) = replica.into_parts();
         let digest = machine.digest();
-        let filler = Box::new(InlineFiller::new(disk.clone()));
-        let writer =
-            Writer::open(disk.clone(), SIZES, filler, &tail).map_err(|error| error.to_string())?;
-        let mut ledger = Ledger::new(self.clock.clone(), &tail, false);
+        let filler = Box::new(InlineFiller::new(Arc::clone(&disk) as Arc<dyn Disk>));
+        let writer = Writer::open(Arc::clone(&disk) as Arc<dyn Disk>, SIZES, filler, &tail)
+            .map_err(|error| error.to_string())?;
+        let mut ledger = Ledger::new(Arc::clone(&self.clock) as Arc<dyn Clock>, &tail, false);
         let mut host = Host::new(machine, last);
         let stamp = ledger.start(Chance([0; 32]));
         host.start(stamp.seq, stamp.at);
@@ -392,7 +392,7 @@ fn item(words: &[&str]) -> Heard<Option<Item<LockMachine>>> {
         ["list", ..] => &["max"],
         _ => return plain(words),
     };
-    let (places, options) = split(words, known)?;
+    let (places, options) = split(words, known);
     let token = || match options.get("token") {
         None => Ok(None),
         Some(_) => number(&options, "token", 0).map(|token| Some(sexton::ids::Token(token))),
@@ -505,11 +505,10 @@ fn reason(refused: Refused) -> &'static str {
     }
 }
 
-/// Splits words into places and the options that are known.
-fn split<'w>(
-    words: &[&'w str],
-    known: &[&str],
-) -> Heard<(Vec<&'w str>, BTreeMap<&'w str, &'w str>)> {
+/// Words as they stand, and the options among them that are known.
+type Split<'w> = (Vec<&'w str>, BTreeMap<&'w str, &'w str>);
+
+fn split<'w>(words: &[&'w str], known: &[&str]) -> Split<'w> {
     let mut places = Vec::new();
     let mut options = BTreeMap::new();
     for word in words {
@@ -520,7 +519,7 @@ fn split<'w>(
             _ => places.push(*word),
         }
     }
-    Ok((places, options))
+    (places, options)
 }
 
 fn number<T: std::str::FromStr>(

@@ -25,7 +25,7 @@ fn every_lock_dialogue_goes_as_recorded() {
             std::fs::write(&path, dialogue.to_string()).expect("a script can be written");
         } else if let Some(difference) = difference {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            differences.push_str(&format!("tests/scripts/lock/{name}\n{difference}\n"));
+            differences.extend(["tests/scripts/lock/", &name, "\n", &difference, "\n"]);
         }
     }
     assert!(

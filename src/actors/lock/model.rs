@@ -83,40 +83,13 @@ impl Model {
                 priority,
             } => {
                 let lock = (key.clone(), index.clone());
-                if owner.as_bytes().is_empty() {
-                    return Reply::Refused(Refused::NoOwner);
-                }
-                if key.as_bytes().starts_with(b"wip-pool-lock-") {
-                    return Reply::Refused(Refused::Reserved);
-                }
                 if self.standing(&lock, owner).is_some() {
                     return self.renew(&lock, owner, at);
                 }
-                if self.draining {
-                    return Reply::Refused(Refused::Draining);
-                }
-                if self.entries.len() >= self.entries_max as usize {
-                    return Reply::Refused(Refused::Full);
-                }
-                let slot = (0..)
-                    .map(Slot)
-                    .find(|slot| self.entries.iter().all(|it| it.slot != *slot));
-                let holder = self.line(&lock).first().map(|it| it.first);
-                let mut place = Place {
-                    slot: slot.expect("numbers go on"),
-                    seq,
-                    first: holder.unwrap_or(seq),
-                    token: Token(if holder.is_none() { seq.0 } else { 0 }),
-                    lock: lock.clone(),
-                    owner: owner.clone(),
-                    ttl: *ttl,
-                    ttw: *ttw,
-                    priority: *priority,
-                    deadline: at,
-                };
-                place.begin_span(at);
-                self.entries.push(place);
-                self.answer(&lock, owner)
+                self.refused(key, owner).map_or_else(
+                    || self.add(&lock, owner, (*ttl, *ttw, *priority), (seq, at)),
+                    Reply::Refused,
+                )
             }
             Message::Renew {
                 key,
@@ -154,6 +127,46 @@ impl Model {
             }
             Message::Expire { .. } => unreachable!("time is told by `tick`"),
         }
+    }
+
+    fn refused(&self, key: &Name, owner: &Name) -> Option<Refused> {
+        let full = self.entries.len() >= self.entries_max as usize;
+        let reserved = key.as_bytes().starts_with(b"wip-pool-lock-");
+        let reasons = [
+            (owner.as_bytes().is_empty(), Refused::NoOwner),
+            (reserved, Refused::Reserved),
+            (self.draining, Refused::Draining),
+            (full, Refused::Full),
+        ];
+        let reason = reasons.into_iter().find(|(applies, _)| *applies);
+        reason.map(|(_, reason)| reason)
+    }
+
+    fn add(
+        &mut self,
+        lock: &(Name, Name),
+        owner: &Name,
+        (ttl, ttw, priority): (u16, u16, u8),
+        (seq, at): (Seq, Timestamp),
+    ) -> Reply {
+        let taken = |slot: &Slot| self.entries.iter().any(|it| it.slot == *slot);
+        let slot = (0..=self.entries_max).map(Slot).find(|slot| !taken(slot));
+        let holder = self.line(lock).first().map(|it| it.first);
+        let mut place = Place {
+            slot: slot.expect("there are fewer entries than slots"),
+            seq,
+            first: holder.unwrap_or(seq),
+            token: Token(if holder.is_none() { seq.0 } else { 0 }),
+            lock: lock.clone(),
+            owner: owner.clone(),
+            ttl,
+            ttw,
+            priority,
+            deadline: at,
+        };
+        place.begin_span(at);
+        self.entries.push(place);
+        self.answer(lock, owner)
     }
 
     fn answer(&self, lock: &(Name, Name), owner: &Name) -> Reply {

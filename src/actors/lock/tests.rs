@@ -121,10 +121,10 @@ impl Pair {
     fn step(&mut self, step: Step) {
         self.let_time_act();
         match step {
-            Step::Send(message) => self.send(message),
+            Step::Send(message) => self.send(&message),
             Step::SendWithToken(message, stale) => {
                 let message = self.with_token(message, stale);
-                self.send(message);
+                self.send(&message);
             }
             Step::Pass(ms) => self.now = self.now.plus_ms(ms),
             Step::Start => {
@@ -146,8 +146,8 @@ impl Pair {
         self.compare();
     }
 
-    fn send(&mut self, message: Message) {
-        let expected = self.model.message(&message, Seq(self.seq.0 + 1), self.now);
+    fn send(&mut self, message: &Message) {
+        let expected = self.model.message(message, Seq(self.seq.0 + 1), self.now);
         let reply = self.apply(message.clone());
         assert_eq!(reply, expected, "the answer to {message:?}");
     }
