@@ -1,0 +1,197 @@
+//! A LockServer client of the plainest kind: it sends bytes and reads so many back. It knows nothing of the crate's
+//! own codec, so that the two cannot be wrong together.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// How long an answer may take before the test says that it never comes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The command for statistics.
+pub(crate) const STATS: &[u8] = &[8];
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Client {
+    stream: TcpStream,
+}
+
+/// One entry of a listing.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Listed {
+    /// Standing among contenders.
+    pub(crate) priority: u8,
+    /// Seconds to live as owner.
+    pub(crate) ttl: u16,
+    /// Seconds to wait as contender.
+    pub(crate) ttw: u16,
+    /// The index.
+    pub(crate) index: Vec<u8>,
+    /// Who.
+    pub(crate) owner: Vec<u8>,
+    /// Whether it owns the lock.
+    pub(crate) owns: bool,
+}
+
+impl Client {
+    /// Connects, whatever the server then says.
+    pub(crate) fn dial(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self { stream })
+    }
+
+    /// Connects and is let in.
+    pub(crate) fn connect(address: SocketAddr) -> io::Result<Self> {
+        let mut client = Self::dial(address)?;
+        match client.receive(1)?.as_slice() {
+            [1] => Ok(client),
+            greeting => Err(io::Error::other(format!("greeted with {greeting:02x?}"))),
+        }
+    }
+
+    /// The socket itself.
+    pub(crate) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// Sends all of these bytes.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// Says that nothing more will be sent.
+    pub(crate) fn end(&self) -> io::Result<()> {
+        self.stream.shutdown(Shutdown::Write)
+    }
+
+    /// So many bytes, no fewer.
+    pub(crate) fn receive(&mut self, count: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; count];
+        self.stream.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Everything until the server ends the connection.
+    pub(crate) fn receive_all(&mut self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.stream.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Sends a command and reads an answer of that many bytes.
+    pub(crate) fn ask(&mut self, command: &[u8], count: usize) -> io::Result<Vec<u8>> {
+        self.send(command)?;
+        self.receive(count)
+    }
+
+    /// Sends a command that is answered with a number of two bytes.
+    pub(crate) fn number(&mut self, command: &[u8]) -> io::Result<u16> {
+        self.send(command)?;
+        self.receive_number()
+    }
+
+    /// A number of two bytes.
+    pub(crate) fn receive_number(&mut self) -> io::Result<u16> {
+        let bytes = self.receive(2)?;
+        Ok(bytes
+            .iter()
+            .fold(0, |sum, byte| sum << 8 | u16::from(*byte)))
+    }
+
+    /// Renews; whether there was something to renew.
+    pub(crate) fn renew(&mut self, key: &str, index: &str, owner: &str) -> io::Result<bool> {
+        Ok(self.ask(&renew(key, index, owner), 1)? == [1])
+    }
+
+    /// The owner of a lock; empty if there is none.
+    pub(crate) fn owner(&mut self, key: &str, index: &str) -> io::Result<Vec<u8>> {
+        self.send(&find_owner(key, index))?;
+        self.receive_name()
+    }
+
+    /// Every entry of a key.
+    pub(crate) fn list(&mut self, key: &str) -> io::Result<Vec<Listed>> {
+        let count = self.number(&list(key))?;
+        (0..count)
+            .map(|_| {
+                let priority = self.receive_byte()?;
+                let ttl = self.receive_number()?;
+                let ttw = self.receive_number()?;
+                let index = self.receive_name()?;
+                let owner = self.receive_name()?;
+                let owns = self.receive_byte()? == 1;
+                Ok(Listed {
+                    priority,
+                    ttl,
+                    ttw,
+                    index,
+                    owner,
+                    owns,
+                })
+            })
+            .collect()
+    }
+
+    fn receive_byte(&mut self) -> io::Result<u8> {
+        let bytes = self.receive(1)?;
+        Ok(bytes.first().copied().expect("one byte was read"))
+    }
+
+    fn receive_name(&mut self) -> io::Result<Vec<u8>> {
+        let len = self.receive_byte()?;
+        self.receive(len.into())
+    }
+}
+
+/// Command 01.
+pub(crate) fn find_owner(key: &str, index: &str) -> Vec<u8> {
+    command(1, &[key, index])
+}
+
+/// Command 02. The terms are seconds to live, seconds to wait, and priority.
+pub(crate) fn request(key: &str, index: &str, owner: &str, terms: (u16, u16, u8)) -> Vec<u8> {
+    let (ttl, ttw, priority) = terms;
+    let mut bytes = command(2, &[key, index, owner]);
+    bytes.extend_from_slice(&ttl.to_be_bytes());
+    bytes.extend_from_slice(&ttw.to_be_bytes());
+    bytes.push(priority);
+    bytes
+}
+
+/// Command 03.
+pub(crate) fn find_contender(key: &str, index: &str, owner: &str) -> Vec<u8> {
+    command(3, &[key, index, owner])
+}
+
+/// Command 04.
+pub(crate) fn renew(key: &str, index: &str, owner: &str) -> Vec<u8> {
+    command(4, &[key, index, owner])
+}
+
+/// Command 05.
+pub(crate) fn release(key: &str, index: &str, owner: &str) -> Vec<u8> {
+    command(5, &[key, index, owner])
+}
+
+/// Command 06.
+pub(crate) fn release_all(owner: &str) -> Vec<u8> {
+    command(6, &[owner])
+}
+
+/// Command 07.
+pub(crate) fn list(key: &str) -> Vec<u8> {
+    command(7, &[key])
+}
+
+fn command(code: u8, names: &[&str]) -> Vec<u8> {
+    let mut bytes = vec![code];
+    for name in names {
+        bytes.push(u8::try_from(name.len()).expect("names have at most 255 bytes"));
+        bytes.extend_from_slice(name.as_bytes());
+    }
+    bytes
+}

@@ -1,0 +1,45 @@
+//! A node inside the test's own process, with a LockServer door on a free port, and how to wait for what it says.
+
+use sexton::actors::host::Item;
+use sexton::actors::lock::{Listed, Query, Reply};
+use sexton::config::LockserverConfig;
+use sexton::node::Handle;
+use sexton::{Config, Node};
+use std::net::{Ipv4Addr, SocketAddr};
+
+/// A LockServer door on a free port of loopback.
+pub(crate) fn door() -> LockserverConfig {
+    LockserverConfig {
+        address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        ..LockserverConfig::default()
+    }
+}
+
+/// Opens a node, and says where its LockServer door is.
+pub(crate) fn open(config: Config) -> (Node, SocketAddr) {
+    let node = Node::open(config).expect("the node opens");
+    let address = node.handle().doors().lockserver;
+    (node, address.expect("the door was asked for"))
+}
+
+/// Waits for something that the library gives as a future.
+pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime starts")
+        .block_on(future)
+}
+
+/// Every lock entry of a node.
+pub(crate) fn entries(handle: &Handle) -> Vec<Listed> {
+    let all = Query::List {
+        key: None,
+        entries_max: u32::MAX,
+    };
+    let mut answers = wait(handle.locks(vec![Item::Query(all)])).expect("the node runs");
+    match answers.pop() {
+        Some(Ok(Reply::List(entries))) => entries,
+        answer => panic!("a listing is not answered with {answer:?}"),
+    }
+}

@@ -1,0 +1,30 @@
+//! Waiting for events in another process or thread, with an end to it. The end is generous: it says that something
+//! hangs, never that something was slow.
+
+use std::time::Duration;
+
+/// How long a test waits for an event before it says that it never comes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often it looks.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Looks until there is something, or fails after [`PATIENCE`].
+#[expect(
+    clippy::disallowed_methods,
+    reason = "events of another process can only be polled for"
+)]
+pub(crate) fn until<T>(event: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    for looks in 0..PATIENCE.as_millis() / LOOK.as_millis() {
+        if let Some(found) = look() {
+            return found;
+        }
+        // Most events are nearly there.
+        if looks < 100 {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(LOOK);
+        }
+    }
+    panic!("waited {PATIENCE:?} in vain: {event}");
+}

@@ -1,0 +1,220 @@
+//! Who is let in and how a connection ends: refusals, unknown commands, halves of commands, silence, statistics.
+
+use crate::lockserver::{self, Client, STATS};
+use crate::node;
+use crate::patience::until;
+use sexton::config::{LockserverConfig, LongWidth};
+use sexton::protocols::lockserver::Stats;
+use sexton::{Config, Node};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+fn open(door: LockserverConfig) -> (Node, SocketAddr) {
+    node::open(Config {
+        lockserver: Some(door),
+        ..Config::in_memory()
+    })
+}
+
+fn stats(node: &Node) -> Stats {
+    let handle = node.handle();
+    let door = handle.lockserver().expect("the door is open");
+    door.stats(0, 0)
+}
+
+/// The one byte of a refusal, and the end.
+fn refused(address: SocketAddr) {
+    let mut client = Client::dial(address).expect("the port is open");
+    assert_eq!(client.receive_all().expect("an end in order"), [0]);
+}
+
+#[test]
+fn a_host_that_is_not_listed_is_refused_and_counted() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let hosts = files.path().join("hosts");
+    std::fs::write(&hosts, "10.0.0.0/8 # not this machine\n").expect("a file is written");
+    let (node, address) = open(LockserverConfig {
+        hosts: Some(hosts.clone()),
+        connections_max: 1,
+        ..node::door()
+    });
+    refused(address);
+    refused(address);
+    let counted = stats(&node);
+    assert_eq!((counted.rejected_hosts, counted.rejected_busy), (2, 0));
+    assert_eq!((counted.accepted, counted.active), (0, 0));
+
+    std::fs::write(&hosts, "127.0.0.0/8\n").expect("a file is written");
+    let handle = node.handle();
+    let door = handle.lockserver().expect("the door is open");
+    assert!(door.reload_hosts().expect("the list reads"), "it changed");
+    Client::connect(address).expect("now it is listed");
+}
+
+#[test]
+fn a_refused_client_that_has_begun_to_talk_still_gets_its_byte() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let hosts = files.path().join("hosts");
+    std::fs::write(&hosts, "# nobody\n").expect("a file is written");
+    let (_node, address) = open(LockserverConfig {
+        hosts: Some(hosts),
+        ..node::door()
+    });
+    for _ in 0..50 {
+        let mut client = Client::dial(address).expect("the port is open");
+        // The server may have ended it by now.
+        drop(client.send(&lockserver::request("k", "i", "o", (60, 60, 0))));
+        assert_eq!(client.receive_all().expect("an end in order"), [0]);
+    }
+}
+
+#[test]
+fn one_connection_too_many_is_refused_and_counted_apart() {
+    let (node, address) = open(LockserverConfig {
+        connections_max: 2,
+        ..node::door()
+    });
+    let first = Client::connect(address).expect("let in");
+    let mut second = Client::connect(address).expect("let in");
+    refused(address);
+    refused(address);
+    refused(address);
+    let counted = stats(&node);
+    assert_eq!((counted.rejected_hosts, counted.rejected_busy), (0, 3));
+    assert_eq!((counted.accepted, counted.active), (2, 2));
+    assert_eq!(second.owner("k", "i").expect("an answer"), b"");
+    drop(first);
+    until("a place is free again", || {
+        (stats(&node).active == 1).then_some(())
+    });
+    let mut third = Client::connect(address).expect("there is a place again");
+    assert_eq!(third.owner("k", "i").expect("an answer"), b"");
+}
+
+#[test]
+fn an_unknown_command_ends_the_connection_without_a_byte() {
+    let (_node, address) = open(node::door());
+    for code in (0..=255).filter(|code| !(1..=8).contains(code)) {
+        let mut client = Client::connect(address).expect("let in");
+        client.send(&[code]).expect("it takes the byte");
+        assert_eq!(
+            client.receive_all().expect("an end in order"),
+            [],
+            "{code:02x}"
+        );
+    }
+}
+
+#[test]
+fn what_came_before_an_unknown_command_is_answered() {
+    let (_node, address) = open(node::door());
+    for (code, index) in [(9, "nine"), (0, "zero")] {
+        let mut client = Client::connect(address).expect("let in");
+        let mut bytes = lockserver::request("k", index, "alice", (60, 60, 0));
+        bytes.extend(lockserver::find_owner("k", index));
+        bytes.push(code);
+        bytes.extend(lockserver::release("k", index, "alice"));
+        client.send(&bytes).expect("it takes them");
+        let found = client.receive_all().expect("an end in order");
+        assert_eq!(found, *b"\x00\x01\x05alice");
+        let mut another = Client::connect(address).expect("let in");
+        let owner = another.owner("k", index).expect("an answer");
+        assert_eq!(
+            owner, b"alice",
+            "nothing behind the unknown command was done"
+        );
+    }
+}
+
+#[test]
+fn half_a_command_changes_nothing() {
+    let (_node, address) = open(node::door());
+    let whole = lockserver::request("k", "i", "alice", (60, 60, 0));
+    for len in 1..whole.len() {
+        let mut client = Client::connect(address).expect("let in");
+        client.send(&whole[..len]).expect("it takes them");
+        client.end().expect("the connection is open");
+        assert_eq!(
+            client.receive_all().expect("an end in order"),
+            [],
+            "{len} bytes"
+        );
+    }
+    let mut client = Client::connect(address).expect("let in");
+    assert_eq!(client.owner("k", "i").expect("an answer"), b"");
+}
+
+#[test]
+fn silence_ends_a_connection_where_it_is_bounded() {
+    let (node, address) = open(LockserverConfig {
+        idle: Some(Duration::from_millis(100)),
+        ..node::door()
+    });
+    let mut client = Client::connect(address).expect("let in");
+    assert_eq!(client.receive_all().expect("an end in order"), []);
+    drop(client);
+    until("its place is free", || {
+        (stats(&node).active == 0).then_some(())
+    });
+    // Half a command is no sign of life for long.
+    let mut client = Client::connect(address).expect("let in");
+    client.send(&[2, 4, b'a']).expect("it takes them");
+    assert_eq!(client.receive_all().expect("an end in order"), []);
+}
+
+#[test]
+fn statistics_count_themselves_and_come_in_either_width() {
+    for (long, width) in [(LongWidth::Four, 4), (LongWidth::Eight, 8)] {
+        let (_node, address) = open(LockserverConfig {
+            long,
+            ..node::door()
+        });
+        let mut client = Client::connect(address).expect("let in");
+        let mut asked = Vec::new();
+        for owner in ["a", "b", "c"] {
+            asked.extend(lockserver::request("k", "i", owner, (60, 60, 0)));
+        }
+        asked.extend(lockserver::request("k", "j", "", (60, 60, 0)));
+        asked.extend(lockserver::find_owner("k", "i"));
+        asked.extend(
+            [
+                lockserver::find_contender("k", "i", "z"),
+                lockserver::find_contender("k", "i", "b"),
+            ]
+            .concat(),
+        );
+        asked.extend(lockserver::renew("k", "i", "nobody"));
+        asked.extend(lockserver::release("k", "i", "c"));
+        asked.extend(lockserver::release_all("nobody"));
+        asked.extend(
+            [
+                lockserver::list("none"),
+                lockserver::list("none"),
+                lockserver::list("none"),
+            ]
+            .concat(),
+        );
+        asked.extend(STATS);
+        client.send(&asked).expect("it takes them");
+        // Four places, an owner, two places, a renewal, two counts, three empty lists.
+        client.receive(8 + 2 + 4 + 1 + 4 + 6).expect("the answers");
+        let mut another = Client::connect(address).expect("let in");
+        let size = 36 + 5 * width + 2;
+        client.receive(size).expect("the first statistics");
+        let found = another.ask(STATS, size).expect("the second statistics");
+        let (ints, rest) = found.split_at(36);
+        let (longs, active) = rest.split_at(5 * width);
+        let number = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+        };
+        let ints: Vec<u64> = ints.chunks(4).skip(1).map(number).collect();
+        let longs: Vec<u64> = longs.chunks(width).map(number).collect();
+        assert_eq!(ints, [4, 1, 2, 1, 1, 1, 3, 2], "commands, done or not");
+        assert_eq!(longs, [2, 0, 0, 1, 1], "connections, owners, contenders");
+        assert_eq!(number(active), 2);
+        another.end().expect("the connection is open");
+        assert_eq!(another.receive_all().expect("an end in order"), []);
+    }
+}
