@@ -99,7 +99,7 @@ fn an_unknown_command_ends_the_connection_without_a_byte() {
         client.send(&[code]).expect("it takes the byte");
         assert_eq!(
             client.receive_all().expect("an end in order"),
-            [],
+            [0_u8; 0],
             "{code:02x}"
         );
     }
@@ -136,7 +136,7 @@ fn half_a_command_changes_nothing() {
         client.end().expect("the connection is open");
         assert_eq!(
             client.receive_all().expect("an end in order"),
-            [],
+            [0_u8; 0],
             "{len} bytes"
         );
     }
@@ -151,7 +151,7 @@ fn silence_ends_a_connection_where_it_is_bounded() {
         ..node::door()
     });
     let mut client = Client::connect(address).expect("let in");
-    assert_eq!(client.receive_all().expect("an end in order"), []);
+    assert_eq!(client.receive_all().expect("an end in order"), [0_u8; 0]);
     drop(client);
     until("its place is free", || {
         (stats(&node).active == 0).then_some(())
@@ -159,7 +159,7 @@ fn silence_ends_a_connection_where_it_is_bounded() {
     // Half a command is no sign of life for long.
     let mut client = Client::connect(address).expect("let in");
     client.send(&[2, 4, b'a']).expect("it takes them");
-    assert_eq!(client.receive_all().expect("an end in order"), []);
+    assert_eq!(client.receive_all().expect("an end in order"), [0_u8; 0]);
 }
 
 #[test]
@@ -215,6 +215,6 @@ fn statistics_count_themselves_and_come_in_either_width() {
         assert_eq!(longs, [2, 0, 0, 1, 1], "connections, owners, contenders");
         assert_eq!(number(active), 2);
         another.end().expect("the connection is open");
-        assert_eq!(another.receive_all().expect("an end in order"), []);
+        assert_eq!(another.receive_all().expect("an end in order"), [0_u8; 0]);
     }
 }
