@@ -1,13 +1,13 @@
 //! Deadlines: a hierarchical timer wheel over slots, after Varghese and Lauck (1987), scheme 7.
 //!
-//! Seven levels of 64 places; a place of level n spans 64^n ms, so 139 years in all. Insert and remove take constant
-//! time. `due` gives items in (deadline, slot) order. Volatile: deadlines themselves stand in the items.
+//! Eleven levels of 64 places, which span every time there is; a place of level n spans 64^n ms. Insert and remove
+//! take constant time. `due` gives items in (deadline, slot) order. Volatile: deadlines themselves stand in the items.
 
 use crate::clock::Timestamp;
 use crate::ids::Slot;
 use std::collections::BTreeSet;
 
-const LEVELS: usize = 7;
+const LEVELS: usize = 11;
 const PLACES: usize = 64;
 const CHUNK: usize = 1024;
 /// Links at or above this are the ring heads of places, below it items.
@@ -202,16 +202,10 @@ fn head(place: usize) -> u32 {
 
 /// The place of a deadline: its level is that of the highest bit in which it differs from now.
 fn place(elapsed: u64, deadline: u64) -> usize {
-    let farthest = (1 << (6 * LEVELS)) - 1;
-    // What lies farther than the top level reaches waits at its end, and is placed again from there.
-    let differing = ((elapsed ^ deadline) | 63).min(farthest);
+    let differing = (elapsed ^ deadline) | 63;
     let level = (63 - differing.leading_zeros() as usize) / 6;
-    let deadline = if (elapsed ^ deadline) > farthest {
-        elapsed | farthest
-    } else {
-        deadline
-    };
-    level * PLACES + usize::try_from((deadline >> (6 * level)) % PLACES as u64).unwrap_or(0)
+    let place = (deadline >> (6 * level)) % PLACES as u64;
+    level * PLACES + usize::try_from(place).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -230,7 +224,14 @@ mod tests {
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
-        let span = prop_oneof![0u64..3, 0u64..200, 0u64..70_000_000, Just(1 << 43)];
+        // Up to the end of time, where an earlier wheel of fewer levels turned for ever.
+        let span = prop_oneof![
+            0u64..3,
+            0u64..200,
+            0u64..70_000_000,
+            Just(1 << 43),
+            Just(1 << 62)
+        ];
         let step = prop_oneof![
             (0u32..24, span.clone()).prop_map(|(slot, span)| Step::Set(slot, span)),
             (0u32..24).prop_map(Step::Remove),
@@ -249,17 +250,17 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Set(slot, span) => {
-                        if let Some(old) = model.insert(slot, now + span) {
+                        if let Some(old) = model.insert(slot, now.saturating_add(span)) {
                             wheel.remove(Slot(slot), Timestamp(old));
                         }
-                        wheel.insert(Slot(slot), Timestamp(now + span));
+                        wheel.insert(Slot(slot), Timestamp(now.saturating_add(span)));
                     }
                     Step::Remove(slot) => {
                         if let Some(old) = model.remove(&slot) {
                             wheel.remove(Slot(slot), Timestamp(old));
                         }
                     }
-                    Step::Pass(span) => now += span,
+                    Step::Pass(span) => now = now.saturating_add(span),
                 }
                 let first = model.values().min().copied();
                 if let Some(first) = first {
