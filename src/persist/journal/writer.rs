@@ -7,7 +7,7 @@ use crate::clock::Timestamp;
 use crate::ids::{ActorId, Seq};
 use crate::persist::disk::{Disk, DiskFile};
 use crate::persist::error::PersistError;
-use crate::persist::format::{self, About, Batch, FRAME_HEADER_BYTES, Kind, SEGMENT_HEADER_BYTES};
+use crate::persist::format::{About, Batch, FRAME_HEADER_BYTES, Kind, SEGMENT_HEADER_BYTES};
 use crate::persist::journal::filler::Filler;
 use crate::persist::journal::reader::Tail;
 use crate::persist::journal::segment::{self, Sizes};
@@ -62,7 +62,7 @@ impl Writer {
                 (ordinal, file, size, offset)
             }
             None => {
-                clear(disk.as_ref(), 0)?;
+                clear(disk.as_ref(), &[])?;
                 let size = sizes.of(1);
                 (
                     1,
@@ -242,64 +242,81 @@ fn distance(synced: u64, offset: u64) -> u32 {
     u32::try_from(offset - synced).unwrap_or(u32::MAX)
 }
 
-/// Zeroes a segment from `offset` on where it is not zero already, and removes every later one.
+/// Ends the log at `offset` of a segment: behind it there is nothing but zeros, and no later segment.
 ///
-/// Order matters: later segments go first, so that a crash in between never leaves a hole in the log.
+/// What was read may stand in memory only, if the process before was killed, and the writer counts it as synced: so it
+/// is synced here, with the segment before, whose last sync may have failed. Order matters, so that a crash in
+/// between leaves a log that ends in the same place: a later segment that has parts of a cut record is blank before
+/// this one forgets that it goes on there, and gone only afterwards.
 fn cut(
     disk: &dyn Disk,
     ordinal: u64,
     offset: u64,
 ) -> Result<(Box<dyn DiskFile>, u64), PersistError> {
-    clear(disk, ordinal)?;
+    let later: Vec<u64> = segment::ordinals(disk)?
+        .into_iter()
+        .rev()
+        .take_while(|later| *later > ordinal)
+        .collect();
+    for later in &later {
+        blank(disk, *later, SEGMENT_HEADER_BYTES as u64)?;
+    }
+    if ordinal > 1 {
+        let before = segment::name(ordinal - 1);
+        disk.open(&before, true)
+            .and_then(|file| file.sync())
+            .map_err(PersistError::io("sync", &before))?;
+    }
+    let file = blank(disk, ordinal, offset)?;
+    clear(disk, &later)?;
+    Ok(file)
+}
+
+/// Zeroes a segment from `offset` on where it is not zero already, and syncs all of it.
+fn blank(
+    disk: &dyn Disk,
+    ordinal: u64,
+    offset: u64,
+) -> Result<(Box<dyn DiskFile>, u64), PersistError> {
     let name = segment::name(ordinal);
     let file = disk
         .open(&name, true)
         .map_err(PersistError::io("open", &name))?;
-    let mut header = [0; 32];
-    file.read_at(&mut header, 0)
-        .map_err(PersistError::io("read", &name))?;
-    let format::SegmentHeader::Good { size, .. } = format::SegmentHeader::decode(&header) else {
-        unreachable!("the reader has just judged this header good")
-    };
-    let mut rest = vec![0; usize::try_from(size - offset).expect("segments fit in memory")];
+    let size = file.len().map_err(PersistError::io("read", &name))?;
+    let len = size.saturating_sub(offset);
+    let mut rest = vec![0; usize::try_from(len).expect("segments fit in memory")];
     file.read_at(&mut rest, offset)
         .map_err(PersistError::io("read", &name))?;
     if let Some(last) = rest.iter().rposition(|byte| *byte != 0) {
         file.write_at(&vec![0; last + 1], offset)
             .map_err(PersistError::io("write", &name))?;
-        file.sync().map_err(PersistError::io("sync", &name))?;
     }
+    file.sync().map_err(PersistError::io("sync", &name))?;
     Ok((file, size))
 }
 
-/// Removes the segments after `ordinal`, newest first, and whatever was left half prepared.
-fn clear(disk: &dyn Disk, ordinal: u64) -> Result<(), PersistError> {
-    let mut removed = false;
-    for later in segment::ordinals(disk)?
-        .into_iter()
-        .rev()
-        .filter(|later| *later > ordinal)
-    {
-        let name = segment::name(later);
-        disk.remove(&name)
-            .map_err(PersistError::io("remove", &name))?;
-        removed = true;
-    }
+/// Removes segments, newest first, and whatever was left half prepared.
+///
+/// Each removal is synced: unsynced ones may survive a power cut in any order, and leave a hole.
+fn clear(disk: &dyn Disk, segments: &[u64]) -> Result<(), PersistError> {
     let files = disk
         .list(segment::FOLDER)
         .map_err(PersistError::io("list", segment::FOLDER))?;
-    for (file, _) in files
+    let unfinished = files
         .iter()
         .filter(|(file, _)| segment::is_unfinished(file))
-    {
-        let name = format!("{}/{file}", segment::FOLDER);
+        .map(|(file, _)| format!("{}/{file}", segment::FOLDER));
+    let segments = segments.iter().map(|ordinal| segment::name(*ordinal));
+    for name in segments.chain(unfinished) {
         disk.remove(&name)
             .map_err(PersistError::io("remove", &name))?;
-        removed = true;
+        sync_names(disk)?;
     }
-    if removed {
-        disk.sync_folder(segment::FOLDER)
-            .map_err(PersistError::io("sync", segment::FOLDER))?;
-    }
-    Ok(())
+    // The name of the last segment itself may not be durable yet.
+    sync_names(disk)
+}
+
+fn sync_names(disk: &dyn Disk) -> Result<(), PersistError> {
+    disk.sync_folder(segment::FOLDER)
+        .map_err(PersistError::io("sync", segment::FOLDER))
 }
