@@ -1,0 +1,335 @@
+//! One actor of the simulated node: its host, its mailbox, and what its clients saw.
+//!
+//! Keeps the history that the checker reads: each call with the entries that framed it, and the answers in the order
+//! in which they arrived. A call whose connection was lost is kept too, since what it was answered must be true.
+
+use crate::reference::{MessageOf, QueryOf, Reference, ReplyOf};
+use sexton::actors::Host;
+use sexton::actors::host::{Answer, Delivery, Flow, Item, Report};
+use sexton::actors::ledger::{Ledger, Stage};
+use sexton::actors::machine::{Machine, Tell};
+use sexton::actors::recovery::Replica;
+use sexton::clock::Timestamp;
+use sexton::ids::{Digest, Seq, Ticket};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// One command of a call, to be sent and to be remembered.
+pub(crate) enum Ask<R: Reference> {
+    Message(MessageOf<R>),
+    Query(QueryOf<R>),
+}
+
+impl<R: Reference> fmt::Debug for Ask<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Message(message) => message.fmt(f),
+            Self::Query(query) => query.fmt(f),
+        }
+    }
+}
+
+impl<R: Reference> Clone for Ask<R> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Message(message) => Self::Message(message.clone()),
+            Self::Query(query) => Self::Query(query.clone()),
+        }
+    }
+}
+
+/// What one client sent together.
+pub(crate) struct Call<R: Reference> {
+    pub(crate) asks: Vec<Ask<R>>,
+    /// The actor's newest entry when it was delivered.
+    pub(crate) from: Seq,
+    /// When it was delivered.
+    pub(crate) at: Timestamp,
+    /// The actor's newest entry when its last item was done: what its answers rest on.
+    pub(crate) rests: Seq,
+    pub(crate) answers: Option<Vec<Answer<ReplyOf<R>>>>,
+    /// Time may have passed while it was being worked through.
+    pub(crate) split: bool,
+}
+
+/// A wait that is open, or was answered.
+pub(crate) struct Wait<R: Reference> {
+    pub(crate) watch: <R::Machine as Machine>::Watch,
+    pub(crate) answer: Option<ReplyOf<R>>,
+}
+
+enum Mail<R: Reference> {
+    Call(Vec<Ask<R>>),
+    Tell(MessageOf<R>),
+}
+
+/// Answers on their way from the outbox to the history. A tell's answers go nowhere.
+type Arrivals<R> = Arc<Mutex<Vec<(Option<usize>, Vec<Answer<ReplyOf<R>>>)>>>;
+type Woken<R> = Arc<Mutex<Vec<(Ticket, ReplyOf<R>)>>>;
+
+/// Where the next panic is planted. Shared with the host's saboteur.
+#[derive(Clone, Default)]
+pub(crate) struct Trap(Arc<AtomicU8>);
+
+const SAFE: u8 = 0;
+
+impl Trap {
+    pub(crate) fn set(&self, stage: Stage) {
+        self.0.store(stage_code(stage), Ordering::Relaxed);
+    }
+
+    /// # Panics
+    /// If a panic is planted here.
+    fn step(&self, stage: Stage) {
+        if self.0.load(Ordering::Relaxed) == stage_code(stage) {
+            self.0.store(SAFE, Ordering::Relaxed);
+            panic!("{PLANTED} in {stage:?}");
+        }
+    }
+}
+
+/// How planted panics begin.
+pub(crate) const PLANTED: &str = "planted panic";
+
+fn stage_code(stage: Stage) -> u8 {
+    match stage {
+        Stage::Decide => 1,
+        Stage::Commit => 2,
+        Stage::Query => 3,
+        Stage::Tick => 4,
+    }
+}
+
+/// The actor.
+pub(crate) struct Actor<R: Reference> {
+    pub(crate) host: Host<R::Machine>,
+    pub(crate) trap: Trap,
+    mailbox: VecDeque<Mail<R>>,
+    /// What the host works on: a call, or a tell.
+    current: Option<Option<usize>>,
+    /// The host asked for another turn.
+    pub(crate) unfinished: bool,
+    pub(crate) calls: Vec<Call<R>>,
+    pub(crate) waits: BTreeMap<Ticket, Wait<R>>,
+    arrivals: Arrivals<R>,
+    woken: Woken<R>,
+    next_ticket: u64,
+    /// How many waits were answered.
+    pub(crate) wakes: u64,
+    /// A planted fault: reads are answered past the outbox.
+    pub(crate) early_reads: bool,
+    /// Digests of the state by newest entry, to be compared after a crash.
+    pub(crate) digests: BTreeMap<Seq, Digest>,
+}
+
+/// What came of a turn.
+pub(crate) enum Turn {
+    Idle,
+    Done,
+    Yielded,
+    Panicked(Report),
+}
+
+impl<R: Reference> Actor<R> {
+    /// An actor around a recovered machine.
+    pub(crate) fn new((machine, last): (R::Machine, Seq)) -> Self {
+        let trap = Trap::default();
+        let mut host = Host::new(machine, last);
+        let theirs = trap.clone();
+        host.sabotage(Box::new(move |stage, _| theirs.step(stage)));
+        Self {
+            host,
+            trap,
+            mailbox: VecDeque::new(),
+            current: None,
+            unfinished: false,
+            calls: Vec::new(),
+            waits: BTreeMap::new(),
+            arrivals: Arc::default(),
+            woken: Arc::default(),
+            next_ticket: 0,
+            wakes: 0,
+            early_reads: false,
+            digests: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn post(&mut self, asks: Vec<Ask<R>>) {
+        self.mailbox.push_back(Mail::Call(asks));
+    }
+
+    pub(crate) fn post_tell(&mut self, tell: &Tell) {
+        let message = rmp_serde::from_slice(&tell.message).expect("tells decode");
+        self.mailbox.push_back(Mail::Tell(message));
+    }
+
+    /// Whether there is something to do, or something due.
+    pub(crate) fn is_waiting(&self, now: Timestamp) -> bool {
+        self.unfinished
+            || !self.mailbox.is_empty()
+            || self.host.deadline().is_some_and(|deadline| deadline <= now)
+    }
+
+    /// Goes on with what was begun, else with the next of the mailbox, else lets time act.
+    pub(crate) fn turn(&mut self, ledger: &mut Ledger) -> Turn {
+        let flow = if self.unfinished {
+            self.unfinished = false;
+            self.mark_split();
+            self.host.proceed(ledger)
+        } else {
+            match self.mailbox.pop_front() {
+                Some(mail) => self.deliver(ledger, mail),
+                None if self.is_waiting(ledger.now()) => self.host.proceed(ledger),
+                None => return Turn::Idle,
+            }
+        };
+        if !self.host.is_busy()
+            && let Some(current) = self.current.take()
+            && let Some(call) = current.and_then(|at| self.calls.get_mut(at))
+        {
+            call.rests = self.host.last();
+        }
+        if !self.host.is_spent() {
+            self.digests
+                .insert(self.host.last(), self.host.machine().digest());
+        }
+        match flow {
+            Flow::Done => Turn::Done,
+            Flow::Yield => {
+                self.unfinished = true;
+                Turn::Yielded
+            }
+            Flow::Panicked(report) => {
+                self.unfinished = true;
+                Turn::Panicked(report)
+            }
+        }
+    }
+
+    fn mark_split(&mut self) {
+        if let Some(Some(at)) = self.current
+            && let Some(call) = self.calls.get_mut(at)
+        {
+            call.split = true;
+        }
+    }
+
+    fn deliver(&mut self, ledger: &mut Ledger, mail: Mail<R>) -> Flow {
+        let (asks, id) = match mail {
+            Mail::Tell(message) => (vec![Ask::Message(message)], None),
+            Mail::Call(asks) => {
+                self.calls.push(Call {
+                    asks: asks.clone(),
+                    from: self.host.last(),
+                    at: ledger.now(),
+                    rests: Seq(u64::MAX),
+                    answers: None,
+                    split: false,
+                });
+                (asks, Some(self.calls.len() - 1))
+            }
+        };
+        if self.early_reads && asks.iter().all(|ask| matches!(ask, Ask::Query(_))) {
+            return self.read_early(ledger, &asks, id);
+        }
+        self.current = Some(id);
+        let arrivals = Arc::clone(&self.arrivals);
+        let items = asks.into_iter().map(|ask| match ask {
+            Ask::Message(message) => Item::Message(message),
+            Ask::Query(query) => Item::Query(query),
+        });
+        let delivery = Delivery {
+            items: items.collect(),
+            reply_to: Box::new(move |answers| push(&arrivals, (id, answers))),
+        };
+        self.host.deliver(ledger, delivery)
+    }
+
+    fn read_early(&mut self, ledger: &mut Ledger, asks: &[Ask<R>], id: Option<usize>) -> Flow {
+        let flow = self.host.proceed(ledger);
+        if let (Flow::Done, Some(call)) = (&flow, id.and_then(|id| self.calls.get_mut(id))) {
+            let at = ledger.now();
+            let answer = |ask: &Ask<R>| match ask {
+                Ask::Query(query) => Some(Ok(self.host.machine().query(at, query))),
+                Ask::Message(_) => None,
+            };
+            call.rests = self.host.last();
+            push(
+                &self.arrivals,
+                (id, asks.iter().filter_map(answer).collect()),
+            );
+        }
+        flow
+    }
+
+    pub(crate) fn watch(&mut self, watch: <R::Machine as Machine>::Watch) {
+        self.next_ticket += 1;
+        let ticket = Ticket(self.next_ticket);
+        let wait = Wait {
+            watch: watch.clone(),
+            answer: None,
+        };
+        self.waits.insert(ticket, wait);
+        let woken = Arc::clone(&self.woken);
+        let reply_to = move |answers: Vec<Answer<ReplyOf<R>>>| {
+            for answer in answers.into_iter().flatten() {
+                push(&woken, (ticket, answer));
+            }
+        };
+        self.host.watch(ticket, watch, Box::new(reply_to));
+    }
+
+    /// Withdraws the oldest open wait: its connection was lost.
+    pub(crate) fn unwatch(&mut self) -> bool {
+        let open = self.waits.iter().find(|(_, wait)| wait.answer.is_none());
+        let Some(ticket) = open.map(|(ticket, _)| *ticket) else {
+            return false;
+        };
+        self.host.unwatch(ticket);
+        self.waits.remove(&ticket);
+        true
+    }
+
+    /// Lets answers out, and takes those that arrived into the history: the calls that they answer.
+    pub(crate) fn release(&mut self, durable: Seq) -> Vec<usize> {
+        self.host.outbox().release(durable);
+        for (ticket, answer) in take(&self.woken) {
+            // An answer may cross with the end of its connection.
+            if let Some(wait) = self.waits.get_mut(&ticket) {
+                wait.answer = Some(answer);
+                self.wakes += 1;
+            }
+        }
+        let mut answered = Vec::new();
+        for (id, answers) in take(&self.arrivals) {
+            let Some(id) = id else { continue };
+            let call = self.calls.get_mut(id).expect("answers are to calls");
+            assert!(call.answers.is_none(), "a call is answered once");
+            call.answers = Some(answers);
+            answered.push(id);
+        }
+        answered
+    }
+
+    pub(crate) fn take_tells(&mut self) -> Vec<Tell> {
+        self.host.take_tells()
+    }
+
+    /// Puts a rebuilt machine in the place of the spent one.
+    pub(crate) fn rebuild(&mut self, replica: Replica<R::Machine>) {
+        let (machine, _) = replica.into_parts();
+        self.host.rebuilt(machine);
+    }
+}
+
+fn push<T>(list: &Mutex<Vec<T>>, item: T) {
+    list.lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(item);
+}
+
+fn take<T>(list: &Mutex<Vec<T>>) -> Vec<T> {
+    std::mem::take(&mut *list.lock().unwrap_or_else(PoisonError::into_inner))
+}

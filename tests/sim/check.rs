@@ -1,0 +1,365 @@
+//! Judges every start of the node: what it found against what was promised before.
+//!
+//! Reads the log itself, follows it with the witnesses from where the last start left them, and compares answers,
+//! digests, state and what the actors told each other. What stood in the log at the last start may never change.
+
+use crate::actor::{Actor, Ask, Call};
+use crate::counter::{self, LEFT, RIGHT, Reply};
+use crate::counters::Counters;
+use crate::coverage::Coverage;
+use crate::disk::SimDisk;
+use crate::locks::Locks;
+use crate::node::Node;
+use crate::reference::Reference;
+use crate::setting::Policy;
+use crate::violation::{Promise, Violation, ensure};
+use crate::witness::{Kept, Witness};
+use sexton::actors::Machine;
+use sexton::actors::lock;
+use sexton::ids::{Digest, Seq, Token};
+use sexton::persist::PersistError;
+use sexton::persist::journal::{Reader, Tail};
+use std::collections::{BTreeMap, BTreeSet};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// All that is known of the disk's past.
+#[derive(Default)]
+pub(crate) struct Checker {
+    pub(crate) lock: Witness<Locks>,
+    pub(crate) left: Witness<Counters<LEFT>>,
+    pub(crate) right: Witness<Counters<RIGHT>>,
+    /// The start mark up to which all has been followed.
+    upto: Seq,
+    /// A sum over the log up to there.
+    sum: u64,
+    /// Who was told which token of which lock.
+    tokens: BTreeMap<(Token, lock::Name, lock::Name), lock::Name>,
+}
+
+/// What the crash before a start could take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peril {
+    pub(crate) policy: Policy,
+    /// The power went since the last start.
+    pub(crate) power_cut: bool,
+    /// Synced up to here before it did.
+    pub(crate) synced: Seq,
+}
+
+impl Peril {
+    /// Whether what rests on this entry must be there.
+    fn promises(&self, rests: Seq) -> bool {
+        self.policy == Policy::Always || !self.power_cut || rests <= self.synced
+    }
+}
+
+/// The log as it can be read.
+pub(crate) fn read(disk: &SimDisk, after: Seq) -> (Vec<Kept>, u64, Result<Tail, PersistError>) {
+    let (mut log, mut sum) = (Vec::new(), 0);
+    let mut reader = match Reader::open(disk) {
+        Ok(reader) => reader,
+        Err(error) => return (log, sum, Err(error)),
+    };
+    loop {
+        match reader.next() {
+            Ok(Some(record)) if record.seq <= after => {
+                sum = xxh3_64_with_seed(record.payload, sum ^ record.seq.0);
+            }
+            Ok(Some(record)) => log.push(Kept {
+                seq: record.seq,
+                at: record.at,
+                actor: record.actor,
+                kind: record.kind,
+                payload: record.payload.to_vec(),
+            }),
+            Ok(None) => return (log, sum, Ok(reader.tail().clone())),
+            Err(error) => return (log, sum, Err(error)),
+        }
+    }
+}
+
+impl Checker {
+    /// A node has started. `past` is the one before it, if this is not the first.
+    pub(crate) fn start(
+        &mut self,
+        (disk, node): (&SimDisk, &Node),
+        past: Option<&Node>,
+        peril: Peril,
+        coverage: &mut Coverage,
+    ) -> Result<(), Violation> {
+        let (log, sum, tail) = read(disk, self.upto);
+        tail.map_err(|error| Violation::new(Promise::Starts, error))?;
+        ensure(sum == self.sum, Promise::Kept, || {
+            format!("the log up to {} is not what it was", self.upto)
+        })?;
+        let past = past.map(|past| Past {
+            node: past,
+            survived: self.survived(past, &log),
+            peril,
+        });
+        if let Some(past) = &past {
+            past.check_digests(node, coverage)?;
+            past.check_rests()?;
+        }
+        self.follow(&log, past.as_ref(), coverage)?;
+        self.agree(node)?;
+        for kept in &log {
+            self.sum = xxh3_64_with_seed(&kept.payload, self.sum ^ kept.seq.0);
+        }
+        self.upto = node.found.start;
+        Ok(())
+    }
+
+    /// The newest record of that node that is still there. What is newer is from starts that were cut short.
+    fn survived(&self, past: &Node, log: &[Kept]) -> Seq {
+        let its = log.iter().map(|kept| kept.seq);
+        its.filter(|seq| *seq <= past.ledger.last())
+            .max()
+            .unwrap_or(self.upto)
+    }
+
+    fn follow(
+        &mut self,
+        log: &[Kept],
+        past: Option<&Past<'_>>,
+        coverage: &mut Coverage,
+    ) -> Result<(), Violation> {
+        let survived = past.map_or(Seq(0), |past| past.survived);
+        let node = past.map(|past| past.node);
+        let mut counted = Coverage::default();
+        let calls = node.map_or(&[][..], |node| &node.lock.calls);
+        self.lock
+            .follow(log, (calls, survived), coverage, |_, message, outcome| {
+                count_lock(message, outcome, &mut counted);
+            })?;
+        let calls = node.map_or(&[][..], |node| &node.left.calls);
+        let mut lefts = Values::of(&self.left.reference);
+        self.left.follow(
+            log,
+            (calls, survived),
+            coverage,
+            |left, message, outcome| {
+                count_counter(message, outcome, &mut counted);
+                lefts.0.extend(left.value_of(message));
+            },
+        )?;
+        let calls = node.map_or(&[][..], |node| &node.right.calls);
+        let mut rights = Values::of(&self.right.reference);
+        self.right.follow(
+            log,
+            (calls, survived),
+            coverage,
+            |right, message, outcome| {
+                count_counter(message, outcome, &mut counted);
+                rights.0.extend(right.value_of(message));
+            },
+        )?;
+        if let Some(past) = past {
+            lefts.check(past, &past.node.left)?;
+            rights.check(past, &past.node.right)?;
+        }
+        coverage.add(&counted);
+        is_told(&self.left.reference, &self.right.reference)?;
+        is_told(&self.right.reference, &self.left.reference)
+    }
+
+    /// The machines of the node are where the log leads, by digest and field by field.
+    pub(crate) fn agree(&self, node: &Node) -> Result<(), Violation> {
+        agrees(&self.lock, &node.lock)?;
+        agrees(&self.left, &node.left)?;
+        agrees(&self.right, &node.right)
+    }
+
+    /// Notes every token that an answer shows.
+    pub(crate) fn note_tokens(&mut self, call: &Call<Locks>) -> Result<(), Violation> {
+        use sexton::actors::lock::{Message, Query, Reply as Shown};
+        let answers = call.answers.as_deref().unwrap_or(&[]);
+        for (ask, answer) in call.asks.iter().zip(answers) {
+            match (ask, answer) {
+                (
+                    Ask::Message(
+                        Message::Request {
+                            key, index, owner, ..
+                        }
+                        | Message::Renew {
+                            key, index, owner, ..
+                        },
+                    )
+                    | Ask::Query(Query::Place { key, index, owner }),
+                    Ok(Shown::Standing(standing)),
+                ) => {
+                    if let Some(token) = standing.token {
+                        self.note_token((token, key, index), owner)?;
+                    }
+                }
+                (Ask::Query(_), Ok(Shown::List(list))) => {
+                    for listed in list {
+                        if let Some(token) = listed.token {
+                            self.note_token((token, &listed.key, &listed.index), &listed.owner)?;
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn note_token(
+        &mut self,
+        (token, key, index): (Token, &lock::Name, &lock::Name),
+        owner: &lock::Name,
+    ) -> Result<(), Violation> {
+        let lock = (token, key.clone(), index.clone());
+        let first = self.tokens.entry(lock).or_insert_with(|| owner.clone());
+        ensure(first == owner, Promise::GivenOnce, || {
+            format!("token {token} of {key:?} {index:?} for {owner:?}, and before for {first:?}")
+        })
+    }
+}
+
+/// The node before, and what of its log is there.
+struct Past<'a> {
+    node: &'a Node,
+    survived: Seq,
+    peril: Peril,
+}
+
+impl Past<'_> {
+    /// Every answer rests on what is still there, unless it could be lost.
+    fn check_rests(&self) -> Result<(), Violation> {
+        self.check_calls(&self.node.lock)?;
+        self.check_calls(&self.node.left)?;
+        self.check_calls(&self.node.right)
+    }
+
+    fn check_calls<R: Reference>(&self, actor: &Actor<R>) -> Result<(), Violation> {
+        for call in &actor.calls {
+            let lost = call.answers.is_some() && call.rests > self.survived;
+            if lost && self.peril.promises(call.rests) {
+                let answers = call.answers.iter().flatten();
+                let changed = call.asks.iter().zip(answers).any(|(ask, answer)| {
+                    matches!((ask, answer), (Ask::Message(_), Ok(reply)) if R::changes(reply))
+                });
+                let promise = if changed {
+                    Promise::Kept
+                } else {
+                    Promise::ShownIsKept
+                };
+                let (rests, survived) = (call.rests, self.survived);
+                let (asks, answers) = (&call.asks, &call.answers);
+                return Err(Violation::new(
+                    promise,
+                    format!(
+                        "{asks:?} was answered {answers:?}, resting on {rests}; the log ends at {survived}"
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_digests(&self, node: &Node, coverage: &mut Coverage) -> Result<(), Violation> {
+        let before = [
+            &self.node.lock.digests,
+            &self.node.left.digests,
+            &self.node.right.digests,
+        ];
+        for (before, (last, digest)) in before.into_iter().zip(node.found.digests) {
+            let Some(expected) = before.get(&last) else {
+                continue;
+            };
+            coverage.digests_equal_across_a_crash += 1;
+            ensure(*expected == digest, Promise::SameState, || {
+                format!("after {last} the digest was {expected} before the crash, and is {digest}")
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn agrees<R: Reference>(witness: &Witness<R>, actor: &Actor<R>) -> Result<(), Violation> {
+    let name = R::Machine::NAME;
+    let (mine, theirs): (Digest, Digest) = (witness.digest(), actor.host.machine().digest());
+    ensure(mine == theirs, Promise::SameState, || {
+        format!("{name} has digest {theirs}, a second replay {mine}")
+    })?;
+    witness
+        .reference
+        .agrees(actor.host.machine())
+        .map_err(|wrong| Violation::new(Promise::SameState, format!("{name}: {wrong}")))
+}
+
+/// Nobody has heard more than was there to tell.
+fn is_told<const A: u8, const B: u8>(
+    teller: &Counters<A>,
+    hearer: &Counters<B>,
+) -> Result<(), Violation> {
+    let strides = teller.strides();
+    for (name, heard) in hearer.heard() {
+        let told = strides.get(&name).copied().unwrap_or(0);
+        ensure(heard <= told, Promise::Told, || {
+            format!("{B} heard of {heard} strides of counter {name}, {A} made {told}")
+        })?;
+    }
+    Ok(())
+}
+
+/// Every value that a counter had in one life, to judge who was woken.
+#[derive(Default)]
+struct Values(BTreeSet<(u16, u64)>);
+
+impl Values {
+    fn of<const ID: u8>(counters: &Counters<ID>) -> Self {
+        Self(counters.values().collect())
+    }
+
+    fn check<const ID: u8>(
+        &self,
+        past: &Past<'_>,
+        actor: &Actor<Counters<ID>>,
+    ) -> Result<(), Violation> {
+        for wait in actor.waits.values() {
+            let Some(Reply::Reached { name, value }) = wait.answer else {
+                continue;
+            };
+            let right = name == wait.watch.name && value >= wait.watch.at_least;
+            let kept = self.0.contains(&(name, value)) || !past.peril.promises(Seq(u64::MAX));
+            ensure(right && kept, Promise::Woken, || {
+                let watch = &wait.watch;
+                format!(
+                    "{watch:?} was told that counter {name} of {ID} has {value}, which it never had"
+                )
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn count_lock(message: &lock::Message, outcome: &lock::Outcome, counted: &mut Coverage) {
+    match outcome {
+        lock::Outcome::Granted { .. } => counted.grants += 1,
+        lock::Outcome::Queued { .. } => counted.queued += 1,
+        lock::Outcome::Renewed { .. } => counted.renewals += 1,
+        lock::Outcome::Ended { gone } => {
+            let heirs = gone.iter().filter(|gone| gone.heir.is_some()).count() as u64;
+            counted.promotions += heirs;
+            if matches!(message, lock::Message::Expire { .. }) {
+                counted.expiries += 1;
+            } else {
+                counted.releases += 1;
+            }
+        }
+        lock::Outcome::Draining => counted.drains += 1,
+        lock::Outcome::Absent | lock::Outcome::Refused(_) => {}
+    }
+}
+
+fn count_counter(message: &counter::Message, outcome: &counter::Outcome, counted: &mut Coverage) {
+    use counter::{Message, Outcome};
+    match (message, outcome) {
+        (Message::Lapse { .. }, _) => counted.counter_lapses += 1,
+        (_, Outcome::Heard) => counted.tells += 1,
+        _ => counted.counter_changes += 1,
+    }
+}

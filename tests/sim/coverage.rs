@@ -1,0 +1,96 @@
+//! What a campaign has met: counts with floors, so that a simulation which no longer reaches something fails.
+
+use std::fmt;
+
+macro_rules! coverage {
+    ($($name:ident >= $floor:expr,)*) => {
+        /// How often each thing happened.
+        #[derive(Clone, Debug, Default)]
+        pub(crate) struct Coverage {
+            $(pub(crate) $name: u64,)*
+        }
+
+        impl Coverage {
+            /// Adds the counts of another run.
+            pub(crate) fn add(&mut self, other: &Self) {
+                $(self.$name += other.$name;)*
+            }
+
+            /// Names of what happened less often than a campaign of so many seeds must see it. Floors are told for
+            /// 2,000 seeds of 1,000 steps.
+            pub(crate) fn below_floor(&self, seeds: u64) -> Vec<String> {
+                let mut below = Vec::new();
+                $(
+                    let floor: u64 = $floor * seeds / 2000;
+                    if self.$name < floor {
+                        below.push(format!("{} {} < {floor}", stringify!($name), self.$name));
+                    }
+                )*
+                below
+            }
+        }
+
+        impl fmt::Display for Coverage {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                $(writeln!(f, "{:>12} {}", self.$name, stringify!($name).replace('_', " "))?;)*
+                Ok(())
+            }
+        }
+    };
+}
+
+coverage! {
+    steps >= 2_000_000,
+    calls_answered >= 100_000,
+    connections_lost >= 1_000,
+    grants >= 20_000,
+    queued >= 20_000,
+    renewals >= 20_000,
+    releases >= 10_000,
+    expiries >= 10_000,
+    promotions >= 10_000,
+    drains >= 100,
+    reads_checked >= 20_000,
+    refusals_checked >= 10_000,
+    counter_changes >= 10_000,
+    counter_lapses >= 1_000,
+    tells >= 1_000,
+    watches_woken >= 500,
+    watches_withdrawn >= 100,
+    starts >= 10_000,
+    clean_stops >= 500,
+    kills >= 1_000,
+    power_cuts >= 1_000,
+    crashes_with_unsynced_tail >= 500,
+    power_cuts_that_lost >= 500,
+    power_cuts_that_tore >= 200,
+    folder_changes_lost >= 10,
+    torn_tails_cut >= 200,
+    records_cut >= 100,
+    deaths_inside_a_disk_call >= 500,
+    deaths_inside_a_start >= 50,
+    failed_writes >= 100,
+    failed_syncs >= 100,
+    panics_in_decide >= 500,
+    panics_in_commit >= 500,
+    panics_in_tick >= 200,
+    rebuilds >= 500,
+    rebuilds_behind_a_quarantine >= 50,
+    disks_filled >= 200,
+    disk_full_refusals >= 200,
+    disks_freed >= 200,
+    halts_for_space >= 5,
+    segment_rolls >= 2_000,
+    flows_yielded >= 20,
+    long_records >= 20,
+    reserves_renewed >= 20,
+    clock_marks >= 500,
+    days_down >= 50,
+    sleeps >= 500,
+    digests_compared >= 10_000,
+    digests_equal_across_a_crash >= 2_000,
+    decisions_verified >= 200_000,
+    bits_flipped >= 500,
+    damage_named >= 100,
+    damage_cut >= 20,
+}

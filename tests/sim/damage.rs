@@ -1,0 +1,96 @@
+//! A flipped bit on a disk that is otherwise as a crash left it: it is named, or cut and counted, or does no harm;
+//! it never changes a record, and never panics.
+
+use crate::chance::Chance;
+use crate::check::read;
+use crate::coverage::Coverage;
+use crate::disk::SimDisk;
+use crate::violation::{Promise, Violation, ensure};
+use sexton::ids::Seq;
+use sexton::persist::PersistError;
+use sexton::persist::journal::{Tail, segment};
+
+/// Flips one bit of a copy and reads it.
+pub(crate) fn check(
+    disk: &SimDisk,
+    chance: &mut Chance,
+    coverage: &mut Coverage,
+) -> Result<(), Violation> {
+    let (whole, _, Ok(tail)) = read(disk, Seq(0)) else {
+        return Ok(());
+    };
+    let ordinals =
+        segment::ordinals(disk).map_err(|error| Violation::new(Promise::Starts, error))?;
+    let (Some((last, end)), false) = (tail.place, ordinals.is_empty()) else {
+        return Ok(());
+    };
+    let ordinal = *chance.pick(&ordinals);
+    let name = segment::name(ordinal);
+    let len = disk.bytes(&name).len() as u64;
+    // Mostly among the used bytes.
+    let upto = if ordinal == last && chance.per_mille(700) {
+        end
+    } else {
+        len
+    };
+    let offset = chance.below(upto.max(1));
+    let bit = u8::try_from(chance.below(8)).expect("a byte has eight bits");
+    let copy = disk.copy();
+    let place = usize::try_from(offset).expect("files fit in memory");
+    copy.flip(&name, place, bit);
+    coverage.bits_flipped += 1;
+    let (found, _, verdict) = read(&copy, Seq(0));
+    let at = format!("bit {bit} of byte {offset} of {name}");
+    ensure(
+        whole.get(..found.len()) == Some(&found),
+        Promise::DamageNamed,
+        || format!("{at} changed a record, or made one"),
+    )?;
+    let after = found.last().map_or(Seq(0), |kept| kept.seq);
+    let missing = whole.len() - found.len();
+    judge(verdict, (&name, offset), after, missing, coverage)
+        .map_err(|what| Violation::new(Promise::DamageNamed, format!("{at}: {what}")))
+}
+
+fn judge(
+    verdict: Result<Tail, PersistError>,
+    (name, flipped): (&str, u64),
+    last: Seq,
+    missing: usize,
+    coverage: &mut Coverage,
+) -> Result<(), String> {
+    match verdict {
+        Ok(_) if missing == 0 => Ok(()),
+        Ok(tail) => match tail.cut {
+            Some(cut) if cut.bytes > 0 && cut.file == name && cut.offset <= flipped => {
+                coverage.damage_cut += 1;
+                Ok(())
+            }
+            cut => Err(format!(
+                "{missing} records are gone, and the cut is {cut:?}"
+            )),
+        },
+        Err(PersistError::Corrupt {
+            file,
+            offset,
+            after,
+            found,
+        }) => {
+            coverage.damage_named += 1;
+            if file == name && offset <= flipped && after == last {
+                Ok(())
+            } else {
+                Err(format!(
+                    "named {file} at {offset} after {after}, where {last} was read last: {found}"
+                ))
+            }
+        }
+        Err(PersistError::VersionTooNew { file, .. })
+            if file == name && (8..12).contains(&flipped) =>
+        {
+            coverage.damage_named += 1;
+            Ok(())
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}

@@ -1,0 +1,260 @@
+//! How a node goes down, and how a run ends.
+
+use crate::actor::Actor;
+use crate::counters::Counters;
+use crate::damage;
+use crate::node::{Stopped, Who};
+use crate::reference::Reference;
+use crate::run::Run;
+use crate::violation::{Promise, Violation, ensure};
+use sexton::actors::Machine as _;
+use sexton::persist::journal::segment;
+use std::collections::BTreeMap;
+
+const DAY_MS: u64 = 24 * 3600 * 1000;
+/// Rounds in which everything must have come to rest.
+const ROUNDS_MAX: u32 = 10_000;
+
+#[derive(Clone, Copy)]
+enum Ending {
+    Kill,
+    PowerCut,
+    CleanStop,
+    DeathInDiskCall,
+}
+
+impl Run<'_> {
+    /// Something ends the node, now or soon.
+    pub(crate) fn misfortune(&mut self) -> Result<(), Violation> {
+        match self.chance.weighted(&[
+            (3, Ending::Kill),
+            (4, Ending::PowerCut),
+            (1, Ending::CleanStop),
+            (3, Ending::DeathInDiskCall),
+        ]) {
+            Ending::Kill => {
+                self.coverage.kills += 1;
+                self.say(|| "kill -9".to_owned());
+                self.down();
+            }
+            Ending::PowerCut => {
+                self.down();
+                self.cut_power();
+            }
+            Ending::CleanStop => return self.stop(),
+            Ending::DeathInDiskCall => {
+                let calls = self.chance.below(6);
+                self.disk.die_after(calls);
+                return Ok(());
+            }
+        }
+        self.while_down()
+    }
+
+    /// The journal failed, or the process was killed inside of it.
+    pub(crate) fn halted(&mut self, stopped: Stopped) -> Result<(), Violation> {
+        let error = match stopped {
+            Stopped::Broken(violation) => return Err(violation),
+            Stopped::Replay(error) => return Err(Violation::new(Promise::Starts, error)),
+            Stopped::Journal(error) => error,
+        };
+        self.say(|| format!("halted: {error}"));
+        if self.disk.is_dead() {
+            self.coverage.deaths_inside_a_disk_call += 1;
+            self.after_death();
+            return Ok(());
+        }
+        let words = error.to_string();
+        match () {
+            () if words.contains("the disk failed to write") => self.coverage.failed_writes += 1,
+            () if words.contains("the disk failed to sync") => self.coverage.failed_syncs += 1,
+            () if error.is_disk_full() && self.disk.is_bounded() => {
+                self.coverage.halts_for_space += 1;
+            }
+            () => return Err(Violation::new(Promise::Answered, words)),
+        }
+        self.down();
+        self.while_down()
+    }
+
+    /// The process is gone. What it wrote is there, unless the power went too.
+    pub(crate) fn after_death(&mut self) {
+        self.down();
+        if self.chance.per_mille(500) {
+            self.cut_power();
+        }
+    }
+
+    fn down(&mut self) {
+        if let Some(node) = self.node.take() {
+            self.coverage.crashes_with_unsynced_tail += u64::from(node.log.is_unsynced());
+            self.coverage.watches_woken += node.left.wakes;
+            self.peril.synced = node.log.synced;
+            self.past = Some(node);
+        }
+        self.disk.kill();
+    }
+
+    fn cut_power(&mut self) {
+        let loss = self.disk.cut_power();
+        self.say(|| format!("power cut: {loss:?}"));
+        self.peril.power_cut = true;
+        self.coverage.power_cuts += 1;
+        self.coverage.power_cuts_that_lost += u64::from(loss.pages_lost + loss.pages_torn > 0);
+        self.coverage.power_cuts_that_tore += u64::from(loss.pages_torn > 0);
+        self.coverage.folder_changes_lost += loss.names_lost;
+    }
+
+    /// What else may happen before somebody starts the node again.
+    fn while_down(&mut self) -> Result<(), Violation> {
+        if self.chance.per_mille(50) {
+            self.coverage.days_down += 1;
+            self.wall += DAY_MS;
+        }
+        if self.chance.per_mille(100) {
+            damage::check(&self.disk, &mut self.chance, &mut self.coverage)?;
+        }
+        Ok(())
+    }
+
+    /// Stops in good order: what was begun is answered, and the log says so.
+    fn stop(&mut self) -> Result<(), Violation> {
+        self.say(|| "clean stop".to_owned());
+        let Some(node) = &mut self.node else {
+            return Ok(());
+        };
+        let closed = node.hand(&mut self.tap).and_then(|()| {
+            node.ledger.stop();
+            node.hand(&mut self.tap)
+        });
+        closed?;
+        if let Err(error) = node.log.close() {
+            return self.halted(Stopped::Journal(error));
+        }
+        self.release()?;
+        self.coverage.clean_stops += 1;
+        self.down();
+        Ok(())
+    }
+
+    /// No more misfortune: everything begun comes to rest, and stays so over a stop and a start.
+    pub(crate) fn finish(&mut self) -> Result<(), Violation> {
+        self.disk.kill();
+        self.disk.set_space(None);
+        while self.node.is_none() {
+            self.start()?;
+        }
+        self.settle()?;
+        self.check_rest()?;
+        if self.chance.per_mille(500) {
+            self.stop()?;
+        } else {
+            self.down();
+        }
+        while self.node.is_none() {
+            self.start()?;
+        }
+        self.settle()?;
+        self.check_rest()?;
+        self.check_tells()?;
+        self.down();
+        let segments = segment::ordinals(&self.disk).map_or(0, |ordinals| ordinals.len());
+        self.coverage.segment_rolls += segments.saturating_sub(2) as u64;
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<(), Violation> {
+        for _ in 0..ROUNDS_MAX {
+            let Some(node) = &mut self.node else { break };
+            if node.is_at_rest() {
+                return self.settle_last();
+            }
+            let (tap, coverage) = (&mut self.tap, &mut self.coverage);
+            while node.route() {}
+            let moved = [Who::Lock, Who::Left, Who::Right]
+                .into_iter()
+                .try_for_each(|who| node.turn(who, tap, coverage).map(|_| ()))
+                .and_then(|()| Ok(node.hand(tap)?))
+                .and_then(|()| Ok(node.log.drain()?));
+            if let Err(stopped) = moved {
+                return match stopped {
+                    Stopped::Broken(violation) => Err(violation),
+                    other => Err(Violation::new(Promise::Answered, format!("{other:?}"))),
+                };
+            }
+            self.release()?;
+        }
+        Err(Violation::new(
+            Promise::Answered,
+            "the node never comes to rest",
+        ))
+    }
+
+    fn settle_last(&mut self) -> Result<(), Violation> {
+        self.release()?;
+        self.look()?;
+        if let Some(node) = &mut self.node {
+            // The look may have noted a step of the wall clock.
+            node.hand(&mut self.tap)?;
+            node.log
+                .drain()
+                .map_err(|error| Violation::new(Promise::Answered, error))?;
+        }
+        self.release()
+    }
+
+    /// Every call is answered, and nobody waits for what is so.
+    fn check_rest(&self) -> Result<(), Violation> {
+        let Some(node) = &self.node else {
+            return Ok(());
+        };
+        answered(&node.lock)?;
+        answered(&node.left)?;
+        answered(&node.right)?;
+        let values = node.left.host.machine().view();
+        for wait in node.left.waits.values() {
+            let value = values
+                .get(&wait.watch.name)
+                .map_or(0, |counter| counter.value);
+            let waiting = wait.answer.is_none() && value >= wait.watch.at_least;
+            ensure(!waiting, Promise::Woken, || {
+                format!("{:?} was not woken at {value}", wait.watch)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Both counter actors know what the other one did.
+    fn check_tells(&self) -> Result<(), Violation> {
+        let Some(node) = &self.node else {
+            return Ok(());
+        };
+        let (left, right) = (strides(&node.left), strides(&node.right));
+        let heard = (heard(&node.right), heard(&node.left));
+        ensure(
+            (&left, &right) == (&heard.0, &heard.1),
+            Promise::Told,
+            || format!("told {left:?} {right:?}, heard {heard:?}"),
+        )
+    }
+}
+
+fn answered<R: Reference>(actor: &Actor<R>) -> Result<(), Violation> {
+    let open = actor.calls.iter().find(|call| call.answers.is_none());
+    ensure(open.is_none(), Promise::Answered, || {
+        let asks = open.map(|call| &call.asks);
+        format!("{asks:?} was never answered")
+    })
+}
+
+fn strides<const ID: u8>(actor: &Actor<Counters<ID>>) -> BTreeMap<u16, u64> {
+    let view = actor.host.machine().view();
+    let strides = view.iter().map(|(name, counter)| (*name, counter.strides));
+    strides.filter(|(_, strides)| *strides > 0).collect()
+}
+
+fn heard<const ID: u8>(actor: &Actor<Counters<ID>>) -> BTreeMap<u16, u64> {
+    let view = actor.host.machine().view();
+    let heard = view.iter().map(|(name, counter)| (*name, counter.heard));
+    heard.filter(|(_, heard)| *heard > 0).collect()
+}

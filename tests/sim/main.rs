@@ -1,0 +1,41 @@
+//! The deterministic simulation: one seed is one run of the whole node in one thread, with everything that may go
+//! wrong, judged against the promises. `docs/testing.md` says how to read and rerun a seed that failed.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `setting.rs` `workload.rs` `chance.rs` | what a seed says, what clients ask for |
+//! | `disk.rs` `log.rs` `actor.rs` `node.rs` | the node, cut into moves, on a disk that forgets |
+//! | `run.rs` `endings.rs` | the steps of a run, how a node goes down, how a run ends |
+//! | `reference.rs` `locks.rs` `counters.rs` | the rules a second time |
+//! | `tap.rs` `witness.rs` `check.rs` `damage.rs` | the checkers |
+//! | `coverage.rs` `violation.rs` | what was met, and what was broken |
+//! | `campaign.rs` `planted.rs` | the tests: many seeds, and faults that must be caught |
+
+mod actor;
+mod campaign;
+mod chance;
+mod check;
+#[path = "../support/counter.rs"]
+mod counter;
+mod counters;
+mod coverage;
+mod damage;
+mod disk;
+mod endings;
+mod locks;
+mod log;
+mod node;
+mod planted;
+mod reference;
+mod run;
+mod setting;
+mod tap;
+mod violation;
+mod witness;
+mod workload;
+
+/// The one place that prints.
+#[expect(clippy::print_stderr, reason = "the trace of a run, and the coverage")]
+pub(crate) fn print(line: &str) {
+    eprintln!("{line}");
+}

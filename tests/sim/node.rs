@@ -1,0 +1,295 @@
+//! The whole node in one thread: three actors around one ledger and one journal.
+//!
+//! Does what the runtime does, in the same order, but only when it is told to: each method is one move, and a crash
+//! may fall between any two. A panic is supervised here, too. Planted faults are wired in here, never in `src/`.
+
+use crate::actor::{Actor, Turn};
+use crate::counter::{LEFT, RIGHT};
+use crate::counters::Counters;
+use crate::coverage::Coverage;
+use crate::disk::SimDisk;
+use crate::locks::Locks;
+use crate::log::Log;
+use crate::planted;
+use crate::reference::Reference;
+use crate::setting::{Plant, Setting};
+use crate::tap::Tap;
+use crate::violation::Violation;
+use sexton::actors::host::Report;
+use sexton::actors::ledger::{Ledger, Stage};
+use sexton::actors::machine::{Machine, Tell};
+use sexton::actors::recovery::{Recovering, RecoveryError, Replica, Scope, recover};
+use sexton::clock::{ManualClock, Timestamp};
+use sexton::ids::{ActorId, Digest, Seq};
+use sexton::persist::PersistError;
+use sexton::persist::format::Chance;
+use sexton::persist::journal::Tail;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Which actor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    Lock,
+    Left,
+    Right,
+}
+
+/// Why a node goes no further.
+#[derive(Debug)]
+pub(crate) enum Stopped {
+    /// The journal failed.
+    Journal(PersistError),
+    /// The log could not be replayed.
+    Replay(RecoveryError),
+    /// A promise was broken on the way.
+    Broken(Violation),
+}
+
+impl From<PersistError> for Stopped {
+    fn from(error: PersistError) -> Self {
+        Self::Journal(error)
+    }
+}
+
+impl From<RecoveryError> for Stopped {
+    fn from(error: RecoveryError) -> Self {
+        match error {
+            RecoveryError::Persist(error @ PersistError::Io { .. }) => Self::Journal(error),
+            error => Self::Replay(error),
+        }
+    }
+}
+
+impl From<Violation> for Stopped {
+    fn from(violation: Violation) -> Self {
+        Self::Broken(violation)
+    }
+}
+
+/// The node.
+pub(crate) struct Node {
+    pub(crate) lock: Actor<Locks>,
+    pub(crate) left: Actor<Counters<LEFT>>,
+    pub(crate) right: Actor<Counters<RIGHT>>,
+    pub(crate) ledger: Ledger,
+    pub(crate) log: Log,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) found: Found,
+    disk: SimDisk,
+    tells: VecDeque<Tell>,
+    plant: Option<Plant>,
+}
+
+/// What a start found.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) tail: Tail,
+    /// Newest entry and digest of each actor.
+    pub(crate) digests: [(Seq, Digest); 3],
+    /// The number of the start mark.
+    pub(crate) start: Seq,
+}
+
+impl Node {
+    /// Recovers what the disk holds, and notes the start.
+    pub(crate) fn start(
+        disk: &SimDisk,
+        setting: &Setting,
+        wall: Timestamp,
+        tap: &mut Tap,
+    ) -> Result<Self, Stopped> {
+        let mut lock = Replica::<<Locks as Reference>::Machine>::new(<_>::default());
+        let mut left = Replica::new(());
+        let mut right = Replica::new(());
+        let mut tail = if setting.plant == Some(Plant::PoisonApplied) {
+            planted::recover_with_poison(disk, (&mut lock, &mut left, &mut right))?
+        } else {
+            let replicas: &mut [&mut dyn Recovering] = &mut [&mut lock, &mut left, &mut right];
+            recover(disk, replicas, Scope::default())?
+        };
+        let (lock, left, right) = (lock.into_parts(), left.into_parts(), right.into_parts());
+        let digests = [
+            (lock.1, lock.0.digest()),
+            (left.1, left.0.digest()),
+            (right.1, right.0.digest()),
+        ];
+        tap.start(tail.last, tail.last_at);
+        planted::forget(setting.plant, &mut tail);
+        let clock = Arc::new(ManualClock::at(wall.max(tail.last_at)));
+        clock.set_offset_ms(offset(wall, tail.last_at));
+        let mut log = Log::open(disk, setting, &tail)?;
+        let mut ledger = Ledger::new(Arc::clone(&clock) as _, &tail, false);
+        let stamp = ledger.start(Chance([7; 32]));
+        let batch = ledger.take_batch();
+        tap.pass(&batch)?;
+        log.hand(batch);
+        log.drain()?;
+        ledger.durable(stamp.seq);
+        let mut node = Self {
+            lock: Actor::new(lock),
+            left: Actor::new(left),
+            right: Actor::new(right),
+            ledger,
+            log,
+            clock,
+            found: Found {
+                tail,
+                digests,
+                start: stamp.seq,
+            },
+            disk: disk.clone(),
+            tells: VecDeque::new(),
+            plant: setting.plant,
+        };
+        let early_reads = setting.plant == Some(Plant::ReadBeforeSync);
+        node.lock.early_reads = early_reads;
+        node.lock.host.start(stamp.seq, stamp.at);
+        node.left.host.start(stamp.seq, stamp.at);
+        node.right.host.start(stamp.seq, stamp.at);
+        node.gather_tells();
+        Ok(node)
+    }
+
+    /// Gives an actor a turn.
+    pub(crate) fn turn(
+        &mut self,
+        who: Who,
+        tap: &mut Tap,
+        coverage: &mut Coverage,
+    ) -> Result<bool, Stopped> {
+        let turn = match who {
+            Who::Lock => self.lock.turn(&mut self.ledger),
+            Who::Left => self.left.turn(&mut self.ledger),
+            Who::Right => self.right.turn(&mut self.ledger),
+        };
+        self.gather_tells();
+        match turn {
+            Turn::Idle => return Ok(false),
+            Turn::Done => {}
+            Turn::Yielded => coverage.flows_yielded += 1,
+            Turn::Panicked(report) => self.supervise(who, &report, tap, coverage)?,
+        }
+        Ok(true)
+    }
+
+    /// The verdict is always to restart. A spent machine is rebuilt from the log, once all of it is written.
+    fn supervise(
+        &mut self,
+        who: Who,
+        report: &Report,
+        tap: &mut Tap,
+        coverage: &mut Coverage,
+    ) -> Result<(), Stopped> {
+        match report.stage {
+            Stage::Decide => coverage.panics_in_decide += 1,
+            Stage::Commit => coverage.panics_in_commit += 1,
+            Stage::Tick => coverage.panics_in_tick += 1,
+            Stage::Query => {}
+        }
+        let (spent, quarantined) = match who {
+            Who::Lock => (
+                self.lock.host.is_spent(),
+                self.lock.host.quarantined().len(),
+            ),
+            Who::Left => (
+                self.left.host.is_spent(),
+                self.left.host.quarantined().len(),
+            ),
+            Who::Right => (
+                self.right.host.is_spent(),
+                self.right.host.quarantined().len(),
+            ),
+        };
+        if spent {
+            coverage.rebuilds += 1;
+            coverage.rebuilds_behind_a_quarantine += u64::from(quarantined > 0);
+            self.hand(tap)?;
+            self.log.drain()?;
+            match who {
+                Who::Lock => rebuild(&self.disk, &mut self.lock)?,
+                Who::Left => rebuild(&self.disk, &mut self.left)?,
+                Who::Right => rebuild(&self.disk, &mut self.right)?,
+            }
+            self.gather_tells();
+        }
+        Ok(())
+    }
+
+    fn gather_tells(&mut self) {
+        self.tells.extend(self.lock.take_tells());
+        self.tells.extend(self.left.take_tells());
+        self.tells.extend(self.right.take_tells());
+    }
+
+    /// Brings one tell to its actor's mailbox.
+    pub(crate) fn route(&mut self) -> bool {
+        let Some(tell) = self.tells.pop_front() else {
+            return false;
+        };
+        match tell.to {
+            ActorId(LEFT) => self.left.post_tell(&tell),
+            ActorId(RIGHT) => self.right.post_tell(&tell),
+            other => unreachable!("nobody tells {other} anything"),
+        }
+        true
+    }
+
+    /// Hands what was gathered to the journal.
+    pub(crate) fn hand(&mut self, tap: &mut Tap) -> Result<(), Violation> {
+        let batch = self.ledger.take_batch();
+        tap.pass(&batch)?;
+        self.log.hand(planted::alter(self.plant, batch));
+        Ok(())
+    }
+
+    /// Lets answers out that rest on nothing that is still to be synced.
+    pub(crate) fn release(&mut self) -> [Vec<usize>; 3] {
+        let upto = if self.plant == Some(Plant::ReplyBeforeSync) {
+            self.ledger.last()
+        } else {
+            self.log.released
+        };
+        self.ledger.durable(self.log.released);
+        [
+            self.lock.release(upto),
+            self.left.release(upto),
+            self.right.release(upto),
+        ]
+    }
+
+    /// Looks at the disk and at the wall clock.
+    pub(crate) fn look(&mut self) {
+        let room = self.log.look();
+        self.ledger.set_room(room);
+        self.ledger.watch_wall_clock();
+    }
+
+    /// Whether anything is left to do, but for the passing of time.
+    pub(crate) fn is_at_rest(&mut self) -> bool {
+        let now = self.ledger.now();
+        self.tells.is_empty()
+            && !self.ledger.is_dirty()
+            && !self.log.is_busy()
+            && !self.lock.is_waiting(now)
+            && !self.left.is_waiting(now)
+            && !self.right.is_waiting(now)
+    }
+}
+
+/// Wall clock less node time after a start.
+fn offset(wall: Timestamp, floor: Timestamp) -> i64 {
+    let behind = floor.0.saturating_sub(wall.0);
+    -i64::try_from(behind).expect("clocks are a few days apart")
+}
+
+fn rebuild<R: Reference>(disk: &SimDisk, actor: &mut Actor<R>) -> Result<(), Stopped> {
+    let mut replica = Replica::<R::Machine>::new(<R::Machine as Machine>::Rules::default());
+    let scope = Scope {
+        until: Some(actor.host.last()),
+        partial: true,
+    };
+    recover(disk, &mut [&mut replica], scope)?;
+    actor.rebuild(replica);
+    Ok(())
+}

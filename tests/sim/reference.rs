@@ -1,0 +1,64 @@
+//! What a checker needs to know of a machine: rules of its own, written a second time and more simply.
+//!
+//! A reference follows the log entry by entry and says what each message had to come to and what each query had to
+//! show at that place. It shares no code with the machine that it judges, only the types of its messages.
+
+use sexton::actors::machine::{Machine, Stamp};
+use sexton::clock::Timestamp;
+use std::fmt::Debug;
+
+/// Who sends a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A client, which is answered.
+    Client,
+    /// Time.
+    Tick,
+    /// Another actor.
+    Tell,
+}
+
+/// The rules of a machine, a second time.
+pub(crate) trait Reference: Clone + Default {
+    /// The machine that is judged.
+    type Machine: Machine<
+            Message: PartialEq,
+            Query: Clone,
+            Reply: PartialEq + Clone,
+            Rules: Default,
+            Outcome: Clone,
+            View: Debug,
+        >;
+
+    /// Follows one entry: its outcome must be the right one here.
+    fn apply(
+        &mut self,
+        stamp: Stamp,
+        message: &MessageOf<Self>,
+        outcome: &OutcomeOf<Self>,
+    ) -> Result<(), String>;
+    /// The coordinator started.
+    fn start(&mut self, at: Timestamp);
+    /// A message panicked and was not applied; if time sent it, its item no longer acts.
+    fn poisoned(&mut self, message: &MessageOf<Self>);
+    /// An item on which time has still to act at `at`, if there is one.
+    fn due(&self, at: Timestamp) -> Option<String>;
+    /// The reply to a message that changes nothing here; `None` if it would change something.
+    fn without_change(&self, message: &MessageOf<Self>) -> Option<ReplyOf<Self>>;
+    /// The reply to a query.
+    fn answer(&self, query: &QueryOf<Self>) -> ReplyOf<Self>;
+    /// Whether the machine shows the same state, field by field.
+    fn agrees(&self, machine: &Self::Machine) -> Result<(), String>;
+
+    /// Who sends this message.
+    fn origin(message: &MessageOf<Self>) -> Origin;
+    /// Whether this reply says that the message stands in the log.
+    fn changes(reply: &ReplyOf<Self>) -> bool;
+    /// Whether this reply is a refusal for want of space.
+    fn is_disk_full(reply: &ReplyOf<Self>) -> bool;
+}
+
+pub(crate) type MessageOf<R> = <<R as Reference>::Machine as Machine>::Message;
+pub(crate) type OutcomeOf<R> = <<R as Reference>::Machine as Machine>::Outcome;
+pub(crate) type QueryOf<R> = <<R as Reference>::Machine as Machine>::Query;
+pub(crate) type ReplyOf<R> = <<R as Reference>::Machine as Machine>::Reply;

@@ -1,0 +1,400 @@
+//! One run: a seed, its steps, and the verdict.
+//!
+//! Each step is one move of clients, time, node, journal or misfortune, drawn from the seed. The checkers judge at
+//! every start, and at the end, after all that was begun has come to rest.
+
+use crate::actor::{Call, PLANTED};
+use crate::chance::Chance;
+use crate::check::{Checker, Peril};
+use crate::coverage::Coverage;
+use crate::disk::SimDisk;
+use crate::node::{Node, Stopped, Who};
+use crate::reference::Reference;
+use crate::setting::{Kind, Setting};
+use crate::tap::Tap;
+use crate::violation::{Promise, Violation, ensure};
+use crate::workload::Workload;
+use sexton::actors::host::panic_words;
+use sexton::actors::ledger::{RESERVE_STEP, Stage};
+use sexton::actors::lock::Reply;
+use sexton::clock::Timestamp;
+use sexton::ids::Seq;
+use sexton::persist::journal::Room;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+const DAY_MS: u64 = 24 * 3600 * 1000;
+
+/// Runs a seed; says what it met, and the first broken promise.
+pub(crate) fn run(setting: &Setting, trace: bool) -> (Coverage, Result<(), Violation>) {
+    let mut run = Run::new(setting, trace);
+    let verdict = catch_unwind(AssertUnwindSafe(|| run.all()));
+    let verdict = verdict.unwrap_or_else(|payload| {
+        let words = panic_words(payload.as_ref());
+        Err(Violation::new(Promise::NoPanic, words))
+    });
+    run.tap.count(&mut run.coverage);
+    let verdict = verdict.map_err(|violation| Violation {
+        what: format!("step {}: {}", run.step, violation.what),
+        ..violation
+    });
+    run.say(|| match &verdict {
+        Ok(()) => "well".to_owned(),
+        Err(violation) => format!("BROKEN {violation}"),
+    });
+    (run.coverage, verdict)
+}
+
+/// Whether a panic was planted, and so is nothing to speak of.
+pub(crate) fn is_planted(words: &str) -> bool {
+    words.starts_with(PLANTED)
+}
+
+pub(crate) struct Run<'a> {
+    pub(crate) setting: &'a Setting,
+    pub(crate) chance: Chance,
+    pub(crate) disk: SimDisk,
+    /// The wall clock of the machine.
+    pub(crate) wall: u64,
+    pub(crate) node: Option<Node>,
+    /// The node that went down last, until the next one has started.
+    pub(crate) past: Option<Node>,
+    pub(crate) peril: Peril,
+    pub(crate) workload: Workload,
+    pub(crate) tap: Tap,
+    pub(crate) checker: Checker,
+    pub(crate) coverage: Coverage,
+    pub(crate) step: u64,
+    pub(crate) trace: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Move {
+    CallLock,
+    CallLeft,
+    CallRight,
+    Turn(Who),
+    Route,
+    Hand,
+    Write,
+    Sync,
+    Interval,
+    Release,
+    Look,
+    PassTime,
+    Watch,
+    LoseConnection,
+    Special,
+}
+
+const MOVES: &[(u64, Move)] = &[
+    (150, Move::CallLock),
+    (40, Move::CallLeft),
+    (40, Move::CallRight),
+    (170, Move::Turn(Who::Lock)),
+    (60, Move::Turn(Who::Left)),
+    (60, Move::Turn(Who::Right)),
+    (30, Move::Route),
+    (90, Move::Hand),
+    (80, Move::Write),
+    (80, Move::Sync),
+    (10, Move::Interval),
+    (90, Move::Release),
+    (15, Move::Look),
+    (60, Move::PassTime),
+    (12, Move::Watch),
+    (6, Move::LoseConnection),
+    (7, Move::Special),
+];
+
+impl<'a> Run<'a> {
+    fn new(setting: &'a Setting, trace: bool) -> Self {
+        let mut chance = Chance::of(setting.seed);
+        let disk = SimDisk::new(chance.fork(), setting.page_bytes);
+        if setting.plant == Some(crate::setting::Plant::LyingSync) {
+            disk.lie();
+        }
+        Self {
+            setting,
+            wall: 1_790_000_000_000 + chance.below(DAY_MS),
+            disk,
+            chance,
+            node: None,
+            past: None,
+            peril: Peril {
+                policy: setting.policy,
+                power_cut: false,
+                synced: Seq(0),
+            },
+            workload: Workload::new(setting),
+            tap: Tap::default(),
+            checker: Checker::default(),
+            coverage: Coverage::default(),
+            step: 0,
+            trace,
+        }
+    }
+
+    fn all(&mut self) -> Result<(), Violation> {
+        self.say(|| String::new());
+        while self.step < self.setting.steps {
+            self.step += 1;
+            self.coverage.steps += 1;
+            if self.node.is_none() {
+                self.try_start()?;
+                continue;
+            }
+            if self.chance.per_mille(self.setting.crashes) {
+                self.misfortune()?;
+            } else if self.chance.per_mille(self.setting.faults) {
+                self.disk_fault();
+            } else if self.chance.per_mille(self.setting.panics) {
+                self.plant_panic();
+            } else {
+                let next = self.chance.weighted(MOVES);
+                self.make(next)?;
+            }
+        }
+        self.finish()
+    }
+
+    pub(crate) fn say(&self, what: impl FnOnce() -> String) {
+        if self.trace {
+            crate::print(&format!("{:>5} {}", self.step, what()));
+        }
+    }
+
+    /// Starts the node, which may be cut short by a death of the process.
+    fn try_start(&mut self) -> Result<(), Violation> {
+        if self.chance.per_mille(250) {
+            let calls = self.chance.below(30);
+            self.disk.die_after(calls);
+        }
+        self.start()
+    }
+
+    pub(crate) fn start(&mut self) -> Result<(), Violation> {
+        let wall = Timestamp(self.wall);
+        let started = Node::start(&self.disk, self.setting, wall, &mut self.tap);
+        match started {
+            Ok(node) => {
+                self.started(node)?;
+                Ok(())
+            }
+            Err(Stopped::Broken(violation)) => Err(violation),
+            Err(Stopped::Journal(error)) if self.disk.is_dead() => {
+                self.say(|| format!("start: killed: {error}"));
+                self.coverage.deaths_inside_a_start += 1;
+                self.after_death();
+                Ok(())
+            }
+            Err(Stopped::Journal(error)) if error.is_disk_full() && self.disk.is_bounded() => {
+                self.say(|| format!("start: {error}"));
+                self.disk.set_space(None);
+                self.disk.kill();
+                Ok(())
+            }
+            Err(Stopped::Journal(error)) => Err(Violation::new(Promise::Starts, error)),
+            Err(Stopped::Replay(error)) => Err(Violation::new(Promise::Starts, error)),
+        }
+    }
+
+    fn started(&mut self, mut node: Node) -> Result<(), Violation> {
+        let tail = &node.found.tail;
+        self.say(|| format!("start: {tail:?}"));
+        self.coverage.starts += 1;
+        if let Some(cut) = &tail.cut {
+            self.coverage.torn_tails_cut += 1;
+            self.coverage.records_cut += cut.seqs.len() as u64;
+        }
+        self.checker.start(
+            (&self.disk, &node),
+            self.past.take().as_ref(),
+            self.peril,
+            &mut self.coverage,
+        )?;
+        self.peril.power_cut = false;
+        self.peril.synced = Seq(0);
+        if self.setting.kind == Kind::Numbers {
+            // Numbers are free to be skipped: this brings the node near the end of its reserve.
+            let now = node.ledger.now();
+            let near = RESERVE_STEP / 2 - self.chance.below(40);
+            for _ in 0..near {
+                node.ledger.order(now);
+            }
+        }
+        node.look();
+        self.node = Some(node);
+        Ok(())
+    }
+
+    fn make(&mut self, next: Move) -> Result<(), Violation> {
+        let Some(node) = &mut self.node else {
+            return Ok(());
+        };
+        let mut stopped = None;
+        match next {
+            Move::CallLock => {
+                let asks = self.workload.lock_call(&mut self.chance);
+                if self.trace {
+                    crate::print(&format!("{:>5} lock asks {asks:?}", self.step));
+                }
+                node.lock.post(asks);
+            }
+            Move::CallLeft => node.left.post(Workload::counter_call(&mut self.chance)),
+            Move::CallRight => node.right.post(Workload::counter_call(&mut self.chance)),
+            Move::Turn(who) => {
+                let turned = node.turn(who, &mut self.tap, &mut self.coverage);
+                stopped = turned.err();
+            }
+            Move::Route => {
+                node.route();
+            }
+            Move::Hand => node.hand(&mut self.tap)?,
+            Move::Write => stopped = node.log.write().err().map(Stopped::Journal),
+            Move::Sync => stopped = node.log.sync().err().map(Stopped::Journal),
+            Move::Interval => stopped = node.log.interval().err().map(Stopped::Journal),
+            Move::Release => self.release()?,
+            Move::Look => self.look()?,
+            Move::PassTime => self.pass_time(),
+            Move::Watch => node.left.watch(Workload::watch(&mut self.chance)),
+            Move::LoseConnection => {
+                self.coverage.connections_lost += 1;
+                if node.left.unwatch() {
+                    self.coverage.watches_withdrawn += 1;
+                }
+            }
+            Move::Special => self.special(),
+        }
+        self.say(|| format!("{next:?}"));
+        match stopped {
+            None => Ok(()),
+            Some(stopped) => self.halted(stopped),
+        }
+    }
+
+    /// What this kind of run is about.
+    fn special(&mut self) {
+        let Some(node) = &mut self.node else { return };
+        match self.setting.kind {
+            Kind::Plain => {}
+            Kind::Long => node.right.post(Workload::long_call(&mut self.chance)),
+            Kind::Crowd => node.lock.post(Workload::crowd(&mut self.chance)),
+            Kind::Numbers => {
+                let now = node.ledger.now();
+                // Up to where numbers are short, and hosts wait for the mark that is on its way.
+                while !node.ledger.is_short() {
+                    node.ledger.order(now);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn release(&mut self) -> Result<(), Violation> {
+        let Some(node) = &mut self.node else {
+            return Ok(());
+        };
+        let [locks, lefts, rights] = node.release();
+        self.coverage.calls_answered += (locks.len() + lefts.len() + rights.len()) as u64;
+        for at in locks {
+            let call = node.lock.calls.get(at).expect("it was just answered");
+            self.checker.note_tokens(call)?;
+            for answer in call.answers.iter().flatten().flatten() {
+                if let Reply::Standing(standing) = answer
+                    && let Some(token) = standing.token
+                {
+                    self.workload.note(token);
+                }
+            }
+            self.coverage.disk_full_refusals += refusals(call);
+        }
+        for at in lefts {
+            let call = node.left.calls.get(at).expect("it was just answered");
+            self.coverage.disk_full_refusals += refusals(call);
+        }
+        for at in rights {
+            let call = node.right.calls.get(at).expect("it was just answered");
+            self.coverage.disk_full_refusals += refusals(call);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn look(&mut self) -> Result<(), Violation> {
+        let bounded = self.disk.is_bounded();
+        let Some(node) = &mut self.node else {
+            return Ok(());
+        };
+        node.look();
+        let room = node.ledger.room();
+        ensure(bounded || room == Room::Ample, Promise::RoomAgain, || {
+            format!("the disk has space, and the node has {room:?} room")
+        })
+    }
+
+    fn pass_time(&mut self) {
+        let ms = self.chance.weighted(&[(60, 0), (30, 1), (8, 2), (3, 3)]);
+        let ms = match ms {
+            0 => self.chance.below(20),
+            1 => self.chance.below(1500),
+            2 => self.chance.within(1, 6) * 1000,
+            _ => {
+                // The machine slept.
+                self.coverage.sleeps += 1;
+                self.chance.below(DAY_MS)
+            }
+        };
+        self.wall += ms;
+        let Some(node) = &mut self.node else { return };
+        node.clock.advance_ms(ms);
+        if self.chance.per_mille(50) {
+            self.step_wall_clock();
+        }
+    }
+
+    fn step_wall_clock(&mut self) {
+        let step = *self
+            .chance
+            .pick(&[-3_600_000, 3_600_000, -90_000, 5_000, -400]);
+        self.wall = self.wall.saturating_add_signed(step);
+        let wall = i64::try_from(self.wall).expect("clocks are near today");
+        let Some(node) = &mut self.node else { return };
+        let now = i64::try_from(node.ledger.now().0).expect("clocks are near today");
+        node.clock.set_offset_ms(wall - now);
+    }
+
+    fn plant_panic(&mut self) {
+        let stage =
+            self.chance
+                .weighted(&[(3, Stage::Decide), (3, Stage::Commit), (3, Stage::Tick)]);
+        let Some(node) = &mut self.node else { return };
+        match self.chance.below(4) {
+            0 => node.left.trap.set(stage),
+            1 => node.right.trap.set(stage),
+            _ => node.lock.trap.set(stage),
+        }
+        self.say(|| format!("panic planted in {stage:?}"));
+    }
+
+    fn disk_fault(&mut self) {
+        let fault = self.chance.weighted(&[(2, 0), (2, 1), (6, 2), (6, 3)]);
+        match fault {
+            0 => self.disk.fail_write(),
+            1 => self.disk.fail_sync(),
+            2 => {
+                self.coverage.disks_filled += u64::from(!self.disk.is_bounded());
+                let free = self.chance.below(self.setting.sizes.first_bytes);
+                self.disk.set_space(Some(free));
+            }
+            _ => {
+                self.coverage.disks_freed += u64::from(self.disk.is_bounded());
+                self.disk.set_space(None);
+            }
+        }
+        self.say(|| format!("disk fault {fault}"));
+    }
+}
+
+/// Answers that say that the disk is full.
+fn refusals<R: Reference>(call: &Call<R>) -> u64 {
+    let answers = call.answers.iter().flatten().flatten();
+    answers.filter(|reply| R::is_disk_full(reply)).count() as u64
+}

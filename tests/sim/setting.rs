@@ -1,0 +1,117 @@
+//! What a seed says before the first step: policy, sizes, how rough the world is, and which planted fault there is.
+
+use crate::chance::Chance;
+use sexton::persist::journal::Sizes;
+
+/// When what was acknowledged is on disk, as in `Fsync`, with steps in the place of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    Always,
+    Interval,
+    Never,
+}
+
+/// What is special about a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Plain,
+    /// Records of more than one part.
+    Long,
+    /// Numbers near the end of what is reserved.
+    Numbers,
+    /// More entries due at once than one turn takes.
+    Crowd,
+}
+
+/// A fault in the simulation's own wiring, to show that the checkers see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plant {
+    LyingSync,
+    ReplyBeforeSync,
+    ReadBeforeSync,
+    TokenTwice,
+    TickNotJournaled,
+    PoisonApplied,
+    TimeGoesBack,
+}
+
+/// What a seed says.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub(crate) seed: u64,
+    pub(crate) steps: u64,
+    pub(crate) policy: Policy,
+    pub(crate) kind: Kind,
+    pub(crate) sizes: Sizes,
+    pub(crate) page_bytes: usize,
+    pub(crate) keys: u64,
+    pub(crate) owners: u64,
+    pub(crate) ttl_max: u64,
+    /// Of a thousand steps, how many go wrong.
+    pub(crate) crashes: u64,
+    pub(crate) faults: u64,
+    pub(crate) panics: u64,
+    pub(crate) plant: Option<Plant>,
+}
+
+impl Setting {
+    /// The setting of a seed.
+    pub(crate) fn of(seed: u64, steps: u64) -> Self {
+        let mut chance = Chance::of(seed ^ 0x5E77_1265);
+        let kind = match seed % 64 {
+            7 => Kind::Long,
+            9 | 41 => Kind::Numbers,
+            11 => Kind::Crowd,
+            _ => Kind::Plain,
+        };
+        let first_bytes = match kind {
+            Kind::Plain | Kind::Numbers => 8192 << chance.below(3),
+            Kind::Crowd => 64 << 10,
+            Kind::Long => 1 << 20,
+        };
+        Self {
+            seed,
+            steps,
+            policy: chance.weighted(&[
+                (3, Policy::Always),
+                (1, Policy::Interval),
+                (1, Policy::Never),
+            ]),
+            kind,
+            sizes: Sizes {
+                first_bytes,
+                max_bytes: first_bytes << chance.below(3),
+            },
+            page_bytes: *chance.pick(&[512, 512, 4096]),
+            keys: chance.within(1, 4),
+            owners: chance.within(2, 6),
+            ttl_max: *chance.pick(&[2, 6, 20]),
+            crashes: *chance.pick(&[2, 5, 9]),
+            faults: *chance.pick(&[0, 2, 6]),
+            panics: *chance.pick(&[0, 4, 12]),
+            plant: None,
+        }
+    }
+
+    /// The same with a planted fault.
+    pub(crate) fn planted(seed: u64, plant: Plant) -> Self {
+        let policy = match plant {
+            // What nobody saw may be given again; so numbers repeat only where an answered grant can be lost.
+            Plant::TokenTwice => Policy::Never,
+            Plant::LyingSync
+            | Plant::ReplyBeforeSync
+            | Plant::ReadBeforeSync
+            | Plant::TickNotJournaled
+            | Plant::PoisonApplied
+            | Plant::TimeGoesBack => Policy::Always,
+        };
+        Self {
+            policy,
+            kind: Kind::Plain,
+            panics: 12,
+            crashes: 9,
+            plant: Some(plant),
+            ..Self::of(seed, 1000)
+        }
+    }
+}

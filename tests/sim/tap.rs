@@ -1,0 +1,86 @@
+//! Watches the records on their way to the journal: numbers are given once in the life of a disk, time goes forward.
+
+use crate::coverage::Coverage;
+use crate::violation::{Promise, Violation, ensure};
+use sexton::clock::Timestamp;
+use sexton::ids::Seq;
+use sexton::persist::format::{Batch, FRAME_HEADER_BYTES, FrameHeader, Kind, Mark, Part};
+
+/// What was seen on any node that ran on this disk.
+#[derive(Debug, Default)]
+pub(crate) struct Tap {
+    /// The largest number of an entry or of a poisoned message, also of those that a crash took. The numbers of
+    /// marks are in nobody's hands: those that a crash took at a start may come again.
+    given: Seq,
+    last: Seq,
+    last_at: Timestamp,
+    long_records: u64,
+    clock_marks: u64,
+    reserve_marks: u64,
+    start_marks: u64,
+}
+
+impl Tap {
+    /// A node starts on what is left of the log.
+    pub(crate) fn start(&mut self, last: Seq, last_at: Timestamp) {
+        self.last = last;
+        self.last_at = last_at;
+    }
+
+    /// Looks at every record of a batch.
+    pub(crate) fn pass(&mut self, batch: &Batch) -> Result<(), Violation> {
+        let mut offset = 0;
+        while let Some(header) = FrameHeader::decode(batch.bytes_from(offset)) {
+            if header.kind == Kind::Mark {
+                self.count_mark(batch.bytes_from(offset + FRAME_HEADER_BYTES));
+            }
+            offset += header.size as usize;
+            match header.part {
+                Part::Whole => {}
+                Part::First => self.long_records += 1,
+                Part::Middle | Part::Last => continue,
+            }
+            self.look(&header)?;
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, header: &FrameHeader) -> Result<(), Violation> {
+        let FrameHeader { seq, at, kind, .. } = *header;
+        if kind != Kind::Mark {
+            ensure(seq > self.given, Promise::GivenOnce, || {
+                format!(
+                    "number {seq} is handed out again, {} was before",
+                    self.given
+                )
+            })?;
+            self.given = seq;
+        }
+        ensure(seq > self.last, Promise::GivenOnce, || {
+            format!("record {seq} behind {}", self.last)
+        })?;
+        ensure(at >= self.last_at, Promise::TimeForward, || {
+            format!("record {seq} at {at}, behind one at {}", self.last_at)
+        })?;
+        self.last = seq;
+        self.last_at = at;
+        Ok(())
+    }
+
+    fn count_mark(&mut self, payload: &[u8]) {
+        let mark: Mark = rmp_serde::from_slice(payload).expect("marks decode");
+        match mark {
+            Mark::Start { .. } => self.start_marks += 1,
+            Mark::Reserve { .. } => self.reserve_marks += 1,
+            Mark::Clock { .. } => self.clock_marks += 1,
+            Mark::Stop => {}
+        }
+    }
+
+    /// Adds what was seen to the coverage. Every start reserves too.
+    pub(crate) fn count(&self, coverage: &mut Coverage) {
+        coverage.long_records += self.long_records;
+        coverage.clock_marks += self.clock_marks;
+        coverage.reserves_renewed += self.reserve_marks - self.start_marks;
+    }
+}

@@ -1,0 +1,73 @@
+//! A promise that was broken, and what shows it.
+
+use std::fmt;
+
+/// Which promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Promise {
+    /// Acknowledged means kept.
+    Kept,
+    /// A read shows only what is kept.
+    ShownIsKept,
+    /// Every reply is right at its place in the log.
+    RepliesRight,
+    /// Every entry follows from the rules at its place in the log.
+    EntriesRight,
+    /// A token or number is given once.
+    GivenOnce,
+    /// Time in the log never goes back.
+    TimeForward,
+    /// The same log gives the same state.
+    SameState,
+    /// Deciding again gives what was decided.
+    DecidedAgain,
+    /// A disk that only lost what it may lose gives a start.
+    Starts,
+    /// Damage is named, and never becomes state.
+    DamageNamed,
+    /// What is told has a cause in the log, and arrives in the end.
+    Told,
+    /// Whoever waits is woken when it is so, and only then.
+    Woken,
+    /// Everything asked is answered in the end.
+    Answered,
+    /// A freed disk takes additions again.
+    RoomAgain,
+    /// No panic but the planted ones.
+    NoPanic,
+}
+
+/// A broken promise.
+#[derive(Clone, Debug)]
+pub(crate) struct Violation {
+    pub(crate) promise: Promise,
+    pub(crate) what: String,
+}
+
+impl Violation {
+    pub(crate) fn new(promise: Promise, what: impl fmt::Display) -> Self {
+        Self {
+            promise,
+            what: what.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.promise, self.what)
+    }
+}
+
+/// Fails with a promise and its words unless it holds.
+pub(crate) fn ensure(
+    holds: bool,
+    promise: Promise,
+    what: impl FnOnce() -> String,
+) -> Result<(), Violation> {
+    if holds {
+        Ok(())
+    } else {
+        Err(Violation::new(promise, what()))
+    }
+}

@@ -1,0 +1,280 @@
+//! Follows one actor through the log of one life of the node, beside what its clients saw.
+//!
+//! Entries are the places: a reply that says that something changed must belong to the next entry of a client; one
+//! that says that nothing did, and each answer to a query, must be right somewhere between the entries around it, and
+//! never while something is due. The reference says what is right. Deciding again must give what was decided.
+
+use crate::actor::{Ask, Call};
+use crate::coverage::Coverage;
+use crate::reference::{MessageOf, Origin, OutcomeOf, Reference, ReplyOf};
+use crate::violation::{Promise, Violation, ensure};
+use sexton::actors::host::Answer;
+use sexton::actors::ledger::Poisoned;
+use sexton::actors::machine::{Machine, Stamp};
+use sexton::actors::recovery::{Recovering as _, Replica};
+use sexton::clock::Timestamp;
+use sexton::ids::{ActorId, Digest, Seq};
+use sexton::persist::format::{Kind, Mark};
+
+/// A record of the log, kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) seq: Seq,
+    pub(crate) at: Timestamp,
+    pub(crate) actor: ActorId,
+    pub(crate) kind: Kind,
+    pub(crate) payload: Vec<u8>,
+}
+
+impl Kept {
+    pub(crate) fn stamp(&self) -> Stamp {
+        Stamp {
+            seq: self.seq,
+            at: self.at,
+        }
+    }
+
+    pub(crate) fn is_start(&self) -> bool {
+        self.kind == Kind::Mark
+            && matches!(rmp_serde::from_slice(&self.payload), Ok(Mark::Start { .. }))
+    }
+}
+
+/// The reference of an actor, and a second machine that decides again.
+pub(crate) struct Witness<R: Reference> {
+    pub(crate) reference: R,
+    shadow: Replica<R::Machine>,
+}
+
+impl<R: Reference> Default for Witness<R> {
+    fn default() -> Self {
+        Self {
+            reference: R::default(),
+            shadow: Replica::new(<R::Machine as Machine>::Rules::default()),
+        }
+    }
+}
+
+impl<R: Reference> Witness<R> {
+    pub(crate) fn digest(&self) -> Digest {
+        self.shadow.digest()
+    }
+
+    /// Follows the log. Calls whose answers rest on more than `survived` are as good as unanswered.
+    pub(crate) fn follow(
+        &mut self,
+        log: &[Kept],
+        (calls, survived): (&[Call<R>], Seq),
+        coverage: &mut Coverage,
+        mut look: impl FnMut(&R, &MessageOf<R>, &OutcomeOf<R>),
+    ) -> Result<(), Violation> {
+        let mut cursor = Cursor {
+            calls,
+            survived,
+            call: 0,
+            item: 0,
+            reads: 0,
+            refusals: 0,
+        };
+        for kept in log {
+            match kept.kind {
+                Kind::Mark if kept.is_start() => {
+                    cursor.end(&self.reference)?;
+                    self.reference.start(kept.at);
+                    self.shadow.start(kept.stamp());
+                }
+                Kind::Poisoned if kept.actor == R::Machine::ID => {
+                    let poisoned: Poisoned<MessageOf<R>> = decode(kept)?;
+                    let message = &poisoned.message;
+                    cursor.meet(&self.reference, kept.seq, message, None)?;
+                    self.reference.poisoned(message);
+                }
+                Kind::Entry if kept.actor == R::Machine::ID => {
+                    let (message, outcome) = decode(kept)?;
+                    self.entry(kept, (&message, &outcome), &mut cursor)?;
+                    coverage.decisions_verified += 1;
+                    look(&self.reference, &message, &outcome);
+                }
+                Kind::Mark | Kind::Poisoned | Kind::Entry | Kind::End => {}
+            }
+        }
+        cursor.end(&self.reference)?;
+        coverage.reads_checked += cursor.reads;
+        coverage.refusals_checked += cursor.refusals;
+        Ok(())
+    }
+
+    fn entry(
+        &mut self,
+        kept: &Kept,
+        (message, outcome): (&MessageOf<R>, &OutcomeOf<R>),
+        cursor: &mut Cursor<'_, R>,
+    ) -> Result<(), Violation> {
+        let stamp = kept.stamp();
+        let reply = R::Machine::reply(stamp.seq, message, outcome);
+        cursor.meet(&self.reference, stamp.seq, message, Some(&reply))?;
+        let name = R::Machine::NAME;
+        self.reference
+            .apply(stamp, message, outcome)
+            .map_err(|wrong| {
+                let what = format!("entry {} of {name}, {message:?}: {wrong}", stamp.seq);
+                Violation::new(Promise::EntriesRight, what)
+            })?;
+        let again = self.shadow.machine().decide(stamp.at, message);
+        ensure(again == *outcome, Promise::DecidedAgain, || {
+            let seq = stamp.seq;
+            format!("entry {seq} of {name}, {message:?}: {outcome:?}, and now {again:?}")
+        })?;
+        self.shadow
+            .commit(stamp, message, outcome)
+            .map_err(|error| Violation::new(Promise::SameState, error))
+    }
+}
+
+pub(crate) fn decode<T: serde::de::DeserializeOwned>(kept: &Kept) -> Result<T, Violation> {
+    rmp_serde::from_slice(&kept.payload).map_err(|error| {
+        let what = format!("record {} does not decode: {error}", kept.seq);
+        Violation::new(Promise::SameState, what)
+    })
+}
+
+/// The next item of the history that has not found its place yet.
+struct Cursor<'a, R: Reference> {
+    calls: &'a [Call<R>],
+    survived: Seq,
+    call: usize,
+    item: usize,
+    reads: u64,
+    refusals: u64,
+}
+
+/// The next item.
+enum Next<'a, R: Reference> {
+    End,
+    /// Nobody knows what came of this call, nor of anything behind it that was not answered either.
+    Unknown(&'a Call<R>),
+    Item(&'a Call<R>, &'a Ask<R>, &'a Answer<ReplyOf<R>>),
+}
+
+impl<'a, R: Reference> Cursor<'a, R> {
+    fn next(&mut self) -> Next<'a, R> {
+        loop {
+            let Some(call) = self.calls.get(self.call) else {
+                return Next::End;
+            };
+            let Some(answers) = call
+                .answers
+                .as_ref()
+                .filter(|_| call.rests <= self.survived)
+            else {
+                return Next::Unknown(call);
+            };
+            if let (Some(ask), Some(answer)) = (call.asks.get(self.item), answers.get(self.item)) {
+                return Next::Item(call, ask, answer);
+            }
+            self.call += 1;
+            self.item = 0;
+        }
+    }
+
+    /// An entry or a poisoned message (with no reply) stands in the log here.
+    fn meet(
+        &mut self,
+        reference: &R,
+        seq: Seq,
+        message: &MessageOf<R>,
+        reply: Option<&ReplyOf<R>>,
+    ) -> Result<(), Violation> {
+        self.settle(reference, seq);
+        if R::origin(message) != Origin::Client {
+            return Ok(());
+        }
+        loop {
+            match self.next() {
+                Next::End => {
+                    let what = format!("entry {seq}, {message:?}, was asked for by nobody");
+                    return Err(Violation::new(Promise::EntriesRight, what));
+                }
+                Next::Unknown(call) if call.rests < seq => {
+                    self.call += 1;
+                    self.settle(reference, seq);
+                }
+                Next::Unknown(_) => return Ok(()),
+                Next::Item(_, ask, answer) => {
+                    let same = matches!(ask, Ask::Message(asked) if asked == message);
+                    if same && answer.as_ref().ok() == reply {
+                        self.item += 1;
+                        return Ok(());
+                    }
+                    return Err(wrong::<R>(
+                        ask,
+                        answer,
+                        &format!("where the log has {seq}: {message:?} with {reply:?}"),
+                    ));
+                }
+            }
+        }
+    }
+
+    /// Finds the place of items that changed nothing, as far as they are right in this state.
+    fn settle(&mut self, reference: &R, before: Seq) {
+        while let Next::Item(call, ask, Ok(reply)) = self.next() {
+            if call.from >= before || !is_right(reference, call.at, ask, reply) {
+                return;
+            }
+            match ask {
+                Ask::Query(_) => self.reads += 1,
+                Ask::Message(_) => self.refusals += 1,
+            }
+            self.item += 1;
+        }
+    }
+
+    /// The life of the node, or the log, ends here.
+    fn end(&mut self, reference: &R) -> Result<(), Violation> {
+        self.settle(reference, Seq(u64::MAX));
+        loop {
+            match self.next() {
+                Next::End => return Ok(()),
+                Next::Unknown(_) => {
+                    self.call += 1;
+                    self.settle(reference, Seq(u64::MAX));
+                }
+                Next::Item(_, ask, answer) => {
+                    return Err(wrong::<R>(ask, answer, "where the log ends"));
+                }
+            }
+        }
+    }
+}
+
+/// Whether this reply, which says that nothing changed, is right in this state at this time.
+fn is_right<R: Reference>(reference: &R, at: Timestamp, ask: &Ask<R>, reply: &ReplyOf<R>) -> bool {
+    if reference.due(at).is_some() {
+        return false;
+    }
+    match ask {
+        Ask::Query(query) => reference.answer(query) == *reply,
+        // The node refuses for want of space before the machine has a say.
+        Ask::Message(_) if R::is_disk_full(reply) => true,
+        Ask::Message(message) => reference.without_change(message).as_ref() == Some(reply),
+    }
+}
+
+fn wrong<R: Reference>(ask: &Ask<R>, answer: &Answer<ReplyOf<R>>, place: &str) -> Violation {
+    let name = R::Machine::NAME;
+    let kept = matches!(answer, Ok(reply) if R::changes(reply)) && matches!(ask, Ask::Message(_));
+    let promise = if kept {
+        Promise::Kept
+    } else {
+        Promise::RepliesRight
+    };
+    let ask: &dyn std::fmt::Debug = match ask {
+        Ask::Message(message) => message,
+        Ask::Query(query) => query,
+    };
+    Violation::new(
+        promise,
+        format!("{name} answered {ask:?} with {answer:?}, {place}"),
+    )
+}
