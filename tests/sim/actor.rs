@@ -3,6 +3,7 @@
 //! Keeps the history that the checker reads: each call with the entries that framed it, and the answers in the order
 //! in which they arrived. A call whose connection was lost is kept too, since what it was answered must be true.
 
+use crate::coverage::Coverage;
 use crate::reference::{MessageOf, QueryOf, Reference, ReplyOf};
 use sexton::actors::Host;
 use sexton::actors::host::{Answer, Delivery, Flow, Item, Report};
@@ -118,6 +119,8 @@ pub(crate) struct Actor<R: Reference> {
     next_ticket: u64,
     /// How many waits were answered.
     pub(crate) wakes: u64,
+    pub(crate) rebuilds: u64,
+    pub(crate) rebuilds_behind_a_quarantine: u64,
     /// A planted fault: reads are answered past the outbox.
     pub(crate) early_reads: bool,
     /// Digests of the state by newest entry, to be compared after a crash.
@@ -151,6 +154,8 @@ impl<R: Reference> Actor<R> {
             woken: Arc::default(),
             next_ticket: 0,
             wakes: 0,
+            rebuilds: 0,
+            rebuilds_behind_a_quarantine: 0,
             early_reads: false,
             digests: BTreeMap::new(),
         }
@@ -174,6 +179,9 @@ impl<R: Reference> Actor<R> {
 
     /// Goes on with what was begun, else with the next of the mailbox, else lets time act.
     pub(crate) fn turn(&mut self, ledger: &mut Ledger) -> Turn {
+        if self.host.is_spent() {
+            return Turn::Idle;
+        }
         let flow = if self.unfinished {
             self.unfinished = false;
             self.mark_split();
@@ -313,12 +321,21 @@ impl<R: Reference> Actor<R> {
         answered
     }
 
+    /// Adds what this actor counted.
+    pub(crate) fn count(&self, coverage: &mut Coverage) {
+        coverage.watches_woken += self.wakes;
+        coverage.rebuilds += self.rebuilds;
+        coverage.rebuilds_behind_a_quarantine += self.rebuilds_behind_a_quarantine;
+    }
+
     pub(crate) fn take_tells(&mut self) -> Vec<Tell> {
         self.host.take_tells()
     }
 
     /// Puts a rebuilt machine in the place of the spent one.
     pub(crate) fn rebuild(&mut self, replica: Replica<R::Machine>) {
+        self.rebuilds += 1;
+        self.rebuilds_behind_a_quarantine += u64::from(!self.host.quarantined().is_empty());
         let (machine, _) = replica.into_parts();
         self.host.rebuilt(machine);
     }

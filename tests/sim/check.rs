@@ -4,13 +4,13 @@
 //! digests, state and what the actors told each other. What stood in the log at the last start may never change.
 
 use crate::actor::{Actor, Ask, Call};
-use crate::counter::{self, LEFT, RIGHT, Reply};
+use crate::counter::{self, LEFT, RIGHT};
 use crate::counters::Counters;
 use crate::coverage::Coverage;
 use crate::disk::SimDisk;
 use crate::locks::Locks;
 use crate::node::Node;
-use crate::reference::Reference;
+use crate::reference::{MessageOf, OutcomeOf, Reference};
 use crate::setting::Policy;
 use crate::violation::{Promise, Violation, ensure};
 use crate::witness::{Kept, Witness};
@@ -19,7 +19,7 @@ use sexton::actors::lock;
 use sexton::ids::{Digest, Seq, Token};
 use sexton::persist::PersistError;
 use sexton::persist::journal::{Reader, Tail};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// All that is known of the disk's past.
@@ -103,11 +103,29 @@ impl Checker {
         }
         self.follow(&log, past.as_ref(), coverage)?;
         self.agree(node)?;
+        coverage.digests_compared += 3;
         for kept in &log {
             self.sum = xxh3_64_with_seed(&kept.payload, self.sum ^ kept.seq.0);
         }
         self.upto = node.found.start;
         Ok(())
+    }
+
+    /// A node cannot start on this log: says what is wrong with it, if anything is.
+    pub(crate) fn explain(
+        &mut self,
+        disk: &SimDisk,
+        past: Option<&Node>,
+        peril: Peril,
+    ) -> Result<(), Violation> {
+        let (log, _, tail) = read(disk, self.upto);
+        tail.map_err(|error| Violation::new(Promise::Starts, error))?;
+        let past = past.map(|past| Past {
+            node: past,
+            survived: self.survived(past, &log),
+            peril,
+        });
+        self.follow(&log, past.as_ref(), &mut Coverage::default())
     }
 
     /// The newest record of that node that is still there. What is newer is from starts that were cut short.
@@ -124,40 +142,38 @@ impl Checker {
         past: Option<&Past<'_>>,
         coverage: &mut Coverage,
     ) -> Result<(), Violation> {
-        let survived = past.map_or(Seq(0), |past| past.survived);
-        let node = past.map(|past| past.node);
         let mut counted = Coverage::default();
-        let calls = node.map_or(&[][..], |node| &node.lock.calls);
-        self.lock
-            .follow(log, (calls, survived), coverage, |_, message, outcome| {
+        let node = past.map(|past| past.node);
+        let lock = node.map(|node| &node.lock);
+        follow(
+            &mut self.lock,
+            log,
+            (lock, past),
+            coverage,
+            |message, outcome| {
                 count_lock(message, outcome, &mut counted);
-            })?;
-        let calls = node.map_or(&[][..], |node| &node.left.calls);
-        let mut lefts = Values::of(&self.left.reference);
-        self.left.follow(
-            log,
-            (calls, survived),
-            coverage,
-            |left, message, outcome| {
-                count_counter(message, outcome, &mut counted);
-                lefts.0.extend(left.value_of(message));
             },
         )?;
-        let calls = node.map_or(&[][..], |node| &node.right.calls);
-        let mut rights = Values::of(&self.right.reference);
-        self.right.follow(
+        let left = node.map(|node| &node.left);
+        follow(
+            &mut self.left,
             log,
-            (calls, survived),
+            (left, past),
             coverage,
-            |right, message, outcome| {
+            |message, outcome| {
                 count_counter(message, outcome, &mut counted);
-                rights.0.extend(right.value_of(message));
             },
         )?;
-        if let Some(past) = past {
-            lefts.check(past, &past.node.left)?;
-            rights.check(past, &past.node.right)?;
-        }
+        let right = node.map(|node| &node.right);
+        follow(
+            &mut self.right,
+            log,
+            (right, past),
+            coverage,
+            |message, outcome| {
+                count_counter(message, outcome, &mut counted);
+            },
+        )?;
         coverage.add(&counted);
         is_told(&self.left.reference, &self.right.reference)?;
         is_told(&self.right.reference, &self.left.reference)
@@ -172,7 +188,7 @@ impl Checker {
 
     /// Notes every token that an answer shows.
     pub(crate) fn note_tokens(&mut self, call: &Call<Locks>) -> Result<(), Violation> {
-        use sexton::actors::lock::{Message, Query, Reply as Shown};
+        use sexton::actors::lock::{Message, Query, Reply};
         let answers = call.answers.as_deref().unwrap_or(&[]);
         for (ask, answer) in call.asks.iter().zip(answers) {
             match (ask, answer) {
@@ -186,13 +202,13 @@ impl Checker {
                         },
                     )
                     | Ask::Query(Query::Place { key, index, owner }),
-                    Ok(Shown::Standing(standing)),
+                    Ok(Reply::Standing(standing)),
                 ) => {
                     if let Some(token) = standing.token {
                         self.note_token((token, key, index), owner)?;
                     }
                 }
-                (Ask::Query(_), Ok(Shown::List(list))) => {
+                (Ask::Query(_), Ok(Reply::List(list))) => {
                     for listed in list {
                         if let Some(token) = listed.token {
                             self.note_token((token, &listed.key, &listed.index), &listed.owner)?;
@@ -278,6 +294,36 @@ impl Past<'_> {
     }
 }
 
+/// Follows the log with one witness, beside what the clients of its actor saw.
+fn follow<R: Reference>(
+    witness: &mut Witness<R>,
+    log: &[Kept],
+    (actor, past): (Option<&Actor<R>>, Option<&Past<'_>>),
+    coverage: &mut Coverage,
+    look: impl FnMut(&MessageOf<R>, &OutcomeOf<R>),
+) -> Result<(), Violation> {
+    let (Some(actor), Some(past)) = (actor, past) else {
+        return witness.follow(log, (&[], &mut Vec::new(), Seq(0)), coverage, look);
+    };
+    let waits = actor.waits.values();
+    let mut waits: Vec<_> = waits.filter(|wait| wait.answer.is_some()).collect();
+    witness.follow(
+        log,
+        (&actor.calls, &mut waits, past.survived),
+        coverage,
+        look,
+    )?;
+    // What such a wait rests on may be lost with the power, unless nothing may.
+    match waits.first().filter(|_| past.peril.promises(Seq(u64::MAX))) {
+        None => Ok(()),
+        Some(wait) => {
+            let (name, watch, answer) = (R::Machine::NAME, &wait.watch, &wait.answer);
+            let what = format!("{name}: {watch:?} was woken with {answer:?}, which never was so");
+            Err(Violation::new(Promise::Woken, what))
+        }
+    }
+}
+
 fn agrees<R: Reference>(witness: &Witness<R>, actor: &Actor<R>) -> Result<(), Violation> {
     let name = R::Machine::NAME;
     let (mine, theirs): (Digest, Digest) = (witness.digest(), actor.host.machine().digest());
@@ -303,37 +349,6 @@ fn is_told<const A: u8, const B: u8>(
         })?;
     }
     Ok(())
-}
-
-/// Every value that a counter had in one life, to judge who was woken.
-#[derive(Default)]
-struct Values(BTreeSet<(u16, u64)>);
-
-impl Values {
-    fn of<const ID: u8>(counters: &Counters<ID>) -> Self {
-        Self(counters.values().collect())
-    }
-
-    fn check<const ID: u8>(
-        &self,
-        past: &Past<'_>,
-        actor: &Actor<Counters<ID>>,
-    ) -> Result<(), Violation> {
-        for wait in actor.waits.values() {
-            let Some(Reply::Reached { name, value }) = wait.answer else {
-                continue;
-            };
-            let right = name == wait.watch.name && value >= wait.watch.at_least;
-            let kept = self.0.contains(&(name, value)) || !past.peril.promises(Seq(u64::MAX));
-            ensure(right && kept, Promise::Woken, || {
-                let watch = &wait.watch;
-                format!(
-                    "{watch:?} was told that counter {name} of {ID} has {value}, which it never had"
-                )
-            })?;
-        }
-        Ok(())
-    }
 }
 
 fn count_lock(message: &lock::Message, outcome: &lock::Outcome, counted: &mut Coverage) {

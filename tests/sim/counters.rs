@@ -1,6 +1,6 @@
 //! The rules of the counters a second time.
 
-use crate::counter::{Counter, CounterMachine, Message, Outcome, Query, Reply, STRIDE};
+use crate::counter::{Counter, CounterMachine, Message, Outcome, Query, Reply, STRIDE, Watch};
 use crate::reference::{Origin, Reference};
 use sexton::actors::Machine as _;
 use sexton::actors::machine::Stamp;
@@ -17,20 +17,6 @@ pub(crate) struct Counters<const ID: u8> {
 impl<const ID: u8> Counters<ID> {
     fn value(&self, name: u16) -> u64 {
         self.counters.get(&name).map_or(0, |counter| counter.value)
-    }
-
-    /// The value of each.
-    pub(crate) fn values(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
-        let values = self.counters.iter();
-        values.map(|(name, counter)| (*name, counter.value))
-    }
-
-    /// The value of the counter that a message is about.
-    pub(crate) fn value_of(&self, message: &Message) -> Option<(u16, u64)> {
-        let name = name_of(message);
-        self.counters
-            .contains_key(&name)
-            .then(|| (name, self.value(name)))
     }
 
     /// What this instance knows of the other's counters.
@@ -169,6 +155,15 @@ impl<const ID: u8> Reference for Counters<ID> {
             Reply::Value(_) | Reply::Labelled | Reply::Cleared(_) | Reply::Heard => true,
             Reply::Nothing | Reply::DiskFull | Reply::Reached { .. } => false,
         }
+    }
+
+    fn wakes(&self, watch: &Watch) -> Option<Reply> {
+        let (name, value) = (watch.name, self.value(watch.name));
+        (value >= watch.at_least).then_some(Reply::Reached { name, value })
+    }
+
+    fn may_be_refused(message: &Message) -> bool {
+        matches!(message, Message::Add { .. } | Message::Label { .. })
     }
 
     fn is_disk_full(reply: &Reply) -> bool {

@@ -55,7 +55,11 @@ impl Run<'_> {
     pub(crate) fn halted(&mut self, stopped: Stopped) -> Result<(), Violation> {
         let error = match stopped {
             Stopped::Broken(violation) => return Err(violation),
-            Stopped::Replay(error) => return Err(Violation::new(Promise::Starts, error)),
+            Stopped::Replay(error) => {
+                self.checker
+                    .explain(&self.disk, self.node.as_ref(), self.peril)?;
+                return Err(Violation::new(Promise::Starts, error));
+            }
             Stopped::Journal(error) => error,
         };
         self.say(|| format!("halted: {error}"));
@@ -88,7 +92,9 @@ impl Run<'_> {
     fn down(&mut self) {
         if let Some(node) = self.node.take() {
             self.coverage.crashes_with_unsynced_tail += u64::from(node.log.is_unsynced());
-            self.coverage.watches_woken += node.left.wakes;
+            node.lock.count(&mut self.coverage);
+            node.left.count(&mut self.coverage);
+            node.right.count(&mut self.coverage);
             self.peril.synced = node.log.synced;
             self.past = Some(node);
         }
@@ -111,7 +117,7 @@ impl Run<'_> {
             self.coverage.days_down += 1;
             self.wall += DAY_MS;
         }
-        if self.chance.per_mille(100) {
+        if self.chance.per_mille(300) {
             damage::check(&self.disk, &mut self.chance, &mut self.coverage)?;
         }
         Ok(())
@@ -171,11 +177,14 @@ impl Run<'_> {
             }
             let (tap, coverage) = (&mut self.tap, &mut self.coverage);
             while node.route() {}
-            let moved = [Who::Lock, Who::Left, Who::Right]
-                .into_iter()
-                .try_for_each(|who| node.turn(who, tap, coverage).map(|_| ()))
-                .and_then(|()| Ok(node.hand(tap)?))
-                .and_then(|()| Ok(node.log.drain()?));
+            for who in [Who::Lock, Who::Left, Who::Right] {
+                node.turn(who, coverage);
+            }
+            let moved = node
+                .hand(tap)
+                .map_err(Stopped::Broken)
+                .and_then(|()| Ok(node.log.drain()?))
+                .and_then(|()| node.rebuild());
             if let Err(stopped) = moved {
                 return match stopped {
                     Stopped::Broken(violation) => Err(violation),
@@ -211,6 +220,12 @@ impl Run<'_> {
         answered(&node.lock)?;
         answered(&node.left)?;
         answered(&node.right)?;
+        let empty = node.lock.host.machine().view().entries.is_empty();
+        let waits = node.lock.waits.values();
+        let waiting = waits.filter(|wait| wait.answer.is_none()).count();
+        ensure(!empty || waiting == 0, Promise::Woken, || {
+            format!("{waiting} wait until no lock is left, and none is")
+        })?;
         let values = node.left.host.machine().view();
         for wait in node.left.waits.values() {
             let value = values

@@ -5,7 +5,7 @@
 use crate::reference::{Origin, Reference};
 use sexton::actors::Machine as _;
 use sexton::actors::lock::{
-    Gone, LockMachine, Message, Name, Outcome, Query, Refused, Reply, Standing,
+    Gone, LockMachine, Message, Name, Outcome, Query, Refused, Reply, Standing, Watch,
 };
 use sexton::actors::machine::Stamp;
 use sexton::clock::Timestamp;
@@ -422,6 +422,16 @@ impl Reference for Locks {
             | Reply::Counts { .. }
             | Reply::Due => false,
         }
+    }
+
+    fn wakes(&self, watch: &Watch) -> Option<Reply> {
+        match watch {
+            Watch::Empty => self.entries.is_empty().then_some(Reply::Due),
+        }
+    }
+
+    fn may_be_refused(message: &Message) -> bool {
+        matches!(message, Message::Request { .. } | Message::Renew { .. })
     }
 
     fn is_disk_full(reply: &Reply) -> bool {

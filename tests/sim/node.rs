@@ -152,12 +152,7 @@ impl Node {
     }
 
     /// Gives an actor a turn.
-    pub(crate) fn turn(
-        &mut self,
-        who: Who,
-        tap: &mut Tap,
-        coverage: &mut Coverage,
-    ) -> Result<bool, Stopped> {
+    pub(crate) fn turn(&mut self, who: Who, coverage: &mut Coverage) {
         let turn = match who {
             Who::Lock => self.lock.turn(&mut self.ledger),
             Who::Left => self.left.turn(&mut self.ledger),
@@ -165,54 +160,28 @@ impl Node {
         };
         self.gather_tells();
         match turn {
-            Turn::Idle => return Ok(false),
-            Turn::Done => {}
+            Turn::Idle | Turn::Done => {}
             Turn::Yielded => coverage.flows_yielded += 1,
-            Turn::Panicked(report) => self.supervise(who, &report, tap, coverage)?,
+            Turn::Panicked(report) => Self::note(&report, coverage),
         }
-        Ok(true)
     }
 
-    /// The verdict is always to restart. A spent machine is rebuilt from the log, once all of it is written.
-    fn supervise(
-        &mut self,
-        who: Who,
-        report: &Report,
-        tap: &mut Tap,
-        coverage: &mut Coverage,
-    ) -> Result<(), Stopped> {
+    /// The verdict is always to restart. A spent machine waits for its rebuilding.
+    fn note(report: &Report, coverage: &mut Coverage) {
         match report.stage {
             Stage::Decide => coverage.panics_in_decide += 1,
             Stage::Commit => coverage.panics_in_commit += 1,
             Stage::Tick => coverage.panics_in_tick += 1,
             Stage::Query => {}
         }
-        let (spent, quarantined) = match who {
-            Who::Lock => (
-                self.lock.host.is_spent(),
-                self.lock.host.quarantined().len(),
-            ),
-            Who::Left => (
-                self.left.host.is_spent(),
-                self.left.host.quarantined().len(),
-            ),
-            Who::Right => (
-                self.right.host.is_spent(),
-                self.right.host.quarantined().len(),
-            ),
-        };
-        if spent {
-            coverage.rebuilds += 1;
-            coverage.rebuilds_behind_a_quarantine += u64::from(quarantined > 0);
-            self.hand(tap)?;
-            self.log.drain()?;
-            match who {
-                Who::Lock => rebuild(&self.disk, &mut self.lock)?,
-                Who::Left => rebuild(&self.disk, &mut self.left)?,
-                Who::Right => rebuild(&self.disk, &mut self.right)?,
-            }
-            self.gather_tells();
-        }
+    }
+
+    /// Rebuilds what is spent, once the log may be relied on up to there. Others go on before and meanwhile.
+    pub(crate) fn rebuild(&mut self) -> Result<(), Stopped> {
+        rebuild(&self.disk, &mut self.lock, self.log.released)?;
+        rebuild(&self.disk, &mut self.left, self.log.released)?;
+        rebuild(&self.disk, &mut self.right, self.log.released)?;
+        self.gather_tells();
         Ok(())
     }
 
@@ -283,10 +252,18 @@ fn offset(wall: Timestamp, floor: Timestamp) -> i64 {
     -i64::try_from(behind).expect("clocks are a few days apart")
 }
 
-fn rebuild<R: Reference>(disk: &SimDisk, actor: &mut Actor<R>) -> Result<(), Stopped> {
+fn rebuild<R: Reference>(
+    disk: &SimDisk,
+    actor: &mut Actor<R>,
+    released: Seq,
+) -> Result<(), Stopped> {
+    let until = actor.host.last();
+    if !actor.host.is_spent() || until > released {
+        return Ok(());
+    }
     let mut replica = Replica::<R::Machine>::new(<R::Machine as Machine>::Rules::default());
     let scope = Scope {
-        until: Some(actor.host.last()),
+        until: Some(until),
         partial: true,
     };
     recover(disk, &mut [&mut replica], scope)?;

@@ -54,6 +54,10 @@ pub(crate) trait Reference: Clone + Default {
     fn origin(message: &MessageOf<Self>) -> Origin;
     /// Whether this reply says that the message stands in the log.
     fn changes(reply: &ReplyOf<Self>) -> bool;
+    /// What somebody who waits for this is woken with here, if it is so.
+    fn wakes(&self, watch: &WatchOf<Self>) -> Option<ReplyOf<Self>>;
+    /// Whether a full disk may refuse this message: never what takes something away.
+    fn may_be_refused(message: &MessageOf<Self>) -> bool;
     /// Whether this reply is a refusal for want of space.
     fn is_disk_full(reply: &ReplyOf<Self>) -> bool;
 }
@@ -62,3 +66,4 @@ pub(crate) type MessageOf<R> = <<R as Reference>::Machine as Machine>::Message;
 pub(crate) type OutcomeOf<R> = <<R as Reference>::Machine as Machine>::Outcome;
 pub(crate) type QueryOf<R> = <<R as Reference>::Machine as Machine>::Query;
 pub(crate) type ReplyOf<R> = <<R as Reference>::Machine as Machine>::Reply;
+pub(crate) type WatchOf<R> = <<R as Reference>::Machine as Machine>::Watch;

@@ -16,7 +16,7 @@ use crate::violation::{Promise, Violation, ensure};
 use crate::workload::Workload;
 use sexton::actors::host::panic_words;
 use sexton::actors::ledger::{RESERVE_STEP, Stage};
-use sexton::actors::lock::Reply;
+use sexton::actors::lock::{self, Reply};
 use sexton::clock::Timestamp;
 use sexton::ids::Seq;
 use sexton::persist::journal::Room;
@@ -65,6 +65,8 @@ pub(crate) struct Run<'a> {
     pub(crate) coverage: Coverage,
     pub(crate) step: u64,
     pub(crate) trace: bool,
+    /// The disk was full in the life of this node.
+    pub(crate) was_full: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +84,7 @@ enum Move {
     Look,
     PassTime,
     Watch,
+    Rebuild,
     LoseConnection,
     Special,
 }
@@ -102,6 +105,7 @@ const MOVES: &[(u64, Move)] = &[
     (15, Move::Look),
     (60, Move::PassTime),
     (12, Move::Watch),
+    (20, Move::Rebuild),
     (6, Move::LoseConnection),
     (7, Move::Special),
 ];
@@ -131,6 +135,7 @@ impl<'a> Run<'a> {
             coverage: Coverage::default(),
             step: 0,
             trace,
+            was_full: false,
         }
     }
 
@@ -194,7 +199,11 @@ impl<'a> Run<'a> {
                 Ok(())
             }
             Err(Stopped::Journal(error)) => Err(Violation::new(Promise::Starts, error)),
-            Err(Stopped::Replay(error)) => Err(Violation::new(Promise::Starts, error)),
+            Err(Stopped::Replay(error)) => {
+                self.checker
+                    .explain(&self.disk, self.past.as_ref(), self.peril)?;
+                Err(Violation::new(Promise::Starts, error))
+            }
         }
     }
 
@@ -223,6 +232,7 @@ impl<'a> Run<'a> {
             }
         }
         node.look();
+        self.was_full = self.disk.is_bounded();
         self.node = Some(node);
         Ok(())
     }
@@ -242,10 +252,7 @@ impl<'a> Run<'a> {
             }
             Move::CallLeft => node.left.post(Workload::counter_call(&mut self.chance)),
             Move::CallRight => node.right.post(Workload::counter_call(&mut self.chance)),
-            Move::Turn(who) => {
-                let turned = node.turn(who, &mut self.tap, &mut self.coverage);
-                stopped = turned.err();
-            }
+            Move::Turn(who) => node.turn(who, &mut self.coverage),
             Move::Route => {
                 node.route();
             }
@@ -256,10 +263,12 @@ impl<'a> Run<'a> {
             Move::Release => self.release()?,
             Move::Look => self.look()?,
             Move::PassTime => self.pass_time(),
+            Move::Watch if self.chance.per_mille(250) => node.lock.watch(lock::Watch::Empty),
             Move::Watch => node.left.watch(Workload::watch(&mut self.chance)),
+            Move::Rebuild => stopped = node.rebuild().err(),
             Move::LoseConnection => {
                 self.coverage.connections_lost += 1;
-                if node.left.unwatch() {
+                if node.left.unwatch() || node.lock.unwatch() {
                     self.coverage.watches_withdrawn += 1;
                 }
             }
@@ -295,6 +304,7 @@ impl<'a> Run<'a> {
         };
         let [locks, lefts, rights] = node.release();
         self.coverage.calls_answered += (locks.len() + lefts.len() + rights.len()) as u64;
+        let mut refused = 0;
         for at in locks {
             let call = node.lock.calls.get(at).expect("it was just answered");
             self.checker.note_tokens(call)?;
@@ -305,17 +315,20 @@ impl<'a> Run<'a> {
                     self.workload.note(token);
                 }
             }
-            self.coverage.disk_full_refusals += refusals(call);
+            refused += refusals(call);
         }
         for at in lefts {
             let call = node.left.calls.get(at).expect("it was just answered");
-            self.coverage.disk_full_refusals += refusals(call);
+            refused += refusals(call);
         }
         for at in rights {
             let call = node.right.calls.get(at).expect("it was just answered");
-            self.coverage.disk_full_refusals += refusals(call);
+            refused += refusals(call);
         }
-        Ok(())
+        self.coverage.disk_full_refusals += refused;
+        ensure(refused == 0 || self.was_full, Promise::RoomAgain, || {
+            "a full disk was answered, and the disk was not full".to_owned()
+        })
     }
 
     pub(crate) fn look(&mut self) -> Result<(), Violation> {
@@ -383,6 +396,7 @@ impl<'a> Run<'a> {
                 self.coverage.disks_filled += u64::from(!self.disk.is_bounded());
                 let free = self.chance.below(self.setting.sizes.first_bytes);
                 self.disk.set_space(Some(free));
+                self.was_full = true;
             }
             _ => {
                 self.coverage.disks_freed += u64::from(self.disk.is_bounded());

@@ -65,7 +65,7 @@ impl Setting {
             _ => Kind::Plain,
         };
         let first_bytes = match kind {
-            Kind::Plain | Kind::Numbers => 8192 << chance.below(3),
+            Kind::Plain | Kind::Numbers => 4096 << chance.below(3),
             Kind::Crowd => 64 << 10,
             Kind::Long => 1 << 20,
         };

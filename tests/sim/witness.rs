@@ -4,7 +4,7 @@
 //! that says that nothing did, and each answer to a query, must be right somewhere between the entries around it, and
 //! never while something is due. The reference says what is right. Deciding again must give what was decided.
 
-use crate::actor::{Ask, Call};
+use crate::actor::{Ask, Call, Wait};
 use crate::coverage::Coverage;
 use crate::reference::{MessageOf, Origin, OutcomeOf, Reference, ReplyOf};
 use crate::violation::{Promise, Violation, ensure};
@@ -60,13 +60,14 @@ impl<R: Reference> Witness<R> {
         self.shadow.digest()
     }
 
-    /// Follows the log. Calls whose answers rest on more than `survived` are as good as unanswered.
+    /// Follows the log. Calls whose answers rest on more than `survived` are as good as unanswered. Waits that were
+    /// answered are put into `waits`, and those that were right to be are taken out.
     pub(crate) fn follow(
         &mut self,
         log: &[Kept],
-        (calls, survived): (&[Call<R>], Seq),
+        (calls, waits, survived): (&[Call<R>], &mut Vec<&Wait<R>>, Seq),
         coverage: &mut Coverage,
-        mut look: impl FnMut(&R, &MessageOf<R>, &OutcomeOf<R>),
+        mut look: impl FnMut(&MessageOf<R>, &OutcomeOf<R>),
     ) -> Result<(), Violation> {
         let mut cursor = Cursor {
             calls,
@@ -76,6 +77,7 @@ impl<R: Reference> Witness<R> {
             reads: 0,
             refusals: 0,
         };
+        self.justify(waits);
         for kept in log {
             match kept.kind {
                 Kind::Mark if kept.is_start() => {
@@ -93,7 +95,8 @@ impl<R: Reference> Witness<R> {
                     let (message, outcome) = decode(kept)?;
                     self.entry(kept, (&message, &outcome), &mut cursor)?;
                     coverage.decisions_verified += 1;
-                    look(&self.reference, &message, &outcome);
+                    self.justify(waits);
+                    look(&message, &outcome);
                 }
                 Kind::Mark | Kind::Poisoned | Kind::Entry | Kind::End => {}
             }
@@ -102,6 +105,13 @@ impl<R: Reference> Witness<R> {
         coverage.reads_checked += cursor.reads;
         coverage.refusals_checked += cursor.refusals;
         Ok(())
+    }
+
+    /// Drops the waits that are right to have been answered in this state.
+    fn justify(&self, waits: &mut Vec<&Wait<R>>) {
+        waits.retain(|wait| {
+            wait.answer.is_none() || self.reference.wakes(&wait.watch) != wait.answer
+        });
     }
 
     fn entry(
@@ -256,7 +266,7 @@ fn is_right<R: Reference>(reference: &R, at: Timestamp, ask: &Ask<R>, reply: &Re
     match ask {
         Ask::Query(query) => reference.answer(query) == *reply,
         // The node refuses for want of space before the machine has a say.
-        Ask::Message(_) if R::is_disk_full(reply) => true,
+        Ask::Message(message) if R::is_disk_full(reply) => R::may_be_refused(message),
         Ask::Message(message) => reference.without_change(message).as_ref() == Some(reply),
     }
 }
