@@ -62,7 +62,8 @@ fn judge(
     match verdict {
         Ok(_) if missing == 0 => Ok(()),
         Ok(tail) => match tail.cut {
-            Some(cut) if cut.bytes > 0 && cut.file == name && cut.offset <= flipped => {
+            // A record in parts is cut where it began, which may be in the segment before.
+            Some(cut) if cut.bytes > 0 && (cut.file.as_str(), cut.offset) <= (name, flipped) => {
                 coverage.damage_cut += 1;
                 Ok(())
             }

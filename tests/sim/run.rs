@@ -336,8 +336,16 @@ impl<'a> Run<'a> {
         let Some(node) = &mut self.node else {
             return Ok(());
         };
-        node.look();
+        // One failed write and one failed sync may be waiting, and each spoils one attempt to prepare a segment.
+        for _ in 0..3 {
+            node.look();
+        }
         let room = node.ledger.room();
+        if self.disk.is_dead() {
+            self.coverage.deaths_inside_a_disk_call += 1;
+            self.after_death();
+            return Ok(());
+        }
         ensure(bounded || room == Room::Ample, Promise::RoomAgain, || {
             format!("the disk has space, and the node has {room:?} room")
         })
