@@ -54,16 +54,23 @@ pub fn is_unfinished(file: &str) -> bool {
         .is_some_and(|extension| extension == "tmp")
 }
 
-/// The ordinals of the segments present, ascending.
+/// Whether a file of the folder has this name.
+fn is_in_folder(file: &str, name: &str) -> bool {
+    name.strip_prefix(FOLDER)
+        .and_then(|rest| rest.strip_prefix('/'))
+        == Some(file)
+}
+
+/// The ordinals of the segments present, ascending. A file is a segment only under the very name it was given.
 pub fn ordinals(disk: &dyn Disk) -> Result<Vec<u64>, PersistError> {
     let files = disk
         .list(FOLDER)
         .map_err(PersistError::io("list", FOLDER))?;
     let mut ordinals: Vec<u64> = files
         .iter()
-        .filter_map(|(name, _)| {
-            name.strip_suffix(".seg")
-                .and_then(|digits| digits.parse().ok())
+        .filter_map(|(file, _)| {
+            let ordinal = file.strip_suffix(".seg")?.parse().ok()?;
+            (ordinal > 0 && is_in_folder(file, &name(ordinal))).then_some(ordinal)
         })
         .collect();
     ordinals.sort_unstable();
@@ -82,7 +89,7 @@ pub fn prepare(
         if disk
             .list(FOLDER)?
             .iter()
-            .any(|(file, _)| temporary.ends_with(file.as_str()))
+            .any(|(file, _)| is_in_folder(file, &temporary))
         {
             disk.remove(&temporary)?;
         }
