@@ -1,0 +1,111 @@
+//! What is written is what is read, over batches, segments, parts and starts.
+
+use crate::disk::MemoryDisk;
+use crate::log::{self, SMALL, mark, read, records, segment, used, write, writer};
+use sexton::ids::Seq;
+use sexton::persist::disk::RealDisk;
+use sexton::persist::format::{Mark, PART_BYTES_MAX};
+use sexton::persist::journal::{InlineFiller, Sizes, Writer};
+use std::sync::Arc;
+
+#[test]
+fn batches_come_back_over_many_segments() {
+    let disk = MemoryDisk::default();
+    let batches: Vec<_> = (0..40u64)
+        .zip((0..).step_by(2))
+        .map(|(n, len)| records(n * 3 + 1..=n * 3 + 3, len))
+        .collect();
+    write(&disk, SMALL, &batches);
+    let (found, tail) = read(&disk).expect("the log is whole");
+    assert_eq!(found, batches.concat());
+    assert_eq!((tail.last, tail.records, tail.cut), (Seq(120), 120, None));
+    assert!(disk.names().len() > 10, "several segments were filled");
+}
+
+#[test]
+fn a_batch_larger_than_a_segment_is_spread_over_several() {
+    let disk = MemoryDisk::default();
+    let batch = records(1..=60, 40);
+    write(&disk, SMALL, std::slice::from_ref(&batch));
+    assert_eq!(read(&disk).expect("the log is whole").0, batch);
+}
+
+#[test]
+fn every_start_goes_on_behind_the_one_before() {
+    let disk = MemoryDisk::default();
+    let mut all = Vec::new();
+    for start in 0..30u64 {
+        let batch = records(start * 2 + 1..=start * 2 + 2, 50);
+        write(&disk, SMALL, std::slice::from_ref(&batch));
+        all.extend(batch);
+        let (found, tail) = read(&disk).expect("the log is whole");
+        assert_eq!((found, tail.cut), (all.clone(), None));
+    }
+}
+
+#[test]
+fn a_long_record_comes_back_from_its_parts_over_the_end_of_a_segment() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let disk = Arc::new(RealDisk::new(folder.path()));
+    let filler = Box::new(InlineFiller::new(Arc::clone(&disk) as _));
+    let (_, tail) = read(disk.as_ref()).expect("there is no log yet");
+    let mut writer = Writer::open(Arc::clone(&disk) as _, Sizes::default(), filler, &tail)
+        .expect("the log opens");
+    let all = [
+        records(1..=1, 300_000),
+        records(2..=2, PART_BYTES_MAX * 2 + 12_345),
+        records(3..=3, PART_BYTES_MAX),
+        records(4..=4, PART_BYTES_MAX + 1),
+        records(5..=5, 10),
+    ]
+    .concat();
+    writer
+        .write(&mut log::batch(&all))
+        .expect("the disk takes it");
+    writer.sync().expect("the disk syncs");
+    drop(writer);
+    let (found, tail) = read(disk.as_ref()).expect("the log is whole");
+    assert!(found == all, "long records come back");
+    assert_eq!((tail.last, tail.cut), (Seq(5), None));
+    assert!(
+        tail.place.is_some_and(|(ordinal, _)| ordinal >= 2),
+        "a segment was filled"
+    );
+}
+
+#[test]
+fn after_a_clean_stop_numbers_go_on_and_after_a_crash_at_the_bound() {
+    let disk = MemoryDisk::default();
+    let mut open = writer(&disk, SMALL).expect("the log opens");
+    let mut note = |batch: &mut _| {
+        open.write(batch).expect("the disk takes it");
+        open.sync().expect("the disk syncs");
+    };
+    assert_eq!(read(&disk).expect("whole").1.next(), Seq(1));
+    note(&mut mark(1, &Mark::Reserve { bound: Seq(1000) }));
+    note(&mut log::batch(&records(2..=4, 5)));
+    assert_eq!(read(&disk).expect("whole").1.next(), Seq(1000));
+    note(&mut mark(5, &Mark::Stop));
+    assert_eq!(read(&disk).expect("whole").1.next(), Seq(6));
+    note(&mut log::batch(&records(6..=6, 5)));
+    assert_eq!(read(&disk).expect("whole").1.next(), Seq(1000));
+    // A bound behind the last number (after a stop) never takes numbers back.
+    note(&mut log::batch(&records(2000..=2000, 5)));
+    assert_eq!(read(&disk).expect("whole").1.next(), Seq(2001));
+}
+
+#[test]
+fn a_stop_counts_only_if_nothing_was_cut_behind_it() {
+    let disk = MemoryDisk::default();
+    let mut open = writer(&disk, SMALL).expect("the log opens");
+    open.write(&mut mark(1, &Mark::Reserve { bound: Seq(1000) }))
+        .expect("the disk takes it");
+    open.write(&mut mark(2, &Mark::Stop))
+        .expect("the disk takes it");
+    open.sync().expect("the disk syncs");
+    assert!(read(&disk).expect("whole").1.clean);
+    let end = used(&disk, 1);
+    disk.edit(&segment(1), |bytes| bytes[end + 3] = 9);
+    let (_, tail) = read(&disk).expect("a torn tail is no damage");
+    assert_eq!((tail.clean, tail.next()), (false, Seq(1000)));
+}
