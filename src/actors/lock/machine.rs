@@ -4,9 +4,9 @@
 //! are cited here as "row n". Decides without changing anything, and commits without deciding anything.
 
 use crate::actors::lock::message::{
-    Gone, Listed, Message, Name, Outcome, Query, Refused, Reply, Rules, Standing, Watch,
+    Gone, Listed, Message, Name, Outcome, Query, Refused, Reply, Rules, Standing, View, Watch,
 };
-use crate::actors::lock::state::{Entry, State, Terms, View};
+use crate::actors::lock::state::{Entry, State, Terms};
 use crate::actors::machine::{Effects, Machine, Refusal, Stamp, Weight};
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Digest, Seq, Slot, Ticket, Token};

@@ -362,3 +362,16 @@ pub struct Listed {
     /// The owner's token.
     pub token: Option<Token>,
 }
+
+/// The state of locks, to look at.
+#[derive(Debug, Serialize)]
+pub struct View {
+    /// Owners.
+    pub owners: u32,
+    /// Contenders.
+    pub contenders: u32,
+    /// Whether new entries are refused.
+    pub draining: bool,
+    /// All of them, as a listing gives them.
+    pub entries: Vec<Listed>,
+}

@@ -15,9 +15,9 @@ mod state;
 
 pub use machine::LockMachine;
 pub use message::{
-    Gone, Listed, Message, Name, Outcome, Query, Refused, Reply, Rules, Standing, Watch,
+    Gone, Listed, Message, Name, Outcome, Query, Refused, Reply, Rules, Standing, View, Watch,
 };
-pub use state::{Entry, View};
+pub use state::Entry;
 
 /// The actor that owns every lock.
 ///

@@ -16,7 +16,6 @@ use crate::actors::table::Table;
 use crate::actors::wheel::Wheel;
 use crate::clock::Timestamp;
 use crate::ids::{Digest, Seq, Slot, Token};
-use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// One owner or contender of one lock. Sized for millions: 72 bytes, and one allocation for the three names.
@@ -599,16 +598,3 @@ impl State {
 #[cfg(test)]
 #[path = "invariants.rs"]
 mod invariants;
-
-/// The state of locks, to look at.
-#[derive(Debug, Serialize)]
-pub struct View {
-    /// Owners.
-    pub owners: u32,
-    /// Contenders.
-    pub contenders: u32,
-    /// Whether new entries are refused.
-    pub draining: bool,
-    /// All of them, as a listing gives them.
-    pub entries: Vec<crate::actors::lock::message::Listed>,
-}

@@ -1,0 +1,306 @@
+//! The rules of the house that no compiler checks, one pass over the tree. The tables to edit are in this file.
+//!
+//! Each rule has an example that breaks it and one that does not, so that none passes because it looks at nothing.
+
+mod rules;
+mod source;
+
+use rules::Rule;
+use source::Source;
+use std::path::Path;
+
+/// Who may name what is outside: a word of code, and the files or folders that may have it.
+pub(crate) const WORLD: &[(&str, &[&str])] = &[
+    ("actix", &["src/actors/runtime.rs"]),
+    ("actix_web", &["src/protocols/http/"]),
+    ("sled", &["src/persist/snapshots/sled.rs"]),
+    (
+        "tokio",
+        &[
+            "src/actors/directory.rs",
+            "src/actors/runtime.rs",
+            "src/actors/spine.rs",
+            "src/node.rs",
+            "src/protocols/connection.rs",
+            "src/protocols/http/",
+            "src/protocols/listener.rs",
+            "src/protocols/lockserver/door.rs",
+            "src/protocols/lockserver/session.rs",
+            "tools/",
+        ],
+    ),
+    (
+        "rustix",
+        &[
+            "src/clock.rs",
+            "src/node.rs",
+            "src/persist/disk.rs",
+            "src/protocols/",
+            "tools/",
+        ],
+    ),
+    ("libc", &[]),
+    (
+        "std::fs",
+        &[
+            "src/config.rs",
+            "src/persist/disk.rs",
+            "src/protocols/lockserver/hosts.rs",
+            "tools/",
+        ],
+    ),
+    (
+        "std::process",
+        &["src/node.rs", "src/persist/disk.rs", "tools/"],
+    ),
+    (
+        "std::thread",
+        &[
+            "src/actors/runtime.rs",
+            "src/node.rs",
+            "src/persist/journal/filler.rs",
+            "src/persist/journal/thread.rs",
+            "src/protocols/http/",
+            "tools/",
+        ],
+    ),
+    ("TcpListener", &["src/protocols/", "tools/"]),
+    ("TcpStream", &["src/protocols/", "tools/"]),
+    ("UnixListener", &["src/protocols/", "tools/"]),
+    ("UnixStream", &["src/protocols/", "tools/"]),
+    ("UdpSocket", &[]),
+    ("UnixDatagram", &["tools/"]),
+    ("Instant", &["src/persist/journal/thread.rs", "tools/"]),
+    ("SystemTime", &["tools/"]),
+    ("getrandom", &["src/node.rs"]),
+    ("rand", &[]),
+    (
+        "RandomState",
+        &["src/actors/table.rs", "src/actors/lock/state.rs"],
+    ),
+];
+
+/// What a part of the library may import of the others: the longest prefix of a file's path decides. An entry
+/// without `::` at its end allows what lies below it too.
+pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
+    ("src/ids.rs", &[]),
+    ("src/clock.rs", &["ids"]),
+    ("src/persist/", &["clock", "ids", "persist"]),
+    ("src/actors/", &["actors", "clock", "ids", "persist"]),
+    // Look-up structures know nothing but slots and time.
+    ("src/actors/slab.rs", &["ids"]),
+    ("src/actors/table.rs", &["ids"]),
+    ("src/actors/wheel.rs", &["clock", "ids"]),
+    ("src/actors/machine.rs", &["clock", "ids"]),
+    // A machine knows its own words and the contract.
+    (
+        "src/actors/lock/",
+        &[
+            "actors::lock",
+            "actors::machine",
+            "actors::slab",
+            "actors::table",
+            "actors::wheel",
+            "actors::Host",
+            "clock",
+            "ids",
+        ],
+    ),
+    ("src/actors/lock/machine.rs", LOCK_RULES),
+    // What stands in the journal depends on nothing that may change beneath it.
+    (
+        "src/actors/lock/message.rs",
+        &["actors::machine::Refusal", "clock", "ids"],
+    ),
+    (
+        "src/protocols/",
+        &[
+            "actors::host",
+            "actors::lock",
+            "actors::machine",
+            "actors::runtime",
+            "clock",
+            "config",
+            "ids",
+            "protocols",
+        ],
+    ),
+    // The whole node is shown over HTTP.
+    (
+        "src/protocols/http/",
+        &[
+            "actors",
+            "clock",
+            "config",
+            "ids",
+            "node",
+            "persist",
+            "protocols",
+        ],
+    ),
+    (
+        "src/replay/",
+        &["actors", "clock", "ids", "persist", "replay"],
+    ),
+    (
+        "src/config.rs",
+        &["actors", "clock", "ids", "persist", "protocols"],
+    ),
+    (
+        "src/",
+        &[
+            "actors",
+            "clock",
+            "config",
+            "ids",
+            "node",
+            "persist",
+            "protocols",
+            "replay",
+        ],
+    ),
+];
+
+const LOCK_RULES: &[&str] = &[
+    "actors::lock::message",
+    "actors::lock::state",
+    "actors::machine",
+    "clock",
+    "ids",
+];
+
+/// Files in which `unsafe` may stand.
+pub(crate) const UNSAFE: &[&str] = &[];
+
+/// The most lines of a source file, and files that are on their way below it.
+pub(crate) const LINES_MAX: usize = 600;
+pub(crate) const TOO_LONG: &[(&str, usize)] = &[("src/node.rs", 640)];
+
+/// Words that say nothing, in names of files and types.
+pub(crate) const EMPTY_WORDS: &[&str] = &[
+    "common",
+    "context",
+    "engine",
+    "handler",
+    "helper",
+    "helpers",
+    "imp",
+    "impl",
+    "manager",
+    "misc",
+    "processor",
+    "util",
+    "utils",
+];
+
+#[test]
+fn every_file_keeps_the_rules_of_the_house() {
+    let sources = Source::all(Path::new(env!("CARGO_MANIFEST_DIR")));
+    assert!(sources.len() > 50, "the tree was found");
+    let mut broken = Vec::new();
+    for rule in rules::RULES {
+        for source in &sources {
+            broken.extend(
+                (rule.check)(source)
+                    .into_iter()
+                    .map(|found| format!("{}: {found}\n    {}", source.path, rule.says)),
+            );
+        }
+    }
+    assert!(broken.is_empty(), "\n{}\n", broken.join("\n"));
+}
+
+#[test]
+fn every_rule_finds_what_breaks_it_and_passes_what_does_not() {
+    for Rule {
+        says,
+        check,
+        bad,
+        good,
+    } in rules::RULES
+    {
+        for (path, text) in *bad {
+            assert!(
+                !check(&Source::new(path, text)).is_empty(),
+                "not found by `{says}`: {text}"
+            );
+        }
+        for (path, text) in *good {
+            let found = check(&Source::new(path, text));
+            assert!(
+                found.is_empty(),
+                "found by `{says}` without reason: {found:?}"
+            );
+        }
+        assert!(
+            !bad.is_empty() && !good.is_empty(),
+            "no examples of `{says}`"
+        );
+    }
+}
+
+#[test]
+fn tables_speak_of_files_that_exist_or_will() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let planned = ["src/persist/snapshots/sled.rs"];
+    let allowed = WORLD.iter().flat_map(|(_, files)| files.iter());
+    let rows = IMPORTS
+        .iter()
+        .map(|(path, _)| path)
+        .chain(TOO_LONG.iter().map(|(path, _)| path));
+    for path in allowed.chain(rows).chain(UNSAFE) {
+        assert!(
+            root.join(path).exists() || planned.contains(path),
+            "{path} is not there"
+        );
+    }
+}
+
+#[test]
+fn the_map_names_every_folder_and_document() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let map = std::fs::read_to_string(root.join("ARCHITECTURE.md")).expect("there is a map");
+    let missing = |map: &str| -> Vec<String> {
+        let mut places = source::folders(root, "src");
+        places.extend(source::folders(root, "docs"));
+        places.extend(source::files(root, "docs").into_iter().filter(|path| {
+            // Decisions are many; their folder stands for them.
+            !path.starts_with("docs/decisions/")
+        }));
+        places.retain(|place| !map.contains(place.as_str()) && !map.contains(short(place)));
+        places
+    };
+    assert_eq!(
+        missing(&map),
+        Vec::<String>::new(),
+        "ARCHITECTURE.md does not name these"
+    );
+    assert!(missing("").len() > 5, "an empty map would be noticed");
+}
+
+/// A folder below one that the map has named may stand there by its last name.
+fn short(place: &str) -> &str {
+    let last = place
+        .trim_end_matches('/')
+        .rfind('/')
+        .map_or(0, |at| at + 1);
+    place.get(last..).unwrap_or(place)
+}
+
+#[test]
+fn panics_unwind_in_a_release() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifest = std::fs::read_to_string(root.join("Cargo.toml")).expect("there is a manifest");
+    let profile = |manifest: &str| -> Option<String> {
+        let (_, after) = manifest.split_once("[profile.release]")?;
+        let section = after.split("\n[").next()?;
+        let line = section.lines().find(|line| line.starts_with("panic"))?;
+        line.split('"').nth(1).map(str::to_owned)
+    };
+    // Restarts of actors depend on it: with `abort`, one panic is the end of all.
+    assert_eq!(profile(&manifest).as_deref(), Some("unwind"));
+    assert_eq!(
+        profile("[profile.release]\ndebug = 1\n[other]\npanic = \"unwind\""),
+        None
+    );
+}

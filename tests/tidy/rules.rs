@@ -1,0 +1,385 @@
+//! The rules, each with examples.
+
+use crate::source::{Source, names};
+use crate::{EMPTY_WORDS, IMPORTS, LINES_MAX, TOO_LONG, UNSAFE, WORLD};
+
+type Example = (&'static str, &'static str);
+
+/// One rule of the house.
+pub(crate) struct Rule {
+    /// What it asks for.
+    pub(crate) says: &'static str,
+    /// What breaks it in a file.
+    pub(crate) check: fn(&Source) -> Vec<String>,
+    pub(crate) bad: &'static [Example],
+    pub(crate) good: &'static [Example],
+}
+
+pub(crate) const RULES: &[Rule] = &[
+    Rule {
+        says: "only the files of the table WORLD touch what is outside",
+        check: world,
+        bad: &[
+            ("src/actors/lock/machine.rs", "use tokio::net::TcpStream;"),
+            ("src/actors/host.rs", "let now = std::time::Instant::now();"),
+            (
+                "src/persist/journal/writer.rs",
+                "std::fs::remove_file(path);",
+            ),
+            ("src/protocols/listener.rs", "use actix::prelude::*;"),
+            ("src/actors/ledger.rs", "std :: thread :: spawn(f)"),
+        ],
+        good: &[
+            ("src/actors/runtime.rs", "use actix::Actor;"),
+            ("src/persist/disk.rs", "use std::fs::File;"),
+            (
+                "src/actors/host.rs",
+                "// tokio and actix are elsewhere\nlet instant = 1;",
+            ),
+            ("tests/wire.rs", "use std::net::TcpStream;"),
+        ],
+    },
+    Rule {
+        says: "imports point one way: the table IMPORTS",
+        check: imports,
+        bad: &[
+            ("src/persist/format.rs", "use crate::actors::lock::Message;"),
+            (
+                "src/actors/host.rs",
+                "use crate::protocols::session::Session;",
+            ),
+            (
+                "src/actors/lock/machine.rs",
+                "use crate::persist::disk::Disk;",
+            ),
+            ("src/actors/lock/state.rs", "use crate::actors::host::Host;"),
+            (
+                "src/protocols/session.rs",
+                "use crate::actors::lock::state::State;",
+            ),
+            ("src/protocols/session.rs", "use crate::node::Node;"),
+            ("src/actors/host.rs", "fn f(x: &crate::node::Node) {}"),
+            (
+                "src/actors/host.rs",
+                "use crate::{clock::Timestamp, ids::Seq};",
+            ),
+        ],
+        good: &[
+            ("src/persist/format.rs", "use crate::ids::{ActorId, Seq};"),
+            (
+                "src/protocols/lockserver/session.rs",
+                "use crate::actors::lock::{Message, Name};",
+            ),
+            ("src/node.rs", "use crate::protocols::lockserver::Door;"),
+        ],
+    },
+    Rule {
+        says: "every file says first what it owns: `//!`",
+        check: |source| {
+            found(
+                source.is_rust() && !source.text.starts_with("//! "),
+                "no `//!` at its top",
+            )
+        },
+        bad: &[
+            ("src/x.rs", "use std::io;\n"),
+            ("tests/x.rs", "// a comment\n"),
+        ],
+        good: &[("src/x.rs", "//! Owns x.\n"), ("notes.md", "text")],
+    },
+    Rule {
+        says: "a file is at most LINES_MAX lines long",
+        check: |source| {
+            let lines = source.text.lines().count();
+            let exception = TOO_LONG.iter().find(|(path, _)| *path == source.path);
+            let max = exception.map_or(LINES_MAX, |(_, lines)| *lines);
+            found(source.is_rust() && lines > max, &format!("{lines} lines"))
+        },
+        bad: &[("src/x.rs", LONG)],
+        good: &[("src/x.rs", "//! Short.\n"), ("LICENSE.md", LONG)],
+    },
+    Rule {
+        says: "a lint is expected with a reason, never allowed",
+        check: |source| {
+            found(
+                source.is_rust()
+                    && (source.code.contains("#[allow") || source.code.contains("#![allow")),
+                "`allow`",
+            )
+        },
+        bad: &[
+            ("src/x.rs", "#[allow(dead_code)]\nfn f() {}"),
+            ("tests/x.rs", "#![allow(unused)]"),
+        ],
+        good: &[(
+            "src/x.rs",
+            "#[expect(dead_code, reason = \"x\")]\n// not #[allow(y)]",
+        )],
+    },
+    Rule {
+        says: "what is not finished does not land",
+        check: |source| {
+            let words = [
+                ["to", "do!"],
+                ["db", "g!"],
+                ["unimplement", "ed!"],
+                ["FIX", "ME"],
+            ]
+            .map(|it| it.concat());
+            let open = |word: &&String| source.is_rust() && source.text.contains(*word);
+            words
+                .iter()
+                .filter(open)
+                .map(|word| format!("`{word}`"))
+                .collect()
+        },
+        bad: &[
+            ("src/x.rs", concat!("fn f() { to", "do!() }")),
+            ("tests/x.rs", concat!("// FIX", "ME later")),
+        ],
+        good: &[("src/x.rs", "//! Done.\n")],
+    },
+    Rule {
+        says: "outside tests, an expectation says why it holds: no `unwrap()`",
+        check: |source| {
+            found(
+                source.is_product() && source.code.contains(".unwrap()"),
+                "`unwrap()`",
+            )
+        },
+        bad: &[
+            ("src/x.rs", "let y = x.unwrap();"),
+            ("tools/x.rs", "x\n    .unwrap()\n"),
+        ],
+        good: &[
+            (
+                "src/x.rs",
+                "x.expect(\"it was just put there\");\n#[cfg(test)]\nmod tests {\n fn t() { x.unwrap() } }\n",
+            ),
+            ("tests/x.rs", "x.unwrap();"),
+            ("src/x.rs", "// never .unwrap()\nx.unwrap_or(1);"),
+        ],
+    },
+    Rule {
+        says: "a name says what a thing is, not that it is one",
+        check: empty_names,
+        bad: &[
+            ("src/protocols/utils.rs", "//! X.\n"),
+            ("src/x.rs", "pub struct LockManager {}"),
+            ("src/x.rs", "enum RequestContext {}"),
+            ("src/x.rs", "mod helpers;"),
+            ("src/common/mod.rs", "//! X.\n"),
+        ],
+        good: &[
+            (
+                "src/x.rs",
+                "impl Host {}\nstruct Implied;\nlet context = 1;",
+            ),
+            ("src/actors/machine.rs", "pub trait Machine {}"),
+        ],
+    },
+    Rule {
+        says: "`unsafe` stands only in the files of the table UNSAFE",
+        check: |source| {
+            let allowed = UNSAFE.contains(&source.path.as_str());
+            found(
+                source.is_rust() && !allowed && names(&source.code, "unsafe"),
+                "`unsafe`",
+            )
+        },
+        bad: &[("src/x.rs", "let x = unsafe { y() };")],
+        good: &[("src/x.rs", "// unsafe\nlet unsafe_looking = 1;")],
+    },
+    Rule {
+        says: "nothing speaks of one machine: no path of somebody's disk",
+        check: machine_paths,
+        bad: &[
+            ("docs/x.md", concat!("see /wo", "rk/x")),
+            ("src/x.rs", concat!("\"/ho", "me/me/x\"")),
+            ("src/x.rs", concat!("\"/t", "mp/x\"")),
+        ],
+        good: &[
+            ("README.md", concat!("--data /t", "mp/sexton-demo")),
+            ("src/x.rs", "\"/network\""),
+        ],
+    },
+    Rule {
+        says: "packages come from the public index, and no file says otherwise",
+        check: registries,
+        bad: &[
+            (
+                "Cargo.lock",
+                concat!(
+                    "source = \"regis",
+                    "try+https://packages.example.org/index\""
+                ),
+            ),
+            (".cargo/config.toml", "[net]"),
+            (
+                "docs/x.md",
+                concat!("https://example.org/artif", "actory/x"),
+            ),
+        ],
+        good: &[(
+            "Cargo.lock",
+            concat!(
+                "source = \"regis",
+                "try+https://github.com/rust-lang/crates.io-index\""
+            ),
+        )],
+    },
+];
+
+const LONG: &str = include_str!("../../Cargo.lock");
+
+fn found(broken: bool, what: &str) -> Vec<String> {
+    if broken {
+        vec![what.to_owned()]
+    } else {
+        Vec::new()
+    }
+}
+
+fn below(path: &str, places: &[&str]) -> bool {
+    places
+        .iter()
+        .any(|place| path == *place || (place.ends_with('/') && path.starts_with(place)))
+}
+
+fn world(source: &Source) -> Vec<String> {
+    if !source.is_product() {
+        return Vec::new();
+    }
+    let code = source.code.replace(" :: ", "::");
+    let named = WORLD
+        .iter()
+        .filter(|(word, files)| !below(&source.path, files) && names(&code, word));
+    named.map(|(word, _)| format!("names `{word}`")).collect()
+}
+
+fn imports(source: &Source) -> Vec<String> {
+    if !source.is_product() || !source.path.starts_with("src/") {
+        return Vec::new();
+    }
+    let rows = IMPORTS
+        .iter()
+        .filter(|(path, _)| below(&source.path, &[path]));
+    let allowed = rows
+        .max_by_key(|(path, _)| path.len())
+        .map_or(&[][..], |(_, allowed)| allowed);
+    let inner = |import: &str| {
+        // Only what `mod.rs` shows of an actor is for others.
+        let of_actor = [
+            "actors::lock::machine",
+            "actors::lock::state",
+            "actors::lock::message",
+        ];
+        !source.path.starts_with("src/actors/lock/")
+            && of_actor.iter().any(|it| import.starts_with(it))
+    };
+    let mut broken: Vec<String> = Vec::new();
+    for (at, _) in source.code.match_indices("crate::") {
+        let path = source.code.get(at + "crate::".len()..).unwrap_or("");
+        let end = path.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
+        let import = path
+            .get(..end.unwrap_or(path.len()))
+            .unwrap_or("")
+            .trim_end_matches(':');
+        let fits = |it: &&str| {
+            import
+                .strip_prefix(*it)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+        };
+        if !allowed.iter().any(fits) || inner(import) {
+            broken.push(format!("imports `crate::{import}`"));
+        }
+    }
+    if source.code.contains("use super::super") {
+        broken.push("imports over two levels: say `crate::…`".to_owned());
+    }
+    broken
+}
+
+fn empty_names(source: &Source) -> Vec<String> {
+    if !source.is_rust() {
+        return Vec::new();
+    }
+    let stem = source.path.trim_end_matches(".rs");
+    let mut broken: Vec<String> = stem
+        .split('/')
+        .flat_map(words)
+        .filter(|word| EMPTY_WORDS.contains(&word.as_str()))
+        .map(|word| format!("`{word}` in its path"))
+        .collect();
+    let tokens: Vec<&str> = source.code.split_whitespace().collect();
+    for pair in tokens.windows(2) {
+        if let [keyword @ ("struct" | "enum" | "trait" | "mod"), name] = pair {
+            let name: String = name
+                .chars()
+                .take_while(|c| c.is_alphanumeric() || *c == '_')
+                .collect();
+            if words(&name)
+                .iter()
+                .any(|word| EMPTY_WORDS.contains(&word.as_str()))
+            {
+                broken.push(format!("{keyword} `{name}`"));
+            }
+        }
+    }
+    broken
+}
+
+/// The words of a name, in small letters.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    for c in name.chars() {
+        if c.is_uppercase() || c == '_' || c == '-' || c == '.' {
+            words.push(String::new());
+        }
+        if let (true, Some(word)) = (c.is_alphanumeric(), words.last_mut()) {
+            word.extend(c.to_lowercase());
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+fn machine_paths(source: &Source) -> Vec<String> {
+    let mut paths = vec![["/wo", "rk/"], ["/ho", "me/"], ["/ro", "ot/"]];
+    // Where a reader is told to try something out, a temporary folder is the right place.
+    if source.is_rust() {
+        paths.push(["/t", "mp/"]);
+    }
+    let paths = paths.into_iter().map(|parts| parts.concat());
+    paths
+        .filter(|path| source.text.contains(path))
+        .map(|path| format!("`{path}`"))
+        .collect()
+}
+
+fn registries(source: &Source) -> Vec<String> {
+    let mut broken = found(
+        source.path.starts_with(".cargo/"),
+        "a configuration of cargo",
+    );
+    let marker = ["regis", "try+"].concat();
+    let public = ["regis", "try+https://github.com/rust-lang/crates.io-index"].concat();
+    let hosts = [
+        ["artif", "actory"],
+        ["index.cra", "tes.io"],
+        ["static.cra", "tes.io"],
+        ["pypi", ".org"],
+    ];
+    let mut lines = source.text.lines();
+    broken.extend(
+        lines
+            .find(|line| line.contains(&marker) && !line.contains(&public))
+            .map(str::to_owned),
+    );
+    let named = hosts
+        .into_iter()
+        .map(|parts| parts.concat())
+        .filter(|host| source.text.contains(host));
+    broken.extend(named.map(|host| format!("`{host}`")));
+    broken
+}
