@@ -139,7 +139,12 @@ impl Disk for RealDisk {
         let mut files = Vec::new();
         for entry in entries {
             let entry = entry?;
-            let metadata = entry.metadata()?;
+            let metadata = match entry.metadata() {
+                Ok(metadata) => metadata,
+                // Renamed or removed since the folder was read: a segment that is being prepared, say.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
             if metadata.is_file() {
                 files.push((
                     entry.file_name().to_string_lossy().into_owned(),
