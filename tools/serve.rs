@@ -1,6 +1,6 @@
 //! `sexton serve`: the daemon. Flags into a checked configuration, signals into what they ask for.
 
-use crate::report::Failure;
+use crate::report::{self, Failure};
 use clap::{Args, ValueEnum};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sexton::actors::host::Item;
@@ -35,8 +35,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 Exit status: 0 stopped in good order; 2 wrong flags; 3 something cannot be read or opened;
 4 halted because the disk failed or an actor panicked too often.")]
 pub(crate) struct Serve {
-    /// Where everything is kept [default: sexton in the state folder of the XDG base directories]
-    #[arg(long, value_name = "DIR", env = "SEXTON_DATA")]
+    /// Where everything is kept [env: SEXTON_DATA] [default: sexton in the state folder of the XDG base directories]
+    #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 
     /// Keep no files: everything is gone with the process
@@ -299,6 +299,7 @@ impl Serve {
             .with_target(DEBUG_TARGET, wire);
         let lines = tracing_subscriber::fmt::layer()
             .with_writer(std::io::stderr)
+            .with_ansi(report::colours())
             .with_target(false);
         tracing_subscriber::registry().with(rest).with(lines).init();
         // A panic inside an actor is an event like others: one line, not a dump in between.
@@ -313,7 +314,8 @@ impl Serve {
     }
 }
 
-/// `--data`, else `SEXTON_DATA` (clap reads it), else the place that the XDG base directories give.
+/// `--data`, else `SEXTON_DATA`, else the place that the XDG base directories give. clap does not read the
+/// environment here, since for clap a directory set there would contradict `--memory`.
 pub(crate) fn data_directory(given: Option<&Path>) -> Result<PathBuf, Failure> {
     let set = |name| {
         std::env::var_os(name)
@@ -322,6 +324,7 @@ pub(crate) fn data_directory(given: Option<&Path>) -> Result<PathBuf, Failure> {
     };
     given
         .map(Path::to_owned)
+        .or_else(|| set("SEXTON_DATA"))
         .or_else(|| Some(set("XDG_STATE_HOME")?.join("sexton")))
         .or_else(|| Some(set("HOME")?.join(".local/state/sexton")))
         .ok_or_else(|| {
