@@ -591,12 +591,8 @@ impl Open {
         }
         drop(handle);
         if !spine.is_halted() {
-            let stop = spine.ledger().stop();
-            spine.write();
-            tokio::select! {
-                () = spine.until_durable(stop.seq) => {}
-                () = spine.until_halted() => {}
-            }
+            let stop = spine.stop();
+            spine.until_durable_or_halted(stop).await;
         }
         if let Some((thread, lock)) = files {
             if let Err(error) = thread.stop() {

@@ -415,6 +415,13 @@ impl<M: Machine> Host<M> {
         &self.quarantined
     }
 
+    /// Forgets everything that waits for an answer. For a node that has halted.
+    pub fn abandon(&mut self) {
+        self.backlog = None;
+        self.watches.clear();
+        self.outbox.discard();
+    }
+
     /// Plants panics, for tests.
     pub fn sabotage(&mut self, saboteur: Saboteur<M>) {
         self.saboteur = Some(saboteur);

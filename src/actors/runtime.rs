@@ -145,6 +145,11 @@ pub fn start<M: Machine>(
         timer: None,
     };
     let address = actix::Supervisor::start(|_| shell);
+    let (halted, abandoned) = (Rc::clone(spine), address.clone());
+    spawn(async move {
+        halted.until_halted().await;
+        abandoned.do_send(Abandon);
+    });
     let told = address.clone();
     spine
         .directory()
@@ -167,6 +172,9 @@ pub async fn watch_wall_clock(spine: Rc<Spine>) {
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
     loop {
         seconds.tick().await;
+        if spine.is_over() {
+            return;
+        }
         spine.ledger().watch_wall_clock();
         spine.delivered();
     }
@@ -178,7 +186,7 @@ impl<M: Machine> Shell<M> {
         context: &mut Context<Self>,
         step: impl FnOnce(&mut Host<M>, &mut Ledger) -> Flow,
     ) {
-        if self.spine.is_halted() {
+        if self.spine.is_over() {
             return;
         }
         let flow = step(&mut self.host, &mut self.spine.ledger());
@@ -210,7 +218,7 @@ impl<M: Machine> Shell<M> {
         let turn = async move {
             if short {
                 spine.write();
-                spine.until_durable(last).await;
+                spine.until_durable_or_halted(last).await;
             }
             tokio::task::yield_now().await;
         };
@@ -248,7 +256,7 @@ impl<M: Machine> Shell<M> {
             .expect("without a journal a spent machine halts the node");
         let work = async move {
             spine.write();
-            spine.until_durable(until).await;
+            spine.until_durable_or_halted(until).await;
             let (done, rebuilt) = oneshot::channel();
             let spawned = std::thread::Builder::new()
                 .name(format!("sexton-rebuild-{}", M::NAME))
@@ -373,7 +381,7 @@ impl<M: Machine> Handler<WatchFor<M>> for Shell<M> {
     type Result = ();
 
     fn handle(&mut self, wait: WatchFor<M>, _: &mut Self::Context) {
-        if !self.spine.is_halted() {
+        if !self.spine.is_over() {
             self.host.watch(wait.ticket, wait.watch, wait.reply_to);
             self.host.outbox().release(self.spine.durable());
         }
@@ -391,6 +399,21 @@ impl<M: Machine> Handler<Unwatch> for Shell<M> {
 
     fn handle(&mut self, Unwatch(ticket): Unwatch, _: &mut Self::Context) {
         self.host.unwatch(ticket);
+    }
+}
+
+/// The node has halted: whoever waits for an answer is told so by its end.
+struct Abandon;
+
+impl Message for Abandon {
+    type Result = ();
+}
+
+impl<M: Machine> Handler<Abandon> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, Abandon: Abandon, _: &mut Self::Context) {
+        self.host.abandon();
     }
 }
 

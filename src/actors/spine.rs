@@ -50,6 +50,8 @@ pub struct Spine {
     gathered: Cell<u32>,
     durable: watch::Sender<Seq>,
     halt: watch::Sender<Option<Halt>>,
+    /// The node stopped in good order.
+    stopped: Cell<bool>,
 }
 
 /// An outbox whatever its replies.
@@ -89,6 +91,7 @@ impl Spine {
             gathered: Cell::new(0),
             durable: watch::Sender::new(durable),
             halt,
+            stopped: Cell::new(false),
         }
     }
 
@@ -132,6 +135,14 @@ impl Spine {
         let mut durable = self.durable.subscribe();
         if durable.wait_for(|durable| *durable >= seq).await.is_err() {
             unreachable!("the spine holds the sender");
+        }
+    }
+
+    /// Waits until everything up to `seq` is durable, or until the node halts.
+    pub async fn until_durable_or_halted(&self, seq: Seq) {
+        tokio::select! {
+            () = self.until_durable(seq) => {}
+            () = self.until_halted() => {}
         }
     }
 
@@ -231,6 +242,14 @@ impl Spine {
         }
     }
 
+    /// Notes a stop in good order. Nothing is ordered behind it, or the next start would not be a clean one.
+    pub fn stop(&self) -> Seq {
+        let stop = self.ledger.borrow_mut().stop();
+        self.stopped.set(true);
+        self.write();
+        stop.seq
+    }
+
     /// Waits until the node halts.
     pub async fn until_halted(&self) {
         let mut halt = self.halt.subscribe();
@@ -242,5 +261,10 @@ impl Spine {
     /// Whether the node has halted.
     pub fn is_halted(&self) -> bool {
         self.halt.borrow().is_some()
+    }
+
+    /// Whether nothing is carried out any more, because the node has halted or stopped.
+    pub fn is_over(&self) -> bool {
+        self.stopped.get() || self.is_halted()
     }
 }
