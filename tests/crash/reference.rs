@@ -1,0 +1,128 @@
+//! Who owns what, told from the messages alone in the fewest words: a line per lock, the first of it owns.
+
+use crate::past::Entry;
+use sexton::actors::lock::{Listed, Message, Name};
+use sexton::ids::{Seq, Token};
+use std::collections::BTreeMap;
+
+/// Every lock that is held.
+#[derive(Default)]
+pub(crate) struct Reference {
+    lines: BTreeMap<(Name, Name), Line>,
+    tokens: BTreeMap<(Name, Name), Token>,
+}
+
+struct Line {
+    owner: Name,
+    token: Token,
+    /// Those who wait, by priority and then by number.
+    waiting: Vec<(u8, Seq, Name)>,
+}
+
+impl Reference {
+    /// Lets one more message act.
+    pub(crate) fn apply(&mut self, entry: &Entry) {
+        match &entry.message {
+            Message::Request {
+                key,
+                index,
+                owner,
+                priority,
+                ..
+            } => self.request((key, index), owner, *priority, entry.seq),
+            Message::Release {
+                key, index, owner, ..
+            } => {
+                let wanted = |(k, i): &(Name, Name)| {
+                    k == key && index.as_ref().is_none_or(|index| i == index)
+                };
+                self.leave(owner, wanted, entry.seq);
+            }
+            Message::ReleaseAll { owner } => self.leave(owner, |_| true, entry.seq),
+            Message::Renew { .. } => {}
+            message => panic!("nobody asked for {message:?}"),
+        }
+    }
+
+    fn request(&mut self, (key, index): (&Name, &Name), owner: &Name, priority: u8, seq: Seq) {
+        let lock = (key.clone(), index.clone());
+        match self.lines.get_mut(&lock) {
+            None => {
+                let line = Line {
+                    owner: owner.clone(),
+                    token: self.grant(&lock, seq),
+                    waiting: Vec::new(),
+                };
+                self.lines.insert(lock, line);
+            }
+            Some(line)
+                if line.owner == *owner || line.waiting.iter().any(|(.., name)| name == owner) => {}
+            Some(line) => {
+                line.waiting.push((priority, seq, owner.clone()));
+                line.waiting
+                    .sort_by_key(|(priority, seq, _)| (u8::MAX - priority, *seq));
+            }
+        }
+    }
+
+    fn leave(&mut self, owner: &Name, wanted: impl Fn(&(Name, Name)) -> bool, seq: Seq) {
+        let locks: Vec<_> = self
+            .lines
+            .keys()
+            .filter(|lock| wanted(lock))
+            .cloned()
+            .collect();
+        for lock in locks {
+            let line = self.lines.get_mut(&lock).expect("it was just found");
+            line.waiting.retain(|(.., name)| name != owner);
+            if line.owner != *owner {
+                continue;
+            }
+            if line.waiting.is_empty() {
+                self.lines.remove(&lock);
+            } else {
+                line.owner = line.waiting.remove(0).2;
+                let token = self.grant(&lock, seq);
+                self.lines.get_mut(&lock).expect("it was just found").token = token;
+            }
+        }
+    }
+
+    /// A token, larger than every one that this lock ever had.
+    fn grant(&mut self, lock: &(Name, Name), seq: Seq) -> Token {
+        let token = Token::from(seq);
+        let before = self.tokens.insert(lock.clone(), token);
+        assert!(
+            before < Some(token),
+            "{lock:?}: token {token} after {before:?}"
+        );
+        token
+    }
+
+    /// Wants these entries to be what this knows: owners with their tokens, and all who wait, in line.
+    pub(crate) fn compare(&self, entries: &[Listed]) {
+        let mut found = BTreeMap::<_, Vec<_>>::new();
+        for entry in entries {
+            let line = found
+                .entry((entry.key.clone(), entry.index.clone()))
+                .or_default();
+            line.push((entry.place, entry.owner.clone(), entry.token));
+        }
+        let expected: BTreeMap<_, Vec<_>> = self
+            .lines
+            .iter()
+            .map(|(lock, line)| {
+                let waiting = line.waiting.iter().map(|(.., name)| (name.clone(), None));
+                let all = std::iter::once((line.owner.clone(), Some(line.token))).chain(waiting);
+                let placed = (1..)
+                    .zip(all)
+                    .map(|(place, (name, token))| (place, name, token));
+                (lock.clone(), placed.collect())
+            })
+            .collect();
+        assert_eq!(
+            found, expected,
+            "the locks are not what the messages make of them"
+        );
+    }
+}

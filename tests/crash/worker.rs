@@ -1,0 +1,269 @@
+//! One client under load, and what it knows: every command it had answered, and the one burst that was open when
+//! the server went down. Nobody else uses its name, so it knows exactly which entries it has.
+
+use crate::chance::Chance;
+use crate::lockserver::{self, Client};
+use sexton::actors::lock::{Message, Name};
+use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A key and an index.
+pub(crate) type Lock = (String, String);
+
+/// Keys that all workers want.
+pub(crate) const SHARED: [&str; 3] = ["shared-0", "shared-1", "shared-2"];
+
+/// The longest burst.
+const BURST_MAX: u64 = 16;
+
+/// Long enough that nothing ends by itself while a test runs.
+const TTL: u16 = 60_000;
+
+/// What a client may ask.
+#[derive(Clone, Debug)]
+enum Command {
+    Request(Lock),
+    Renew(Lock),
+    Release(Lock),
+    ReleaseKey(String),
+    ReleaseAll,
+}
+
+/// A client.
+pub(crate) struct Worker {
+    name: String,
+    chance: Chance,
+    priority: u8,
+    /// The entries it has.
+    entries: BTreeSet<Lock>,
+    /// Those of which it was told that it is the owner.
+    owned: BTreeSet<Lock>,
+    /// What was answered and changed something, since the last reckoning.
+    answered: Vec<Message>,
+    /// What was sent and not answered.
+    open: Vec<Command>,
+}
+
+impl Worker {
+    pub(crate) fn new(number: u64, seed: u64) -> Self {
+        Self {
+            name: format!("worker-{number}"),
+            chance: Chance::new(seed ^ (number << 32)),
+            priority: u8::try_from(number % 3).expect("it is less than 3"),
+            entries: BTreeSet::new(),
+            owned: BTreeSet::new(),
+            answered: Vec::new(),
+            open: Vec::new(),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Every key that it uses.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        let shared = SHARED.iter().map(ToString::to_string);
+        shared.chain([self.private_key()]).collect()
+    }
+
+    /// Works until the connection breaks, counting what is answered.
+    pub(crate) fn work(&mut self, address: SocketAddr, answered: &AtomicU64) {
+        assert!(self.open.is_empty(), "the last crash was reckoned with");
+        let Ok(mut client) = Client::connect(address) else {
+            return;
+        };
+        while self.burst(&mut client, answered).is_ok() {}
+    }
+
+    /// Sends a few commands at once, and takes their answers one by one.
+    fn burst(&mut self, client: &mut Client, answered: &AtomicU64) -> io::Result<()> {
+        let count = 1 + self
+            .chance
+            .below(BURST_MAX)
+            .min(self.chance.below(BURST_MAX));
+        self.open = (0..count).map(|_| self.choose()).collect();
+        let bytes: Vec<u8> = self
+            .open
+            .iter()
+            .flat_map(|command| self.bytes(command))
+            .collect();
+        client.send(&bytes)?;
+        while let Some(command) = self.open.first().cloned() {
+            let found = match command {
+                Command::Renew(_) => client.receive(1)?.iter().map(|byte| u16::from(*byte)).sum(),
+                _ => client.receive_number()?,
+            };
+            self.open.remove(0);
+            self.check(&command, found);
+            if let Some(message) = self.apply(&command) {
+                self.answered.push(message);
+            }
+            answered.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn choose(&mut self) -> Command {
+        let lock = match self.chance.below(2) {
+            0 => {
+                let key = SHARED[usize::try_from(self.chance.below(3)).expect("it is small")];
+                (key.to_owned(), self.chance.below(2).to_string())
+            }
+            _ => (self.private_key(), self.chance.below(8).to_string()),
+        };
+        match self.chance.below(100) {
+            0 => Command::ReleaseAll,
+            1..=3 => Command::ReleaseKey(lock.0),
+            4..=30 => Command::Release(lock),
+            31..=60 => Command::Renew(lock),
+            _ => Command::Request(lock),
+        }
+    }
+
+    fn private_key(&self) -> String {
+        format!("of-{}", self.name)
+    }
+
+    fn bytes(&self, command: &Command) -> Vec<u8> {
+        match command {
+            Command::Request((key, index)) => {
+                lockserver::request(key, index, &self.name, (TTL, TTL, self.priority))
+            }
+            Command::Renew((key, index)) => lockserver::renew(key, index, &self.name),
+            Command::Release((key, index)) => lockserver::release(key, index, &self.name),
+            Command::ReleaseKey(key) => lockserver::release(key, "*", &self.name),
+            Command::ReleaseAll => lockserver::release_all(&self.name),
+        }
+    }
+
+    /// The answer must be what it knows, as far as it can know.
+    fn check(&mut self, command: &Command, found: u16) {
+        let entries = &self.entries;
+        let count = |has: &dyn Fn(&Lock) -> bool| {
+            u16::try_from(entries.iter().filter(|lock| has(lock)).count()).expect("it has few")
+        };
+        let expected = match command {
+            Command::Request(lock) => {
+                assert!(found > 0, "{}: refused {lock:?}", self.name);
+                let alone = lock.0 == self.private_key() || self.owned.contains(lock);
+                if found == 1 {
+                    self.owned.insert(lock.clone());
+                }
+                if alone { 1 } else { found }
+            }
+            Command::Renew(lock) | Command::Release(lock) => count(&|has| has == lock),
+            Command::ReleaseKey(key) => count(&|(has, _)| has == key),
+            Command::ReleaseAll => count(&|_| true),
+        };
+        assert_eq!(
+            found, expected,
+            "{}: {command:?} with {entries:?}",
+            self.name
+        );
+    }
+
+    /// What the command makes of its entries; the message that is in the journal if it changed something.
+    fn apply(&mut self, command: &Command) -> Option<Message> {
+        let had = self.entries.len();
+        let changed = match command {
+            Command::Request(lock) => {
+                self.entries.insert(lock.clone());
+                true
+            }
+            Command::Renew(lock) => self.entries.contains(lock),
+            Command::Release(lock) => self.entries.remove(lock),
+            Command::ReleaseKey(key) => {
+                self.entries.retain(|(has, _)| has != key);
+                self.entries.len() < had
+            }
+            Command::ReleaseAll => {
+                self.entries.clear();
+                had > 0
+            }
+        };
+        let entries = &self.entries;
+        self.owned.retain(|lock| entries.contains(lock));
+        changed.then(|| self.message(command))
+    }
+
+    fn message(&self, command: &Command) -> Message {
+        let name = |text: &str| Name::try_from(text).expect("names here are short");
+        let owner = name(&self.name);
+        match command {
+            Command::Request((key, index)) => Message::Request {
+                key: name(key),
+                index: name(index),
+                owner,
+                ttl: TTL,
+                ttw: TTL,
+                priority: self.priority,
+            },
+            Command::Renew((key, index)) => Message::Renew {
+                key: name(key),
+                index: name(index),
+                owner,
+                token: None,
+            },
+            Command::Release((key, index)) => Message::Release {
+                key: name(key),
+                index: Some(name(index)),
+                owner,
+                token: None,
+            },
+            Command::ReleaseKey(key) => Message::Release {
+                key: name(key),
+                index: None,
+                owner,
+                token: None,
+            },
+            Command::ReleaseAll => Message::ReleaseAll { owner },
+        }
+    }
+
+    /// Compares with what the journal has of this client since the last reckoning: all that was answered, in order,
+    /// and behind it as much of the open burst as the server came to.
+    pub(crate) fn reckon(&mut self, journaled: &[&Message]) {
+        let answered = std::mem::take(&mut self.answered);
+        let kept = journaled.len().min(answered.len());
+        for (kept, answered) in journaled.iter().zip(&answered) {
+            assert_eq!(
+                *kept, answered,
+                "{}: the journal has something else than was answered",
+                self.name
+            );
+        }
+        assert_eq!(
+            kept,
+            answered.len(),
+            "{}: lost {:?}",
+            self.name,
+            &answered[kept..]
+        );
+        let mut unanswered = journaled[kept..].iter();
+        let mut next = unanswered.next();
+        for command in std::mem::take(&mut self.open) {
+            let Some(message) = next else { break };
+            let before = (self.entries.clone(), self.owned.clone());
+            match self.apply(&command) {
+                Some(mine) if mine == **message => next = unanswered.next(),
+                Some(_) => (self.entries, self.owned) = before,
+                None => {}
+            }
+        }
+        assert!(next.is_none(), "{}: nobody asked for {next:?}", self.name);
+    }
+
+    /// What it has must be there, and what it was told to own must be its own.
+    pub(crate) fn compare(&self, there: &BTreeSet<Lock>, owned: &BTreeSet<Lock>) {
+        assert_eq!(there, &self.entries, "{}: entries", self.name);
+        let lost: Vec<_> = self.owned.difference(owned).collect();
+        assert!(
+            lost.is_empty(),
+            "{}: was told that it owns {lost:?}",
+            self.name
+        );
+    }
+}
