@@ -55,7 +55,7 @@ fn int_term_and_tstp_save_and_end_well() {
         assert_eq!(status.code(), Some(0), "{signal:?}: {log}");
         assert_eq!(
             client.receive_all().unwrap_or_default(),
-            [],
+            b"",
             "the connection ends too"
         );
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 /// How long a test waits for an event before it says that it never comes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// How often it looks.
 const LOOK: Duration = Duration::from_millis(2);
