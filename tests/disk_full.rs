@@ -165,6 +165,7 @@ fn held(client: &mut Client, granted: &BTreeSet<usize>) -> BTreeSet<usize> {
     there
 }
 
+#[expect(clippy::print_stdout, reason = "how far it came is worth seeing")]
 fn goes_on_when_space_is_freed(disk: &Disk) {
     let daemon = disk.serve();
     let mut client = Client::connect(daemon.lockserver()).expect("let in");
@@ -231,6 +232,7 @@ fn goes_on_when_space_is_freed(disk: &Disk) {
     );
 }
 
+#[expect(clippy::print_stdout, reason = "how far it came is worth seeing")]
 fn halts_when_nothing_is_left(disk: &Disk) {
     let daemon = disk.serve();
     let mut client = Client::connect(daemon.lockserver()).expect("let in");

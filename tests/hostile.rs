@@ -54,7 +54,9 @@ impl Honest {
     /// Connections open now, by the statistics.
     fn connections(&mut self) -> u16 {
         let found = self.client.ask(STATS, 58).expect("an answer");
-        u16::from_be_bytes([found[56], found[57]])
+        found
+            .last_chunk()
+            .map_or(0, |last| u16::from_be_bytes(*last))
     }
 }
 
@@ -113,7 +115,7 @@ fn halves_of_commands_hold_nobody_up() {
     let mut halves: Vec<Client> = (0..500)
         .map(|number| {
             let mut client = Client::connect(daemon.lockserver()).expect("let in");
-            let half = &whole[..1 + number % (whole.len() - 1)];
+            let half = &whole[..=number % (whole.len() - 1)];
             client.send(half).expect("it takes them");
             client
         })
@@ -159,9 +161,11 @@ fn ten_thousand_that_say_nothing_cost_little() {
     assert_eq!(usize::from(honest.connections()), count + 1);
     honest.is_served();
     let grown = resident(&daemon).saturating_sub(before);
-    let each = grown as f64 / count as f64;
-    println!("{count} idle connections: {grown} KiB more, {each:.1} KiB each");
-    assert!(each < 32.0, "{each} KiB for each idle connection");
+    println!("{count} idle connections: {grown} KiB more");
+    assert!(
+        grown < 16 * 10_000,
+        "{grown} KiB for {count} idle connections"
+    );
     // They are all still there.
     for client in idle.iter_mut().step_by(997) {
         assert_eq!(client.owner("k", "i").expect("an answer"), b"");

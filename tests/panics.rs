@@ -11,17 +11,18 @@ mod node;
 mod past;
 
 use lockserver::{Client, request};
-use sexton::actors::host::Item;
+use sexton::actors::host::{Item, Report};
 use sexton::actors::ledger::Stage;
 use sexton::actors::lock::{LockMachine, Message, Name, Query};
 use sexton::actors::machine::Machine as _;
 use sexton::actors::spine::Halt;
 use sexton::actors::supervisor::Rules;
+use sexton::ids::Digest;
 use sexton::node::Handle;
 use sexton::{Config, Node};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -72,7 +73,7 @@ fn plant(handle: &Handle, at: Stage) -> Arc<Mutex<Option<Instant>>> {
 }
 
 /// One client under load, with commands of which it knows every answer; how many were answered.
-fn work(address: SocketAddr, name: &str, stop: &AtomicBool, held: &AtomicU64) -> u64 {
+fn work(address: SocketAddr, name: &str, stop: &AtomicBool) -> u64 {
     let mut client = Client::connect(address).expect("let in");
     let mut rounds = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -103,7 +104,6 @@ fn work(address: SocketAddr, name: &str, stop: &AtomicBool, held: &AtomicU64) ->
             .expect("an answer"),
         1
     );
-    held.fetch_add(1, Ordering::Relaxed);
     rounds * 6 + 1
 }
 
@@ -172,34 +172,27 @@ fn durable(files: &TempDir, supervisor: Rules) -> (Node, SocketAddr) {
     })
 }
 
-#[test]
-fn exactly_the_culprit_fails() {
-    let files = tempfile::tempdir().expect("a temporary directory");
-    let often = Rules {
-        restarts_max: 10_000,
-        rebuilds_max: 10_000,
-        period_ms: 10_000,
-    };
-    let (node, address) = durable(&files, often);
-    let handle = node.handle();
-    let mut expected = load(address);
-    let (stop, held) = (AtomicBool::new(false), AtomicU64::new(0));
-    let names: Vec<String> = (0..CLIENTS)
-        .map(|number| format!("client-{number}"))
-        .collect();
+/// Every panic, one after the other, while the clients work.
+#[expect(
+    clippy::print_stdout,
+    reason = "the times are what people want to see of this test"
+)]
+fn provoke_all(handle: &Handle, address: SocketAddr, names: &[String]) {
+    let stop = AtomicBool::new(false);
     std::thread::scope(|threads| {
         let clients: Vec<_> = names
             .iter()
-            .map(|name| threads.spawn(|| work(address, name, &stop, &held)))
+            .map(|name| threads.spawn(|| work(address, name, &stop)))
             .collect();
         let mut client = Client::connect(address).expect("let in");
         for at in [Stage::Decide, Stage::Tick, Stage::Commit] {
-            let struck = plant(&handle, at);
+            let struck = plant(handle, at);
             let mut times: Vec<Duration> = (0..PANICS)
                 .map(|number| provoke(&mut client, at, number, &struck))
                 .collect();
             times.sort();
-            let (median, longest) = (times[PANICS / 2], times[PANICS - 1]);
+            let (median, longest) = (times.get(PANICS / 2), times.last());
+            let [median, longest] = [median, longest].map(|time| time.expect("there were panics"));
             println!(
                 "{at:?}: from panic to the next answer {median:?} at the median, {longest:?} at most"
             );
@@ -211,7 +204,41 @@ fn exactly_the_culprit_fails() {
             .sum();
         println!("{answered} other commands were answered meanwhile");
     });
-    assert_eq!(held.into_inner(), CLIENTS as u64);
+}
+
+/// What the node says of the panics behind it.
+fn accounts_for_them(handle: &Handle) -> Option<Digest> {
+    let status = node::wait(handle.status()).expect("the node runs");
+    let [lock] = status.actors.as_slice() else {
+        panic!("one actor, not {:?}", status.actors)
+    };
+    let panics = PANICS as u64;
+    let counted = (lock.panics.restarts, lock.panics.rebuilds);
+    assert_eq!(counted, (2 * panics, panics));
+    let quarantined = &lock.status.quarantined;
+    assert_eq!(quarantined.len(), PANICS);
+    let of_tick = |report: &Report| report.stage == Stage::Tick && report.item.is_some();
+    assert!(quarantined.iter().all(of_tick), "{quarantined:?}");
+    let planted = |report: &Report| report.cause.starts_with("planted in");
+    assert!(lock.panics.causes.iter().all(planted));
+    lock.status.digest
+}
+
+#[test]
+fn exactly_the_culprit_fails() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let often = Rules {
+        restarts_max: 10_000,
+        rebuilds_max: 10_000,
+        period_ms: 10_000,
+    };
+    let (node, address) = durable(&files, often);
+    let handle = node.handle();
+    let mut expected = load(address);
+    let names: Vec<String> = (0..CLIENTS)
+        .map(|number| format!("client-{number}"))
+        .collect();
+    provoke_all(&handle, address, &names);
     for name in &names {
         expected.insert(place(name, "last", name));
     }
@@ -227,31 +254,7 @@ fn exactly_the_culprit_fails() {
         "the state is what the clients know it to be"
     );
 
-    let status = node::wait(handle.status()).expect("the node runs");
-    let [lock] = status.actors.as_slice() else {
-        panic!("one actor, not {:?}", status.actors)
-    };
-    let panics = PANICS as u64;
-    assert_eq!(
-        (lock.panics.restarts, lock.panics.rebuilds),
-        (2 * panics, panics)
-    );
-    assert_eq!(lock.status.quarantined.len(), PANICS);
-    let all_ticks = |report: &sexton::actors::host::Report| {
-        report.stage == Stage::Tick && report.item.is_some()
-    };
-    assert!(
-        lock.status.quarantined.iter().all(all_ticks),
-        "{:?}",
-        lock.status.quarantined
-    );
-    assert!(
-        lock.panics
-            .causes
-            .iter()
-            .all(|report| report.cause.starts_with("planted in"))
-    );
-    let digest = lock.status.digest;
+    let digest = accounts_for_them(&handle);
     node.stop().expect("it stops in order");
     let past = past::read(files.path());
     assert_eq!(

@@ -35,8 +35,11 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 Exit status: 0 stopped in good order; 2 wrong flags; 3 something cannot be read or opened;
 4 halted because the disk failed or an actor panicked too often.")]
 pub(crate) struct Serve {
-    /// Where everything is kept [env: SEXTON_DATA] [default: sexton in the state folder of the XDG base directories]
-    #[arg(long, value_name = "DIR")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        help = "Where everything is kept [env: SEXTON_DATA] [default: $XDG_STATE_HOME/sexton, else ~/.local/state/sexton]"
+    )]
     data: Option<PathBuf>,
 
     /// Keep no files: everything is gone with the process

@@ -148,7 +148,8 @@ impl Campaign {
         let data = self.data();
         let past = past::read(Path::new(&data));
         self.reckon_numbers(&past);
-        let fresh = &past.entries[self.reckoned..];
+        let fresh = past.entries.get(self.reckoned..);
+        let fresh = fresh.expect("what was in the journal stays in it");
         self.reckoned = past.entries.len();
         for worker in &mut self.workers {
             let name = worker.name().to_owned();
@@ -158,7 +159,9 @@ impl Campaign {
                 .collect();
             worker.reckon(&its);
         }
-        fresh.iter().for_each(|entry| self.reference.apply(entry));
+        for entry in fresh {
+            self.reference.apply(entry);
+        }
 
         let View { entries, .. } = past.locks.view();
         self.reference.compare(&entries);

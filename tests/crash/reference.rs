@@ -40,7 +40,9 @@ impl Reference {
             }
             Message::ReleaseAll { owner } => self.leave(owner, |_| true, entry.seq),
             Message::Renew { .. } => {}
-            message => panic!("nobody asked for {message:?}"),
+            message @ (Message::Expire { .. } | Message::Drain) => {
+                panic!("nobody asked for {message:?}")
+            }
         }
     }
 

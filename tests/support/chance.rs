@@ -1,6 +1,6 @@
 //! Chance that repeats: the same seed gives the same choices, so a failing run can be named by a number.
 
-/// A stream of choices, after the SplitMix64 generator.
+/// A stream of choices, after the `SplitMix64` generator.
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(u64);
 

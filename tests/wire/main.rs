@@ -23,7 +23,7 @@ use vector::{Vector, answers, commands, section};
 struct Server {
     node: Node,
     address: SocketAddr,
-    _files: Option<TempDir>,
+    files: Option<TempDir>,
 }
 
 impl Server {
@@ -39,7 +39,7 @@ impl Server {
         Self {
             node,
             address,
-            _files: files,
+            files,
         }
     }
 
