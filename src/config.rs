@@ -148,4 +148,6 @@ pub struct HttpConfig {
     pub socket: Option<PathBuf>,
     /// A file with the token that requests over TCP must carry.
     pub token_file: Option<PathBuf>,
+    /// Names by which requests over TCP may call this machine, beside its addresses and `localhost`.
+    pub names: Vec<String>,
 }

@@ -45,6 +45,10 @@ pub enum NodeError {
     /// The hosts list cannot be used.
     #[error(transparent)]
     Hosts(#[from] HostsError),
+    /// The token file cannot be used.
+    #[cfg(feature = "http")]
+    #[error(transparent)]
+    Token(#[from] crate::protocols::http::TokenError),
     /// A door cannot be opened.
     #[error("open the {door} door on {address}: {source}")]
     Door {
@@ -144,6 +148,9 @@ pub struct NodeStatus {
     pub actors: Vec<ActorReport>,
     /// The LockServer door's statistics.
     pub lockserver: Option<lockserver::Stats>,
+    /// The HTTP door's statistics.
+    #[cfg(feature = "http")]
+    pub http: Option<crate::protocols::http::Stats>,
     /// Why the node halted, if it did.
     pub halted: Option<String>,
 }
@@ -307,6 +314,32 @@ impl Handle {
         self.lockserver.as_ref()
     }
 
+    /// The HTTP door, if it is open.
+    #[cfg(feature = "http")]
+    pub fn http(&self) -> Option<&crate::protocols::http::Door> {
+        self.http.as_ref()
+    }
+
+    /// The same handle, for use inside the HTTP door.
+    #[cfg(feature = "http")]
+    pub(crate) fn with_http(&self, door: crate::protocols::http::Door) -> Self {
+        Self {
+            http: Some(door),
+            ..self.clone()
+        }
+    }
+
+    /// Resolves when the core has ended, in whatever way.
+    #[cfg(feature = "http")]
+    pub(crate) async fn ended(&self) {
+        self.facts.supervisor.closed().await;
+    }
+
+    /// Why the node halted, if it did.
+    pub fn halt_words(&self) -> Option<String> {
+        self.halt.borrow().as_ref().map(Halt::to_string)
+    }
+
     /// What the start found.
     pub fn recovered(&self) -> &Recovered {
         &self.facts.recovered
@@ -345,7 +378,9 @@ impl Handle {
                 .lockserver
                 .as_ref()
                 .map(|door| door.stats(lock_owners, lock_contenders)),
-            halted: self.halt.borrow().as_ref().map(Halt::to_string),
+            #[cfg(feature = "http")]
+            http: self.http.as_ref().map(crate::protocols::http::Door::stats),
+            halted: self.halt_words(),
         })
     }
 
@@ -517,10 +552,7 @@ async fn open_doors(
         None => handle,
         Some(door) => {
             let http = crate::protocols::http::Door::open(door, &handle).await?;
-            Handle {
-                http: Some(http),
-                ..handle
-            }
+            handle.with_http(http)
         }
     };
     Ok(handle)

@@ -1,8 +1,10 @@
 //! The `sexton` program: reads flags and environment, and calls the library. One file a subcommand.
 
+mod client;
 mod replay;
 mod report;
 mod serve;
+mod status;
 
 use clap::{Parser, Subcommand};
 
@@ -17,6 +19,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Serve(Box<serve::Serve>),
+    Status(status::Status),
     Replay(replay::Replaying),
 }
 
@@ -24,6 +27,7 @@ fn main() -> std::process::ExitCode {
     let arguments = Arguments::parse();
     report::end(match arguments.command {
         Command::Serve(serve) => serve.run(),
+        Command::Status(status) => status.run(),
         Command::Replay(replay) => replay.run(),
     })
 }

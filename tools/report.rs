@@ -108,6 +108,9 @@ impl From<NodeError> for Failure {
                 Self::unreachable(format!("failed to {error}"))
                     .help("another program listens there; give the door another address, or port 0 to pick one")
             }
+            NodeError::Token(_) => Self::unreachable(format!("failed to {error}")).help(
+                "make one: `(umask 077; head -c 32 /dev/urandom | base64 > FILE)`; `chmod 600 FILE` closes it to others",
+            ),
             NodeError::Hosts(_) | NodeError::Door { .. } | NodeError::Core(_) => {
                 Self::unreachable(format!("failed to {error}"))
             }

@@ -62,6 +62,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
+    /// Name by which HTTP requests over TCP may call this machine, beside its addresses and localhost; repeatable
+    #[arg(long = "http-host", value_name = "NAME")]
+    http_hosts: Vec<String>,
+
     /// Hosts that LockServer lets in: one address or prefix a line, # for comments [default: loopback]
     #[arg(long, value_name = "FILE")]
     hosts: Option<PathBuf>,
@@ -273,6 +277,7 @@ impl Serve {
                 tcp: http,
                 socket,
                 token_file: self.token_file.clone(),
+                names: self.http_hosts.clone(),
             }),
             ..Config::in_memory()
         };
@@ -447,18 +452,22 @@ impl Signals {
     }
 }
 
-/// SIGHUP: reads the files again, and says what changed.
+/// SIGHUP: reads the files again, and says what changed. What cannot be read stays as it was.
 fn reload(handle: &Handle) {
-    let Some(door) = handle.lockserver() else {
-        tracing::info!("nothing to read again: the lockserver door is off");
-        return;
-    };
-    match door.reload_hosts() {
-        Ok(true) => tracing::info!("the hosts list changed and is in force"),
-        Ok(false) => tracing::info!("the hosts list is as it was; flags need a restart"),
-        Err(error) => {
-            tracing::error!(%error, "failed to reload, the old hosts list stays in force");
-        }
+    if let Some(door) = handle.lockserver() {
+        reloaded("hosts list", door.reload_hosts());
+    }
+    if let Some(door) = handle.http() {
+        reloaded("token file", door.reload_token());
+    }
+    tracing::info!("flags are read at the start alone");
+}
+
+fn reloaded<E: std::fmt::Display>(what: &'static str, changed: Result<bool, E>) {
+    match changed {
+        Ok(true) => tracing::info!("the {what} changed and is in force"),
+        Ok(false) => tracing::info!("the {what} is as it was"),
+        Err(error) => tracing::error!(%error, "failed to reload, the old {what} stays in force"),
     }
 }
 

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+#[cfg(feature = "http")]
+use tokio::net::{UnixListener, UnixStream};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 4096;
@@ -76,6 +78,21 @@ pub(crate) async fn accept(listener: &TcpListener) -> (TcpStream, IpAddr) {
                 }
                 return (stream, peer.ip().to_canonical());
             }
+            Err(error) => {
+                tracing::warn!(%error, "a connection was not accepted");
+                pause(OUT_OF_DESCRIPTORS).await;
+            }
+        }
+    }
+}
+
+/// The next connection to a Unix socket, and the user it came from.
+#[cfg(feature = "http")]
+pub(crate) async fn accept_unix(listener: &UnixListener) -> (UnixStream, u32) {
+    loop {
+        let accepted = listener.accept().await;
+        match accepted.and_then(|(stream, _)| Ok((stream.peer_cred()?.uid(), stream))) {
+            Ok((uid, stream)) => return (stream, uid),
             Err(error) => {
                 tracing::warn!(%error, "a connection was not accepted");
                 pause(OUT_OF_DESCRIPTORS).await;

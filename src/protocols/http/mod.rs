@@ -1,34 +1,30 @@
-//! HTTP/JSON: on TCP, and on a Unix socket for the command line.
+//! HTTP/JSON on TCP, and on a Unix socket for the command line. `docs/protocols/http.md` is the text this answers to.
+//!
+//! actix-web routes, and its codec reads and writes; the connections are ours, because every head, body and write
+//! has its own bound here, and every refusal is a problem document.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `door.rs` | listeners, limits, the thread that serves, opening and closing |
+//! | `session.rs` | one client: requests into answers, with their bounds |
+//! | `access.rs` | whose requests are heard: `Host`, `Origin`, token, peer |
+//! | `token.rs` | the bearer token and its file |
+//! | `socket.rs` | the Unix socket's file |
+//! | `route.rs` | what is served |
+//! | `metric.rs` | a status as metrics |
+//! | `problem.rs` | refusals, as `application/problem+json` |
+//! | `counters.rs` | the door's statistics |
 
-use crate::config::HttpConfig;
-use crate::node::{Handle, NodeError};
-use std::net::SocketAddr;
-use std::path::PathBuf;
+mod access;
+mod counters;
+mod door;
+mod metric;
+mod problem;
+mod route;
+mod session;
+mod socket;
+mod token;
 
-/// The HTTP door. Cloning gives another handle.
-#[derive(Clone)]
-pub struct Door {
-    address: Option<SocketAddr>,
-    socket: Option<PathBuf>,
-}
-
-impl Door {
-    pub(crate) async fn open(_config: &HttpConfig, _node: &Handle) -> Result<Self, NodeError> {
-        Ok(Self {
-            address: None,
-            socket: None,
-        })
-    }
-
-    /// Where it listens on TCP.
-    pub fn address(&self) -> Option<SocketAddr> {
-        self.address
-    }
-
-    /// Where it listens as a Unix socket.
-    pub fn socket(&self) -> Option<PathBuf> {
-        self.socket.clone()
-    }
-
-    pub(crate) async fn close(&self) {}
-}
+pub use counters::Stats;
+pub use door::Door;
+pub use token::TokenError;

@@ -1,0 +1,273 @@
+//! Whose requests are heard. A browser can be made to send requests here by any page it shows: under a name that
+//! suddenly means this machine (`Host`), or from a page of somebody else (`Origin`). Over TCP neither is heard.
+//!
+//! Never here: what a request may do once it is heard.
+
+use crate::protocols::http::problem::Problem;
+use crate::protocols::http::token::Token;
+use actix_http::RequestHead;
+use actix_http::uri::Authority;
+use actix_web::http::StatusCode;
+use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use std::net::IpAddr;
+
+/// Whom a request came from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Peer {
+    /// Somebody who reached us under this address of ours.
+    Tcp(IpAddr),
+    /// A process of this user on this machine.
+    Socket {
+        /// The user.
+        uid: u32,
+    },
+}
+
+/// What a request over TCP is measured by.
+#[derive(Debug)]
+pub(crate) struct Rules<'a> {
+    /// Names of this machine, beside its addresses and `localhost`.
+    pub(crate) names: &'a [String],
+    /// The token; none is asked for if there is none.
+    pub(crate) token: Option<&'a Token>,
+}
+
+/// Whether a request is heard.
+pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result<(), Problem> {
+    match peer {
+        Peer::Socket { uid } if is_trusted(uid, rustix::process::geteuid().as_raw()) => Ok(()),
+        Peer::Socket { .. } => Err(Problem::new(
+            StatusCode::FORBIDDEN,
+            "this socket answers the user of the coordinator alone",
+        )),
+        Peer::Tcp(local) => {
+            let host = check_host(head, local, rules.names)?;
+            check_origin(&head.headers, host)?;
+            rules
+                .token
+                .map_or(Ok(()), |token| check_token(&head.headers, token))
+        }
+    }
+}
+
+/// Our own user, and root, who can become any user.
+fn is_trusted(uid: u32, own: u32) -> bool {
+    uid == own || uid == 0
+}
+
+/// The `Host`, which must be an address of this machine or a name given to it: an address cannot be rebound.
+fn check_host<'a>(
+    head: &'a RequestHead,
+    local: IpAddr,
+    names: &[String],
+) -> Result<&'a str, Problem> {
+    let host = single(&head.headers, &header::HOST)
+        .ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, "expected one Host header"))?;
+    let known = |host: &str| {
+        let name = without_port(host);
+        let address = name.trim_start_matches('[').trim_end_matches(']');
+        match address.parse::<IpAddr>() {
+            Ok(ip) => {
+                let ip = ip.to_canonical();
+                ip == local || ip.is_loopback() && local.is_loopback()
+            }
+            Err(_) => {
+                name.eq_ignore_ascii_case("localhost")
+                    || names.iter().any(|ours| name.eq_ignore_ascii_case(ours))
+            }
+        }
+    };
+    // A target in absolute form names a host of its own.
+    let target = head.uri.authority().map(Authority::as_str);
+    if [Some(host), target].into_iter().flatten().all(known) {
+        Ok(host)
+    } else {
+        Err(Problem::new(
+            StatusCode::MISDIRECTED_REQUEST,
+            "this Host is not one of this coordinator: use its address, or name it with --http-host",
+        ))
+    }
+}
+
+/// A page of ours has our host and port in its origin; any other page is somebody else's.
+fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Problem> {
+    let ours = |origin: &HeaderValue| {
+        let origin = origin.to_str().ok()?;
+        let (_, authority) = origin.split_once("://")?;
+        authority.eq_ignore_ascii_case(host).then_some(())
+    };
+    if headers
+        .get_all(header::ORIGIN)
+        .all(|origin| ours(origin).is_some())
+    {
+        return Ok(());
+    }
+    Err(Problem::new(
+        StatusCode::FORBIDDEN,
+        "requests from pages of another origin are not heard",
+    ))
+}
+
+fn check_token(headers: &HeaderMap, token: &Token) -> Result<(), Problem> {
+    let refused = |detail| {
+        Err(Problem::new(StatusCode::UNAUTHORIZED, detail).with(header::WWW_AUTHENTICATE, "Bearer"))
+    };
+    let mut given = headers.get_all(header::AUTHORIZATION);
+    let (Some(credentials), None) = (given.next(), given.next()) else {
+        return refused("expected one Authorization header with a bearer token");
+    };
+    match credentials.as_bytes().split_at_checked(7) {
+        Some((scheme, offered)) if scheme.eq_ignore_ascii_case(b"bearer ") => {
+            if token.is(offered) {
+                Ok(())
+            } else {
+                refused("this is not the token")
+            }
+        }
+        Some(_) | None => refused("expected a bearer token"),
+    }
+}
+
+/// The header's value, if it stands there once and is text.
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    let mut values = headers.get_all(name);
+    let value = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(value)
+}
+
+/// A host without the port behind it. `[::1]:80` keeps its brackets; what is no port stays.
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port))
+            if port.bytes().all(|byte| byte.is_ascii_digit())
+                && (!name.contains(':') || name.ends_with(']')) =>
+        {
+            name
+        }
+        Some(_) | None => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Peer, Rules, check, is_trusted};
+    use crate::protocols::http::token::Token;
+    use actix_http::RequestHead;
+    use actix_web::ResponseError as _;
+    use actix_web::http::header::{HeaderName, HeaderValue};
+
+    fn head(headers: &[(&'static str, &'static str)]) -> RequestHead {
+        let mut head = RequestHead::default();
+        for (name, value) in headers {
+            let name = HeaderName::from_static(name);
+            head.headers.append(name, HeaderValue::from_static(value));
+        }
+        head
+    }
+
+    fn status(local: &str, headers: &[(&'static str, &'static str)], token: Option<&Token>) -> u16 {
+        let names = ["ledger.example".to_owned()];
+        let rules = Rules {
+            names: &names,
+            token,
+        };
+        let peer = Peer::Tcp(local.parse().unwrap());
+        check(&head(headers), peer, &rules)
+            .map_or_else(|problem| problem.status_code().as_u16(), |()| 200)
+    }
+
+    #[test]
+    fn a_host_is_an_address_of_ours_or_a_name_given_to_us() {
+        let on = |local, host| status(local, &[("host", host)], None);
+        for host in [
+            "localhost",
+            "LOCALHOST:80",
+            "127.0.0.1:1",
+            "127.0.0.1",
+            "[::1]:11380",
+            "[::1]",
+            "Ledger.Example:1",
+        ] {
+            assert_eq!(on("127.0.0.1", host), 200, "{host}");
+        }
+        for host in [
+            "evil.example",
+            "localhost.evil.example",
+            "10.0.0.7",
+            "",
+            ":80",
+            "127.0.0.1.evil.example",
+            "localhost:80:80",
+            "localhost:x",
+        ] {
+            assert_eq!(on("127.0.0.1", host), 421, "{host}");
+        }
+        assert_eq!(on("10.0.0.7", "10.0.0.7:11380"), 200);
+        assert_eq!(on("10.0.0.7", "10.0.0.8:11380"), 421);
+        assert_eq!(status("127.0.0.1", &[], None), 400);
+        assert_eq!(
+            status(
+                "127.0.0.1",
+                &[("host", "localhost"), ("host", "localhost")],
+                None
+            ),
+            400
+        );
+    }
+
+    #[test]
+    fn an_origin_is_ours_or_foreign() {
+        let from = |origin| {
+            status(
+                "127.0.0.1",
+                &[("host", "localhost:11380"), ("origin", origin)],
+                None,
+            )
+        };
+        assert_eq!(from("http://localhost:11380"), 200);
+        for origin in [
+            "null",
+            "",
+            "http://evil.example",
+            "http://localhost",
+            "http://localhost:3000",
+            "localhost:11380",
+        ] {
+            assert_eq!(from(origin), 403, "{origin}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_asked_for_when_there_is_one() {
+        let token = Token::parse(b"0123456789abcdef").unwrap();
+        let with = |given| {
+            status(
+                "127.0.0.1",
+                &[("host", "localhost"), ("authorization", given)],
+                Some(&token),
+            )
+        };
+        assert_eq!(with("Bearer 0123456789abcdef"), 200);
+        assert_eq!(with("bearer 0123456789abcdef"), 200);
+        for given in [
+            "Bearer 0123456789abcdeg",
+            "Bearer",
+            "Bearer ",
+            "",
+            "Basic 0123456789abcdef",
+            "0123456789abcdef",
+        ] {
+            assert_eq!(with(given), 401, "{given}");
+        }
+        assert_eq!(
+            status("127.0.0.1", &[("host", "localhost")], Some(&token)),
+            401
+        );
+    }
+
+    #[test]
+    fn the_socket_answers_its_own_user_and_root() {
+        assert!(is_trusted(1000, 1000) && is_trusted(0, 1000));
+        assert!(!is_trusted(1001, 1000) && !is_trusted(1000, 0));
+    }
+}

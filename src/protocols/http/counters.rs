@@ -1,0 +1,65 @@
+//! What the door counts since the start of the process.
+
+use actix_web::http::StatusCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What is counted as it happens.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    accepted: AtomicU64,
+    rejected_busy: AtomicU64,
+    answered: AtomicU64,
+    refused: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// The HTTP door's statistics, both listeners together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Stats {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections beyond the limit.
+    pub rejected_busy: u64,
+    /// Requests answered as asked.
+    pub answered: u64,
+    /// Requests refused: statuses 400 to 499.
+    pub refused: u64,
+    /// Requests that could not be answered: statuses from 500.
+    pub failed: u64,
+    /// Connections now.
+    pub active: u32,
+}
+
+impl Counters {
+    pub(crate) fn accepted(&self) {
+        self.accepted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn rejected_busy(&self) {
+        self.rejected_busy.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts an answer.
+    pub(crate) fn answer(&self, status: StatusCode) {
+        let counter = if status.is_server_error() {
+            &self.failed
+        } else if status.is_client_error() {
+            &self.refused
+        } else {
+            &self.answered
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn stats(&self, active: u32) -> Stats {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Stats {
+            accepted: count(&self.accepted),
+            rejected_busy: count(&self.rejected_busy),
+            answered: count(&self.answered),
+            refused: count(&self.refused),
+            failed: count(&self.failed),
+            active,
+        }
+    }
+}

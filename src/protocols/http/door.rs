@@ -1,0 +1,326 @@
+//! The HTTP door: its listeners, its limits, and the thread that serves them. HTTP has a thread of its own, so that
+//! neither a large answer nor a slow client holds up the actors.
+
+use crate::config::HttpConfig;
+use crate::node::{Handle, NodeError};
+use crate::protocols::http::access::Peer;
+use crate::protocols::http::counters::{Counters, Stats};
+use crate::protocols::http::problem::Problem;
+use crate::protocols::http::route;
+use crate::protocols::http::session::{App, Session, Stream};
+use crate::protocols::http::socket::{self, SocketFile};
+use crate::protocols::http::token::{Token, TokenError};
+use crate::protocols::listener::{self, Places};
+use actix_service::IntoServiceFactory as _;
+use actix_web::dev::{AppConfig, ServiceFactory as _};
+use actix_web::http::StatusCode;
+use actix_web::web::Data;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{oneshot, watch};
+use tokio::task::{JoinSet, LocalSet};
+use tokio::time::timeout;
+
+/// Connections of one listener at a time. The socket has its own: whatever happens on TCP, the command line gets in.
+const CONNECTIONS_MAX: u32 = 256;
+
+/// Connections beyond that, which are being told so at a time.
+const REFUSALS_MAX: u32 = 64;
+
+/// How long requests may take to be answered once the door closes, and how long closing may take at all.
+const CLOSING_PATIENCE: Duration = Duration::from_secs(3);
+const CLOSED_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The HTTP door. Cloning gives another handle.
+#[derive(Clone)]
+pub struct Door {
+    shared: Arc<Shared>,
+    address: Option<SocketAddr>,
+    socket: Option<PathBuf>,
+    closing: watch::Sender<bool>,
+    /// Ends when the thread does.
+    closed: watch::Receiver<()>,
+}
+
+/// What the door's connections share.
+pub(crate) struct Shared {
+    pub(crate) counters: Counters,
+    pub(crate) names: Vec<String>,
+    token_file: Option<PathBuf>,
+    token: Mutex<Option<Arc<Token>>>,
+    tcp: Arc<Places>,
+    unix: Arc<Places>,
+}
+
+impl Shared {
+    /// The token of this moment.
+    pub(crate) fn token(&self) -> Option<Arc<Token>> {
+        let token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        token.as_ref().map(Arc::clone)
+    }
+}
+
+impl Door {
+    /// Opens the door: listens, and serves from now on. On the core thread.
+    pub(crate) async fn open(config: &HttpConfig, node: &Handle) -> Result<Self, NodeError> {
+        let token = config.token_file.as_deref().map(Token::read).transpose()?;
+        let tcp = config.tcp.map(listen_tcp).transpose()?;
+        let unix = config.socket.as_deref().map(listen_unix).transpose()?;
+        let (closing, asked) = watch::channel(false);
+        let (ended, closed) = watch::channel(());
+        let door = Self {
+            shared: Arc::new(Shared {
+                counters: Counters::default(),
+                names: config.names.clone(),
+                token_file: config.token_file.clone(),
+                token: Mutex::new(token.map(Arc::new)),
+                tcp: Places::new(CONNECTIONS_MAX),
+                unix: Places::new(CONNECTIONS_MAX),
+            }),
+            address: tcp.as_ref().map(|(address, _)| *address),
+            socket: config.socket.clone(),
+            closing,
+            closed,
+        };
+        let serving = Serving {
+            node: node.with_http(door.clone()),
+            door: door.clone(),
+            tcp: tcp.map(|(_, listener)| listener),
+            unix,
+            closing: asked,
+        };
+        let (ready, opened) = oneshot::channel();
+        let thread = std::thread::Builder::new()
+            .name("sexton-http".to_owned())
+            .spawn(move || {
+                serving.run(ready);
+                drop(ended);
+            })
+            .map_err(NodeError::Core)?;
+        // It ends by itself when the door closes; `closed` says so.
+        drop(thread);
+        match opened.await {
+            Ok(Ok(())) => Ok(door),
+            Ok(Err(error)) => Err(NodeError::Core(error)),
+            Err(_) => Err(NodeError::Core(io::Error::other("the HTTP thread ended"))),
+        }
+    }
+
+    /// Where it listens on TCP.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// Where it listens as a Unix socket.
+    pub fn socket(&self) -> Option<PathBuf> {
+        self.socket.clone()
+    }
+
+    /// The statistics of this moment.
+    pub fn stats(&self) -> Stats {
+        let shared = &self.shared;
+        let active = shared.tcp.taken() + shared.unix.taken();
+        shared.counters.stats(active)
+    }
+
+    /// Reads the token file again; the old token stays in force if that fails. True if the token changed.
+    pub fn reload_token(&self) -> Result<bool, TokenError> {
+        let Some(file) = &self.shared.token_file else {
+            return Ok(false);
+        };
+        let token = Arc::new(Token::read(file)?);
+        let mut current = self
+            .shared
+            .token
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let changed = current.as_ref() != Some(&token);
+        *current = Some(token);
+        Ok(changed)
+    }
+
+    /// Lets nobody in any more, and waits for what is being answered, for a bounded time.
+    pub(crate) async fn close(&self) {
+        self.closing.send_replace(true);
+        let mut closed = self.closed.clone();
+        let ended = async { while closed.changed().await.is_ok() {} };
+        if timeout(CLOSED_PATIENCE, ended).await.is_err() {
+            tracing::warn!("the HTTP thread does not end, and is left behind");
+        }
+    }
+}
+
+fn listen_tcp(at: SocketAddr) -> Result<(SocketAddr, std::net::TcpListener), NodeError> {
+    let listen = || {
+        let listener = listener::listen(at)?;
+        Ok((listener.local_addr()?, listener.into_std()?))
+    };
+    listen().map_err(|source| NodeError::Door {
+        door: "http",
+        address: at.to_string(),
+        source,
+    })
+}
+
+fn listen_unix(path: &Path) -> Result<(std::os::unix::net::UnixListener, SocketFile), NodeError> {
+    socket::listen(path).map_err(|source| NodeError::Door {
+        door: "http",
+        address: path.display().to_string(),
+        source,
+    })
+}
+
+/// The thread's side of the door.
+struct Serving {
+    node: Handle,
+    door: Door,
+    tcp: Option<std::net::TcpListener>,
+    unix: Option<(std::os::unix::net::UnixListener, SocketFile)>,
+    closing: watch::Receiver<bool>,
+}
+
+impl Serving {
+    fn run(self, ready: oneshot::Sender<io::Result<()>>) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        match runtime {
+            Ok(runtime) => LocalSet::new().block_on(&runtime, self.serve(ready)),
+            // Whoever opens the door waits for this.
+            Err(error) => drop(ready.send(Err(error))),
+        }
+    }
+
+    async fn serve(self, ready: oneshot::Sender<io::Result<()>>) {
+        let Self {
+            node,
+            door,
+            tcp,
+            unix,
+            closing,
+        } = self;
+        let (unix, file) = unix.unzip();
+        let listeners = || {
+            let tcp = tcp.map(TcpListener::from_std).transpose()?;
+            Ok((tcp, unix.map(UnixListener::from_std).transpose()?))
+        };
+        let (tcp, unix) = match listeners() {
+            Ok(listeners) => listeners,
+            Err(error) => return drop(ready.send(Err(error))),
+        };
+        let app = actix_web::App::new()
+            .app_data(Data::new(node.clone()))
+            .configure(route::routes)
+            .into_factory();
+        let app = app.new_service(AppConfig::default()).await;
+        let Ok(app) = app else {
+            return drop(ready.send(Err(io::Error::other("the routes contradict each other"))));
+        };
+        let hall = Hall {
+            app: Rc::new(app),
+            config: actix_http::ServiceConfig::default(),
+            shared: Arc::clone(&door.shared),
+            closing,
+        };
+        drop(ready.send(Ok(())));
+        let core = async {
+            let mut closing = hall.closing.clone();
+            tokio::select! {
+                // A core that ended without closing its doors takes them along.
+                () = node.ended() => drop(door.closing.send_replace(true)),
+                _ = closing.wait_for(|closing| *closing) => {}
+            }
+        };
+        tokio::join!(core, hall.serve_tcp(tcp), hall.serve_unix(unix));
+        drop(file);
+    }
+}
+
+/// What connections are served with.
+struct Hall<A> {
+    app: Rc<A>,
+    config: actix_http::ServiceConfig,
+    shared: Arc<Shared>,
+    closing: watch::Receiver<bool>,
+}
+
+impl<A: App> Hall<A> {
+    async fn serve_tcp(&self, listener: Option<TcpListener>) {
+        let Some(listener) = listener else { return };
+        let accept = async || loop {
+            let (stream, _) = listener::accept(&listener).await;
+            // A connection that ended meanwhile has no address.
+            if let Ok(local) = stream.local_addr() {
+                return (stream, Peer::Tcp(local.ip().to_canonical()));
+            }
+        };
+        self.serve(accept, &self.shared.tcp).await;
+    }
+
+    async fn serve_unix(&self, listener: Option<UnixListener>) {
+        let Some(listener) = listener else { return };
+        let accept = async || {
+            let (stream, uid) = listener::accept_unix(&listener).await;
+            (stream, Peer::Socket { uid })
+        };
+        self.serve(accept, &self.shared.unix).await;
+    }
+
+    /// Lets connections in until the door closes, and waits a while for those that are being answered.
+    async fn serve<IO: Stream + 'static>(
+        &self,
+        accept: impl AsyncFn() -> (IO, Peer),
+        places: &Arc<Places>,
+    ) {
+        let refusals = Places::new(REFUSALS_MAX);
+        let mut closing = self.closing.clone();
+        let mut sessions = JoinSet::new();
+        loop {
+            tokio::select! {
+                (stream, peer) = accept() => self.admit((stream, peer), places, &refusals, &mut sessions),
+                // Those that ended are forgotten.
+                Some(_) = sessions.join_next() => {}
+                _ = closing.wait_for(|closing| *closing) => break,
+            }
+        }
+        let ended = async { while sessions.join_next().await.is_some() {} };
+        if timeout(CLOSING_PATIENCE, ended).await.is_err() {
+            tracing::info!(open = sessions.len(), "HTTP connections were cut off");
+        }
+    }
+
+    fn admit<IO: Stream + 'static>(
+        &self,
+        (stream, peer): (IO, Peer),
+        places: &Arc<Places>,
+        refusals: &Arc<Places>,
+        sessions: &mut JoinSet<()>,
+    ) {
+        let shared = Arc::clone(&self.shared);
+        let session = Session::new(stream, peer, self.config.clone(), shared);
+        if let Some(place) = places.take() {
+            self.shared.counters.accepted();
+            let (app, closing) = (Rc::clone(&self.app), self.closing.clone());
+            sessions.spawn_local(async move {
+                session.serve(app, closing).await;
+                drop(place);
+            });
+            return;
+        }
+        self.shared.counters.rejected_busy();
+        if let Some(place) = refusals.take() {
+            sessions.spawn_local(async move {
+                let words =
+                    format!("{CONNECTIONS_MAX} connections are open, and no more are let in");
+                let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, words);
+                session.turn_away(&problem).await;
+                drop(place);
+            });
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! A status as metrics, in the `OpenMetrics` text that Prometheus reads. Every page is built anew from one status, so
+//! its numbers belong together. Labels come from closed sets: no client can make a series.
+
+use crate::node::{ActorReport, JournalStatus, NodeStatus};
+use crate::protocols::http::Stats;
+use crate::protocols::lockserver;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+use std::sync::atomic::AtomicU64;
+
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+type Label = [(&'static str, &'static str); 1];
+type Whole = Gauge<u64, AtomicU64>;
+type Fraction = Gauge<f64, AtomicU64>;
+
+/// The page for a status.
+pub(crate) fn page(status: &NodeStatus) -> String {
+    let mut page = Page(Registry::with_prefix("sexton"));
+    page.node(status);
+    page.actors(&status.actors);
+    if let Some(journal) = &status.journal {
+        page.journal(journal);
+    }
+    if let Some(stats) = &status.lockserver {
+        page.lockserver(stats);
+    }
+    if let Some(stats) = &status.http {
+        page.http(stats);
+    }
+    let mut text = String::new();
+    encode(&mut text, &page.0).expect("writing to memory does not fail");
+    text
+}
+
+struct Page(Registry);
+
+impl Page {
+    fn node(&mut self, status: &NodeStatus) {
+        let build = Info::new([("version", status.version)]);
+        self.0.register("build", "The program", build);
+        let wall_ms = i128::from(status.now.0) + i128::from(status.wall_offset_ms);
+        let start_ms = wall_ms - i128::from(status.uptime_ms);
+        let start = seconds(i64::try_from(start_ms).unwrap_or(0));
+        self.seconds("start_time", "When the process started, since 1970", start);
+        let offset = seconds(status.wall_offset_ms);
+        self.seconds("wall_clock_offset", "Wall clock less node time", offset);
+        let recovery = seconds(i64::try_from(status.recovered.ms).unwrap_or(i64::MAX));
+        self.seconds(
+            "recovery_duration",
+            "How long recovery took at the start",
+            recovery,
+        );
+        self.gauge(
+            "recovery_records",
+            "Records replayed at the start",
+            status.recovered.records,
+        );
+        self.gauge(
+            "recovery_after_clean_stop",
+            "Whether the coordinator before had stopped in good order",
+            status.recovered.clean.into(),
+        );
+        self.gauge(
+            "open_commands",
+            "Commands delivered and not yet answered",
+            status.open_commands,
+        );
+        self.gauge("lock_owners", "Owners of locks", status.lock_owners.into());
+        self.gauge(
+            "lock_contenders",
+            "Contenders for locks",
+            status.lock_contenders.into(),
+        );
+    }
+
+    fn actors(&mut self, actors: &[ActorReport]) {
+        let each = |value: fn(&ActorReport) -> u64| {
+            let values = actors
+                .iter()
+                .map(move |actor| (actor.status.name, value(actor)));
+            values.collect::<Vec<_>>()
+        };
+        self.counters(
+            "actor_restarts",
+            "Panics that left an actor's state whole",
+            "actor",
+            &each(|actor| actor.panics.restarts),
+        );
+        self.counters(
+            "actor_rebuilds",
+            "Panics after which an actor was rebuilt from the journal",
+            "actor",
+            &each(|actor| actor.panics.rebuilds),
+        );
+        self.gauges(
+            "actor_quarantined_items",
+            "Items on which time no longer acts",
+            "actor",
+            &each(|actor| actor.status.quarantined.len() as u64),
+        );
+        self.gauges(
+            "actor_last_seq",
+            "Sequence number of an actor's newest entry",
+            "actor",
+            &each(|actor| actor.status.last.0),
+        );
+    }
+
+    fn journal(&mut self, journal: &JournalStatus) {
+        let bytes: Counter = Counter::default();
+        bytes.inc_by(journal.counts.bytes);
+        let help = "Bytes written to the journal";
+        self.0
+            .register_with_unit("journal_written", help, Unit::Bytes, bytes);
+        self.counter(
+            "journal_writes",
+            "Writes of the journal",
+            journal.counts.writes,
+        );
+        self.counter(
+            "journal_syncs",
+            "Syncs of the journal",
+            journal.counts.syncs,
+        );
+        let help = "Sequence number up to which entries may be answered";
+        self.gauge("journal_released_seq", help, journal.released.0);
+        let room = ["ample", "low", "scant"].map(|room| (room, u64::from(room == journal.room)));
+        self.gauges(
+            "journal_room",
+            "What the disk leaves, 1 for what holds",
+            "room",
+            &room,
+        );
+    }
+
+    fn lockserver(&mut self, stats: &lockserver::Stats) {
+        let commands = [
+            ("find_owner", stats.owner_lookups),
+            ("request", stats.requests),
+            ("find_contender", stats.contender_lookups),
+            ("renew", stats.renewals),
+            ("release", stats.releases),
+            ("release_all", stats.release_alls),
+            ("list", stats.dumps),
+            ("statistics", stats.statistics),
+        ]
+        .map(|(command, count)| (command, count.into()));
+        let help = "Commands of the LockServer door, modulo 2^32 as the protocol counts them";
+        self.counters("lockserver_commands", help, "command", &commands);
+        let connections = [
+            ("accepted", stats.accepted),
+            ("rejected_host", stats.rejected_hosts),
+            ("rejected_busy", stats.rejected_busy),
+        ];
+        let help = "Connections to the LockServer door, by what became of them";
+        self.counters("lockserver_connections", help, "result", &connections);
+        let help = "Connections of the LockServer door now";
+        self.gauge("lockserver_active_connections", help, stats.active.into());
+    }
+
+    fn http(&mut self, stats: &Stats) {
+        let requests = [
+            ("answered", stats.answered),
+            ("refused", stats.refused),
+            ("failed", stats.failed),
+        ];
+        let help = "Requests to the HTTP door, by what became of them";
+        self.counters("http_requests", help, "result", &requests);
+        let connections = [
+            ("accepted", stats.accepted),
+            ("rejected_busy", stats.rejected_busy),
+        ];
+        let help = "Connections to the HTTP door, by what became of them";
+        self.counters("http_connections", help, "result", &connections);
+        let help = "Connections of the HTTP door now";
+        self.gauge("http_active_connections", help, stats.active.into());
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: u64) {
+        let gauge = Whole::default();
+        gauge.set(value);
+        self.0.register(name, help, gauge);
+    }
+
+    fn seconds(&mut self, name: &str, help: &str, value: f64) {
+        let gauge = Fraction::default();
+        gauge.set(value);
+        self.0.register_with_unit(name, help, Unit::Seconds, gauge);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        let counter: Counter = Counter::default();
+        counter.inc_by(value);
+        self.0.register(name, help, counter);
+    }
+
+    fn gauges(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &'static str,
+        values: &[(&'static str, u64)],
+    ) {
+        let family = Family::<Label, Whole>::default();
+        for (value, number) in values {
+            family.get_or_create(&[(label, *value)]).set(*number);
+        }
+        self.0.register(name, help, family);
+    }
+
+    fn counters(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &'static str,
+        values: &[(&'static str, u64)],
+    ) {
+        let family = Family::<Label, Counter>::default();
+        for (value, number) in values {
+            family.get_or_create(&[(label, *value)]).inc_by(*number);
+        }
+        self.0.register(name, help, family);
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "2^53 ms are 285,000 years")]
+fn seconds(ms: i64) -> f64 {
+    ms as f64 / 1000.0
+}

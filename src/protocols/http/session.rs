@@ -1,0 +1,322 @@
+//! One client: requests into answers, one after the other, until either side ends it.
+//!
+//! Everything has a bound: a head and a body in bytes and in time, an answer in the time it may lie unread. What
+//! breaks a bound is answered with a problem document where it can be, and ends the connection.
+
+use crate::protocols::http::access::{self, Peer, Rules};
+use crate::protocols::http::door::Shared;
+use crate::protocols::http::problem::{self, Problem};
+use actix_http::body::{BodySize, BoxBody, MessageBody as _};
+use actix_http::error::ParseError;
+use actix_http::h1::{Codec, Message, MessageType};
+use actix_http::{ConnectionType, HttpMessage as _, Request, Response, ServiceConfig};
+use actix_web::ResponseError as _;
+use actix_web::dev::{Service, ServiceResponse};
+use actix_web::http::StatusCode;
+use actix_web::http::header::{self, HeaderName, HeaderValue};
+use actix_web::web::BytesMut;
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_util::codec::{Decoder as _, Encoder as _};
+
+/// The longest head of a request.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// The longest body of a request.
+const BODY_BYTES_MAX: usize = 16 * 1024;
+
+/// How long a connection may lie idle between requests.
+const IDLE_MAX: Duration = Duration::from_secs(30);
+
+/// How long a request may take from its first byte to its last.
+const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a part of an answer may lie unread.
+const WRITE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is gathered of an answer before it is written.
+const WRITE_BYTES: usize = 64 * 1024;
+
+/// How long, and for how many bytes, an ended connection is read to its end.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_BYTES: usize = 1 << 20;
+
+/// What answers requests.
+pub(crate) trait App:
+    Service<Request, Response = ServiceResponse<BoxBody>, Error = actix_web::Error> + 'static
+{
+}
+
+impl<S> App for S where
+    S: Service<Request, Response = ServiceResponse<BoxBody>, Error = actix_web::Error> + 'static
+{
+}
+
+/// A connection, whatever kind of socket it is.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Stream for T {}
+
+/// One client's protocol state.
+pub(crate) struct Session<IO> {
+    stream: IO,
+    peer: Peer,
+    codec: Codec,
+    input: BytesMut,
+    output: BytesMut,
+    shared: Arc<Shared>,
+}
+
+/// Why a connection ends.
+enum End {
+    /// There is nothing to say about it.
+    Quietly,
+    /// This is said before.
+    With(Problem),
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        tracing::debug!(%error, "a connection broke");
+        Self::Quietly
+    }
+}
+
+impl<IO: Stream> Session<IO> {
+    pub(crate) fn new(stream: IO, peer: Peer, config: ServiceConfig, shared: Arc<Shared>) -> Self {
+        Self {
+            stream,
+            peer,
+            codec: Codec::new(config),
+            input: BytesMut::new(),
+            output: BytesMut::new(),
+            shared,
+        }
+    }
+
+    /// Serves the connection until either side ends it, or until the door closes and nothing is being asked.
+    pub(crate) async fn serve<A: App>(mut self, app: Rc<A>, mut closing: watch::Receiver<bool>) {
+        let end = loop {
+            let asked = tokio::select! {
+                biased;
+                begun = timeout(IDLE_MAX, self.begin()) => begun.unwrap_or(Ok(false)),
+                _ = closing.wait_for(|closing| *closing) => Ok(false),
+            };
+            match asked {
+                Ok(true) => {}
+                Ok(false) => break End::Quietly,
+                Err(error) => break error.into(),
+            }
+            match self.exchange(app.as_ref()).await {
+                Ok(()) if self.codec.keep_alive() => {}
+                Ok(()) => break End::Quietly,
+                Err(end) => break end,
+            }
+        };
+        if let End::With(problem) = end {
+            self.refuse(&problem).await;
+        }
+        self.finish().await;
+    }
+
+    /// Says why the connection is of no use, and ends it.
+    pub(crate) async fn turn_away(mut self, problem: &Problem) {
+        self.refuse(problem).await;
+        self.finish().await;
+    }
+
+    /// Waits for the first byte of a request; false at the end of the connection.
+    async fn begin(&mut self) -> io::Result<bool> {
+        Ok(!self.input.is_empty() || self.read().await? > 0)
+    }
+
+    /// One request and its answer.
+    async fn exchange<A: App>(&mut self, app: &A) -> Result<(), End> {
+        let request = timeout(REQUEST_PATIENCE, self.request())
+            .await
+            .map_err(|_| {
+                End::With(Problem::new(
+                    StatusCode::REQUEST_TIMEOUT,
+                    "the request took too long to come",
+                ))
+            })??;
+        let response: Response<BoxBody> = match app.call(request).await {
+            Ok(response) => response.into(),
+            Err(error) => Problem::instead_of(error.as_response_error().status_code())
+                .error_response()
+                .into(),
+        };
+        let content_type = response.headers().get(header::CONTENT_TYPE);
+        let response = if problem::is_bare(response.status(), content_type) {
+            Problem::instead_of(response.status())
+                .error_response()
+                .into()
+        } else {
+            response
+        };
+        Ok(self.answer(response).await?)
+    }
+
+    /// Reads a request to its end, if it is one that is heard. No route takes a body yet: it is read and dropped.
+    async fn request(&mut self) -> Result<Request, End> {
+        let request = match self.next(HEAD_BYTES_MAX).await? {
+            Some(Message::Item(request)) => request,
+            Some(Message::Chunk(_)) => unreachable!("a body is read with its request"),
+            None => {
+                return Err(End::With(Problem::new(
+                    StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                    format!("the head of a request has at most {HEAD_BYTES_MAX} bytes"),
+                )));
+            }
+        };
+        let token = self.shared.token();
+        let rules = Rules {
+            names: &self.shared.names,
+            token: token.as_deref(),
+        };
+        access::check(request.head(), self.peer, &rules).map_err(End::With)?;
+        match self.codec.message_type() {
+            MessageType::None => Ok(request),
+            MessageType::Payload => {
+                self.body(&request).await?;
+                Ok(request)
+            }
+            MessageType::Stream => Err(End::With(Problem::new(
+                StatusCode::NOT_IMPLEMENTED,
+                "this connection speaks HTTP/1.1 and is not upgraded",
+            ))),
+        }
+    }
+
+    async fn body(&mut self, request: &Request) -> Result<(), End> {
+        let too_large = || {
+            End::With(Problem::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!("the body of a request has at most {BODY_BYTES_MAX} bytes"),
+            ))
+        };
+        let announced = request.headers().get(header::CONTENT_LENGTH);
+        let announced = announced.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+        if announced.is_some_and(|length| length > BODY_BYTES_MAX) {
+            return Err(too_large());
+        }
+        if request.head().expect() {
+            self.output
+                .extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+            self.flush().await?;
+        }
+        let mut left = BODY_BYTES_MAX;
+        loop {
+            match self.next(BODY_BYTES_MAX).await? {
+                Some(Message::Chunk(None)) => return Ok(()),
+                Some(Message::Chunk(Some(chunk))) => {
+                    left = left.checked_sub(chunk.len()).ok_or_else(too_large)?;
+                }
+                Some(Message::Item(_)) => unreachable!("a body ends before the next request"),
+                None => return Err(too_large()),
+            }
+        }
+    }
+
+    /// The next part of a request; none if it is longer than this many bytes.
+    async fn next(&mut self, bytes_max: usize) -> Result<Option<Message<Request>>, End> {
+        loop {
+            match self.codec.decode(&mut self.input) {
+                Ok(Some(message)) => return Ok(Some(message)),
+                Ok(None) if self.input.len() >= bytes_max => return Ok(None),
+                Ok(None) if self.read().await? == 0 => return Err(End::Quietly),
+                Ok(None) => {}
+                Err(ParseError::TooLarge) => return Ok(None),
+                Err(error) => {
+                    return Err(End::With(Problem::new(
+                        StatusCode::BAD_REQUEST,
+                        format!("this is not HTTP/1.1: {error}"),
+                    )));
+                }
+            }
+        }
+    }
+
+    /// Reads once; never more than a head may have, so that a longer one is not taken in by a large read.
+    async fn read(&mut self) -> io::Result<usize> {
+        let room = HEAD_BYTES_MAX.saturating_sub(self.input.len()).max(1);
+        self.input.reserve(room.min(4096));
+        (&mut self.stream)
+            .take(room as u64)
+            .read_buf(&mut self.input)
+            .await
+    }
+
+    /// Writes an answer.
+    async fn answer(&mut self, mut response: Response<BoxBody>) -> io::Result<()> {
+        self.shared.counters.answer(response.status());
+        let nosniff = HeaderValue::from_static("nosniff");
+        let no_store = HeaderValue::from_static("no-store");
+        let headers = response.headers_mut();
+        headers.insert(HeaderName::from_static("x-content-type-options"), nosniff);
+        headers.insert(header::CACHE_CONTROL, no_store);
+        let (response, body) = response.into_parts();
+        let size = body.size();
+        let head = Message::Item((response, size));
+        self.codec.encode(head, &mut self.output)?;
+        if !matches!(size, BodySize::None | BodySize::Sized(0)) {
+            let mut body = pin!(body);
+            while let Some(chunk) = poll_fn(|context| body.as_mut().poll_next(context)).await {
+                let chunk = chunk.map_err(|error| io::Error::other(error.to_string()))?;
+                self.codec
+                    .encode(Message::Chunk(Some(chunk)), &mut self.output)?;
+                if self.output.len() >= WRITE_BYTES {
+                    self.flush().await?;
+                }
+            }
+            self.codec.encode(Message::Chunk(None), &mut self.output)?;
+        }
+        self.flush().await
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        let written = timeout(WRITE_PATIENCE, self.stream.write_all(&self.output)).await;
+        self.output.clear();
+        written?
+    }
+
+    /// Answers with a problem and with the end of the connection. What was asked need not have been understood.
+    async fn refuse(&mut self, problem: &Problem) {
+        let mut response: Response<BoxBody> = problem.error_response().into();
+        response
+            .head_mut()
+            .set_connection_type(ConnectionType::Close);
+        let config = self.codec.config().clone();
+        self.codec = Codec::new(config);
+        self.output.clear();
+        if let Err(error) = self.answer(response).await {
+            tracing::debug!(%error, "a refusal did not arrive");
+        }
+    }
+
+    /// Ends the connection so that what was written arrives: closing a socket with unread bytes would reset it.
+    async fn finish(mut self) {
+        if self.stream.shutdown().await.is_err() {
+            return;
+        }
+        let unread = async {
+            let mut left = LINGER_BYTES;
+            while left > 0 {
+                self.input.clear();
+                match self.read().await {
+                    Ok(0) | Err(_) => return,
+                    Ok(read) => left = left.saturating_sub(read),
+                }
+            }
+        };
+        // Whether it ended or was given up makes no difference.
+        drop(timeout(LINGER, unread).await);
+    }
+}

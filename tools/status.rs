@@ -1,0 +1,272 @@
+//! `sexton status`: how a running coordinator is, for people and as JSON.
+
+use crate::client;
+use crate::report::Failure;
+use crate::serve::data_directory;
+use clap::Args;
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+/// Show how a running coordinator is.
+///
+/// Asks over DATA/sexton.sock, so only the coordinator's own user (or root) gets an answer.
+#[derive(Args)]
+#[command(
+    after_help = "Exit status: 0 it runs; 3 no coordinator runs there, or it cannot be asked; 4 it has halted."
+)]
+pub(crate) struct Status {
+    /// Where the coordinator keeps its data [default: as for `sexton serve`]
+    #[arg(long, value_name = "DIR", env = "SEXTON_DATA")]
+    data: Option<PathBuf>,
+
+    /// Print the answer as it is, in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Status {
+    #[expect(clippy::print_stdout, reason = "the status is this command's output")]
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let data = data_directory(self.data.as_deref())?;
+        let answer = client::get(&data, "/v1/status")?;
+        let status: Value = serde_json::from_str(&answer.body).map_err(|error| {
+            Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
+        })?;
+        if answer.status != 200 {
+            let words = words(&status, "/detail");
+            return Err(match answer.status {
+                503 => Failure::halted(format!("the coordinator does not answer: {words}")),
+                _ => Failure::unreachable(format!("the coordinator refuses to answer: {words}")),
+            });
+        }
+        if self.json {
+            print!("{}", answer.body);
+        } else {
+            print!("{}", page(&status));
+        }
+        Ok(())
+    }
+}
+
+/// The status as people read it.
+fn page(status: &Value) -> String {
+    let at = |path: &str| words(status, path);
+    let count = |path: &str| grouped(number(status, path));
+    let is = |path: &str| status.pointer(path).is_some_and(|value| !value.is_null());
+    let up = span(number(status, "/uptime_ms"));
+    let clean = status.pointer("/recovered/clean") == Some(&Value::Bool(true));
+    let before = if clean {
+        "a clean stop"
+    } else {
+        "an unclean end"
+    };
+    let records = count("/recovered/records");
+    let (owners, contenders) = (count("/lock_owners"), count("/lock_contenders"));
+    let mut lines = vec![
+        (
+            "sexton",
+            format!("{}, process {}, up {up}", at("/version"), at("/pid")),
+        ),
+        ("data", format!("{}, fsync {}", at("/data"), at("/fsync"))),
+        ("lockserver", at("/doors/lockserver")),
+        ("http", at("/doors/http")),
+        ("socket", at("/doors/socket")),
+        (
+            "recovered",
+            format!(
+                "{records} records in {} ms, after {before}",
+                count("/recovered/ms")
+            ),
+        ),
+    ];
+    if is("/recovered/cut") {
+        lines.push(("cut", at("/recovered/cut")));
+    }
+    if is("/journal") {
+        let written = bytes(number(status, "/journal/bytes"));
+        let (writes, syncs) = (count("/journal/writes"), count("/journal/syncs"));
+        let (released, room) = (at("/journal/released"), at("/journal/room"));
+        let did = format!("{written} in {writes} writes and {syncs} syncs");
+        lines.push((
+            "journal",
+            format!("{did}, released up to {released}, room {room}"),
+        ));
+    }
+    let open = count("/open_commands");
+    let locks = format!("{owners} owners, {contenders} contenders; {open} commands open");
+    lines.push(("locks", locks));
+    let none = Vec::new();
+    let actors = status.pointer("/actors").and_then(Value::as_array);
+    let actors = actors.unwrap_or(&none);
+    let lines = lines
+        .iter()
+        .map(|(name, text)| format!("{name:<10}  {text}\n"));
+    lines
+        .chain(["\n".to_owned(), table(actors)])
+        .chain(actors.iter().map(quarantined))
+        .collect()
+}
+
+/// The actors, a line each, their columns as wide as they must be.
+fn table(actors: &[Value]) -> String {
+    let mut rows = vec![
+        [
+            "ACTOR",
+            "LAST",
+            "RESTARTS",
+            "REBUILDS",
+            "QUARANTINED",
+            "LAST CAUSE",
+        ]
+        .map(str::to_owned),
+    ];
+    for actor in actors {
+        let length = |path| {
+            actor
+                .pointer(path)
+                .and_then(Value::as_array)
+                .map_or(0, Vec::len)
+        };
+        let cause = match length("/causes") {
+            0 => "-".to_owned(),
+            causes => cause(actor, &format!("/causes/{}", causes - 1)),
+        };
+        rows.push([
+            words(actor, "/name"),
+            words(actor, "/last"),
+            words(actor, "/restarts"),
+            words(actor, "/rebuilds"),
+            length("/quarantined").to_string(),
+            cause,
+        ]);
+    }
+    let mut widths = [0; 6];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
+            // Words stand to the left, numbers to the right.
+            let padded = if (1..5).contains(&column) {
+                format!("{cell:>width$}  ")
+            } else {
+                format!("{cell:<width$}  ")
+            };
+            line.push_str(&padded);
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// The items of an actor on which time no longer acts.
+fn quarantined(actor: &Value) -> String {
+    let none = Vec::new();
+    let items = actor
+        .pointer("/quarantined")
+        .and_then(Value::as_array)
+        .unwrap_or(&none);
+    let mut text = String::new();
+    for item in items {
+        let (name, number) = (words(actor, "/name"), words(item, "/item"));
+        writeln!(
+            text,
+            "quarantined: item {number} of {name}, {}",
+            cause(item, "")
+        )
+        .expect("writing to memory does not fail");
+    }
+    text
+}
+
+fn cause(value: &Value, path: &str) -> String {
+    let at = |field: &str| words(value, &format!("{path}/{field}"));
+    format!("{} at {}: {}", at("stage"), at("seq"), at("cause"))
+}
+
+/// What stands there, as a word; `-` if nothing does. Nothing of it can steer a terminal.
+fn words(value: &Value, path: &str) -> String {
+    match value.pointer(path) {
+        None | Some(Value::Null) => "-".to_owned(),
+        Some(Value::String(text)) => text
+            .chars()
+            .map(|letter| if letter.is_control() { ' ' } else { letter })
+            .collect(),
+        Some(other) => other.to_string(),
+    }
+}
+
+fn number(value: &Value, path: &str) -> u64 {
+    value.pointer(path).and_then(Value::as_u64).unwrap_or(0)
+}
+
+/// A count with its thousands apart.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.char_indices() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A size in the unit that leaves it at least one whole.
+fn bytes(number: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB"];
+    let mut scaled = (number, 0, "B");
+    for unit in units {
+        if scaled.0 < 1024 {
+            break;
+        }
+        scaled = (scaled.0 / 1024, scaled.0 % 1024 * 10 / 1024, unit);
+    }
+    match scaled {
+        (whole, _, "B") => format!("{whole} B"),
+        (whole, tenths, unit) => format!("{whole}.{tenths} {unit}"),
+    }
+}
+
+/// A span in its two largest units.
+fn span(ms: u64) -> String {
+    let seconds = ms / 1000;
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
+        (0, _, _) => format!("{hours} h {} min", minutes % 60),
+        (_, _, _) => format!("{days} d {} h", hours % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bytes, grouped, span, words};
+    use serde_json::json;
+
+    #[test]
+    fn numbers_are_written_for_people() {
+        let counts = [0, 999, 1000, 1_234_567].map(grouped);
+        assert_eq!(counts, ["0", "999", "1,000", "1,234,567"]);
+        let sizes = [0, 1023, 1024, 1536, 5 << 30].map(bytes);
+        assert_eq!(sizes, ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "5.0 GiB"]);
+        let spans = [0, 59_999, 61_000, 3_661_000, 90_000_000].map(span);
+        assert_eq!(spans, ["0 s", "59 s", "1 min 1 s", "1 h 1 min", "1 d 1 h"]);
+    }
+
+    #[test]
+    fn words_cannot_steer_a_terminal() {
+        let value = json!({"cause": "a\u{1b}[2Jb\nc", "none": null});
+        assert_eq!(words(&value, "/cause"), "a [2Jb c");
+        assert_eq!(words(&value, "/none"), "-");
+        assert_eq!(words(&value, "/absent"), "-");
+    }
+}
