@@ -1,5 +1,6 @@
 //! The `sexton` program: reads flags and environment, and calls the library. One file a subcommand.
 
+mod bench;
 mod client;
 mod replay;
 mod report;
@@ -18,6 +19,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Bench(bench::Bench),
     Serve(Box<serve::Serve>),
     Status(status::Status),
     Replay(replay::Replaying),
@@ -28,6 +30,7 @@ fn main() -> std::process::ExitCode {
     report::end(match arguments.command {
         Command::Serve(serve) => serve.run(),
         Command::Status(status) => status.run(),
+        Command::Bench(bench) => bench.run(),
         Command::Replay(replay) => replay.run(),
     })
 }

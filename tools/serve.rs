@@ -389,7 +389,7 @@ fn notify_ready() {
 }
 
 /// Raises the soft limit of descriptors to the hard one; the limit in force.
-fn raise_descriptor_limit() -> u64 {
+pub(crate) fn raise_descriptor_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,

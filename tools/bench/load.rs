@@ -1,0 +1,348 @@
+//! Drives many connections from one thread: readiness from epoll, plain reads and writes, wake-ups in time.
+//!
+//! Both servers of a measurement are driven by this same code; only what clients say differs. It shares the machine
+//! with the server, so it does as little as it can, and says how much processor time it took.
+
+use crate::bench::codec::{Protocol, Unexpected};
+use crate::bench::figures::Latencies;
+use crate::bench::interrupt::Stop;
+use crate::report::Failure;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// Events taken at a time.
+const EVENTS_MAX: usize = 512;
+
+/// The longest wait for events: so soon a Ctrl-C is seen.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A server that says nothing for so long has failed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What one connection does. All times are given to it.
+pub(crate) trait Client {
+    /// Its time has come: at the start, and when it asked to be woken.
+    fn wake(&mut self, turn: &mut Turn<'_>);
+    /// Takes answers off the front of `input`; the number of bytes taken.
+    fn hear(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong>;
+    /// Ends what it does, soon: gives back what it has, and begins nothing.
+    fn finish(&mut self, turn: &mut Turn<'_>);
+    /// Whether it has ended.
+    fn is_finished(&self) -> bool;
+    /// Cycles done since the start.
+    fn done(&self) -> u64;
+}
+
+/// What a client has in hand when it acts.
+pub(crate) struct Turn<'a> {
+    /// The time.
+    pub(crate) now: Instant,
+    /// What it says goes here.
+    pub(crate) output: &'a mut Vec<u8>,
+    /// How long things took.
+    pub(crate) latencies: &'a mut Latencies,
+    /// When it wants to be woken, whatever it hears.
+    pub(crate) wake_at: Option<Instant>,
+}
+
+/// The server gave a wrong answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Wrong {
+    /// No such answer exists.
+    #[error(transparent)]
+    Unexpected(#[from] Unexpected),
+    /// The answer exists, but is not true here.
+    #[error("{0}")]
+    Untrue(String),
+}
+
+/// What was measured.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    /// How long it took.
+    pub(crate) span: Duration,
+    /// Cycles of each client.
+    pub(crate) done: Vec<u64>,
+    /// How long things took.
+    pub(crate) latencies: Latencies,
+    /// Processor time of this thread.
+    pub(crate) load_cpu: Duration,
+}
+
+/// Connections to one server.
+pub(crate) struct Load<C> {
+    epoll: OwnedFd,
+    lines: Vec<Line<C>>,
+    wakes: BinaryHeap<Reverse<(Instant, usize)>>,
+    scratch: Vec<u8>,
+    latencies: Latencies,
+}
+
+struct Line<C> {
+    stream: TcpStream,
+    client: C,
+    unread: Vec<u8>,
+    unsent: Vec<u8>,
+    /// Whether epoll tells when there is room to write.
+    blocked: bool,
+}
+
+/// The time of measurements.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a measurement needs nanoseconds, and has no state that must be replayed"
+)]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+fn lost(what: &str, error: impl std::fmt::Display) -> Failure {
+    Failure::unreachable(format!("failed to {what}: {error}"))
+}
+
+impl<C: Client> Load<C> {
+    /// Connects every client.
+    pub(crate) fn connect(
+        address: SocketAddr,
+        protocol: &Protocol,
+        clients: impl Iterator<Item = C>,
+    ) -> Result<Self, Failure> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .map_err(|error| lost("watch connections", error))?;
+        let open = |client| -> io::Result<Line<C>> {
+            let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            let mut greeting = vec![0; protocol.greeting().len()];
+            stream.read_exact(&mut greeting)?;
+            if greeting != protocol.greeting() {
+                return Err(io::Error::other("the server does not let us in"));
+            }
+            stream.set_nonblocking(true)?;
+            Ok(Line {
+                stream,
+                client,
+                unread: Vec::new(),
+                unsent: Vec::new(),
+                blocked: false,
+            })
+        };
+        let lines: Vec<_> = clients
+            .map(open)
+            .collect::<io::Result<_>>()
+            .map_err(|error| lost(&format!("connect to {address}"), error))?;
+        for (at, line) in lines.iter().enumerate() {
+            let event = EventData::new_u64(at as u64);
+            epoll::add(&epoll, &line.stream, event, EventFlags::IN)
+                .map_err(|error| lost("watch a connection", error))?;
+        }
+        Ok(Self {
+            epoll,
+            lines,
+            wakes: BinaryHeap::new(),
+            scratch: vec![0; 64 * 1024],
+            latencies: Latencies::default(),
+        })
+    }
+
+    /// Lets the clients work: first uncounted, then counted. Everything is given back when it returns.
+    pub(crate) fn measure(
+        mut self,
+        warm_up: Duration,
+        span: Duration,
+        stop: &Stop,
+    ) -> Result<Measured, Failure> {
+        for at in 0..self.lines.len() {
+            self.act(at, now(), C::wake)?;
+        }
+        let begin = now() + warm_up;
+        self.run(stop, |_, now| now >= begin)?;
+        let before: Vec<u64> = self.lines.iter().map(|line| line.client.done()).collect();
+        self.latencies = Latencies::default();
+        let (began, cpu) = (now(), thread_cpu());
+        self.run(stop, |_, now| now >= began + span)?;
+        let (span, load_cpu) = (now() - began, thread_cpu().saturating_sub(cpu));
+        let latencies = std::mem::take(&mut self.latencies);
+        let done = (self.lines.iter().zip(before))
+            .map(|(line, before)| line.client.done() - before)
+            .collect();
+        self.finish(stop)?;
+        Ok(Measured {
+            span,
+            done,
+            latencies,
+            load_cpu,
+        })
+    }
+
+    fn finish(&mut self, stop: &Stop) -> Result<(), Failure> {
+        for at in 0..self.lines.len() {
+            self.act(at, now(), C::finish)?;
+        }
+        let patience = now() + PATIENCE;
+        self.run(stop, |lines, now| {
+            now >= patience || lines.iter().all(|line| line.client.is_finished())
+        })?;
+        if self.lines.iter().all(|line| line.client.is_finished()) {
+            Ok(())
+        } else {
+            Err(Failure::found("the server owes answers for ten seconds"))
+        }
+    }
+
+    /// Takes events and wake-ups until `until` holds.
+    fn run(
+        &mut self,
+        stop: &Stop,
+        until: impl Fn(&[Line<C>], Instant) -> bool,
+    ) -> Result<(), Failure> {
+        let none = epoll::Event {
+            flags: EventFlags::empty(),
+            data: EventData::new_u64(0),
+        };
+        let mut events = [none; EVENTS_MAX];
+        let mut heard = now();
+        loop {
+            let now = now();
+            if until(&self.lines, now) {
+                return Ok(());
+            }
+            stop.check()?;
+            while let Some(Reverse((due, at))) = self.wakes.peek().copied() {
+                if due > now {
+                    break;
+                }
+                self.wakes.pop();
+                self.act(at, now, C::wake)?;
+            }
+            let timeout = self.wait_for(now);
+            let count = match epoll::wait(&self.epoll, &mut events, Some(&timeout)) {
+                Ok(count) => count,
+                Err(rustix::io::Errno::INTR) => 0,
+                Err(error) => return Err(lost("wait for answers", error)),
+            };
+            for event in events.iter().take(count) {
+                let at = usize::try_from(event.data.u64()).expect("we count connections in usize");
+                self.ready(at)?;
+                heard = now;
+            }
+            if now - heard > PATIENCE {
+                return Err(Failure::found("the server says nothing for ten seconds"));
+            }
+        }
+    }
+
+    /// Until the next wake-up. The system counts in milliseconds here, so what is sooner is waited for awake.
+    fn wait_for(&self, now: Instant) -> Timespec {
+        let wait = self.wakes.peek().map_or(LOOK, |Reverse((due, _))| {
+            due.saturating_duration_since(now).min(LOOK)
+        });
+        Timespec {
+            tv_sec: 0,
+            tv_nsec: i64::from(wait.subsec_millis()) * 1_000_000,
+        }
+    }
+
+    /// Reads what a connection has, and lets its client hear it.
+    fn ready(&mut self, at: usize) -> Result<(), Failure> {
+        let line = self
+            .lines
+            .get_mut(at)
+            .expect("epoll tells what it was told");
+        let read = match line.stream.read(&mut self.scratch) {
+            Ok(0) => return Err(lost("measure", "the server closed a connection")),
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(lost("read an answer", error)),
+        };
+        let bytes = self.scratch.get(..read).unwrap_or(&[]);
+        let mut unread = std::mem::take(&mut line.unread);
+        let whole = if unread.is_empty() {
+            bytes
+        } else {
+            unread.extend_from_slice(bytes);
+            &unread
+        };
+        let mut turn = Turn {
+            now: now(),
+            output: &mut line.unsent,
+            latencies: &mut self.latencies,
+            wake_at: None,
+        };
+        let taken = line
+            .client
+            .hear(whole, &mut turn)
+            .map_err(|wrong| Failure::found(format!("the server gave a wrong answer: {wrong}")))?;
+        let left = whole.get(taken..).unwrap_or(&[]).to_vec();
+        if let Some(wake_at) = turn.wake_at {
+            self.wakes.push(Reverse((wake_at, at)));
+        }
+        line.unread = left;
+        self.send(at)
+    }
+
+    fn act(
+        &mut self,
+        at: usize,
+        now: Instant,
+        act: impl FnOnce(&mut C, &mut Turn<'_>),
+    ) -> Result<(), Failure> {
+        let line = self.lines.get_mut(at).expect("there is such a connection");
+        let mut turn = Turn {
+            now,
+            output: &mut line.unsent,
+            latencies: &mut self.latencies,
+            wake_at: None,
+        };
+        act(&mut line.client, &mut turn);
+        if let Some(wake_at) = turn.wake_at {
+            self.wakes.push(Reverse((wake_at, at)));
+        }
+        self.send(at)
+    }
+
+    /// Sends what a client said; the rest when there is room.
+    fn send(&mut self, at: usize) -> Result<(), Failure> {
+        let line = self.lines.get_mut(at).expect("there is such a connection");
+        let mut sent = 0;
+        while let Some(rest) = line.unsent.get(sent..).filter(|rest| !rest.is_empty()) {
+            match line.stream.write(rest) {
+                Ok(written) => sent += written,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(lost("send a command", error)),
+            }
+        }
+        line.unsent.drain(..sent);
+        let blocked = !line.unsent.is_empty();
+        if blocked != line.blocked {
+            line.blocked = blocked;
+            let flags = if blocked {
+                EventFlags::IN | EventFlags::OUT
+            } else {
+                EventFlags::IN
+            };
+            epoll::modify(
+                &self.epoll,
+                &line.stream,
+                EventData::new_u64(at as u64),
+                flags,
+            )
+            .map_err(|error| lost("watch a connection", error))?;
+        }
+        Ok(())
+    }
+}
+
+/// Processor time of this thread.
+fn thread_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Duration::new(seconds, nanos)
+}

@@ -1,0 +1,280 @@
+//! `sexton bench locks`: rows, rounds and contestants, in turn; then the table.
+
+use crate::bench::codec::{Name, name};
+use crate::bench::contend::{Contender, Pace};
+use crate::bench::cycle::Cycles;
+use crate::bench::figures::{self, Measured, Round, Standing, as_float};
+use crate::bench::interrupt::Stop;
+use crate::bench::load::{self, Load, now};
+use crate::bench::peer::{self, Peer};
+use crate::bench::row::Row;
+use crate::report::Failure;
+use clap::Args;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// `statfs` says this of a file system in memory.
+const TMPFS: u64 = 0x0102_1994;
+
+/// Measure locks over TCP, beside Redis in the same run.
+///
+/// A row memory:50x16 is 50 connections, each of which acquires 16 locks of its own in one write, and gives them back
+/// in one write when it has them all; sexton runs with --memory, and Redis without files. In fsync:50x16 everything is
+/// on disk before the answer, in both. In contended:50, 50 clients want one lock, and give it back at once.
+///
+/// Both servers run at the same time and are measured in turn, so that whatever else the machine does meets both. The
+/// ratio is sexton's figure for each of the better Redis', round by round: its median, smallest and largest. Every
+/// answer is checked.
+#[derive(Args)]
+pub(crate) struct Locks {
+    /// Rows: memory:CxD, fsync:CxD (connections x locks per write), contended:C [default: all nine]
+    #[arg(long, value_name = "ROW,...", value_delimiter = ',')]
+    rows: Vec<Row>,
+
+    /// How often each row is measured
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+
+    /// How long a measurement takes
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
+    seconds: Duration,
+
+    /// How long a measurement runs before it counts
+    #[arg(long, value_name = "SECONDS", default_value = "0.2", value_parser = parse_seconds)]
+    warm_up: Duration,
+
+    /// Where data directories are made, and removed [default: the system's temporary directory]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+
+    /// Figures for programs
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| format!("{text:?} is not a number of seconds"))?;
+    if (0.01..=3600.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err(format!("{text} s is not within 0.01 to 3600"))
+    }
+}
+
+/// Who is measured, and how it asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Contestant {
+    Sexton,
+    Redis,
+    RedisTrying(Duration),
+}
+
+impl Contestant {
+    fn name(self) -> String {
+        match self {
+            Self::Sexton => "sexton".to_owned(),
+            Self::Redis => "redis".to_owned(),
+            Self::RedisTrying(Duration::ZERO) => "redis, at once".to_owned(),
+            Self::RedisTrying(rest) => format!("redis, every {} ms", rest.as_millis()),
+        }
+    }
+
+    fn pace(self) -> Pace {
+        match self {
+            Self::Sexton => Pace::Line,
+            Self::Redis => Pace::Try(Duration::ZERO),
+            Self::RedisTrying(rest) => Pace::Try(rest),
+        }
+    }
+
+    fn of(row: Row, redis: bool) -> Vec<Self> {
+        let mut contestants = vec![Self::Sexton];
+        if redis {
+            match row {
+                Row::Cycles { .. } => contestants.push(Self::Redis),
+                Row::Contended { .. } => contestants.extend([
+                    Self::RedisTrying(Duration::ZERO),
+                    Self::RedisTrying(Duration::from_millis(5)),
+                ]),
+            }
+        }
+        contestants
+    }
+}
+
+impl Locks {
+    pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
+        crate::serve::raise_descriptor_limit();
+        let rows = if self.rows.is_empty() {
+            Row::all()
+        } else {
+            self.rows.clone()
+        };
+        let root = self.dir.clone().unwrap_or_else(std::env::temp_dir);
+        let redis = peer::redis_version();
+        let mut notes = Vec::new();
+        if let Err(why) = &redis {
+            notes.push(format!("{why}: Redis is left out, sexton stands alone"));
+        }
+        if rows.iter().any(|row| row.is_durable()) && is_in_memory(&root) {
+            let root = root.display();
+            notes.push(format!(
+                "{root} is a file system in memory, where a sync costs nothing: give --dir for the fsync rows"
+            ));
+        }
+        if !self.json {
+            let mut head = match &redis {
+                Ok(version) => format!(
+                    "sexton {} beside Redis {version}",
+                    env!("CARGO_PKG_VERSION")
+                ),
+                Err(_) => format!("sexton {}", env!("CARGO_PKG_VERSION")),
+            };
+            for note in &notes {
+                head = format!("{head}\n{note}");
+            }
+            print(&format!("{head}\n\n{}", figures::heading()))?;
+        }
+        let mut measured = Vec::new();
+        for row in rows {
+            let row = self.measure(row, redis.is_ok(), &root, stop)?;
+            if !self.json {
+                print(&row.lines())?;
+            }
+            measured.push(row);
+        }
+        if self.json {
+            print(&self.to_json(redis.as_deref().ok(), &notes, &measured))?;
+        }
+        Ok(())
+    }
+
+    fn to_json(&self, redis: Option<&str>, notes: &[String], measured: &[Measured]) -> String {
+        let json = serde_json::json!({
+            "sexton": env!("CARGO_PKG_VERSION"),
+            "redis": redis,
+            "notes": notes,
+            "rounds": self.rounds,
+            "seconds": self.seconds.as_secs_f64(),
+            "rows": measured,
+        });
+        format!("{json:#}\n")
+    }
+
+    /// Measures a row: round by round, contestant by contestant.
+    fn measure(
+        &self,
+        row: Row,
+        redis: bool,
+        root: &Path,
+        stop: &Stop,
+    ) -> Result<Measured, Failure> {
+        let contestants = Contestant::of(row, redis);
+        let sexton = Peer::sexton(row.is_durable(), root)?;
+        let redis = redis
+            .then(|| Peer::redis(row.is_durable(), root))
+            .transpose()?;
+        let mut rounds = vec![Vec::new(); contestants.len()];
+        for round in 1..=self.rounds {
+            for (contestant, rounds) in contestants.iter().zip(&mut rounds) {
+                self.show(&format!(
+                    "{row}, round {round} of {}, {}",
+                    self.rounds,
+                    contestant.name()
+                ));
+                let peer = match contestant {
+                    Contestant::Sexton => &sexton,
+                    Contestant::Redis | Contestant::RedisTrying(_) => {
+                        redis.as_ref().unwrap_or(&sexton)
+                    }
+                };
+                rounds.push(self.round(row, *contestant, peer, (round, stop))?);
+            }
+        }
+        self.show("");
+        let contended = matches!(row, Row::Contended { .. });
+        let standings = contestants
+            .iter()
+            .zip(rounds)
+            .map(|(contestant, rounds)| Standing::of(contestant.name(), contended, rounds))
+            .collect();
+        let unit = if contended { "grants" } else { "cycles" };
+        Ok(Measured::new(row.to_string(), unit, standings))
+    }
+
+    fn round(
+        &self,
+        row: Row,
+        contestant: Contestant,
+        peer: &Peer,
+        (round, stop): (u32, &Stop),
+    ) -> Result<Round, Failure> {
+        let protocol = Rc::new(peer.protocol.clone());
+        let began = peer.cpu();
+        let wall = now();
+        let measured = match row {
+            Row::Cycles {
+                connections, depth, ..
+            } => {
+                let clients =
+                    (0..connections).map(|at| Cycles::new(Rc::clone(&protocol), at, depth, now()));
+                Load::connect(peer.address, &protocol, clients)?.measure(
+                    self.warm_up,
+                    self.seconds,
+                    stop,
+                )?
+            }
+            Row::Contended { clients } => {
+                let key: Name = name(u32::MAX, round);
+                let clients = (0..clients).map(|at| {
+                    Contender::new(Rc::clone(&protocol), contestant.pace(), key, at, now())
+                });
+                Load::connect(peer.address, &protocol, clients)?.measure(
+                    self.warm_up,
+                    self.seconds,
+                    stop,
+                )?
+            }
+        };
+        let server_cpu =
+            peer.cpu().saturating_sub(began).as_secs_f64() / (now() - wall).as_secs_f64();
+        Ok(figures(&measured, server_cpu))
+    }
+
+    /// Shows a person at a terminal how far it is.
+    fn show(&self, what: &str) {
+        let mut terminal = std::io::stderr();
+        if terminal.is_terminal() {
+            // Progress that cannot be shown is no reason to stop.
+            drop(write!(terminal, "\r\x1b[K{what}").and_then(|()| terminal.flush()));
+        }
+    }
+}
+
+fn figures(measured: &load::Measured, server_cpu: f64) -> Round {
+    let span = measured.span.as_secs_f64();
+    Round {
+        per_second: as_float(measured.done.iter().sum()) / span,
+        p50_us: measured.latencies.quantile_us(0.5),
+        p99_us: measured.latencies.quantile_us(0.99),
+        busiest: measured.done.iter().copied().max().unwrap_or(0),
+        idlest: measured.done.iter().copied().min().unwrap_or(0),
+        load_cpu: measured.load_cpu.as_secs_f64() / span,
+        server_cpu,
+    }
+}
+
+fn is_in_memory(root: &Path) -> bool {
+    rustix::fs::statfs(root).is_ok_and(|stat| u64::try_from(stat.f_type) == Ok(TMPFS))
+}
+
+/// Prints to standard output, which somebody may have closed.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    std::io::stdout()
+        .write_all(text.as_bytes())
+        .map_err(|error| Failure::unreachable(format!("failed to print: {error}")))
+}

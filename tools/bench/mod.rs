@@ -1,0 +1,52 @@
+//! `sexton bench`: measures sexton, beside what people use today where that is installed. It prints figures and
+//! asserts none; it starts its own servers in directories of its own, and never touches a running coordinator.
+//!
+//! `locks` measures locks over TCP beside Redis, `replay` how fast a start reads the log. `row` says what is
+//! measured, `codec` speaks to each server, `load` drives connections, `cycle` and `contend` are what a client does,
+//! `peer` starts servers, `figures` turns measurements into what is printed, `interrupt` ends it all in good order.
+
+mod codec;
+mod contend;
+mod cycle;
+mod figures;
+mod interrupt;
+mod load;
+mod locks;
+mod peer;
+mod replay;
+mod row;
+
+use crate::report::Failure;
+use clap::{Args, Subcommand};
+
+/// Measure how fast sexton is on this machine, beside Redis where it is installed.
+///
+/// Each measurement starts servers of its own on loopback, with data directories that are removed afterwards. Figures
+/// of different runs differ with the machine's other work: compare the ratios within one run.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  sexton bench locks                          every row, five rounds, about three minutes
+  sexton bench locks --rows memory:1x1,fsync:50x1 --rounds 9
+  sexton bench locks --dir /var/tmp --json    data on that file system; figures for programs
+  sexton bench replay --entries 1000000       how fast a start reads the log
+
+docs/benchmarks.md says what each row does and how to read it.")]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    measure: Measure,
+}
+
+#[derive(Subcommand)]
+enum Measure {
+    Locks(locks::Locks),
+    Replay(replay::Replay),
+}
+
+impl Bench {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        match self.measure {
+            Measure::Locks(locks) => interrupt::watched(move |stop| locks.run(stop)),
+            Measure::Replay(replay) => interrupt::watched(move |stop| replay.run(stop)),
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Servers of a measurement's own: started on loopback in directories of their own, and gone with all they wrote when
+//! dropped.
+
+use crate::bench::codec::{self, Protocol};
+use crate::report::Failure;
+use rustix::param::clock_ticks_per_second;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// A server that does not answer for so long has failed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A running server.
+pub(crate) struct Peer {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    pub(crate) protocol: Protocol,
+    /// Removed after the server has ended.
+    _directory: TempDir,
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // It is of no use any more, however it ends.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn cannot(name: &str, error: impl std::fmt::Display) -> Failure {
+    Failure::unreachable(format!("failed to start {name}: {error}"))
+}
+
+/// The version of the Redis that is installed, or why there is none.
+pub(crate) fn redis_version() -> Result<String, String> {
+    let output = Command::new("redis-server")
+        .arg("--version")
+        .output()
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => "redis-server is not installed".to_owned(),
+            _ => format!("redis-server does not start: {error}"),
+        })?;
+    let words = String::from_utf8_lossy(&output.stdout);
+    let version = words
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("v="));
+    version
+        .map(str::to_owned)
+        .ok_or_else(|| "redis-server does not tell its version".to_owned())
+}
+
+impl Peer {
+    /// This very program as a server, with its data below `root` or without files.
+    pub(crate) fn sexton(durable: bool, root: &Path) -> Result<Self, Failure> {
+        let name = "sexton";
+        let program = std::env::current_exe().map_err(|error| cannot(name, error))?;
+        let directory = directory(root)?;
+        let mut command = Command::new(program);
+        command.args([
+            "serve",
+            "--lockserver",
+            "127.0.0.1:0",
+            "--http",
+            "off",
+            "--log",
+            "error",
+        ]);
+        command
+            .env_remove("SEXTON_DATA")
+            .env_remove("NOTIFY_SOCKET");
+        if durable {
+            command.arg("--data").arg(directory.path());
+        } else {
+            command.arg("--memory");
+        }
+        let (child, mut output) = start(command, name)?;
+        let mut peer = Self {
+            child,
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            protocol: Protocol::Lockserver,
+            _directory: directory,
+        };
+        let ready = line_with(&mut output, name, "ready ")?;
+        peer.address = ready
+            .split_whitespace()
+            .find_map(|word| word.strip_prefix("lockserver=")?.parse().ok())
+            .ok_or_else(|| cannot(name, format!("it said {ready:?}")))?;
+        drain(output, name)?;
+        Ok(peer)
+    }
+
+    /// Redis, with an append-only file below `root` that is synced before each answer, or without files.
+    pub(crate) fn redis(durable: bool, root: &Path) -> Result<Self, Failure> {
+        let name = "redis-server";
+        let directory = directory(root)?;
+        let address = free_address().map_err(|error| cannot(name, error))?;
+        let mut command = Command::new(name);
+        command.args(["--bind", "127.0.0.1", "--port", &address.port().to_string()]);
+        command.args(["--save", "", "--dir"]).arg(directory.path());
+        if durable {
+            // A rewrite of the file during the measurement would only cost Redis time.
+            command.args(["--appendonly", "yes", "--appendfsync", "always"]);
+            command.args(["--auto-aof-rewrite-percentage", "0"]);
+        } else {
+            command.args(["--appendonly", "no"]);
+        }
+        let (child, mut output) = start(command, name)?;
+        let mut peer = Self {
+            child,
+            address,
+            protocol: Protocol::Lockserver,
+            _directory: directory,
+        };
+        line_with(&mut output, name, "eady to accept connections")?;
+        drain(output, name)?;
+        let script = keep_script(address).map_err(|error| cannot(name, error))?;
+        peer.protocol = Protocol::Redis { script };
+        Ok(peer)
+    }
+
+    /// Processor time that the server has taken so far.
+    pub(crate) fn cpu(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
+        let stat = stat.unwrap_or_default();
+        // proc(5): the name, in parentheses, may hold anything; utime and stime are fields 14 and 15.
+        let (_, fields) = stat.rsplit_once(')').unwrap_or_default();
+        let ticks: u64 = fields
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .filter_map(|field| field.parse::<u64>().ok())
+            .sum();
+        Duration::from_millis(ticks * 1000 / clock_ticks_per_second().max(1))
+    }
+}
+
+fn directory(root: &Path) -> Result<TempDir, Failure> {
+    tempfile::Builder::new()
+        .prefix("sexton-bench-")
+        .tempdir_in(root)
+        .map_err(|error| {
+            Failure::unreachable(format!(
+                "failed to create a directory in {}: {error}",
+                root.display()
+            ))
+        })
+}
+
+/// An address that nobody listens on now. Redis cannot pick one itself.
+fn free_address() -> io::Result<SocketAddr> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+}
+
+fn start(mut command: Command, name: &str) -> Result<(Child, BufReader<ChildStdout>), Failure> {
+    // A Ctrl-C is for the measurement, which then ends its servers.
+    command.process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| cannot(name, error))?;
+    let output = child.stdout.take().expect("its output is a pipe");
+    Ok((child, BufReader::new(output)))
+}
+
+/// Reads what a server says until a line holds these words.
+fn line_with(
+    output: &mut BufReader<ChildStdout>,
+    name: &str,
+    words: &str,
+) -> Result<String, Failure> {
+    let mut before = String::new();
+    loop {
+        let mut line = String::new();
+        let read = output
+            .read_line(&mut line)
+            .map_err(|error| cannot(name, error))?;
+        if line.contains(words) {
+            return Ok(line);
+        }
+        if read == 0 {
+            return Err(cannot(name, format!("it ended, after it said {before:?}")));
+        }
+        before = line;
+    }
+}
+
+/// Throws away what a server goes on to say, so that it never waits for a reader.
+fn drain(mut output: BufReader<ChildStdout>, name: &str) -> Result<(), Failure> {
+    std::thread::Builder::new()
+        .name("sexton-bench-output".to_owned())
+        .spawn(move || drop(io::copy(&mut output, &mut io::sink())))
+        .map(drop)
+        .map_err(|error| cannot(name, error))
+}
+
+/// Hands Redis the release script, and gives the name under which it keeps it.
+fn keep_script(address: SocketAddr) -> io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(&codec::load_script())?;
+    let mut answer = [0; 5 + 40 + 2];
+    stream.read_exact(&mut answer)?;
+    let script = answer.get(5..45).filter(|_| answer.starts_with(b"$40\r\n"));
+    script
+        .and_then(|script| String::from_utf8(script.to_vec()).ok())
+        .ok_or_else(|| io::Error::other("it does not take the release script"))
+}
