@@ -15,6 +15,8 @@ pub(crate) enum Pace {
     Try(Duration),
     /// It stands in line, and asks for its place when it expects to be the next.
     Line,
+    /// As long as nobody else stands in line it goes on; then it steps aside for a while, and stands in line again.
+    Turns,
 }
 
 /// One connection that wants the lock.
@@ -29,34 +31,76 @@ pub(crate) struct Contender {
     resting: bool,
     /// The server keeps a place for it.
     in_line: bool,
+    /// It saw itself near the front, and looks at once again.
+    near: bool,
+    /// It gave the lock back, and asked for it again with the same write.
+    again: bool,
     /// When it first asked for the lock that it waits for.
     wanted: Instant,
     progress: Progress,
+    /// How long it steps aside for each grant of its turn: whoever had much stays away long.
+    aside: Duration,
+    /// Grants since it came back.
+    in_turn: u32,
+    chance: Chance,
     done: u64,
     finishing: bool,
 }
 
+/// Up to this place a client looks at once again: it must see the lock the moment it is there.
+const NEAR: u32 = 3;
+
+/// So much longer for each grant of its turn a client stays away, for each one it finds waiting already.
+const ASIDE_STEP: Duration = Duration::from_micros(100);
+
+/// More than so many waiting say no more than these.
+const CROWD_MAX: u32 = 4;
+
+/// The longest a client stays away.
+const ASIDE_MAX: Duration = Duration::from_millis(50);
+
 /// What a client knows of how fast the line moves.
 #[derive(Default)]
 struct Progress {
-    seen: Option<(Instant, u32)>,
-    per_grant: Option<Duration>,
+    /// When it came into this line, and at which place.
+    joined: Option<(Instant, u32)>,
+    /// What a place takes when nothing disturbs the line; unknown at first.
+    per_place: Option<Duration>,
 }
 
 impl Progress {
-    /// Notes a place, and tells how long to wait before asking again.
+    /// Notes a place in line, and tells how long to wait before looking again.
     fn rest(&mut self, now: Instant, place: u32) -> Duration {
-        if let Some((before, old_place)) = self.seen
-            && old_place > place
-        {
-            let observed = (now - before) / (old_place - place);
-            self.per_grant = Some(
-                self.per_grant
-                    .map_or(observed, |known| (known * 3 + observed) / 4),
-            );
+        self.joined.get_or_insert((now, place));
+        // Early: looking once more costs the line little, looking too late stops it for everybody behind.
+        self.per_place.unwrap_or_default() * place.saturating_sub(NEAR) * 3 / 4
+    }
+
+    /// Notes the lock. Whoever did not look before it was there came late, and held up the line itself.
+    ///
+    /// Slowness is learned slowly: a line that waited for one late client looks slow to all, and if all believed it,
+    /// all would come late.
+    fn granted(&mut self, now: Instant, late: bool) {
+        if let Some((joined, place)) = self.joined.take() {
+            let seen = (now - joined) / (place - 1);
+            let known = self.per_place.map_or(seen, |known| seen.min(known * 9 / 8));
+            self.per_place = Some(if late { known / 2 } else { known });
         }
-        self.seen = Some((now, place));
-        self.per_grant.unwrap_or_default() * (place - 2)
+    }
+}
+
+/// A little disorder, the same in each run: clients that step aside together must not come back together.
+struct Chance(u64);
+
+impl Chance {
+    /// A span between half and one and a half times this one.
+    fn around(&mut self, span: Duration) -> Duration {
+        // Marsaglia's xorshift with the triple 13, 7, 17.
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        let per_mille = u32::try_from(self.0 % 1000).expect("less than a thousand");
+        span / 2 + span * per_mille / 1000
     }
 }
 
@@ -77,8 +121,13 @@ impl Contender {
             open: VecDeque::new(),
             resting: true,
             in_line: false,
+            near: false,
+            again: false,
             wanted: now,
             progress: Progress::default(),
+            aside: ASIDE_STEP,
+            in_turn: 0,
+            chance: Chance(u64::from(connection) + 1),
             done: 0,
             finishing: false,
         }
@@ -94,27 +143,42 @@ impl Contender {
     /// Asks for the lock anew.
     fn want(&mut self, turn: &mut Turn<'_>) {
         self.wanted = turn.now;
-        self.progress.seen = None;
         self.ask(Asked::Acquire, turn);
     }
 
     fn granted(&mut self, turn: &mut Turn<'_>) {
         self.done += 1;
-        self.in_line = false;
         turn.latencies.note(turn.now - self.wanted);
+        self.progress.granted(turn.now, !self.near);
+        if !self.in_line && !self.again {
+            self.meets(1);
+        }
+        self.in_line = false;
+        self.near = false;
+        self.again = false;
         self.ask(Asked::Release, turn);
-        // Whoever stands in line goes to its end with the same write; elsewhere that would mean winning each race.
-        if self.pace == Pace::Line && !self.finishing {
+        // Where there is a line, this does not take the lock from those who wait: it goes behind them.
+        self.in_turn += 1;
+        self.again = match self.pace {
+            Pace::Try(_) => false,
+            Pace::Line | Pace::Turns => !self.finishing,
+        };
+        if self.again {
             self.want(turn);
         }
     }
 
     fn waits(&mut self, place: u32, turn: &mut Turn<'_>) {
         self.in_line = true;
-        if self.finishing {
+        let again = std::mem::take(&mut self.again);
+        if self.finishing || (again && matches!(self.pace, Pace::Turns)) {
             self.ask(Asked::Release, turn);
             return;
         }
+        if self.progress.joined.is_none() {
+            self.meets(place);
+        }
+        self.near = place <= NEAR;
         let rest = self.progress.rest(turn.now, place);
         if rest.is_zero() {
             self.ask(Asked::Place, turn);
@@ -123,11 +187,22 @@ impl Contender {
         }
     }
 
+    /// Comes back, and learns how crowded the line is. Steps that are added and shares that are taken off bring clients
+    /// with different habits together.
+    fn meets(&mut self, place: u32) {
+        self.aside = match place.saturating_sub(2) {
+            0 => self.aside * 7 / 8,
+            waiting => self.aside + ASIDE_STEP * waiting.min(CROWD_MAX),
+        };
+    }
+
     fn refused(&mut self, turn: &mut Turn<'_>) {
         match self.pace {
             Pace::Try(Duration::ZERO) if !self.finishing => self.ask(Asked::Acquire, turn),
             Pace::Try(rest) => self.rest(rest, turn),
-            Pace::Line => unreachable!("LockServer refuses with place 0, which is no answer here"),
+            Pace::Line | Pace::Turns => {
+                unreachable!("LockServer refuses with place 0, which is no answer here")
+            }
         }
     }
 
@@ -138,12 +213,19 @@ impl Contender {
 
     fn released(&mut self, turn: &mut Turn<'_>) {
         self.in_line = false;
-        if self.open.is_empty() {
-            if self.finishing {
-                self.resting = true;
-            } else {
-                self.want(turn);
+        if !self.open.is_empty() {
+            return;
+        }
+        match self.pace {
+            _ if self.finishing => self.resting = true,
+            Pace::Turns => {
+                let rest = self
+                    .chance
+                    .around(self.aside * std::mem::take(&mut self.in_turn));
+                let rest = rest.min(ASIDE_MAX);
+                self.rest(rest, turn);
             }
+            Pace::Try(_) | Pace::Line => self.want(turn),
         }
     }
 }
@@ -155,8 +237,6 @@ impl Client for Contender {
         }
         if self.in_line {
             self.ask(Asked::Place, turn);
-        } else if self.done == 0 && self.progress.seen.is_none() {
-            self.want(turn);
         } else {
             self.ask(Asked::Acquire, turn);
         }

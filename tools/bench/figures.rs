@@ -108,6 +108,8 @@ impl Spread {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Standing {
     pub(crate) name: String,
+    /// Whether this is not sexton.
+    pub(crate) peer: bool,
     /// Cycles, or grants, a second.
     pub(crate) per_second: Spread,
     /// Median over the rounds of the median latency of a cycle, or of waiting for a grant.
@@ -126,7 +128,7 @@ pub(crate) struct Standing {
 
 impl Standing {
     /// Sums up rounds; `contended` tells whether clients competed.
-    pub(crate) fn of(name: String, contended: bool, rounds: Vec<Round>) -> Self {
+    pub(crate) fn of((name, peer): (String, bool), contended: bool, rounds: Vec<Round>) -> Self {
         let spread = |figure: fn(&Round) -> f64| Spread::of(rounds.iter().map(figure));
         let unfair = |round: &&Round| as_float(round.busiest) / as_float(round.idlest.max(1));
         let worst = (rounds.iter())
@@ -134,6 +136,7 @@ impl Standing {
             .filter(|_| contended);
         Self {
             name,
+            peer,
             per_second: spread(|round| round.per_second),
             p50_us: spread(|round| round.p50_us).median,
             p99_us: spread(|round| round.p99_us).median,
@@ -163,6 +166,7 @@ impl Measured {
         let ratio = standings.split_first().and_then(|(own, peers)| {
             let best = peers
                 .iter()
+                .filter(|standing| standing.peer)
                 .max_by(|a, b| a.per_second.median.total_cmp(&b.per_second.median))?;
             let pairs = own.rounds.iter().zip(&best.rounds);
             Some(Spread::of(

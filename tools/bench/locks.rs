@@ -65,10 +65,14 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// How long a client of Redis waits until it tries again to take a lock that was taken.
+const RETRY: Duration = Duration::from_millis(5);
+
 /// Who is measured, and how it asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Contestant {
     Sexton,
+    SextonInLine,
     Redis,
     RedisTrying(Duration),
 }
@@ -77,15 +81,24 @@ impl Contestant {
     fn name(self) -> String {
         match self {
             Self::Sexton => "sexton".to_owned(),
+            Self::SextonInLine => "sexton, in line".to_owned(),
             Self::Redis => "redis".to_owned(),
             Self::RedisTrying(Duration::ZERO) => "redis, at once".to_owned(),
             Self::RedisTrying(rest) => format!("redis, every {} ms", rest.as_millis()),
         }
     }
 
+    fn is_peer(self) -> bool {
+        match self {
+            Self::Sexton | Self::SextonInLine => false,
+            Self::Redis | Self::RedisTrying(_) => true,
+        }
+    }
+
     fn pace(self) -> Pace {
         match self {
-            Self::Sexton => Pace::Line,
+            Self::Sexton => Pace::Turns,
+            Self::SextonInLine => Pace::Line,
             Self::Redis => Pace::Try(Duration::ZERO),
             Self::RedisTrying(rest) => Pace::Try(rest),
         }
@@ -93,13 +106,14 @@ impl Contestant {
 
     fn of(row: Row, redis: bool) -> Vec<Self> {
         let mut contestants = vec![Self::Sexton];
-        if redis {
-            match row {
-                Row::Cycles { .. } => contestants.push(Self::Redis),
-                Row::Contended { .. } => contestants.extend([
-                    Self::RedisTrying(Duration::ZERO),
-                    Self::RedisTrying(Duration::from_millis(5)),
-                ]),
+        match row {
+            Row::Cycles { .. } if redis => contestants.push(Self::Redis),
+            Row::Cycles { .. } => {}
+            Row::Contended { .. } => {
+                contestants.push(Self::SextonInLine);
+                if redis {
+                    contestants.extend([Duration::ZERO, RETRY].map(Self::RedisTrying));
+                }
             }
         }
         contestants
@@ -187,7 +201,7 @@ impl Locks {
                     contestant.name()
                 ));
                 let peer = match contestant {
-                    Contestant::Sexton => &sexton,
+                    Contestant::Sexton | Contestant::SextonInLine => &sexton,
                     Contestant::Redis | Contestant::RedisTrying(_) => {
                         redis.as_ref().unwrap_or(&sexton)
                     }
@@ -200,7 +214,9 @@ impl Locks {
         let standings = contestants
             .iter()
             .zip(rounds)
-            .map(|(contestant, rounds)| Standing::of(contestant.name(), contended, rounds))
+            .map(|(contestant, rounds)| {
+                Standing::of((contestant.name(), contestant.is_peer()), contended, rounds)
+            })
             .collect();
         let unit = if contended { "grants" } else { "cycles" };
         Ok(Measured::new(row.to_string(), unit, standings))

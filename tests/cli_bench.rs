@@ -1,0 +1,115 @@
+//! `sexton bench` as a person or a program runs it: it measures, says what it left out, and cleans up. How fast
+//! anything is does not matter here.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+
+fn bench(arguments: &[&str], path: Option<&Path>) -> Value {
+    let root = tempfile::tempdir().expect("a temporary directory can be made");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sexton"));
+    command.arg("bench").args(arguments).arg("--json");
+    command.arg("--dir").arg(root.path());
+    if let Some(path) = path {
+        command.env("PATH", path);
+    }
+    let output = command.output().expect("the program starts");
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words}");
+    let left: Vec<_> = std::fs::read_dir(root.path())
+        .expect("the directory is still there")
+        .collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+    serde_json::from_slice(&output.stdout).expect("the figures are JSON")
+}
+
+fn is_redis_installed() -> bool {
+    Command::new("redis-server")
+        .arg("--version")
+        .output()
+        .is_ok_and(|output| output.status.success())
+}
+
+fn positive(figure: &Value) -> f64 {
+    let number = figure.as_f64().expect("a figure is a number");
+    assert!(number > 0.0, "{number}");
+    number
+}
+
+#[test]
+fn sexton_alone_is_measured_and_the_missing_peer_is_named() {
+    let nothing = tempfile::tempdir().expect("a temporary directory can be made");
+    let rows = "memory:1x1,fsync:2x3,contended:3";
+    let arguments = ["locks", "--rounds", "1", "--seconds", "0.2", "--rows", rows];
+    let figures = bench(&arguments, Some(nothing.path()));
+    assert!(figures["redis"].is_null());
+    let note = figures["notes"][0].as_str().expect("there is a note");
+    assert!(note.contains("redis-server is not installed"), "{note}");
+    let rows = figures["rows"].as_array().expect("rows are a list");
+    let names: Vec<_> = rows.iter().map(|row| &row["row"]).collect();
+    assert_eq!(names, ["memory:1x1", "fsync:2x3", "contended:3"]);
+    for row in rows {
+        assert!(row["ratio"].is_null());
+        for standing in row["standings"].as_array().expect("standings are a list") {
+            assert_eq!(standing["peer"], false);
+            positive(&standing["per_second"]["median"]);
+            positive(&standing["p99_us"]);
+        }
+    }
+}
+
+#[test]
+fn redis_is_measured_where_it_is_installed() {
+    if !is_redis_installed() {
+        println!("left out: redis-server is not installed");
+        return;
+    }
+    let arguments = [
+        "locks",
+        "--rounds",
+        "1",
+        "--seconds",
+        "0.2",
+        "--rows",
+        "memory:1x1",
+    ];
+    let figures = bench(&arguments, None);
+    let row = &figures["rows"][0];
+    let own = positive(&row["standings"][0]["per_second"]["median"]);
+    let peer = positive(&row["standings"][1]["per_second"]["median"]);
+    let ratio = positive(&row["ratio"]["median"]);
+    assert!(
+        (ratio - own / peer).abs() < 1e-9,
+        "{ratio} of {own} and {peer}"
+    );
+}
+
+#[test]
+fn a_written_log_is_replayed() {
+    let figures = bench(
+        &[
+            "replay",
+            "--entries",
+            "3000",
+            "--held",
+            "7",
+            "--rounds",
+            "2",
+        ],
+        None,
+    );
+    assert_eq!(figures["entries"], 3000);
+    positive(&figures["entries_per_second"]["median"]);
+    positive(&figures["replay_seconds"]["min"]);
+}
+
+#[test]
+fn a_row_that_is_none_is_a_usage_error() {
+    let output = Command::new(env!("CARGO_BIN_EXE_sexton"))
+        .args(["bench", "locks", "--rows", "memory:0x1"])
+        .output()
+        .expect("the program starts");
+    assert_eq!(output.status.code(), Some(2));
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(words.contains("expected memory:CxD"), "{words}");
+}
