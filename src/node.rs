@@ -474,10 +474,7 @@ impl Core {
             cut: past.tail.cut.as_ref().map(cut_words),
         };
         let mut ledger = Ledger::new(Arc::clone(&clock), &past.tail, past.files.is_none());
-        let mut chance = [0; 32];
-        getrandom::fill(&mut chance)
-            .map_err(|error| NodeError::Core(std::io::Error::other(error)))?;
-        let start = ledger.start(Chance(chance));
+        let start = ledger.start(Chance(chance()?));
         let (journal, files) = match past.files {
             None => (None, None),
             Some(Files {
@@ -577,7 +574,8 @@ fn recover(config: &Config) -> Result<Past, NodeError> {
     if let Some(cut) = &tail.cut {
         tracing::warn!("{}", cut_words(cut));
     }
-    let filler = Box::new(ThreadFiller::start(Arc::clone(&disk))?);
+    let salt = u32::from_le_bytes(chance()?);
+    let filler = Box::new(ThreadFiller::start(Arc::clone(&disk), salt)?);
     let writer = Writer::open(Arc::clone(&disk), config.segments, filler, &tail)?;
     let (machine, last) = locks.into_parts();
     Ok(Past {
@@ -585,6 +583,13 @@ fn recover(config: &Config) -> Result<Past, NodeError> {
         tail,
         files: Some(Files { disk, writer, lock }),
     })
+}
+
+/// Bytes that nobody can foresee.
+fn chance<const LEN: usize>() -> Result<[u8; LEN], NodeError> {
+    let mut bytes = [0; LEN];
+    getrandom::fill(&mut bytes).map_err(|error| NodeError::Core(std::io::Error::other(error)))?;
+    Ok(bytes)
 }
 
 /// What was cut, in words for people.

@@ -32,7 +32,7 @@ fuzz_target!(|data: &[u8]| {
         let mut bytes = bytes.to_vec();
         if mode % 3 > 0 && bytes.len() >= 32 {
             bytes.resize(1024, 0);
-            bytes[..32].copy_from_slice(&segment_header(ordinal, 1024));
+            bytes[..32].copy_from_slice(&segment_header(ordinal, 1024, 0));
         }
         if mode % 3 > 1 {
             seal(&mut bytes);

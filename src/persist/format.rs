@@ -211,28 +211,34 @@ impl FrameHeader {
 }
 
 /// The whole frame at the start of `bytes`, if its checksum holds: its header and payload.
-pub fn frame(bytes: &[u8]) -> Option<(FrameHeader, &[u8])> {
+///
+/// The checksum begins with the segment's salt, so that nobody who chooses a payload can put a frame of his own into
+/// it: behind a torn tail such a frame could vouch for what was never synced.
+pub fn frame(bytes: &[u8], salt: u32) -> Option<(FrameHeader, &[u8])> {
     let header = FrameHeader::decode(bytes)?;
     let whole = bytes.get(..header.size as usize)?;
-    if frame_crc(whole) != header.crc {
+    if frame_crc(whole, salt) != header.crc {
         return None;
     }
     Some((header, whole.get(FRAME_HEADER_BYTES..)?))
 }
 
 /// The checksum of a frame: over everything but the four bytes in which it stands.
-fn frame_crc(whole: &[u8]) -> u32 {
+fn frame_crc(whole: &[u8], salt: u32) -> u32 {
     let (head, tail) = whole.split_at_checked(8).unwrap_or((whole, &[]));
-    crc32c::crc32c_append(crc32c::crc32c(head.get(..4).unwrap_or(&[])), tail)
+    let head = crc32c::crc32c_append(salt, head.get(..4).unwrap_or(&[]));
+    crc32c::crc32c_append(head, tail)
 }
 
 /// Lays out a segment header.
-pub fn segment_header(ordinal: u64, size: u64) -> [u8; 32] {
+pub fn segment_header(ordinal: u64, size: u64, salt: u32) -> [u8; 32] {
+    let size = u32::try_from(size).expect("a segment has less than 4 GiB");
     let mut bytes = [0; 32];
     put(&mut bytes, 0, &SEGMENT_MAGIC);
     put(&mut bytes, 8, &FORMAT_VERSION.to_le_bytes());
     put(&mut bytes, 16, &ordinal.to_le_bytes());
     put(&mut bytes, 24, &size.to_le_bytes());
+    put(&mut bytes, 28, &salt.to_le_bytes());
     let crc = header_crc(&bytes);
     put(&mut bytes, 12, &crc.to_le_bytes());
     bytes
@@ -247,6 +253,8 @@ pub enum SegmentHeader {
         ordinal: u64,
         /// Its length in bytes.
         size: u64,
+        /// What the checksums of its frames begin with.
+        salt: u32,
     },
     /// A header of a version that cannot.
     TooNew(u32),
@@ -267,7 +275,8 @@ impl SegmentHeader {
             let whole = bytes.get(..32)?;
             (magic && u32_at(bytes, 12)? == header_crc(whole)).then_some(Self::Good {
                 ordinal: u64_at(bytes, 16)?,
-                size: u64_at(bytes, 24)?,
+                size: u32_at(bytes, 24)?.into(),
+                salt: u32_at(bytes, 28)?,
             })
         };
         read().unwrap_or(Self::Bad)
@@ -381,7 +390,7 @@ impl Batch {
     }
 
     /// Fills in what depends on the frame's place: the distance to the last synced byte, and the checksum.
-    pub fn seal_frame(&mut self, start: usize, unsynced: u32) {
+    pub fn seal_frame(&mut self, start: usize, unsynced: u32, salt: u32) {
         let size = self
             .frame_size_at(start)
             .expect("a frame begins where sealing was asked for");
@@ -390,7 +399,7 @@ impl Batch {
             .bytes
             .get(start..start + size)
             .expect("a frame is whole in its batch");
-        let crc = frame_crc(whole);
+        let crc = frame_crc(whole, salt);
         put(&mut self.bytes, start + 4, &crc.to_le_bytes());
     }
 

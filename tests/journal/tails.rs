@@ -4,7 +4,9 @@ use crate::disk::MemoryDisk;
 use crate::log::{self, SMALL, Written, read, records, segment, used, write, writer};
 use sexton::ids::Seq;
 use sexton::persist::PersistError;
-use sexton::persist::journal::Sizes;
+use sexton::persist::disk::Disk;
+use sexton::persist::journal::{Sizes, ThreadFiller, Writer};
+use std::sync::Arc;
 
 const ROOMY: Sizes = Sizes {
     first_bytes: 64 << 10,
@@ -204,4 +206,29 @@ fn a_segment_that_was_just_begun_is_where_the_log_goes_on() {
     let (found, tail) = read(&disk).expect("whole");
     assert_eq!((tail.place, tail.cut), (Some((last, 32)), None));
     append_and_read(&disk, SMALL, &found);
+}
+
+/// A client chooses the bytes of names, and may put a whole frame into them that vouches for everything before it.
+#[test]
+fn a_frame_inside_a_payload_vouches_for_nothing() {
+    let disk = MemoryDisk::default();
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let salt = 0x5eed_cafe;
+    let filler = ThreadFiller::start(Arc::clone(&shared), salt).expect("a thread starts");
+    let tail = read(&disk).expect("there is no log yet").1;
+    let mut open = Writer::open(shared, ROOMY, Box::new(filler), &tail).expect("the log opens");
+    open.write(&mut log::batch(&records(1..=2, 20)))
+        .expect("the disk takes it");
+    open.sync().expect("the disk syncs");
+    let begin = used(&disk, 1);
+    let mut forged = log::batch(&records(900..=900, 8));
+    forged.seal_frame(0, 0, 0);
+    let hostile = (4, forged.bytes_from(0).to_vec());
+    open.write(&mut log::batch(&[records(3..=3, 20).remove(0), hostile]))
+        .expect("the disk takes it");
+    disk.edit(&segment(1), |bytes| bytes[begin] ^= 1);
+    let (found, tail) = read(&disk).expect("a torn tail is no damage");
+    assert_eq!(found, records(1..=2, 20));
+    let cut = tail.cut.expect("the unsynced batch is cut");
+    assert_eq!(cut.seqs, [Seq(4)], "the forged frame is no record");
 }

@@ -24,7 +24,7 @@ pub trait Filler: Send {
     fn wait(&mut self) -> Filled;
 }
 
-/// Prepares when polled, on the caller's thread.
+/// Prepares when polled, on the caller's thread. Its segments have no salt: it is for tests, which repeat themselves.
 pub struct InlineFiller {
     disk: Arc<dyn Disk>,
     asked: Option<(u64, u64)>,
@@ -44,7 +44,7 @@ impl Filler for InlineFiller {
 
     fn poll(&mut self) -> Option<Filled> {
         let (ordinal, size) = self.asked?;
-        let filled = segment::prepare(self.disk.as_ref(), ordinal, size);
+        let filled = segment::prepare(self.disk.as_ref(), ordinal, size, 0);
         if filled.is_ok() {
             self.asked = None;
         }
@@ -64,13 +64,13 @@ pub struct ThreadFiller {
 }
 
 impl ThreadFiller {
-    /// Starts the thread.
-    pub fn start(disk: Arc<dyn Disk>) -> Result<Self, PersistError> {
+    /// Starts the thread. `salt` is what the checksums in its segments begin with, and nobody outside knows.
+    pub fn start(disk: Arc<dyn Disk>, salt: u32) -> Result<Self, PersistError> {
         let (asks, asked) = bounded(1);
         let (done, filled) = bounded(1);
         std::thread::Builder::new()
             .name("sexton-filler".to_owned())
-            .spawn(move || fill(disk.as_ref(), &asked, &done))
+            .spawn(move || fill(disk.as_ref(), salt, &asked, &done))
             .map_err(PersistError::io("start a thread to fill", segment::FOLDER))?;
         Ok(Self { asks, filled })
     }
@@ -94,10 +94,10 @@ impl Filler for ThreadFiller {
     }
 }
 
-fn fill(disk: &dyn Disk, asked: &Receiver<(u64, u64)>, done: &Sender<Filled>) {
+fn fill(disk: &dyn Disk, salt: u32, asked: &Receiver<(u64, u64)>, done: &Sender<Filled>) {
     while let Ok((ordinal, size)) = asked.recv() {
         loop {
-            let filled = segment::prepare(disk, ordinal, size);
+            let filled = segment::prepare(disk, ordinal, size, salt);
             let failed = filled.is_err();
             if done.send(filled).is_err() {
                 return;

@@ -80,6 +80,7 @@ struct Loaded {
     bytes: Vec<u8>,
     offset: usize,
     used: usize,
+    salt: u32,
 }
 
 /// Reads the log from its beginning.
@@ -161,7 +162,7 @@ impl<'d> Reader<'d> {
         let segment = self.segment.as_mut().expect("a segment is loaded");
         let offset = segment.offset;
         let rest = segment.bytes.get(offset..).unwrap_or(&[]);
-        let Some((header, _)) = frame(rest).filter(|(header, _)| {
+        let Some((header, _)) = frame(rest, segment.salt).filter(|(header, _)| {
             let inside = matches!(header.part, Part::Middle | Part::Last);
             header.kind == Kind::End
                 || (header.seq > self.tail.last && inside == self.began.is_some())
@@ -256,13 +257,20 @@ impl<'d> Reader<'d> {
             .iter()
             .rposition(|byte| *byte != 0)
             .map_or(0, |last| last + 1);
-        let bad = match SegmentHeader::decode(&bytes) {
+        let judged = match SegmentHeader::decode(&bytes) {
             SegmentHeader::Good {
                 ordinal: said,
                 size,
-            } => (said != ordinal || size != bytes.len() as u64).then(|| {
-                format!("its header speaks of segment {said} with {size} bytes, it has {len}")
-            }),
+                salt,
+            } => {
+                if said == ordinal && size == bytes.len() as u64 {
+                    Ok(salt)
+                } else {
+                    Err(format!(
+                        "its header speaks of segment {said} with {size} bytes, it has {len}"
+                    ))
+                }
+            }
             SegmentHeader::TooNew(found) => {
                 let supported = FORMAT_VERSION;
                 return Err(PersistError::VersionTooNew {
@@ -271,21 +279,24 @@ impl<'d> Reader<'d> {
                     supported,
                 });
             }
-            SegmentHeader::Bad => Some("its header does not check".to_owned()),
+            SegmentHeader::Bad => Err("its header does not check".to_owned()),
         };
-        if let Some(found) = bad {
+        let salt = match judged {
+            Ok(salt) => salt,
             // A prepared segment that was never used has nothing to lose.
-            if used == 0 && self.tail.place.is_some() && self.waiting.is_empty() {
+            Err(_) if used == 0 && self.tail.place.is_some() && self.waiting.is_empty() => {
                 return Ok(false);
             }
-            let after = self.tail.last;
-            return Err(PersistError::Corrupt {
-                file: name,
-                offset: 0,
-                after,
-                found,
-            });
-        }
+            Err(found) => {
+                let after = self.tail.last;
+                return Err(PersistError::Corrupt {
+                    file: name,
+                    offset: 0,
+                    after,
+                    found,
+                });
+            }
+        };
         let start = SEGMENT_HEADER_BYTES;
         if self.tail.place.is_none() {
             self.tail.place = Some((ordinal, SEGMENT_HEADER_BYTES as u64));
@@ -295,6 +306,7 @@ impl<'d> Reader<'d> {
             bytes,
             offset: start,
             used: start + used,
+            salt,
         });
         Ok(true)
     }
@@ -319,7 +331,8 @@ impl<'d> Reader<'d> {
             .get(at..)
             .filter(|rest| rest.len() >= FRAME_HEADER_BYTES)
         {
-            let Some((header, _)) = frame(rest).filter(|(header, _)| header.seq > self.tail.last)
+            let Some((header, _)) =
+                frame(rest, segment.salt).filter(|(header, _)| header.seq > self.tail.last)
             else {
                 at += 1;
                 continue;

@@ -3,9 +3,10 @@
 //! A segment is complete before it has its name: it is filled and synced as `.tmp` and then renamed. Overwriting
 //! zeros changes no file length, so a sync of records has no metadata to write.
 
+use crate::ids::Seq;
 use crate::persist::disk::{Disk, DiskFile};
 use crate::persist::error::PersistError;
-use crate::persist::format;
+use crate::persist::format::{self, SegmentHeader};
 
 /// The folder of the segments, below the data directory.
 pub const FOLDER: &str = "journal";
@@ -77,11 +78,29 @@ pub fn ordinals(disk: &dyn Disk) -> Result<Vec<u64>, PersistError> {
     Ok(ordinals)
 }
 
+/// What the checksums in a segment that was opened or prepared begin with.
+pub fn salt(file: &dyn DiskFile, ordinal: u64) -> Result<u32, PersistError> {
+    let name = name(ordinal);
+    let mut header = [0; format::SEGMENT_HEADER_BYTES];
+    file.read_at(&mut header, 0)
+        .map_err(PersistError::io("read", &name))?;
+    match SegmentHeader::decode(&header) {
+        SegmentHeader::Good { salt, .. } => Ok(salt),
+        SegmentHeader::TooNew(_) | SegmentHeader::Bad => Err(PersistError::Corrupt {
+            file: name,
+            offset: 0,
+            after: Seq(0),
+            found: "its header changed while it was open".to_owned(),
+        }),
+    }
+}
+
 /// Makes a segment: filled with zeros, synced, and only then given its name.
 pub fn prepare(
     disk: &dyn Disk,
     ordinal: u64,
     size: u64,
+    salt: u32,
 ) -> Result<Box<dyn DiskFile>, PersistError> {
     let name = name(ordinal);
     let temporary = format!("{FOLDER}/{ordinal:08}.tmp");
@@ -102,7 +121,7 @@ pub fn prepare(
             file.write_at(chunk, offset)?;
             offset += chunk.len() as u64;
         }
-        file.write_at(&format::segment_header(ordinal, size), 0)?;
+        file.write_at(&format::segment_header(ordinal, size, salt), 0)?;
         file.sync()?;
         disk.rename(&temporary, &name)?;
         disk.sync_folder(FOLDER)?;

@@ -30,6 +30,7 @@ pub struct Writer {
     sizes: Sizes,
     ordinal: u64,
     file: Box<dyn DiskFile>,
+    salt: u32,
     size: u64,
     /// Where the next frame goes.
     offset: u64,
@@ -64,20 +65,18 @@ impl Writer {
             None => {
                 clear(disk.as_ref(), &[])?;
                 let size = sizes.of(1);
-                (
-                    1,
-                    segment::prepare(disk.as_ref(), 1, size)?,
-                    size,
-                    SEGMENT_HEADER_BYTES as u64,
-                )
+                filler.ask(1, size);
+                (1, filler.wait()?, size, SEGMENT_HEADER_BYTES as u64)
             }
         };
+        let salt = segment::salt(file.as_ref(), ordinal)?;
         filler.ask(ordinal + 1, sizes.of(ordinal + 1));
         Ok(Self {
             disk,
             sizes,
             ordinal,
             file,
+            salt,
             size,
             offset,
             synced: offset,
@@ -106,7 +105,7 @@ impl Writer {
                 && self.fits((end - start + size) as u64)
             {
                 let offset = self.offset + (end - start) as u64;
-                batch.seal_frame(end, distance(self.synced, offset));
+                batch.seal_frame(end, distance(self.synced, offset), self.salt);
                 end += size;
             }
             if end == start {
@@ -205,6 +204,7 @@ impl Writer {
             None => self.filler.wait()?,
         };
         self.starved = false;
+        let salt = segment::salt(file.as_ref(), self.ordinal + 1)?;
         let mut end = Batch::default();
         end.push(
             About {
@@ -215,12 +215,13 @@ impl Writer {
             },
             |_| {},
         );
-        end.seal_frame(0, distance(self.synced, self.offset));
+        end.seal_frame(0, distance(self.synced, self.offset), self.salt);
         self.put(end.bytes_from(0))?;
         self.sync()?;
         self.ordinal += 1;
         self.size = self.sizes.of(self.ordinal);
         self.file = file;
+        self.salt = salt;
         self.offset = SEGMENT_HEADER_BYTES as u64;
         self.synced = SEGMENT_HEADER_BYTES as u64;
         self.filler
