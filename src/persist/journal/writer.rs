@@ -151,7 +151,13 @@ impl Writer {
         if self.next.is_some() {
             return;
         }
-        match self.filler.poll() {
+        // Once the reserve is touched it must be known whether there is more: what adds is refused only then.
+        let verdict = if !self.starved && self.size - self.offset < self.reserve() {
+            Some(self.filler.wait())
+        } else {
+            self.filler.poll()
+        };
+        match verdict {
             Some(Ok(file)) => {
                 if self.starved {
                     tracing::info!("the disk has space again");
@@ -176,12 +182,17 @@ impl Writer {
             .as_ref()
             .map_or(0, |_| self.sizes.of(self.ordinal + 1));
         let prepared = (self.size - self.offset + next).saturating_sub(waiting);
-        let reserve = (self.size / 4).clamp(4 * FRAME_HEADER_BYTES as u64, 16 << 20);
+        let reserve = self.reserve();
         match () {
             () if !self.starved || prepared >= reserve => Room::Ample,
             () if prepared >= reserve / 2 => Room::Low,
             () => Room::Scant,
         }
+    }
+
+    /// What is kept for releases and ticks when the disk is full.
+    fn reserve(&self) -> u64 {
+        (self.size / 4).clamp(4 * FRAME_HEADER_BYTES as u64, 16 << 20)
     }
 
     /// Whether so many bytes fit here, with room for the end mark behind them.
@@ -320,4 +331,63 @@ fn clear(disk: &dyn Disk, segments: &[u64]) -> Result<(), PersistError> {
 fn sync_names(disk: &dyn Disk) -> Result<(), PersistError> {
     disk.sync_folder(segment::FOLDER)
         .map_err(PersistError::io("sync", segment::FOLDER))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Room, Writer};
+    use crate::clock::Timestamp;
+    use crate::ids::{ActorId, Seq};
+    use crate::persist::disk::RealDisk;
+    use crate::persist::error::PersistError;
+    use crate::persist::format::{About, Batch, Kind};
+    use crate::persist::journal::filler::{Filled, Filler};
+    use crate::persist::journal::{Sizes, Tail};
+    use std::io::ErrorKind;
+    use std::sync::Arc;
+
+    /// A filler whose disk is full, and which takes longer to find out than anybody looks at it.
+    struct Slow;
+
+    impl Filler for Slow {
+        fn ask(&mut self, _: u64, _: u64) {}
+
+        fn poll(&mut self) -> Option<Filled> {
+            None
+        }
+
+        fn wait(&mut self) -> Filled {
+            Err(PersistError::io("prepare", "a segment")(
+                ErrorKind::StorageFull.into(),
+            ))
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_known_before_the_reserve_is_gone_however_slowly_it_says_so() {
+        let files = tempfile::tempdir().unwrap();
+        let sizes = Sizes {
+            first_bytes: 8192,
+            max_bytes: 8192,
+        };
+        let disk = Arc::new(RealDisk::new(files.path()));
+        let mut writer = Writer::open(disk, sizes, Box::new(Slow), &Tail::default()).unwrap();
+        let mut written = 0;
+        while writer.room(0) == Room::Ample {
+            written += 1;
+            let mut batch = Batch::default();
+            let about = About {
+                seq: Seq(written),
+                at: Timestamp(0),
+                actor: ActorId::LOCK,
+                kind: Kind::Entry,
+            };
+            batch.push(about, |bytes| bytes.extend([1; 64]));
+            writer.write(&mut batch).expect("there is room, it said");
+        }
+        assert!(
+            written > 8192 / 96 / 2,
+            "half of the segment is used before anything is refused"
+        );
+    }
 }
