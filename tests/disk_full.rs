@@ -121,7 +121,7 @@ fn limit_files(process: Pid, bytes: Option<u64>) {
 }
 
 /// Takes locks until one is refused; those that were granted.
-fn fill(client: &mut Client) -> BTreeSet<usize> {
+fn fill(client: &mut Client, daemon: &Daemon) -> BTreeSet<usize> {
     let mut granted = BTreeSet::new();
     for first in (0..REQUESTS_MAX).step_by(BURST) {
         let numbers = first..first + BURST;
@@ -129,7 +129,8 @@ fn fill(client: &mut Client) -> BTreeSet<usize> {
         client.send(&asked.concat()).expect("it takes them");
         let mut refused = false;
         for number in numbers {
-            match client.receive_number().expect("an answer") {
+            let answer = client.receive_number();
+            match answer.unwrap_or_else(|error| panic!("{error}\n{}", daemon.log())) {
                 1 => assert!(
                     granted.insert(number) && !refused,
                     "room does not come back by itself"
@@ -169,7 +170,7 @@ fn held(client: &mut Client, granted: &BTreeSet<usize>) -> BTreeSet<usize> {
 fn goes_on_when_space_is_freed(disk: &Disk) {
     let daemon = disk.serve();
     let mut client = Client::connect(daemon.lockserver()).expect("let in");
-    let mut granted = fill(&mut client);
+    let mut granted = fill(&mut client, &daemon);
     println!("{} locks before the disk was full", granted.len());
     daemon.until_logged("no space for the next journal segment");
     // What asks, what keeps and what frees goes on.
@@ -236,7 +237,7 @@ fn goes_on_when_space_is_freed(disk: &Disk) {
 fn halts_when_nothing_is_left(disk: &Disk) {
     let daemon = disk.serve();
     let mut client = Client::connect(daemon.lockserver()).expect("let in");
-    let granted = fill(&mut client);
+    let granted = fill(&mut client, &daemon);
     let mut released = BTreeSet::new();
     let mut open = None;
     for number in &granted {
