@@ -35,6 +35,8 @@ use sexton::actors::machine::Machine as _;
 use sexton::ids::Seq;
 use sexton::{Config, Node};
 use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
@@ -210,6 +212,12 @@ impl Campaign {
             *first >= self.bound,
             "{first} may have been handed out before"
         );
+        let digest = live_digest(Path::new(&self.data()));
+        assert_eq!(
+            digest,
+            past.locks.digest().to_string(),
+            "it has what a replay gives"
+        );
         let mut client = Client::connect(daemon.lockserver()).expect("let in");
         let View { entries, .. } = past.locks.view();
         let keys: BTreeSet<String> = self.workers.iter().flat_map(Worker::keys).collect();
@@ -252,6 +260,21 @@ impl Campaign {
             "the node and a replay agree"
         );
     }
+}
+
+/// The digest of the locks in the running program, as its status says it.
+fn live_digest(data: &Path) -> String {
+    let socket = data.join("sexton.sock");
+    let mut stream = UnixStream::connect(socket).expect("the socket is open");
+    stream
+        .write_all(b"GET /v1/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .expect("it takes the request");
+    let answer = std::io::read_to_string(stream).expect("an answer");
+    let digest = answer.split("\"digest\":\"").nth(1);
+    let digest = digest.and_then(|rest| rest.split('"').next());
+    digest
+        .unwrap_or_else(|| panic!("no digest in {answer}"))
+        .to_owned()
 }
 
 fn owner(message: &Message) -> &Name {
