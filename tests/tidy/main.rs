@@ -45,6 +45,8 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
         &[
             "src/config.rs",
             "src/persist/disk.rs",
+            "src/protocols/http/socket.rs",
+            "src/protocols/http/token.rs",
             "src/protocols/lockserver/hosts.rs",
             "tools/",
         ],

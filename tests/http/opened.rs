@@ -1,0 +1,212 @@
+//! A node in this process with its HTTP door open, and a client of a few lines that takes answers apart.
+
+use sexton::actors::host::Item;
+use sexton::actors::lock::{LockMachine, Message, Name};
+use sexton::config::{Config, HttpConfig, LockserverConfig};
+use sexton::node::{Handle, Node};
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub(crate) const TOKEN: &str = "correct-horse-battery-staple";
+
+/// A node with its HTTP door open on TCP and on a socket in a directory of its own.
+pub(crate) struct Opened {
+    node: Option<Node>,
+    pub(crate) directory: tempfile::TempDir,
+}
+
+/// An answer, taken apart.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().skip(1).find_map(|line| {
+            let (found, value) = line.split_once(": ")?;
+            found.eq_ignore_ascii_case(name).then_some(value)
+        })
+    }
+
+    /// Asserts that this is a problem document about this status, and gives its detail.
+    pub(crate) fn problem(&self, status: u16) -> String {
+        assert_eq!(self.status, status, "{self:?}");
+        let content_type = self.header("content-type");
+        assert_eq!(content_type, Some("application/problem+json"), "{self:?}");
+        let document: serde_json::Value = serde_json::from_str(&self.body).expect("it is JSON");
+        let at = |path| document.pointer(path).expect("a member");
+        assert_eq!(at("/status"), status);
+        assert_eq!(at("/type"), "about:blank");
+        assert!(at("/title").as_str().is_some_and(|title| !title.is_empty()));
+        at("/detail").as_str().expect("it says why").to_owned()
+    }
+}
+
+impl Opened {
+    pub(crate) fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub(crate) fn with(change: impl FnOnce(&mut HttpConfig)) -> Self {
+        Self::configured(|config| change(config.http.as_mut().expect("it has one")))
+    }
+
+    pub(crate) fn configured(change: impl FnOnce(&mut Config)) -> Self {
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        let http = HttpConfig {
+            tcp: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
+            socket: Some(directory.path().join("data/sexton.sock")),
+            ..HttpConfig::default()
+        };
+        let mut config = Config {
+            http: Some(http),
+            lockserver: Some(LockserverConfig {
+                address: SocketAddr::from(([127, 0, 0, 1], 0)),
+                ..LockserverConfig::default()
+            }),
+            ..Config::at(directory.path().join("data"))
+        };
+        change(&mut config);
+        let node = Node::open(config).expect("the node opens");
+        Self {
+            node: Some(node),
+            directory,
+        }
+    }
+
+    pub(crate) fn with_token() -> Self {
+        Self::with(|http| {
+            let socket = http.socket.as_ref().expect("it has one");
+            let file = socket
+                .parent()
+                .and_then(Path::parent)
+                .expect("inside")
+                .join("token");
+            write_private(&file, TOKEN);
+            http.token_file = Some(file);
+        })
+    }
+
+    pub(crate) fn handle(&self) -> Handle {
+        self.node.as_ref().expect("it runs").handle()
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.handle().doors().http.expect("the door is open")
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.handle().doors().socket.expect("the door is open")
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address()).expect("it listens");
+        let patience = Some(Duration::from_secs(30));
+        stream.set_read_timeout(patience).expect("it can be set");
+        stream
+    }
+
+    /// Everything that is answered to these bytes, with the sending side closed behind them.
+    pub(crate) fn exchange(&self, bytes: &[u8]) -> String {
+        let mut stream = self.connect();
+        stream.write_all(bytes).expect("it is read");
+        stream
+            .shutdown(std::net::Shutdown::Write)
+            .expect("it is open");
+        read_all(&mut stream)
+    }
+
+    pub(crate) fn ask(&self, bytes: &[u8]) -> Answer {
+        let text = self.exchange(bytes);
+        answers(&text)
+            .pop()
+            .unwrap_or_else(|| panic!("no answer in {text:?}"))
+    }
+
+    pub(crate) fn get(&self, path: &str, headers: &str) -> Answer {
+        self.ask(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n").as_bytes())
+    }
+
+    pub(crate) fn get_over_socket(&self, path: &str) -> Answer {
+        let mut stream = UnixStream::connect(self.socket()).expect("it listens");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("it is read");
+        answers(&read_all(&mut stream)).pop().expect("it answers")
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.node
+            .take()
+            .expect("it runs")
+            .stop()
+            .expect("it stops well");
+    }
+}
+
+pub(crate) fn read_all(stream: &mut impl std::io::Read) -> String {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).expect("it ends");
+    String::from_utf8(bytes).expect("it is text")
+}
+
+/// Takes the answers to GET requests apart, each by its length.
+pub(crate) fn answers(mut text: &str) -> Vec<Answer> {
+    let mut found = Vec::new();
+    while let Some((head, rest)) = text.split_once("\r\n\r\n") {
+        let mut answer = Answer {
+            status: head
+                .get(9..12)
+                .and_then(|status| status.parse().ok())
+                .expect("a status"),
+            head: head.to_owned(),
+            body: String::new(),
+        };
+        let length = answer
+            .header("content-length")
+            .map_or(0, |length| length.parse().expect("a length"));
+        let (body, more) = rest
+            .split_at_checked(length)
+            .expect("a body is as long as it says");
+        body.clone_into(&mut answer.body);
+        text = more;
+        found.push(answer);
+    }
+    assert_eq!(text, "", "something stands behind the answers");
+    found
+}
+
+pub(crate) fn write_private(file: &Path, text: &str) {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut opened = options.open(file).expect("it can be written");
+    opened
+        .write_all(text.as_bytes())
+        .expect("it can be written");
+}
+
+pub(crate) fn run<T>(task: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime")
+        .block_on(task)
+}
+
+pub(crate) fn request(key: &[u8], owner: &[u8]) -> Item<LockMachine> {
+    let name = |bytes: &[u8]| Name::new(bytes).expect("it is short");
+    Item::Message(Message::Request {
+        key: name(key),
+        index: name(b""),
+        owner: name(owner),
+        ttl: 600,
+        ttw: 600,
+        priority: 0,
+    })
+}

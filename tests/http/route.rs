@@ -1,0 +1,178 @@
+//! What is served, and what is said of what is not.
+
+use crate::opened::{Opened, request, run};
+use sexton::actors::ledger::Stage;
+
+#[test]
+fn the_routes_answer() {
+    let opened = Opened::new();
+    let health = opened.get("/healthz", "");
+    assert_eq!((health.status, health.body.as_str()), (200, "ok\n"));
+    for path in ["/healthz", "/v1/status", "/metrics"] {
+        let answer = opened.get(path, "");
+        assert_eq!(answer.status, 200, "{path}");
+        assert_eq!(
+            answer.header("x-content-type-options"),
+            Some("nosniff"),
+            "{path}"
+        );
+        assert_eq!(answer.header("cache-control"), Some("no-store"), "{path}");
+        let head =
+            opened.exchange(format!("HEAD {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
+        assert!(
+            head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"),
+            "{head}"
+        );
+        assert_eq!(
+            head.matches("\r\n\r\n").count(),
+            1,
+            "an answer to HEAD has no body: {head}"
+        );
+    }
+}
+
+#[test]
+fn the_status_tells_what_was_done() {
+    let opened = Opened::new();
+    let items = vec![
+        request(b"a", b"one"),
+        request(b"a", b"two"),
+        request(b"b", b"one"),
+    ];
+    let done = run(opened.handle().locks(items)).expect("it runs");
+    assert_eq!(done.len(), 3);
+    let over_tcp = opened.get("/v1/status", "");
+    assert_eq!(over_tcp.header("content-type"), Some("application/json"));
+    for answer in [over_tcp, opened.get_over_socket("/v1/status")] {
+        let status: serde_json::Value = serde_json::from_str(&answer.body).expect("it is JSON");
+        assert_eq!(
+            (&status["lock_owners"], &status["lock_contenders"]),
+            (&2.into(), &1.into())
+        );
+        assert_eq!(status["pid"], std::process::id());
+        assert_eq!(status["fsync"], "always");
+        assert_eq!(status["doors"]["http"], opened.address().to_string());
+        assert_eq!(
+            status["doors"]["socket"],
+            opened.socket().to_str().expect("text")
+        );
+        assert_eq!(status["actors"][0]["name"], "lock");
+        assert_eq!(status["actors"][0]["restarts"], 0);
+        assert!(status["journal"]["syncs"].as_u64() > Some(0));
+        assert!(status["journal"]["released"].as_u64() >= status["actors"][0]["last"].as_u64());
+        assert!(status["http"]["accepted"].as_u64() > Some(0));
+        assert_eq!(status["halted"], serde_json::Value::Null);
+    }
+}
+
+#[test]
+fn the_metrics_are_metrics_line_by_line() {
+    let opened = Opened::new();
+    let items = vec![request(b"a", b"one"), request(b"a", b"two")];
+    let done = run(opened.handle().locks(items)).expect("it runs");
+    assert_eq!(done.len(), 2);
+    opened.get("/nothing", "").problem(404);
+    let page = opened.get("/metrics", "");
+    assert!(
+        page.header("content-type")
+            .is_some_and(|found| found.starts_with("application/openmetrics-text"))
+    );
+    let body = page
+        .body
+        .strip_suffix("# EOF\n")
+        .expect("the page is whole");
+    let mut types = std::collections::BTreeMap::new();
+    let mut samples = std::collections::BTreeMap::new();
+    for line in body.lines() {
+        if let Some(comment) = line.strip_prefix("# ") {
+            let mut words = comment.splitn(3, ' ');
+            let (kind, name, rest) = (
+                words.next(),
+                words.next().expect("a name"),
+                words.next().expect("a text"),
+            );
+            assert!(matches!(kind, Some("HELP" | "TYPE" | "UNIT")), "{line}");
+            assert!(name.starts_with("sexton_") && !rest.is_empty(), "{line}");
+            if kind == Some("TYPE") {
+                assert!(
+                    types.insert(name.to_owned(), rest.to_owned()).is_none(),
+                    "twice: {line}"
+                );
+            }
+            continue;
+        }
+        let (series, value) = line.rsplit_once(' ').expect("a series and a value");
+        assert!(value.parse::<f64>().is_ok(), "no number: {line}");
+        let name = series.split('{').next().expect("a name");
+        let family = types
+            .keys()
+            .rfind(|family| name.starts_with(family.as_str()))
+            .unwrap_or_else(|| panic!("no type: {line}"));
+        let suffix = &name[family.len()..];
+        let expected = match types[family].as_str() {
+            "counter" => "_total",
+            "gauge" => "",
+            "info" => "_info",
+            other => panic!("an unexpected type {other}"),
+        };
+        assert_eq!(suffix, expected, "{line}");
+        assert!(samples.insert(series, value).is_none(), "twice: {line}");
+    }
+    let at = |series: &str| {
+        let value = samples.get(series);
+        *value.unwrap_or_else(|| panic!("no {series} in {samples:#?}"))
+    };
+    let number = |series: &str| at(series).parse::<f64>().expect("a number");
+    assert_eq!(at(r#"sexton_build_info{version="0.1.0"}"#), "1");
+    assert_eq!(at("sexton_lock_owners"), "1");
+    assert_eq!(at("sexton_lock_contenders"), "1");
+    assert_eq!(at(r#"sexton_actor_restarts_total{actor="lock"}"#), "0");
+    assert_eq!(at(r#"sexton_journal_room{room="ample"}"#), "1");
+    assert_eq!(at(r#"sexton_http_requests_total{result="refused"}"#), "1");
+    assert!(number("sexton_journal_written_bytes_total") > 0.0);
+    assert!(number("sexton_start_time_seconds") > 1.6e9);
+}
+
+#[test]
+fn what_is_not_served_is_refused_as_a_problem() {
+    let opened = Opened::new();
+    for path in [
+        "/",
+        "/v1",
+        "/v1/status/",
+        "//v1/status",
+        "/v1/../healthz",
+        "/healthz/..%2f",
+        "/V1/STATUS",
+        "/v1/status;x",
+        "/%00",
+        "/../../etc/passwd",
+    ] {
+        opened.get(path, "").problem(404);
+    }
+    for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"] {
+        let answer = opened
+            .ask(format!("{method} /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
+        answer.problem(405);
+        assert_eq!(answer.header("allow"), Some("GET, HEAD"), "{method}");
+    }
+    assert_eq!(
+        opened.get("/healthz?verbose=1", "").status,
+        200,
+        "a query is no other path"
+    );
+}
+
+#[test]
+fn a_halted_node_is_not_healthy() {
+    let opened = Opened::configured(|config| config.supervisor.restarts_max = 0);
+    let handle = opened.handle();
+    handle.sabotage_locks(Box::new(|stage, _| {
+        assert_ne!(stage, Stage::Decide, "planted");
+    }));
+    assert!(run(handle.locks(vec![request(b"a", b"one")])).is_err());
+    let halt = run(handle.halted()).to_string();
+    assert_eq!(opened.get("/healthz", "").problem(503), halt);
+    opened.get("/v1/status", "").problem(503);
+    opened.get("/metrics", "").problem(503);
+}

@@ -1,0 +1,80 @@
+//! The Unix socket, and what closing leaves behind.
+
+use crate::opened::{Opened, write_private};
+use sexton::config::{Config, HttpConfig};
+use sexton::node::{Node, NodeError};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+#[test]
+fn the_socket_is_private_replaces_a_stale_one_and_goes_at_a_clean_stop() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let socket = directory.path().join("s");
+    drop(UnixListener::bind(&socket).expect("it can be bound"));
+    assert!(UnixStream::connect(&socket).is_err(), "it is stale");
+    let mut opened = Opened::with(|http| http.socket = Some(socket.clone()));
+    let metadata = std::fs::symlink_metadata(&socket).expect("it is there");
+    assert!(metadata.file_type().is_socket());
+    assert_eq!(metadata.permissions().mode() & 0o7777, 0o600);
+    assert_eq!(opened.get_over_socket("/healthz").status, 200);
+    opened.stop();
+    assert!(!socket.exists(), "a clean stop leaves nothing behind");
+}
+
+#[test]
+fn a_socket_is_not_put_over_a_file_or_over_a_live_one_or_at_a_long_path() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let open = |socket: &Path| {
+        let http = HttpConfig {
+            socket: Some(socket.to_owned()),
+            ..HttpConfig::default()
+        };
+        let config = Config {
+            http: Some(http),
+            ..Config::in_memory()
+        };
+        match Node::open(config) {
+            Err(error @ NodeError::Door { .. }) => error.to_string(),
+            Err(error) => panic!("another error: {error}"),
+            Ok(_) => panic!("it opened"),
+        }
+    };
+    let file = directory.path().join("file");
+    write_private(&file, "precious");
+    assert!(open(&file).contains("no socket"));
+    assert_eq!(
+        std::fs::read_to_string(&file).expect("it is there"),
+        "precious"
+    );
+    let live = directory.path().join("live");
+    let listener = UnixListener::bind(&live).expect("it can be bound");
+    assert!(open(&live).to_lowercase().contains("in use"));
+    assert!(live.exists());
+    drop(listener);
+    let long = open(&directory.path().join("x".repeat(108)));
+    assert!(long.contains("107") && long.contains("shorter"), "{long}");
+}
+
+#[test]
+fn closing_does_not_wait_for_those_who_are_silent() {
+    let mut opened = Opened::new();
+    let mut idle = opened.connect();
+    let mut half = opened.connect();
+    half.write_all(b"GET /healthz HT").expect("it is read");
+    let mut over_socket = UnixStream::connect(opened.socket()).expect("it listens");
+    assert_eq!(opened.get("/healthz", "").status, 200);
+    let address = opened.address();
+    opened.stop();
+    assert!(
+        TcpStream::connect(address).is_err(),
+        "nobody listens any more"
+    );
+    let mut rest = Vec::new();
+    assert_eq!(idle.read_to_end(&mut rest).expect("it ended"), 0);
+    assert_eq!(over_socket.read_to_end(&mut rest).expect("it ended"), 0);
+    // Cut off with or without a word: it ended.
+    drop(half.read_to_end(&mut rest));
+}
