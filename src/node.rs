@@ -297,16 +297,18 @@ impl Handle {
 
     /// Where the doors are.
     pub fn doors(&self) -> Doors {
-        let mut doors = Doors {
-            lockserver: self.lockserver.as_ref().map(lockserver::Door::address),
-            ..Doors::default()
-        };
         #[cfg(feature = "http")]
-        if let Some(http) = &self.http {
-            doors.http = http.address();
-            doors.socket = http.socket();
+        let (http, socket) = match &self.http {
+            Some(door) => (door.address(), door.socket()),
+            None => (None, None),
+        };
+        #[cfg(not(feature = "http"))]
+        let (http, socket) = (None, None);
+        Doors {
+            lockserver: self.lockserver.as_ref().map(lockserver::Door::address),
+            http,
+            socket,
         }
-        doors
     }
 
     /// The LockServer door, if it is open.
