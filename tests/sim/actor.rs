@@ -51,8 +51,6 @@ pub(crate) struct Call<R: Reference> {
     /// The actor's newest entry when its last item was done: what its answers rest on.
     pub(crate) rests: Seq,
     pub(crate) answers: Option<Vec<Answer<ReplyOf<R>>>>,
-    /// Time may have passed while it was being worked through.
-    pub(crate) split: bool,
 }
 
 /// A wait that is open, or was answered.
@@ -108,8 +106,8 @@ pub(crate) struct Actor<R: Reference> {
     pub(crate) host: Host<R::Machine>,
     pub(crate) trap: Trap,
     mailbox: VecDeque<Mail<R>>,
-    /// What the host works on: a call, or a tell.
-    current: Option<Option<usize>>,
+    /// The call that the host works on.
+    current: Option<usize>,
     /// The host asked for another turn.
     pub(crate) unfinished: bool,
     pub(crate) calls: Vec<Call<R>>,
@@ -184,7 +182,6 @@ impl<R: Reference> Actor<R> {
         }
         let flow = if self.unfinished {
             self.unfinished = false;
-            self.mark_split();
             self.host.proceed(ledger)
         } else {
             match self.mailbox.pop_front() {
@@ -194,8 +191,7 @@ impl<R: Reference> Actor<R> {
             }
         };
         if !self.host.is_busy()
-            && let Some(current) = self.current.take()
-            && let Some(call) = current.and_then(|at| self.calls.get_mut(at))
+            && let Some(call) = self.current.take().and_then(|at| self.calls.get_mut(at))
         {
             call.rests = self.host.last();
         }
@@ -216,14 +212,6 @@ impl<R: Reference> Actor<R> {
         }
     }
 
-    fn mark_split(&mut self) {
-        if let Some(Some(at)) = self.current
-            && let Some(call) = self.calls.get_mut(at)
-        {
-            call.split = true;
-        }
-    }
-
     fn deliver(&mut self, ledger: &mut Ledger, mail: Mail<R>) -> Flow {
         let (asks, id) = match mail {
             Mail::Tell(message) => (vec![Ask::Message(message)], None),
@@ -234,7 +222,6 @@ impl<R: Reference> Actor<R> {
                     at: ledger.now(),
                     rests: Seq(u64::MAX),
                     answers: None,
-                    split: false,
                 });
                 (asks, Some(self.calls.len() - 1))
             }
@@ -242,7 +229,7 @@ impl<R: Reference> Actor<R> {
         if self.early_reads && asks.iter().all(|ask| matches!(ask, Ask::Query(_))) {
             return self.read_early(ledger, &asks, id);
         }
-        self.current = Some(id);
+        self.current = id;
         let arrivals = Arc::clone(&self.arrivals);
         let items = asks.into_iter().map(|ask| match ask {
             Ask::Message(message) => Item::Message(message),

@@ -14,7 +14,7 @@ use crate::reference::{MessageOf, OutcomeOf, Reference};
 use crate::setting::Policy;
 use crate::violation::{Promise, Violation, ensure};
 use crate::witness::{Kept, Witness};
-use sexton::actors::Machine;
+use sexton::actors::Machine as _;
 use sexton::actors::lock;
 use sexton::ids::{Digest, Seq, Token};
 use sexton::persist::PersistError;

@@ -73,7 +73,7 @@ impl<const ID: u8> Reference for Counters<ID> {
                 let mut strides = 0;
                 for _ in 0..*by {
                     counter.value += 1;
-                    strides += u64::from(counter.value % STRIDE == 0);
+                    strides += u64::from(counter.value.is_multiple_of(STRIDE));
                 }
                 counter.strides += strides;
                 let value = counter.value;

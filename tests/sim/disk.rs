@@ -6,91 +6,23 @@
 //! written. The same seed and the same calls give the same bytes. Never here: any knowledge of what the files mean.
 
 use crate::chance::Chance;
+use crate::platter::{Change, Fate, Faults, Inode, Loss, Platter, Unsynced, parent};
 use sexton::persist::disk::{Disk, DiskFile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a power cut came to.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Loss {
-    pub(crate) pages_lost: u64,
-    pub(crate) pages_torn: u64,
-    pub(crate) pages_kept: u64,
-    pub(crate) names_lost: u64,
-}
-
 /// The disk. Cloning gives another handle on it.
 #[derive(Clone)]
 pub(crate) struct SimDisk {
-    state: Arc<Mutex<State>>,
-}
-
-#[derive(Clone)]
-struct State {
-    page_bytes: usize,
-    chance: Chance,
-    inodes: Vec<Inode>,
-    /// What programs see: path to inode.
-    names: BTreeMap<String, usize>,
-    folders: BTreeSet<String>,
-    /// What a power cut cannot take.
-    names_synced: BTreeMap<String, usize>,
-    folders_synced: BTreeSet<String>,
-    /// Changes of folders that are not synced, in order.
-    changes: Vec<Change>,
-    faults: Faults,
-    operations: u64,
-}
-
-#[derive(Clone, Default)]
-struct Faults {
-    /// Everything that changes the disk fails once so many more such calls were made: the process is being killed.
-    dies_after: Option<u64>,
-    dead: bool,
-    fail_write: bool,
-    fail_sync: bool,
-    /// Bytes that files may take together.
-    space: Option<u64>,
-    /// Syncs report success and do nothing.
-    lying: bool,
-}
-
-#[derive(Clone, Default)]
-struct Inode {
-    bytes: Vec<u8>,
-    synced: Vec<u8>,
-    dirty: BTreeSet<usize>,
-}
-
-#[derive(Clone)]
-enum Change {
-    Folder(String),
-    Put(String, usize),
-    Rename(String, String, usize),
-    Take(String),
-}
-
-impl Change {
-    fn folder(&self) -> &str {
-        match self {
-            Self::Folder(path)
-            | Self::Put(path, _)
-            | Self::Rename(_, path, _)
-            | Self::Take(path) => parent(path),
-        }
-    }
-}
-
-fn parent(path: &str) -> &str {
-    path.rsplit_once('/').map_or("", |(folder, _)| folder)
+    state: Arc<Mutex<Platter>>,
 }
 
 impl SimDisk {
     /// An empty disk.
     pub(crate) fn new(chance: Chance, page_bytes: usize) -> Self {
         Self {
-            state: Arc::new(Mutex::new(State {
+            state: Arc::new(Mutex::new(Platter {
                 page_bytes,
                 chance,
                 inodes: Vec::new(),
@@ -114,10 +46,12 @@ impl SimDisk {
 
     /// The power goes: what was not synced may be lost, whole or in part.
     pub(crate) fn cut_power(&self) -> Loss {
-        let mut state = self.state();
-        let loss = state.cut_power();
-        state.revive();
-        loss
+        self.state().cut_power()
+    }
+
+    /// The power goes, with the fate of each unsynced page and name as given.
+    pub(crate) fn cut_power_by(&self, fate: impl FnMut(Unsynced) -> Fate) {
+        self.state().cut_power_by(fate);
     }
 
     /// The process is gone and another one may use the disk: faults end, what was written stays.
@@ -181,217 +115,8 @@ impl SimDisk {
         inode.map_or_else(Vec::new, |inode| inode.bytes.clone())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Platter> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    fn revive(&mut self) {
-        let space = self.faults.space;
-        let lying = self.faults.lying;
-        self.faults = Faults {
-            space,
-            lying,
-            ..Faults::default()
-        };
-        self.drop_unnamed();
-    }
-
-    /// Files without a name take no memory here.
-    fn drop_unnamed(&mut self) {
-        if !self.changes.is_empty() {
-            return;
-        }
-        let named: BTreeSet<usize> = self
-            .names
-            .values()
-            .chain(self.names_synced.values())
-            .copied()
-            .collect();
-        for (at, inode) in self.inodes.iter_mut().enumerate() {
-            if !named.contains(&at) {
-                *inode = Inode::default();
-            }
-        }
-    }
-
-    fn cut_power(&mut self) -> Loss {
-        let mut loss = Loss::default();
-        for change in std::mem::take(&mut self.changes) {
-            if self.chance.per_mille(500) {
-                self.keep(change);
-            } else {
-                loss.names_lost += 1;
-            }
-        }
-        // What lay in a folder that is gone is gone with it.
-        let folders = &self.folders_synced;
-        self.names_synced
-            .retain(|path, _| folders.contains(parent(path)));
-        self.names = self.names_synced.clone();
-        self.folders = self.folders_synced.clone();
-        let (page_bytes, mut chance) = (self.page_bytes, self.chance.fork());
-        // One fate for all pages now and then: all lost and all kept are the ends of what can happen.
-        let fates: &[(u64, Fate)] = match chance.below(4) {
-            0 => &[(1, Fate::Lost)],
-            1 => &[(1, Fate::Kept)],
-            _ => &[(4, Fate::Lost), (4, Fate::Kept), (2, Fate::Torn)],
-        };
-        for inode in &mut self.inodes {
-            for page in std::mem::take(&mut inode.dirty) {
-                let fate = chance.weighted(fates);
-                match fate {
-                    Fate::Lost => loss.pages_lost += 1,
-                    Fate::Kept => {
-                        loss.pages_kept += 1;
-                        inode.settle(page, page_bytes, page_bytes);
-                    }
-                    Fate::Torn => {
-                        loss.pages_torn += 1;
-                        inode.settle(page, page_bytes, chance.index(page_bytes));
-                    }
-                }
-            }
-            inode.bytes.clone_from(&inode.synced);
-        }
-        loss
-    }
-
-    fn keep(&mut self, change: Change) {
-        match change {
-            Change::Folder(path) => {
-                self.folders_synced.insert(path);
-            }
-            Change::Put(path, inode) => {
-                self.names_synced.insert(path, inode);
-            }
-            Change::Rename(from, to, inode) => {
-                self.names_synced.remove(&from);
-                self.names_synced.insert(to, inode);
-            }
-            Change::Take(path) => {
-                self.names_synced.remove(&path);
-            }
-        }
-    }
-
-    /// Called by everything that changes the disk.
-    fn enter(&mut self) -> io::Result<()> {
-        self.operations += 1;
-        match self.faults.dies_after {
-            Some(0) => {
-                self.faults.dies_after = None;
-                self.faults.dead = true;
-            }
-            Some(left) => self.faults.dies_after = Some(left - 1),
-            None => {}
-        }
-        if self.faults.dead {
-            return Err(io::Error::other("the process is being killed"));
-        }
-        Ok(())
-    }
-
-    fn taken(&self) -> u64 {
-        let inodes: BTreeSet<usize> = self.names.values().copied().collect();
-        inodes
-            .iter()
-            .filter_map(|at| self.inodes.get(*at))
-            .map(|inode| inode.bytes.len() as u64)
-            .sum()
-    }
-
-    fn inode(&mut self, name: &str) -> io::Result<usize> {
-        let found = self.names.get(name).copied();
-        found.ok_or_else(|| io::Error::new(ErrorKind::NotFound, name.to_owned()))
-    }
-
-    fn write(&mut self, inode: usize, bytes: &[u8], offset: usize) -> io::Result<()> {
-        let dies_here = self.faults.dies_after == Some(0);
-        if let Err(error) = self.enter() {
-            // Killed in the middle of a write: the first part of it may have been done.
-            if dies_here {
-                let part = self.chance.index(bytes.len() + 1);
-                self.put(inode, bytes.get(..part).unwrap_or(&[]), offset);
-            }
-            return Err(error);
-        }
-        if std::mem::take(&mut self.faults.fail_write) {
-            let part = self.chance.index(bytes.len() + 1);
-            self.put(inode, bytes.get(..part).unwrap_or(&[]), offset);
-            return Err(io::Error::other("the disk failed to write"));
-        }
-        let len = self.inodes.get(inode).map_or(0, |inode| inode.bytes.len());
-        let more = (offset + bytes.len()).saturating_sub(len) as u64;
-        if more > 0
-            && let Some(space) = self.faults.space
-            && self.taken() + more > space
-        {
-            return Err(ErrorKind::StorageFull.into());
-        }
-        self.put(inode, bytes, offset);
-        Ok(())
-    }
-
-    fn put(&mut self, inode: usize, bytes: &[u8], offset: usize) {
-        if bytes.is_empty() {
-            return;
-        }
-        let page_bytes = self.page_bytes;
-        let inode = self.inodes.get_mut(inode).expect("handles lead to inodes");
-        let end = offset + bytes.len();
-        if inode.bytes.len() < end {
-            inode.bytes.resize(end, 0);
-        }
-        inode
-            .bytes
-            .get_mut(offset..end)
-            .expect("it was just made long enough")
-            .copy_from_slice(bytes);
-        inode
-            .dirty
-            .extend(offset / page_bytes..=(end - 1) / page_bytes);
-    }
-
-    fn sync(&mut self, inode: usize) -> io::Result<()> {
-        self.enter()?;
-        if std::mem::take(&mut self.faults.fail_sync) {
-            return Err(io::Error::other("the disk failed to sync"));
-        }
-        if self.faults.lying {
-            return Ok(());
-        }
-        let page_bytes = self.page_bytes;
-        let inode = self.inodes.get_mut(inode).expect("handles lead to inodes");
-        for page in std::mem::take(&mut inode.dirty) {
-            inode.settle(page, page_bytes, page_bytes);
-        }
-        Ok(())
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Fate {
-    Lost,
-    Kept,
-    Torn,
-}
-
-impl Inode {
-    /// Makes the first bytes of a page what a power cut cannot take.
-    fn settle(&mut self, page: usize, page_bytes: usize, upto: usize) {
-        let start = page * page_bytes;
-        let end = (start + upto).min(self.bytes.len());
-        let whole = (start + page_bytes).min(self.bytes.len());
-        if self.synced.len() < whole {
-            self.synced.resize(whole, 0);
-        }
-        if let (Some(to), Some(from)) =
-            (self.synced.get_mut(start..end), self.bytes.get(start..end))
-        {
-            to.copy_from_slice(from);
-        }
     }
 }
 

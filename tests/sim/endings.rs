@@ -188,7 +188,8 @@ impl Run<'_> {
             if let Err(stopped) = moved {
                 return match stopped {
                     Stopped::Broken(violation) => Err(violation),
-                    other => Err(Violation::new(Promise::Answered, format!("{other:?}"))),
+                    Stopped::Journal(error) => Err(Violation::new(Promise::Answered, error)),
+                    Stopped::Replay(error) => Err(Violation::new(Promise::Answered, error)),
                 };
             }
             self.release()?;

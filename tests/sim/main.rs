@@ -4,12 +4,12 @@
 //! | file | holds |
 //! |---|---|
 //! | `setting.rs` `workload.rs` `chance.rs` | what a seed says, what clients ask for |
-//! | `disk.rs` `log.rs` `actor.rs` `node.rs` | the node, cut into moves, on a disk that forgets |
+//! | `platter.rs` `disk.rs` `log.rs` `actor.rs` `node.rs` | the node, cut into moves, on a disk that forgets |
 //! | `run.rs` `endings.rs` | the steps of a run, how a node goes down, how a run ends |
 //! | `reference.rs` `locks.rs` `counters.rs` | the rules a second time |
 //! | `tap.rs` `witness.rs` `check.rs` `damage.rs` | the checkers |
 //! | `coverage.rs` `violation.rs` | what was met, and what was broken |
-//! | `campaign.rs` `planted.rs` | the tests: many seeds, and faults that must be caught |
+//! | `campaign.rs` `planted.rs` `found.rs` | the tests: many seeds, faults that must be caught, and what once went wrong |
 
 mod actor;
 mod campaign;
@@ -22,10 +22,12 @@ mod coverage;
 mod damage;
 mod disk;
 mod endings;
+mod found;
 mod locks;
 mod log;
 mod node;
 mod planted;
+mod platter;
 mod reference;
 mod run;
 mod setting;

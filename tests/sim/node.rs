@@ -54,9 +54,10 @@ impl From<PersistError> for Stopped {
 
 impl From<RecoveryError> for Stopped {
     fn from(error: RecoveryError) -> Self {
-        match error {
-            RecoveryError::Persist(error @ PersistError::Io { .. }) => Self::Journal(error),
-            error => Self::Replay(error),
+        if let RecoveryError::Persist(error @ PersistError::Io { .. }) = error {
+            Self::Journal(error)
+        } else {
+            Self::Replay(error)
         }
     }
 }

@@ -10,7 +10,7 @@ use sexton::actors::Machine;
 use sexton::actors::ledger::Poisoned;
 use sexton::actors::lock::{self, LockMachine};
 use sexton::actors::machine::Stamp;
-use sexton::actors::recovery::{Recovering, RecoveryError, Replica, decode_mark};
+use sexton::actors::recovery::{Recovering as _, RecoveryError, Replica, decode_mark};
 use sexton::clock::Timestamp;
 use sexton::ids::{ActorId, Seq};
 use sexton::persist::format::{About, Batch, FRAME_HEADER_BYTES, FrameHeader, Kind, Mark};

@@ -140,7 +140,6 @@ impl<'a> Run<'a> {
     }
 
     fn all(&mut self) -> Result<(), Violation> {
-        self.say(|| String::new());
         while self.step < self.setting.steps {
             self.step += 1;
             self.coverage.steps += 1;

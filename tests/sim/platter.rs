@@ -1,0 +1,308 @@
+//! What is on a simulated disk, and what of it a power cut leaves.
+//!
+//! Of every page it is known whether it was synced, and of every folder which creations, renames and removals were.
+//! Knows nothing of handles, and nothing of what the files mean.
+
+use crate::chance::Chance;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, ErrorKind};
+
+/// What a power cut came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Loss {
+    pub(crate) pages_lost: u64,
+    pub(crate) pages_torn: u64,
+    pub(crate) names_lost: u64,
+}
+
+#[derive(Clone)]
+pub(crate) struct Platter {
+    pub(crate) page_bytes: usize,
+    pub(crate) chance: Chance,
+    pub(crate) inodes: Vec<Inode>,
+    /// What programs see: path to inode.
+    pub(crate) names: BTreeMap<String, usize>,
+    pub(crate) folders: BTreeSet<String>,
+    /// What a power cut cannot take.
+    pub(crate) names_synced: BTreeMap<String, usize>,
+    pub(crate) folders_synced: BTreeSet<String>,
+    /// Changes of folders that are not synced, in order.
+    pub(crate) changes: Vec<Change>,
+    pub(crate) faults: Faults,
+    pub(crate) operations: u64,
+}
+
+#[derive(Clone, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each fault is there or not, beside the others"
+)]
+pub(crate) struct Faults {
+    /// Everything that changes the disk fails once so many more such calls were made: the process is being killed.
+    pub(crate) dies_after: Option<u64>,
+    pub(crate) dead: bool,
+    pub(crate) fail_write: bool,
+    pub(crate) fail_sync: bool,
+    /// Bytes that files may take together.
+    pub(crate) space: Option<u64>,
+    /// Syncs report success and do nothing.
+    pub(crate) lying: bool,
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Inode {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) synced: Vec<u8>,
+    pub(crate) dirty: BTreeSet<usize>,
+}
+
+#[derive(Clone)]
+pub(crate) enum Change {
+    Folder(String),
+    Put(String, usize),
+    Rename(String, String, usize),
+    Take(String),
+}
+
+impl Change {
+    pub(crate) fn folder(&self) -> &str {
+        match self {
+            Self::Folder(path)
+            | Self::Put(path, _)
+            | Self::Rename(_, path, _)
+            | Self::Take(path) => parent(path),
+        }
+    }
+}
+
+pub(crate) fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+impl Platter {
+    pub(crate) fn revive(&mut self) {
+        let space = self.faults.space;
+        let lying = self.faults.lying;
+        self.faults = Faults {
+            space,
+            lying,
+            ..Faults::default()
+        };
+        self.drop_unnamed();
+    }
+
+    /// Files without a name take no memory here.
+    pub(crate) fn drop_unnamed(&mut self) {
+        if !self.changes.is_empty() {
+            return;
+        }
+        let named: BTreeSet<usize> = self
+            .names
+            .values()
+            .chain(self.names_synced.values())
+            .copied()
+            .collect();
+        for (at, inode) in self.inodes.iter_mut().enumerate() {
+            if !named.contains(&at) {
+                *inode = Inode::default();
+            }
+        }
+    }
+
+    /// Each change that was not synced meets a fate of its own, by chance.
+    pub(crate) fn cut_power(&mut self) -> Loss {
+        let (page_bytes, mut chance) = (self.page_bytes, self.chance.fork());
+        // One fate for all pages now and then: all lost and all kept are the ends of what can happen.
+        let fates: &[(u64, Fate)] = match chance.below(4) {
+            0 => &[(1, Fate::Lost)],
+            1 => &[(1, Fate::Kept)],
+            _ => &[(4, Fate::Lost), (4, Fate::Kept), (2, Fate::Torn(0))],
+        };
+        self.cut_power_by(|unsynced| match (unsynced, chance.weighted(fates)) {
+            (Unsynced::Name, _) if chance.per_mille(500) => Fate::Lost,
+            (Unsynced::Name, _) => Fate::Kept,
+            (Unsynced::Page(_), Fate::Torn(_)) => Fate::Torn(chance.index(page_bytes)),
+            (Unsynced::Page(_), fate) => fate,
+        })
+    }
+
+    /// Each change that was not synced meets the fate that it is given.
+    pub(crate) fn cut_power_by(&mut self, mut fate: impl FnMut(Unsynced) -> Fate) -> Loss {
+        let mut loss = Loss::default();
+        for change in std::mem::take(&mut self.changes) {
+            match fate(Unsynced::Name) {
+                Fate::Kept | Fate::Torn(_) => self.keep(change),
+                Fate::Lost => loss.names_lost += 1,
+            }
+        }
+        // What lay in a folder that is gone is gone with it.
+        let folders = &self.folders_synced;
+        self.names_synced
+            .retain(|path, _| folders.contains(parent(path)));
+        self.names = self.names_synced.clone();
+        self.folders = self.folders_synced.clone();
+        let page_bytes = self.page_bytes;
+        for inode in &mut self.inodes {
+            for page in std::mem::take(&mut inode.dirty) {
+                match fate(Unsynced::Page(page)) {
+                    Fate::Lost => loss.pages_lost += 1,
+                    Fate::Kept => inode.settle(page, page_bytes, page_bytes),
+                    Fate::Torn(upto) => {
+                        loss.pages_torn += 1;
+                        inode.settle(page, page_bytes, upto);
+                    }
+                }
+            }
+            inode.bytes.clone_from(&inode.synced);
+        }
+        self.revive();
+        loss
+    }
+
+    pub(crate) fn keep(&mut self, change: Change) {
+        match change {
+            Change::Folder(path) => {
+                self.folders_synced.insert(path);
+            }
+            Change::Put(path, inode) => {
+                self.names_synced.insert(path, inode);
+            }
+            Change::Rename(from, to, inode) => {
+                self.names_synced.remove(&from);
+                self.names_synced.insert(to, inode);
+            }
+            Change::Take(path) => {
+                self.names_synced.remove(&path);
+            }
+        }
+    }
+
+    /// Called by everything that changes the disk.
+    pub(crate) fn enter(&mut self) -> io::Result<()> {
+        self.operations += 1;
+        match self.faults.dies_after {
+            Some(0) => {
+                self.faults.dies_after = None;
+                self.faults.dead = true;
+            }
+            Some(left) => self.faults.dies_after = Some(left - 1),
+            None => {}
+        }
+        if self.faults.dead {
+            return Err(io::Error::other("the process is being killed"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn taken(&self) -> u64 {
+        let inodes: BTreeSet<usize> = self.names.values().copied().collect();
+        inodes
+            .iter()
+            .filter_map(|at| self.inodes.get(*at))
+            .map(|inode| inode.bytes.len() as u64)
+            .sum()
+    }
+
+    pub(crate) fn inode(&mut self, name: &str) -> io::Result<usize> {
+        let found = self.names.get(name).copied();
+        found.ok_or_else(|| io::Error::new(ErrorKind::NotFound, name.to_owned()))
+    }
+
+    pub(crate) fn write(&mut self, inode: usize, bytes: &[u8], offset: usize) -> io::Result<()> {
+        let dies_here = self.faults.dies_after == Some(0);
+        if let Err(error) = self.enter() {
+            // Killed in the middle of a write: the first part of it may have been done.
+            if dies_here {
+                let part = self.chance.index(bytes.len() + 1);
+                self.put(inode, bytes.get(..part).unwrap_or(&[]), offset);
+            }
+            return Err(error);
+        }
+        if std::mem::take(&mut self.faults.fail_write) {
+            let part = self.chance.index(bytes.len() + 1);
+            self.put(inode, bytes.get(..part).unwrap_or(&[]), offset);
+            return Err(io::Error::other("the disk failed to write"));
+        }
+        let len = self.inodes.get(inode).map_or(0, |inode| inode.bytes.len());
+        let more = (offset + bytes.len()).saturating_sub(len) as u64;
+        if more > 0
+            && let Some(space) = self.faults.space
+            && self.taken() + more > space
+        {
+            return Err(ErrorKind::StorageFull.into());
+        }
+        self.put(inode, bytes, offset);
+        Ok(())
+    }
+
+    pub(crate) fn put(&mut self, inode: usize, bytes: &[u8], offset: usize) {
+        if bytes.is_empty() {
+            return;
+        }
+        let page_bytes = self.page_bytes;
+        let inode = self.inodes.get_mut(inode).expect("handles lead to inodes");
+        let end = offset + bytes.len();
+        if inode.bytes.len() < end {
+            inode.bytes.resize(end, 0);
+        }
+        inode
+            .bytes
+            .get_mut(offset..end)
+            .expect("it was just made long enough")
+            .copy_from_slice(bytes);
+        inode
+            .dirty
+            .extend(offset / page_bytes..=(end - 1) / page_bytes);
+    }
+
+    pub(crate) fn sync(&mut self, inode: usize) -> io::Result<()> {
+        self.enter()?;
+        if std::mem::take(&mut self.faults.fail_sync) {
+            return Err(io::Error::other("the disk failed to sync"));
+        }
+        if self.faults.lying {
+            return Ok(());
+        }
+        let page_bytes = self.page_bytes;
+        let inode = self.inodes.get_mut(inode).expect("handles lead to inodes");
+        for page in std::mem::take(&mut inode.dirty) {
+            inode.settle(page, page_bytes, page_bytes);
+        }
+        Ok(())
+    }
+}
+
+/// What a power cut does to something that was not synced.
+#[derive(Clone, Copy)]
+pub(crate) enum Fate {
+    Lost,
+    Kept,
+    /// Only so many bytes of it arrived.
+    Torn(usize),
+}
+
+/// Something that was not synced when the power went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unsynced {
+    /// A folder, or a name in one, came, went or changed.
+    Name,
+    /// The page of a file, by its place there.
+    Page(usize),
+}
+
+impl Inode {
+    /// Makes the first bytes of a page what a power cut cannot take.
+    pub(crate) fn settle(&mut self, page: usize, page_bytes: usize, upto: usize) {
+        let start = page * page_bytes;
+        let end = (start + upto).min(self.bytes.len());
+        let whole = (start + page_bytes).min(self.bytes.len());
+        if self.synced.len() < whole {
+            self.synced.resize(whole, 0);
+        }
+        if let (Some(to), Some(from)) =
+            (self.synced.get_mut(start..end), self.bytes.get(start..end))
+        {
+            to.copy_from_slice(from);
+        }
+    }
+}
