@@ -3,6 +3,7 @@
 //! Keeps the history that the checker reads: each call with the entries that framed it, and the answers in the order
 //! in which they arrived. A call whose connection was lost is kept too, since what it was answered must be true.
 
+use crate::counter::PLANTED;
 use crate::coverage::Coverage;
 use crate::reference::{MessageOf, QueryOf, Reference, ReplyOf};
 use sexton::actors::Host;
@@ -88,9 +89,6 @@ impl Trap {
         }
     }
 }
-
-/// How planted panics begin.
-pub(crate) const PLANTED: &str = "planted panic";
 
 fn stage_code(stage: Stage) -> u8 {
     match stage {

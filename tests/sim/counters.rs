@@ -3,6 +3,7 @@
 use crate::counter::{Counter, CounterMachine, Message, Outcome, Query, Reply, STRIDE, Watch};
 use crate::reference::{Origin, Reference};
 use sexton::actors::Machine as _;
+use sexton::actors::host::{Answer, Failed};
 use sexton::actors::machine::Stamp;
 use sexton::clock::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -127,11 +128,14 @@ impl<const ID: u8> Reference for Counters<ID> {
         nothing.then_some(Reply::Nothing)
     }
 
-    fn answer(&self, query: &Query) -> Reply {
-        Reply::Value(match query {
-            Query::Value(name) => self.value(*name),
-            Query::Sum => self.counters.values().map(|counter| counter.value).sum(),
-        })
+    fn answer(&self, query: &Query) -> Answer<Reply> {
+        match query {
+            Query::Value(name) => Ok(Reply::Value(self.value(*name))),
+            Query::Sum => Ok(Reply::Value(
+                self.counters.values().map(|counter| counter.value).sum(),
+            )),
+            Query::Panic => Err(Failed),
+        }
     }
 
     fn agrees(&self, machine: &CounterMachine<ID>) -> Result<(), String> {

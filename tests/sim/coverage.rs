@@ -72,6 +72,7 @@ coverage! {
     failed_writes >= 100,
     failed_syncs >= 100,
     panics_in_decide >= 500,
+    panics_in_query >= 500,
     panics_in_commit >= 500,
     panics_in_tick >= 200,
     rebuilds >= 500,

@@ -4,6 +4,7 @@
 
 use crate::reference::{Origin, Reference};
 use sexton::actors::Machine as _;
+use sexton::actors::host::Answer;
 use sexton::actors::lock::{
     Gone, LockMachine, Message, Name, Outcome, Query, Refused, Reply, Standing, Watch,
 };
@@ -358,8 +359,8 @@ impl Reference for Locks {
         target.is_empty().then_some(Reply::Absent)
     }
 
-    fn answer(&self, query: &Query) -> Reply {
-        match query {
+    fn answer(&self, query: &Query) -> Answer<Reply> {
+        Ok(match query {
             Query::Owner { key, index } => {
                 let line = self.line(key, index);
                 Reply::Owner(line.first().map(|head| self.entry(*head).owner.clone()))
@@ -383,7 +384,7 @@ impl Reference for Locks {
                     contenders: all - owners,
                 }
             }
-        }
+        })
     }
 
     fn agrees(&self, machine: &LockMachine) -> Result<(), String> {

@@ -173,7 +173,7 @@ impl Node {
             Stage::Decide => coverage.panics_in_decide += 1,
             Stage::Commit => coverage.panics_in_commit += 1,
             Stage::Tick => coverage.panics_in_tick += 1,
-            Stage::Query => {}
+            Stage::Query => coverage.panics_in_query += 1,
         }
     }
 

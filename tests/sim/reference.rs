@@ -3,6 +3,7 @@
 //! A reference follows the log entry by entry and says what each message had to come to and what each query had to
 //! show at that place. It shares no code with the machine that it judges, only the types of its messages.
 
+use sexton::actors::host::Answer;
 use sexton::actors::machine::{Machine, Stamp};
 use sexton::clock::Timestamp;
 use std::fmt::Debug;
@@ -45,8 +46,8 @@ pub(crate) trait Reference: Clone + Default {
     fn due(&self, at: Timestamp) -> Option<String>;
     /// The reply to a message that changes nothing here; `None` if it would change something.
     fn without_change(&self, message: &MessageOf<Self>) -> Option<ReplyOf<Self>>;
-    /// The reply to a query.
-    fn answer(&self, query: &QueryOf<Self>) -> ReplyOf<Self>;
+    /// The answer to a query.
+    fn answer(&self, query: &QueryOf<Self>) -> Answer<ReplyOf<Self>>;
     /// Whether the machine shows the same state, field by field.
     fn agrees(&self, machine: &Self::Machine) -> Result<(), String>;
 

@@ -3,9 +3,10 @@
 //! Each step is one move of clients, time, node, journal or misfortune, drawn from the seed. The checkers judge at
 //! every start, and at the end, after all that was begun has come to rest.
 
-use crate::actor::{Call, PLANTED};
+use crate::actor::Call;
 use crate::chance::Chance;
 use crate::check::{Checker, Peril};
+use crate::counter::PLANTED;
 use crate::coverage::Coverage;
 use crate::disk::SimDisk;
 use crate::node::{Node, Stopped, Who};
@@ -17,7 +18,7 @@ use crate::workload::Workload;
 use sexton::actors::host::panic_words;
 use sexton::actors::ledger::{RESERVE_STEP, Stage};
 use sexton::actors::lock::{self, Reply};
-use sexton::clock::Timestamp;
+use sexton::clock::{Clock as _, Timestamp};
 use sexton::ids::Seq;
 use sexton::persist::journal::Room;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -345,6 +346,10 @@ impl<'a> Run<'a> {
             self.after_death();
             return Ok(());
         }
+        let (noted, right) = (node.ledger.offset_ms(), node.clock.offset_ms());
+        ensure(noted.abs_diff(right) <= 1000, Promise::WallNoted, || {
+            format!("the wall clock is {right} ms off node time, and noted is {noted}")
+        })?;
         ensure(bounded || room == Room::Ample, Promise::RoomAgain, || {
             format!("the disk has space, and the node has {room:?} room")
         })

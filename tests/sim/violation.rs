@@ -17,6 +17,8 @@ pub(crate) enum Promise {
     GivenOnce,
     /// Time in the log never goes back.
     TimeForward,
+    /// The log knows how far the wall clock is from node time.
+    WallNoted,
     /// The same log gives the same state.
     SameState,
     /// Deciding again gives what was decided.

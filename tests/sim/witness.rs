@@ -228,8 +228,8 @@ impl<'a, R: Reference> Cursor<'a, R> {
 
     /// Finds the place of items that changed nothing, as far as they are right in this state.
     fn settle(&mut self, reference: &R, before: Seq) {
-        while let Next::Item(call, ask, Ok(reply)) = self.next() {
-            if call.from >= before || !is_right(reference, call.at, ask, reply) {
+        while let Next::Item(call, ask, answer) = self.next() {
+            if call.from >= before || !is_right(reference, call.at, ask, answer) {
                 return;
             }
             match ask {
@@ -258,16 +258,25 @@ impl<'a, R: Reference> Cursor<'a, R> {
     }
 }
 
-/// Whether this reply, which says that nothing changed, is right in this state at this time.
-fn is_right<R: Reference>(reference: &R, at: Timestamp, ask: &Ask<R>, reply: &ReplyOf<R>) -> bool {
+/// Whether this answer, which says that nothing changed, is right in this state at this time.
+fn is_right<R: Reference>(
+    reference: &R,
+    at: Timestamp,
+    ask: &Ask<R>,
+    answer: &Answer<ReplyOf<R>>,
+) -> bool {
     if reference.due(at).is_some() {
         return false;
     }
-    match ask {
-        Ask::Query(query) => reference.answer(query) == *reply,
+    match (ask, answer) {
+        (Ask::Query(query), answer) => reference.answer(query) == *answer,
+        // A message that panicked stands in the log, as poisoned.
+        (Ask::Message(_), Err(_)) => false,
         // The node refuses for want of space before the machine has a say.
-        Ask::Message(message) if R::is_disk_full(reply) => R::may_be_refused(message),
-        Ask::Message(message) => reference.without_change(message).as_ref() == Some(reply),
+        (Ask::Message(message), Ok(reply)) if R::is_disk_full(reply) => R::may_be_refused(message),
+        (Ask::Message(message), Ok(reply)) => {
+            reference.without_change(message).as_ref() == Some(reply)
+        }
     }
 }
 

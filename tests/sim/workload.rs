@@ -141,11 +141,12 @@ impl Workload {
         (0..*chance.pick(&[1, 1, 2, 3]))
             .map(|_| {
                 let name = counter_name(chance);
-                match chance.below(10) {
-                    0 => Ask::Query(counter::Query::Sum),
-                    1 | 2 => Ask::Query(counter::Query::Value(name)),
-                    3 => Ask::Message(counter::Message::Clear { name }),
-                    4 => Ask::Message(counter::Message::Label {
+                match chance.below(40) {
+                    39 => Ask::Query(counter::Query::Panic),
+                    36..39 | 0 => Ask::Query(counter::Query::Sum),
+                    1..9 => Ask::Query(counter::Query::Value(name)),
+                    9..12 => Ask::Message(counter::Message::Clear { name }),
+                    12..16 => Ask::Message(counter::Message::Label {
                         name,
                         text: "x".repeat(chance.index(40)),
                     }),

@@ -12,6 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A counter that passes a multiple of this is told to the other actor.
 pub(crate) const STRIDE: u64 = 10;
+/// How planted panics begin.
+pub(crate) const PLANTED: &str = "planted panic";
 /// The first instance.
 pub(crate) const LEFT: u8 = 200;
 /// The second instance.
@@ -49,6 +51,8 @@ pub(crate) enum Query {
     Value(u16),
     /// The sum of all.
     Sum,
+    /// A panic.
+    Panic,
 }
 
 /// An answer.
@@ -226,6 +230,7 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
         Reply::Value(match query {
             Query::Value(name) => self.value(*name),
             Query::Sum => self.counters.values().map(|counter| counter.value).sum(),
+            Query::Panic => panic!("{PLANTED} in a query"),
         })
     }
 
