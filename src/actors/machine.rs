@@ -12,8 +12,8 @@ use std::fmt::Debug;
 
 /// The pure part of an actor.
 ///
-/// `decide`, `query` and `due` may panic: that fails one request and leaves the state as it was. A panic in `commit`
-/// spends the state, which the host then rebuilds from the journal.
+/// `decide` and `query` may panic: that fails one request and leaves the state as it was. A panic in `commit` spends
+/// the state, which the host then rebuilds from the journal. Nothing else may.
 pub trait Machine: Send + Sized + 'static {
     /// The name in commands, logs and exports.
     const NAME: &'static str;
