@@ -8,6 +8,7 @@ use crate::disk::SimDisk;
 use crate::violation::{Promise, Violation, ensure};
 use sexton::ids::Seq;
 use sexton::persist::PersistError;
+use sexton::persist::format::{SEGMENT_HEADER_BYTES, frame};
 use sexton::persist::journal::{Tail, segment};
 
 /// Flips one bit of a copy and reads it.
@@ -48,6 +49,14 @@ pub(crate) fn check(
     )?;
     let after = found.last().map_or(Seq(0), |kept| kept.seq);
     let missing = whole.len() - found.len();
+    let behind = ordinals.iter().filter(|other| **other > ordinal);
+    let mut behind = behind.map(|other| disk.bytes(&segment::name(*other)));
+    let proven = is_proven(&disk.bytes(&name), place) || behind.any(|bytes| has_records(&bytes));
+    ensure(
+        verdict.is_err() || missing == 0 || !proven,
+        Promise::DamageNamed,
+        || format!("{at} was once synced, and was cut as if it had not been"),
+    )?;
     judge(verdict, (&name, offset), after, missing, coverage)
         .map_err(|what| Violation::new(Promise::DamageNamed, format!("{at}: {what}")))
 }
@@ -94,4 +103,25 @@ fn judge(
         }
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// Whether a record behind the damaged one was written when that one was synced already, as the bytes show that were
+/// there before the damage.
+fn is_proven(bytes: &[u8], flipped: usize) -> bool {
+    let mut damaged = None;
+    let mut offset = SEGMENT_HEADER_BYTES;
+    while let Some((header, _)) = bytes.get(offset..).and_then(frame) {
+        let end = offset + header.size as usize;
+        match damaged {
+            None if flipped < end => damaged = Some(offset),
+            Some(damaged) if offset - header.unsynced as usize > damaged => return true,
+            None | Some(_) => {}
+        }
+        offset = end;
+    }
+    false
+}
+
+fn has_records(bytes: &[u8]) -> bool {
+    bytes.get(SEGMENT_HEADER_BYTES..).and_then(frame).is_some()
 }

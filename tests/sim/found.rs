@@ -25,6 +25,10 @@ fn disk() -> SimDisk {
 }
 
 fn batch(seq: u64, bytes: usize) -> Batch {
+    filled(seq, bytes, 0xAB)
+}
+
+fn filled(seq: u64, bytes: usize, byte: u8) -> Batch {
     let mut batch = Batch::default();
     let about = About {
         seq: Seq(seq),
@@ -32,7 +36,7 @@ fn batch(seq: u64, bytes: usize) -> Batch {
         actor: ActorId(200),
         kind: Kind::Entry,
     };
-    batch.push(about, |payload| payload.resize(payload.len() + bytes, 0xAB));
+    batch.push(about, |payload| payload.resize(payload.len() + bytes, byte));
     batch
 }
 
@@ -172,4 +176,21 @@ fn a_record_cut_over_two_segments_is_cut_wherever_that_is_cut_short() {
             }
         }
     }
+}
+
+#[test]
+fn damage_is_not_taken_for_a_torn_tail_because_the_last_record_ends_in_zeros() {
+    let disk = disk();
+    let mut writer = open(&disk, SIZES).expect("nothing fails");
+    for seq in [1, 2] {
+        let mut batch = filled(seq, 100, 0);
+        writer.write(&mut batch).expect("the disk takes it");
+        writer.sync().expect("nothing fails");
+    }
+    disk.flip("journal/00000001.seg", 70, 0);
+    let verdict = read(&disk);
+    assert!(
+        matches!(verdict, Err(PersistError::Corrupt { offset: 32, .. })),
+        "{verdict:?}"
+    );
 }

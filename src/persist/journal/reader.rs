@@ -327,10 +327,9 @@ impl<'d> Reader<'d> {
         let garbage = segment.bytes.get(offset..segment.used).unwrap_or(&[]);
         let mut seqs = Vec::new();
         let mut at = 1;
-        while let Some(rest) = garbage
-            .get(at..)
-            .filter(|rest| rest.len() >= FRAME_HEADER_BYTES)
-        {
+        while at < garbage.len() {
+            // The zeros behind may be the end of the last record.
+            let rest = segment.bytes.get(offset + at..).unwrap_or(&[]);
             let Some((header, _)) =
                 frame(rest, segment.salt).filter(|(header, _)| header.seq > self.tail.last)
             else {
