@@ -9,6 +9,10 @@ mod status;
 
 use clap::{Parser, Subcommand};
 
+/// A request allocates some dozen times on its way; docs/benchmarks.md has what this allocator is worth.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Keeps an application's background work in order: locks that survive any crash, in one small process.
 #[derive(Parser)]
 #[command(name = "sexton", version, max_term_width = 100)]
