@@ -110,7 +110,7 @@ fn judge(
 fn is_proven(bytes: &[u8], flipped: usize) -> bool {
     let mut damaged = None;
     let mut offset = SEGMENT_HEADER_BYTES;
-    while let Some((header, _)) = bytes.get(offset..).and_then(frame) {
+    while let Some((header, _)) = bytes.get(offset..).and_then(|rest| frame(rest, 0)) {
         let end = offset + header.size as usize;
         match damaged {
             None if flipped < end => damaged = Some(offset),
@@ -123,5 +123,7 @@ fn is_proven(bytes: &[u8], flipped: usize) -> bool {
 }
 
 fn has_records(bytes: &[u8]) -> bool {
-    bytes.get(SEGMENT_HEADER_BYTES..).and_then(frame).is_some()
+    bytes
+        .get(SEGMENT_HEADER_BYTES..)
+        .is_some_and(|rest| frame(rest, 0).is_some())
 }
