@@ -258,6 +258,9 @@ impl Platter {
     pub(crate) fn sync(&mut self, inode: usize) -> io::Result<()> {
         self.enter()?;
         if std::mem::take(&mut self.faults.fail_sync) {
+            // As on Linux: the pages stay in memory and count as clean, so that no later sync writes them.
+            let inode = self.inodes.get_mut(inode).expect("handles lead to inodes");
+            inode.dirty.clear();
             return Err(io::Error::other("the disk failed to sync"));
         }
         if self.faults.lying {

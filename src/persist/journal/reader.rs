@@ -36,6 +36,8 @@ pub struct Record<'a> {
 pub struct Tail {
     /// Segment and offset where the next record goes; `None` if there is no log yet.
     pub place: Option<(u64, u64)>,
+    /// Segment and offset up to which the log was synced when its last frame was written.
+    pub synced: (u64, u64),
     /// The last sequence number.
     pub last: Seq,
     /// The time of the last record.
@@ -171,6 +173,8 @@ impl<'d> Reader<'d> {
             return Ok(None);
         };
         segment.offset += header.size as usize;
+        let synced = (offset as u64).saturating_sub(header.unsynced.into());
+        self.tail.synced = (segment.ordinal, synced.max(SEGMENT_HEADER_BYTES as u64));
         if header.kind == Kind::End {
             if self.waiting.is_empty() {
                 return Err(

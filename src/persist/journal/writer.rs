@@ -59,7 +59,7 @@ impl Writer {
             .map_err(PersistError::io("sync", segment::FOLDER))?;
         let (ordinal, file, size, offset) = match tail.place {
             Some((ordinal, offset)) => {
-                let (file, size) = cut(disk.as_ref(), ordinal, offset)?;
+                let (file, size) = cut(disk.as_ref(), (ordinal, offset), tail.synced)?;
                 (ordinal, file, size, offset)
             }
             None => {
@@ -256,14 +256,15 @@ fn distance(synced: u64, offset: u64) -> u32 {
 
 /// Ends the log at `offset` of a segment: behind it there is nothing but zeros, and no later segment.
 ///
-/// What was read may stand in memory only, if the process before was killed, and the writer counts it as synced: so it
-/// is synced here, with the segment before, whose last sync may have failed. Order matters, so that a crash in
-/// between leaves a log that ends in the same place: a later segment that has parts of a cut record is blank before
-/// this one forgets that it goes on there, and gone only afterwards.
+/// What was read behind `synced` may stand in memory only, if the process before was killed; and if its last sync
+/// failed, the operating system may have forgotten that it still has to write it. The writer counts it as synced: so
+/// it is written and synced here. Order matters, so that a crash in between leaves a log that ends in the same place:
+/// a later segment that has parts of a cut record is blank before this one forgets that it goes on there, and gone
+/// only afterwards.
 fn cut(
     disk: &dyn Disk,
-    ordinal: u64,
-    offset: u64,
+    (ordinal, offset): (u64, u64),
+    synced: (u64, u64),
 ) -> Result<(Box<dyn DiskFile>, u64), PersistError> {
     let later: Vec<u64> = segment::ordinals(disk)?
         .into_iter()
@@ -273,15 +274,29 @@ fn cut(
     for later in &later {
         blank(disk, *later, SEGMENT_HEADER_BYTES as u64)?;
     }
-    if ordinal > 1 {
-        let before = segment::name(ordinal - 1);
-        disk.open(&before, true)
-            .and_then(|file| file.sync())
-            .map_err(PersistError::io("sync", &before))?;
+    let (mut unsynced, mut from) = synced;
+    while unsynced < ordinal && unsynced > 0 {
+        write_again(disk, unsynced, from, u64::MAX)?;
+        (unsynced, from) = (unsynced + 1, SEGMENT_HEADER_BYTES as u64);
     }
+    write_again(disk, ordinal, from, offset)?;
     let file = blank(disk, ordinal, offset)?;
     clear(disk, &later)?;
     Ok(file)
+}
+
+/// Writes what stands in a segment once more, and syncs it.
+fn write_again(disk: &dyn Disk, ordinal: u64, from: u64, to: u64) -> Result<(), PersistError> {
+    let name = segment::name(ordinal);
+    let again = || {
+        let file = disk.open(&name, true)?;
+        let len = to.min(file.len()?).saturating_sub(from);
+        let mut bytes = vec![0; usize::try_from(len).expect("segments fit in memory")];
+        file.read_at(&mut bytes, from)?;
+        file.write_at(&bytes, from)?;
+        file.sync()
+    };
+    again().map_err(PersistError::io("write again", &name))
 }
 
 /// Zeroes a segment from `offset` on where it is not zero already, and syncs all of it.
