@@ -40,6 +40,7 @@
 //! | [`persist`] | the journal |
 //! | [`protocols`] | the doors |
 //! | [`replay`] | logs as JSON lines |
+//! | [`status`] | what a node says of itself |
 
 pub mod actors;
 pub mod clock;
@@ -50,6 +51,7 @@ pub mod persist;
 pub mod protocols;
 #[cfg(feature = "replay")]
 pub mod replay;
+pub mod status;
 
 pub use config::Config;
 pub use node::Node;

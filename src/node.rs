@@ -9,7 +9,7 @@ use crate::actors::ledger::Ledger;
 use crate::actors::lock::{LockMachine, Message, Query, Reply, Watch};
 use crate::actors::machine::Machine as _;
 use crate::actors::recovery::{self, Recovering, RecoveryError, Replica, Scope};
-use crate::actors::runtime::{self, ActorStatus, Mailbox, Stopped};
+use crate::actors::runtime::{self, Mailbox, Stopped};
 use crate::actors::spine::{Halt, Spine};
 use crate::actors::supervisor::{self, SupervisorActor};
 use crate::clock::{Clock, SystemClock, Timestamp};
@@ -18,11 +18,9 @@ use crate::ids::Seq;
 use crate::persist::PersistError;
 use crate::persist::disk::{DirLock, Disk, RealDisk};
 use crate::persist::format::Chance;
-use crate::persist::journal::{
-    Cut, Fsync, Journal, JournalCounts, JournalThread, Tail, ThreadFiller, Writer,
-};
+use crate::persist::journal::{Cut, Fsync, Journal, JournalThread, Tail, ThreadFiller, Writer};
 use crate::protocols::lockserver::{self, Hosts, HostsError};
-use std::net::SocketAddr;
+use crate::status::{ActorReport, Doors, NodeStatus, fsync_words};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -113,80 +111,6 @@ pub struct Recovered {
 enum Command {
     Stop,
     Panics(&'static str, oneshot::Sender<supervisor::Record>),
-}
-
-/// What a node says of itself.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct NodeStatus {
-    /// Version of the program.
-    pub version: &'static str,
-    /// The process.
-    pub pid: u32,
-    /// The data directory; none if the node keeps no files.
-    pub data: Option<PathBuf>,
-    /// `always`, `interval:MS`, `never`, or `memory`.
-    pub fsync: String,
-    /// Where the doors are.
-    pub doors: Doors,
-    /// Milliseconds since the start.
-    pub uptime_ms: u64,
-    /// Node time.
-    pub now: Timestamp,
-    /// Wall clock less node time, in milliseconds.
-    pub wall_offset_ms: i64,
-    /// What the start found.
-    pub recovered: Recovered,
-    /// Owners of locks.
-    pub lock_owners: u32,
-    /// Contenders for locks.
-    pub lock_contenders: u32,
-    /// Commands delivered and not yet answered.
-    pub open_commands: u64,
-    /// The journal; none if the node keeps no files.
-    pub journal: Option<JournalStatus>,
-    /// The actors.
-    pub actors: Vec<ActorReport>,
-    /// The LockServer door's statistics.
-    pub lockserver: Option<lockserver::Stats>,
-    /// The HTTP door's statistics.
-    #[cfg(feature = "http")]
-    pub http: Option<crate::protocols::http::Stats>,
-    /// Why the node halted, if it did.
-    pub halted: Option<String>,
-}
-
-/// Where the doors are.
-#[derive(Clone, Debug, Default, serde::Serialize)]
-pub struct Doors {
-    /// LockServer protocol.
-    pub lockserver: Option<SocketAddr>,
-    /// HTTP over TCP.
-    pub http: Option<SocketAddr>,
-    /// HTTP over a Unix socket.
-    pub socket: Option<PathBuf>,
-}
-
-/// The journal, as the status shows it.
-#[derive(Clone, Copy, Debug, serde::Serialize)]
-pub struct JournalStatus {
-    /// Entries up to here may be answered.
-    pub released: Seq,
-    /// What it has done since the start.
-    #[serde(flatten)]
-    pub counts: JournalCounts,
-    /// `ample`, or what a full disk leaves.
-    pub room: &'static str,
-}
-
-/// One actor, as the status shows it.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct ActorReport {
-    /// What it says of itself.
-    #[serde(flatten)]
-    pub status: ActorStatus,
-    /// Its panics.
-    #[serde(flatten)]
-    pub panics: supervisor::Record,
 }
 
 impl Node {
@@ -374,7 +298,7 @@ impl Handle {
             lock_owners,
             lock_contenders,
             open_commands: facts.admission.open(),
-            journal: facts.journal.as_ref().map(journal_status),
+            journal: facts.journal.as_ref().map(Into::into),
             actors: vec![ActorReport { status, panics }],
             lockserver: self
                 .lockserver
@@ -390,28 +314,6 @@ impl Handle {
     #[doc(hidden)]
     pub fn sabotage_locks(&self, saboteur: crate::actors::host::Saboteur<LockMachine>) {
         self.locks.sabotage(saboteur);
-    }
-}
-
-fn fsync_words(fsync: Fsync, files: bool) -> String {
-    match fsync {
-        _ if !files => "memory".to_owned(),
-        Fsync::Always => "always".to_owned(),
-        Fsync::Interval(interval) => format!("interval:{}", interval.as_millis()),
-        Fsync::Never => "never".to_owned(),
-    }
-}
-
-fn journal_status(journal: &Journal) -> JournalStatus {
-    use crate::persist::journal::Room;
-    JournalStatus {
-        released: journal.released(),
-        counts: journal.counts(),
-        room: match journal.room() {
-            Room::Ample => "ample",
-            Room::Low => "low",
-            Room::Scant => "scant",
-        },
     }
 }
 

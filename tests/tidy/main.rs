@@ -138,6 +138,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "node",
             "persist",
             "protocols",
+            "status",
         ],
     ),
     (
@@ -159,6 +160,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "persist",
             "protocols",
             "replay",
+            "status",
         ],
     ),
 ];
@@ -176,7 +178,7 @@ pub(crate) const UNSAFE: &[&str] = &[];
 
 /// The most lines of a source file, and files that are on their way below it.
 pub(crate) const LINES_MAX: usize = 600;
-pub(crate) const TOO_LONG: &[(&str, usize)] = &[("src/node.rs", 640)];
+pub(crate) const TOO_LONG: &[(&str, usize)] = &[];
 
 /// Words that say nothing, in names of files and types.
 pub(crate) const EMPTY_WORDS: &[&str] = &[

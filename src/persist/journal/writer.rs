@@ -353,16 +353,18 @@ mod tests {
     use super::{Room, Writer};
     use crate::clock::Timestamp;
     use crate::ids::{ActorId, Seq};
-    use crate::persist::disk::RealDisk;
+    use crate::persist::disk::{Disk as _, RealDisk};
     use crate::persist::error::PersistError;
     use crate::persist::format::{About, Batch, Kind};
     use crate::persist::journal::filler::{Filled, Filler};
-    use crate::persist::journal::{Sizes, Tail};
+    use crate::persist::journal::{Sizes, Tail, segment};
     use std::io::ErrorKind;
     use std::sync::Arc;
 
-    /// A filler whose disk is full, and which takes longer to find out than anybody looks at it.
-    struct Slow;
+    /// A filler whose disk is full after the first segment, and which takes longer to find out than anybody looks.
+    struct Slow {
+        first: Option<Filled>,
+    }
 
     impl Filler for Slow {
         fn ask(&mut self, _: u64, _: u64) {}
@@ -372,9 +374,12 @@ mod tests {
         }
 
         fn wait(&mut self) -> Filled {
-            Err(PersistError::io("prepare", "a segment")(
-                ErrorKind::StorageFull.into(),
-            ))
+            let full = || {
+                Err(PersistError::io("prepare", "a segment")(
+                    ErrorKind::StorageFull.into(),
+                ))
+            };
+            self.first.take().unwrap_or_else(full)
         }
     }
 
@@ -386,7 +391,10 @@ mod tests {
             max_bytes: 8192,
         };
         let disk = Arc::new(RealDisk::new(files.path()));
-        let mut writer = Writer::open(disk, sizes, Box::new(Slow), &Tail::default()).unwrap();
+        disk.create_folder(segment::FOLDER).unwrap();
+        let first = Some(segment::prepare(disk.as_ref(), 1, sizes.of(1), 0));
+        let filler = Box::new(Slow { first });
+        let mut writer = Writer::open(disk, sizes, filler, &Tail::default()).unwrap();
         let mut written = 0;
         while writer.room(0) == Room::Ample {
             written += 1;

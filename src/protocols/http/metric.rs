@@ -1,9 +1,9 @@
 //! A status as metrics, in the `OpenMetrics` text that Prometheus reads. Every page is built anew from one status, so
 //! its numbers belong together. Labels come from closed sets: no client can make a series.
 
-use crate::node::{ActorReport, JournalStatus, NodeStatus};
 use crate::protocols::http::Stats;
 use crate::protocols::lockserver;
+use crate::status::{ActorReport, JournalStatus, NodeStatus};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

@@ -1,8 +1,9 @@
 //! What is served, and where. A path that is not here is not found; a method that is not here is not allowed.
 
-use crate::node::{Handle, NodeStatus};
+use crate::node::Handle;
 use crate::protocols::http::metric;
 use crate::protocols::http::problem::Problem;
+use crate::status::NodeStatus;
 use actix_web::http::{StatusCode, header};
 use actix_web::web::{self, Data, ServiceConfig};
 use actix_web::{FromRequest, Handler, HttpResponse, Resource, Responder};
