@@ -102,7 +102,7 @@ pub(crate) fn load_script() -> Vec<u8> {
 }
 
 fn ask_lockserver(asked: Asked, key: &Name, owner: &Name, output: &mut Vec<u8>) {
-    const LEN: u8 = size_of::<Name>() as u8;
+    const LEN: u8 = 16;
     let code = match asked {
         Asked::Acquire => 2,
         Asked::Place => 3,

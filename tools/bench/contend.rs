@@ -20,6 +20,10 @@ pub(crate) enum Pace {
 }
 
 /// One connection that wants the lock.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "they are independent: a client in line may rest or look, be about to end or not"
+)]
 pub(crate) struct Contender {
     protocol: Rc<Protocol>,
     pace: Pace,

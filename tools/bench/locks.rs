@@ -42,7 +42,7 @@ pub(crate) struct Locks {
     seconds: Duration,
 
     /// How long a measurement runs before it counts
-    #[arg(long, value_name = "SECONDS", default_value = "0.2", value_parser = parse_seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = parse_seconds)]
     warm_up: Duration,
 
     /// Where data directories are made, and removed [default: the system's temporary directory]
@@ -195,7 +195,7 @@ impl Locks {
         let mut rounds = vec![Vec::new(); contestants.len()];
         for round in 1..=self.rounds {
             for (contestant, rounds) in contestants.iter().zip(&mut rounds) {
-                self.show(&format!(
+                show(&format!(
                     "{row}, round {round} of {}, {}",
                     self.rounds,
                     contestant.name()
@@ -209,7 +209,7 @@ impl Locks {
                 rounds.push(self.round(row, *contestant, peer, (round, stop))?);
             }
         }
-        self.show("");
+        show("");
         let contended = matches!(row, Row::Contended { .. });
         let standings = contestants
             .iter()
@@ -260,14 +260,14 @@ impl Locks {
             peer.cpu().saturating_sub(began).as_secs_f64() / (now() - wall).as_secs_f64();
         Ok(figures(&measured, server_cpu))
     }
+}
 
-    /// Shows a person at a terminal how far it is.
-    fn show(&self, what: &str) {
-        let mut terminal = std::io::stderr();
-        if terminal.is_terminal() {
-            // Progress that cannot be shown is no reason to stop.
-            drop(write!(terminal, "\r\x1b[K{what}").and_then(|()| terminal.flush()));
-        }
+/// Shows a person at a terminal how far it is.
+fn show(what: &str) {
+    let mut terminal = std::io::stderr();
+    if terminal.is_terminal() {
+        // Progress that cannot be shown is no reason to stop.
+        drop(write!(terminal, "\r\x1b[K{what}").and_then(|()| terminal.flush()));
     }
 }
 

@@ -41,9 +41,12 @@ pub(crate) fn redis_version() -> Result<String, String> {
     let output = Command::new("redis-server")
         .arg("--version")
         .output()
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => "redis-server is not installed".to_owned(),
-            _ => format!("redis-server does not start: {error}"),
+        .map_err(|error| {
+            if error.kind() == io::ErrorKind::NotFound {
+                "redis-server is not installed".to_owned()
+            } else {
+                format!("redis-server does not start: {error}")
+            }
         })?;
     let words = String::from_utf8_lossy(&output.stdout);
     let version = words
