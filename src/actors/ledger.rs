@@ -54,6 +54,10 @@ pub struct Ledger {
     batch: Batch,
     offset_ms: i64,
     room: Room,
+    /// Bytes that may be on their way to the journal at a time: what is prepared there, less the reserve.
+    space: u64,
+    /// Bytes handed over and, when last looked, not yet written.
+    handed: u64,
     /// Without a journal nothing is gathered, and numbers need no reserve.
     memory: bool,
 }
@@ -71,6 +75,8 @@ impl Ledger {
             reserving: None,
             batch: Batch::default(),
             room: Room::Ample,
+            space: u64::MAX,
+            handed: 0,
             memory,
         }
     }
@@ -130,9 +136,9 @@ impl Ledger {
         Stamp { seq, at }
     }
 
-    /// Whether numbers are short: nothing may be ordered before the batch is durable.
+    /// Whether numbers or space are short: nothing may be ordered before the batch is durable.
     pub fn is_short(&self) -> bool {
-        !self.memory && self.bound.0 - self.next.0 < RESERVE_STEP / 8
+        !self.memory && (self.bound.0 - self.next.0 < RESERVE_STEP / 8 || self.is_crowded())
     }
 
     /// Everything up to here is durable: a reserve that was on its way holds.
@@ -183,6 +189,7 @@ impl Ledger {
 
     /// The records gathered since the last time.
     pub fn take_batch(&mut self) -> Batch {
+        self.handed += self.batch.len() as u64;
         std::mem::take(&mut self.batch)
     }
 
@@ -209,6 +216,19 @@ impl Ledger {
     /// Notes what the log can still take.
     pub fn set_room(&mut self, room: Room) {
         self.room = room;
+    }
+
+    /// Notes how many bytes may be on their way at a time, and how many are.
+    pub fn set_space(&mut self, space: u64, handed: u64) {
+        self.space = space;
+        self.handed = handed;
+    }
+
+    /// Whether more is on its way than is surely prepared: whether the disk is full must be known before anything
+    /// else is decided. Once it is known, the reserve is there to be drawn on.
+    fn is_crowded(&self) -> bool {
+        let on_its_way = self.handed + self.batch.len() as u64;
+        self.room == Room::Ample && on_its_way > 0 && on_its_way >= self.space
     }
 
     /// Wall clock less node time, as last noted in the log.

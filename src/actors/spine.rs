@@ -198,6 +198,8 @@ impl Spine {
         {
             let mut ledger = self.ledger.borrow_mut();
             ledger.set_room(journal.room());
+            let (space, handed) = journal.space();
+            ledger.set_space(space, handed);
             ledger.durable(journal.released());
         }
         if let Some(failure) = journal.failure() {

@@ -58,6 +58,8 @@ struct Shared {
     /// Entries up to here may be answered.
     released: AtomicU64,
     room: AtomicU8,
+    /// Bytes that can be written before the reserve is touched.
+    space: AtomicU64,
     ended: AtomicBool,
     failure: Mutex<Option<Arc<PersistError>>>,
     waker: atomic_waker::AtomicWaker,
@@ -90,6 +92,7 @@ impl Journal {
     /// Starts the thread.
     pub fn start(writer: Writer, fsync: Fsync) -> Result<(Self, JournalThread), PersistError> {
         let (batches, handed_over) = unbounded();
+        let space = writer.space();
         let shared = Arc::new(Shared {
             fsync,
             released: AtomicU64::new(writer.last().0),
@@ -97,6 +100,7 @@ impl Journal {
             waiting: AtomicU64::new(0),
             waiting_bytes: AtomicU64::new(0),
             room: AtomicU8::new(0),
+            space: AtomicU64::new(space),
             ended: AtomicBool::new(false),
             failure: Mutex::new(None),
             waker: atomic_waker::AtomicWaker::new(),
@@ -144,8 +148,8 @@ impl Journal {
         let Ok(mut writer) = self.shared.writer.try_lock() else {
             return false;
         };
-        if self.failure().is_none() {
-            self.shared.write(&mut writer, batch);
+        if self.failure().is_none() && self.shared.write(&mut writer, batch) {
+            self.shared.publish(&writer);
         }
         true
     }
@@ -167,6 +171,12 @@ impl Journal {
             1 => Room::Low,
             _ => Room::Scant,
         }
+    }
+
+    /// Bytes that can be written before the reserve is touched, and bytes on their way.
+    pub fn space(&self) -> (u64, u64) {
+        let space = self.shared.space.load(Ordering::Relaxed);
+        (space, self.shared.waiting_bytes.load(Ordering::Acquire))
     }
 
     /// Why the log takes nothing any more, if it does not.
@@ -261,28 +271,34 @@ impl Shared {
         if self.failed() {
             return;
         }
-        self.write(&mut writer, &mut batch);
+        let written = self.write(&mut writer, &mut batch);
         // Only now may the core write in place again: what it has is younger.
         self.waiting.fetch_sub(count, Ordering::AcqRel);
         self.waiting_bytes.fetch_sub(bytes, Ordering::AcqRel);
+        if written {
+            self.publish(&writer);
+        }
     }
 
-    /// Writes a batch, syncs it if it must be, and says how far answers may go.
-    fn write(&self, writer: &mut Writer, batch: &mut Batch) {
+    /// Writes a batch, and syncs it if it must be; whether something can be relied on that could not before.
+    fn write(&self, writer: &mut Writer, batch: &mut Batch) -> bool {
         if batch.is_empty() {
-            return;
+            return false;
         }
         if let Err(error) = writer.write(batch) {
             self.fail(error);
-            return;
+            return false;
         }
         self.counters.writes.fetch_add(1, Ordering::Relaxed);
         self.counters
             .bytes
             .fetch_add(batch.len() as u64, Ordering::Relaxed);
-        if (self.fsync == Fsync::Always || batch.is_urgent()) && !self.sync(writer) {
-            return;
-        }
+        let synced = self.fsync == Fsync::Always || batch.is_urgent();
+        !synced || self.sync(writer)
+    }
+
+    /// Says how far answers may go. What was on its way is no longer counted as such.
+    fn publish(&self, writer: &Writer) {
         self.note_room(writer);
         self.released.store(writer.last().0, Ordering::Release);
         self.waker.wake();
@@ -304,6 +320,7 @@ impl Shared {
     }
 
     fn note_room(&self, writer: &Writer) {
+        self.space.store(writer.space(), Ordering::Relaxed);
         let room = match writer.room(self.waiting_bytes.load(Ordering::Acquire)) {
             Room::Ample => 0,
             Room::Low => 1,

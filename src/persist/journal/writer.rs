@@ -175,13 +175,20 @@ impl Writer {
         }
     }
 
+    /// Bytes that can be written without asking the disk for more.
+    fn prepared(&self) -> u64 {
+        let next = self.next.as_ref().map_or(0, |_| self.sizes.of(self.ordinal + 1));
+        self.size - self.offset + next
+    }
+
+    /// Bytes that can be written before the reserve is touched.
+    pub fn space(&self) -> u64 {
+        self.prepared().saturating_sub(self.reserve())
+    }
+
     /// How much can still be written, when `waiting` bytes are already on their way.
     pub fn room(&self, waiting: u64) -> Room {
-        let next = self
-            .next
-            .as_ref()
-            .map_or(0, |_| self.sizes.of(self.ordinal + 1));
-        let prepared = (self.size - self.offset + next).saturating_sub(waiting);
+        let prepared = self.prepared().saturating_sub(waiting);
         let reserve = self.reserve();
         match () {
             () if !self.starved || prepared >= reserve => Room::Ample,
