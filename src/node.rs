@@ -25,6 +25,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -92,6 +93,7 @@ struct Facts {
     recovered: Recovered,
     journal: Option<Journal>,
     admission: Admission,
+    draining: AtomicBool,
     supervisor: mpsc::UnboundedSender<Command>,
 }
 
@@ -201,6 +203,7 @@ impl Handle {
     pub async fn drain(&self) -> Result<(), Stopped> {
         // Whether this drain began or another had: both end when nothing is left.
         drop(self.locks.call(vec![Item::Message(Message::Drain)]).await?);
+        self.facts.draining.store(true, Ordering::Relaxed);
         drop(self.locks.watch(Watch::Empty).await?);
         Ok(())
     }
@@ -295,6 +298,7 @@ impl Handle {
             now,
             wall_offset_ms: facts.clock.offset_ms(),
             recovered: facts.recovered.clone(),
+            draining: facts.draining.load(Ordering::Relaxed),
             lock_owners,
             lock_contenders,
             open_commands: facts.admission.open(),
@@ -402,6 +406,7 @@ impl Core {
             recovered,
             journal: journal.as_ref().map(|(journal, _)| journal.clone()),
             admission: admission.clone(),
+            draining: AtomicBool::new(false),
             supervisor: self.commands,
         };
         let supervisor = SupervisorActor::new(config.supervisor);
@@ -412,12 +417,18 @@ impl Core {
         runtime::spawn(async move { releasing.release_forever().await });
         runtime::spawn(runtime::watch_wall_clock(Rc::clone(&spine)));
         let locks = runtime::start(past.locks, config.locks.clone(), &spine, admission);
-        let handle = open_doors(&config, hosts, locks, facts, self.halted).await?;
-        Ok(Open {
-            handle,
-            spine,
-            files,
-        })
+        match open_doors(&config, hosts, locks, facts, self.halted).await {
+            Ok(handle) => Ok(Open {
+                handle,
+                spine,
+                files,
+            }),
+            // Everything is well but a door: the next start is one after a stop in good order.
+            Err(error) => {
+                end(&spine, files).await;
+                Err(error)
+            }
+        }
     }
 }
 
@@ -531,15 +542,20 @@ impl Open {
             http.close().await;
         }
         drop(handle);
-        if !spine.is_halted() {
-            let stop = spine.stop();
-            spine.until_durable_or_halted(stop).await;
+        end(&spine, files).await;
+    }
+}
+
+/// Notes the stop, and lets the journal and the directory go.
+async fn end(spine: &Spine, files: Option<(JournalThread, DirLock)>) {
+    if !spine.is_halted() {
+        let stop = spine.stop();
+        spine.until_durable_or_halted(stop).await;
+    }
+    if let Some((thread, lock)) = files {
+        if let Err(error) = thread.stop() {
+            tracing::error!(%error, "the journal did not end well");
         }
-        if let Some((thread, lock)) = files {
-            if let Err(error) = thread.stop() {
-                tracing::error!(%error, "the journal did not end well");
-            }
-            drop(lock);
-        }
+        drop(lock);
     }
 }

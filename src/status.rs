@@ -33,6 +33,8 @@ pub struct NodeStatus {
     pub wall_offset_ms: i64,
     /// What the start found.
     pub recovered: Recovered,
+    /// Whether new locks are refused until the end.
+    pub draining: bool,
     /// Owners of locks.
     pub lock_owners: u32,
     /// Contenders for locks.

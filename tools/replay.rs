@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 /// Show what happened, entry by entry: from a data directory, or from a log of JSON lines.
 ///
 /// Reads and never writes, also beside a running coordinator. A damaged journal is shown up to the damage, and the
-/// exit status is 3. In a hand-written log, a line needs no more than a message: what it leads to is decided now,
-/// and what falls due before it happens first.
+/// exit status is 3. In a hand-written log, a line needs no more than an actor and a message: what it leads to is
+/// decided now, and what falls due before it happens first.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton replay ~/.local/state/sexton               every entry
@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
   sexton replay DATA --until 2026-11-21T08:30:00Z --state
   sexton replay DATA --export incident.jsonl        a log to read, cut and mail
   sexton replay incident.jsonl --verify             would the same be decided today?
-  echo '{\"at\":0,\"actor\":\"lock\",\"message\":{\"request\":{\"key\":\"k\",\"index\":\"1\",\"owner\":\"me\",\"ttl\":60,\"ttw\":30,\"priority\":0}}}' | sexton replay - --state
+  echo '{\"actor\":\"lock\",\"message\":\"drain\"}' | sexton replay -    a hand-written log
 
 Exit status: 0 all replayed; 1 --verify found a difference; 2 wrong flags; 3 the log cannot be read, or is damaged.")]
 pub(crate) struct Replaying {
@@ -53,8 +53,8 @@ pub(crate) struct Replaying {
     #[arg(long)]
     verify: bool,
 
-    /// Write what is shown as JSON lines to this file, or - for standard output
-    #[arg(long, value_name = "FILE")]
+    /// Write the records as JSON lines to this new file, or - for standard output
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["state", "verify", "json"])]
     export: Option<PathBuf>,
 
     /// Print JSON instead of text
@@ -91,7 +91,10 @@ impl Until {
 
 impl Replaying {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        // A log that was cut in the middle may name what is not there: that is an error in words, not a trace.
+        std::panic::set_hook(Box::new(|_| {}));
         let mut replay = Replay::default();
+        self.check_actor(&replay)?;
         if self.verify {
             replay = replay.verifying();
         }
@@ -105,6 +108,20 @@ impl Replaying {
         self.show_end(&replay, &mut shown)?;
         shown.flush()?;
         read?;
+        if let Some(file) = self
+            .export
+            .as_deref()
+            .filter(|file| *file != Path::new("-"))
+        {
+            tell(&format!(
+                "wrote {} records to {}",
+                shown.lines - 1,
+                file.display()
+            ));
+            if self.from.is_some() {
+                tell("it begins in the middle, so it can be read, and not be replayed by itself");
+            }
+        }
         let differing = replay.mismatches().len();
         if differing > 0 {
             let words = format!("{differing} entries would be decided otherwise now");
@@ -115,20 +132,37 @@ impl Replaying {
         Ok(())
     }
 
+    fn check_actor(&self, replay: &Replay) -> Result<(), Failure> {
+        let known: Vec<_> = replay
+            .states()
+            .map(|(name, ..)| name)
+            .chain(["node"])
+            .collect();
+        match &self.actor {
+            Some(actor) if !known.contains(&actor.as_str()) => Err(Failure::usage(format!(
+                "failed to find an actor {actor:?}; there are {}",
+                known.join(", ")
+            ))),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     fn open(&self) -> Result<Shown, Failure> {
         let standard = self
             .export
             .as_deref()
             .is_none_or(|file| file == Path::new("-"));
         let output: Box<dyn Write> = match &self.export {
-            Some(file) if !standard => Box::new(File::create(file).map_err(|error| {
-                Failure::unreachable(format!("failed to write {}: {error}", file.display()))
+            Some(file) if !standard => Box::new(File::create_new(file).map_err(|error| {
+                Failure::unreachable(format!("failed to create {}: {error}", file.display()))
+                    .help("an export never replaces a file: give a name that is free, in a folder that exists")
             })?),
             Some(_) | None => Box::new(std::io::stdout().lock()),
         };
         let mut shown = Shown {
             output: BufWriter::new(output),
             exports: self.export.is_some(),
+            lines: 0,
         };
         if shown.exports {
             shown.line(HEADER)?;
@@ -233,6 +267,9 @@ impl Replaying {
             });
             return shown.line(&all.to_string());
         }
+        if self.verify && replay.mismatches().is_empty() {
+            shown.line("every entry would be decided in the same way now")?;
+        }
         for mismatch in replay.mismatches() {
             shown.line(&format!(
                 "{:>10}  {}  recorded {}  would be {}",
@@ -257,10 +294,12 @@ impl Replaying {
 struct Shown {
     output: BufWriter<Box<dyn Write>>,
     exports: bool,
+    lines: u64,
 }
 
 impl Shown {
     fn line(&mut self, line: &str) -> Result<(), Failure> {
+        self.lines += 1;
         finish(writeln!(self.output, "{line}"))
     }
 

@@ -86,7 +86,14 @@ impl<M: Machine> Replayed for Replica<M> {
         if !M::is_durable(&outcome) {
             return Ok(None);
         }
-        Self::commit(self, stamp, &message, &outcome).map_err(|error| error.to_string())?;
+        Self::commit(self, stamp, &message, &outcome).map_err(|error| match error {
+            RecoveryError::Panicked { cause, .. } => {
+                format!("it does not follow from what stands before it ({cause})")
+            }
+            error @ (RecoveryError::Persist(_)
+            | RecoveryError::UnknownActor { .. }
+            | RecoveryError::Undecodable { .. }) => error.to_string(),
+        })?;
         Ok(Some(to_json(&outcome)))
     }
 

@@ -177,7 +177,10 @@ impl Writer {
 
     /// Bytes that can be written without asking the disk for more.
     fn prepared(&self) -> u64 {
-        let next = self.next.as_ref().map_or(0, |_| self.sizes.of(self.ordinal + 1));
+        let next = self
+            .next
+            .as_ref()
+            .map_or(0, |_| self.sizes.of(self.ordinal + 1));
         self.size - self.offset + next
     }
 
