@@ -432,6 +432,10 @@ impl Core {
     }
 }
 
+#[cfg_attr(
+    not(feature = "http"),
+    expect(clippy::unused_async, reason = "opening the HTTP door waits")
+)]
 async fn open_doors(
     config: &Config,
     hosts: Hosts,

@@ -463,6 +463,7 @@ fn debug_prints_each_command_with_its_answer() {
     client.send(&asked).expect("it takes them");
     client.receive_all().expect("answers, and the end");
     daemon.until_logged("none of 01 to 08");
+    daemon.until_logged(r#"release all "alice" -> 0 ended"#);
     let log = daemon.log();
     let lines = [
         r#"127.0.0.1 request "acct" "42" "alice" ttl=60 ttw=30 priority=5 -> location 1"#,

@@ -41,8 +41,12 @@ impl<T> Slab<T> {
     /// Puts an item into a free slot.
     ///
     /// # Panics
-    /// If the slot is taken.
+    /// If the slot is taken, or far beyond what there is: no rule leaves such holes.
     pub fn insert(&mut self, slot: Slot, item: T) {
+        assert!(
+            slot.0 <= self.extent.saturating_add(CHUNK_LEN),
+            "slots are given from the lowest on"
+        );
         while slot.0 >= self.extent {
             if self.extent.is_multiple_of(CHUNK_LEN) {
                 self.chunks.push(Vec::with_capacity(CHUNK));

@@ -3,7 +3,7 @@
 
 use crate::persist::PersistError;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -66,43 +66,34 @@ impl RealDisk {
     pub fn lock(&self) -> Result<DirLock, PersistError> {
         self.create_folder("")
             .map_err(PersistError::io("create", &self.root.to_string_lossy()))?;
-        let path = self.path("lock");
-        let shown = path.to_string_lossy().into_owned();
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(PersistError::io("open", &shown))?;
-        if let Err(error) =
-            rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
-        {
-            if error != rustix::io::Errno::WOULDBLOCK {
+        let shown = self.root.to_string_lossy().into_owned();
+        let directory = File::open(&self.root).map_err(PersistError::io("open", &shown))?;
+        let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+        match rustix::fs::flock(&directory, lock) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let holder = std::fs::read_to_string(self.path("lock")).unwrap_or_default();
+                let holder = match holder.trim() {
+                    "" => "it has not said its name yet".to_owned(),
+                    holder => holder.to_owned(),
+                };
+                return Err(PersistError::Held { dir: shown, holder });
+            }
+            Err(error) => {
                 return Err(PersistError::Io {
                     action: "lock",
                     file: shown,
                     source: error.into(),
                 });
             }
-            let mut holder = String::new();
-            let read = (&file).take(256).read_to_string(&mut holder);
-            let holder = match read {
-                Ok(_) if !holder.trim().is_empty() => holder.trim().to_owned(),
-                Ok(_) | Err(_) => "it has not said its name yet".to_owned(),
-            };
-            return Err(PersistError::Held {
-                dir: self.root.to_string_lossy().into_owned(),
-                holder,
-            });
         }
-        let mine = format!("process {}\n", std::process::id());
-        file.set_len(0)
-            .and_then(|()| file.rewind())
-            .and_then(|()| file.write_all(mine.as_bytes()))
-            .map_err(PersistError::io("write", &shown))?;
-        Ok(DirLock { _file: file })
+        self.replace(
+            "lock",
+            format!("process {}\n", std::process::id()).as_bytes(),
+        )?;
+        Ok(DirLock {
+            _directory: directory,
+        })
     }
 
     /// Replaces a file by one with these bytes, so that a reader sees the old one or the new one, never a part.
@@ -126,7 +117,8 @@ impl RealDisk {
 /// The hold on a data directory. One coordinator per directory.
 #[derive(Debug)]
 pub struct DirLock {
-    _file: File,
+    /// What is locked is the directory: a file in it could be removed, and another made in its place.
+    _directory: File,
 }
 
 impl Disk for RealDisk {

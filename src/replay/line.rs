@@ -107,8 +107,12 @@ impl Line {
         let value: Value = serde_json::from_str(text).map_err(malformed)?;
         if value.get("sexton").is_some() {
             return match value.get("version").and_then(Value::as_u64) {
+                Some(1) => Ok(None),
                 Some(newer @ 2..) => Err(LineError::TooNew(newer)),
-                Some(_) | None => Ok(None),
+                Some(0) | None => Err(LineError::Malformed {
+                    line: number,
+                    cause: "a header says which version it is of".to_owned(),
+                }),
             };
         }
         serde_json::from_value(value).map(Some).map_err(malformed)

@@ -166,7 +166,10 @@ impl Replay {
         if line.kind == Kind::Time {
             return Ok(done);
         }
-        let seq = line.seq.unwrap_or(Seq(self.last.0 + 1));
+        let seq = line
+            .seq
+            .map_or_else(|| following(self.last), Ok)
+            .map_err(impossible)?;
         if seq <= self.last {
             let last = self.last;
             return Err(impossible(format!(
@@ -188,23 +191,12 @@ impl Replay {
                 self.mark(stamp, mark);
             }
             Kind::Entry => {
-                let message = whole
-                    .message
-                    .as_ref()
-                    .ok_or_else(|| impossible("an entry has a message".into()))?;
-                if let (true, Some(outcome)) = (self.verify, &whole.outcome) {
-                    self.compare(stamp, &whole.actor, message, outcome);
-                }
-                let actor = self.named(&whole.actor).map_err(impossible)?;
-                let outcome = actor
-                    .commit(stamp, message, whole.outcome.as_ref())
-                    .map_err(impossible)?;
+                let (outcome, decided) = self.entry(stamp, &whole).map_err(impossible)?;
                 if outcome.is_none() {
                     // Nothing changed: the journal would not have it either. Its number is not used up.
-                    let decided = actor.decide(at, message).map_err(impossible)?;
                     done.push(Line {
                         seq: None,
-                        outcome: Some(decided),
+                        outcome: decided,
                         ..whole
                     });
                     return Ok(done);
@@ -216,6 +208,23 @@ impl Replay {
         self.last = seq;
         done.push(whole);
         Ok(done)
+    }
+
+    /// Commits an entry; its outcome, or what was decided if that changes nothing.
+    fn entry(
+        &mut self,
+        stamp: Stamp,
+        line: &Line,
+    ) -> Result<(Option<Value>, Option<Value>), String> {
+        let message = line.message.as_ref().ok_or("an entry has a message")?;
+        if let (true, Some(outcome)) = (self.verify, &line.outcome) {
+            self.compare(stamp, &line.actor, message, outcome);
+        }
+        let actor = self.named(&line.actor)?;
+        match actor.commit(stamp, message, line.outcome.as_ref())? {
+            Some(outcome) => Ok((Some(outcome), None)),
+            None => Ok((None, Some(actor.decide(stamp.at, message)?))),
+        }
     }
 
     /// Replays a whole log of JSON lines; every line as it was carried out.
@@ -248,10 +257,8 @@ impl Replay {
     fn pass(&mut self, at: Timestamp, done: &mut Vec<Line>) -> Result<(), String> {
         for actor in &mut self.actors {
             while let Some(message) = actor.due(at) {
-                let stamp = Stamp {
-                    seq: Seq(self.last.0 + 1),
-                    at,
-                };
+                let seq = following(self.last)?;
+                let stamp = Stamp { seq, at };
                 let Some(outcome) = actor.commit(stamp, &message, None)? else {
                     return Err(format!("{message} is due and changes nothing"));
                 };
@@ -318,4 +325,12 @@ impl Replay {
             None => Err(RecoveryError::UnknownActor { seq, actor }),
         }
     }
+}
+
+fn following(last: Seq) -> Result<Seq, String> {
+    let seq = last
+        .0
+        .checked_add(1)
+        .ok_or("sequence numbers are used up")?;
+    Ok(Seq(seq))
 }

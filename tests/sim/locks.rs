@@ -192,7 +192,8 @@ impl Locks {
             .map(|(_, slot)| slot)
     }
 
-    /// Who ends with an entry whose time has passed: first the contenders that are dead at that instant too.
+    /// Who ends with an entry whose time has passed: first the contenders that are dead at that instant too, as far as
+    /// they stand before its heir.
     fn dying(&self, slot: Slot) -> Vec<Slot> {
         let entry = self.entry(slot);
         let mut dying = Vec::new();
@@ -201,7 +202,7 @@ impl Locks {
             dying.extend(
                 line.into_iter()
                     .skip(1)
-                    .filter(|other| self.entry(*other).deadline <= entry.deadline),
+                    .take_while(|other| self.entry(*other).deadline <= entry.deadline),
             );
         }
         dying.push(slot);

@@ -166,6 +166,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
 ];
 
 const LOCK_RULES: &[&str] = &[
+    "actors::lock::entry",
     "actors::lock::message",
     "actors::lock::state",
     "actors::machine",

@@ -3,10 +3,11 @@
 //! Follows LockServer 0.9b; the open points of that text are settled in `docs/protocols/lockserver.md`, whose rows
 //! are cited here as "row n". Decides without changing anything, and commits without deciding anything.
 
+use crate::actors::lock::entry::{Entry, Terms};
 use crate::actors::lock::message::{
     Gone, Listed, Message, Name, Outcome, Query, Refused, Reply, Rules, Standing, View, Watch,
 };
-use crate::actors::lock::state::{Entry, State, Terms};
+use crate::actors::lock::state::State;
 use crate::actors::machine::{Effects, Machine, Refusal, Stamp, Weight};
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Digest, Seq, Slot, Ticket, Token};
@@ -104,18 +105,22 @@ impl LockMachine {
 
     /// Row 15: dead at the instant its span has passed. A contender whose wait ends in the instant in which the owner
     /// dies is dead too, and inherits nothing.
+    ///
+    /// Looks no further than to the heir: who is dead behind it ends in a tick of its own, before any command.
     fn decide_expire(&self, slot: Slot) -> Outcome {
         let Some(entry) = self.state.entry(slot) else {
             return Outcome::Absent;
         };
-        let deadline_of = |slot| self.state.entry(slot).map(|entry: &Entry| entry.deadline);
-        let dead = |slot: &Slot| deadline_of(*slot).is_some_and(|until| until <= entry.deadline);
-        let mut gone: Vec<Gone> = self
-            .in_line(slot)
-            .filter(dead)
-            .map(|slot| Gone { slot, heir: None })
-            .collect();
-        let heir = self.in_line(slot).find(|slot| !dead(slot));
+        let dead = |slot: &Slot| {
+            let contender = self.state.entry(*slot);
+            contender.is_some_and(|contender| contender.deadline <= entry.deadline)
+        };
+        let mut line = self.in_line(slot).peekable();
+        let mut gone = Vec::new();
+        while let Some(slot) = line.next_if(dead) {
+            gone.push(Gone { slot, heir: None });
+        }
+        let heir = line.next();
         gone.push(Gone { slot, heir });
         Outcome::Ended { gone }
     }
@@ -228,12 +233,10 @@ impl Machine for LockMachine {
                 owner,
                 token,
             } => {
-                let of_key = |slot: &Slot| {
-                    self.state
-                        .entry(*slot)
-                        .is_some_and(|entry| entry.key() == key.as_bytes())
-                };
-                self.decide_end(self.state.of_owner(owner.as_bytes()).filter(of_key), *token)
+                let slots = self
+                    .state
+                    .of_owner_and_key(owner.as_bytes(), key.as_bytes());
+                self.decide_end(slots.into_iter(), *token)
             }
             // Row 25: a client that departs must not be promoted later.
             Message::ReleaseAll { owner } => {

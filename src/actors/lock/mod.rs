@@ -5,19 +5,21 @@
 //! | file | holds |
 //! |---|---|
 //! | `message.rs` | what can be asked, what can come of it, what is answered |
+//! | `entry.rs` | one owner or contender |
 //! | `state.rs` | entries and their indexes; moving an entry in, out and up |
 //! | `machine.rs` | the rules: who gets a lock, when, and for how long |
 //! | `invariants.rs` `model.rs` `tests.rs` | the machine compared with a plain model, its state walked |
 
+mod entry;
 mod machine;
 mod message;
 mod state;
 
+pub use entry::Entry;
 pub use machine::LockMachine;
 pub use message::{
     Gone, Listed, Message, Name, Outcome, Query, Refused, Reply, Rules, Standing, View, Watch,
 };
-pub use state::Entry;
 
 /// The actor that owns every lock.
 ///

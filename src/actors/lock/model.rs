@@ -241,10 +241,16 @@ impl Model {
         let Some(dead) = self.next_due(at).cloned() else {
             return false;
         };
-        let with_it =
-            |it: &Place| dead.owns() && it.lock == dead.lock && it.deadline <= dead.deadline;
+        // Those who are dead at that instant too and stand before whoever inherits.
+        let with_it: Vec<Slot> = self
+            .line(&dead.lock)
+            .into_iter()
+            .skip(1)
+            .take_while(|it| dead.owns() && it.deadline <= dead.deadline)
+            .map(|it| it.slot)
+            .collect();
         self.entries
-            .retain(|it| it.slot != dead.slot && !with_it(it));
+            .retain(|it| it.slot != dead.slot && !with_it.contains(&it.slot));
         self.pass_on(&dead.lock, seq, at);
         true
     }

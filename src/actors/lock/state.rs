@@ -3,13 +3,13 @@
 //! Invariants: every entry is in each index (by lock, by owner, by deadline, by key through its lock) or in none; a
 //! lock that has entries has exactly one owner; contenders stand by priority, then by sequence number.
 //! Never here: which entry should move. That is decided in `machine.rs` and only carried out here.
-//! Change rule: the fields of `Entry` but for its links are durable, see `message.rs`.
 
 #![expect(
     clippy::indexing_slicing,
     reason = "slots come from indexes over the slab: one that leads nowhere is an impossible state"
 )]
 
+use crate::actors::lock::entry::{Entry, Ring, Terms};
 use crate::actors::lock::message::Name;
 use crate::actors::slab::Slab;
 use crate::actors::table::Table;
@@ -17,98 +17,6 @@ use crate::actors::wheel::Wheel;
 use crate::clock::Timestamp;
 use crate::ids::{Digest, Seq, Slot, Token};
 use std::collections::{BTreeMap, HashMap, VecDeque};
-
-/// One owner or contender of one lock. Sized for millions: 72 bytes, and one allocation for the three names.
-#[derive(Debug)]
-pub struct Entry {
-    /// Key, index and owner, one behind the other.
-    names: Box<[u8]>,
-    pub(super) deadline: Timestamp,
-    /// The entry of the journal that made this one: its place among equals.
-    pub(super) seq: Seq,
-    /// The journal entry that granted the lock; zero for a contender.
-    pub(super) token: Token,
-    /// The journal entry of the first request since the lock was last free: the order of a listing.
-    pub(super) first: Seq,
-    of_owner: Ring,
-    of_key: Ring,
-    pub(super) ttl: u16,
-    pub(super) ttw: u16,
-    pub(super) priority: u8,
-    key_len: u8,
-    index_len: u8,
-}
-
-/// Neighbours in a ring of entries. An entry outside the ring stands alone.
-#[derive(Clone, Copy, Debug)]
-struct Ring {
-    previous: Slot,
-    next: Slot,
-}
-
-/// What a request asks for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Terms {
-    pub(super) ttl: u16,
-    pub(super) ttw: u16,
-    pub(super) priority: u8,
-}
-
-impl Entry {
-    /// The key.
-    pub fn key(&self) -> &[u8] {
-        self.part(0, self.key_len as usize)
-    }
-
-    /// The index.
-    pub fn index(&self) -> &[u8] {
-        self.part(self.key_len as usize, self.index_len as usize)
-    }
-
-    /// Who owns it or waits for it.
-    pub fn owner(&self) -> &[u8] {
-        self.names
-            .get(self.key_len as usize + self.index_len as usize..)
-            .unwrap_or(&[])
-    }
-
-    /// Whether it owns its lock.
-    pub fn is_owner(&self) -> bool {
-        self.token != Token(0)
-    }
-
-    fn part(&self, start: usize, len: usize) -> &[u8] {
-        self.names.get(start..start + len).unwrap_or(&[])
-    }
-
-    fn lock(&self) -> (&[u8], &[u8]) {
-        (self.key(), self.index())
-    }
-
-    /// What the digest is made of.
-    fn canonical(&self) -> ([u8; 40], &[u8]) {
-        let mut fixed = [0; 40];
-        let words = [self.deadline.0, self.seq.0, self.token.0, self.first.0];
-        for (place, word) in fixed.chunks_exact_mut(8).zip(words) {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
-        let [ttl, ttw] = [self.ttl.to_le_bytes(), self.ttw.to_le_bytes()];
-        let small = [
-            ttl[0],
-            ttl[1],
-            ttw[0],
-            ttw[1],
-            self.priority,
-            self.key_len,
-            self.index_len,
-            0,
-        ];
-        if let Some(place) = fixed.last_chunk_mut() {
-            *place = small;
-        }
-        (fixed, &self.names)
-    }
-}
 
 /// Those who wait for one lock.
 #[derive(Debug, Default)]
@@ -239,6 +147,27 @@ impl State {
     pub(super) fn of_key(&self, key: &[u8]) -> impl Iterator<Item = Slot> + '_ {
         let head = self.keys.find(&key, |slot| self.entries[slot].key() == key);
         self.ring(head, |entry| entry.of_key)
+    }
+
+    /// Every entry of this owner under this key, oldest first. Costs what the shorter of the two lists costs.
+    pub(super) fn of_owner_and_key(&self, owner: &[u8], key: &[u8]) -> Vec<Slot> {
+        let (mut by_owner, mut by_key) = (self.of_owner(owner), self.of_key(key));
+        let owner_has_fewer = loop {
+            match (by_owner.next(), by_key.next()) {
+                (Some(_), Some(_)) => {}
+                (fewer, _) => break fewer.is_none(),
+            }
+        };
+        let mut slots: Vec<Slot> = if owner_has_fewer {
+            self.of_owner(owner)
+                .filter(|slot| self.entries[*slot].key() == key)
+                .collect()
+        } else {
+            let of_lock = |holder| self.find(key, self.entries[holder].index(), owner);
+            self.of_key(key).filter_map(of_lock).collect()
+        };
+        slots.sort_by_key(|slot| self.entries[*slot].seq);
+        slots
     }
 
     fn ring(

@@ -336,7 +336,7 @@ fn the_model_meets_every_outcome_it_is_there_for() {
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
     let (mut heirs, mut shared_ends, mut renewed, mut queued, mut full) = (0, 0, 0, 0, 0);
-    for _ in 0..100 {
+    for _ in 0..200 {
         let steps = steps()
             .new_tree(&mut runner)
             .expect("steps can be drawn")

@@ -55,7 +55,7 @@ pub struct Tail {
 impl Tail {
     /// The first sequence number that may be handed out now without ever repeating one.
     pub fn next(&self) -> Seq {
-        let following = self.last.0 + 1;
+        let following = self.last.0.saturating_add(1);
         Seq(if self.clean {
             following
         } else {
@@ -76,6 +76,9 @@ pub struct Cut {
     /// Sequence numbers that could still be read in what is cut.
     pub seqs: Vec<Seq>,
 }
+
+/// No segment is larger, whatever its length says: what is read goes into memory.
+const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
 struct Loaded {
     ordinal: u64,
@@ -173,9 +176,11 @@ impl<'d> Reader<'d> {
             return Ok(None);
         };
         segment.offset += header.size as usize;
+        let segment_ordinal = segment.ordinal;
         let synced = (offset as u64).saturating_sub(header.unsynced.into());
         self.tail.synced = (segment.ordinal, synced.max(SEGMENT_HEADER_BYTES as u64));
         if header.kind == Kind::End {
+            self.look_for_more(segment_ordinal)?;
             if self.waiting.is_empty() {
                 return Err(
                     self.corrupt(offset, "the segment after this one is missing".to_owned())
@@ -246,16 +251,8 @@ impl<'d> Reader<'d> {
             return Ok(false);
         };
         let name = segment::name(ordinal);
-        let file = self
-            .disk
-            .open(&name, false)
-            .map_err(PersistError::io("open", &name))?;
-        let len = file.len().map_err(PersistError::io("read", &name))?;
-        let mut bytes = vec![0; usize::try_from(len).expect("segments fit in memory")];
-        let read = file
-            .read_at(&mut bytes, 0)
-            .map_err(PersistError::io("read", &name))?;
-        bytes.truncate(read);
+        let bytes = self.contents(&name)?;
+        let len = bytes.len();
         let body = bytes.get(SEGMENT_HEADER_BYTES..).unwrap_or(&[]);
         let used = body
             .iter()
@@ -315,6 +312,31 @@ impl<'d> Reader<'d> {
         Ok(true)
     }
 
+    /// What a segment holds.
+    fn contents(&self, name: &str) -> Result<Vec<u8>, PersistError> {
+        let file = self
+            .disk
+            .open(name, false)
+            .map_err(PersistError::io("open", name))?;
+        let len = file.len().map_err(PersistError::io("read", name))?;
+        if len > SEGMENT_BYTES_MAX {
+            let found = format!("it has {len} bytes, more than any segment");
+            let after = self.tail.last;
+            return Err(PersistError::Corrupt {
+                file: name.to_owned(),
+                offset: 0,
+                after,
+                found,
+            });
+        }
+        let mut bytes = vec![0; usize::try_from(len).expect("segments fit in memory")];
+        let read = file
+            .read_at(&mut bytes, 0)
+            .map_err(PersistError::io("read", name))?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+
     /// The log does not go on at `offset`: decides whether it ends there or is damaged.
     fn end(&mut self, offset: usize) -> Result<(), PersistError> {
         self.ended = true;
@@ -367,6 +389,15 @@ impl<'d> Reader<'d> {
                 bytes,
                 seqs,
             });
+        }
+        Ok(())
+    }
+
+    /// Lists the segments again if none is known behind this one: a running coordinator makes more.
+    fn look_for_more(&mut self, ordinal: u64) -> Result<(), PersistError> {
+        if self.waiting.is_empty() {
+            self.waiting = segment::ordinals(self.disk)?.into();
+            self.waiting.retain(|later| *later > ordinal);
         }
         Ok(())
     }

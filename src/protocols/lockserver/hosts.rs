@@ -2,8 +2,12 @@
 //! everyone; without a list only loopback is let in.
 
 use ipnet::IpNet;
+use std::io::Read as _;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+
+/// The largest list that is read: a wrong name may lead to anything.
+const LIST_BYTES_MAX: u64 = 16 << 20;
 
 /// Who is let in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +46,17 @@ pub enum HostsError {
 impl Hosts {
     /// Reads a list.
     pub fn read(file: &Path) -> Result<Self, HostsError> {
-        let text = std::fs::read_to_string(file).map_err(|source| HostsError::Unreadable {
+        let read = || {
+            let mut text = String::new();
+            std::fs::File::open(file)?
+                .take(LIST_BYTES_MAX + 1)
+                .read_to_string(&mut text)?;
+            if text.len() as u64 > LIST_BYTES_MAX {
+                return Err(std::io::Error::other("it is larger than any list"));
+            }
+            Ok(text)
+        };
+        let text = read().map_err(|source| HostsError::Unreadable {
             file: file.to_owned(),
             source,
         })?;
