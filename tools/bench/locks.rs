@@ -38,6 +38,8 @@ pub(crate) struct Locks {
     rounds: u32,
 
     /// How long a measurement takes
+    ///
+    /// A contended row takes four times as long: how fair it is shows only over many turns.
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
     seconds: Duration,
 
@@ -53,6 +55,9 @@ pub(crate) struct Locks {
     #[arg(long)]
     json: bool,
 }
+
+/// How much longer a contended row is measured: who had much steps aside long, which evens out over turns.
+const TURNS: u32 = 4;
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text
@@ -251,7 +256,7 @@ impl Locks {
                 });
                 Load::connect(peer.address, &protocol, clients)?.measure(
                     self.warm_up,
-                    self.seconds,
+                    self.seconds * TURNS,
                     stop,
                 )?
             }
