@@ -242,6 +242,13 @@ fn a_second_coordinator_is_told_who_holds_the_directory() {
             "--data directory",
         ],
     );
+    std::fs::remove_file(files.path().join("lock")).expect("anybody with the right may do that");
+    let found = refused_at(files.path(), &[]);
+    says(
+        found,
+        3,
+        &["another coordinator holds it", "not said its name"],
+    );
     let mut client = Client::connect(first.lockserver()).expect("let in");
     let lock = request("k", "i", "alice", (60, 60, 0));
     assert_eq!(

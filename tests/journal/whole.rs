@@ -5,7 +5,7 @@ use crate::log::{self, SMALL, mark, read, records, segment, used, write, writer}
 use sexton::ids::Seq;
 use sexton::persist::disk::RealDisk;
 use sexton::persist::format::{Mark, PART_BYTES_MAX};
-use sexton::persist::journal::{InlineFiller, Sizes, Writer};
+use sexton::persist::journal::{InlineFiller, Reader, Sizes, Writer};
 use std::sync::Arc;
 
 #[test]
@@ -108,4 +108,26 @@ fn a_stop_counts_only_if_nothing_was_cut_behind_it() {
     disk.edit(&segment(1), |bytes| bytes[end + 3] = 9);
     let (_, tail) = read(&disk).expect("a torn tail is no damage");
     assert_eq!((tail.clean, tail.next()), (false, Seq(1000)));
+}
+
+/// A reader beside a running coordinator: segments come while it reads.
+#[test]
+fn a_reader_sees_segments_that_were_made_after_it_began() {
+    let disk = MemoryDisk::default();
+    let first = records(1..=2, 100);
+    let mut open = writer(&disk, SMALL).expect("the log opens");
+    open.write(&mut log::batch(&first))
+        .expect("the disk takes it");
+    let mut reader = Reader::open(&disk).expect("the log can be read");
+    let more = records(3..=40, 100);
+    for record in &more {
+        open.write(&mut log::batch(std::slice::from_ref(record)))
+            .expect("the disk takes it");
+        open.sync().expect("the disk syncs");
+    }
+    let mut found = Vec::new();
+    while let Some(record) = reader.next().expect("nothing is damaged") {
+        found.push((record.seq.0, record.payload.to_vec()));
+    }
+    assert_eq!(found, [first, more].concat());
 }
