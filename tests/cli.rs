@@ -200,6 +200,24 @@ fn an_address_in_use_is_named() {
 }
 
 #[test]
+fn a_door_that_cannot_be_opened_leaves_a_directory_in_good_order() {
+    let files = files();
+    let first = Daemon::serve(&["--data", text(files.path())]);
+    let mut client = Client::connect(first.lockserver()).expect("let in");
+    let lock = request("k", "i", "alice", (60, 60, 0));
+    assert_eq!(client.number(&lock).expect("an answer"), 1);
+    first.kill();
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("it is bound").to_string();
+    let doors = ["--lockserver", "127.0.0.1:0", "--http", &address];
+    let found = refused(&[&doors[..], &["--data", text(files.path())]].concat());
+    assert!(!found.1.contains("panicked"), "{}", found.1);
+    says(found, 3, &["http", "in use"]);
+    let last = Daemon::serve(&["--data", text(files.path())]);
+    last.until_logged("clean=true");
+}
+
+#[test]
 fn a_hosts_list_that_does_not_read_names_file_and_line() {
     let files = files();
     let data = files.path().join("data");

@@ -159,7 +159,13 @@ pub fn start<M: Machine>(
 
 /// Runs a node's core on the calling thread, until `run` ends.
 pub fn block_on<T>(run: impl Future<Output = T>) -> T {
-    actix::System::new().block_on(run)
+    actix::System::new().block_on(async {
+        let result = run.await;
+        // actix polls an actor once more when it drops it: one that has not begun yet would begin there, where no
+        // timer can be set.
+        tokio::task::yield_now().await;
+        result
+    })
 }
 
 /// Starts a task on the core thread.
