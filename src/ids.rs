@@ -82,6 +82,16 @@ impl Slot {
     }
 }
 
+/// One page of an actor's durable state. Page 0 holds what the actor has but once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PageId(pub u32);
+
+impl PageId {
+    /// The page of what an actor has but once.
+    pub const HEAD: Self = Self(0);
+}
+
 /// A sum of item hashes, equal for equal durable state whatever its layout in memory.
 ///
 /// Each item is hashed with XXH3 (128 bits, seed 0) and the hashes are added modulo 2^128, so items may come and go
@@ -93,6 +103,11 @@ impl Digest {
     /// Adds the item whose canonical bytes these are.
     pub fn add(&mut self, item: &[u8]) {
         self.0 = self.0.wrapping_add(xxhash_rust::xxh3::xxh3_128(item));
+    }
+
+    /// Adds the items of another sum.
+    pub fn merge(&mut self, other: Self) {
+        self.0 = self.0.wrapping_add(other.0);
     }
 
     /// Takes out the item whose canonical bytes these are.

@@ -396,7 +396,7 @@ impl Core {
                 (Some((journal, disk)), Some((thread, lock)))
             }
         };
-        past.locks.start(start.seq, start.at);
+        past.locks.start(start);
         let admission = Admission::new(config.open_commands_max);
         let facts = Facts {
             data: config.data.clone(),

@@ -5,7 +5,7 @@
 //! the next message or query. Never here: threads, sockets, files, clocks. The runtime and the simulation drive it.
 
 use crate::actors::ledger::{Ledger, Poisoned, Stage};
-use crate::actors::machine::{Effect, Effects, Machine, Refusal, Tell, Weight};
+use crate::actors::machine::{Effect, Effects, Machine, Refusal, Stamp, Tell, Weight};
 use crate::actors::outbox::Outbox;
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Seq, Ticket};
@@ -119,9 +119,9 @@ impl<M: Machine> Host<M> {
     }
 
     /// The coordinator started with this entry.
-    pub fn start(&mut self, seq: Seq, at: Timestamp) {
-        self.machine.start(at);
-        self.last = seq;
+    pub fn start(&mut self, entry: Stamp) {
+        self.machine.start(entry);
+        self.last = entry.seq;
         self.machine.resume(&mut self.effects);
         self.hold_effects();
     }

@@ -4,8 +4,9 @@
 //! `decide` to learn what a message does, `commit` to make it so, and journals both; recovery calls `commit` alone.
 //! See `ARCHITECTURE.md`, "The one idea".
 
+use crate::actors::pages::Pages;
 use crate::clock::Timestamp;
-use crate::ids::{ActorId, Digest, Seq, Ticket};
+use crate::ids::{ActorId, Digest, PageId, Seq, Ticket};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
@@ -34,6 +35,8 @@ pub trait Machine: Send + Sized + 'static {
     type Watch: Clone + Debug + Send + 'static;
     /// State as people and programs are shown it.
     type View: Serialize;
+    /// A page of durable state, decoded but not yet in its place.
+    type Page: Send;
 
     /// The machine with nothing in it.
     fn new(rules: Self::Rules) -> Self;
@@ -76,9 +79,21 @@ pub trait Machine: Send + Sized + 'static {
     fn unwatch(&mut self, ticket: Ticket);
 
     /// The coordinator started: begins every span again in full, and ends what belonged to connections.
-    fn start(&mut self, at: Timestamp);
+    fn start(&mut self, entry: Stamp);
     /// States every standing obligation again, after recovery.
     fn resume(&mut self, effects: &mut Effects<Self::Reply>);
+
+    /// Which pages have changed. `commit` and `start` call `touch` there before they change anything durable.
+    fn pages(&mut self) -> &mut Pages;
+    /// Writes the content of a page; nothing if it has none. See the change rule in `persist/format.rs`.
+    fn encode_page(&self, page: PageId, content: &mut Vec<u8>);
+    /// Reads the content of a page. Pure and independent of all others: pages are decoded on several threads.
+    fn decode_page(page: PageId, content: &[u8]) -> Result<Self::Page, String>;
+    /// The machine with these pages in it, which come in ascending order. Indexes are built here.
+    ///
+    /// # Panics
+    /// If the pages contradict each other: they were never a state of this machine.
+    fn from_pages(rules: Self::Rules, pages: Vec<Self::Page>) -> Self;
 
     /// The digest of durable state.
     fn digest(&self) -> Digest;

@@ -6,7 +6,8 @@
 //! | `ledger.rs` | sequence numbers, time, the records of one write |
 //! | `host.rs` | the shell: order, decide, commit, append; catches panics |
 //! | `outbox.rs` | answers that wait for the journal |
-//! | `recovery.rs` | from journal to machines: the one recovery path |
+//! | `recovery.rs` | from snapshots and journal to machines: the one recovery path |
+//! | `pages.rs` | which parts of a machine's state changed, and a checkpoint's copy of them |
 //! | `directory.rs` | addresses, and the bound on open commands |
 //! | `spine.rs` | what the actors of a node share; when answers leave; halting |
 //! | `supervisor.rs` | restart or halt |
@@ -20,6 +21,7 @@ pub mod ledger;
 pub mod lock;
 pub mod machine;
 pub mod outbox;
+pub mod pages;
 pub mod recovery;
 pub mod runtime;
 pub mod slab;

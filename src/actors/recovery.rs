@@ -137,7 +137,7 @@ impl<M: Machine> Recovering for Replica<M> {
     }
 
     fn start(&mut self, stamp: Stamp) {
-        self.machine.start(stamp.at);
+        self.machine.start(stamp);
         self.last = stamp.seq;
     }
 

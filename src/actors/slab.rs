@@ -47,16 +47,7 @@ impl<T> Slab<T> {
             slot.0 <= self.extent.saturating_add(CHUNK_LEN),
             "slots are given from the lowest on"
         );
-        while slot.0 >= self.extent {
-            if self.extent.is_multiple_of(CHUNK_LEN) {
-                self.chunks.push(Vec::with_capacity(CHUNK));
-            }
-            if let Some(chunk) = self.chunks.last_mut() {
-                chunk.push(None);
-            }
-            self.free.push(Reverse(Slot(self.extent)));
-            self.extent += 1;
-        }
+        self.grow(slot.0 + 1);
         if self.free.peek() == Some(&Reverse(slot)) {
             self.free.pop();
         } else {
@@ -67,6 +58,34 @@ impl<T> Slab<T> {
             .place_mut(slot)
             .expect("the slab was just made large enough");
         assert!(place.replace(item).is_none(), "a slot is given once");
+    }
+
+    /// Puts an item behind all others. Slots in between are free.
+    ///
+    /// # Panics
+    /// If there is a slot behind it.
+    pub fn append(&mut self, slot: Slot, item: T) {
+        assert!(slot.0 >= self.extent, "slots are appended in order");
+        self.grow(slot.0);
+        self.push(Some(item));
+    }
+
+    /// Makes free slots until there are so many in all.
+    fn grow(&mut self, extent: u32) {
+        while self.extent < extent {
+            self.free.push(Reverse(Slot(self.extent)));
+            self.push(None);
+        }
+    }
+
+    fn push(&mut self, place: Option<T>) {
+        if self.extent.is_multiple_of(CHUNK_LEN) {
+            self.chunks.push(Vec::with_capacity(CHUNK));
+        }
+        if let Some(chunk) = self.chunks.last_mut() {
+            chunk.push(place);
+        }
+        self.extent += 1;
     }
 
     /// Takes an item out.

@@ -48,6 +48,15 @@ impl Table {
         }
     }
 
+    /// Makes room for so many names in all, while there is none.
+    pub fn reserve(&mut self, names: usize) {
+        for shard in &mut self.shards {
+            shard.reserve(names / SHARDS, |_| {
+                unreachable!("an empty table has nothing to move")
+            });
+        }
+    }
+
     /// Puts another slot in the place of one; false if it is not there.
     pub fn replace(&mut self, name: &impl std::hash::Hash, old: Slot, new: Slot) -> bool {
         let hash = self.hasher.hash_one(name);

@@ -6,8 +6,9 @@
 
 use serde::{Deserialize, Serialize};
 use sexton::actors::machine::{Effects, Machine, Refusal, Stamp, Weight};
+use sexton::actors::pages::Pages;
 use sexton::clock::Timestamp;
-use sexton::ids::{ActorId, Digest, Seq, Ticket};
+use sexton::ids::{ActorId, Digest, PageId, Seq, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A counter that passes a multiple of this is told to the other actor.
@@ -74,7 +75,7 @@ pub(crate) struct Watch {
     pub(crate) at_least: u64,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Counter {
     pub(crate) value: u64,
     pub(crate) span_ms: u32,
@@ -94,6 +95,7 @@ pub(crate) struct CounterMachine<const ID: u8> {
     deadlines: BTreeSet<(Timestamp, u16)>,
     watches: BTreeMap<Ticket, Watch>,
     digest: Digest,
+    pages: Pages,
 }
 
 impl<const ID: u8> CounterMachine<ID> {
@@ -102,7 +104,10 @@ impl<const ID: u8> CounterMachine<ID> {
     }
 
     /// Changes one counter, and with it every index over it.
-    fn change(&mut self, name: u16, change: impl FnOnce(&mut Counter)) {
+    fn change(&mut self, name: u16, seq: Seq, change: impl FnOnce(&mut Counter)) {
+        let (page, counters) = (page_of(name), &self.counters);
+        self.pages
+            .touch(page, seq, |content| encode(page, counters, content));
         let counter = self.counters.entry(name).or_default();
         if counter.value > 0 {
             self.deadlines.remove(&(counter.deadline, name));
@@ -146,6 +151,7 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
     type Reply = Reply;
     type Watch = Watch;
     type View = BTreeMap<u16, Counter>;
+    type Page = Vec<(u16, Counter)>;
 
     fn new((): ()) -> Self {
         Self::default()
@@ -189,7 +195,7 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
     ) {
         match (message, outcome) {
             (Message::Add { name, span_ms, .. }, Outcome::Added { value, strides }) => {
-                self.change(*name, |counter| {
+                self.change(*name, entry.seq, |counter| {
                     if counter.value == 0 {
                         counter.span_ms = *span_ms;
                         counter.deadline = entry.at.plus_ms(u64::from(*span_ms));
@@ -204,13 +210,13 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
                 self.wake(*name, effects);
             }
             (Message::Label { name, text }, Outcome::Labelled) => {
-                self.change(*name, |counter| counter.label.clone_from(text));
+                self.change(*name, entry.seq, |counter| counter.label.clone_from(text));
             }
             (Message::Clear { name } | Message::Lapse { name }, Outcome::Cleared { .. }) => {
-                self.change(*name, |counter| counter.value = 0);
+                self.change(*name, entry.seq, |counter| counter.value = 0);
             }
             (Message::Heard { name, strides }, Outcome::Heard) => {
-                self.change(*name, |counter| counter.heard = *strides);
+                self.change(*name, entry.seq, |counter| counter.heard = *strides);
             }
             (message, outcome) => unreachable!("{outcome:?} does not follow from {message:?}"),
         }
@@ -276,11 +282,11 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
         self.watches.remove(&ticket);
     }
 
-    fn start(&mut self, at: Timestamp) {
+    fn start(&mut self, entry: Stamp) {
         let names: Vec<u16> = self.counters.keys().copied().collect();
         for name in names {
-            self.change(name, |counter| {
-                counter.deadline = at.plus_ms(u64::from(counter.span_ms));
+            self.change(name, entry.seq, |counter| {
+                counter.deadline = entry.at.plus_ms(u64::from(counter.span_ms));
             });
         }
     }
@@ -293,12 +299,52 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
         }
     }
 
+    fn pages(&mut self) -> &mut Pages {
+        &mut self.pages
+    }
+
+    fn encode_page(&self, page: PageId, content: &mut Vec<u8>) {
+        encode(page, &self.counters, content);
+    }
+
+    fn decode_page(_page: PageId, content: &[u8]) -> Result<Self::Page, String> {
+        rmp_serde::from_slice(content).map_err(|error| error.to_string())
+    }
+
+    fn from_pages((): (), pages: Vec<Self::Page>) -> Self {
+        let mut machine = Self::default();
+        for (name, counter) in pages.into_iter().flatten() {
+            machine.digest.add(&canonical(name, &counter));
+            if counter.value > 0 {
+                machine.deadlines.insert((counter.deadline, name));
+            }
+            machine.counters.insert(name, counter);
+        }
+        machine
+    }
+
     fn digest(&self) -> Digest {
         self.digest
     }
 
     fn view(&self) -> Self::View {
         self.counters.clone()
+    }
+}
+
+/// Counters to a page.
+const PAGE: u16 = 4;
+
+/// The page of a counter: there is nothing that this machine has but once.
+fn page_of(name: u16) -> PageId {
+    PageId(u32::from(name / PAGE) + 1)
+}
+
+fn encode(page: PageId, counters: &BTreeMap<u16, Counter>, content: &mut Vec<u8>) {
+    let of_page = |name: &u16| page_of(*name) == page;
+    let kept: Vec<_> = counters.iter().filter(|(name, _)| of_page(name)).collect();
+    if !kept.is_empty() {
+        rmp_serde::encode::write(content, &kept).expect("writing to memory does not fail");
     }
 }
 

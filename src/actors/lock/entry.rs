@@ -10,7 +10,8 @@ use crate::ids::{Seq, Slot, Token};
 pub struct Entry {
     /// Key, index and owner, one behind the other.
     pub(super) names: Box<[u8]>,
-    pub(super) deadline: Timestamp,
+    /// When its span began: granted, queued or renewed. A start of the coordinator begins it again, see `State`.
+    pub(super) since: Timestamp,
     /// The entry of the journal that made this one: its place among equals.
     pub(super) seq: Seq,
     /// The journal entry that granted the lock; zero for a contender.
@@ -72,27 +73,21 @@ impl Entry {
         (self.key(), self.index())
     }
 
-    /// What the digest is made of.
-    pub(super) fn canonical(&self) -> ([u8; 40], &[u8]) {
-        let mut fixed = [0; 40];
-        let words = [self.deadline.0, self.seq.0, self.token.0, self.first.0];
-        for (place, word) in fixed.chunks_exact_mut(8).zip(words) {
-            place.copy_from_slice(&word.to_le_bytes());
+    /// When its span ends, if spans began again at `epoch`.
+    pub(super) fn deadline(&self, epoch: Timestamp) -> Timestamp {
+        let span = if self.is_owner() { self.ttl } else { self.ttw };
+        self.since.max(epoch).plus_seconds(span.into())
+    }
+
+    /// Puts what the digest is made of into `bytes`.
+    pub(super) fn canonical(&self, bytes: &mut Vec<u8>) {
+        bytes.clear();
+        for word in [self.since.0, self.seq.0, self.token.0, self.first.0] {
+            bytes.extend_from_slice(&word.to_le_bytes());
         }
-        let [ttl, ttw] = [self.ttl.to_le_bytes(), self.ttw.to_le_bytes()];
-        let small = [
-            ttl[0],
-            ttl[1],
-            ttw[0],
-            ttw[1],
-            self.priority,
-            self.key_len,
-            self.index_len,
-            0,
-        ];
-        if let Some(place) = fixed.last_chunk_mut() {
-            *place = small;
-        }
-        (fixed, &self.names)
+        bytes.extend_from_slice(&self.ttl.to_le_bytes());
+        bytes.extend_from_slice(&self.ttw.to_le_bytes());
+        bytes.extend_from_slice(&[self.priority, self.key_len, self.index_len, 0]);
+        bytes.extend_from_slice(&self.names);
     }
 }

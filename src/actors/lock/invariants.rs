@@ -122,12 +122,11 @@ impl State {
     fn assert_digest(&self) {
         let mut digest = Digest::default();
         for (_, entry) in self.entries.iter() {
-            let (fixed, names) = entry.canonical();
-            digest.add(&[&fixed[..], names].concat());
+            let mut bytes = Vec::new();
+            entry.canonical(&mut bytes);
+            digest.add(&bytes);
         }
-        if self.draining {
-            digest.add(b"draining");
-        }
+        digest.add(&self.head.canonical());
         assert_eq!(
             self.digest(),
             digest,

@@ -7,10 +7,12 @@ use crate::actors::lock::entry::{Entry, Terms};
 use crate::actors::lock::message::{
     Gone, Listed, Message, Name, Outcome, Query, Refused, Reply, Rules, Standing, View, Watch,
 };
+use crate::actors::lock::pages::{self, Page};
 use crate::actors::lock::state::State;
 use crate::actors::machine::{Effects, Machine, Refusal, Stamp, Weight};
+use crate::actors::pages::Pages;
 use crate::clock::Timestamp;
-use crate::ids::{ActorId, Digest, Seq, Slot, Ticket, Token};
+use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket, Token};
 use std::collections::BTreeSet;
 
 /// Keys that begin so belong to the coordinator: shown everywhere, changed through no door.
@@ -37,7 +39,7 @@ impl LockMachine {
         if let Some(slot) = self.state.find(key, index, owner) {
             return self.renewed(slot); // rows 8 and 9: a renewal, also while draining
         }
-        if self.state.draining {
+        if self.state.is_draining() {
             return Outcome::Refused(Refused::Draining);
         }
         if self.state.len() >= self.rules.entries_max as usize {
@@ -111,9 +113,10 @@ impl LockMachine {
         let Some(entry) = self.state.entry(slot) else {
             return Outcome::Absent;
         };
+        let deadline = self.state.deadline_of(entry);
         let dead = |slot: &Slot| {
             let contender = self.state.entry(*slot);
-            contender.is_some_and(|contender| contender.deadline <= entry.deadline)
+            contender.is_some_and(|contender| self.state.deadline_of(contender) <= deadline)
         };
         let mut line = self.in_line(slot).peekable();
         let mut gone = Vec::new();
@@ -151,8 +154,23 @@ impl LockMachine {
             .into_iter()
             .flat_map(|head| std::iter::once(head).chain(self.in_line(head)).zip(1..))
             .take(entries_max as usize)
-            .filter_map(|(slot, place)| Some(listed(self.state.entry(slot)?, place)))
+            .filter_map(|(slot, place)| Some(self.listed(self.state.entry(slot)?, place)))
             .collect()
+    }
+
+    fn listed(&self, entry: &Entry, place: u32) -> Listed {
+        let name = |bytes: &[u8]| Name::new(bytes).unwrap_or_default();
+        Listed {
+            key: name(entry.key()),
+            index: name(entry.index()),
+            owner: name(entry.owner()),
+            place,
+            ttl: entry.ttl,
+            ttw: entry.ttw,
+            priority: entry.priority,
+            deadline: self.state.deadline_of(entry),
+            token: Some(entry.token).filter(|token| *token != Token(0)),
+        }
     }
 
     fn counts(&self) -> (u32, u32) {
@@ -189,6 +207,7 @@ impl Machine for LockMachine {
     type Reply = Reply;
     type Watch = Watch;
     type View = View;
+    type Page = Page;
 
     fn new(rules: Rules) -> Self {
         Self {
@@ -243,7 +262,7 @@ impl Machine for LockMachine {
                 self.decide_end(self.state.of_owner(owner.as_bytes()), None)
             }
             Message::Expire { slot } => self.decide_expire(*slot),
-            Message::Drain if self.state.draining => Outcome::Absent,
+            Message::Drain if self.state.is_draining() => Outcome::Absent,
             Message::Drain => Outcome::Draining,
         }
     }
@@ -284,17 +303,16 @@ impl Machine for LockMachine {
                     ttw: *ttw,
                     priority: *priority,
                 };
-                self.state
-                    .insert(*slot, (entry.seq, entry.at), (key, index, owner), terms);
+                self.state.insert(*slot, entry, (key, index, owner), terms);
             }
-            Outcome::Renewed { slot, .. } => self.state.renew(*slot, entry.at),
+            Outcome::Renewed { slot, .. } => self.state.renew(*slot, entry),
             Outcome::Ended { gone } => {
                 for Gone { slot, heir } in gone {
-                    self.state.remove(*slot, *heir, entry.seq, entry.at);
+                    self.state.remove(*slot, *heir, entry);
                 }
                 self.wake_if_empty(effects);
             }
-            Outcome::Draining => self.state.draining = true,
+            Outcome::Draining => self.state.drain(entry.seq),
             Outcome::Absent | Outcome::Refused(_) => {}
         }
     }
@@ -403,12 +421,30 @@ impl Machine for LockMachine {
     }
 
     /// Row 34: order and ownership stay, spans begin again; and a drain ends with the coordinator that drained.
-    fn start(&mut self, at: Timestamp) {
-        self.state.begin_spans(at);
-        self.state.draining = false;
+    fn start(&mut self, entry: Stamp) {
+        self.state.start(entry);
     }
 
     fn resume(&mut self, _effects: &mut Effects<Reply>) {}
+
+    fn pages(&mut self) -> &mut Pages {
+        self.state.pages()
+    }
+
+    fn encode_page(&self, page: PageId, content: &mut Vec<u8>) {
+        self.state.encode_page(page, content);
+    }
+
+    fn decode_page(page: PageId, content: &[u8]) -> Result<Page, String> {
+        pages::decode(page, content)
+    }
+
+    fn from_pages(rules: Rules, pages: Vec<Page>) -> Self {
+        Self {
+            state: State::from_pages(pages),
+            ..Self::new(rules)
+        }
+    }
 
     fn digest(&self) -> Digest {
         self.state.digest()
@@ -416,27 +452,12 @@ impl Machine for LockMachine {
 
     fn view(&self) -> View {
         let (owners, contenders) = self.counts();
-        let draining = self.state.draining;
+        let draining = self.state.is_draining();
         View {
             owners,
             contenders,
             draining,
             entries: self.list(None, u32::MAX),
         }
-    }
-}
-
-fn listed(entry: &Entry, place: u32) -> Listed {
-    let name = |bytes: &[u8]| Name::new(bytes).unwrap_or_default();
-    Listed {
-        key: name(entry.key()),
-        index: name(entry.index()),
-        owner: name(entry.owner()),
-        place,
-        ttl: entry.ttl,
-        ttw: entry.ttw,
-        priority: entry.priority,
-        deadline: entry.deadline,
-        token: Some(entry.token).filter(|token| *token != Token(0)),
     }
 }

@@ -7,12 +7,14 @@
 //! | `message.rs` | what can be asked, what can come of it, what is answered |
 //! | `entry.rs` | one owner or contender |
 //! | `state.rs` | entries and their indexes; moving an entry in, out and up |
+//! | `pages.rs` `load.rs` | durable state as pages; indexes built again from them |
 //! | `machine.rs` | the rules: who gets a lock, when, and for how long |
-//! | `invariants.rs` `model.rs` `tests.rs` | the machine compared with a plain model, its state walked |
+//! | `invariants.rs` `model.rs` `shelf.rs` `tests.rs` | the machine compared with a plain model, its state walked |
 
 mod entry;
 mod machine;
 mod message;
+mod pages;
 mod state;
 
 pub use entry::Entry;
@@ -20,6 +22,7 @@ pub use machine::LockMachine;
 pub use message::{
     Gone, Listed, Message, Name, Outcome, Query, Refused, Reply, Rules, Standing, View, Watch,
 };
+pub use pages::Page;
 
 /// The actor that owns every lock.
 ///
@@ -30,5 +33,7 @@ pub type LockActor = crate::actors::Host<LockMachine>;
 
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod shelf;
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,8 @@
 //!
 //! Invariants: every entry is in each index (by lock, by owner, by deadline, by key through its lock) or in none; a
 //! lock that has entries has exactly one owner; contenders stand by priority, then by sequence number.
+//! Deadlines count from the later of an entry's own beginning and the epoch, so that a start begins every span again
+//! without touching an entry.
 //! Never here: which entry should move. That is decided in `machine.rs` and only carried out here.
 
 #![expect(
@@ -11,11 +13,14 @@
 
 use crate::actors::lock::entry::{Entry, Ring, Terms};
 use crate::actors::lock::message::Name;
+use crate::actors::lock::pages::{self, Head, page_of};
+use crate::actors::machine::Stamp;
+use crate::actors::pages::Pages;
 use crate::actors::slab::Slab;
 use crate::actors::table::Table;
 use crate::actors::wheel::Wheel;
 use crate::clock::Timestamp;
-use crate::ids::{Digest, Seq, Slot, Token};
+use crate::ids::{Digest, PageId, Seq, Slot, Token};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Those who wait for one lock.
@@ -44,7 +49,8 @@ pub(super) struct State {
     digest: Digest,
     /// Bytes of the entry being hashed, kept for the next.
     scratch: Vec<u8>,
-    pub(super) draining: bool,
+    head: Head,
+    pages: Pages,
 }
 
 impl State {
@@ -204,30 +210,60 @@ impl State {
     }
 
     pub(super) fn due(&mut self, at: Timestamp) -> Option<Slot> {
-        let entries = &self.entries;
-        self.wheel.due(at, |slot| entries[slot].deadline)
+        let (entries, epoch) = (&self.entries, self.head.epoch);
+        self.wheel.due(at, |slot| entries[slot].deadline(epoch))
     }
 
     /// Takes an entry that is due at `at` out of the order of deadlines, until its span begins again.
     pub(super) fn forget_deadline(&mut self, slot: Slot, at: Timestamp) {
-        if let Some(entry) = self.entries.get(slot).filter(|entry| entry.deadline <= at) {
-            self.wheel.remove(slot, entry.deadline);
+        let deadline = self.entries.get(slot).map(|entry| self.deadline_of(entry));
+        if let Some(deadline) = deadline.filter(|deadline| *deadline <= at) {
+            self.wheel.remove(slot, deadline);
         }
+    }
+
+    /// When an entry's span ends.
+    pub(super) fn deadline_of(&self, entry: &Entry) -> Timestamp {
+        entry.deadline(self.head.epoch)
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.head.draining
     }
 
     pub(super) fn digest(&self) -> Digest {
         let mut digest = self.digest;
-        if self.draining {
-            digest.add(b"draining");
-        }
+        digest.add(&self.head.canonical());
         digest
+    }
+
+    pub(super) fn pages(&mut self) -> &mut Pages {
+        &mut self.pages
+    }
+
+    pub(super) fn encode_page(&self, page: PageId, content: &mut Vec<u8>) {
+        pages::encode(page, self.head, &self.entries, content);
+    }
+
+    /// Says that a page is about to change.
+    fn touch(&mut self, page: PageId, seq: Seq) {
+        let (head, entries) = (self.head, &self.entries);
+        self.pages.touch(page, seq, |content| {
+            pages::encode(page, head, entries, content)
+        });
+    }
+
+    /// Refuses new entries from now on.
+    pub(super) fn drain(&mut self, seq: Seq) {
+        self.touch(PageId::HEAD, seq);
+        self.head.draining = true;
     }
 
     /// Adds an entry: as owner if the lock is free, else in line.
     pub(super) fn insert(
         &mut self,
         slot: Slot,
-        (seq, at): (Seq, Timestamp),
+        Stamp { seq, at }: Stamp,
         (key, index, owner): (&Name, &Name, &Name),
         terms: Terms,
     ) {
@@ -236,17 +272,12 @@ impl State {
             previous: slot,
             next: slot,
         };
-        let span = if holder.is_none() {
-            terms.ttl
-        } else {
-            terms.ttw
-        };
         let len = |name: &Name| u8::try_from(name.as_bytes().len()).expect("names are bounded");
         let entry = Entry {
             names: [key.as_bytes(), index.as_bytes(), owner.as_bytes()]
                 .concat()
                 .into(),
-            deadline: at.plus_seconds(span.into()),
+            since: at,
             seq,
             token: if holder.is_none() {
                 seq.into()
@@ -262,7 +293,8 @@ impl State {
             key_len: len(key),
             index_len: len(index),
         };
-        let deadline = entry.deadline;
+        let deadline = self.deadline_of(&entry);
+        self.touch(page_of(slot), seq);
         self.entries.insert(slot, entry);
         self.join_owner(slot);
         match holder {
@@ -277,30 +309,32 @@ impl State {
     }
 
     /// Begins an entry's span again.
-    pub(super) fn renew(&mut self, slot: Slot, at: Timestamp) {
+    pub(super) fn renew(&mut self, slot: Slot, entry: Stamp) {
+        self.change(slot, entry.seq, |it| it.since = entry.at);
+    }
+
+    /// Changes an entry, and with it page, digest, count and deadline.
+    fn change(&mut self, slot: Slot, seq: Seq, change: impl FnOnce(&mut Entry)) {
+        self.touch(page_of(slot), seq);
         self.count(slot, false);
-        let entry = &mut self.entries[slot];
-        let old = entry.deadline;
-        let span = if entry.is_owner() {
-            entry.ttl
-        } else {
-            entry.ttw
-        };
-        entry.deadline = at.plus_seconds(span.into());
-        let new = entry.deadline;
+        let old = self.deadline_of(&self.entries[slot]);
+        change(&mut self.entries[slot]);
+        let new = self.deadline_of(&self.entries[slot]);
         self.wheel.remove(slot, old);
         self.wheel.insert(slot, new);
         self.count(slot, true);
     }
 
     /// Ends an entry. An owner's lock passes to `heir`, or is free if nobody waits.
-    pub(super) fn remove(&mut self, slot: Slot, heir: Option<Slot>, seq: Seq, at: Timestamp) {
+    pub(super) fn remove(&mut self, slot: Slot, heir: Option<Slot>, entry: Stamp) {
+        self.touch(page_of(slot), entry.seq);
         self.count(slot, false);
-        self.wheel.remove(slot, self.entries[slot].deadline);
+        self.wheel
+            .remove(slot, self.deadline_of(&self.entries[slot]));
         self.leave_owner(slot);
         if self.entries[slot].is_owner() {
             match heir {
-                Some(heir) => self.promote(slot, heir, seq, at),
+                Some(heir) => self.promote(slot, heir, entry),
                 None => {
                     assert!(
                         !self.lines.contains_key(&slot),
@@ -318,20 +352,16 @@ impl State {
     }
 
     /// Puts a contender in the owner's place.
-    fn promote(&mut self, old: Slot, heir: Slot, seq: Seq, at: Timestamp) {
+    fn promote(&mut self, old: Slot, heir: Slot, entry: Stamp) {
         assert!(
             self.entries[heir].lock() == self.entries[old].lock(),
             "an heir waits for that lock"
         );
-        self.count(heir, false);
         self.leave_line(heir);
-        let entry = &mut self.entries[heir];
-        let waited_until = entry.deadline;
-        entry.token = seq.into();
-        entry.deadline = at.plus_seconds(entry.ttl.into());
-        let until = entry.deadline;
-        self.wheel.remove(heir, waited_until);
-        self.wheel.insert(heir, until);
+        self.change(heir, entry.seq, |it| {
+            it.token = entry.seq.into();
+            it.since = entry.at;
+        });
         let (entries, locks) = (&self.entries, &mut self.locks);
         assert!(
             locks.replace(&entries[old].lock(), old, heir),
@@ -341,25 +371,30 @@ impl State {
         if let Some(line) = self.lines.remove(&old) {
             self.lines.insert(heir, line);
         }
-        self.count(heir, true);
     }
 
-    /// Begins every span again, as the start of a coordinator does.
-    pub(super) fn begin_spans(&mut self, at: Timestamp) {
-        for slot in (0..self.entries.extent()).map(Slot) {
-            if self.entries.get(slot).is_some() {
-                self.renew(slot, at);
-            }
+    /// Begins every span again, as the start of a coordinator does; and a drain ends with the one that drained.
+    pub(super) fn start(&mut self, entry: Stamp) {
+        self.touch(PageId::HEAD, entry.seq);
+        self.head = Head {
+            epoch: entry.at,
+            draining: false,
+        };
+        self.wind();
+    }
+
+    /// Sets the deadline of every entry anew.
+    fn wind(&mut self) {
+        self.wheel = Wheel::default();
+        for (slot, entry) in self.entries.iter() {
+            self.wheel.insert(slot, entry.deadline(self.head.epoch));
         }
     }
 
     /// Keeps counts and digest: called before an entry changes or goes, and after it changed or came.
     fn count(&mut self, slot: Slot, present: bool) {
         let entry = &self.entries[slot];
-        let (fixed, names) = entry.canonical();
-        self.scratch.clear();
-        self.scratch.extend_from_slice(&fixed);
-        self.scratch.extend_from_slice(names);
+        entry.canonical(&mut self.scratch);
         if present {
             self.digest.add(&self.scratch);
             self.contenders += u32::from(!entry.is_owner());
@@ -523,6 +558,9 @@ impl State {
         (next != slot).then_some(next)
     }
 }
+
+#[path = "load.rs"]
+mod load;
 
 #[cfg(test)]
 #[path = "invariants.rs"]

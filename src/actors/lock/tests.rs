@@ -1,6 +1,7 @@
 //! The lock rules against a model of a few lines that searches a plain list for everything.
 
 use crate::actors::lock::model::Model;
+use crate::actors::lock::shelf::Shelf;
 use crate::actors::lock::{
     LockMachine, Message, Name, Outcome, Query, Reply, Rules, Standing, Watch,
 };
@@ -21,6 +22,10 @@ enum Step {
     Pass(u64),
     Start,
     Watch,
+    /// A checkpoint begins, or goes on.
+    Checkpoint,
+    /// The machine is built anew, from the newest snapshot and the log behind it.
+    Reload,
 }
 
 /// The machine under test beside its model, and the log of what was committed.
@@ -31,13 +36,14 @@ struct Pair {
     now: Timestamp,
     seq: Seq,
     log: Vec<Logged>,
+    shelf: Shelf,
     watching: u64,
     woken: u64,
 }
 
 enum Logged {
     Entry(Stamp, Message, Outcome),
-    Start(Timestamp),
+    Start(Stamp),
 }
 
 impl Pair {
@@ -53,6 +59,7 @@ impl Pair {
             now: BEGIN,
             seq: Seq(0),
             log: Vec::new(),
+            shelf: Shelf::default(),
             watching: 0,
             woken: 0,
         }
@@ -128,8 +135,13 @@ impl Pair {
             }
             Step::Pass(ms) => self.now = self.now.plus_ms(ms),
             Step::Start => {
-                self.machine.start(self.now);
-                self.log.push(Logged::Start(self.now));
+                self.seq.0 += 1;
+                let stamp = Stamp {
+                    seq: self.seq,
+                    at: self.now,
+                };
+                self.machine.start(stamp);
+                self.log.push(Logged::Start(stamp));
                 self.model.draining = false;
                 for it in &mut self.model.entries {
                     it.begin_span(self.now);
@@ -142,6 +154,8 @@ impl Pair {
                     .watch(Ticket(self.watching), &Watch::Empty, &mut effects);
                 self.note_wakes(&mut effects);
             }
+            Step::Checkpoint => self.shelf.step(&mut self.machine, self.seq, &self.rules),
+            Step::Reload => self.reload(),
         }
         self.compare();
     }
@@ -239,6 +253,22 @@ impl Pair {
         );
     }
 
+    fn reload(&mut self) {
+        let (mut machine, upto) = self.shelf.load(&self.rules);
+        for logged in &self.log {
+            logged.repeat(&mut machine, upto);
+        }
+        let mut effects = Effects::default();
+        for ticket in self.woken + 1..=self.watching {
+            machine.watch(Ticket(ticket), &Watch::Empty, &mut effects);
+        }
+        assert!(
+            effects.is_empty(),
+            "whoever waits has something to wait for"
+        );
+        self.machine = machine;
+    }
+
     /// The log alone, committed into a machine with other rules, gives the same state.
     fn replay(&self) {
         let rules = Rules {
@@ -247,17 +277,25 @@ impl Pair {
         };
         let mut fresh = LockMachine::new(rules);
         for logged in &self.log {
-            match logged {
-                Logged::Entry(stamp, message, outcome) => {
-                    fresh.commit(*stamp, message, outcome, &mut Effects::default());
-                }
-                Logged::Start(at) => fresh.start(*at),
-            }
+            logged.repeat(&mut fresh, Seq(0));
         }
         fresh.assert_whole();
         assert_eq!(fresh.digest(), self.machine.digest());
         assert_eq!(fresh.view().entries, self.machine.view().entries);
         assert_eq!(fresh.view().draining, self.machine.view().draining);
+    }
+}
+
+impl Logged {
+    /// Commits it once more, if it is behind `after`.
+    fn repeat(&self, machine: &mut LockMachine, after: Seq) {
+        match self {
+            Self::Entry(stamp, message, outcome) if stamp.seq > after => {
+                machine.commit(*stamp, message, outcome, &mut Effects::default());
+            }
+            Self::Start(stamp) if stamp.seq > after => machine.start(*stamp),
+            Self::Entry(..) | Self::Start(_) => {}
+        }
     }
 }
 
@@ -313,6 +351,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (0u64..9000).prop_map(Step::Pass),
         1 => Just(Step::Start),
         1 => Just(Step::Watch),
+        8 => Just(Step::Checkpoint),
+        1 => Just(Step::Reload),
         1 => Just(Step::Send(Message::Drain)),
     ];
     prop::collection::vec(step, 0..150)
@@ -336,6 +376,7 @@ fn the_model_meets_every_outcome_it_is_there_for() {
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
     let (mut heirs, mut shared_ends, mut renewed, mut queued, mut full) = (0, 0, 0, 0, 0);
+    let (mut taken, mut early) = (0, 0);
     for _ in 0..200 {
         let steps = steps()
             .new_tree(&mut runner)
@@ -346,6 +387,8 @@ fn the_model_meets_every_outcome_it_is_there_for() {
             full += u32::from(pair.model.entries.len() >= ENTRIES_MAX as usize);
             pair.step(step);
         }
+        taken += pair.shelf.taken;
+        early += pair.shelf.early;
         for logged in &pair.log {
             let Logged::Entry(_, message, outcome) = logged else {
                 continue;
@@ -365,6 +408,6 @@ fn the_model_meets_every_outcome_it_is_there_for() {
             }
         }
     }
-    let seen = [heirs, shared_ends, renewed, queued, full];
+    let seen = [heirs, shared_ends, renewed, queued, full, taken, early];
     assert!(seen.iter().all(|count| *count >= 20), "{seen:?}");
 }

@@ -1,0 +1,91 @@
+//! Two snapshots of a lock machine in memory, written in turn from its pages as a coordinator's are: for the model test.
+
+use crate::actors::lock::{LockMachine, Rules};
+use crate::actors::machine::Machine as _;
+use crate::actors::pages;
+use crate::ids::{Digest, PageId, Seq};
+use std::collections::BTreeMap;
+
+/// The two snapshots, and the checkpoint under way.
+#[derive(Default)]
+pub(super) struct Shelf {
+    slots: [Slot; 2],
+    running: Option<Running>,
+    /// Checkpoints that came to their end.
+    pub(super) taken: u32,
+    /// Pages that were copied because they were about to change.
+    pub(super) early: u32,
+}
+
+#[derive(Clone, Default)]
+struct Slot {
+    upto: Seq,
+    pages: BTreeMap<PageId, (Seq, Vec<u8>)>,
+}
+
+struct Running {
+    slot: usize,
+    upto: Seq,
+    digest: Digest,
+    shown: String,
+}
+
+impl Shelf {
+    /// Begins a checkpoint, or takes one page more of the one under way.
+    pub(super) fn step(&mut self, machine: &mut LockMachine, last: Seq, rules: &Rules) {
+        let Some(running) = &self.running else {
+            let slot = usize::from(self.slots[1].upto < self.slots[0].upto);
+            machine.pages().begin(self.slots[slot].upto, last);
+            self.running = Some(Running {
+                slot,
+                upto: last,
+                digest: machine.digest(),
+                shown: shown(machine),
+            });
+            return;
+        };
+        let (copied, done) = pages::slice(machine, 1);
+        self.early += u32::try_from(copied.len().saturating_sub(1)).unwrap_or(u32::MAX);
+        let slot = &mut self.slots[running.slot];
+        for copied in copied {
+            slot.pages
+                .insert(copied.page, (copied.changed, copied.content));
+        }
+        if done && let Some(running) = self.running.take() {
+            self.slots[running.slot].upto = running.upto;
+            self.taken += 1;
+            let read = self.read(running.slot, rules);
+            read.assert_whole();
+            assert_eq!(read.digest(), running.digest, "a snapshot is of its time");
+            assert_eq!(shown(&read), running.shown);
+        }
+    }
+
+    /// The machine of the newest snapshot, with its watermark. What was under way is given up.
+    pub(super) fn load(&mut self, rules: &Rules) -> (LockMachine, Seq) {
+        if let Some(running) = self.running.take() {
+            // Half written: its slot is written afresh next time.
+            self.slots[running.slot] = Slot::default();
+        }
+        let newest = usize::from(self.slots[1].upto > self.slots[0].upto);
+        (self.read(newest, rules), self.slots[newest].upto)
+    }
+
+    fn read(&self, slot: usize, rules: &Rules) -> LockMachine {
+        let slot = &self.slots[slot];
+        let decode = |(page, (_, content)): (&PageId, &(Seq, Vec<u8>))| {
+            LockMachine::decode_page(*page, content).expect("what was written reads")
+        };
+        let filled = slot.pages.iter().filter(|(_, page)| !page.1.is_empty());
+        let pages = filled.map(decode).collect();
+        let mut machine = LockMachine::from_pages(rules.clone(), pages);
+        for (page, (changed, _)) in &slot.pages {
+            machine.pages().loaded(*page, *changed);
+        }
+        machine
+    }
+}
+
+fn shown(machine: &LockMachine) -> String {
+    format!("{:?}", machine.view())
+}
