@@ -128,8 +128,29 @@ impl fmt::Debug for Digest {
     }
 }
 
+/// Hexadecimal digits where a human reads, 16 little-endian bytes elsewhere.
 impl Serialize for Digest {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        if serializer.is_human_readable() {
+            serializer.collect_str(self)
+        } else {
+            self.0.to_le_bytes().serialize(serializer)
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !deserializer.is_human_readable() {
+            return <[u8; 16]>::deserialize(deserializer)
+                .map(|bytes| Self(u128::from_le_bytes(bytes)));
+        }
+        let text = String::deserialize(deserializer)?;
+        let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        u128::from_str_radix(&text, 16)
+            .ok()
+            .filter(|_| digits)
+            .map(Self)
+            .ok_or_else(|| serde::de::Error::custom("a digest is 32 hexadecimal digits"))
     }
 }

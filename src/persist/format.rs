@@ -5,7 +5,7 @@
 //! "Formats".
 
 use crate::clock::Timestamp;
-use crate::ids::{ActorId, Seq};
+use crate::ids::{ActorId, Digest, Seq};
 use serde::{Deserialize, Serialize};
 
 /// The version this program writes, and the newest it reads.
@@ -112,6 +112,24 @@ pub enum Mark {
         /// The first number that may not.
         bound: Seq,
     },
+    /// A snapshot is whole on disk: what came before it is no longer needed from here.
+    Checkpoint {
+        /// Where the snapshot stands.
+        slot: u8,
+        /// What it holds, actor by actor.
+        states: Vec<Watermark>,
+    },
+}
+
+/// Up to where a snapshot holds the state of an actor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watermark {
+    /// Whose state.
+    pub actor: ActorId,
+    /// The last entry that it rests on.
+    pub upto: Seq,
+    /// What the state sums up to.
+    pub digest: Digest,
 }
 
 /// 32 bytes of chance. Bytes in the journal, hexadecimal digits in exports.

@@ -110,6 +110,66 @@ fn a_stop_counts_only_if_nothing_was_cut_behind_it() {
     assert_eq!((tail.clean, tail.next()), (false, Seq(1000)));
 }
 
+#[cfg(feature = "replay")]
+#[test]
+fn a_checkpoint_mark_comes_back_from_bytes_and_from_an_export() {
+    use sexton::ids::{ActorId, Digest};
+    use sexton::persist::format::Watermark;
+    let digest = Digest(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff);
+    let checkpoint = Mark::Checkpoint {
+        slot: 1,
+        states: vec![Watermark {
+            actor: ActorId::LOCK,
+            upto: Seq(41),
+            digest,
+        }],
+    };
+    let bytes = rmp_serde::to_vec(&checkpoint).expect("a mark encodes");
+    assert_eq!(
+        rmp_serde::from_slice::<Mark>(&bytes).expect("it decodes"),
+        checkpoint
+    );
+    let text = serde_json::to_string(&checkpoint).expect("a mark encodes");
+    assert_eq!(
+        text,
+        r#"{"checkpoint":{"slot":1,"states":[{"actor":1,"upto":41,"digest":"00112233445566778899aabbccddeeff"}]}}"#
+    );
+    assert_eq!(
+        serde_json::from_str::<Mark>(&text).expect("it decodes"),
+        checkpoint
+    );
+    for bad in [
+        "",
+        "00112233445566778899aabbccddeef",
+        "+0112233445566778899aabbccddeeff",
+        "00112233445566778899aabbccddeefg",
+    ] {
+        let bad = format!("\"{bad}\"");
+        assert!(serde_json::from_str::<Digest>(&bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn a_checkpoint_mark_changes_nothing_of_the_tail_but_its_place() {
+    let disk = MemoryDisk::default();
+    let mut open = writer(&disk, SMALL).expect("the log opens");
+    let checkpoint = Mark::Checkpoint {
+        slot: 0,
+        states: Vec::new(),
+    };
+    for batch in [
+        &mut mark(1, &Mark::Reserve { bound: Seq(1000) }),
+        &mut mark(2, &Mark::Stop),
+        &mut mark(3, &checkpoint),
+    ] {
+        open.write(batch).expect("the disk takes it");
+    }
+    open.sync().expect("the disk syncs");
+    let (_, tail) = read(&disk).expect("whole");
+    assert_eq!((tail.last, tail.reserved), (Seq(3), Seq(1000)));
+    assert!(!tail.clean, "the stop is no longer the last record");
+}
+
 /// A reader beside a running coordinator: segments come while it reads.
 #[test]
 fn a_reader_sees_segments_that_were_made_after_it_began() {

@@ -73,7 +73,7 @@ impl Tap {
             Mark::Start { .. } => self.start_marks += 1,
             Mark::Reserve { .. } => self.reserve_marks += 1,
             Mark::Clock { .. } => self.clock_marks += 1,
-            Mark::Stop => {}
+            Mark::Stop | Mark::Checkpoint { .. } => {}
         }
     }
 

@@ -240,7 +240,7 @@ impl<'d> Reader<'d> {
             match bytes.and_then(|bytes| rmp_serde::from_slice(bytes).ok()) {
                 Some(Mark::Reserve { bound }) => self.tail.reserved = bound,
                 Some(Mark::Stop) => self.tail.clean = true,
-                Some(Mark::Start { .. } | Mark::Clock { .. }) | None => {}
+                Some(Mark::Start { .. } | Mark::Clock { .. } | Mark::Checkpoint { .. }) | None => {}
             }
         }
     }
