@@ -77,6 +77,9 @@ impl From<PersistError> for Failure {
             PersistError::Corrupt { .. } => failure.help(
                 "`sexton replay` shows what is whole; docs/operations.md, \"Damage\", says how to go on",
             ),
+            PersistError::Gone { .. } | PersistError::Short { .. } => failure.help(
+                "put the missing files back; docs/operations.md, \"Damage\", says how to go on without them",
+            ),
             PersistError::VersionTooNew { .. } => failure.help("use the sexton that wrote it, or a newer one"),
             PersistError::Held { .. } => failure.help("stop that coordinator, or give this one another --data directory"),
             PersistError::Io { .. } if error.is_disk_full() => failure.help("free space on the disk, and start again"),

@@ -19,6 +19,28 @@ pub enum PersistError {
         /// What was found there.
         found: String,
     },
+    /// What had to be read is no longer there: the log begins behind it.
+    #[error("read {file}: the journal begins here{}, and what came after {after} is gone", at(*.first))]
+    Gone {
+        /// Name of the first segment that is there.
+        file: String,
+        /// The first sequence number in it, if it has one.
+        first: Option<Seq>,
+        /// The sequence number behind which reading had to begin.
+        after: Seq,
+    },
+    /// The log ends before what was known to be synced.
+    #[error(
+        "read {file}: the journal ends at sequence number {last}, and a snapshot says that it went on to {reaches}"
+    )]
+    Short {
+        /// Name of the file in which the log ends, or of the folder if there is none.
+        file: String,
+        /// The last sequence number there is.
+        last: Seq,
+        /// The last one there was.
+        reaches: Seq,
+    },
     /// The operating system refused.
     #[error("{action} {file}: {source}")]
     Io {
@@ -47,6 +69,13 @@ pub enum PersistError {
         /// What the lock file says of the holder.
         holder: String,
     },
+}
+
+fn at(first: Option<Seq>) -> String {
+    first.map_or_else(
+        || " without a record".to_owned(),
+        |first| format!(" at sequence number {first}"),
+    )
 }
 
 impl PersistError {

@@ -6,10 +6,12 @@
 //! | `disk.rs` | the `Disk` trait, and the one implementation that touches `std::fs` |
 //! | `error.rs` | what can go wrong, with the place where it did |
 //! | `journal/` | the writer with its group commit, the reader with its judgement of damage |
+//! | `retention.rs` | which segments may go |
 
 pub mod disk;
 pub mod error;
 pub mod format;
 pub mod journal;
+pub mod retention;
 
 pub use error::PersistError;

@@ -6,7 +6,7 @@ use sexton::ids::{ActorId, Seq};
 use sexton::persist::PersistError;
 use sexton::persist::disk::Disk;
 use sexton::persist::format::{About, Batch, Kind, Mark};
-use sexton::persist::journal::{InlineFiller, Reader, Sizes, Tail, Writer};
+use sexton::persist::journal::{Begin, InlineFiller, Reader, Sizes, Tail, Writer};
 use std::sync::Arc;
 
 /// Segments so small that every test fills several.
@@ -59,12 +59,21 @@ pub(crate) fn records(seqs: std::ops::RangeInclusive<u64>, len: usize) -> Vec<Wr
 /// Opens the log where it ends.
 pub(crate) fn writer(disk: &MemoryDisk, sizes: Sizes) -> Result<Writer, PersistError> {
     let (_, tail) = read(disk)?;
+    writer_at(disk, sizes, &tail)
+}
+
+/// Opens the log where this says that it ends.
+pub(crate) fn writer_at(
+    disk: &MemoryDisk,
+    sizes: Sizes,
+    tail: &Tail,
+) -> Result<Writer, PersistError> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     Writer::open(
         Arc::clone(&disk),
         sizes,
         Box::new(InlineFiller::new(disk)),
-        &tail,
+        tail,
     )
 }
 
@@ -81,7 +90,23 @@ pub(crate) fn write(disk: &MemoryDisk, sizes: Sizes, batches: &[Vec<Written>]) {
 
 /// Everything in the log, and where it ends.
 pub(crate) fn read(disk: &dyn Disk) -> Result<(Vec<Written>, Tail), PersistError> {
-    let mut reader = Reader::open(disk)?;
+    read_after(disk, Begin::default())
+}
+
+/// What comes after this number.
+pub(crate) fn after(seq: u64) -> Begin {
+    Begin {
+        after: Seq(seq),
+        ..Begin::default()
+    }
+}
+
+/// Everything in the log behind a place, and where it ends.
+pub(crate) fn read_after(
+    disk: &dyn Disk,
+    begin: Begin,
+) -> Result<(Vec<Written>, Tail), PersistError> {
+    let mut reader = Reader::open_after(disk, begin)?;
     let mut records = Vec::new();
     while let Some(record) = reader.next()? {
         records.push((record.seq.0, record.payload.to_vec()));
@@ -92,6 +117,22 @@ pub(crate) fn read(disk: &dyn Disk) -> Result<(Vec<Written>, Tail), PersistError
 /// The name of a segment.
 pub(crate) fn segment(ordinal: u64) -> String {
     sexton::persist::journal::segment::name(ordinal)
+}
+
+/// The number of the first record of a segment, from its bytes: none if it is blank, or opens with its end.
+pub(crate) fn first(disk: &MemoryDisk, ordinal: u64) -> Option<u64> {
+    let bytes = disk.bytes(&segment(ordinal));
+    let seq = bytes.get(40..48)?.first_chunk().copied()?;
+    let kind = *bytes.get(61)?;
+    (kind != 0 && kind != 4).then_some(u64::from_le_bytes(seq))
+}
+
+/// The segment from which everything after a number can be read, by the rule that the documents tell.
+pub(crate) fn needed_from(disk: &MemoryDisk, last: u64, after: u64) -> u64 {
+    (1..=last)
+        .rev()
+        .find(|ordinal| first(disk, *ordinal).is_some_and(|seq| seq <= after))
+        .unwrap_or(1)
 }
 
 /// How far a segment is used. Knows that payloads end without a zero, and end marks and headers with some.

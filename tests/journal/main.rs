@@ -7,13 +7,19 @@
 //! | `whole.rs` | what is written is what is read |
 //! | `tails.rs` | ends that were being written: cut, counted, never back again |
 //! | `damage.rs` | flipped bytes, missing and foreign files |
+//! | `begin.rs` | reading from the middle |
+//! | `refusal.rs` | logs that lack what reading from the middle needs |
+//! | `trim.rs` | old segments go, and nothing that is needed |
 //! | `space.rs` | a disk that fills up |
 //! | `group.rs` | the journal thread |
 
+mod begin;
 mod damage;
 mod disk;
 mod group;
 mod log;
+mod refusal;
 mod space;
 mod tails;
+mod trim;
 mod whole;

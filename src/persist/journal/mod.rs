@@ -15,7 +15,7 @@ pub mod thread;
 pub mod writer;
 
 pub use filler::{Filler, InlineFiller, ThreadFiller};
-pub use reader::{Cut, Reader, Record, Tail};
+pub use reader::{Begin, Cut, Reader, Record, Tail};
 pub use segment::Sizes;
 pub use thread::{Fsync, Journal, JournalCounts, JournalThread};
 pub use writer::{Room, Writer};

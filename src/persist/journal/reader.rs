@@ -3,6 +3,7 @@
 //! A record that does not check is a **torn tail** if nothing shows that it was ever synced: the log ends there, and
 //! what is cut is counted. It is **damage** if a whole record behind it says that it was written when everything up
 //! to it was already synced, or if a later segment has records. Damage is an error that names the place.
+//! Reading may begin in the middle, by whoever has the state up to there: then nothing is lost unsaid either.
 //! The reader never writes.
 
 use crate::clock::Timestamp;
@@ -13,7 +14,7 @@ use crate::persist::format::{
     FORMAT_VERSION, FRAME_HEADER_BYTES, FrameHeader, Kind, Mark, Part, SEGMENT_HEADER_BYTES,
     SegmentHeader, frame,
 };
-use crate::persist::journal::segment;
+use crate::persist::journal::segment::{self, Opening};
 use std::collections::VecDeque;
 
 /// One record of the log.
@@ -31,6 +32,19 @@ pub struct Record<'a> {
     pub payload: &'a [u8],
 }
 
+/// What whoever reads the log has already, from a snapshot; nothing by default.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Begin {
+    /// The last sequence number of which nothing more is wanted.
+    pub after: Seq,
+    /// The time up to there.
+    pub at: Timestamp,
+    /// The first sequence number that was not reserved up to there.
+    pub reserved: Seq,
+    /// The last sequence number that the log is known to have had on disk.
+    pub reaches: Seq,
+}
+
 /// Where the log ends, and in what order it was left.
 #[derive(Clone, Debug, Default)]
 pub struct Tail {
@@ -46,7 +60,7 @@ pub struct Tail {
     pub reserved: Seq,
     /// Whether the last record is a clean stop.
     pub clean: bool,
-    /// Records in the log, marks included.
+    /// Records read, marks included, but none that was not wanted.
     pub records: u64,
     /// What was cut at the end, if anything was.
     pub cut: Option<Cut>,
@@ -88,15 +102,20 @@ struct Loaded {
     salt: u32,
 }
 
-/// Reads the log from its beginning.
+/// Reads the log.
 pub struct Reader<'d> {
     disk: &'d dyn Disk,
+    begin: Begin,
     waiting: VecDeque<u64>,
     segment: Option<Loaded>,
     /// The payload of a record that came in parts.
     assembled: Vec<u8>,
     /// Where the record that is being assembled began.
     began: Option<(u64, u64)>,
+    /// Whether the frames ahead may be parts of a record that began where nothing is read.
+    amid: bool,
+    /// The time of the last record that was not wanted.
+    unwanted_at: Timestamp,
     tail: Tail,
     ended: bool,
 }
@@ -104,24 +123,34 @@ pub struct Reader<'d> {
 impl<'d> Reader<'d> {
     /// Opens the log of a data directory, which may have none yet.
     pub fn open(disk: &'d dyn Disk) -> Result<Self, PersistError> {
-        let waiting: VecDeque<u64> = segment::ordinals(disk)?.into();
-        for (expected, found) in (1..).zip(&waiting) {
-            if expected != *found {
-                return Err(PersistError::Corrupt {
-                    file: segment::name(expected),
-                    offset: 0,
-                    after: Seq(0),
-                    found: format!("it is missing, while {} is there", segment::name(*found)),
-                });
-            }
-        }
+        Self::open_after(disk, Begin::default())
+    }
+
+    /// Opens the log for what comes after `begin`. Segments that have nothing of it are not read.
+    pub fn open_after(disk: &'d dyn Disk, begin: Begin) -> Result<Self, PersistError> {
+        let mut ordinals = segment::ordinals(disk)?;
+        let first = ordinals.first().copied().unwrap_or(1);
+        contiguous(first, &ordinals, Seq(0))?;
+        let start = match segment::first_needed(disk, &ordinals, begin.after)? {
+            Some(start) => start,
+            None if first == 1 => 1,
+            None => headless(disk, first, begin.after)?,
+        };
+        ordinals.retain(|ordinal| *ordinal >= start);
         Ok(Self {
             disk,
-            waiting,
+            begin,
+            waiting: ordinals.into(),
             segment: None,
             assembled: Vec::new(),
             began: None,
-            tail: Tail::default(),
+            amid: start > 1,
+            unwanted_at: Timestamp::default(),
+            tail: Tail {
+                last_at: begin.at,
+                reserved: begin.reserved,
+                ..Tail::default()
+            },
             ended: false,
         })
     }
@@ -139,9 +168,12 @@ impl<'d> Reader<'d> {
     pub fn next(&mut self) -> Result<Option<Record<'_>>, PersistError> {
         while !self.ended {
             if self.segment.is_none() && !self.load()? {
+                self.ended = true;
                 break;
             }
-            if let Some((header, range)) = self.step()? {
+            if let Some((header, range)) = self.step()?
+                && header.seq > self.begin.after
+            {
                 let segment = self
                     .segment
                     .as_ref()
@@ -159,7 +191,32 @@ impl<'d> Reader<'d> {
                 }));
             }
         }
+        self.reached()?;
         Ok(None)
+    }
+
+    /// Whether the log, read to its end, has all that it is known to have had.
+    fn reached(&self) -> Result<(), PersistError> {
+        let (ordinal, _) = self.tail.place.unzip();
+        let file = ordinal.map_or_else(|| segment::FOLDER.to_owned(), segment::name);
+        let last = self.tail.last;
+        let Begin { after, reaches, .. } = self.begin;
+        if self.amid {
+            return Err(PersistError::Corrupt {
+                file,
+                offset: SEGMENT_HEADER_BYTES as u64,
+                after,
+                found: "a record that began in the segment before does not end".to_owned(),
+            });
+        }
+        if last < reaches {
+            return Err(PersistError::Short {
+                file,
+                last,
+                reaches,
+            });
+        }
+        Ok(())
     }
 
     /// Reads one frame; a record comes of it when it is whole.
@@ -168,9 +225,13 @@ impl<'d> Reader<'d> {
         let offset = segment.offset;
         let rest = segment.bytes.get(offset..).unwrap_or(&[]);
         let Some((header, _)) = frame(rest, segment.salt).filter(|(header, _)| {
-            let inside = matches!(header.part, Part::Middle | Part::Last);
-            header.kind == Kind::End
-                || (header.seq > self.tail.last && inside == self.began.is_some())
+            let fits = match header.part {
+                Part::Whole | Part::First => self.began.is_none(),
+                Part::Middle | Part::Last => {
+                    self.began.is_some() || (self.amid && header.seq <= self.begin.after)
+                }
+            };
+            header.kind == Kind::End || (header.seq > self.tail.last && fits)
         }) else {
             self.end(offset)?;
             return Ok(None);
@@ -189,8 +250,13 @@ impl<'d> Reader<'d> {
             self.segment = None;
             return Ok(None);
         }
-        if header.at < self.tail.last_at {
-            let found = format!("time goes back from {} to {}", self.tail.last_at, header.at);
+        let before = if header.seq > self.begin.after {
+            self.tail.last_at
+        } else {
+            self.unwanted_at
+        };
+        if header.at < before {
+            let found = format!("time goes back from {before} to {}", header.at);
             return Err(self.corrupt(offset, found));
         }
         let payload = offset + FRAME_HEADER_BYTES..offset + header.size as usize;
@@ -219,6 +285,7 @@ impl<'d> Reader<'d> {
                 .extend_from_slice(segment.bytes.get(payload).unwrap_or(&[]));
         }
         let whole = matches!(header.part, Part::Whole | Part::Last);
+        self.amid &= header.part == Part::Middle;
         if whole {
             self.began = None;
             self.tail.place = Some((segment.ordinal, segment.offset as u64));
@@ -229,8 +296,12 @@ impl<'d> Reader<'d> {
     /// Keeps what the end of the log will be judged by.
     fn note(&mut self, header: &FrameHeader, payload: std::ops::Range<usize>) {
         self.tail.last = header.seq;
-        self.tail.last_at = header.at;
-        self.tail.records += 1;
+        self.tail.last_at = self.tail.last_at.max(header.at);
+        if header.seq > self.begin.after {
+            self.tail.records += 1;
+        } else {
+            self.unwanted_at = header.at;
+        }
         self.tail.clean = false;
         if header.kind == Kind::Mark {
             let bytes = self
@@ -238,7 +309,9 @@ impl<'d> Reader<'d> {
                 .as_ref()
                 .and_then(|segment| segment.bytes.get(payload));
             match bytes.and_then(|bytes| rmp_serde::from_slice(bytes).ok()) {
-                Some(Mark::Reserve { bound }) => self.tail.reserved = bound,
+                Some(Mark::Reserve { bound }) => {
+                    self.tail.reserved = bound.max(self.begin.reserved);
+                }
                 Some(Mark::Stop) => self.tail.clean = true,
                 Some(Mark::Start { .. } | Mark::Clock { .. } | Mark::Checkpoint { .. }) | None => {}
             }
@@ -396,8 +469,11 @@ impl<'d> Reader<'d> {
     /// Lists the segments again if none is known behind this one: a running coordinator makes more.
     fn look_for_more(&mut self, ordinal: u64) -> Result<(), PersistError> {
         if self.waiting.is_empty() {
-            self.waiting = segment::ordinals(self.disk)?.into();
-            self.waiting.retain(|later| *later > ordinal);
+            let mut later = segment::ordinals(self.disk)?;
+            later.retain(|later| *later > ordinal);
+            // By now those that follow may have been removed again.
+            contiguous(ordinal + 1, &later, self.tail.last)?;
+            self.waiting = later.into();
         }
         Ok(())
     }
@@ -431,4 +507,44 @@ impl<'d> Reader<'d> {
             found,
         }
     }
+}
+
+/// Checks that no segment is missing from `first` on.
+fn contiguous(first: u64, ordinals: &[u64], after: Seq) -> Result<(), PersistError> {
+    match (first..)
+        .zip(ordinals)
+        .find(|(expected, found)| expected != *found)
+    {
+        Some((expected, found)) => Err(PersistError::Corrupt {
+            file: segment::name(expected),
+            offset: 0,
+            after,
+            found: format!("it is missing, while {} is there", segment::name(*found)),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Judges a log whose first segment that is there does not reach back far enough.
+fn headless(disk: &dyn Disk, first: u64, after: Seq) -> Result<u64, PersistError> {
+    let file = segment::name(first);
+    let first_seq = match segment::opening(disk, first)? {
+        Opening::Record(seq) => Some(seq),
+        Opening::End | Opening::Blank => None,
+        Opening::Damaged => {
+            return Err(PersistError::Corrupt {
+                file,
+                offset: SEGMENT_HEADER_BYTES as u64,
+                after,
+                found: "a record does not check, and the segments before are gone".to_owned(),
+            });
+        }
+        // Reading it says what is wrong.
+        Opening::Unreadable => return Ok(first),
+    };
+    Err(PersistError::Gone {
+        file,
+        first: first_seq,
+        after,
+    })
 }

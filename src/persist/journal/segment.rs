@@ -6,7 +6,8 @@
 use crate::ids::Seq;
 use crate::persist::disk::{Disk, DiskFile};
 use crate::persist::error::PersistError;
-use crate::persist::format::{self, SegmentHeader};
+use crate::persist::format::{self, FRAME_HEADER_BYTES, FrameHeader, Kind, SegmentHeader, frame};
+use std::io;
 
 /// The folder of the segments, below the data directory.
 pub const FOLDER: &str = "journal";
@@ -62,20 +63,113 @@ fn is_in_folder(file: &str, name: &str) -> bool {
         == Some(file)
 }
 
-/// The ordinals of the segments present, ascending. A file is a segment only under the very name it was given.
-pub fn ordinals(disk: &dyn Disk) -> Result<Vec<u64>, PersistError> {
+/// A segment in the folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Present {
+    /// Its place among all.
+    pub ordinal: u64,
+    /// The length of its file.
+    pub bytes: u64,
+}
+
+/// The segments present, ascending. A file is a segment only under the very name it was given.
+pub fn present(disk: &dyn Disk) -> Result<Vec<Present>, PersistError> {
     let files = disk
         .list(FOLDER)
         .map_err(PersistError::io("list", FOLDER))?;
-    let mut ordinals: Vec<u64> = files
+    let mut segments: Vec<Present> = files
         .iter()
-        .filter_map(|(file, _)| {
+        .filter_map(|(file, bytes)| {
             let ordinal = file.strip_suffix(".seg")?.parse().ok()?;
-            (ordinal > 0 && is_in_folder(file, &name(ordinal))).then_some(ordinal)
+            let bytes = *bytes;
+            (ordinal > 0 && is_in_folder(file, &name(ordinal)))
+                .then_some(Present { ordinal, bytes })
         })
         .collect();
-    ordinals.sort_unstable();
+    segments.sort_unstable();
+    Ok(segments)
+}
+
+/// The ordinals of the segments present, ascending.
+pub fn ordinals(disk: &dyn Disk) -> Result<Vec<u64>, PersistError> {
+    let ordinals = present(disk)?
+        .iter()
+        .map(|segment| segment.ordinal)
+        .collect();
     Ok(ordinals)
+}
+
+/// What stands first in a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// A record with this number, or parts of one that began in a segment before.
+    Record(Seq),
+    /// The mark that ends the segment: not even the first frame that came fitted into it.
+    End,
+    /// Zeros: it is prepared.
+    Blank,
+    /// A frame that does not check.
+    Damaged,
+    /// Whatever it is: the header of the segment cannot be read, or speaks of another one.
+    Unreadable,
+}
+
+/// Reads what stands first in a segment, and nothing else of it.
+pub fn opening(disk: &dyn Disk, ordinal: u64) -> Result<Opening, PersistError> {
+    let name = name(ordinal);
+    let file = disk
+        .open(&name, false)
+        .map_err(PersistError::io("open", &name))?;
+    look(file.as_ref(), ordinal).map_err(PersistError::io("read", &name))
+}
+
+fn look(file: &dyn DiskFile, ordinal: u64) -> io::Result<Opening> {
+    let len = file.len()?;
+    let mut header = [0; format::SEGMENT_HEADER_BYTES];
+    file.read_at(&mut header, 0)?;
+    let salt = match SegmentHeader::decode(&header) {
+        SegmentHeader::Good {
+            ordinal: said,
+            size,
+            salt,
+        } if said == ordinal && size == len => salt,
+        SegmentHeader::Good { .. } | SegmentHeader::TooNew(_) | SegmentHeader::Bad => {
+            return Ok(Opening::Unreadable);
+        }
+    };
+    let start = format::SEGMENT_HEADER_BYTES as u64;
+    let mut bytes = vec![0; FRAME_HEADER_BYTES];
+    file.read_at(&mut bytes, start)?;
+    if bytes.iter().all(|byte| *byte == 0) {
+        return Ok(Opening::Blank);
+    }
+    // A header that decodes asks for no more than the largest frame.
+    if let Some(first) = FrameHeader::decode(&bytes) {
+        bytes.resize(first.size as usize, 0);
+        file.read_at(&mut bytes, start)?;
+    }
+    Ok(match frame(&bytes, salt) {
+        Some((first, _)) if first.kind == Kind::End => Opening::End,
+        Some((first, _)) => Opening::Record(first.seq),
+        None => Opening::Damaged,
+    })
+}
+
+/// Where reading begins that wants what comes after `after`: the last of these segments that opens with a record
+/// which is not wanted, so that none before it can be. What cannot be trusted is passed over: reading more is right.
+///
+/// An end mark shows nothing: it may repeat an older number than that of the record before it.
+pub fn first_needed(
+    disk: &dyn Disk,
+    ordinals: &[u64],
+    after: Seq,
+) -> Result<Option<u64>, PersistError> {
+    for ordinal in ordinals.iter().rev() {
+        if matches!(opening(disk, *ordinal)?, Opening::Record(seq) if seq <= after) {
+            return Ok(Some(*ordinal));
+        }
+    }
+    Ok(None)
 }
 
 /// What the checksums in a segment that was opened or prepared begin with.
@@ -127,7 +221,7 @@ pub fn prepare(
         disk.sync_folder(FOLDER)?;
         Ok(file)
     };
-    fill().map_err(|source: std::io::Error| {
+    fill().map_err(|source: io::Error| {
         // What a full disk leaves half filled would keep it full.
         if let Err(error) = disk.remove(&temporary) {
             tracing::debug!(%error, "no unfinished segment to remove");
