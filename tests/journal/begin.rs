@@ -140,11 +140,12 @@ fn what_is_known_already_is_never_taken_back() {
     let mut open = writer(&disk, SMALL).expect("the log opens");
     for batch in [
         &mut mark(1, &Mark::Reserve { bound: Seq(1000) }),
-        &mut log::batch(&records(2..=9, 20)),
+        &mut log::batch(&records(2..=9, 10)),
     ] {
         open.write(batch).expect("the disk takes it");
     }
     open.sync().expect("the disk syncs");
+    assert_eq!(needed_from(&disk, 1, 9), 1, "the mark is read again");
     let begin = Begin {
         after: Seq(9),
         at: Timestamp(5_000_000),

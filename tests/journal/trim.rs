@@ -102,20 +102,31 @@ fn a_log_that_is_not_there_has_nothing_to_trim() {
     assert_eq!(trimmed, Trimmed::default());
 }
 
-/// A segment whose beginning cannot be trusted says nothing about the one before it.
+/// A segment that cannot be trusted says nothing about the one before it.
 #[test]
 fn a_damaged_segment_lets_nothing_go() {
     let (disk, _, last) = small_log();
     let everything = Seq(u64::MAX);
-    for at in [3, 20, 34, 41, 60, 64] {
+    let mut damages: Vec<_> = [3, 20, 34, 41, 60, 64].map(Damage::Flip).into();
+    damages.extend([0, 31, 40, 300, 513].map(Damage::Length));
+    for damage in damages {
         let disk = disk.copy();
-        disk.edit(&segment(last), |bytes| bytes[at] ^= 1);
+        disk.edit(&segment(last), |bytes| match damage {
+            Damage::Flip(at) => bytes[at] ^= 1,
+            Damage::Length(len) => bytes.resize(len, 0),
+        });
         trim(&disk, everything).expect("the disk removes");
-        assert_eq!(there(&disk, last), [last - 1, last, last + 1], "byte {at}");
+        assert_eq!(there(&disk, last), [last - 1, last, last + 1], "{damage:?}");
         (1..last).for_each(|ordinal| disk.delete(&segment(ordinal)));
         trim(&disk, everything).expect("there is nothing to remove");
-        assert_eq!(there(&disk, last), [last, last + 1], "byte {at}");
+        assert_eq!(there(&disk, last), [last, last + 1], "{damage:?}");
     }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Damage {
+    Flip(usize),
+    Length(usize),
 }
 
 #[test]

@@ -206,7 +206,7 @@ impl<'d> Reader<'d> {
                 file,
                 offset: SEGMENT_HEADER_BYTES as u64,
                 after,
-                found: "a record that began in the segment before does not end".to_owned(),
+                found: "the first record that is there does not read to its end".to_owned(),
             });
         }
         if last < reaches {
@@ -531,16 +531,8 @@ fn headless(disk: &dyn Disk, first: u64, after: Seq) -> Result<u64, PersistError
     let first_seq = match segment::opening(disk, first)? {
         Opening::Record(seq) => Some(seq),
         Opening::End | Opening::Blank => None,
-        Opening::Damaged => {
-            return Err(PersistError::Corrupt {
-                file,
-                offset: SEGMENT_HEADER_BYTES as u64,
-                after,
-                found: "a record does not check, and the segments before are gone".to_owned(),
-            });
-        }
         // Reading it says what is wrong.
-        Opening::Unreadable => return Ok(first),
+        Opening::Damaged | Opening::Unreadable => return Ok(first),
     };
     Err(PersistError::Gone {
         file,
