@@ -2,7 +2,7 @@
 //!
 //! Flags and environment are the program's business (`tools/serve.rs`); this is what they lead to.
 
-use crate::actors::{lock, supervisor};
+use crate::actors::{checkpoint, lock, supervisor};
 use crate::persist::journal::{Fsync, Sizes};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,6 +22,8 @@ pub struct Config {
     pub fsync: Fsync,
     /// How large journal segments are.
     pub segments: Sizes,
+    /// When a snapshot is taken.
+    pub checkpoints: checkpoint::Rules,
     /// The most commands delivered and not yet answered, over all connections.
     pub open_commands_max: u32,
     /// Rules of locks.
@@ -49,6 +51,7 @@ impl Config {
             data: None,
             fsync: Fsync::Always,
             segments: Sizes::default(),
+            checkpoints: checkpoint::Rules::default(),
             open_commands_max: 65_536,
             locks: lock::Rules::default(),
             supervisor: supervisor::Rules::default(),
@@ -77,6 +80,11 @@ impl Config {
         check(
             (1024..=1 << 24).contains(&open),
             format!("open commands: {open} is not within 1024 to 16777216"),
+        );
+        let records = self.checkpoints.records;
+        check(
+            (1..=1 << 40).contains(&records),
+            format!("checkpoints: every {records} entries is not within 1 to 1099511627776"),
         );
         let entries = self.locks.entries_max;
         check(

@@ -3,6 +3,7 @@
 //! Promises: no signal handlers, nothing printed, no exit. A node that halts says so on every handle and resolves
 //! [`Node::halted`]; the host program goes on.
 
+use crate::actors::checkpoint::{self, CheckpointError, Checkpoints, SnapshotStatus, Taken};
 use crate::actors::directory::Admission;
 use crate::actors::host::{Answer, Host, Item};
 use crate::actors::ledger::Ledger;
@@ -10,7 +11,7 @@ use crate::actors::lock::{LockMachine, Message, Query, Reply, Watch};
 use crate::actors::machine::Machine as _;
 use crate::actors::recovery::{self, Recovering, RecoveryError, Replica, Scope};
 use crate::actors::runtime::{self, Mailbox, Stopped};
-use crate::actors::spine::{Halt, Spine};
+use crate::actors::spine::{Halt, Spine, SpineFiles};
 use crate::actors::supervisor::{self, SupervisorActor};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::Config;
@@ -18,7 +19,8 @@ use crate::ids::Seq;
 use crate::persist::PersistError;
 use crate::persist::disk::{DirLock, Disk, RealDisk};
 use crate::persist::format::Chance;
-use crate::persist::journal::{Cut, Fsync, Journal, JournalThread, Tail, ThreadFiller, Writer};
+use crate::persist::journal::{Cut, Fsync, Journal, JournalThread, ThreadFiller, Writer};
+use crate::persist::snapshots::{SledStores, Slots};
 use crate::protocols::lockserver::{self, Hosts, HostsError};
 use crate::status::{ActorReport, Doors, NodeStatus, fsync_words};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -95,6 +97,8 @@ struct Facts {
     admission: Admission,
     draining: AtomicBool,
     supervisor: mpsc::UnboundedSender<Command>,
+    checkpoints: mpsc::UnboundedSender<checkpoint::Request>,
+    snapshots: checkpoint::Shown,
 }
 
 /// What a start found.
@@ -108,6 +112,10 @@ pub struct Recovered {
     pub ms: u64,
     /// The end of the log that was cut, as text.
     pub cut: Option<String>,
+    /// The snapshot that the start began with, and up to where it went.
+    pub snapshot: Option<(String, Seq)>,
+    /// What was wrong with snapshots, in words. They are written anew.
+    pub mended: Vec<String>,
 }
 
 enum Command {
@@ -208,6 +216,19 @@ impl Handle {
         Ok(())
     }
 
+    /// Takes a snapshot now, so that a start has less to repeat, and the journal less to keep.
+    pub async fn checkpoint(&self) -> Result<Taken, CheckpointError> {
+        let (request, taken) = oneshot::channel();
+        let sent = self.facts.checkpoints.send(request);
+        sent.map_err(|_| CheckpointError::Stopped)?;
+        taken.await.map_err(|_| CheckpointError::Stopped)?
+    }
+
+    /// What is known of snapshots.
+    pub fn snapshots(&self) -> SnapshotStatus {
+        self.facts.snapshots.get()
+    }
+
     /// Waits until the node halts by itself. Never, if it does not.
     pub async fn halted(&self) -> Halt {
         let mut halt = self.halt.clone();
@@ -303,6 +324,7 @@ impl Handle {
             lock_contenders,
             open_commands: facts.admission.open(),
             journal: facts.journal.as_ref().map(Into::into),
+            snapshots: facts.data.as_ref().map(|_| self.snapshots()),
             actors: vec![ActorReport { status, panics }],
             lockserver: self
                 .lockserver
@@ -331,6 +353,7 @@ struct Core {
 /// What a data directory holds, and the hold on it.
 struct Files {
     disk: Arc<dyn Disk>,
+    slots: Slots,
     writer: Writer,
     /// Held until the core ends.
     lock: DirLock,
@@ -339,7 +362,7 @@ struct Files {
 /// A recovered past, not yet begun anew.
 struct Past {
     locks: Host<LockMachine>,
-    tail: Tail,
+    found: recovery::Past,
     files: Option<Files>,
 }
 
@@ -371,61 +394,83 @@ impl Core {
         };
         let began = SystemClock::starting_at(Timestamp(0)).now();
         let mut past = recover(&config)?;
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::starting_at(past.tail.last_at));
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::starting_at(past.found.tail.last_at));
         let recovered = Recovered {
-            records: past.tail.records,
-            clean: past.tail.clean || past.tail.records == 0,
+            records: past.found.tail.records,
+            clean: past.found.tail.clean || past.found.tail.last == Seq(0),
             ms: SystemClock::starting_at(Timestamp(0))
                 .now()
                 .0
                 .saturating_sub(began.0),
-            cut: past.tail.cut.as_ref().map(cut_words),
+            cut: past.found.tail.cut.as_ref().map(cut_words),
+            snapshot: past
+                .found
+                .snapshot
+                .as_ref()
+                .map(|(slot, seal)| (slot.to_string(), seal.manifest.begun)),
+            mended: past.found.mended.clone(),
         };
-        let mut ledger = Ledger::new(Arc::clone(&clock), &past.tail, past.files.is_none());
+        let mut ledger = Ledger::new(Arc::clone(&clock), &past.found.tail, past.files.is_none());
         let start = ledger.start(Chance(chance()?));
         let (journal, files) = match past.files {
             None => (None, None),
             Some(Files {
                 disk,
+                slots,
                 mut writer,
                 lock,
             }) => {
                 writer.write(&mut ledger.take_batch())?;
                 writer.sync()?;
                 let (journal, thread) = Journal::start(writer, config.fsync)?;
-                (Some((journal, disk)), Some((thread, lock)))
+                let files = SpineFiles {
+                    journal,
+                    disk,
+                    slots,
+                };
+                (Some(files), Some((thread, lock)))
             }
         };
         past.locks.start(start);
         let admission = Admission::new(config.open_commands_max);
+        let log = journal.as_ref().map(|files| files.journal.clone());
+        let supervisor = SupervisorActor::new(config.supervisor);
+        let spine = Rc::new(Spine::new(ledger, journal, supervisor, self.halt));
+        let checkpoints =
+            Checkpoints::new(Rc::clone(&spine), config.checkpoints, past.found.sealed);
+        let checkpoints = Rc::new(checkpoints);
+        let (asks, asked) = mpsc::unbounded_channel();
         let facts = Facts {
             data: config.data.clone(),
             fsync: config.fsync,
             started: clock.now(),
             clock,
             recovered,
-            journal: journal.as_ref().map(|(journal, _)| journal.clone()),
+            journal: log,
             admission: admission.clone(),
             draining: AtomicBool::new(false),
             supervisor: self.commands,
+            checkpoints: asks,
+            snapshots: checkpoints.shown(),
         };
-        let supervisor = SupervisorActor::new(config.supervisor);
-        let spine = Rc::new(Spine::new(ledger, journal, supervisor, self.halt));
         let writing = Rc::clone(&spine);
         runtime::spawn(async move { writing.write_forever().await });
         let releasing = Rc::clone(&spine);
         runtime::spawn(async move { releasing.release_forever().await });
         runtime::spawn(runtime::watch_wall_clock(Rc::clone(&spine)));
         let locks = runtime::start(past.locks, config.locks.clone(), &spine, admission);
+        let (taking, mended) = (Rc::clone(&checkpoints), !past.found.mended.is_empty());
+        runtime::spawn(async move { taking.run(asked, mended).await });
         match open_doors(&config, hosts, locks, facts, self.halted).await {
             Ok(handle) => Ok(Open {
                 handle,
                 spine,
+                checkpoints,
                 files,
             }),
             // Everything is well but a door: the next start is one after a stop in good order.
             Err(error) => {
-                end(&spine, files).await;
+                end(&spine, &checkpoints, files).await;
                 Err(error)
             }
         }
@@ -481,7 +526,7 @@ fn recover(config: &Config) -> Result<Past, NodeError> {
         let (machine, last) = locks.into_parts();
         return Ok(Past {
             locks: Host::new(machine, last),
-            tail: Tail::default(),
+            found: recovery::Past::default(),
             files: None,
         });
     };
@@ -489,18 +534,27 @@ fn recover(config: &Config) -> Result<Past, NodeError> {
     let lock = real.lock()?;
     let disk: Arc<dyn Disk> = Arc::new(real);
     let replicas: &mut [&mut dyn Recovering] = &mut [&mut locks];
-    let tail = recovery::recover(disk.as_ref(), replicas, Scope::default())?;
-    if let Some(cut) = &tail.cut {
+    let slots = Slots::new(Arc::clone(&disk), Arc::new(SledStores::new(data)));
+    let found = recovery::recover(disk.as_ref(), Some(&slots), replicas, Scope::default())?;
+    if let Some(cut) = &found.tail.cut {
         tracing::warn!("{}", cut_words(cut));
+    }
+    for wrong in &found.mended {
+        tracing::warn!("{wrong}; it will be written anew");
     }
     let salt = u32::from_le_bytes(chance()?);
     let filler = Box::new(ThreadFiller::start(Arc::clone(&disk), salt)?);
-    let writer = Writer::open(Arc::clone(&disk), config.segments, filler, &tail)?;
+    let writer = Writer::open(Arc::clone(&disk), config.segments, filler, &found.tail)?;
     let (machine, last) = locks.into_parts();
     Ok(Past {
         locks: Host::new(machine, last),
-        tail,
-        files: Some(Files { disk, writer, lock }),
+        found,
+        files: Some(Files {
+            disk,
+            slots,
+            writer,
+            lock,
+        }),
     })
 }
 
@@ -528,6 +582,7 @@ pub fn cut_words(cut: &Cut) -> String {
 struct Open {
     handle: Handle,
     spine: Rc<Spine>,
+    checkpoints: Rc<Checkpoints>,
     files: Option<(JournalThread, DirLock)>,
 }
 
@@ -536,6 +591,7 @@ impl Open {
         let Self {
             handle,
             spine,
+            checkpoints,
             files,
         } = self;
         while let Some(Command::Panics(actor, answer)) = received.recv().await {
@@ -546,12 +602,16 @@ impl Open {
             http.close().await;
         }
         drop(handle);
-        end(&spine, files).await;
+        end(&spine, &checkpoints, files).await;
     }
 }
 
-/// Notes the stop, and lets the journal and the directory go.
-async fn end(spine: &Spine, files: Option<(JournalThread, DirLock)>) {
+/// Takes a last snapshot, notes the stop, and lets the journal and the directory go.
+async fn end(spine: &Spine, checkpoints: &Checkpoints, files: Option<(JournalThread, DirLock)>) {
+    if files.is_some() && checkpoints.uncovered().records > 0 {
+        // Why there was none, if there was none, is in the log; the journal has it all.
+        drop(checkpoints.take().await);
+    }
     if !spine.is_halted() {
         let stop = spine.stop();
         spine.until_durable_or_halted(stop).await;

@@ -2,6 +2,7 @@
 //!
 //! Plain data with stable names; who asks for what is in `node.rs`.
 
+use crate::actors::checkpoint::SnapshotStatus;
 use crate::actors::runtime::ActorStatus;
 use crate::actors::supervisor;
 use crate::clock::Timestamp;
@@ -43,6 +44,8 @@ pub struct NodeStatus {
     pub open_commands: u64,
     /// The journal; none if the node keeps no files.
     pub journal: Option<JournalStatus>,
+    /// The snapshots; none if the node keeps no files.
+    pub snapshots: Option<SnapshotStatus>,
     /// The actors.
     pub actors: Vec<ActorReport>,
     /// The LockServer door's statistics.

@@ -1,4 +1,4 @@
-//! Asks a running coordinator over the Unix socket of its data directory: one GET, bounded in time and bytes.
+//! Asks a running coordinator over the Unix socket of its data directory: one request, bounded in time and bytes.
 
 use crate::report::Failure;
 use std::io::{self, Read as _, Write as _};
@@ -8,6 +8,9 @@ use std::time::Duration;
 
 /// How long the coordinator may be silent.
 const PATIENCE: Duration = Duration::from_secs(15);
+
+/// How long work that was asked for may take.
+const WORK_PATIENCE: Duration = Duration::from_mins(10);
 
 /// The longest answer.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
@@ -21,11 +24,20 @@ pub(crate) struct Answer {
 
 /// Gets a path from the coordinator of this data directory.
 pub(crate) fn get(data: &Path, path: &str) -> Result<Answer, Failure> {
+    ask(data, "GET", path, PATIENCE)
+}
+
+/// Posts to a path of the coordinator of this data directory, and waits for as long as the work may take.
+pub(crate) fn post(data: &Path, path: &str) -> Result<Answer, Failure> {
+    ask(data, "POST", path, WORK_PATIENCE)
+}
+
+fn ask(data: &Path, method: &str, path: &str, patience: Duration) -> Result<Answer, Failure> {
     let socket = data.join("sexton.sock");
     let shown = socket.display();
     let stream =
         UnixStream::connect(&socket).map_err(|error| unreachable_because(&error, data, &socket))?;
-    let answer = exchange(stream, path)
+    let answer = exchange(stream, method, path, patience)
         .map_err(|error| Failure::unreachable(format!("failed to ask over {shown}: {error}")))?;
     parse(&answer).ok_or_else(|| {
         Failure::unreachable(format!(
@@ -62,10 +74,17 @@ fn unreachable_because(error: &io::Error, data: &Path, socket: &Path) -> Failure
     .help(start)
 }
 
-fn exchange(mut stream: UnixStream, path: &str) -> io::Result<Vec<u8>> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+fn exchange(
+    mut stream: UnixStream,
+    method: &str,
+    path: &str,
+    patience: Duration,
+) -> io::Result<Vec<u8>> {
+    stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    );
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     match stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer) {
@@ -73,7 +92,7 @@ fn exchange(mut stream: UnixStream, path: &str) -> io::Result<Vec<u8>> {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             let words = format!(
                 "the coordinator did not answer within {} s",
-                PATIENCE.as_secs()
+                patience.as_secs()
             );
             Err(io::Error::new(io::ErrorKind::TimedOut, words))
         }

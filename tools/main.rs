@@ -1,11 +1,13 @@
 //! The `sexton` program: reads flags and environment, and calls the library. One file a subcommand.
 
 mod bench;
+mod checkpoint;
 mod client;
 mod replay;
 mod report;
 mod serve;
 mod status;
+mod text;
 
 use clap::{Parser, Subcommand};
 
@@ -24,6 +26,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::Bench),
+    Checkpoint(checkpoint::Checkpoint),
     Serve(Box<serve::Serve>),
     Status(status::Status),
     Replay(replay::Replaying),
@@ -35,6 +38,7 @@ fn main() -> std::process::ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Status(status) => status.run(),
         Command::Bench(bench) => bench.run(),
+        Command::Checkpoint(checkpoint) => checkpoint.run(),
         Command::Replay(replay) => replay.run(),
     })
 }

@@ -83,7 +83,7 @@ impl From<PersistError> for Failure {
             PersistError::VersionTooNew { .. } => failure.help("use the sexton that wrote it, or a newer one"),
             PersistError::Held { .. } => failure.help("stop that coordinator, or give this one another --data directory"),
             PersistError::Io { .. } if error.is_disk_full() => failure.help("free space on the disk, and start again"),
-            PersistError::Io { .. } => failure,
+            PersistError::Io { .. } | PersistError::Store { .. } => failure,
         }
     }
 }
@@ -92,6 +92,8 @@ impl From<RecoveryError> for Failure {
     fn from(error: RecoveryError) -> Self {
         match error {
             RecoveryError::Persist(error) => error.into(),
+            RecoveryError::Lost { .. } => Self::unreachable(format!("failed to {error}"))
+                .help("`sexton inspect` shows what is left; docs/operations.md, \"Damage\", says how to go on"),
             RecoveryError::UnknownActor { .. } | RecoveryError::Undecodable { .. } => {
                 Self::unreachable(format!("failed to {error}")).help("use the sexton that wrote it, or a newer one")
             }

@@ -3,6 +3,7 @@
 use crate::report::{self, Failure};
 use clap::{Args, ValueEnum};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sexton::actors::checkpoint;
 use sexton::actors::host::Item;
 use sexton::actors::lock::{self, Query, Reply};
 use sexton::config::{Config, HTTP_PORT, HttpConfig, LOCKSERVER_PORT, LockserverConfig, LongWidth};
@@ -89,6 +90,10 @@ pub(crate) struct Serve {
     /// The most lock entries, owners and contenders together; more requests are refused
     #[arg(long, value_name = "N", default_value_t = 4_000_000)]
     lock_entries: u32,
+
+    /// Take a snapshot after so many changes: a start repeats what came behind the newest
+    #[arg(long, value_name = "N", default_value_t = checkpoint::Rules::default().records)]
+    checkpoint_every: u64,
 
     /// Print each LockServer command and its answer to standard error
     #[arg(short = 'd', long)]
@@ -266,6 +271,10 @@ impl Serve {
             },
         });
         let config = Config {
+            checkpoints: checkpoint::Rules {
+                records: self.checkpoint_every,
+                ..checkpoint::Rules::default()
+            },
             data,
             fsync: self.fsync,
             locks: lock::Rules {

@@ -3,6 +3,7 @@
 use crate::client;
 use crate::report::Failure;
 use crate::serve::data_directory;
+use crate::text::{bytes, grouped, number, span, words};
 use clap::Args;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -188,85 +189,4 @@ fn quarantined(actor: &Value) -> String {
 fn cause(value: &Value, path: &str) -> String {
     let at = |field: &str| words(value, &format!("{path}/{field}"));
     format!("{} at {}: {}", at("stage"), at("seq"), at("cause"))
-}
-
-/// What stands there, as a word; `-` if nothing does. Nothing of it can steer a terminal.
-fn words(value: &Value, path: &str) -> String {
-    match value.pointer(path) {
-        None | Some(Value::Null) => "-".to_owned(),
-        Some(Value::String(text)) => text
-            .chars()
-            .map(|letter| if letter.is_control() { ' ' } else { letter })
-            .collect(),
-        Some(other) => other.to_string(),
-    }
-}
-
-fn number(value: &Value, path: &str) -> u64 {
-    value.pointer(path).and_then(Value::as_u64).unwrap_or(0)
-}
-
-/// A count with its thousands apart.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.char_indices() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// A size in the unit that leaves it at least one whole.
-fn bytes(number: u64) -> String {
-    let units = ["KiB", "MiB", "GiB", "TiB"];
-    let mut scaled = (number, 0, "B");
-    for unit in units {
-        if scaled.0 < 1024 {
-            break;
-        }
-        scaled = (scaled.0 / 1024, scaled.0 % 1024 * 10 / 1024, unit);
-    }
-    match scaled {
-        (whole, _, "B") => format!("{whole} B"),
-        (whole, tenths, unit) => format!("{whole}.{tenths} {unit}"),
-    }
-}
-
-/// A span in its two largest units.
-fn span(ms: u64) -> String {
-    let seconds = ms / 1000;
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds} s"),
-        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
-        (0, _, _) => format!("{hours} h {} min", minutes % 60),
-        (_, _, _) => format!("{days} d {} h", hours % 24),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{bytes, grouped, span, words};
-    use serde_json::json;
-
-    #[test]
-    fn numbers_are_written_for_people() {
-        let counts = [0, 999, 1000, 1_234_567].map(grouped);
-        assert_eq!(counts, ["0", "999", "1,000", "1,234,567"]);
-        let sizes = [0, 1023, 1024, 1536, 5 << 30].map(bytes);
-        assert_eq!(sizes, ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "5.0 GiB"]);
-        let spans = [0, 59_999, 61_000, 3_661_000, 90_000_000].map(span);
-        assert_eq!(spans, ["0 s", "59 s", "1 min 1 s", "1 h 1 min", "1 d 1 h"]);
-    }
-
-    #[test]
-    fn words_cannot_steer_a_terminal() {
-        let value = json!({"cause": "a\u{1b}[2Jb\nc", "none": null});
-        assert_eq!(words(&value, "/cause"), "a [2Jb c");
-        assert_eq!(words(&value, "/none"), "-");
-        assert_eq!(words(&value, "/absent"), "-");
-    }
 }

@@ -6,7 +6,7 @@
 use crate::actors::machine::Stamp;
 use crate::clock::{Clock, Timestamp};
 use crate::ids::{ActorId, Seq};
-use crate::persist::format::{About, Batch, Chance, Kind, Mark};
+use crate::persist::format::{About, Batch, Chance, Kind, Mark, Watermark};
 use crate::persist::journal::{Room, Tail};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -60,6 +60,16 @@ pub struct Ledger {
     handed: u64,
     /// Without a journal nothing is gathered, and numbers need no reserve.
     memory: bool,
+    appended: Appended,
+}
+
+/// What a start would have to repeat if there were no snapshot but that of before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Appended {
+    /// Records, marks left out.
+    pub records: u64,
+    /// Bytes of records.
+    pub bytes: u64,
 }
 
 impl Ledger {
@@ -78,6 +88,10 @@ impl Ledger {
             space: u64::MAX,
             handed: 0,
             memory,
+            appended: Appended {
+                records: tail.entries,
+                bytes: 0,
+            },
         }
     }
 
@@ -98,6 +112,11 @@ impl Ledger {
             offset_ms: self.offset_ms,
             program,
         })
+    }
+
+    /// Notes that a slot is about to be sealed with these states.
+    pub fn checkpoint(&mut self, slot: u8, states: Vec<Watermark>) -> Stamp {
+        self.mark(&Mark::Checkpoint { slot, states })
     }
 
     /// Notes a stop in good order.
@@ -162,6 +181,7 @@ impl Ledger {
         if self.memory {
             return;
         }
+        let before = self.batch.len();
         self.batch.push(
             About {
                 seq: stamp.seq,
@@ -173,6 +193,8 @@ impl Ledger {
                 rmp_serde::encode::write(bytes, content).expect("writing to memory does not fail");
             },
         );
+        self.appended.records += u64::from(kind != Kind::Mark);
+        self.appended.bytes += (self.batch.len() - before) as u64;
     }
 
     fn mark(&mut self, mark: &Mark) -> Stamp {
@@ -229,6 +251,16 @@ impl Ledger {
     fn is_crowded(&self) -> bool {
         let on_its_way = self.handed + self.batch.len() as u64;
         self.room == Room::Ample && on_its_way > 0 && on_its_way >= self.space
+    }
+
+    /// What was appended in all, with what the start repeated.
+    pub fn appended(&self) -> Appended {
+        self.appended
+    }
+
+    /// The first number that is not reserved, whether or not that is durable yet.
+    pub fn reserved(&self) -> Seq {
+        self.reserving.map_or(self.bound, |(_, bound)| bound)
     }
 
     /// Wall clock less node time, as last noted in the log.

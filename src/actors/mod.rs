@@ -7,6 +7,7 @@
 //! | `host.rs` | the shell: order, decide, commit, append; catches panics |
 //! | `outbox.rs` | answers that wait for the journal |
 //! | `recovery.rs` | from snapshots and journal to machines: the one recovery path |
+//! | `checkpoint.rs` | when a snapshot is due, and its steps |
 //! | `pages.rs` | which parts of a machine's state changed, and a checkpoint's copy of them |
 //! | `directory.rs` | addresses, and the bound on open commands |
 //! | `spine.rs` | what the actors of a node share; when answers leave; halting |
@@ -15,6 +16,7 @@
 //! | `slab.rs` `table.rs` `wheel.rs` | items by slot, slots by name, slots by deadline |
 //! | `lock/` | one folder an actor |
 
+pub mod checkpoint;
 pub mod directory;
 pub mod host;
 pub mod ledger;

@@ -1,14 +1,24 @@
-//! From journal to machines: commits alone, without deciding and without effects. The one recovery path, for a
-//! start of the node, for an actor whose commit panicked, and for the tools that look at a log.
+//! From snapshot and journal to machines: pages, then commits alone, without deciding and without effects. The one
+//! recovery path, for a start of the node, for an actor whose commit panicked, and for the tools that look at a log.
+//!
+//! The newest snapshot that reads is taken, and the journal behind it. What is wrong with a snapshot is told and costs
+//! time; only when neither reads and the journal no longer has the beginning is anything lost, which is an error.
 
 use crate::actors::host::panic_words;
 use crate::actors::machine::{Effects, Machine, Stamp};
+use crate::clock::Timestamp;
 use crate::ids::{ActorId, Digest, Seq};
 use crate::persist::PersistError;
 use crate::persist::disk::Disk;
-use crate::persist::format::{Kind, Mark};
-use crate::persist::journal::{Reader, Record, Tail};
+use crate::persist::format::{Kind, Mark, Watermark};
+use crate::persist::journal::{Begin, Reader, Record, Tail};
+use crate::persist::snapshots::{Found, Page, Seal, SlotId, Slots};
+use std::any::Any;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Fewer pages than this are not worth a thread of their own.
+const PAGES_TO_A_THREAD: usize = 64;
 
 /// Why the past could not be repeated.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +26,14 @@ pub enum RecoveryError {
     /// The journal cannot be read.
     #[error(transparent)]
     Persist(#[from] PersistError),
+    /// What snapshots had is lost, and the journal does not have it either.
+    #[error("{error}; {}", .mended.join("; "))]
+    Lost {
+        /// Why the journal alone does not do.
+        error: PersistError,
+        /// What is wrong with the snapshots.
+        mended: Vec<String>,
+    },
     /// A record belongs to an actor that this program does not have.
     #[error("replay entry {seq}: it belongs to actor {actor}, which this program does not have")]
     UnknownActor {
@@ -49,6 +67,7 @@ pub enum RecoveryError {
 /// A machine that is being brought up to where the log ends.
 pub struct Replica<M: Machine> {
     machine: M,
+    rules: M::Rules,
     last: Seq,
     entries: u64,
 }
@@ -57,7 +76,8 @@ impl<M: Machine> Replica<M> {
     /// A replica with nothing in it.
     pub fn new(rules: M::Rules) -> Self {
         Self {
-            machine: M::new(rules),
+            machine: M::new(rules.clone()),
+            rules,
             last: Seq(0),
             entries: 0,
         }
@@ -117,6 +137,12 @@ pub trait Recovering {
     fn start(&mut self, stamp: Stamp);
     /// The digest of its state.
     fn digest(&self) -> Digest;
+    /// Its newest entry.
+    fn last(&self) -> Seq;
+    /// A machine of the same kind, from pages that a snapshot has of it; of nothing if it has none.
+    fn load(&self, pages: Vec<Page>, state: Option<&Watermark>) -> Result<Box<dyn Any>, String>;
+    /// Takes what `load` made in the place of what there is.
+    fn replace(&mut self, loaded: Box<dyn Any>);
 }
 
 impl<M: Machine> Recovering for Replica<M> {
@@ -144,6 +170,64 @@ impl<M: Machine> Recovering for Replica<M> {
     fn digest(&self) -> Digest {
         self.machine.digest()
     }
+
+    fn last(&self) -> Seq {
+        self.last
+    }
+
+    fn load(&self, pages: Vec<Page>, state: Option<&Watermark>) -> Result<Box<dyn Any>, String> {
+        let machine = from_pages::<M>(self.rules.clone(), pages)?;
+        let Some(state) = state else {
+            return Ok(Box::new((machine, Seq(0))));
+        };
+        if machine.digest() == state.digest {
+            Ok(Box::new((machine, state.upto)))
+        } else {
+            let (found, said) = (machine.digest(), state.digest);
+            Err(format!(
+                "the digest of {} is {found}, should be {said}",
+                M::NAME
+            ))
+        }
+    }
+
+    fn replace(&mut self, loaded: Box<dyn Any>) {
+        let loaded: Box<(M, Seq)> = loaded.downcast().expect("it was made by this `load`");
+        (self.machine, self.last) = *loaded;
+    }
+}
+
+/// A machine from its pages, which are decoded on as many threads as there are cores.
+fn from_pages<M: Machine>(rules: M::Rules, pages: Vec<Page>) -> Result<M, String> {
+    let decode = |pages: &[Page]| -> Result<Vec<M::Page>, String> {
+        let filled = pages.iter().filter(|page| !page.content.is_empty());
+        filled
+            .map(|page| M::decode_page(page.page, &page.content))
+            .collect()
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let share = pages.len().div_ceil(threads).max(PAGES_TO_A_THREAD);
+    let build = || {
+        let decoded = std::thread::scope(|scope| {
+            let threads: Vec<_> = pages
+                .chunks(share)
+                .map(|pages| scope.spawn(move || decode(pages)))
+                .collect();
+            let mut decoded = Vec::with_capacity(pages.len());
+            for thread in threads {
+                let part = thread.join();
+                decoded.extend(part.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+            }
+            Ok::<_, String>(decoded)
+        })?;
+        let mut machine = M::from_pages(rules, decoded);
+        for page in &pages {
+            machine.pages().loaded(page.page, page.changed);
+        }
+        Ok(machine)
+    };
+    catch_unwind(AssertUnwindSafe(build))
+        .unwrap_or_else(|payload| Err(panic_words(payload.as_ref())))
 }
 
 /// Which records a recovery takes.
@@ -155,13 +239,144 @@ pub struct Scope {
     pub partial: bool,
 }
 
-/// Reads the log into the replicas, and says where it ends.
+/// What a recovery found.
+#[derive(Clone, Debug, Default)]
+pub struct Past {
+    /// Where the log ends.
+    pub tail: Tail,
+    /// The snapshot that it began with, if it did.
+    pub snapshot: Option<(SlotId, Seal)>,
+    /// Up to where each slot goes that can be relied on.
+    pub sealed: [Option<Seq>; 2],
+    /// What is wrong with snapshots, in words.
+    pub mended: Vec<String>,
+}
+
+/// Brings the replicas to where the log ends, or to the end of the scope, and says what was found.
 pub fn recover(
     disk: &dyn Disk,
+    slots: Option<&Slots>,
+    replicas: &mut [&mut dyn Recovering],
+    scope: Scope,
+) -> Result<Past, RecoveryError> {
+    let (sealed, mut mended) = match slots {
+        Some(slots) => look(slots)?,
+        None => (Vec::new(), Vec::new()),
+    };
+    // The log must reach as far as the newest snapshot says, even if that one does not read.
+    let reaches = sealed.iter().map(|(_, seal)| seal.mark).max();
+    let mut reliable = [None; 2];
+    for (slot, seal) in &sealed {
+        reliable[usize::from(slot.number())] = Some(seal.manifest.begun);
+    }
+    let mut snapshot = None;
+    for (slot, seal) in sealed {
+        let fits = |state: &Watermark| scope.until.is_none_or(|until| state.upto <= until);
+        let mut ours = replicas
+            .iter()
+            .filter_map(|replica| seal.manifest.state(replica.actor()));
+        let Some(slots) = slots.filter(|_| ours.all(fits)) else {
+            continue;
+        };
+        match load(slots, slot, &seal, replicas, scope.partial) {
+            Ok(()) => {
+                snapshot = Some((slot, seal));
+                break;
+            }
+            Err(error) => {
+                reliable[usize::from(slot.number())] = None;
+                mended.push(format!("snapshot {slot} does not read: {error}"));
+            }
+        }
+    }
+    let manifest = snapshot.as_ref().map(|(_, seal)| &seal.manifest);
+    let begin = Begin {
+        after: manifest.map_or(Seq(0), |manifest| manifest.begun),
+        at: manifest.map_or(Timestamp(0), |manifest| manifest.at),
+        reserved: manifest.map_or(Seq(0), |manifest| manifest.reserved),
+        reaches: reaches.unwrap_or_default(),
+    };
+    match repeat(disk, begin, replicas, scope) {
+        Ok(tail) => Ok(Past {
+            tail,
+            snapshot,
+            sealed: reliable,
+            mended,
+        }),
+        Err(RecoveryError::Persist(error)) if !mended.is_empty() => {
+            Err(RecoveryError::Lost { error, mended })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whole snapshots, newest first, and what is wrong with the others.
+fn look(slots: &Slots) -> Result<(Vec<(SlotId, Seal)>, Vec<String>), RecoveryError> {
+    let found = std::thread::scope(|scope| {
+        let looks = SlotId::ALL.map(|slot| (slot, scope.spawn(move || slots.look(slot))));
+        looks.map(|(slot, look)| (slot, look.join()))
+    });
+    let (mut sealed, mut wrong) = (Vec::new(), Vec::new());
+    for (slot, look) in found {
+        let look = look.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        match look? {
+            Found::Absent => {}
+            Found::Unsealed => wrong.push(format!(
+                "snapshot {slot} was being written when the coordinator went down"
+            )),
+            Found::Sealed(seal) => sealed.push((slot, seal)),
+            Found::Damaged(how) => wrong.push(format!("snapshot {slot} is damaged: {how}")),
+        }
+    }
+    sealed.sort_by_key(|(_, seal)| std::cmp::Reverse(seal.manifest.begun));
+    Ok((sealed, wrong))
+}
+
+/// Fills the replicas from a snapshot. If it does not read, they are as they were.
+fn load(
+    slots: &Slots,
+    slot: SlotId,
+    seal: &Seal,
+    replicas: &mut [&mut dyn Recovering],
+    partial: bool,
+) -> Result<(), PersistError> {
+    let mut pages: BTreeMap<ActorId, Vec<Page>> = BTreeMap::new();
+    slots.read(slot, seal, &mut |page| {
+        pages.entry(page.actor).or_default().push(page);
+        Ok(())
+    })?;
+    let refused = |cause: String| PersistError::Store {
+        action: "read",
+        folder: slot.folder(),
+        cause,
+    };
+    let mut loading = Vec::new();
+    for replica in replicas.iter() {
+        let actor = replica.actor();
+        let pages = pages.remove(&actor).unwrap_or_default();
+        let state = seal.manifest.state(actor);
+        let loaded = replica.load(pages, state).map_err(refused)?;
+        loading.push(loaded);
+    }
+    if let Some(actor) = pages.keys().next().filter(|_| !partial) {
+        return Err(refused(format!(
+            "it has state of actor {actor}, which this program does not have"
+        )));
+    }
+    for (replica, loaded) in replicas.iter_mut().zip(loading) {
+        replica.replace(loaded);
+    }
+    Ok(())
+}
+
+/// Repeats what the log has behind a snapshot, and says where it ends.
+fn repeat(
+    disk: &dyn Disk,
+    begin: Begin,
     replicas: &mut [&mut dyn Recovering],
     scope: Scope,
 ) -> Result<Tail, RecoveryError> {
-    let mut reader = Reader::open(disk)?;
+    let mut reader = Reader::open_after(disk, begin)?;
     while let Some(record) = reader.next()? {
         if scope.until.is_some_and(|until| record.seq > until) {
             break;
@@ -185,6 +400,8 @@ fn apply(
                 .iter_mut()
                 .find(|replica| replica.actor() == record.actor)
             {
+                // What a snapshot has of it already.
+                Some(replica) if record.seq <= replica.last() => Ok(()),
                 Some(replica) => replica.apply(record),
                 None if partial => Ok(()),
                 None => Err(RecoveryError::UnknownActor {
@@ -196,6 +413,9 @@ fn apply(
         Kind::Mark => {
             if matches!(decode_mark(record)?, Mark::Start { .. }) {
                 for replica in replicas.iter_mut() {
+                    if record.seq <= replica.last() {
+                        continue;
+                    }
                     replica.start(Stamp {
                         seq: record.seq,
                         at: record.at,

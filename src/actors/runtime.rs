@@ -3,6 +3,7 @@
 //! A panic is caught in the host, before actix would see it; the actor then stops its context and is restarted by
 //! actix's Supervisor, which keeps the address and the mailbox.
 
+use crate::actors::checkpoint::Paged;
 use crate::actors::directory::Admission;
 use crate::actors::host::{Answer, Delivery, Flow, Host, Item, ReplyTo, Report};
 use crate::actors::ledger::Ledger;
@@ -11,8 +12,10 @@ use crate::actors::recovery::{self, Recovering, RecoveryError, Replica, Scope};
 use crate::actors::spine::{Halt, Spine};
 use crate::actors::supervisor::Verdict;
 use crate::clock::Timestamp;
-use crate::ids::{Digest, Seq, Ticket};
+use crate::ids::{ActorId, Digest, Seq, Ticket};
 use crate::persist::disk::Disk;
+use crate::persist::format::Watermark;
+use crate::persist::snapshots::{Page, Slots};
 use actix::{
     Actor, ActorContext as _, ActorFutureExt as _, Addr, AsyncContext as _, Context, Handler,
     Message, SpawnHandle, Supervised, WrapFuture as _,
@@ -24,6 +27,9 @@ use tokio::sync::oneshot;
 
 /// The longest a timer sleeps: tokio's clock stands still while the machine sleeps, the node's does not.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// How much of its pages an actor hands over at a time: less than half a millisecond of work.
+const SLICE_BYTES: usize = 64 * 1024;
 
 /// A host inside actix.
 struct Shell<M: Machine> {
@@ -151,6 +157,10 @@ pub fn start<M: Machine>(
         abandoned.do_send(Abandon);
     });
     let told = address.clone();
+    spine.register_paged(Rc::new(Pager {
+        address: address.clone(),
+        actor,
+    }));
     spine
         .directory()
         .register(actor, Box::new(move |message| told.do_send(Told(message))));
@@ -260,18 +270,25 @@ impl<M: Machine> Shell<M> {
         let disk = spine
             .disk()
             .expect("without a journal a spent machine halts the node");
+        let slots = spine.slots();
         let work = async move {
             spine.write();
             spine.until_durable_or_halted(until).await;
+            let held = spine.hold_slots_to_rebuild().await;
             let (done, rebuilt) = oneshot::channel();
             let spawned = std::thread::Builder::new()
                 .name(format!("sexton-rebuild-{}", M::NAME))
-                .spawn(move || drop(done.send(rebuild_until::<M>(disk.as_ref(), rules, until))));
+                .spawn(move || {
+                    let rebuilt = rebuild_until::<M>(disk.as_ref(), slots.as_ref(), rules, until);
+                    drop(done.send(rebuilt));
+                });
             match spawned {
                 Ok(thread) => drop(thread),
                 Err(error) => tracing::error!(%error, "no thread to rebuild on"),
             }
-            rebuilt.await
+            let rebuilt = rebuilt.await;
+            drop(held);
+            rebuilt
         };
         context.wait(
             work.into_actor(self)
@@ -297,6 +314,7 @@ impl<M: Machine> Shell<M> {
 
 fn rebuild_until<M: Machine>(
     disk: &dyn Disk,
+    slots: Option<&Slots>,
     rules: M::Rules,
     until: Seq,
 ) -> Result<M, RecoveryError> {
@@ -304,6 +322,7 @@ fn rebuild_until<M: Machine>(
     let replicas: &mut [&mut dyn Recovering] = &mut [&mut replica];
     recovery::recover(
         disk,
+        slots,
         replicas,
         Scope {
             until: Some(until),
@@ -440,6 +459,79 @@ impl<M: Machine> Handler<Describe> for Shell<M> {
             quarantined: self.host.quarantined().to_vec(),
         };
         drop(answer.send(status));
+    }
+}
+
+/// An actor's pages, for checkpoints.
+struct Pager<M: Machine> {
+    address: Addr<Shell<M>>,
+    actor: ActorId,
+}
+
+impl<M: Machine> Paged for Pager<M> {
+    fn actor(&self) -> ActorId {
+        self.actor
+    }
+
+    fn begin(&self, since: Seq) -> oneshot::Receiver<Option<Watermark>> {
+        let (answer, begun) = oneshot::channel();
+        self.address.do_send(BeginCheckpoint { since, answer });
+        begun
+    }
+
+    fn next(&self) -> oneshot::Receiver<Option<(Vec<Page>, bool)>> {
+        let (answer, pages) = oneshot::channel();
+        self.address.do_send(NextPages(answer));
+        pages
+    }
+
+    fn abort(&self) {
+        self.address.do_send(AbortCheckpoint);
+    }
+}
+
+struct BeginCheckpoint {
+    since: Seq,
+    answer: oneshot::Sender<Option<Watermark>>,
+}
+
+impl Message for BeginCheckpoint {
+    type Result = ();
+}
+
+impl<M: Machine> Handler<BeginCheckpoint> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, begin: BeginCheckpoint, _: &mut Self::Context) {
+        drop(begin.answer.send(self.host.begin_checkpoint(begin.since)));
+    }
+}
+
+struct NextPages(oneshot::Sender<Option<(Vec<Page>, bool)>>);
+
+impl Message for NextPages {
+    type Result = ();
+}
+
+impl<M: Machine> Handler<NextPages> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, NextPages(answer): NextPages, _: &mut Self::Context) {
+        drop(answer.send(self.host.next_pages(SLICE_BYTES)));
+    }
+}
+
+struct AbortCheckpoint;
+
+impl Message for AbortCheckpoint {
+    type Result = ();
+}
+
+impl<M: Machine> Handler<AbortCheckpoint> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, AbortCheckpoint: AbortCheckpoint, _: &mut Self::Context) {
+        self.host.abort_checkpoint();
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Promises: answers leave only up to where the journal can be relied on; once halted, nothing is acknowledged.
 
+use crate::actors::checkpoint::Paged;
 use crate::actors::directory::Directory;
 use crate::actors::host::Report;
 use crate::actors::ledger::Ledger;
@@ -12,10 +13,12 @@ use crate::ids::Seq;
 use crate::persist::PersistError;
 use crate::persist::disk::Disk;
 use crate::persist::journal::Journal;
+use crate::persist::snapshots::Slots;
 use std::cell::{Cell, RefCell, RefMut};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Mutex, MutexGuard, Notify, watch};
 
 /// Why a node stopped by itself.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -42,6 +45,12 @@ pub struct Spine {
     ledger: RefCell<Ledger>,
     journal: Option<Journal>,
     disk: Option<Arc<dyn Disk>>,
+    slots: Option<Slots>,
+    /// Whoever reads or writes slots holds this.
+    slots_held: Mutex<()>,
+    /// How many actors wait for the slots to be rebuilt from, or are being rebuilt.
+    rebuilding: watch::Sender<u32>,
+    paged: RefCell<Vec<Rc<dyn Paged>>>,
     supervisor: RefCell<SupervisorActor>,
     directory: RefCell<Directory>,
     outboxes: RefCell<Vec<Box<dyn Outgoing>>>,
@@ -52,6 +61,25 @@ pub struct Spine {
     halt: watch::Sender<Option<Halt>>,
     /// The node stopped in good order.
     stopped: Cell<bool>,
+}
+
+/// What a node keeps its past in.
+pub struct SpineFiles {
+    /// The log.
+    pub journal: Journal,
+    /// The disk it is on.
+    pub disk: Arc<dyn Disk>,
+    /// The snapshots on the same disk.
+    pub slots: Slots,
+}
+
+/// An actor that is being rebuilt: no checkpoint is taken meanwhile.
+pub struct Rebuilding<'s>(&'s Spine);
+
+impl Drop for Rebuilding<'_> {
+    fn drop(&mut self) {
+        self.0.rebuilding.send_modify(|actors| *actors -= 1);
+    }
 }
 
 /// An outbox whatever its replies.
@@ -74,16 +102,27 @@ impl Spine {
     /// A spine over a ledger, with a journal and its disk unless the node keeps no files.
     pub fn new(
         ledger: Ledger,
-        files: Option<(Journal, Arc<dyn Disk>)>,
+        files: Option<SpineFiles>,
         supervisor: SupervisorActor,
         halt: watch::Sender<Option<Halt>>,
     ) -> Self {
-        let (journal, disk) = files.unzip();
+        let (journal, disk, slots) = match files {
+            Some(SpineFiles {
+                journal,
+                disk,
+                slots,
+            }) => (Some(journal), Some(disk), Some(slots)),
+            None => (None, None, None),
+        };
         let durable = journal.as_ref().map_or(Seq(u64::MAX), Journal::released);
         Self {
             ledger: RefCell::new(ledger),
             journal,
             disk,
+            slots,
+            slots_held: Mutex::new(()),
+            rebuilding: watch::Sender::new(0),
+            paged: RefCell::default(),
             supervisor: RefCell::new(supervisor),
             directory: RefCell::default(),
             outboxes: RefCell::default(),
@@ -118,6 +157,41 @@ impl Spine {
     /// The disk the log is on.
     pub fn disk(&self) -> Option<Arc<dyn Disk>> {
         self.disk.clone()
+    }
+
+    /// The snapshots, unless the node keeps no files.
+    pub fn slots(&self) -> Option<Slots> {
+        self.slots.clone()
+    }
+
+    /// Waits until nobody else reads or writes slots, and keeps others from it.
+    pub async fn hold_slots(&self) -> MutexGuard<'_, ()> {
+        self.slots_held.lock().await
+    }
+
+    /// Interrupts whatever checkpoint is under way, and holds the slots to rebuild an actor from.
+    pub async fn hold_slots_to_rebuild(&self) -> (MutexGuard<'_, ()>, Rebuilding<'_>) {
+        self.rebuilding.send_modify(|actors| *actors += 1);
+        let rebuilding = Rebuilding(self);
+        (self.hold_slots().await, rebuilding)
+    }
+
+    /// Waits until an actor is to be rebuilt.
+    pub async fn until_rebuilding(&self) {
+        let mut rebuilding = self.rebuilding.subscribe();
+        if rebuilding.wait_for(|actors| *actors > 0).await.is_err() {
+            unreachable!("the spine holds the sender");
+        }
+    }
+
+    /// Lets this actor's pages be asked for.
+    pub fn register_paged(&self, actor: Rc<dyn Paged>) {
+        self.paged.borrow_mut().push(actor);
+    }
+
+    /// The actors whose pages make up a snapshot.
+    pub fn paged(&self) -> Vec<Rc<dyn Paged>> {
+        self.paged.borrow().clone()
     }
 
     /// Lets this outbox out whenever the journal is durable.

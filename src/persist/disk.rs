@@ -23,6 +23,27 @@ pub trait Disk: Send + Sync {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations, renames and removals in a folder survive a power cut.
     fn sync_folder(&self, folder: &str) -> io::Result<()>;
+
+    /// The files of a folder and of those below it, by their names from there on; empty if it does not exist.
+    fn tree(&self, folder: &str) -> io::Result<Vec<(String, u64)>> {
+        self.list(folder)
+    }
+
+    /// Removes a folder with everything in it, if it exists.
+    fn remove_tree(&self, folder: &str) -> io::Result<()> {
+        for (file, _) in self.list(folder)? {
+            self.remove(&format!("{folder}/{file}"))?;
+        }
+        Ok(())
+    }
+
+    /// Makes a folder with everything in it survive a power cut.
+    fn sync_tree(&self, folder: &str) -> io::Result<()> {
+        for (file, _) in self.tree(folder)? {
+            self.open(&format!("{folder}/{file}"), true)?.sync()?;
+        }
+        self.sync_folder(folder)
+    }
 }
 
 /// An open file.
@@ -60,6 +81,23 @@ impl RealDisk {
 
     fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
+    }
+
+    /// The folders right below a folder; none if it does not exist.
+    fn folders(&self, folder: &str) -> io::Result<Vec<String>> {
+        let entries = match std::fs::read_dir(self.path(folder)) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut folders = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                folders.push(entry.file_name().to_string_lossy().into_owned());
+            }
+        }
+        Ok(folders)
     }
 
     /// Takes the directory for this process, until the returned lock is dropped or the process ends.
@@ -183,6 +221,37 @@ impl Disk for RealDisk {
 
     fn sync_folder(&self, folder: &str) -> io::Result<()> {
         File::open(self.path(folder))?.sync_all()
+    }
+
+    fn tree(&self, folder: &str) -> io::Result<Vec<(String, u64)>> {
+        let mut files = self.list(folder)?;
+        for below in self.folders(folder)? {
+            let deeper = self.tree(&format!("{folder}/{below}"))?;
+            files.extend(
+                deeper
+                    .into_iter()
+                    .map(|(file, len)| (format!("{below}/{file}"), len)),
+            );
+        }
+        Ok(files)
+    }
+
+    fn remove_tree(&self, folder: &str) -> io::Result<()> {
+        match std::fs::remove_dir_all(self.path(folder)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done,
+        }
+    }
+
+    fn sync_tree(&self, folder: &str) -> io::Result<()> {
+        for (file, _) in self.list(folder)? {
+            // Lengths matter here, too, unlike in the journal's files.
+            File::open(self.path(&format!("{folder}/{file}")))?.sync_all()?;
+        }
+        for below in self.folders(folder)? {
+            self.sync_tree(&format!("{folder}/{below}"))?;
+        }
+        self.sync_folder(folder)
     }
 }
 

@@ -61,6 +61,16 @@ pub enum PersistError {
         /// The newest version that can be read.
         supported: u32,
     },
+    /// The store of a snapshot does not do what was asked.
+    #[error("{action} {folder}: {cause}")]
+    Store {
+        /// What was tried.
+        action: &'static str,
+        /// The folder of the slot inside the data directory.
+        folder: String,
+        /// What the store says, or what was found in it.
+        cause: String,
+    },
     /// Another coordinator has the directory.
     #[error("lock {dir}: another coordinator holds it ({holder})")]
     Held {

@@ -1,4 +1,4 @@
-//! What the node remembers, and how: the journal. Knows bytes, sequence numbers and disks; never an actor.
+//! What the node remembers, and how: the journal and the snapshots. Knows bytes, sequence numbers and disks; never an actor.
 //!
 //! | file | holds |
 //! |---|---|
@@ -7,11 +7,13 @@
 //! | `error.rs` | what can go wrong, with the place where it did |
 //! | `journal/` | the writer with its group commit, the reader with its judgement of damage |
 //! | `retention.rs` | which segments may go |
+//! | `snapshots/` | two sealed slots of pages, written in turn |
 
 pub mod disk;
 pub mod error;
 pub mod format;
 pub mod journal;
 pub mod retention;
+pub mod snapshots;
 
 pub use error::PersistError;

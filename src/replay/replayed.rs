@@ -91,6 +91,7 @@ impl<M: Machine> Replayed for Replica<M> {
                 format!("it does not follow from what stands before it ({cause})")
             }
             error @ (RecoveryError::Persist(_)
+            | RecoveryError::Lost { .. }
             | RecoveryError::UnknownActor { .. }
             | RecoveryError::Undecodable { .. }) => error.to_string(),
         })?;

@@ -181,8 +181,9 @@ impl Node {
     fn begin(&mut self) -> Heard<(Tail, Digest)> {
         let disk = Arc::new(RealDisk::new(self.folder.path()));
         let mut replica = Replica::<LockMachine>::new(self.rules.clone());
-        let tail = recover(disk.as_ref(), &mut [&mut replica], Scope::default())
-            .map_err(|error| error.to_string())?;
+        let tail = recover(disk.as_ref(), None, &mut [&mut replica], Scope::default())
+            .map_err(|error| error.to_string())?
+            .tail;
         let (machine, last) = replica.into_parts();
         let digest = machine.digest();
         let filler = Box::new(InlineFiller::new(Arc::clone(&disk) as Arc<dyn Disk>));
@@ -191,7 +192,7 @@ impl Node {
         let mut ledger = Ledger::new(Arc::clone(&self.clock) as Arc<dyn Clock>, &tail, false);
         let mut host = Host::new(machine, last);
         let stamp = ledger.start(Chance([0; 32]));
-        host.start(stamp.seq, stamp.at);
+        host.start(stamp);
         let armed = Arc::clone(&self.armed);
         host.sabotage(Box::new(move |stage, _| {
             let mut armed = armed.lock().expect("no panic while armed");
@@ -265,8 +266,13 @@ impl Node {
                     panics.push(format!("{words}, entry {}: {}", report.seq, report.cause));
                     if running.host.is_spent() {
                         let mut replica = Replica::<LockMachine>::new(rules.clone());
-                        recover(running.disk.as_ref(), &mut [&mut replica], Scope::default())
-                            .map_err(|error| error.to_string())?;
+                        recover(
+                            running.disk.as_ref(),
+                            None,
+                            &mut [&mut replica],
+                            Scope::default(),
+                        )
+                        .map_err(|error| error.to_string())?;
                         running.host.rebuilt(replica.into_parts().0);
                         panics.push("rebuilt from the log".to_owned());
                     }

@@ -107,7 +107,7 @@ impl Node {
             planted::recover_with_poison(disk, (&mut lock, &mut left, &mut right))?
         } else {
             let replicas: &mut [&mut dyn Recovering] = &mut [&mut lock, &mut left, &mut right];
-            recover(disk, replicas, Scope::default())?
+            recover(disk, None, replicas, Scope::default())?.tail
         };
         let (lock, left, right) = (lock.into_parts(), left.into_parts(), right.into_parts());
         let digests = [
@@ -145,9 +145,9 @@ impl Node {
         };
         let early_reads = setting.plant == Some(Plant::ReadBeforeSync);
         node.lock.early_reads = early_reads;
-        node.lock.host.start(stamp.seq, stamp.at);
-        node.left.host.start(stamp.seq, stamp.at);
-        node.right.host.start(stamp.seq, stamp.at);
+        node.lock.host.start(stamp);
+        node.left.host.start(stamp);
+        node.right.host.start(stamp);
         node.gather_tells();
         Ok(node)
     }
@@ -267,7 +267,7 @@ fn rebuild<R: Reference>(
         until: Some(until),
         partial: true,
     };
-    recover(disk, &mut [&mut replica], scope)?;
+    recover(disk, None, &mut [&mut replica], scope)?;
     actor.rebuild(replica);
     Ok(())
 }

@@ -71,6 +71,6 @@ pub(crate) fn read(files: &Path) -> Past {
 pub(crate) fn recovered_digest(files: &Path) -> Digest {
     let mut replica = Replica::<LockMachine>::new(Rules::default());
     let replicas: &mut [&mut dyn Recovering] = &mut [&mut replica];
-    recover(&RealDisk::new(files), replicas, Scope::default()).expect("the journal replays");
+    recover(&RealDisk::new(files), None, replicas, Scope::default()).expect("the journal replays");
     replica.machine().digest()
 }

@@ -74,7 +74,7 @@ impl Replay {
             let mut locks = Replica::<LockMachine>::new(Rules::default());
             let replicas: &mut [&mut dyn Recovering] = &mut [&mut locks];
             let began = now();
-            let tail = recover(&disk, replicas, Scope::default())?;
+            let tail = recover(&disk, None, replicas, Scope::default())?.tail;
             seconds.push((now() - began).as_secs_f64());
             records = tail.records;
         }

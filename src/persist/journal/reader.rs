@@ -62,6 +62,8 @@ pub struct Tail {
     pub clean: bool,
     /// Records read, marks included, but none that was not wanted.
     pub records: u64,
+    /// Those of them that are no marks.
+    pub entries: u64,
     /// What was cut at the end, if anything was.
     pub cut: Option<Cut>,
 }
@@ -299,6 +301,7 @@ impl<'d> Reader<'d> {
         self.tail.last_at = self.tail.last_at.max(header.at);
         if header.seq > self.begin.after {
             self.tail.records += 1;
+            self.tail.entries += u64::from(header.kind != Kind::Mark);
         } else {
             self.unwanted_at = header.at;
         }

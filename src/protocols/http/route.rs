@@ -1,5 +1,6 @@
 //! What is served, and where. A path that is not here is not found; a method that is not here is not allowed.
 
+use crate::actors::checkpoint::CheckpointError;
 use crate::node::Handle;
 use crate::protocols::http::metric;
 use crate::protocols::http::problem::Problem;
@@ -18,6 +19,11 @@ pub(crate) fn routes(config: &mut ServiceConfig) {
         .service(readable("/healthz", health))
         .service(readable("/v1/status", status))
         .service(readable("/metrics", metrics))
+        .service(
+            web::resource("/v1/checkpoint")
+                .route(web::post().to(checkpoint))
+                .default_service(web::to(only_post)),
+        )
         .default_service(web::to(not_found));
 }
 
@@ -49,6 +55,32 @@ async fn not_allowed() -> Result<HttpResponse, Problem> {
     Err(problem.with(header::ALLOW, "GET, HEAD"))
 }
 
+async fn only_post() -> Result<HttpResponse, Problem> {
+    let problem = Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "this path takes POST, and nothing else",
+    );
+    Err(problem.with(header::ALLOW, "POST"))
+}
+
+/// Takes a snapshot, and answers when it is sealed.
+async fn checkpoint(node: Data<Handle>) -> Result<HttpResponse, Problem> {
+    match node.checkpoint().await {
+        Ok(taken) => json(&taken),
+        Err(CheckpointError::Memory) => Err(Problem::new(
+            StatusCode::CONFLICT,
+            CheckpointError::Memory.to_string(),
+        )),
+        Err(CheckpointError::Persist(error)) => Err(Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            error.to_string(),
+        )),
+        Err(error @ (CheckpointError::Interrupted | CheckpointError::Stopped)) => {
+            Err(unavailable(error.to_string()))
+        }
+    }
+}
+
 async fn health(node: Data<Handle>) -> Result<HttpResponse, Problem> {
     match node.halt_words() {
         None => Ok(text("text/plain; charset=utf-8", "ok\n".to_owned())),
@@ -57,8 +89,11 @@ async fn health(node: Data<Handle>) -> Result<HttpResponse, Problem> {
 }
 
 async fn status(node: Data<Handle>) -> Result<HttpResponse, Problem> {
-    let status = ask(&node).await?;
-    let mut body = serde_json::to_string(&status)
+    json(&ask(&node).await?)
+}
+
+fn json(answer: &impl serde::Serialize) -> Result<HttpResponse, Problem> {
+    let mut body = serde_json::to_string(answer)
         .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     body.push('\n');
     Ok(text("application/json", body))

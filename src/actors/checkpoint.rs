@@ -1,0 +1,338 @@
+//! The node's checkpoints: when one is due, and its steps, on the core; what blocks is the snapshot thread's.
+//!
+//! 1. The slot that is older, or has none, is unsealed and opened.
+//! 2. One actor after the other says what its state is and hands over its pages in slices, between its messages.
+//! 3. The store is closed, read back and synced.
+//! 4. A mark in the journal says what the slot will be sealed with; it is durable, and with it all that came before.
+//! 5. The slot is sealed. Segments that neither slot needs go.
+//!
+//! Promises: one at a time; a crash between any two steps leaves the other slot and the journal it needs as they were.
+//! An actor whose state is spent interrupts the checkpoint: it needs the slots itself.
+
+use crate::actors::ledger::Appended;
+use crate::actors::spine::Spine;
+use crate::ids::{ActorId, Seq};
+use crate::persist::PersistError;
+use crate::persist::format::Watermark;
+use crate::persist::snapshots::{Manifest, Page, Seal, Sealed, SlotId, Slots, SnapshotThread};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+/// How often it is looked whether one is due.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long a failed one is not tried again, but when asked for.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// When a checkpoint is due: when a start would take longer than about a quarter of a second to repeat the rest.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Entries since the last.
+    pub records: u64,
+    /// Bytes of the journal since the last.
+    pub bytes: u64,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            records: 200_000,
+            bytes: 64 << 20,
+        }
+    }
+}
+
+/// An actor whose pages can be asked for. What it is asked, it answers among its messages; a lost answer means that it
+/// has ended.
+pub trait Paged {
+    /// Which.
+    fn actor(&self) -> ActorId;
+    /// Begins a checkpoint of what changed after `since`.
+    fn begin(&self, since: Seq) -> oneshot::Receiver<Option<Watermark>>;
+    /// The next slice.
+    fn next(&self) -> oneshot::Receiver<Option<(Vec<Page>, bool)>>;
+    /// Gives it up.
+    fn abort(&self);
+}
+
+/// Why there was no checkpoint.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum CheckpointError {
+    /// The slot could not be written, sealed or read back.
+    #[error(transparent)]
+    Persist(#[from] Arc<PersistError>),
+    /// An actor lost its state to a panic and is being rebuilt; ask again.
+    #[error("write a snapshot: an actor is being rebuilt")]
+    Interrupted,
+    /// The node has halted or stopped.
+    #[error("write a snapshot: the node has stopped")]
+    Stopped,
+    /// There is nowhere to write it to.
+    #[error("write a snapshot: this node keeps no files")]
+    Memory,
+}
+
+/// What a checkpoint came to.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Taken {
+    /// The slot that was written.
+    pub slot: String,
+    /// Every entry up to here is in it.
+    pub upto: Seq,
+    /// Pages in the slot.
+    pub pages: u64,
+    /// Bytes of their content.
+    pub bytes: u64,
+    /// Bytes of its files.
+    pub file_bytes: u64,
+    /// How long it took, in milliseconds.
+    pub ms: u64,
+    /// Journal segments that were dropped afterwards.
+    pub segments_dropped: u64,
+}
+
+/// What is known of snapshots, for the status.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct SnapshotStatus {
+    /// Checkpoints that were taken since the start.
+    pub taken: u64,
+    /// Checkpoints that failed since the start.
+    pub failed: u64,
+    /// Whether one is being taken.
+    pub running: bool,
+    /// The newest.
+    pub last: Option<Taken>,
+    /// Why the newest failed, if it did.
+    pub last_failure: Option<String>,
+    /// Up to where each sealed slot goes.
+    pub slots: [Option<Seq>; 2],
+}
+
+/// The status, shared with whoever shows it.
+#[derive(Clone, Default)]
+pub struct Shown(Arc<Mutex<SnapshotStatus>>);
+
+impl Shown {
+    /// What is known now.
+    pub fn get(&self) -> SnapshotStatus {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SnapshotStatus> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Asks for a checkpoint, and waits for it.
+pub type Request = oneshot::Sender<Result<Taken, CheckpointError>>;
+
+/// The node's checkpoints.
+pub struct Checkpoints {
+    spine: Rc<Spine>,
+    rules: Rules,
+    shown: Shown,
+    /// What had been appended when the newest was begun.
+    covered: std::cell::Cell<Appended>,
+}
+
+impl Checkpoints {
+    /// Checkpoints of this node. `sealed` are the slots that the start found whole.
+    pub fn new(spine: Rc<Spine>, rules: Rules, sealed: [Option<Seq>; 2]) -> Self {
+        let shown = Shown::default();
+        shown.lock().slots = sealed;
+        Self {
+            spine,
+            rules,
+            shown,
+            covered: std::cell::Cell::default(),
+        }
+    }
+
+    /// What is known of them.
+    pub fn shown(&self) -> Shown {
+        self.shown.clone()
+    }
+
+    /// Takes one whenever it is due or asked for. `now` is for a start that found something wrong with a slot.
+    pub async fn run(&self, mut requests: mpsc::UnboundedReceiver<Request>, now: bool) {
+        let mut looks = tokio::time::interval(LOOK);
+        let mut not_before = tokio::time::Instant::now();
+        let mut wanted = now;
+        loop {
+            tokio::select! {
+                request = requests.recv() => match request {
+                    Some(request) => drop(request.send(self.take().await)),
+                    None => return,
+                },
+                _ = looks.tick() => {
+                    let due = wanted || self.is_due();
+                    if due && tokio::time::Instant::now() >= not_before {
+                        wanted = false;
+                        if let Err(CheckpointError::Persist(_)) = self.take().await {
+                            not_before = tokio::time::Instant::now() + RETRY;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether a start would have much to repeat.
+    fn is_due(&self) -> bool {
+        let since = self.uncovered();
+        since.records >= self.rules.records || since.bytes >= self.rules.bytes
+    }
+
+    /// What was appended since the newest was begun.
+    pub fn uncovered(&self) -> Appended {
+        let (appended, covered) = (self.spine.ledger().appended(), self.covered.get());
+        Appended {
+            records: appended.records - covered.records,
+            bytes: appended.bytes - covered.bytes,
+        }
+    }
+
+    /// Takes one now.
+    pub async fn take(&self) -> Result<Taken, CheckpointError> {
+        if self.spine.is_over() {
+            return Err(CheckpointError::Stopped);
+        }
+        let slots = self.spine.slots().ok_or(CheckpointError::Memory)?;
+        self.shown.lock().running = true;
+        let held = self.spine.hold_slots().await;
+        let taken = self.take_into(slots).await;
+        drop(held);
+        let mut shown = self.shown.lock();
+        shown.running = false;
+        match &taken {
+            Ok(taken) => {
+                tracing::info!(
+                    slot = taken.slot,
+                    upto = taken.upto.0,
+                    pages = taken.pages,
+                    ms = taken.ms,
+                    "took a snapshot"
+                );
+                shown.taken += 1;
+                shown.last = Some(taken.clone());
+                shown.last_failure = None;
+            }
+            Err(CheckpointError::Persist(error)) => {
+                tracing::warn!(%error, "no snapshot was taken; the journal is kept");
+                shown.failed += 1;
+                shown.last_failure = Some(error.to_string());
+            }
+            Err(error) => tracing::info!(%error, "a snapshot was given up"),
+        }
+        taken
+    }
+
+    /// The slot to write: one without a seal, else the older.
+    fn slot(&self) -> SlotId {
+        let [a, b] = self.shown.lock().slots;
+        if b < a { SlotId::B } else { SlotId::A }
+    }
+
+    async fn take_into(&self, slots: Slots) -> Result<Taken, CheckpointError> {
+        let disk = self.spine.disk().ok_or(CheckpointError::Memory)?;
+        let slot = self.slot();
+        let index = usize::from(slot.number());
+        let began = self.spine.ledger().now();
+        let appended = self.spine.ledger().appended();
+        let (opened, open) = oneshot::channel();
+        let (ended, end) = oneshot::channel();
+        let thread = SnapshotThread::start(
+            disk,
+            slots,
+            slot,
+            Box::new(|done| drop(opened.send(done))),
+            Box::new(|seal| drop(ended.send(seal))),
+        )
+        .map_err(Arc::new)?;
+        self.shown.lock().slots[index] = None;
+        let older = self.shown.lock().slots[usize::from(slot.other().number())];
+        let steps = self.steps(thread, slot, open, older.unwrap_or_default());
+        let taken = tokio::select! {
+            biased;
+            () = self.spine.until_rebuilding() => Err(CheckpointError::Interrupted),
+            () = self.spine.until_halted() => Err(CheckpointError::Stopped),
+            taken = steps => taken,
+        };
+        if taken.is_err() {
+            for actor in self.spine.paged() {
+                actor.abort();
+            }
+        }
+        // Whatever came of it, the slot is let go of before anybody else may have it.
+        let seal: Option<Seal> = end.await.unwrap_or_default();
+        self.shown.lock().slots[index] = seal.map(|seal| seal.manifest.begun);
+        let Sealed { seal, trimmed } = taken?;
+        self.covered.set(appended);
+        Ok(Taken {
+            slot: slot.to_string(),
+            upto: seal.manifest.begun,
+            pages: seal.pages,
+            bytes: seal.bytes,
+            file_bytes: seal.file_bytes(),
+            ms: self.spine.ledger().now().0.saturating_sub(began.0),
+            segments_dropped: trimmed.segments,
+        })
+    }
+
+    /// Everything from the open slot to the sealed one. Dropping it gives the slot up.
+    async fn steps(
+        &self,
+        thread: SnapshotThread,
+        slot: SlotId,
+        open: oneshot::Receiver<Result<Option<Manifest>, PersistError>>,
+        older: Seq,
+    ) -> Result<Sealed, CheckpointError> {
+        let before = answer(open).await?.unwrap_or_default();
+        let mut manifest = {
+            let mut ledger = self.spine.ledger();
+            Manifest {
+                begun: ledger.last(),
+                states: Vec::new(),
+                at: ledger.now(),
+                reserved: ledger.reserved(),
+            }
+        };
+        for actor in self.spine.paged() {
+            let since = before.state(actor.actor()).map(|state| state.upto);
+            let begun = actor.begin(since.unwrap_or_default()).await;
+            let state = begun.map_err(|_| CheckpointError::Stopped)?;
+            manifest
+                .states
+                .push(state.ok_or(CheckpointError::Interrupted)?);
+            loop {
+                let slice = actor.next().await.map_err(|_| CheckpointError::Stopped)?;
+                let (pages, done) = slice.ok_or(CheckpointError::Interrupted)?;
+                let (put, written) = oneshot::channel();
+                thread.put(pages, Box::new(|done| drop(put.send(done))));
+                answer(written).await?;
+                if done {
+                    break;
+                }
+            }
+        }
+        let states = manifest.states.clone();
+        let (close, closed) = oneshot::channel();
+        thread.close(manifest, Box::new(|done| drop(close.send(done))));
+        answer(closed).await?;
+        let mark = self.spine.ledger().checkpoint(slot.number(), states).seq;
+        self.spine.write();
+        self.spine.until_durable(mark).await;
+        let (seal, sealed) = oneshot::channel();
+        thread.seal(mark, older, Box::new(|done| drop(seal.send(done))));
+        answer(sealed).await
+    }
+}
+
+/// What the snapshot thread answered. It never goes without: an answer that is lost was not waited for.
+async fn answer<T>(done: oneshot::Receiver<Result<T, PersistError>>) -> Result<T, CheckpointError> {
+    match done.await {
+        Ok(done) => Ok(done.map_err(Arc::new)?),
+        Err(_) => Err(CheckpointError::Stopped),
+    }
+}

@@ -1,0 +1,100 @@
+//! Snapshots: what the actors hold, up to a sequence number, so that a start need not replay the whole past.
+//!
+//! Two slots are written in turn, each a store of its own, and each sealed when it is closed: the seal names every file
+//! with its length and checksum. A slot whose seal does not match is never given to the store again. The journal is kept
+//! back to the older slot, so losing either costs replay time and never an acknowledged command.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `page.rs` | a page as items of a store, each with its checksum; the manifest |
+//! | `seal.rs` | what vouches for a closed slot |
+//! | `slots.rs` | looking at slots, reading one, writing one, sealing it |
+//! | `thread.rs` | a checkpoint's blocking side |
+//! | `sled.rs` | the store, and the only file that names it |
+
+pub mod page;
+pub mod seal;
+pub mod sled;
+pub mod slots;
+pub mod thread;
+
+pub use page::{Manifest, Page};
+pub use seal::Seal;
+pub use sled::SledStores;
+pub use slots::{Contents, Found, SlotWriter, Slots};
+pub use thread::{Sealed, SnapshotThread};
+
+use crate::persist::error::PersistError;
+use std::fmt;
+
+/// The folder of the slots, below the data directory.
+pub const FOLDER: &str = "snapshots";
+
+/// One of the two snapshots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SlotId {
+    /// The first.
+    A,
+    /// The second.
+    B,
+}
+
+impl SlotId {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::A, Self::B];
+
+    /// The slot as marks name it: 0 or 1.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::A => 0,
+            Self::B => 1,
+        }
+    }
+
+    /// The other one.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::A => Self::B,
+            Self::B => Self::A,
+        }
+    }
+
+    /// The folder of its store.
+    pub fn folder(self) -> String {
+        format!("{FOLDER}/{self}")
+    }
+
+    /// The file of its seal.
+    pub fn seal(self) -> String {
+        format!("{FOLDER}/{self}.seal")
+    }
+}
+
+impl fmt::Display for SlotId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::A => "a",
+            Self::B => "b",
+        })
+    }
+}
+
+/// Opens stores. The simulation brings one of its own.
+pub trait Stores: Send + Sync {
+    /// Opens the store in a folder, which is made if it is not there. Not while it is open already.
+    fn open(&self, folder: &str) -> Result<Box<dyn Store>, PersistError>;
+}
+
+/// Takes an item of a store: key and value.
+pub type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> Result<(), PersistError>;
+
+/// An open store: items by key, in order of their keys.
+pub trait Store {
+    /// Puts an item, in the place of one that is there already.
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), PersistError>;
+    /// Goes through all items.
+    fn each(&mut self, visit: Visit<'_>) -> Result<(), PersistError>;
+    /// Closes it. When this returns, nothing touches its files any more; they need not be synced.
+    fn close(self: Box<Self>) -> Result<(), PersistError>;
+}

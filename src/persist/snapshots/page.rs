@@ -1,0 +1,254 @@
+//! A page as items of a store, and back. Change rule: see `persist/format.rs`.
+//!
+//! The key of an item is actor, page and part; its value is a part of the page's frame: checksum, length, the entry that
+//! changed the page last, content. A page that has become shorter leaves parts behind that nothing asks for.
+
+use crate::clock::Timestamp;
+use crate::ids::{ActorId, PageId, Seq};
+use crate::persist::error::PersistError;
+use crate::persist::format::Watermark;
+use serde::{Deserialize, Serialize};
+
+/// The longest value of an item: what is longer makes sled use a file of its own, which it may leave behind.
+const VALUE_BYTES_MAX: usize = 4000;
+/// Bytes before a page's content.
+const HEADER_BYTES: usize = 16;
+/// No page is longer, whatever its header says.
+const CONTENT_BYTES_MAX: usize = 64 << 20;
+
+/// A page of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Whose state it belongs to.
+    pub actor: ActorId,
+    /// Which page.
+    pub page: PageId,
+    /// The entry that changed it last.
+    pub changed: Seq,
+    /// Its content; empty if it has none any more.
+    pub content: Vec<u8>,
+}
+
+/// What a snapshot holds. Stands in it as the page of the node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The last entry when it was begun: every entry up to here is in it, whichever actor's.
+    pub begun: Seq,
+    /// Each actor's state, which may be of a later entry: actors are copied one after the other.
+    pub states: Vec<Watermark>,
+    /// The node's time when it was taken.
+    pub at: Timestamp,
+    /// The first sequence number that was not reserved then.
+    pub reserved: Seq,
+}
+
+impl Manifest {
+    /// What it holds of an actor's state, if anything.
+    pub fn state(&self, actor: ActorId) -> Option<&Watermark> {
+        self.states.iter().find(|state| state.actor == actor)
+    }
+
+    /// The manifest as a page.
+    pub fn to_page(&self) -> Page {
+        Page {
+            actor: ActorId::NODE,
+            page: PageId::HEAD,
+            changed: self.begun,
+            content: rmp_serde::to_vec(self).expect("manifests always encode"),
+        }
+    }
+
+    /// The manifest in the node's page.
+    pub fn from_page(page: &Page) -> Result<Self, String> {
+        rmp_serde::from_slice(&page.content).map_err(|error| format!("its manifest: {error}"))
+    }
+}
+
+impl Page {
+    /// Hands the page over as items of a store.
+    pub fn each_item(
+        &self,
+        mut item: impl FnMut(&[u8], &[u8]) -> Result<(), PersistError>,
+    ) -> Result<(), PersistError> {
+        let len = u32::try_from(self.content.len()).expect("pages are bounded");
+        let mut frame = Vec::with_capacity(HEADER_BYTES + self.content.len());
+        frame.extend_from_slice(&[0; 4]);
+        frame.extend_from_slice(&len.to_le_bytes());
+        frame.extend_from_slice(&self.changed.0.to_le_bytes());
+        frame.extend_from_slice(&self.content);
+        let crc = checksum(self.actor, self.page, &frame);
+        if let Some(place) = frame.first_chunk_mut() {
+            *place = crc.to_le_bytes();
+        }
+        for (part, value) in (0..).zip(frame.chunks(VALUE_BYTES_MAX)) {
+            item(&key(self.actor, self.page, part), value)?;
+        }
+        Ok(())
+    }
+}
+
+fn key(actor: ActorId, page: PageId, part: u16) -> [u8; 7] {
+    let [a, b, c, d] = page.0.to_be_bytes();
+    let [e, f] = part.to_be_bytes();
+    [actor.0, a, b, c, d, e, f]
+}
+
+/// Over everything but the checksum itself, with the page's name before it.
+fn checksum(actor: ActorId, page: PageId, frame: &[u8]) -> u32 {
+    let name = crc32c::crc32c(&key(actor, page, 0));
+    crc32c::crc32c_append(name, frame.get(4..).unwrap_or(&[]))
+}
+
+/// Puts pages together again from the items of a store, which come in order of their keys.
+#[derive(Default)]
+pub struct Assembly {
+    current: Option<Partial>,
+}
+
+struct Partial {
+    actor: ActorId,
+    page: PageId,
+    next: u16,
+    frame: Vec<u8>,
+    len: usize,
+}
+
+impl Assembly {
+    /// Takes an item; a page if it is whole now.
+    pub fn take(&mut self, key: &[u8], value: &[u8]) -> Result<Option<Page>, String> {
+        let Ok([actor, a, b, c, d, e, f]) = <[u8; 7]>::try_from(key) else {
+            return Err(format!("a key of {} bytes", key.len()));
+        };
+        let (actor, page) = (ActorId(actor), PageId(u32::from_be_bytes([a, b, c, d])));
+        let part = u16::from_be_bytes([e, f]);
+        if part == 0 {
+            self.end()?;
+            let len = value.get(4..8).and_then(|len| len.first_chunk());
+            let len = len.map_or(usize::MAX, |len| u32::from_le_bytes(*len) as usize);
+            if len > CONTENT_BYTES_MAX {
+                return Err(format!("page {} of actor {actor} has no header", page.0));
+            }
+            self.current = Some(Partial {
+                actor,
+                page,
+                next: 0,
+                frame: Vec::with_capacity(HEADER_BYTES + len),
+                len: HEADER_BYTES + len,
+            });
+        }
+        let Some(partial) = &mut self.current else {
+            // What a longer page left behind.
+            return Ok(None);
+        };
+        if (partial.actor, partial.page, partial.next) != (actor, page, part) {
+            return Err(format!(
+                "part {part} of page {} of actor {actor}: another was to come",
+                page.0
+            ));
+        }
+        partial.frame.extend_from_slice(value);
+        partial.next += 1;
+        if partial.frame.len() < partial.len {
+            return Ok(None);
+        }
+        self.current.take().map(Partial::into_page).transpose()
+    }
+
+    /// No further item comes, or none of the same page.
+    pub fn end(&mut self) -> Result<(), String> {
+        match self.current.take() {
+            None => Ok(()),
+            Some(partial) => Err(format!(
+                "page {} of actor {} is not whole",
+                partial.page.0, partial.actor
+            )),
+        }
+    }
+}
+
+impl Partial {
+    fn into_page(self) -> Result<Page, String> {
+        let (actor, page) = (self.actor, self.page);
+        let mut frame = self.frame;
+        let said = frame.first_chunk().map(|crc| u32::from_le_bytes(*crc));
+        let changed = frame.get(8..HEADER_BYTES).and_then(|seq| seq.first_chunk());
+        match changed {
+            Some(changed)
+                if frame.len() == self.len && said == Some(checksum(actor, page, &frame)) =>
+            {
+                let changed = Seq(u64::from_le_bytes(*changed));
+                frame.drain(..HEADER_BYTES);
+                Ok(Page {
+                    actor,
+                    page,
+                    changed,
+                    content: frame,
+                })
+            }
+            Some(_) | None => Err(format!("page {} of actor {actor} does not check", page.0)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Assembly, Page};
+    use crate::ids::{ActorId, PageId, Seq};
+    use std::collections::BTreeMap;
+
+    fn page(page: u32, len: usize) -> Page {
+        Page {
+            actor: ActorId(7),
+            page: PageId(page),
+            changed: Seq(u64::from(page) + 5),
+            content: (0..len).map(|at| (at * 31 % 251) as u8).collect(),
+        }
+    }
+
+    fn put(store: &mut BTreeMap<Vec<u8>, Vec<u8>>, page: &Page) {
+        let put = |key: &[u8], value: &[u8]| {
+            store.insert(key.to_vec(), value.to_vec());
+            Ok(())
+        };
+        page.each_item(put).unwrap();
+    }
+
+    fn read(store: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<Vec<Page>, String> {
+        let mut assembly = Assembly::default();
+        let mut pages = Vec::new();
+        for (key, value) in store {
+            pages.extend(assembly.take(key, value)?);
+        }
+        assembly.end()?;
+        Ok(pages)
+    }
+
+    #[test]
+    fn pages_of_every_length_come_back_and_shorter_ones_replace_longer() {
+        let mut store = BTreeMap::new();
+        for len in [0, 1, 3983, 3984, 3985, 20_000] {
+            put(&mut store, &page(1, 20_000));
+            put(&mut store, &page(1, len));
+            put(&mut store, &page(2, 10));
+            assert_eq!(read(&store), Ok(vec![page(1, len), page(2, 10)]));
+        }
+    }
+
+    #[test]
+    fn whatever_is_flipped_or_missing_is_found() {
+        let mut store = BTreeMap::new();
+        put(&mut store, &page(1, 9000));
+        put(&mut store, &page(2, 10));
+        let whole = read(&store).unwrap();
+        for key in store.keys().cloned().collect::<Vec<_>>() {
+            let mut without = store.clone();
+            without.remove(&key);
+            assert_ne!(read(&without).as_ref(), Ok(&whole), "{key:?} is missing");
+            for at in (0..store[&key].len()).step_by(7) {
+                let mut flipped = store.clone();
+                flipped.get_mut(&key).unwrap()[at] ^= 4;
+                assert!(read(&flipped).is_err(), "{key:?} is flipped at {at}");
+            }
+        }
+    }
+}

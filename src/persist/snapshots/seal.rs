@@ -1,0 +1,182 @@
+//! The seal of a slot: written when its store is closed, settled, read back and synced, and taken away before anything
+//! is written to it again. Names every file with length and checksum. Change rule: see `persist/format.rs`.
+
+use crate::ids::Seq;
+use crate::persist::disk::Disk;
+use crate::persist::error::PersistError;
+use crate::persist::format::FORMAT_VERSION;
+use crate::persist::snapshots::page::Manifest;
+use serde::{Deserialize, Serialize};
+use std::io;
+
+const MAGIC: [u8; 8] = *b"SEXTONS\0";
+const HEADER_BYTES: usize = 16;
+/// A slot has a handful of files.
+const SEAL_BYTES_MAX: u64 = 1 << 20;
+const READ_BYTES: usize = 256 * 1024;
+
+/// What vouches for a closed slot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seal {
+    /// What the slot holds, as it says itself.
+    pub manifest: Manifest,
+    /// The mark in the journal that speaks of this snapshot: the log reaches at least that far.
+    pub mark: Seq,
+    /// Pages in it.
+    pub pages: u64,
+    /// Bytes of their content.
+    pub bytes: u64,
+    /// Its files, by name.
+    pub files: Vec<FileSum>,
+}
+
+/// What a file must be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileSum {
+    /// Its name within the slot.
+    pub name: String,
+    /// Its length in bytes.
+    pub len: u64,
+    /// The crc32c of all of it.
+    pub crc: u32,
+}
+
+/// What the bytes of a seal are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SealRead {
+    /// A seal.
+    Good(Seal),
+    /// One of a newer program.
+    TooNew(u32),
+    /// Not a seal, or a damaged one.
+    Bad,
+}
+
+impl Seal {
+    /// Lays it out.
+    pub fn encode(&self) -> Vec<u8> {
+        let payload = rmp_serde::to_vec(self).expect("seals always encode");
+        let version = FORMAT_VERSION.to_le_bytes();
+        let crc = crc(&version, &payload).to_le_bytes();
+        [&MAGIC[..], &version, &crc, &payload].concat()
+    }
+
+    /// Judges bytes.
+    pub fn decode(bytes: &[u8]) -> SealRead {
+        let read = || {
+            let (header, payload) = bytes.split_at_checked(HEADER_BYTES)?;
+            let (magic, rest) = header.split_first_chunk::<8>()?;
+            let (version, said) = rest.split_first_chunk::<4>()?;
+            if *magic != MAGIC {
+                return None;
+            }
+            let found = u32::from_le_bytes(*version);
+            // As with segments: a newer layout may sum up other bytes.
+            if found > FORMAT_VERSION {
+                return Some(SealRead::TooNew(found));
+            }
+            let checks = said == crc(version, payload).to_le_bytes();
+            let seal = rmp_serde::from_slice(payload).ok().filter(|_| checks)?;
+            Some(SealRead::Good(seal))
+        };
+        read().unwrap_or(SealRead::Bad)
+    }
+
+    /// The bytes of all files.
+    pub fn file_bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.len).sum()
+    }
+}
+
+fn crc(version: &[u8], payload: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(version), payload)
+}
+
+/// What a seal file holds; `None` if there is none.
+pub fn read(disk: &dyn Disk, name: &str) -> Result<Option<SealRead>, PersistError> {
+    let contents = || -> io::Result<Option<Vec<u8>>> {
+        let file = match disk.open(name, false) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let len = file.len()?.min(SEAL_BYTES_MAX);
+        let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+        let read = file.read_at(&mut bytes, 0)?;
+        bytes.truncate(read);
+        Ok(Some(bytes))
+    };
+    let contents = contents().map_err(PersistError::io("read", name))?;
+    Ok(contents.map(|bytes| Seal::decode(&bytes)))
+}
+
+/// Sums up the files of a folder, by name.
+pub fn sum_files(disk: &dyn Disk, folder: &str) -> Result<Vec<FileSum>, PersistError> {
+    let mut files = disk
+        .tree(folder)
+        .map_err(PersistError::io("list", folder))?;
+    files.sort();
+    let mut buffer = vec![0; READ_BYTES];
+    let mut sums = Vec::with_capacity(files.len());
+    for (name, _) in files {
+        let path = format!("{folder}/{name}");
+        let mut sum = || -> io::Result<FileSum> {
+            let file = disk.open(&path, false)?;
+            let (mut len, mut crc) = (0, 0);
+            loop {
+                let read = file.read_at(&mut buffer, len)?;
+                crc = crc32c::crc32c_append(crc, buffer.get(..read).unwrap_or(&[]));
+                len += read as u64;
+                if read < buffer.len() {
+                    break;
+                }
+            }
+            Ok(FileSum {
+                name: name.clone(),
+                len,
+                crc,
+            })
+        };
+        sums.push(sum().map_err(PersistError::io("read", &path))?);
+    }
+    Ok(sums)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FileSum, Manifest, Seal, SealRead};
+    use crate::ids::Seq;
+
+    #[test]
+    fn a_seal_comes_back_and_every_flip_is_found() {
+        let file = FileSum {
+            name: "db".to_owned(),
+            len: 17,
+            crc: 4,
+        };
+        let seal = Seal {
+            manifest: Manifest {
+                begun: Seq(9),
+                ..Manifest::default()
+            },
+            mark: Seq(11),
+            pages: 3,
+            bytes: 80,
+            files: vec![file],
+        };
+        let bytes = seal.encode();
+        assert_eq!(Seal::decode(&bytes), SealRead::Good(seal));
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let read = Seal::decode(&flipped);
+            assert!(
+                matches!(read, SealRead::Bad | SealRead::TooNew(_)),
+                "bit {bit}"
+            );
+        }
+        for len in 0..bytes.len() {
+            assert_eq!(Seal::decode(&bytes[..len]), SealRead::Bad, "cut at {len}");
+        }
+    }
+}

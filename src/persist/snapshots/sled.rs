@@ -1,0 +1,147 @@
+//! The store of a slot, on sled 0.34: the only file that names it.
+//!
+//! What was measured of it decides the shape: it is open only while a slot is read or written, since an open one costs
+//! a hundred megabytes and threads; it panics on damaged files, also in threads of its own, so it is given none, and is
+//! called under `catch_unwind` all the same; its threads go on for a while after it is closed, so closing waits for
+//! them; its flush is no sync, so whoever seals syncs its files.
+
+use crate::persist::error::PersistError;
+use crate::persist::snapshots::{Store, Stores, Visit};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const CACHE_BYTES: u64 = 1 << 20;
+const FLUSH_MS: u64 = 200;
+/// Items put at a time.
+const BATCH: usize = 64;
+/// How long its threads may take to let go of a closed store, looked at every millisecond.
+const LOOKS_MAX: u32 = 30_000;
+
+/// Stores in folders below a root.
+#[derive(Clone, Debug)]
+pub struct SledStores {
+    root: PathBuf,
+}
+
+impl SledStores {
+    /// Stores below `root`.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+}
+
+impl Stores for SledStores {
+    fn open(&self, folder: &str) -> Result<Box<dyn Store>, PersistError> {
+        let path = self.root.join(folder);
+        let config = sled::Config::new()
+            .path(&path)
+            .cache_capacity(CACHE_BYTES)
+            .flush_every_ms(Some(FLUSH_MS));
+        let db = guard("open", folder, || config.open())?;
+        Ok(Box::new(SledStore {
+            db,
+            batch: sled::Batch::default(),
+            batched: 0,
+            folder: folder.to_owned(),
+            path,
+        }))
+    }
+}
+
+struct SledStore {
+    db: sled::Db,
+    batch: sled::Batch,
+    batched: usize,
+    folder: String,
+    path: PathBuf,
+}
+
+impl SledStore {
+    fn apply(&mut self) -> Result<(), PersistError> {
+        if self.batched == 0 {
+            // An empty batch is written, too, and a store that is only read must stay as it is.
+            return Ok(());
+        }
+        self.batched = 0;
+        let batch = std::mem::take(&mut self.batch);
+        guard("write", &self.folder, || self.db.apply_batch(batch))
+    }
+}
+
+impl Store for SledStore {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), PersistError> {
+        self.batch.insert(key, value);
+        self.batched += 1;
+        if self.batched == BATCH {
+            self.apply()?;
+        }
+        Ok(())
+    }
+
+    fn each(&mut self, visit: Visit<'_>) -> Result<(), PersistError> {
+        self.apply()?;
+        let mut items = self.db.iter();
+        while let Some((key, value)) = guard("read", &self.folder, || items.next().transpose())? {
+            visit(&key, &value)?;
+        }
+        Ok(())
+    }
+
+    fn close(mut self: Box<Self>) -> Result<(), PersistError> {
+        self.apply()?;
+        let Self {
+            db, folder, path, ..
+        } = *self;
+        guard("flush", &folder, || db.flush())?;
+        guard("close", &folder, || {
+            drop(db);
+            Ok(())
+        })?;
+        until_quiet(&path).map_err(PersistError::io("close", &folder))
+    }
+}
+
+/// Waits until no thread of sled's holds the store: it keeps a lock on its file as long as one does.
+fn until_quiet(path: &std::path::Path) -> std::io::Result<()> {
+    let file = std::fs::File::open(path.join("db"))?;
+    for _ in 0..LOOKS_MAX {
+        match file.try_lock() {
+            Ok(()) => return file.unlock(),
+            Err(std::fs::TryLockError::WouldBlock) => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(std::fs::TryLockError::Error(error)) => return Err(error),
+        }
+    }
+    Err(std::io::ErrorKind::TimedOut.into())
+}
+
+/// Calls sled; what it says or how it panics becomes an error that names the slot.
+fn guard<T>(
+    action: &'static str,
+    folder: &str,
+    call: impl FnOnce() -> Result<T, sled::Error>,
+) -> Result<T, PersistError> {
+    let cause = match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(done)) => return Ok(done),
+        Ok(Err(sled::Error::Io(source))) => {
+            return Err(PersistError::Io {
+                action,
+                file: folder.to_owned(),
+                source,
+            });
+        }
+        Ok(Err(error)) => error.to_string(),
+        Err(panic) => {
+            let words = panic.downcast_ref::<String>().map(String::as_str);
+            let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
+            format!("sled panicked: {}", words.unwrap_or("without words"))
+        }
+    };
+    Err(PersistError::Store {
+        action,
+        folder: folder.to_owned(),
+        cause,
+    })
+}

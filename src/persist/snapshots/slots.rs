@@ -1,0 +1,333 @@
+//! The life of a slot: unsealed, written, closed, settled, read back, synced, sealed.
+//!
+//! Promises: what is sealed was read back whole and is on disk; what is not sealed is not believed, nor given to the
+//! store. A start reads a sealed slot without changing a byte of it: sled tidies a store up when it opens it, so a slot is
+//! opened again and again before it is sealed, until that changes nothing any more.
+
+use crate::ids::{ActorId, Seq};
+use crate::persist::disk::Disk;
+use crate::persist::error::PersistError;
+use crate::persist::format::FORMAT_VERSION;
+use crate::persist::snapshots::page::{Assembly, Manifest, Page};
+use crate::persist::snapshots::seal::{self, FileSum, Seal, SealRead};
+use crate::persist::snapshots::{FOLDER, SlotId, Store, Stores};
+use std::io;
+use std::sync::Arc;
+
+/// How often a closed store is opened again at most. Twice is what sled needs.
+const SETTLE_MAX: u32 = 8;
+/// Beyond this, and three times its content, a slot is written afresh.
+const SLACK_BYTES: u64 = 64 << 20;
+
+/// What a look at a slot found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing.
+    Absent,
+    /// Files without a seal: a checkpoint is writing it, or did not come to its end.
+    Unsealed,
+    /// A whole one.
+    Sealed(Seal),
+    /// A seal that does not match, and how.
+    Damaged(String),
+}
+
+/// What stands in a slot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// Up to where it goes.
+    pub manifest: Manifest,
+    /// Pages but for the manifest.
+    pub pages: u64,
+    /// Bytes of their content.
+    pub bytes: u64,
+}
+
+/// The two slots of a data directory.
+#[derive(Clone)]
+pub struct Slots {
+    disk: Arc<dyn Disk>,
+    stores: Arc<dyn Stores>,
+}
+
+impl Slots {
+    /// The slots on this disk, with stores on the same.
+    pub fn new(disk: Arc<dyn Disk>, stores: Arc<dyn Stores>) -> Self {
+        Self { disk, stores }
+    }
+
+    /// Looks at a slot, and compares every file with the seal. Reads all of it, and opens nothing.
+    ///
+    /// # Errors
+    /// If it was written by a newer program. What cannot be read is damaged, and no error.
+    pub fn look(&self, slot: SlotId) -> Result<Found, PersistError> {
+        let seal = match seal::read(self.disk.as_ref(), &slot.seal()) {
+            Ok(None) => return Ok(self.look_unsealed(slot)),
+            Ok(Some(SealRead::Good(seal))) => seal,
+            Ok(Some(SealRead::Bad)) => {
+                return Ok(Found::Damaged("its seal does not check".to_owned()));
+            }
+            Ok(Some(SealRead::TooNew(found))) => {
+                return Err(PersistError::VersionTooNew {
+                    file: slot.seal(),
+                    found,
+                    supported: FORMAT_VERSION,
+                });
+            }
+            Err(error) => return Ok(Found::Damaged(error.to_string())),
+        };
+        Ok(match seal::sum_files(self.disk.as_ref(), &slot.folder()) {
+            Ok(files) => match difference(&seal.files, &files) {
+                None => Found::Sealed(seal),
+                Some(difference) => Found::Damaged(difference),
+            },
+            Err(error) => Found::Damaged(error.to_string()),
+        })
+    }
+
+    fn look_unsealed(&self, slot: SlotId) -> Found {
+        match self.disk.tree(&slot.folder()) {
+            Ok(files) if files.is_empty() => Found::Absent,
+            Ok(_) => Found::Unsealed,
+            Err(error) => Found::Damaged(error.to_string()),
+        }
+    }
+
+    /// Reads a slot that was found sealed, page by page.
+    ///
+    /// # Errors
+    /// If it does not read although its seal matches, or if `take` refuses a page.
+    pub fn read(
+        &self,
+        slot: SlotId,
+        seal: &Seal,
+        take: &mut dyn FnMut(Page) -> Result<(), PersistError>,
+    ) -> Result<(), PersistError> {
+        let found = read_all(self.stores.as_ref(), &slot.folder(), take)?;
+        let sealed = Contents {
+            manifest: seal.manifest.clone(),
+            pages: seal.pages,
+            bytes: seal.bytes,
+        };
+        if found == sealed {
+            Ok(())
+        } else {
+            let differs = format!("it holds {found:?}, was sealed with {sealed:?}");
+            Err(unreadable(&slot.folder())(differs))
+        }
+    }
+
+    /// Opens a slot for writing, its seal taken away. What is not whole, or has become too large, is written afresh.
+    pub fn write(&self, slot: SlotId) -> Result<SlotWriter, PersistError> {
+        let keeps = |seal: &Seal| seal.file_bytes() <= 3 * seal.bytes + SLACK_BYTES;
+        let before = match self.look(slot)? {
+            Found::Sealed(seal) if keeps(&seal) => {
+                self.unseal(slot)?;
+                Some(seal.manifest)
+            }
+            Found::Absent | Found::Unsealed | Found::Sealed(_) | Found::Damaged(_) => {
+                self.discard(slot)?;
+                None
+            }
+        };
+        Ok(SlotWriter {
+            slots: self.clone(),
+            slot,
+            before,
+            store: self.stores.open(&slot.folder())?,
+        })
+    }
+
+    /// Seals a slot that was closed, once the journal has `mark` on disk.
+    pub fn seal(&self, closed: Closed, mark: Seq) -> Result<Seal, PersistError> {
+        let Closed { slot, seal } = closed;
+        let seal = Seal { mark, ..seal };
+        let (name, temporary) = (slot.seal(), format!("{}.tmp", slot.seal()));
+        let write = || -> io::Result<()> {
+            remove_if_there(self.disk.as_ref(), &temporary)?;
+            let file = self.disk.create(&temporary)?;
+            file.write_at(&seal.encode(), 0)?;
+            file.sync()?;
+            self.disk.rename(&temporary, &name)?;
+            self.disk.sync_folder(FOLDER)
+        };
+        write().map_err(PersistError::io("write", &name))?;
+        Ok(seal)
+    }
+
+    /// Removes everything of a slot.
+    pub fn discard(&self, slot: SlotId) -> Result<(), PersistError> {
+        self.unseal(slot)?;
+        self.disk
+            .remove_tree(&slot.folder())
+            .map_err(PersistError::io("remove", &slot.folder()))
+    }
+
+    /// Takes the seal away, for good: what is written from now on must not be vouched for by an old seal.
+    fn unseal(&self, slot: SlotId) -> Result<(), PersistError> {
+        let remove = || -> io::Result<()> {
+            self.disk.create_folder(FOLDER)?;
+            self.disk.sync_folder("")?;
+            remove_if_there(self.disk.as_ref(), &slot.seal())?;
+            self.disk.sync_folder(FOLDER)
+        };
+        remove().map_err(PersistError::io("remove", &slot.seal()))
+    }
+
+    /// Opens a closed store until that changes nothing any more, and reads all of it each time.
+    fn settle(&self, slot: SlotId) -> Result<(Contents, Vec<FileSum>), PersistError> {
+        let folder = slot.folder();
+        let mut before = seal::sum_files(self.disk.as_ref(), &folder)?;
+        for _ in 0..SETTLE_MAX {
+            let contents = read_all(self.stores.as_ref(), &folder, &mut |_| Ok(()))?;
+            let after = seal::sum_files(self.disk.as_ref(), &folder)?;
+            if before == after {
+                return Ok((contents, after));
+            }
+            before = after;
+        }
+        Err(unreadable(&folder)(
+            "its files change whenever it is opened".to_owned(),
+        ))
+    }
+}
+
+/// A slot that is being written.
+pub struct SlotWriter {
+    slots: Slots,
+    slot: SlotId,
+    before: Option<Manifest>,
+    store: Box<dyn Store>,
+}
+
+/// A slot that is written, synced and closed, but not yet sealed.
+#[derive(Debug)]
+pub struct Closed {
+    slot: SlotId,
+    seal: Seal,
+}
+
+impl SlotWriter {
+    /// What the slot had before, unless it is written afresh.
+    pub fn before(&self) -> Option<&Manifest> {
+        self.before.as_ref()
+    }
+
+    /// Which slot it is.
+    pub fn slot(&self) -> SlotId {
+        self.slot
+    }
+
+    /// Writes a page.
+    pub fn put(&mut self, page: &Page) -> Result<(), PersistError> {
+        let store = &mut self.store;
+        page.each_item(|key, value| store.put(key, value))
+    }
+
+    /// Writes the manifest, closes the store, reads it back and makes it durable.
+    pub fn close(mut self, manifest: &Manifest) -> Result<Closed, PersistError> {
+        self.put(&manifest.to_page())?;
+        self.store.close()?;
+        let (contents, files) = self.slots.settle(self.slot)?;
+        let folder = self.slot.folder();
+        if contents.manifest != *manifest {
+            return Err(unreadable(&folder)(
+                "it does not hold what was just written".to_owned(),
+            ));
+        }
+        let disk = &self.slots.disk;
+        let sync = || {
+            disk.sync_tree(&folder)?;
+            disk.sync_folder(FOLDER)
+        };
+        sync().map_err(PersistError::io("sync", &folder))?;
+        Ok(Closed {
+            slot: self.slot,
+            seal: Seal {
+                manifest: contents.manifest,
+                mark: Seq(0),
+                pages: contents.pages,
+                bytes: contents.bytes,
+                files,
+            },
+        })
+    }
+
+    /// Gives it up: nothing of the slot is left.
+    pub fn abandon(self) -> Result<(), PersistError> {
+        let closed = self.store.close();
+        self.slots.discard(self.slot)?;
+        closed
+    }
+}
+
+/// Reads every page of a store.
+pub fn read_all(
+    stores: &dyn Stores,
+    folder: &str,
+    take: &mut dyn FnMut(Page) -> Result<(), PersistError>,
+) -> Result<Contents, PersistError> {
+    let mut store = stores.open(folder)?;
+    let mut assembly = Assembly::default();
+    let mut contents = Contents::default();
+    let mut manifest = None;
+    let read = store.each(&mut |key, value| {
+        let Some(page) = assembly.take(key, value).map_err(unreadable(folder))? else {
+            return Ok(());
+        };
+        if page.actor == ActorId::NODE {
+            manifest = Some(Manifest::from_page(&page).map_err(unreadable(folder))?);
+            return Ok(());
+        }
+        contents.pages += 1;
+        contents.bytes += page.content.len() as u64;
+        take(page)
+    });
+    store.close()?;
+    read?;
+    assembly.end().map_err(unreadable(folder))?;
+    contents.manifest =
+        manifest.ok_or_else(|| unreadable(folder)("it has no manifest".to_owned()))?;
+    Ok(contents)
+}
+
+fn unreadable(folder: &str) -> impl Fn(String) -> PersistError {
+    move |cause| PersistError::Store {
+        action: "read",
+        folder: folder.to_owned(),
+        cause,
+    }
+}
+
+/// In what the files differ from those that were sealed; `None` if in nothing.
+fn difference(sealed: &[FileSum], found: &[FileSum]) -> Option<String> {
+    let of = |name: &str| found.iter().find(|file| file.name == name);
+    for said in sealed {
+        let name = &said.name;
+        match of(name) {
+            None => return Some(format!("{name} is missing")),
+            Some(file) if file.len != said.len => {
+                return Some(format!(
+                    "{name} has {} bytes, was sealed with {}",
+                    file.len, said.len
+                ));
+            }
+            Some(file) if file.crc != said.crc => {
+                return Some(format!(
+                    "{name} is not what was sealed: its checksum differs"
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    let is_new = |file: &&FileSum| !sealed.iter().any(|said| said.name == file.name);
+    let stray = found.iter().find(is_new)?;
+    Some(format!("{} was not there when it was sealed", stray.name))
+}
+
+fn remove_if_there(disk: &dyn Disk, name: &str) -> io::Result<()> {
+    match disk.remove(name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}

@@ -1,0 +1,61 @@
+//! `sexton checkpoint`: has a running coordinator take a snapshot now.
+
+use crate::client;
+use crate::report::Failure;
+use crate::serve::data_directory;
+use crate::text;
+use clap::Args;
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// Have a running coordinator take a snapshot now.
+///
+/// A coordinator takes snapshots by itself, whenever a start would have much to repeat, and when it stops. One that was
+/// taken just before a planned kill makes the next start as quick as can be.
+#[derive(Args)]
+#[command(
+    after_help = "Exit status: 0 it is taken and on disk; 3 no coordinator runs there, or it could not; 4 it has halted."
+)]
+pub(crate) struct Checkpoint {
+    /// Where the coordinator keeps its data [default: as for `sexton serve`]
+    #[arg(long, value_name = "DIR", env = "SEXTON_DATA")]
+    data: Option<PathBuf>,
+
+    /// Print the answer as it is, in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Checkpoint {
+    #[expect(
+        clippy::print_stdout,
+        reason = "what was taken is this command's output"
+    )]
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let data = data_directory(self.data.as_deref())?;
+        let answer = client::post(&data, "/v1/checkpoint")?;
+        let taken: Value = serde_json::from_str(&answer.body).map_err(|error| {
+            Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
+        })?;
+        let shown = |path: &str| text::words(&taken, path);
+        match answer.status {
+            200 if self.json => print!("{}", answer.body),
+            200 => println!(
+                "snapshot {}: everything up to sequence number {}, {} pages, {} on disk, in {} ms",
+                shown("/slot"),
+                shown("/upto"),
+                shown("/pages"),
+                text::bytes(text::number(&taken, "/file_bytes")),
+                shown("/ms"),
+            ),
+            503 => return Err(Failure::halted(shown("/detail"))),
+            _ => {
+                return Err(Failure::unreachable(format!(
+                    "failed to {}",
+                    shown("/detail")
+                )));
+            }
+        }
+        Ok(())
+    }
+}
