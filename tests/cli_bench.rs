@@ -103,6 +103,70 @@ fn a_written_log_is_replayed() {
     positive(&figures["replay_seconds"]["min"]);
 }
 
+/// The named row of `bench recovery`.
+fn recovery_row<'a>(figures: &'a Value, name: &str) -> &'a Value {
+    let rows = figures["rows"].as_array().expect("rows are a list");
+    rows.iter()
+        .find(|row| row["row"] == name)
+        .unwrap_or_else(|| panic!("there is no row {name}"))
+}
+
+const RECOVERY: [&str; 7] = [
+    "recovery",
+    "--locks",
+    "2500",
+    "--rounds",
+    "1",
+    "--seconds",
+    "0.1",
+];
+
+#[test]
+fn held_locks_come_back_and_the_missing_peer_is_named() {
+    let nothing = tempfile::tempdir().expect("a temporary directory can be made");
+    let figures = bench(&RECOVERY, Some(nothing.path()));
+    assert_eq!(figures["locks"], 2500);
+    assert!(figures["redis"].is_null());
+    let note = figures["notes"][0].as_str().expect("there is a note");
+    assert!(note.contains("redis-server is not installed"), "{note}");
+    for name in [
+        "load",
+        "restart_loaded",
+        "touch_few",
+        "touch_all",
+        "touch_slower",
+        "cycle_p50",
+        "cycle_max",
+    ] {
+        let row = recovery_row(&figures, name);
+        positive(&row["sexton"]["median"]);
+        assert!(row["redis"].is_null() && row["ratio"].is_null(), "{row}");
+    }
+}
+
+#[test]
+fn held_locks_of_redis_come_back_where_it_is_installed() {
+    if !is_redis_installed() {
+        println!("left out: redis-server is not installed");
+        return;
+    }
+    let figures = bench(&RECOVERY, None);
+    for name in ["load", "restart_loaded", "touch_all", "cycle_p999"] {
+        let row = recovery_row(&figures, name);
+        let own = positive(&row["sexton"]["median"]);
+        let peer = positive(&row["redis"]["median"]);
+        let ratio = positive(&row["ratio"]["median"]);
+        assert!(
+            (ratio - own / peer).abs() < 1e-9,
+            "{ratio} of {own} and {peer}"
+        );
+    }
+    for name in ["checkpoint", "restart_checkpointed"] {
+        positive(&recovery_row(&figures, name)["redis"]["median"]);
+    }
+    assert!(recovery_row(&figures, "checkpoint_cycle_p999_more")["ratio"].is_null());
+}
+
 #[test]
 fn a_row_that_is_none_is_a_usage_error() {
     let output = Command::new(env!("CARGO_BIN_EXE_sexton"))

@@ -7,6 +7,10 @@ use crate::text;
 use clap::Args;
 use serde_json::Value;
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long a checkpoint may take: one of a large state on a slow disk takes minutes.
+const PATIENCE: Duration = Duration::from_mins(10);
 
 /// Have a running coordinator take a snapshot now.
 ///
@@ -33,7 +37,7 @@ impl Checkpoint {
     )]
     pub(crate) fn run(self) -> Result<(), Failure> {
         let data = data_directory(self.data.as_deref())?;
-        let answer = client::post(&data, "/v1/checkpoint")?;
+        let answer = client::post(&data, "/v1/checkpoint", PATIENCE)?;
         let taken: Value = serde_json::from_str(&answer.body).map_err(|error| {
             Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
         })?;

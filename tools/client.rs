@@ -6,11 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long the coordinator may be silent.
+/// How long the coordinator may be silent when it is asked for what it knows.
 const PATIENCE: Duration = Duration::from_secs(15);
-
-/// How long work that was asked for may take.
-const WORK_PATIENCE: Duration = Duration::from_mins(10);
 
 /// The longest answer.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
@@ -24,20 +21,20 @@ pub(crate) struct Answer {
 
 /// Gets a path from the coordinator of this data directory.
 pub(crate) fn get(data: &Path, path: &str) -> Result<Answer, Failure> {
-    ask(data, "GET", path, PATIENCE)
+    ask(data, ("GET", path), PATIENCE)
 }
 
-/// Posts to a path of the coordinator of this data directory, and waits for as long as the work may take.
-pub(crate) fn post(data: &Path, path: &str) -> Result<Answer, Failure> {
-    ask(data, "POST", path, WORK_PATIENCE)
+/// Posts to a path, without a body, and waits so long for the answer.
+pub(crate) fn post(data: &Path, path: &str, patience: Duration) -> Result<Answer, Failure> {
+    ask(data, ("POST", path), patience)
 }
 
-fn ask(data: &Path, method: &str, path: &str, patience: Duration) -> Result<Answer, Failure> {
+fn ask(data: &Path, request: (&str, &str), patience: Duration) -> Result<Answer, Failure> {
     let socket = data.join("sexton.sock");
     let shown = socket.display();
     let stream =
         UnixStream::connect(&socket).map_err(|error| unreachable_because(&error, data, &socket))?;
-    let answer = exchange(stream, method, path, patience)
+    let answer = exchange(stream, request, patience)
         .map_err(|error| Failure::unreachable(format!("failed to ask over {shown}: {error}")))?;
     parse(&answer).ok_or_else(|| {
         Failure::unreachable(format!(
@@ -76,15 +73,18 @@ fn unreachable_because(error: &io::Error, data: &Path, socket: &Path) -> Failure
 
 fn exchange(
     mut stream: UnixStream,
-    method: &str,
-    path: &str,
+    (method, path): (&str, &str),
     patience: Duration,
 ) -> io::Result<Vec<u8>> {
     stream.set_read_timeout(Some(patience))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let request = format!(
-        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    );
+    stream.set_write_timeout(Some(patience))?;
+    let length = if method == "POST" {
+        "Content-Length: 0\r\n"
+    } else {
+        ""
+    };
+    let request =
+        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{length}\r\n");
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     match stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer) {

@@ -11,8 +11,17 @@ pub(crate) type Name = [u8; 16];
 const COMPARE_AND_DELETE: &str =
     "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
 
-/// Seconds that a lock lives without renewal: longer than any measurement holds one.
+/// Gives the key its full time again if it is still the owner's, as every Redis lock client does.
+const COMPARE_AND_RENEW: &str = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
+
+/// Seconds that a lock lives without renewal: longer than any measurement uses one.
 const TTL_SECONDS: u16 = 30;
+
+/// Seconds that a lock lives which is to be there all the time: the longest that LockServer knows.
+const HELD_TTL_SECONDS: u16 = u16::MAX;
+
+/// The same in milliseconds, as Redis is told.
+const HELD_TTL_MS: &[u8] = b"65535000";
 
 /// Seconds that a contender waits without renewal.
 const TTW_SECONDS: u16 = 60;
@@ -22,10 +31,12 @@ const TTW_SECONDS: u16 = 60;
 pub(crate) enum Protocol {
     /// LockServer's.
     Lockserver,
-    /// Redis', with the name under which the server keeps the release script.
+    /// Redis', with the names under which the server keeps its scripts.
     Redis {
-        /// SHA-1 in hexadecimal.
-        script: String,
+        /// SHA-1 of the release script, in hexadecimal.
+        release: String,
+        /// SHA-1 of the renewal script, in hexadecimal.
+        renew: String,
     },
 }
 
@@ -34,8 +45,12 @@ pub(crate) enum Protocol {
 pub(crate) enum Asked {
     /// The lock; of sexton also a place in line.
     Acquire,
+    /// The lock, for hours.
+    Hold,
     /// Its place in line.
     Place,
+    /// The lock's full time once more.
+    Renew,
     /// To give the lock back, or to leave the line.
     Release,
 }
@@ -51,6 +66,8 @@ pub(crate) enum Answer {
     Taken,
     /// So many locks were given back.
     Released(u64),
+    /// Whether the lock was the client's own, and has its full time again.
+    Renewed(bool),
 }
 
 /// An answer that a lock server does not give.
@@ -74,7 +91,14 @@ impl Protocol {
     pub(crate) fn ask(&self, asked: Asked, key: &Name, owner: &Name, output: &mut Vec<u8>) {
         match self {
             Self::Lockserver => ask_lockserver(asked, key, owner, output),
-            Self::Redis { script } => ask_redis(asked, script, key, owner, output),
+            Self::Redis { release, renew } => {
+                let script = if asked == Asked::Renew {
+                    renew
+                } else {
+                    release
+                };
+                ask_redis(asked, script, key, owner, output);
+            }
         }
     }
 
@@ -91,21 +115,21 @@ impl Protocol {
     }
 }
 
-/// The command that makes Redis keep the release script; it answers with a bulk string of 40 bytes.
-pub(crate) fn load_script() -> Vec<u8> {
-    let mut output = Vec::new();
-    put_array(
-        &[b"SCRIPT", b"LOAD", COMPARE_AND_DELETE.as_bytes()],
-        &mut output,
-    );
-    output
+/// The commands that make Redis keep the scripts, release and renewal; each answers with a bulk string of 40 bytes.
+pub(crate) fn load_scripts() -> [Vec<u8>; 2] {
+    [COMPARE_AND_DELETE, COMPARE_AND_RENEW].map(|script| {
+        let mut output = Vec::new();
+        put_array(&[b"SCRIPT", b"LOAD", script.as_bytes()], &mut output);
+        output
+    })
 }
 
 fn ask_lockserver(asked: Asked, key: &Name, owner: &Name, output: &mut Vec<u8>) {
     const LEN: u8 = 16;
     let code = match asked {
-        Asked::Acquire => 2,
+        Asked::Acquire | Asked::Hold => 2,
         Asked::Place => 3,
+        Asked::Renew => 4,
         Asked::Release => 5,
     };
     output.extend_from_slice(&[code, LEN]);
@@ -113,26 +137,32 @@ fn ask_lockserver(asked: Asked, key: &Name, owner: &Name, output: &mut Vec<u8>) 
     // The index is empty.
     output.extend_from_slice(&[0, LEN]);
     output.extend_from_slice(owner);
-    if asked == Asked::Acquire {
-        output.extend_from_slice(&TTL_SECONDS.to_be_bytes());
-        output.extend_from_slice(&TTW_SECONDS.to_be_bytes());
-        output.push(0);
-    }
+    let ttl = match asked {
+        Asked::Acquire => TTL_SECONDS,
+        Asked::Hold => HELD_TTL_SECONDS,
+        Asked::Place | Asked::Renew | Asked::Release => return,
+    };
+    output.extend_from_slice(&ttl.to_be_bytes());
+    output.extend_from_slice(&TTW_SECONDS.to_be_bytes());
+    output.push(0);
 }
 
 fn hear_lockserver(asked: Asked, input: &[u8]) -> Result<Option<(Answer, usize)>, Unexpected> {
+    if asked == Asked::Renew {
+        return Ok(input.first().map(|own| (Answer::Renewed(*own == 1), 1)));
+    }
     let Some((number, _)) = input.split_first_chunk() else {
         return Ok(None);
     };
     let number = u16::from_be_bytes(*number);
     let answer = match (asked, number) {
         (Asked::Release, count) => Answer::Released(count.into()),
-        (Asked::Acquire | Asked::Place, 1) => Answer::Granted,
-        (Asked::Acquire | Asked::Place, 0) => {
+        (_, 1) => Answer::Granted,
+        (_, 0) => {
             let heard = "that there is no such place in line".to_owned();
             return Err(Unexpected { asked, heard });
         }
-        (Asked::Acquire | Asked::Place, place) => Answer::InLine(place.into()),
+        (_, place) => Answer::InLine(place.into()),
     };
     Ok(Some((answer, 2)))
 }
@@ -140,6 +170,11 @@ fn hear_lockserver(asked: Asked, input: &[u8]) -> Result<Option<(Answer, usize)>
 fn ask_redis(asked: Asked, script: &str, key: &Name, owner: &Name, output: &mut Vec<u8>) {
     match asked {
         Asked::Acquire => put_array(&[b"SET", key, owner, b"NX", b"PX", b"30000"], output),
+        Asked::Hold => put_array(&[b"SET", key, owner, b"NX", b"PX", HELD_TTL_MS], output),
+        Asked::Renew => put_array(
+            &[b"EVALSHA", script.as_bytes(), b"1", key, owner, HELD_TTL_MS],
+            output,
+        ),
         Asked::Release => put_array(&[b"EVALSHA", script.as_bytes(), b"1", key, owner], output),
         Asked::Place => unreachable!("Redis keeps no line to have a place in"),
     }
@@ -168,11 +203,13 @@ fn hear_redis(asked: Asked, input: &[u8]) -> Result<Option<(Answer, usize)>, Une
     };
     let line = input.get(..end).unwrap_or(input).trim_ascii_end();
     let answer = match (asked, line) {
-        (Asked::Acquire, b"+OK") => Answer::Granted,
-        (Asked::Acquire, b"$-1") => Answer::Taken,
+        (Asked::Acquire | Asked::Hold, b"+OK") => Answer::Granted,
+        (Asked::Acquire | Asked::Hold, b"$-1") => Answer::Taken,
         (Asked::Release, b":1") => Answer::Released(1),
         (Asked::Release, b":0") => Answer::Released(0),
-        (Asked::Acquire | Asked::Release | Asked::Place, other) => {
+        (Asked::Renew, b":1") => Answer::Renewed(true),
+        (Asked::Renew, b":0") => Answer::Renewed(false),
+        (_, other) => {
             let heard = String::from_utf8_lossy(other).into_owned();
             return Err(Unexpected { asked, heard });
         }
@@ -204,7 +241,8 @@ mod tests {
     #[test]
     fn a_redis_error_is_not_taken_for_an_answer() {
         let redis = Protocol::Redis {
-            script: "0".repeat(40),
+            release: "0".repeat(40),
+            renew: "1".repeat(40),
         };
         assert_eq!(
             redis.hear(Asked::Acquire, b"+OK\r\n"),
@@ -226,5 +264,28 @@ mod tests {
         );
         assert_eq!(lockserver.hear(Asked::Place, &[0]), Ok(None));
         lockserver.hear(Asked::Place, &[0, 0]).unwrap_err();
+    }
+
+    #[test]
+    fn a_renewal_is_heard_in_each_protocol() {
+        let lockserver = Protocol::Lockserver;
+        assert_eq!(lockserver.hear(Asked::Renew, &[]), Ok(None));
+        for (byte, own) in [(1, true), (0, false)] {
+            assert_eq!(
+                lockserver.hear(Asked::Renew, &[byte, 9]),
+                Ok(Some((Answer::Renewed(own), 1)))
+            );
+        }
+        let redis = Protocol::Redis {
+            release: "0".repeat(40),
+            renew: "1".repeat(40),
+        };
+        assert_eq!(
+            redis.hear(Asked::Renew, b":0\r\n"),
+            Ok(Some((Answer::Renewed(false), 4)))
+        );
+        let mut asked = Vec::new();
+        redis.ask(Asked::Renew, &name(0, 1), &name(0, 2), &mut asked);
+        assert!(asked.starts_with(b"*6\r\n$7\r\nEVALSHA\r\n$40\r\n1111"));
     }
 }

@@ -264,6 +264,7 @@ impl Client for Contender {
                     let words = format!("the release of the one lock we had ended {count}");
                     return Err(Wrong::Untrue(words));
                 }
+                Answer::Renewed(_) => unreachable!("a contender renews nothing"),
             }
         }
         Ok(taken)

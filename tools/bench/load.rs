@@ -82,6 +82,7 @@ pub(crate) struct Load<C> {
     wakes: BinaryHeap<Reverse<(Instant, usize)>>,
     scratch: Vec<u8>,
     latencies: Latencies,
+    rests: bool,
 }
 
 struct Line<C> {
@@ -148,15 +149,47 @@ impl<C: Client> Load<C> {
             wakes: BinaryHeap::new(),
             scratch: vec![0; 64 * 1024],
             latencies: Latencies::default(),
+            rests: false,
         })
+    }
+
+    /// Sleeps until the next wake-up, and comes up to a millisecond late, rather than stay awake for it: leaves the
+    /// processor to the server.
+    pub(crate) fn resting(self) -> Self {
+        Self {
+            rests: true,
+            ..self
+        }
+    }
+
+    /// Lets the clients work until each has ended by itself; how long that took.
+    pub(crate) fn complete(mut self, stop: &Stop) -> Result<Duration, Failure> {
+        let began = now();
+        for at in 0..self.lines.len() {
+            self.act(at, now(), C::wake)?;
+        }
+        self.run(stop, |lines, _| {
+            lines.iter().all(|line| line.client.is_finished())
+        })?;
+        Ok(now() - began)
     }
 
     /// Lets the clients work: first uncounted, then counted. Everything is given back when it returns.
     pub(crate) fn measure(
-        mut self,
+        self,
         warm_up: Duration,
         span: Duration,
         stop: &Stop,
+    ) -> Result<Measured, Failure> {
+        self.measure_while(warm_up, stop, |counted| counted < span)
+    }
+
+    /// The same, counted as long as this holds; it is given how long that has been.
+    pub(crate) fn measure_while(
+        mut self,
+        warm_up: Duration,
+        stop: &Stop,
+        mut goes_on: impl FnMut(Duration) -> bool,
     ) -> Result<Measured, Failure> {
         for at in 0..self.lines.len() {
             self.act(at, now(), C::wake)?;
@@ -166,7 +199,7 @@ impl<C: Client> Load<C> {
         let before: Vec<u64> = self.lines.iter().map(|line| line.client.done()).collect();
         self.latencies = Latencies::default();
         let (began, cpu) = (now(), thread_cpu());
-        self.run(stop, |_, now| now >= began + span)?;
+        self.run(stop, |_, now| !goes_on(now - began))?;
         let (span, load_cpu) = (now() - began, thread_cpu().saturating_sub(cpu));
         let latencies = std::mem::take(&mut self.latencies);
         let done = (self.lines.iter().zip(before))
@@ -200,7 +233,7 @@ impl<C: Client> Load<C> {
     fn run(
         &mut self,
         stop: &Stop,
-        until: impl Fn(&[Line<C>], Instant) -> bool,
+        mut until: impl FnMut(&[Line<C>], Instant) -> bool,
     ) -> Result<(), Failure> {
         let none = epoll::Event {
             flags: EventFlags::empty(),
@@ -238,14 +271,17 @@ impl<C: Client> Load<C> {
         }
     }
 
-    /// Until the next wake-up. The system counts in milliseconds here, so what is sooner is waited for awake.
+    /// Until the next wake-up. The system counts in milliseconds here, so what is sooner is waited for awake, unless
+    /// this load rests.
     fn wait_for(&self, now: Instant) -> Timespec {
         let wait = self.wakes.peek().map_or(LOOK, |Reverse((due, _))| {
             due.saturating_duration_since(now).min(LOOK)
         });
+        let whole = wait.subsec_millis();
+        let begun = self.rests && wait.subsec_nanos() > whole * 1_000_000;
         Timespec {
             tv_sec: 0,
-            tv_nsec: i64::from(wait.subsec_millis()) * 1_000_000,
+            tv_nsec: i64::from(whole + u32::from(begun)) * 1_000_000,
         }
     }
 

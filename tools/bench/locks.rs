@@ -59,7 +59,7 @@ pub(crate) struct Locks {
 /// How much longer a contended row is measured: who had much steps aside long, which evens out over turns.
 const TURNS: u32 = 4;
 
-fn parse_seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text
         .parse()
         .map_err(|_| format!("{text:?} is not a number of seconds"))?;
@@ -268,7 +268,7 @@ impl Locks {
 }
 
 /// Shows a person at a terminal how far it is.
-fn show(what: &str) {
+pub(crate) fn show(what: &str) {
     let mut terminal = std::io::stderr();
     if terminal.is_terminal() {
         // Progress that cannot be shown is no reason to stop.
@@ -289,7 +289,7 @@ fn figures(measured: &load::Measured, server_cpu: f64) -> Round {
     }
 }
 
-fn is_in_memory(root: &Path) -> bool {
+pub(crate) fn is_in_memory(root: &Path) -> bool {
     rustix::fs::statfs(root).is_ok_and(|stat| u64::try_from(stat.f_type) == Ok(TMPFS))
 }
 

@@ -1,18 +1,23 @@
 //! `sexton bench`: measures sexton, beside what people use today where that is installed. It prints figures and
 //! asserts none; it starts its own servers in directories of its own, and never touches a running coordinator.
 //!
-//! `locks` measures locks over TCP beside Redis, `replay` how fast a start reads the log. `row` says what is
-//! measured, `codec` speaks to each server, `load` drives connections, `cycle` and `contend` are what a client does,
-//! `peer` starts servers, `figures` turns measurements into what is printed, `interrupt` ends it all in good order.
+//! `locks` measures locks over TCP beside Redis, `recovery` a large table of them and how it comes back, `replay` how
+//! fast a start reads the log. `row` and `recovery_row` say what is measured, `codec` speaks to each server, `load`
+//! drives connections, `cycle`, `contend` and `held` are what a client does, `peer` starts servers, `question` asks
+//! them beside the load, `figures` turns measurements into what is printed, `interrupt` ends it all in good order.
 
 mod codec;
 mod contend;
 mod cycle;
 mod figures;
+mod held;
 mod interrupt;
 mod load;
 mod locks;
 mod peer;
+mod question;
+mod recovery;
+mod recovery_row;
 mod replay;
 mod row;
 
@@ -28,6 +33,7 @@ use clap::{Args, Subcommand};
   sexton bench locks                          every row, five rounds, about three minutes
   sexton bench locks --rows memory:1x1,fsync:50x1 --rounds 9
   sexton bench locks --dir /var/tmp --json    data on that file system; figures for programs
+  sexton bench recovery                       a million locks: memory, restarts, checkpoints
   sexton bench replay --entries 1000000       how fast a start reads the log
 
 docs/benchmarks.md says what each row does and how to read it.")]
@@ -39,6 +45,7 @@ pub(crate) struct Bench {
 #[derive(Subcommand)]
 enum Measure {
     Locks(locks::Locks),
+    Recovery(recovery::Recovery),
     Replay(replay::Replay),
 }
 
@@ -46,6 +53,7 @@ impl Bench {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.measure {
             Measure::Locks(locks) => interrupt::watched(move |stop| locks.run(stop)),
+            Measure::Recovery(recovery) => interrupt::watched(move |stop| recovery.run(stop)),
             Measure::Replay(replay) => interrupt::watched(move |stop| replay.run(stop)),
         }
     }

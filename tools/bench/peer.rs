@@ -15,13 +15,18 @@ use tempfile::TempDir;
 /// A server that does not answer for so long has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+const SEXTON: &str = "sexton";
+const REDIS: &str = "redis-server";
+
 /// A running server.
 pub(crate) struct Peer {
     child: Child,
     pub(crate) address: SocketAddr,
     pub(crate) protocol: Protocol,
+    /// Whether everything is on disk before the answer.
+    durable: bool,
     /// Removed after the server has ended.
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl Drop for Peer {
@@ -38,7 +43,7 @@ fn cannot(name: &str, error: impl std::fmt::Display) -> Failure {
 
 /// The version of the Redis that is installed, or why there is none.
 pub(crate) fn redis_version() -> Result<String, String> {
-    let output = Command::new("redis-server")
+    let output = Command::new(REDIS)
         .arg("--version")
         .output()
         .map_err(|error| {
@@ -60,70 +65,105 @@ pub(crate) fn redis_version() -> Result<String, String> {
 impl Peer {
     /// This very program as a server, with its data below `root` or without files.
     pub(crate) fn sexton(durable: bool, root: &Path) -> Result<Self, Failure> {
-        let name = "sexton";
-        let program = std::env::current_exe().map_err(|error| cannot(name, error))?;
         let directory = directory(root)?;
-        let mut command = Command::new(program);
-        command.args([
-            "serve",
-            "--lockserver",
-            "127.0.0.1:0",
-            "--http",
-            "off",
-            "--log",
-            "error",
-        ]);
-        command
-            .env_remove("SEXTON_DATA")
-            .env_remove("NOTIFY_SOCKET");
-        if durable {
-            command.arg("--data").arg(directory.path());
-        } else {
-            command.arg("--memory");
-        }
-        let (child, mut output) = start(command, name)?;
+        let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let command = sexton(durable.then(|| directory.path()), any_port)?;
+        let (child, mut output) = start(command, SEXTON)?;
         let mut peer = Self {
             child,
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            address: any_port,
             protocol: Protocol::Lockserver,
-            _directory: directory,
+            durable,
+            directory,
         };
-        let ready = line_with(&mut output, name, "ready ")?;
+        let ready = line_with(&mut output, SEXTON, "ready ")?;
         peer.address = ready
             .split_whitespace()
             .find_map(|word| word.strip_prefix("lockserver=")?.parse().ok())
-            .ok_or_else(|| cannot(name, format!("it said {ready:?}")))?;
-        drain(output, name)?;
+            .ok_or_else(|| cannot(SEXTON, format!("it said {ready:?}")))?;
+        drain(output, SEXTON)?;
         Ok(peer)
     }
 
     /// Redis, with an append-only file below `root` that is synced before each answer, or without files.
     pub(crate) fn redis(durable: bool, root: &Path) -> Result<Self, Failure> {
-        let name = "redis-server";
         let directory = directory(root)?;
-        let address = free_address().map_err(|error| cannot(name, error))?;
-        let mut command = Command::new(name);
-        command.args(["--bind", "127.0.0.1", "--port", &address.port().to_string()]);
-        command.args(["--save", "", "--dir"]).arg(directory.path());
-        if durable {
-            // A rewrite of the file during the measurement would only cost Redis time.
-            command.args(["--appendonly", "yes", "--appendfsync", "always"]);
-            command.args(["--auto-aof-rewrite-percentage", "0"]);
-        } else {
-            command.args(["--appendonly", "no"]);
-        }
-        let (child, mut output) = start(command, name)?;
+        let address = free_address().map_err(|error| cannot(REDIS, error))?;
+        let (child, mut output) = start(redis(durable, directory.path(), address), REDIS)?;
         let mut peer = Self {
             child,
             address,
             protocol: Protocol::Lockserver,
-            _directory: directory,
+            durable,
+            directory,
         };
-        line_with(&mut output, name, "eady to accept connections")?;
-        drain(output, name)?;
-        let script = keep_script(address).map_err(|error| cannot(name, error))?;
-        peer.protocol = Protocol::Redis { script };
+        line_with(&mut output, REDIS, "eady to accept connections")?;
+        drain(output, REDIS)?;
+        peer.protocol = keep_scripts(address).map_err(|error| cannot(REDIS, error))?;
         Ok(peer)
+    }
+
+    /// Ends it as a crash does, and waits until it is gone.
+    pub(crate) fn kill(&mut self) -> Result<(), Failure> {
+        self.child
+            .kill()
+            .and_then(|()| self.child.wait())
+            .map(drop)
+            .map_err(|error| Failure::unreachable(format!("failed to kill a server: {error}")))
+    }
+
+    /// Starts a killed one again, on the same directory and the same address. Returns before it serves.
+    pub(crate) fn start_again(&mut self) -> Result<(), Failure> {
+        let (command, name) = if self.is_redis() {
+            let command = redis(self.durable, self.directory.path(), self.address);
+            (command, REDIS)
+        } else {
+            let data = self.durable.then(|| self.directory.path());
+            (sexton(data, self.address)?, SEXTON)
+        };
+        let (child, output) = start(command, name)?;
+        self.child = child;
+        drain(output, name)
+    }
+
+    /// Tells a server that was started again, and now serves, what it has forgotten.
+    pub(crate) fn teach(&mut self) -> Result<(), Failure> {
+        if self.is_redis() {
+            self.protocol = keep_scripts(self.address).map_err(|error| cannot(REDIS, error))?;
+        }
+        Ok(())
+    }
+
+    /// An error, if it has ended.
+    pub(crate) fn check(&mut self) -> Result<(), Failure> {
+        let name = if self.is_redis() { REDIS } else { SEXTON };
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => Err(cannot(name, format!("it ended with {status}"))),
+            Err(error) => Err(cannot(name, error)),
+        }
+    }
+
+    pub(crate) fn is_redis(&self) -> bool {
+        matches!(self.protocol, Protocol::Redis { .. })
+    }
+
+    /// Where it keeps its data.
+    pub(crate) fn data(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Bytes of its memory that are resident.
+    pub(crate) fn resident(&self) -> Result<u64, Failure> {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(&path)
+            .map_err(|error| Failure::unreachable(format!("failed to read {path}: {error}")))?;
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:")?.strip_suffix("kB"))
+            .and_then(|kibibytes| kibibytes.trim().parse::<u64>().ok())
+            .map(|kibibytes| kibibytes * 1024)
+            .ok_or_else(|| Failure::unreachable(format!("failed to find VmRSS in {path}")))
     }
 
     /// Processor time that the server has taken so far.
@@ -140,6 +180,37 @@ impl Peer {
             .sum();
         Duration::from_millis(ticks * 1000 / clock_ticks_per_second().max(1))
     }
+}
+
+/// The command that starts this very program, with its data here or without files.
+fn sexton(data: Option<&Path>, address: SocketAddr) -> Result<Command, Failure> {
+    let program = std::env::current_exe().map_err(|error| cannot(SEXTON, error))?;
+    let mut command = Command::new(program);
+    command.args(["serve", "--lockserver", &address.to_string()]);
+    command.args(["--http", "off", "--log", "error"]);
+    command
+        .env_remove("SEXTON_DATA")
+        .env_remove("NOTIFY_SOCKET");
+    match data {
+        Some(data) => command.arg("--data").arg(data),
+        None => command.arg("--memory"),
+    };
+    Ok(command)
+}
+
+/// The command that starts Redis.
+fn redis(durable: bool, directory: &Path, address: SocketAddr) -> Command {
+    let mut command = Command::new(REDIS);
+    command.args(["--bind", "127.0.0.1", "--port", &address.port().to_string()]);
+    command.args(["--save", "", "--dir"]).arg(directory);
+    if durable {
+        // A rewrite of the file during the measurement would only cost Redis time.
+        command.args(["--appendonly", "yes", "--appendfsync", "always"]);
+        command.args(["--auto-aof-rewrite-percentage", "0"]);
+    } else {
+        command.args(["--appendonly", "no"]);
+    }
+    command
 }
 
 fn directory(root: &Path) -> Result<TempDir, Failure> {
@@ -199,15 +270,21 @@ fn drain(mut output: BufReader<ChildStdout>, name: &str) -> Result<(), Failure> 
         .map_err(|error| cannot(name, error))
 }
 
-/// Hands Redis the release script, and gives the name under which it keeps it.
-fn keep_script(address: SocketAddr) -> io::Result<String> {
+/// Hands Redis the scripts, and gives the protocol that names them as it does.
+fn keep_scripts(address: SocketAddr) -> io::Result<Protocol> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(&codec::load_script())?;
-    let mut answer = [0; 5 + 40 + 2];
-    stream.read_exact(&mut answer)?;
-    let script = answer.get(5..45).filter(|_| answer.starts_with(b"$40\r\n"));
-    script
-        .and_then(|script| String::from_utf8(script.to_vec()).ok())
-        .ok_or_else(|| io::Error::other("it does not take the release script"))
+    let mut keep = |script: &[u8]| {
+        stream.write_all(script)?;
+        let mut answer = [0; 5 + 40 + 2];
+        stream.read_exact(&mut answer)?;
+        let name = answer.get(5..45).filter(|_| answer.starts_with(b"$40\r\n"));
+        name.and_then(|name| String::from_utf8(name.to_vec()).ok())
+            .ok_or_else(|| io::Error::other("it does not take a script"))
+    };
+    let [release, renew] = codec::load_scripts();
+    Ok(Protocol::Redis {
+        release: keep(&release)?,
+        renew: keep(&renew)?,
+    })
 }

@@ -1,0 +1,186 @@
+//! What a measurement asks a server beside the load: whether it serves every lock again, and for a checkpoint. Each
+//! server is asked in its own words.
+
+use crate::bench::codec::Protocol;
+use crate::bench::interrupt::Stop;
+use crate::bench::load::now;
+use crate::bench::peer::Peer;
+use crate::client;
+use crate::report::Failure;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Between two questions whether it serves: short beside what is measured, long enough to leave the processor alone.
+const SERVED_POLL: Duration = Duration::from_millis(1);
+
+/// Between two questions whether a checkpoint is done. Redis itself looks every 100 ms.
+const REWRITE_POLL: Duration = Duration::from_millis(10);
+
+/// A server that does not answer for so long is asked again.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a checkpoint may take.
+const CHECKPOINT_PATIENCE: Duration = Duration::from_mins(5);
+
+/// Rests until it is worth asking again.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "no event tells that a server under test has come so far"
+)]
+fn rest(span: Duration) {
+    std::thread::sleep(span);
+}
+
+fn cannot(what: &str, error: impl std::fmt::Display) -> Failure {
+    Failure::unreachable(format!("failed to {what}: {error}"))
+}
+
+/// Asks until the server counts so many locks. Whatever else it answers, or if it does not, it is not yet there.
+pub(crate) fn await_served(peer: &mut Peer, locks: u32, stop: &Stop) -> Result<(), Failure> {
+    let mut line = None;
+    loop {
+        stop.check()?;
+        let counted = match &mut line {
+            Some(line) => count(line, &peer.protocol),
+            None => open(peer.address, &peer.protocol).and_then(|open| {
+                let line = line.insert(open);
+                count(line, &peer.protocol)
+            }),
+        };
+        match counted {
+            Ok(Some(counted)) if counted == u64::from(locks) => return Ok(()),
+            Ok(Some(counted)) if counted > u64::from(locks) => {
+                let words = format!("{locks} locks were held, and {counted} came back");
+                return Err(Failure::found(words));
+            }
+            Ok(Some(_) | None) => {}
+            Err(_) => line = None,
+        }
+        peer.check()?;
+        rest(SERVED_POLL);
+    }
+}
+
+fn open(address: SocketAddr, protocol: &Protocol) -> io::Result<BufReader<TcpStream>> {
+    let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    if stream.local_addr()? == address {
+        // While nobody listens there, a connection may be given this very port, and then meets itself.
+        return Err(io::ErrorKind::ConnectionRefused.into());
+    }
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut line = BufReader::new(stream);
+    let mut greeting = vec![0; protocol.greeting().len()];
+    line.read_exact(&mut greeting)?;
+    if greeting == protocol.greeting() {
+        Ok(line)
+    } else {
+        Err(io::ErrorKind::ConnectionRefused.into())
+    }
+}
+
+/// The locks that the server counts; none if it cannot say yet.
+fn count(line: &mut BufReader<TcpStream>, protocol: &Protocol) -> io::Result<Option<u64>> {
+    match protocol {
+        Protocol::Lockserver => {
+            line.get_mut().write_all(&[8])?;
+            // Nine counts and then five longs of four bytes each, of which the fourth counts owners; two bytes more.
+            let mut answer = [0; 58];
+            line.read_exact(&mut answer)?;
+            let owners = answer.get(48..).and_then(|rest| rest.first_chunk());
+            Ok(owners.map(|owners| u32::from_be_bytes(*owners).into()))
+        }
+        Protocol::Redis { .. } => {
+            line.get_mut().write_all(b"DBSIZE\r\n")?;
+            let mut answer = String::new();
+            line.read_line(&mut answer)?;
+            let count = answer.strip_prefix(':');
+            Ok(count.and_then(|count| count.trim_end().parse().ok()))
+        }
+    }
+}
+
+/// Asks a server for checkpoints, also from another thread.
+#[derive(Clone)]
+pub(crate) enum Checkpoints {
+    /// Over the Unix socket in this data directory.
+    Sexton(PathBuf),
+    /// At this address: a rewrite of the append-only file, which is what Redis has in its place.
+    Redis(SocketAddr),
+}
+
+impl Checkpoints {
+    pub(crate) fn of(peer: &Peer) -> Self {
+        if peer.is_redis() {
+            Self::Redis(peer.address)
+        } else {
+            Self::Sexton(peer.data().to_owned())
+        }
+    }
+
+    /// Has one made; how long it took until it was done. None if the server knows no such thing.
+    pub(crate) fn make(&self, stop: &Stop) -> Result<Option<Duration>, Failure> {
+        let began = now();
+        match self {
+            Self::Sexton(data) => {
+                let answer = client::post(data, "/v1/checkpoint", CHECKPOINT_PATIENCE)?;
+                match answer.status {
+                    200 => {}
+                    404 | 405 => return Ok(None),
+                    status => {
+                        let words = format!("it answered {status}: {}", answer.body.trim_end());
+                        return Err(cannot("make a checkpoint", words));
+                    }
+                }
+            }
+            Self::Redis(address) => rewrite(*address, stop)?,
+        }
+        Ok(Some(now() - began))
+    }
+}
+
+fn rewrite(address: SocketAddr, stop: &Stop) -> Result<(), Failure> {
+    let cannot = |error| cannot("have the append-only file rewritten", error);
+    let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(cannot)?;
+    // A server that forks may be silent for a while.
+    stream
+        .set_read_timeout(Some(CHECKPOINT_PATIENCE))
+        .map_err(cannot)?;
+    let mut line = BufReader::new(stream);
+    line.get_mut()
+        .write_all(b"BGREWRITEAOF\r\n")
+        .map_err(cannot)?;
+    let mut answer = String::new();
+    line.read_line(&mut answer).map_err(cannot)?;
+    if !answer.starts_with('+') {
+        return Err(cannot(io::Error::other(answer)));
+    }
+    loop {
+        stop.check()?;
+        let facts = persistence(&mut line).map_err(cannot)?;
+        let says = |fact: &str| facts.lines().any(|line| line == fact);
+        if says("aof_rewrite_in_progress:0") && says("aof_rewrite_scheduled:0") {
+            if says("aof_last_bgrewrite_status:ok") {
+                return Ok(());
+            }
+            return Err(cannot(io::Error::other("it says that it failed")));
+        }
+        rest(REWRITE_POLL);
+    }
+}
+
+/// What Redis says of its files.
+fn persistence(line: &mut BufReader<TcpStream>) -> io::Result<String> {
+    line.get_mut().write_all(b"INFO persistence\r\n")?;
+    let mut head = String::new();
+    line.read_line(&mut head)?;
+    let len = head
+        .strip_prefix('$')
+        .and_then(|len| len.trim_end().parse().ok());
+    let len: usize = len.ok_or_else(|| io::Error::other(head.clone()))?;
+    let mut body = vec![0; len + 2];
+    line.read_exact(&mut body)?;
+    Ok(String::from_utf8_lossy(&body).into_owned())
+}
