@@ -42,6 +42,7 @@ const PERIOD: Duration = Duration::from_millis(4);
   sexton bench recovery                             a million locks, three rounds, about two minutes
   sexton bench recovery --locks 100000 --rounds 5   less to hold, more rounds
   sexton bench recovery --dir /var/lib --json       data on that file system; figures for programs
+  sexton bench recovery --dir /dev/shm              without the disk, whatever else it is busy with
 
 docs/benchmarks.md says what each row means.")]
 pub(crate) struct Recovery {
@@ -87,7 +88,7 @@ impl Recovery {
         if is_in_memory(&root) {
             let root = root.display();
             notes.push(format!(
-                "{root} is a file system in memory, where a sync costs nothing: give --dir"
+                "{root} is a file system in memory, where a sync costs nothing: the disk is left out"
             ));
         }
         let mut contestants = vec![("sexton", Peer::sexton as fn(_, &_) -> _)];
