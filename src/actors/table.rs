@@ -1,16 +1,23 @@
 //! Look-up from a name to a slot, where the name stands in the item itself.
 //!
-//! Sharded, because one large table stalls everyone when it grows. Never iterated: order comes from elsewhere.
+//! A small table is one piece. A larger one is sharded, because one large table stalls everyone when it grows; and its
+//! shards have unequal shares of the names, because equal ones would all grow at the same moment. Each doubles when it
+//! is full, the largest first, the smallest when there are twice as many names. So at any number of names there is
+//! room for at most half as many more, and what one shard leaves behind is used again by what grows next.
+//! Never iterated: order comes from elsewhere.
 
 use crate::ids::Slot;
 use hashbrown::HashTable;
 use std::hash::BuildHasher as _;
 
 const SHARDS: usize = 256;
+/// Names in a table of one piece. Where many stand in line for few locks, each lock has such a table.
+const PIECE: usize = 1024;
 
 /// Slots by the hash of a name.
 #[derive(Debug)]
 pub struct Table {
+    /// One, or `SHARDS`.
     shards: Vec<HashTable<Slot>>,
     hasher: foldhash::fast::RandomState,
 }
@@ -18,7 +25,7 @@ pub struct Table {
 impl Default for Table {
     fn default() -> Self {
         Self {
-            shards: (0..SHARDS).map(|_| HashTable::new()).collect(),
+            shards: vec![HashTable::new()],
             hasher: foldhash::fast::RandomState::default(),
         }
     }
@@ -29,21 +36,27 @@ impl Table {
     pub fn find(&self, name: &impl std::hash::Hash, is: impl Fn(Slot) -> bool) -> Option<Slot> {
         let hash = self.hasher.hash_one(name);
         self.shards
-            .get(shard(hash))?
+            .get(self.place(hash))?
             .find(hash, |slot| is(*slot))
             .copied()
     }
 
-    /// Adds a slot under a name that has none. `rehash` gives the hash of an item already there.
+    /// Adds a slot under a name that has none. `name_of` gives the name of an item already there.
     pub fn insert<N: std::hash::Hash>(
         &mut self,
         name: &N,
         slot: Slot,
         name_of: impl Fn(Slot) -> N,
     ) {
+        if let [piece] = self.shards.as_slice()
+            && piece.len() == PIECE
+        {
+            self.divide(&name_of);
+        }
         let hash = self.hasher.hash_one(name);
+        let place = self.place(hash);
         let hasher = &self.hasher;
-        if let Some(shard) = self.shards.get_mut(shard(hash)) {
+        if let Some(shard) = self.shards.get_mut(place) {
             shard.insert_unique(hash, slot, |other| hasher.hash_one(name_of(*other)));
         }
     }
@@ -60,9 +73,10 @@ impl Table {
     /// Puts another slot in the place of one; false if it is not there.
     pub fn replace(&mut self, name: &impl std::hash::Hash, old: Slot, new: Slot) -> bool {
         let hash = self.hasher.hash_one(name);
+        let place = self.place(hash);
         let found = self
             .shards
-            .get_mut(shard(hash))
+            .get_mut(place)
             .and_then(|s| s.find_mut(hash, |slot| *slot == old));
         found.map(|slot| *slot = new).is_some()
     }
@@ -70,9 +84,10 @@ impl Table {
     /// Removes a slot; false if it is not there.
     pub fn remove(&mut self, name: &impl std::hash::Hash, slot: Slot) -> bool {
         let hash = self.hasher.hash_one(name);
+        let place = self.place(hash);
         let entry = self
             .shards
-            .get_mut(shard(hash))
+            .get_mut(place)
             .map(|s| s.find_entry(hash, |other| *other == slot));
         match entry {
             Some(Ok(entry)) => {
@@ -82,10 +97,86 @@ impl Table {
             Some(Err(_)) | None => false,
         }
     }
+
+    /// Makes shards of the one piece.
+    fn divide<N: std::hash::Hash>(&mut self, name_of: &impl Fn(Slot) -> N) {
+        let pieces = std::mem::take(&mut self.shards);
+        self.shards.resize_with(SHARDS, HashTable::new);
+        let hasher = &self.hasher;
+        for slot in pieces.into_iter().flatten() {
+            let hash = hasher.hash_one(name_of(slot));
+            if let Some(shard) = self.shards.get_mut(shard(hash)) {
+                shard.insert_unique(hash, slot, |other| hasher.hash_one(name_of(*other)));
+            }
+        }
+    }
+
+    fn place(&self, hash: u64) -> usize {
+        if self.shards.len() == 1 {
+            0
+        } else {
+            shard(hash)
+        }
+    }
 }
 
-/// The top bits pick the shard, since the table inside uses the low ones and the seven highest; the byte below those
-/// is free.
+/// The shard of a hash: of a number h from 0 to 1 it is h + h * (1 - h) / 3 of the way through the shards, so that the
+/// last has twice the share of the first, and the others lie evenly between, by ratio.
+///
+/// h is made of the 32 bits below the seven highest: those the table inside compares, and the low ones are its place.
 const fn shard(hash: u64) -> usize {
-    (hash >> 49) as usize % SHARDS
+    let h = (hash >> 25) & 0xffff_ffff;
+    let way = h + ((h * ((1 << 32) - h)) >> 32) / 3;
+    (way >> 24) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Table;
+    use crate::ids::Slot;
+
+    #[test]
+    fn room_keeps_pace_with_names() {
+        let mut table = Table::default();
+        let mut grown = 0;
+        let mut room = 0;
+        for name in 0..150_000u32 {
+            table.insert(&name, Slot(name), |slot| slot.0);
+            let names = name as usize + 1;
+            if names < 10_000 || !names.is_multiple_of(150) {
+                continue;
+            }
+            let before = std::mem::replace(
+                &mut room,
+                table.shards.iter().map(|shard| shard.capacity()).sum(),
+            );
+            assert!(room * 10 <= names * 16, "room for {room} at {names}");
+            assert!(
+                before == 0 || (room - before) * 20 <= room,
+                "not many at once"
+            );
+            grown += usize::from(room > before);
+        }
+        assert!(grown > 100, "at many moments, not few");
+    }
+
+    #[test]
+    fn names_are_found_before_and_after_the_piece_is_divided() {
+        let mut table = Table::default();
+        let is = |name: u32| move |slot: Slot| slot.0 == name;
+        for name in 0..3000 {
+            assert_eq!(table.find(&name, is(name)), None);
+            table.insert(&name, Slot(name), |slot| slot.0);
+            if [1023, 1024, 2999].contains(&name) {
+                for earlier in 0..=name {
+                    assert_eq!(table.find(&earlier, is(earlier)), Some(Slot(earlier)));
+                }
+            }
+        }
+        for name in 0..3000 {
+            assert!(table.remove(&name, Slot(name)));
+            assert!(!table.remove(&name, Slot(name)));
+        }
+        assert!(table.shards.iter().all(|shard| shard.is_empty()));
+    }
 }
