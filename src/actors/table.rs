@@ -63,10 +63,17 @@ impl Table {
 
     /// Makes room for so many names in all, while there is none.
     pub fn reserve(&mut self, names: usize) {
-        for shard in &mut self.shards {
-            shard.reserve(names / SHARDS, |_| {
-                unreachable!("an empty table has nothing to move")
-            });
+        if names > PIECE {
+            self.shards.resize_with(SHARDS, HashTable::new);
+        }
+        let one = self.shards.len() == 1;
+        for (shard, place) in self.shards.iter_mut().zip(0..) {
+            let room = if one {
+                names
+            } else {
+                usize::try_from((names as u64 * share(place)) >> 16).unwrap_or(0)
+            };
+            shard.reserve(room, |_| unreachable!("an empty table has nothing to move"));
         }
     }
 
@@ -130,10 +137,19 @@ const fn shard(hash: u64) -> usize {
     (way >> 24) as usize
 }
 
+/// The share that a shard has of all hashes, of 65536: `shard` the other way round.
+const fn share(shard: u64) -> u64 {
+    const fn begin(shard: u64) -> u64 {
+        (2 << 16) - ((4 << 32) - 3 * (shard << 24)).isqrt()
+    }
+    begin(shard + 1) - begin(shard)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Table;
+    use super::{SHARDS, Table, shard, share};
     use crate::ids::Slot;
+    use hashbrown::HashTable;
 
     #[test]
     fn room_keeps_pace_with_names() {
@@ -148,7 +164,7 @@ mod tests {
             }
             let before = std::mem::replace(
                 &mut room,
-                table.shards.iter().map(|shard| shard.capacity()).sum(),
+                table.shards.iter().map(HashTable::capacity).sum(),
             );
             assert!(room * 10 <= names * 16, "room for {room} at {names}");
             assert!(
@@ -158,6 +174,18 @@ mod tests {
             grown += usize::from(room > before);
         }
         assert!(grown > 100, "at many moments, not few");
+    }
+
+    #[test]
+    fn shares_are_those_of_the_shards() {
+        let mut counted = [0; SHARDS];
+        for h in 0..65536 {
+            counted[shard(h << 41)] += 1;
+        }
+        for (counted, place) in counted.into_iter().zip(0..) {
+            assert!(share(place).abs_diff(counted) <= 2, "shard {place}");
+        }
+        assert_eq!((0..SHARDS as u64).map(share).sum::<u64>(), 65536);
     }
 
     #[test]
@@ -177,6 +205,6 @@ mod tests {
             assert!(table.remove(&name, Slot(name)));
             assert!(!table.remove(&name, Slot(name)));
         }
-        assert!(table.shards.iter().all(|shard| shard.is_empty()));
+        assert!(table.shards.iter().all(HashTable::is_empty));
     }
 }
