@@ -1,5 +1,6 @@
 //! Items by slot number, in chunks, so that growing never copies what is there.
 //!
+//! A chunk is as many items as fill 64 KiB from below: a size that allocators have, so that nothing is lost behind it.
 //! The lowest free slot is the next one handed out, whatever the history: the same items in the same slots give the
 //! same next slot, also after a restart.
 
@@ -8,8 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::{Index, IndexMut};
 
-const CHUNK: usize = 1024;
-const CHUNK_LEN: u32 = 1024;
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// Items by slot.
 #[derive(Debug)]
@@ -31,6 +31,9 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
+    /// Items in a chunk.
+    const CHUNK: usize = CHUNK_BYTES / size_of::<Option<T>>();
+
     /// The slot that the next item should get.
     pub fn next_free(&self) -> Slot {
         self.free
@@ -44,7 +47,7 @@ impl<T> Slab<T> {
     /// If the slot is taken, or far beyond what there is: no rule leaves such holes.
     pub fn insert(&mut self, slot: Slot, item: T) {
         assert!(
-            slot.0 <= self.extent.saturating_add(CHUNK_LEN),
+            slot.index() <= self.extent as usize + Self::CHUNK,
             "slots are given from the lowest on"
         );
         self.grow(slot.0 + 1);
@@ -79,8 +82,8 @@ impl<T> Slab<T> {
     }
 
     fn push(&mut self, place: Option<T>) {
-        if self.extent.is_multiple_of(CHUNK_LEN) {
-            self.chunks.push(Vec::with_capacity(CHUNK));
+        if (self.extent as usize).is_multiple_of(Self::CHUNK) {
+            self.chunks.push(Vec::with_capacity(Self::CHUNK));
         }
         if let Some(chunk) = self.chunks.last_mut() {
             chunk.push(place);
@@ -104,8 +107,8 @@ impl<T> Slab<T> {
     /// The item in a slot.
     pub fn get(&self, slot: Slot) -> Option<&T> {
         self.chunks
-            .get(slot.index() / CHUNK)?
-            .get(slot.index() % CHUNK)?
+            .get(slot.index() / Self::CHUNK)?
+            .get(slot.index() % Self::CHUNK)?
             .as_ref()
     }
 
@@ -133,8 +136,8 @@ impl<T> Slab<T> {
 
     fn place_mut(&mut self, slot: Slot) -> Option<&mut Option<T>> {
         self.chunks
-            .get_mut(slot.index() / CHUNK)?
-            .get_mut(slot.index() % CHUNK)
+            .get_mut(slot.index() / Self::CHUNK)?
+            .get_mut(slot.index() % Self::CHUNK)
     }
 }
 
