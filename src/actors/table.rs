@@ -118,6 +118,12 @@ impl Table {
         }
     }
 
+    /// How many names there are.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.shards.iter().map(HashTable::len).sum()
+    }
+
     fn place(&self, hash: u64) -> usize {
         if self.shards.len() == 1 {
             0

@@ -54,6 +54,10 @@ impl State {
             );
             self.assert_rings(owner, key);
         }
+        let with_index = locks.iter().filter(|(_, index)| !index.is_empty());
+        let keys: BTreeSet<_> = with_index.map(|(key, _)| key).collect();
+        assert_eq!(self.locks.len(), locks.len(), "a table holds what there is");
+        assert_eq!(self.keys.len(), keys.len(), "a table holds what there is");
         assert_eq!(self.contenders, contenders, "contenders are counted");
         assert_eq!(self.lines.len(), lines, "a line has somebody in it");
         self.assert_digest();
@@ -116,6 +120,13 @@ impl State {
         assert!(
             of_key.is_sorted_by_key(|slot| entry(slot).first),
             "in order of first request"
+        );
+        let has_place = self.key_head(key);
+        let with_index = of_key.iter().any(|slot| !entry(slot).index().is_empty());
+        assert_eq!(
+            has_place,
+            of_key.first().copied().filter(|_| with_index),
+            "a key has a place while it has a lock with an index, and it leads to its first lock"
         );
     }
 

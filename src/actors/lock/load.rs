@@ -34,7 +34,7 @@ impl State {
 
     fn index(&mut self) {
         let len = self.entries.len();
-        for table in [&mut self.locks, &mut self.keys, &mut self.owners] {
+        for table in [&mut self.locks, &mut self.owners] {
             table.reserve(len);
         }
         let slots: Vec<Slot> = self.entries.iter().map(|(slot, _)| slot).collect();

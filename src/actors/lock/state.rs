@@ -38,7 +38,8 @@ pub(super) struct State {
     entries: Slab<Entry>,
     /// The owner's entry, by key and index.
     locks: Table,
-    /// The owner's entry of the lock first asked for, by key.
+    /// The owner's entry of the lock first asked for, by key: of each key that has a lock with an index. Most have
+    /// none, only the one lock that `locks` finds by key and empty index; they need no place here.
     keys: Table,
     /// The oldest entry, by owner.
     owners: Table,
@@ -151,7 +152,9 @@ impl State {
 
     /// The owners' entries of all locks of this key, in order of first request.
     pub(super) fn of_key(&self, key: &[u8]) -> impl Iterator<Item = Slot> + '_ {
-        let head = self.keys.find(&key, |slot| self.entries[slot].key() == key);
+        let without_index = self.holder(key, b"");
+        let only = without_index.filter(|slot| self.entries[*slot].of_key.next == *slot);
+        let head = only.or_else(|| self.key_head(key));
         self.ring(head, |entry| entry.of_key)
     }
 
@@ -496,12 +499,27 @@ impl State {
         }
     }
 
+    fn key_head(&self, key: &[u8]) -> Option<Slot> {
+        self.keys.find(&key, |slot| self.entries[slot].key() == key)
+    }
+
     fn join_key(&mut self, slot: Slot) {
-        let entries = &self.entries;
-        let key = entries[slot].key();
-        match self.keys.find(&key, |other| entries[other].key() == key) {
-            None => self.keys.insert(&key, slot, |other| entries[other].key()),
-            Some(head) => self.link(head, slot, |entry| &mut entry.of_key),
+        let entry = &self.entries[slot];
+        let key = entry.key();
+        let head = match self.key_head(key) {
+            None if entry.index().is_empty() => None,
+            None => {
+                // The first lock with an index: the key gets its place now.
+                let without_index = self.holder(key, b"");
+                let (entries, keys) = (&self.entries, &mut self.keys);
+                let first = without_index.unwrap_or(slot);
+                keys.insert(&key, first, |other| entries[other].key());
+                without_index
+            }
+            head => head,
+        };
+        if let Some(head) = head {
+            self.link(head, slot, |entry| &mut entry.of_key);
         }
     }
 
@@ -511,11 +529,19 @@ impl State {
         let key = entries[slot].key();
         match next {
             None => assert!(
-                self.keys.remove(&key, slot),
-                "a key is found by its first lock"
+                entries[slot].index().is_empty() || self.keys.remove(&key, slot),
+                "a key that has a lock with an index is found by its first lock"
             ),
             Some(next) => {
+                // Only where this was the first; otherwise there is nothing to replace.
                 self.keys.replace(&key, slot, next);
+                let left = &entries[next];
+                if left.of_key.next == next && left.index().is_empty() {
+                    assert!(
+                        self.keys.remove(&key, next),
+                        "a key had its place until its last lock with an index went"
+                    );
+                }
             }
         }
     }
