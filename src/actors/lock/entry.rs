@@ -2,10 +2,11 @@
 //!
 //! Change rule: the fields but for the rings are durable, see `message.rs`.
 
+use crate::actors::machine::Stamp;
 use crate::clock::Timestamp;
 use crate::ids::{Seq, Slot, Token};
 
-/// One owner or contender of one lock. Sized for millions: 72 bytes, and one allocation for the three names.
+/// One owner or contender of one lock. Sized for millions: 64 bytes, and one allocation for the three names.
 #[derive(Debug)]
 pub struct Entry {
     /// Key, index and owner, one behind the other.
@@ -14,10 +15,8 @@ pub struct Entry {
     pub(super) since: Timestamp,
     /// The entry of the journal that made this one: its place among equals.
     pub(super) seq: Seq,
-    /// The journal entry that granted the lock; zero for a contender.
-    pub(super) token: Token,
-    /// The journal entry of the first request since the lock was last free: the order of a listing.
-    pub(super) first: Seq,
+    /// Only for who found the lock taken.
+    pub(super) waited: Option<Box<Waited>>,
     pub(super) of_owner: Ring,
     pub(super) of_key: Ring,
     pub(super) ttl: u16,
@@ -25,6 +24,21 @@ pub struct Entry {
     pub(super) priority: u8,
     pub(super) key_len: u8,
     pub(super) index_len: u8,
+}
+
+/// What `seq` tells of who found its lock free, which is nearly everyone: kept for the others alone.
+#[derive(Debug)]
+pub(super) struct Waited {
+    token: Token,
+    first: Seq,
+}
+
+impl Waited {
+    /// Nothing, if both are `seq`.
+    pub(super) fn unless_free(seq: Seq, token: Token, first: Seq) -> Option<Box<Self>> {
+        let found_free = first == seq && token == seq.into();
+        (!found_free).then(|| Box::new(Self { token, first }))
+    }
 }
 
 /// Neighbours in a ring of entries. An entry outside the ring stands alone.
@@ -62,7 +76,25 @@ impl Entry {
 
     /// Whether it owns its lock.
     pub fn is_owner(&self) -> bool {
-        self.token != Token(0)
+        self.token() != Token(0)
+    }
+
+    /// The journal entry that granted the lock; zero for a contender.
+    pub fn token(&self) -> Token {
+        self.waited
+            .as_ref()
+            .map_or_else(|| self.seq.into(), |waited| waited.token)
+    }
+
+    /// The journal entry of the first request since the lock was last free: the order of a listing.
+    pub fn first(&self) -> Seq {
+        self.waited.as_ref().map_or(self.seq, |waited| waited.first)
+    }
+
+    /// Makes an owner of a contender.
+    pub(super) fn grant(&mut self, entry: Stamp) {
+        self.waited = Waited::unless_free(self.seq, entry.seq.into(), self.first());
+        self.since = entry.at;
     }
 
     fn part(&self, start: usize, len: usize) -> &[u8] {
@@ -82,7 +114,7 @@ impl Entry {
     /// Puts what the digest is made of into `bytes`.
     pub(super) fn canonical(&self, bytes: &mut Vec<u8>) {
         bytes.clear();
-        for word in [self.since.0, self.seq.0, self.token.0, self.first.0] {
+        for word in [self.since.0, self.seq.0, self.token().0, self.first().0] {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
         bytes.extend_from_slice(&self.ttl.to_le_bytes());
@@ -91,3 +123,6 @@ impl Entry {
         bytes.extend_from_slice(&self.names);
     }
 }
+
+// Every entry is one of perhaps millions: whoever makes it larger should mean to.
+const _: () = assert!(size_of::<usize>() != 8 || size_of::<Option<Entry>>() == 64);

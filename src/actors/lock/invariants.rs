@@ -37,7 +37,7 @@ impl State {
                 lines += usize::from(self.assert_line(slot, high_first));
             } else {
                 contenders += 1;
-                assert_eq!(entry.token, Token(0), "a contender has no token");
+                assert_eq!(entry.token(), Token(0), "a contender has no token");
                 assert_eq!(
                     entry.of_key.next, slot,
                     "a contender is in no ring of a key"
@@ -49,7 +49,8 @@ impl State {
                 );
             }
             assert_eq!(
-                entry.first, self.entries[holder].first,
+                entry.first(),
+                self.entries[holder].first(),
                 "one beginning for a lock"
             );
             self.assert_rings(owner, key);
@@ -118,7 +119,7 @@ impl State {
                 .all(|slot| entry(slot).key() == key && entry(slot).is_owner())
         );
         assert!(
-            of_key.is_sorted_by_key(|slot| entry(slot).first),
+            of_key.is_sorted_by_key(|slot| entry(slot).first()),
             "in order of first request"
         );
         let has_place = self.key_head(key);

@@ -61,7 +61,7 @@ impl State {
             }
         }
         for slot in &owners {
-            if self.is_before_older(*slot, |entry| (entry.first, entry.of_key)) {
+            if self.is_before_older(*slot, |entry| (entry.first(), entry.of_key)) {
                 self.sort_ring_of_key(*slot);
             }
         }
@@ -83,7 +83,7 @@ impl State {
 
     fn sort_ring_of_key(&mut self, slot: Slot) {
         let ring: Vec<Slot> = self.of_key(self.entries[slot].key()).collect();
-        let sorted = self.sorted(&ring, |entry| entry.first);
+        let sorted = self.sorted(&ring, Entry::first);
         self.relink(&sorted, |entry| &mut entry.of_key);
         let (entries, keys) = (&self.entries, &mut self.keys);
         replace_head(keys, &entries[slot].key(), &ring, &sorted);

@@ -62,7 +62,7 @@ impl LockMachine {
         let Some(entry) = slot.and_then(|slot| self.state.entry(slot)) else {
             return Outcome::Absent;
         };
-        if token.is_some_and(|token| token != entry.token) {
+        if token.is_some_and(|token| token != entry.token()) {
             return Outcome::Refused(Refused::StaleToken);
         }
         if entry.key().starts_with(RESERVED_PREFIX) {
@@ -72,7 +72,7 @@ impl LockMachine {
     }
 
     fn renewed(&self, slot: Slot) -> Outcome {
-        let token = self.state.entry(slot).map_or(Token(0), |entry| entry.token);
+        let token = self.state.entry(slot).map_or(Token(0), Entry::token);
         Outcome::Renewed {
             slot,
             place: self.state.place(slot, self.rules.high_first),
@@ -87,7 +87,7 @@ impl LockMachine {
             let Some(entry) = self.state.entry(slot) else {
                 continue;
             };
-            if token.is_some_and(|token| token != entry.token) {
+            if token.is_some_and(|token| token != entry.token()) {
                 return Outcome::Refused(Refused::StaleToken);
             }
             if entry.key().starts_with(RESERVED_PREFIX) {
@@ -147,7 +147,7 @@ impl LockMachine {
             heads.sort_by_key(|slot| {
                 self.state
                     .entry(*slot)
-                    .map(|entry| (entry.key(), entry.first))
+                    .map(|entry| (entry.key(), entry.first()))
             });
         }
         heads
@@ -169,7 +169,7 @@ impl LockMachine {
             ttw: entry.ttw,
             priority: entry.priority,
             deadline: self.state.deadline_of(entry),
-            token: Some(entry.token).filter(|token| *token != Token(0)),
+            token: Some(entry.token()).filter(|token| *token != Token(0)),
         }
     }
 
@@ -350,7 +350,7 @@ impl Machine for LockMachine {
                 match self.state.find(key, index, owner) {
                     None => Reply::Absent,
                     Some(slot) => {
-                        let token = self.state.entry(slot).map(|entry| entry.token);
+                        let token = self.state.entry(slot).map(Entry::token);
                         Reply::Standing(Standing {
                             place: self.state.place(slot, self.rules.high_first),
                             token: token.filter(|token| *token != Token(0)),

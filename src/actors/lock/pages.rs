@@ -3,7 +3,7 @@
 //! Indexes are no part of a page: they are built again from the entries. Change rule: the layout is part of the
 //! on-disk format, see `persist/format.rs`.
 
-use crate::actors::lock::entry::{Entry, Ring};
+use crate::actors::lock::entry::{Entry, Ring, Waited};
 use crate::actors::slab::Slab;
 use crate::clock::Timestamp;
 use crate::ids::{Digest, PageId, Seq, Slot, Token};
@@ -86,8 +86,8 @@ pub(super) fn encode(page: PageId, head: Head, entries: &Slab<Entry>, content: &
                 names: Bytes(&entry.names),
                 since: entry.since,
                 seq: entry.seq,
-                token: entry.token,
-                first: entry.first,
+                token: entry.token(),
+                first: entry.first(),
                 ttl: entry.ttl,
                 ttw: entry.ttw,
                 priority: entry.priority,
@@ -124,8 +124,7 @@ pub(super) fn decode(page: PageId, content: &[u8]) -> Result<Page, String> {
             names: kept.names.0.into(),
             since: kept.since,
             seq: kept.seq,
-            token: kept.token,
-            first: kept.first,
+            waited: Waited::unless_free(kept.seq, kept.token, kept.first),
             of_owner: alone,
             of_key: alone,
             ttl: kept.ttl,

@@ -11,7 +11,7 @@
     reason = "slots come from indexes over the slab: one that leads nowhere is an impossible state"
 )]
 
-use crate::actors::lock::entry::{Entry, Ring, Terms};
+use crate::actors::lock::entry::{Entry, Ring, Terms, Waited};
 use crate::actors::lock::message::Name;
 use crate::actors::lock::pages::{self, Head, page_of};
 use crate::actors::machine::Stamp;
@@ -282,12 +282,10 @@ impl State {
                 .into(),
             since: at,
             seq,
-            token: if holder.is_none() {
-                seq.into()
-            } else {
-                Token(0)
-            },
-            first: holder.map_or(seq, |holder| self.entries[holder].first),
+            waited: holder.and_then(|holder| {
+                let first = self.entries[holder].first();
+                Waited::unless_free(seq, Token(0), first)
+            }),
             of_owner: alone,
             of_key: alone,
             ttl: terms.ttl,
@@ -361,10 +359,7 @@ impl State {
             "an heir waits for that lock"
         );
         self.leave_line(heir);
-        self.change(heir, entry.seq, |it| {
-            it.token = entry.seq.into();
-            it.since = entry.at;
-        });
+        self.change(heir, entry.seq, |it| it.grant(entry));
         let (entries, locks) = (&self.entries, &mut self.locks);
         assert!(
             locks.replace(&entries[old].lock(), old, heir),
