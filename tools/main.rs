@@ -1,5 +1,6 @@
 //! The `sexton` program: reads flags and environment, and calls the library. One file a subcommand.
 
+mod allocator;
 mod bench;
 mod checkpoint;
 mod client;
@@ -10,10 +11,6 @@ mod status;
 mod text;
 
 use clap::{Parser, Subcommand};
-
-/// A request allocates some dozen times on its way; docs/benchmarks.md has what this allocator is worth.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Keeps an application's background work in order: locks that survive any crash, in one small process.
 #[derive(Parser)]
@@ -33,6 +30,7 @@ enum Command {
 }
 
 fn main() -> std::process::ExitCode {
+    allocator::configure();
     let arguments = Arguments::parse();
     report::end(match arguments.command {
         Command::Serve(serve) => serve.run(),

@@ -1,0 +1,47 @@
+//! The program's allocator, and when it gives memory back to the system.
+//!
+//! A request allocates some dozen times on its way; docs/benchmarks.md has what mimalloc is worth there. Left alone it
+//! keeps what was freed in case it is wanted again, and asks for pages of two megabytes, which stay whole while one
+//! byte of them is in use. For a program that holds many small things, and now and then needs much for a moment, as a
+//! checkpoint does, both cost more than they bring. Never here: an allocation.
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// `mi_option_purge_delay` in mimalloc.h, which the crate does not name: milliseconds until freed pages go back.
+const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
+
+/// Makes freed memory go back to the system at once. Before the first thread starts.
+pub(crate) fn configure() {
+    // Feature `no_thp` keeps mimalloc from asking for large pages; some systems give them unasked.
+    if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
+        tracing::debug!(%error, "large pages stay as the system has them");
+    }
+    #[expect(
+        unsafe_code,
+        reason = "an option of the allocator that its crate has no safe call for; it wants no other thread beside it"
+    )]
+    unsafe {
+        libmimalloc_sys::mi_option_set(PURGE_DELAY, 0);
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    fn resident_pages() -> usize {
+        let statm = std::fs::read_to_string("/proc/self/statm").expect("the system has it");
+        let resident = statm.split(' ').nth(1).expect("the second figure");
+        resident.parse().expect("a number")
+    }
+
+    #[test]
+    fn freed_memory_goes_back_at_once() {
+        super::configure();
+        let before = resident_pages();
+        let held: Vec<Box<[u8]>> = (0..32_000).map(|_| vec![1; 4000].into()).collect();
+        let while_held = resident_pages() - before;
+        drop(held);
+        let left = resident_pages().saturating_sub(before);
+        assert!(left * 4 < while_held, "{left} of {while_held} pages left");
+    }
+}
