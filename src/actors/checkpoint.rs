@@ -14,7 +14,9 @@ use crate::actors::spine::Spine;
 use crate::ids::{ActorId, Seq};
 use crate::persist::PersistError;
 use crate::persist::format::Watermark;
-use crate::persist::snapshots::{Manifest, Page, Seal, Sealed, SlotId, Slots, SnapshotThread};
+use crate::persist::snapshots::{
+    BySlot, Manifest, Page, Seal, Sealed, SlotId, Slots, SnapshotThread,
+};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -106,7 +108,7 @@ pub struct SnapshotStatus {
     /// Why the newest failed, if it did.
     pub last_failure: Option<String>,
     /// Up to where each sealed slot goes.
-    pub slots: [Option<Seq>; 2],
+    pub slots: BySlot<Option<Seq>>,
 }
 
 /// The status, shared with whoever shows it.
@@ -138,7 +140,7 @@ pub struct Checkpoints {
 
 impl Checkpoints {
     /// Checkpoints of this node. `sealed` are the slots that the start found whole.
-    pub fn new(spine: Rc<Spine>, rules: Rules, sealed: [Option<Seq>; 2]) -> Self {
+    pub fn new(spine: Rc<Spine>, rules: Rules, sealed: BySlot<Option<Seq>>) -> Self {
         let shown = Shown::default();
         shown.lock().slots = sealed;
         Self {
@@ -230,14 +232,17 @@ impl Checkpoints {
 
     /// The slot to write: one without a seal, else the older.
     fn slot(&self) -> SlotId {
-        let [a, b] = self.shown.lock().slots;
-        if b < a { SlotId::B } else { SlotId::A }
+        let slots = self.shown.lock().slots;
+        if slots[SlotId::B] < slots[SlotId::A] {
+            SlotId::B
+        } else {
+            SlotId::A
+        }
     }
 
     async fn take_into(&self, slots: Slots) -> Result<Taken, CheckpointError> {
         let disk = self.spine.disk().ok_or(CheckpointError::Memory)?;
         let slot = self.slot();
-        let index = usize::from(slot.number());
         let began = self.spine.ledger().now();
         let appended = self.spine.ledger().appended();
         let (opened, open) = oneshot::channel();
@@ -250,8 +255,8 @@ impl Checkpoints {
             Box::new(|seal| drop(ended.send(seal))),
         )
         .map_err(Arc::new)?;
-        self.shown.lock().slots[index] = None;
-        let older = self.shown.lock().slots[usize::from(slot.other().number())];
+        self.shown.lock().slots[slot] = None;
+        let older = self.shown.lock().slots[slot.other()];
         let steps = self.steps(thread, slot, open, older.unwrap_or_default());
         let taken = tokio::select! {
             biased;
@@ -266,7 +271,7 @@ impl Checkpoints {
         }
         // Whatever came of it, the slot is let go of before anybody else may have it.
         let seal: Option<Seal> = end.await.unwrap_or_default();
-        self.shown.lock().slots[index] = seal.map(|seal| seal.manifest.begun);
+        self.shown.lock().slots[slot] = seal.map(|seal| seal.manifest.begun);
         let Sealed { seal, trimmed } = taken?;
         self.covered.set(appended);
         Ok(Taken {

@@ -12,7 +12,7 @@ use crate::persist::PersistError;
 use crate::persist::disk::Disk;
 use crate::persist::format::{Kind, Mark, Watermark};
 use crate::persist::journal::{Begin, Reader, Record, Tail};
-use crate::persist::snapshots::{Found, Page, Seal, SlotId, Slots};
+use crate::persist::snapshots::{BySlot, Found, Page, Seal, SlotId, Slots};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -176,7 +176,7 @@ impl<M: Machine> Recovering for Replica<M> {
     }
 
     fn load(&self, pages: Vec<Page>, state: Option<&Watermark>) -> Result<Box<dyn Any>, String> {
-        let machine = from_pages::<M>(self.rules.clone(), pages)?;
+        let machine = from_pages::<M>(self.rules.clone(), &pages)?;
         let Some(state) = state else {
             return Ok(Box::new((machine, Seq(0))));
         };
@@ -198,7 +198,7 @@ impl<M: Machine> Recovering for Replica<M> {
 }
 
 /// A machine from its pages, which are decoded on as many threads as there are cores.
-fn from_pages<M: Machine>(rules: M::Rules, pages: Vec<Page>) -> Result<M, String> {
+fn from_pages<M: Machine>(rules: M::Rules, pages: &[Page]) -> Result<M, String> {
     let decode = |pages: &[Page]| -> Result<Vec<M::Page>, String> {
         let filled = pages.iter().filter(|page| !page.content.is_empty());
         filled
@@ -221,7 +221,7 @@ fn from_pages<M: Machine>(rules: M::Rules, pages: Vec<Page>) -> Result<M, String
             Ok::<_, String>(decoded)
         })?;
         let mut machine = M::from_pages(rules, decoded);
-        for page in &pages {
+        for page in pages {
             machine.pages().loaded(page.page, page.changed);
         }
         Ok(machine)
@@ -247,7 +247,7 @@ pub struct Past {
     /// The snapshot that it began with, if it did.
     pub snapshot: Option<(SlotId, Seal)>,
     /// Up to where each slot goes that can be relied on.
-    pub sealed: [Option<Seq>; 2],
+    pub sealed: BySlot<Option<Seq>>,
     /// What is wrong with snapshots, in words.
     pub mended: Vec<String>,
 }
@@ -265,9 +265,9 @@ pub fn recover(
     };
     // The log must reach as far as the newest snapshot says, even if that one does not read.
     let reaches = sealed.iter().map(|(_, seal)| seal.mark).max();
-    let mut reliable = [None; 2];
+    let mut reliable = BySlot::default();
     for (slot, seal) in &sealed {
-        reliable[usize::from(slot.number())] = Some(seal.manifest.begun);
+        reliable[*slot] = Some(seal.manifest.begun);
     }
     let mut snapshot = None;
     for (slot, seal) in sealed {
@@ -284,7 +284,7 @@ pub fn recover(
                 break;
             }
             Err(error) => {
-                reliable[usize::from(slot.number())] = None;
+                reliable[slot] = None;
                 mended.push(format!("snapshot {slot} does not read: {error}"));
             }
         }
@@ -310,8 +310,11 @@ pub fn recover(
     }
 }
 
-/// Whole snapshots, newest first, and what is wrong with the others.
-fn look(slots: &Slots) -> Result<(Vec<(SlotId, Seal)>, Vec<String>), RecoveryError> {
+/// Snapshots with their seals, newest first.
+type Snapshots = Vec<(SlotId, Seal)>;
+
+/// Whole snapshots, and what is wrong with the others.
+fn look(slots: &Slots) -> Result<(Snapshots, Vec<String>), RecoveryError> {
     let found = std::thread::scope(|scope| {
         let looks = SlotId::ALL.map(|slot| (slot, scope.spawn(move || slots.look(slot))));
         looks.map(|(slot, look)| (slot, look.join()))

@@ -8,7 +8,10 @@
 use crate::actors::lock::entry::{Entry, Ring};
 use crate::actors::lock::pages::Page;
 use crate::actors::lock::state::State;
+use crate::actors::slab::Slab;
 use crate::actors::table::Table;
+use crate::actors::wheel::Wheel;
+use crate::clock::Timestamp;
 use crate::ids::{Seq, Slot};
 
 impl State {
@@ -28,49 +31,72 @@ impl State {
             }
         }
         state.index();
-        state.wind();
         state
     }
 
+    /// Builds the indexes: those of names on a thread each, what hangs together with other entries afterwards.
     fn index(&mut self) {
-        let len = self.entries.len();
-        for table in [&mut self.locks, &mut self.owners] {
-            table.reserve(len);
+        let (entries, epoch) = (&self.entries, self.head.epoch);
+        let (locks, owners, wheel) = std::thread::scope(|scope| {
+            let owners = scope.spawn(|| index_owners(entries));
+            let (locks, wheel) = (index_locks(entries), wind(entries, epoch));
+            let owners = owners.join();
+            let owners = owners.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (locks, owners, wheel)
+        });
+        let (owners, links) = owners;
+        (self.locks, self.owners, self.wheel) = (locks, owners, wheel);
+        for (head, slot) in &links {
+            self.link(*head, *slot, |entry| &mut entry.of_owner);
         }
-        let slots: Vec<Slot> = self.entries.iter().map(|(slot, _)| slot).collect();
-        let (owners, contenders): (Vec<Slot>, Vec<Slot>) = slots
-            .iter()
-            .partition(|slot| self.entries[**slot].is_owner());
-        for slot in &owners {
-            self.join_locks(*slot);
+        for (_, slot) in &links {
+            if self.is_behind_younger(*slot, |entry| (entry.seq, entry.of_owner))
+                && self.of_owner(self.entries[*slot].owner()).next() != Some(*slot)
+            {
+                self.sort_ring_of_owner(*slot);
+            }
+        }
+        self.index_keys();
+        self.index_lines();
+    }
+
+    /// The rings of the keys that have a lock with an index.
+    fn index_keys(&mut self) {
+        let owners = self.entries.iter().filter(|(_, entry)| entry.is_owner());
+        let with_index = owners.filter(|(_, entry)| !entry.index().is_empty());
+        let slots: Vec<Slot> = with_index.map(|(slot, _)| slot).collect();
+        for slot in &slots {
             self.join_key(*slot);
         }
-        for slot in contenders {
+        for slot in &slots {
+            if self.is_behind_younger(*slot, |entry| (entry.first(), entry.of_key))
+                && self.key_head(self.entries[*slot].key()) != Some(*slot)
+            {
+                self.sort_ring_of_key(*slot);
+            }
+        }
+    }
+
+    /// The lines of the locks that are waited for.
+    fn index_lines(&mut self) {
+        if self.contenders == 0 {
+            return;
+        }
+        let contenders = self.entries.iter().filter(|(_, entry)| !entry.is_owner());
+        let slots: Vec<Slot> = contenders.map(|(slot, _)| slot).collect();
+        for slot in slots {
             let entry = &self.entries[slot];
             let holder = self
                 .holder(entry.key(), entry.index())
                 .expect("a contender has an owner ahead");
             self.join_line(holder, slot);
         }
-        for slot in &slots {
-            self.join_owner(*slot);
-        }
-        for slot in &slots {
-            if self.is_before_older(*slot, |entry| (entry.seq, entry.of_owner)) {
-                self.sort_ring_of_owner(*slot);
-            }
-        }
-        for slot in &owners {
-            if self.is_before_older(*slot, |entry| (entry.first(), entry.of_key)) {
-                self.sort_ring_of_key(*slot);
-            }
-        }
     }
 
-    /// Whether the neighbour behind a slot stands there although it is older. Rings were just joined by slot.
-    fn is_before_older(&self, slot: Slot, ring: impl Fn(&Entry) -> (Seq, Ring)) -> bool {
-        let (age, Ring { next, .. }) = ring(&self.entries[slot]);
-        next > slot && ring(&self.entries[next]).0 < age
+    /// Whether a slot stands behind one that is younger. So does the first of a ring, where that is as it should be.
+    fn is_behind_younger(&self, slot: Slot, ring: impl Fn(&Entry) -> (Seq, Ring)) -> bool {
+        let (age, Ring { previous, .. }) = ring(&self.entries[slot]);
+        ring(&self.entries[previous]).0 > age
     }
 
     fn sort_ring_of_owner(&mut self, slot: Slot) {
@@ -102,6 +128,39 @@ impl State {
             ring(&mut self.entries[*next]).previous = *slot;
         }
     }
+}
+
+/// Finds owners by their locks.
+fn index_locks(entries: &Slab<Entry>) -> Table {
+    let mut locks = Table::default();
+    locks.reserve(entries.len());
+    for (slot, entry) in entries.iter().filter(|(_, entry)| entry.is_owner()) {
+        locks.insert(&entry.lock(), slot, |other| entries[other].lock());
+    }
+    locks
+}
+
+/// Finds an entry of each owner, and says which others are to be linked to it.
+fn index_owners(entries: &Slab<Entry>) -> (Table, Vec<(Slot, Slot)>) {
+    let (mut owners, mut links) = (Table::default(), Vec::new());
+    owners.reserve(entries.len());
+    for (slot, entry) in entries.iter() {
+        let owner = entry.owner();
+        match owners.find(&owner, |other| entries[other].owner() == owner) {
+            None => owners.insert(&owner, slot, |other| entries[other].owner()),
+            Some(head) => links.push((head, slot)),
+        }
+    }
+    (owners, links)
+}
+
+/// Sets the deadline of every entry.
+pub(super) fn wind(entries: &Slab<Entry>, epoch: Timestamp) -> Wheel {
+    let mut wheel = Wheel::default();
+    for (slot, entry) in entries.iter() {
+        wheel.insert(slot, entry.deadline(epoch));
+    }
+    wheel
 }
 
 /// Lets a table lead to the first of a ring that was sorted.

@@ -252,7 +252,7 @@ impl State {
     fn touch(&mut self, page: PageId, seq: Seq) {
         let (head, entries) = (self.head, &self.entries);
         self.pages.touch(page, seq, |content| {
-            pages::encode(page, head, entries, content)
+            pages::encode(page, head, entries, content);
         });
     }
 
@@ -378,15 +378,7 @@ impl State {
             epoch: entry.at,
             draining: false,
         };
-        self.wind();
-    }
-
-    /// Sets the deadline of every entry anew.
-    fn wind(&mut self) {
-        self.wheel = Wheel::default();
-        for (slot, entry) in self.entries.iter() {
-            self.wheel.insert(slot, entry.deadline(self.head.epoch));
-        }
+        self.wheel = load::wind(&self.entries, self.head.epoch);
     }
 
     /// Keeps counts and digest: called before an entry changes or goes, and after it changed or came.

@@ -26,6 +26,7 @@ pub use thread::{Sealed, SnapshotThread};
 
 use crate::persist::error::PersistError;
 use std::fmt;
+use std::ops::{Index, IndexMut};
 
 /// The folder of the slots, below the data directory.
 pub const FOLDER: &str = "snapshots";
@@ -68,6 +69,33 @@ impl SlotId {
     /// The file of its seal.
     pub fn seal(self) -> String {
         format!("{FOLDER}/{self}.seal")
+    }
+}
+
+/// One of something for each slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(transparent)]
+pub struct BySlot<T>([T; 2]);
+
+impl<T> Index<SlotId> for BySlot<T> {
+    type Output = T;
+
+    fn index(&self, slot: SlotId) -> &T {
+        let [a, b] = &self.0;
+        match slot {
+            SlotId::A => a,
+            SlotId::B => b,
+        }
+    }
+}
+
+impl<T> IndexMut<SlotId> for BySlot<T> {
+    fn index_mut(&mut self, slot: SlotId) -> &mut T {
+        let [a, b] = &mut self.0;
+        match slot {
+            SlotId::A => a,
+            SlotId::B => b,
+        }
     }
 }
 

@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 const VALUE_BYTES_MAX: usize = 4000;
 /// Bytes before a page's content.
 const HEADER_BYTES: usize = 16;
+/// Bytes of an item's key: actor, page, part.
+const KEY_BYTES: usize = 7;
 /// No page is longer, whatever its header says.
 const CONTENT_BYTES_MAX: usize = 64 << 20;
 
@@ -87,10 +89,19 @@ impl Page {
     }
 }
 
-fn key(actor: ActorId, page: PageId, part: u16) -> [u8; 7] {
-    let [a, b, c, d] = page.0.to_be_bytes();
-    let [e, f] = part.to_be_bytes();
-    [actor.0, a, b, c, d, e, f]
+fn key(actor: ActorId, page: PageId, part: u16) -> [u8; KEY_BYTES] {
+    let mut key = [actor.0; KEY_BYTES];
+    key[1..5].copy_from_slice(&page.0.to_be_bytes());
+    key[5..].copy_from_slice(&part.to_be_bytes());
+    key
+}
+
+fn parse_key(key: &[u8]) -> Option<(ActorId, PageId, u16)> {
+    let (actor, rest) = key.split_first()?;
+    let (page, part) = rest.split_first_chunk()?;
+    let page = PageId(u32::from_be_bytes(*page));
+    let part = u16::from_be_bytes(part.try_into().ok()?);
+    Some((ActorId(*actor), page, part))
 }
 
 /// Over everything but the checksum itself, with the page's name before it.
@@ -116,11 +127,9 @@ struct Partial {
 impl Assembly {
     /// Takes an item; a page if it is whole now.
     pub fn take(&mut self, key: &[u8], value: &[u8]) -> Result<Option<Page>, String> {
-        let Ok([actor, a, b, c, d, e, f]) = <[u8; 7]>::try_from(key) else {
+        let Some((actor, page, part)) = parse_key(key) else {
             return Err(format!("a key of {} bytes", key.len()));
         };
-        let (actor, page) = (ActorId(actor), PageId(u32::from_be_bytes([a, b, c, d])));
-        let part = u16::from_be_bytes([e, f]);
         if part == 0 {
             self.end()?;
             let len = value.get(4..8).and_then(|len| len.first_chunk());
@@ -201,7 +210,7 @@ mod tests {
             actor: ActorId(7),
             page: PageId(page),
             changed: Seq(u64::from(page) + 5),
-            content: (0..len).map(|at| (at * 31 % 251) as u8).collect(),
+            content: (0..251).cycle().step_by(31).take(len).collect(),
         }
     }
 

@@ -3,29 +3,27 @@
 //! Promises: no signal handlers, nothing printed, no exit. A node that halts says so on every handle and resolves
 //! [`Node::halted`]; the host program goes on.
 
-use crate::actors::checkpoint::{self, CheckpointError, Checkpoints, SnapshotStatus, Taken};
+mod core;
+
+use self::core::Core;
+use crate::actors::checkpoint::{self, CheckpointError, SnapshotStatus, Taken};
 use crate::actors::directory::Admission;
-use crate::actors::host::{Answer, Host, Item};
-use crate::actors::ledger::Ledger;
+use crate::actors::host::{Answer, Item};
 use crate::actors::lock::{LockMachine, Message, Query, Reply, Watch};
 use crate::actors::machine::Machine as _;
-use crate::actors::recovery::{self, Recovering, RecoveryError, Replica, Scope};
+use crate::actors::recovery::RecoveryError;
 use crate::actors::runtime::{self, Mailbox, Stopped};
-use crate::actors::spine::{Halt, Spine, SpineFiles};
-use crate::actors::supervisor::{self, SupervisorActor};
-use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::actors::spine::Halt;
+use crate::actors::supervisor;
+use crate::clock::{Clock, Timestamp};
 use crate::config::Config;
 use crate::ids::Seq;
 use crate::persist::PersistError;
-use crate::persist::disk::{DirLock, Disk, RealDisk};
-use crate::persist::format::Chance;
-use crate::persist::journal::{Cut, Fsync, Journal, JournalThread, ThreadFiller, Writer};
-use crate::persist::snapshots::{SledStores, Slots};
-use crate::protocols::lockserver::{self, Hosts, HostsError};
+use crate::persist::journal::{Cut, Fsync, Journal};
+use crate::protocols::lockserver::{self, HostsError};
 use crate::status::{ActorReport, Doors, NodeStatus, fsync_words};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -343,228 +341,6 @@ impl Handle {
     }
 }
 
-/// The core thread's side of opening, running and stopping.
-struct Core {
-    commands: mpsc::UnboundedSender<Command>,
-    halt: watch::Sender<Option<Halt>>,
-    halted: watch::Receiver<Option<Halt>>,
-}
-
-/// What a data directory holds, and the hold on it.
-struct Files {
-    disk: Arc<dyn Disk>,
-    slots: Slots,
-    writer: Writer,
-    /// Held until the core ends.
-    lock: DirLock,
-}
-
-/// A recovered past, not yet begun anew.
-struct Past {
-    locks: Host<LockMachine>,
-    found: recovery::Past,
-    files: Option<Files>,
-}
-
-impl Core {
-    async fn run(
-        self,
-        config: Config,
-        received: mpsc::UnboundedReceiver<Command>,
-        ready: &std::sync::mpsc::Sender<Result<Handle, NodeError>>,
-    ) {
-        match self.open(config).await {
-            Ok(open) => {
-                // Whoever opens the node waits for this.
-                drop(ready.send(Ok(open.handle.clone())));
-                open.serve(received).await;
-            }
-            Err(error) => drop(ready.send(Err(error))),
-        }
-    }
-
-    async fn open(self, config: Config) -> Result<Open, NodeError> {
-        let hosts = match config
-            .lockserver
-            .as_ref()
-            .and_then(|door| door.hosts.as_ref())
-        {
-            Some(file) => Hosts::read(file)?,
-            None => Hosts::Loopback,
-        };
-        let began = SystemClock::starting_at(Timestamp(0)).now();
-        let mut past = recover(&config)?;
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::starting_at(past.found.tail.last_at));
-        let recovered = Recovered {
-            records: past.found.tail.records,
-            clean: past.found.tail.clean || past.found.tail.last == Seq(0),
-            ms: SystemClock::starting_at(Timestamp(0))
-                .now()
-                .0
-                .saturating_sub(began.0),
-            cut: past.found.tail.cut.as_ref().map(cut_words),
-            snapshot: past
-                .found
-                .snapshot
-                .as_ref()
-                .map(|(slot, seal)| (slot.to_string(), seal.manifest.begun)),
-            mended: past.found.mended.clone(),
-        };
-        let mut ledger = Ledger::new(Arc::clone(&clock), &past.found.tail, past.files.is_none());
-        let start = ledger.start(Chance(chance()?));
-        let (journal, files) = match past.files {
-            None => (None, None),
-            Some(Files {
-                disk,
-                slots,
-                mut writer,
-                lock,
-            }) => {
-                writer.write(&mut ledger.take_batch())?;
-                writer.sync()?;
-                let (journal, thread) = Journal::start(writer, config.fsync)?;
-                let files = SpineFiles {
-                    journal,
-                    disk,
-                    slots,
-                };
-                (Some(files), Some((thread, lock)))
-            }
-        };
-        past.locks.start(start);
-        let admission = Admission::new(config.open_commands_max);
-        let log = journal.as_ref().map(|files| files.journal.clone());
-        let supervisor = SupervisorActor::new(config.supervisor);
-        let spine = Rc::new(Spine::new(ledger, journal, supervisor, self.halt));
-        let checkpoints =
-            Checkpoints::new(Rc::clone(&spine), config.checkpoints, past.found.sealed);
-        let checkpoints = Rc::new(checkpoints);
-        let (asks, asked) = mpsc::unbounded_channel();
-        let facts = Facts {
-            data: config.data.clone(),
-            fsync: config.fsync,
-            started: clock.now(),
-            clock,
-            recovered,
-            journal: log,
-            admission: admission.clone(),
-            draining: AtomicBool::new(false),
-            supervisor: self.commands,
-            checkpoints: asks,
-            snapshots: checkpoints.shown(),
-        };
-        let writing = Rc::clone(&spine);
-        runtime::spawn(async move { writing.write_forever().await });
-        let releasing = Rc::clone(&spine);
-        runtime::spawn(async move { releasing.release_forever().await });
-        runtime::spawn(runtime::watch_wall_clock(Rc::clone(&spine)));
-        let locks = runtime::start(past.locks, config.locks.clone(), &spine, admission);
-        let (taking, mended) = (Rc::clone(&checkpoints), !past.found.mended.is_empty());
-        runtime::spawn(async move { taking.run(asked, mended).await });
-        match open_doors(&config, hosts, locks, facts, self.halted).await {
-            Ok(handle) => Ok(Open {
-                handle,
-                spine,
-                checkpoints,
-                files,
-            }),
-            // Everything is well but a door: the next start is one after a stop in good order.
-            Err(error) => {
-                end(&spine, &checkpoints, files).await;
-                Err(error)
-            }
-        }
-    }
-}
-
-#[cfg_attr(
-    not(feature = "http"),
-    expect(clippy::unused_async, reason = "opening the HTTP door waits")
-)]
-async fn open_doors(
-    config: &Config,
-    hosts: Hosts,
-    locks: Mailbox<LockMachine>,
-    facts: Facts,
-    halt: watch::Receiver<Option<Halt>>,
-) -> Result<Handle, NodeError> {
-    let clock = Arc::clone(&facts.clock);
-    let lockserver = match &config.lockserver {
-        None => None,
-        Some(door) => {
-            let opened = lockserver::Door::open(door, hosts, locks.clone(), clock);
-            Some(opened.map_err(|source| NodeError::Door {
-                door: "lockserver",
-                address: door.address.to_string(),
-                source,
-            })?)
-        }
-    };
-    let handle = Handle {
-        locks,
-        lockserver,
-        #[cfg(feature = "http")]
-        http: None,
-        facts: Arc::new(facts),
-        halt,
-    };
-    #[cfg(feature = "http")]
-    let handle = match &config.http {
-        None => handle,
-        Some(door) => {
-            let http = crate::protocols::http::Door::open(door, &handle).await?;
-            handle.with_http(http)
-        }
-    };
-    Ok(handle)
-}
-
-/// Brings the actors to where the log ends, and opens the log for appending.
-fn recover(config: &Config) -> Result<Past, NodeError> {
-    let mut locks = Replica::<LockMachine>::new(config.locks.clone());
-    let Some(data) = &config.data else {
-        let (machine, last) = locks.into_parts();
-        return Ok(Past {
-            locks: Host::new(machine, last),
-            found: recovery::Past::default(),
-            files: None,
-        });
-    };
-    let real = RealDisk::new(data);
-    let lock = real.lock()?;
-    let disk: Arc<dyn Disk> = Arc::new(real);
-    let replicas: &mut [&mut dyn Recovering] = &mut [&mut locks];
-    let slots = Slots::new(Arc::clone(&disk), Arc::new(SledStores::new(data)));
-    let found = recovery::recover(disk.as_ref(), Some(&slots), replicas, Scope::default())?;
-    if let Some(cut) = &found.tail.cut {
-        tracing::warn!("{}", cut_words(cut));
-    }
-    for wrong in &found.mended {
-        tracing::warn!("{wrong}; it will be written anew");
-    }
-    let salt = u32::from_le_bytes(chance()?);
-    let filler = Box::new(ThreadFiller::start(Arc::clone(&disk), salt)?);
-    let writer = Writer::open(Arc::clone(&disk), config.segments, filler, &found.tail)?;
-    let (machine, last) = locks.into_parts();
-    Ok(Past {
-        locks: Host::new(machine, last),
-        found,
-        files: Some(Files {
-            disk,
-            slots,
-            writer,
-            lock,
-        }),
-    })
-}
-
-/// Bytes that nobody can foresee.
-fn chance<const LEN: usize>() -> Result<[u8; LEN], NodeError> {
-    let mut bytes = [0; LEN];
-    getrandom::fill(&mut bytes).map_err(|error| NodeError::Core(std::io::Error::other(error)))?;
-    Ok(bytes)
-}
-
 /// What was cut, in words for people.
 pub fn cut_words(cut: &Cut) -> String {
     let seqs: Vec<String> = cut.seqs.iter().map(Seq::to_string).collect();
@@ -576,50 +352,4 @@ pub fn cut_words(cut: &Cut) -> String {
         "cut the unfinished end of {} at offset {}: {} bytes, {seqs}; nothing of it was shown to be synced",
         cut.file, cut.offset, cut.bytes
     )
-}
-
-/// A node with its doors open.
-struct Open {
-    handle: Handle,
-    spine: Rc<Spine>,
-    checkpoints: Rc<Checkpoints>,
-    files: Option<(JournalThread, DirLock)>,
-}
-
-impl Open {
-    async fn serve(self, mut received: mpsc::UnboundedReceiver<Command>) {
-        let Self {
-            handle,
-            spine,
-            checkpoints,
-            files,
-        } = self;
-        while let Some(Command::Panics(actor, answer)) = received.recv().await {
-            drop(answer.send(spine.supervisor().record(actor)));
-        }
-        #[cfg(feature = "http")]
-        if let Some(http) = &handle.http {
-            http.close().await;
-        }
-        drop(handle);
-        end(&spine, &checkpoints, files).await;
-    }
-}
-
-/// Takes a last snapshot, notes the stop, and lets the journal and the directory go.
-async fn end(spine: &Spine, checkpoints: &Checkpoints, files: Option<(JournalThread, DirLock)>) {
-    if files.is_some() && checkpoints.uncovered().records > 0 {
-        // Why there was none, if there was none, is in the log; the journal has it all.
-        drop(checkpoints.take().await);
-    }
-    if !spine.is_halted() {
-        let stop = spine.stop();
-        spine.until_durable_or_halted(stop).await;
-    }
-    if let Some((thread, lock)) = files {
-        if let Err(error) = thread.stop() {
-            tracing::error!(%error, "the journal did not end well");
-        }
-        drop(lock);
-    }
 }
