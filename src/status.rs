@@ -1,6 +1,6 @@
 //! What a node says of itself: the answer of `/v1/status`, of `sexton status`, and of [`crate::node::Handle::status`].
 //!
-//! Plain data with stable names; who asks for what is in `node.rs`.
+//! Plain data with stable names; who asks for what is in `node/`.
 
 use crate::actors::checkpoint::SnapshotStatus;
 use crate::actors::runtime::ActorStatus;

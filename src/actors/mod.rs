@@ -9,6 +9,7 @@
 //! | `recovery.rs` | from snapshots and journal to machines: the one recovery path |
 //! | `checkpoint.rs` | when a snapshot is due, and its steps |
 //! | `pages.rs` | which parts of a machine's state changed, and a checkpoint's copy of them |
+//! | `parallel.rs` | work that is spread over the cores |
 //! | `directory.rs` | addresses, and the bound on open commands |
 //! | `spine.rs` | what the actors of a node share; when answers leave; halting |
 //! | `supervisor.rs` | restart or halt |
@@ -24,6 +25,7 @@ pub mod lock;
 pub mod machine;
 pub mod outbox;
 pub mod pages;
+pub mod parallel;
 pub mod recovery;
 pub mod runtime;
 pub mod slab;

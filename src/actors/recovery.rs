@@ -6,6 +6,7 @@
 
 use crate::actors::host::panic_words;
 use crate::actors::machine::{Effects, Machine, Stamp};
+use crate::actors::parallel::{both, in_shares};
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Digest, Seq};
 use crate::persist::PersistError;
@@ -205,21 +206,11 @@ fn from_pages<M: Machine>(rules: M::Rules, pages: &[Page]) -> Result<M, String> 
             .map(|page| M::decode_page(page.page, &page.content))
             .collect()
     };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let share = pages.len().div_ceil(threads).max(PAGES_TO_A_THREAD);
     let build = || {
-        let decoded = std::thread::scope(|scope| {
-            let threads: Vec<_> = pages
-                .chunks(share)
-                .map(|pages| scope.spawn(move || decode(pages)))
-                .collect();
-            let mut decoded = Vec::with_capacity(pages.len());
-            for thread in threads {
-                let part = thread.join();
-                decoded.extend(part.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
-            }
-            Ok::<_, String>(decoded)
-        })?;
+        let mut decoded = Vec::with_capacity(pages.len());
+        for share in in_shares(pages, PAGES_TO_A_THREAD, decode) {
+            decoded.extend(share?);
+        }
         let mut machine = M::from_pages(rules, decoded);
         for page in pages {
             machine.pages().loaded(page.page, page.changed);
@@ -315,14 +306,10 @@ type Snapshots = Vec<(SlotId, Seal)>;
 
 /// Whole snapshots, and what is wrong with the others.
 fn look(slots: &Slots) -> Result<(Snapshots, Vec<String>), RecoveryError> {
-    let found = std::thread::scope(|scope| {
-        let looks = SlotId::ALL.map(|slot| (slot, scope.spawn(move || slots.look(slot))));
-        looks.map(|(slot, look)| (slot, look.join()))
-    });
+    let (a, b) = both(|| slots.look(SlotId::A), || slots.look(SlotId::B));
     let (mut sealed, mut wrong) = (Vec::new(), Vec::new());
-    for (slot, look) in found {
-        let look = look.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        match look? {
+    for (slot, found) in [(SlotId::A, a), (SlotId::B, b)] {
+        match found? {
             Found::Absent => {}
             Found::Unsealed => wrong.push(format!(
                 "snapshot {slot} was being written when the coordinator went down"

@@ -13,14 +13,21 @@ use std::path::Path;
 pub(crate) const WORLD: &[(&str, &[&str])] = &[
     ("actix", &["src/actors/runtime.rs"]),
     ("actix_web", &["src/protocols/http/"]),
-    ("sled", &["src/persist/snapshots/sled.rs"]),
+    (
+        "sled",
+        &[
+            "src/persist/snapshots/mod.rs",
+            "src/persist/snapshots/sled.rs",
+        ],
+    ),
     (
         "tokio",
         &[
+            "src/actors/checkpoint.rs",
             "src/actors/directory.rs",
             "src/actors/runtime.rs",
             "src/actors/spine.rs",
-            "src/node.rs",
+            "src/node/",
             "src/protocols/connection.rs",
             "src/protocols/http/",
             "src/protocols/listener.rs",
@@ -33,8 +40,9 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
         "rustix",
         &[
             "src/clock.rs",
-            "src/node.rs",
+            "src/node/",
             "src/persist/disk.rs",
+            "src/persist/snapshots/thread.rs",
             "src/protocols/",
             "tools/",
         ],
@@ -45,6 +53,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
         &[
             "src/config.rs",
             "src/persist/disk.rs",
+            "src/persist/snapshots/sled.rs",
             "src/protocols/http/socket.rs",
             "src/protocols/http/token.rs",
             "src/protocols/lockserver/hosts.rs",
@@ -53,15 +62,18 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
     ),
     (
         "std::process",
-        &["src/node.rs", "src/persist/disk.rs", "tools/"],
+        &["src/node/", "src/persist/disk.rs", "tools/"],
     ),
     (
         "std::thread",
         &[
+            "src/actors/parallel.rs",
             "src/actors/runtime.rs",
-            "src/node.rs",
+            "src/node/",
             "src/persist/journal/filler.rs",
             "src/persist/journal/thread.rs",
+            "src/persist/snapshots/sled.rs",
+            "src/persist/snapshots/thread.rs",
             "src/protocols/http/",
             "tools/",
         ],
@@ -72,9 +84,16 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
     ("UnixStream", &["src/protocols/", "tools/"]),
     ("UdpSocket", &[]),
     ("UnixDatagram", &["tools/"]),
-    ("Instant", &["src/persist/journal/thread.rs", "tools/"]),
+    (
+        "Instant",
+        &[
+            "src/actors/checkpoint.rs",
+            "src/persist/journal/thread.rs",
+            "tools/",
+        ],
+    ),
     ("SystemTime", &["tools/"]),
-    ("getrandom", &["src/node.rs"]),
+    ("getrandom", &["src/node/"]),
     ("rand", &[]),
     (
         "RandomState",
@@ -93,13 +112,19 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     ("src/actors/slab.rs", &["ids"]),
     ("src/actors/table.rs", &["ids"]),
     ("src/actors/wheel.rs", &["clock", "ids"]),
-    ("src/actors/machine.rs", &["clock", "ids"]),
+    (
+        "src/actors/pages.rs",
+        &["actors::machine", "ids", "persist::snapshots"],
+    ),
+    ("src/actors/machine.rs", &["actors::pages", "clock", "ids"]),
     // A machine knows its own words and the contract.
     (
         "src/actors/lock/",
         &[
             "actors::lock",
             "actors::machine",
+            "actors::pages",
+            "actors::parallel",
             "actors::slab",
             "actors::table",
             "actors::wheel",
@@ -168,8 +193,10 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
 const LOCK_RULES: &[&str] = &[
     "actors::lock::entry",
     "actors::lock::message",
+    "actors::lock::pages",
     "actors::lock::state",
     "actors::machine",
+    "actors::pages",
     "clock",
     "ids",
 ];

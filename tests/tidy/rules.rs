@@ -70,7 +70,7 @@ pub(crate) const RULES: &[Rule] = &[
                 "src/protocols/lockserver/session.rs",
                 "use crate::actors::lock::{Message, Name};",
             ),
-            ("src/node.rs", "use crate::protocols::lockserver::Door;"),
+            ("src/node/mod.rs", "use crate::protocols::lockserver::Door;"),
         ],
     },
     Rule {

@@ -8,6 +8,7 @@
 use crate::actors::lock::entry::{Entry, Ring};
 use crate::actors::lock::pages::Page;
 use crate::actors::lock::state::State;
+use crate::actors::parallel::both;
 use crate::actors::slab::Slab;
 use crate::actors::table::Table;
 use crate::actors::wheel::Wheel;
@@ -37,14 +38,10 @@ impl State {
     /// Builds the indexes: those of names on a thread each, what hangs together with other entries afterwards.
     fn index(&mut self) {
         let (entries, epoch) = (&self.entries, self.head.epoch);
-        let (locks, owners, wheel) = std::thread::scope(|scope| {
-            let owners = scope.spawn(|| index_owners(entries));
-            let (locks, wheel) = (index_locks(entries), wind(entries, epoch));
-            let owners = owners.join();
-            let owners = owners.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            (locks, owners, wheel)
-        });
-        let (owners, links) = owners;
+        let ((locks, wheel), (owners, links)) = both(
+            || (index_locks(entries), wind(entries, epoch)),
+            || index_owners(entries),
+        );
         (self.locks, self.owners, self.wheel) = (locks, owners, wheel);
         for (head, slot) in &links {
             self.link(*head, *slot, |entry| &mut entry.of_owner);
