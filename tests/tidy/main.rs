@@ -112,10 +112,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     ("src/actors/slab.rs", &["ids"]),
     ("src/actors/table.rs", &["ids"]),
     ("src/actors/wheel.rs", &["clock", "ids"]),
-    (
-        "src/actors/pages.rs",
-        &["actors::machine", "ids", "persist::snapshots"],
-    ),
+    ("src/actors/pages.rs", &["actors::machine", "ids"]),
     ("src/actors/machine.rs", &["actors::pages", "clock", "ids"]),
     // A machine knows its own words and the contract.
     (
