@@ -351,6 +351,12 @@ impl<M: Machine> Host<M> {
         }
     }
 
+    /// Takes the spent machine out, for whoever rebuilds it to drop: there may be much of it.
+    pub fn take_spent(&mut self, rules: M::Rules) -> M {
+        assert!(self.spent, "a machine that is in use stays");
+        std::mem::replace(&mut self.machine, M::new(rules))
+    }
+
     /// Puts a rebuilt machine in the place of a spent one, and states again what outlived it.
     pub fn rebuilt(&mut self, mut machine: M) {
         for report in &self.quarantined {

@@ -271,6 +271,7 @@ impl<M: Machine> Shell<M> {
             .disk()
             .expect("without a journal a spent machine halts the node");
         let slots = spine.slots();
+        let spent = self.host.take_spent(rules.clone());
         let work = async move {
             spine.write();
             spine.until_durable_or_halted(until).await;
@@ -279,6 +280,8 @@ impl<M: Machine> Shell<M> {
             let spawned = std::thread::Builder::new()
                 .name(format!("sexton-rebuild-{}", M::NAME))
                 .spawn(move || {
+                    // Two states at once would need twice the memory.
+                    drop(spent);
                     let rebuilt = rebuild_until::<M>(disk.as_ref(), slots.as_ref(), rules, until);
                     drop(done.send(rebuilt));
                 });

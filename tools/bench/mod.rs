@@ -16,6 +16,7 @@ mod load;
 mod locks;
 mod peer;
 mod question;
+mod rebuild;
 mod recovery;
 mod recovery_row;
 mod replay;

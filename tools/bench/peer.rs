@@ -213,7 +213,7 @@ fn redis(durable: bool, directory: &Path, address: SocketAddr) -> Command {
     command
 }
 
-fn directory(root: &Path) -> Result<TempDir, Failure> {
+pub(crate) fn directory(root: &Path) -> Result<TempDir, Failure> {
     tempfile::Builder::new()
         .prefix("sexton-bench-")
         .tempdir_in(root)

@@ -10,11 +10,12 @@ use crate::bench::load::{Load, Measured, now};
 use crate::bench::locks::{is_in_memory, parse_seconds, print, show};
 use crate::bench::peer::{self, Peer};
 use crate::bench::question::{Checkpoints, await_served};
+use crate::bench::rebuild;
 use crate::bench::recovery_row::{self, FEW, Round, Row};
 use crate::report::Failure;
 use clap::Args;
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -68,6 +69,9 @@ pub(crate) struct Recovery {
     json: bool,
 }
 
+/// Starts a contestant, on disk or not, with its data below a directory.
+type Start = fn(bool, &Path) -> Result<Peer, Failure>;
+
 /// One contestant's round, while it is measured.
 struct Act<'a> {
     recovery: &'a Recovery,
@@ -92,25 +96,12 @@ impl Recovery {
                 "{root} is a file system in memory, where a sync costs nothing: the disk is left out"
             ));
         }
-        let mut contestants = vec![("sexton", Peer::sexton as fn(_, &_) -> _)];
+        let mut contestants = vec![("sexton", Peer::sexton as Start)];
         if version.is_ok() {
             contestants.push(("redis", Peer::redis));
         }
-        let mut rounds = [Vec::new(), Vec::new()];
-        for round in 1..=self.rounds {
-            for ((name, start), rounds) in contestants.iter().zip(&mut rounds) {
-                let mut act = Act {
-                    recovery: &self,
-                    stop,
-                    title: format!("round {round} of {}, {name}", self.rounds),
-                    round: Round::new(),
-                };
-                act.play(|| start(true, &root))?;
-                rounds.push(act.round);
-            }
-        }
+        let [sexton, redis] = self.play(&contestants, &root, stop)?;
         show("");
-        let [sexton, redis] = rounds;
         if sexton
             .iter()
             .all(|round| !round.contains_key(&Row::Checkpoint))
@@ -146,9 +137,38 @@ impl Recovery {
             recovery_row::table(&lines, version.is_ok())
         ))
     }
+
+    /// The rounds of each contestant.
+    fn play(
+        &self,
+        contestants: &[(&str, Start)],
+        root: &Path,
+        stop: &Stop,
+    ) -> Result<[Vec<Round>; 2], Failure> {
+        let mut rounds = [Vec::new(), Vec::new()];
+        for round in 1..=self.rounds {
+            for ((name, start), rounds) in contestants.iter().zip(&mut rounds) {
+                let mut act = Act {
+                    recovery: self,
+                    stop,
+                    title: format!("round {round} of {}, {name}", self.rounds),
+                    round: Round::new(),
+                };
+                act.play(|| start(true, root))?;
+                if *name == "sexton" {
+                    act.show("panics");
+                    let directory = peer::directory(root)?;
+                    act.round
+                        .extend(rebuild::measure(directory.path(), self.locks, stop)?);
+                }
+                rounds.push(act.round);
+            }
+        }
+        Ok(rounds)
+    }
 }
 
-fn ms(span: Duration) -> f64 {
+pub(crate) fn ms(span: Duration) -> f64 {
     span.as_secs_f64() * 1000.0
 }
 

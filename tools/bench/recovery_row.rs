@@ -14,9 +14,12 @@ pub(crate) enum Row {
     Load,
     MemoryLoaded,
     RestartLoaded,
+    PanicLoaded,
     Checkpoint,
     MemoryCheckpointed,
     RestartCheckpointed,
+    PanicCheckpointed,
+    PanicOthers,
     TouchFew,
     TouchAll,
     TouchSlower,
@@ -36,13 +39,16 @@ pub(crate) type Round = BTreeMap<Row, f64>;
 
 impl Row {
     /// Every row, in the order of the table.
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 21] = [
         Self::Load,
         Self::MemoryLoaded,
         Self::RestartLoaded,
+        Self::PanicLoaded,
         Self::Checkpoint,
         Self::MemoryCheckpointed,
         Self::RestartCheckpointed,
+        Self::PanicCheckpointed,
+        Self::PanicOthers,
         Self::TouchFew,
         Self::TouchAll,
         Self::TouchSlower,
@@ -85,6 +91,10 @@ impl Row {
             Self::RestartLoaded | Self::RestartCheckpointed => {
                 ("kill -9 after that, until all are served".to_owned(), "ms")
             }
+            Self::PanicLoaded | Self::PanicCheckpointed => {
+                ("panic in commit, until locks are served".to_owned(), "ms")
+            }
+            Self::PanicOthers => ("longest answer of others meanwhile".to_owned(), "ms"),
             Self::Checkpoint => ("checkpoint".to_owned(), "ms"),
             Self::TouchFew => (format!("touch one of {few} held"), "us"),
             Self::TouchAll => (format!("touch one of {locks} held"), "us"),

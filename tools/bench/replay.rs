@@ -163,7 +163,7 @@ impl Replay {
     }
 }
 
-async fn deliver(handle: &Handle, items: Vec<Item<LockMachine>>) -> Result<(), Failure> {
+pub(crate) async fn deliver(handle: &Handle, items: Vec<Item<LockMachine>>) -> Result<(), Failure> {
     let answers = handle
         .locks(items)
         .await
