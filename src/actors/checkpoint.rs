@@ -7,7 +7,7 @@
 //! 5. The slot is sealed. Segments that neither slot needs go.
 //!
 //! Promises: one at a time; a crash between any two steps leaves the other slot and the journal it needs as they were.
-//! An actor whose state is spent interrupts the checkpoint: it needs the slots itself.
+//! An actor whose state is spent before all of it was copied interrupts the checkpoint.
 
 use crate::actors::ledger::Appended;
 use crate::actors::spine::Spine;
@@ -202,6 +202,8 @@ impl Checkpoints {
         }
         let slots = self.spine.slots().ok_or(CheckpointError::Memory)?;
         self.shown.lock().running = true;
+        // Who is being rebuilt reads a slot, perhaps the one that would be written.
+        self.spine.until_rebuilt().await;
         let held = self.spine.hold_slots().await;
         let taken = self.take_into(slots).await;
         drop(held);
@@ -260,7 +262,6 @@ impl Checkpoints {
         let steps = self.steps(thread, slot, open, older.unwrap_or_default());
         let taken = tokio::select! {
             biased;
-            () = self.spine.until_rebuilding() => Err(CheckpointError::Interrupted),
             () = self.spine.until_halted() => Err(CheckpointError::Stopped),
             taken = steps => taken,
         };

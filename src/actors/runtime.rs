@@ -275,22 +275,25 @@ impl<M: Machine> Shell<M> {
         let work = async move {
             spine.write();
             spine.until_durable_or_halted(until).await;
-            let held = spine.hold_slots_to_rebuild().await;
-            let (done, rebuilt) = oneshot::channel();
-            let spawned = std::thread::Builder::new()
-                .name(format!("sexton-rebuild-{}", M::NAME))
-                .spawn(move || {
-                    // Two states at once would need twice the memory.
-                    drop(spent);
-                    let rebuilt = rebuild_until::<M>(disk.as_ref(), slots.as_ref(), rules, until);
-                    drop(done.send(rebuilt));
-                });
-            match spawned {
-                Ok(thread) => drop(thread),
-                Err(error) => tracing::error!(%error, "no thread to rebuild on"),
+            let rebuilding = spine.rebuilding();
+            let again = rules.clone();
+            let rebuild =
+                move |rules| rebuild_until::<M>(disk.as_ref(), slots.as_ref(), rules, until);
+            let rebuild = Arc::new(rebuild);
+            let first = Arc::clone(&rebuild);
+            let mut rebuilt = on_thread(M::NAME, move || {
+                // Two states at once would need twice the memory.
+                drop(spent);
+                first(rules)
+            })
+            .await;
+            if !matches!(rebuilt, Ok(Ok(_))) {
+                // A checkpoint may just have been writing the slot that was to be read, or dropping old segments.
+                let held = spine.hold_slots().await;
+                rebuilt = on_thread(M::NAME, move || rebuild(again)).await;
+                drop(held);
             }
-            let rebuilt = rebuilt.await;
-            drop(held);
+            drop(rebuilding);
             rebuilt
         };
         context.wait(
@@ -313,6 +316,21 @@ impl<M: Machine> Shell<M> {
                 }),
         );
     }
+}
+
+/// Does work that takes long for an actor on a thread of its own. No answer if it panics.
+fn on_thread<T: Send + 'static>(
+    actor: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> oneshot::Receiver<T> {
+    let (done, worked) = oneshot::channel();
+    let spawned = std::thread::Builder::new()
+        .name(format!("sexton-rebuild-{actor}"))
+        .spawn(move || drop(done.send(work())));
+    if let Err(error) = spawned {
+        tracing::error!(%error, "no thread to rebuild on");
+    }
+    worked
 }
 
 fn rebuild_until<M: Machine>(

@@ -46,9 +46,9 @@ pub struct Spine {
     journal: Option<Journal>,
     disk: Option<Arc<dyn Disk>>,
     slots: Option<Slots>,
-    /// Whoever reads or writes slots holds this.
+    /// Whoever writes a slot holds this, or must not have one written.
     slots_held: Mutex<()>,
-    /// How many actors wait for the slots to be rebuilt from, or are being rebuilt.
+    /// How many actors are being rebuilt.
     rebuilding: watch::Sender<u32>,
     paged: RefCell<Vec<Rc<dyn Paged>>>,
     supervisor: RefCell<SupervisorActor>,
@@ -73,7 +73,7 @@ pub struct SpineFiles {
     pub slots: Slots,
 }
 
-/// An actor that is being rebuilt: no checkpoint is taken meanwhile.
+/// An actor that is being rebuilt: no checkpoint is begun meanwhile.
 pub struct Rebuilding<'s>(&'s Spine);
 
 impl Drop for Rebuilding<'_> {
@@ -164,22 +164,21 @@ impl Spine {
         self.slots.clone()
     }
 
-    /// Waits until nobody else reads or writes slots, and keeps others from it.
+    /// Waits until nobody else writes a slot, and keeps others from it.
     pub async fn hold_slots(&self) -> MutexGuard<'_, ()> {
         self.slots_held.lock().await
     }
 
-    /// Interrupts whatever checkpoint is under way, and holds the slots to rebuild an actor from.
-    pub async fn hold_slots_to_rebuild(&self) -> (MutexGuard<'_, ()>, Rebuilding<'_>) {
+    /// An actor is being rebuilt, until this is dropped.
+    pub fn rebuilding(&self) -> Rebuilding<'_> {
         self.rebuilding.send_modify(|actors| *actors += 1);
-        let rebuilding = Rebuilding(self);
-        (self.hold_slots().await, rebuilding)
+        Rebuilding(self)
     }
 
-    /// Waits until an actor is to be rebuilt.
-    pub async fn until_rebuilding(&self) {
+    /// Waits until no actor is being rebuilt.
+    pub async fn until_rebuilt(&self) {
         let mut rebuilding = self.rebuilding.subscribe();
-        if rebuilding.wait_for(|actors| *actors > 0).await.is_err() {
+        if rebuilding.wait_for(|actors| *actors == 0).await.is_err() {
             unreachable!("the spine holds the sender");
         }
     }

@@ -29,7 +29,7 @@ const CHECKPOINT_PATIENCE: Duration = Duration::from_mins(5);
     clippy::disallowed_methods,
     reason = "no event tells that a server under test has come so far"
 )]
-fn rest(span: Duration) {
+pub(crate) fn rest(span: Duration) {
     std::thread::sleep(span);
 }
 

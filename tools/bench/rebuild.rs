@@ -4,6 +4,7 @@
 
 use crate::bench::interrupt::Stop;
 use crate::bench::load::now;
+use crate::bench::question::rest;
 use crate::bench::recovery::ms;
 use crate::bench::recovery_row::{Round, Row};
 use crate::bench::replay::deliver;
@@ -20,6 +21,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::runtime::Runtime;
+
+/// Between two questions to others: often enough to meet any pause, seldom enough to leave the processor alone.
+const POLL: Duration = Duration::from_millis(1);
 
 /// Locks taken at a time.
 const BATCH: u32 = 1000;
@@ -128,6 +132,7 @@ fn with_others<T>(data: &Path, work: impl FnOnce() -> T) -> Result<(T, Duration)
                 let began = now();
                 client::get(&data, "/healthz")?;
                 longest = longest.max(now() - began);
+                rest(POLL);
             }
             Ok::<_, Failure>(longest)
         })

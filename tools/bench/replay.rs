@@ -7,6 +7,7 @@ use crate::bench::load::now;
 use crate::bench::locks::print;
 use crate::report::Failure;
 use clap::Args;
+use sexton::actors::checkpoint;
 use sexton::actors::host::Item;
 use sexton::actors::lock::{LockMachine, Message, Name, Reply, Rules};
 use sexton::actors::recovery::{Recovering, Replica, Scope, recover};
@@ -116,6 +117,11 @@ impl Replay {
     fn write(&self, data: &Path, stop: &Stop) -> Result<(), Failure> {
         let node = Node::open(Config {
             fsync: Fsync::Never,
+            // The whole log is to be replayed, so none of it may go.
+            checkpoints: checkpoint::Rules {
+                records: 1 << 40,
+                bytes: 1 << 50,
+            },
             ..Config::at(data)
         })?;
         let handle = node.handle();
