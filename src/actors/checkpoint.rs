@@ -197,14 +197,15 @@ impl Checkpoints {
 
     /// Takes one now.
     pub async fn take(&self) -> Result<Taken, CheckpointError> {
-        if self.spine.is_over() {
-            return Err(CheckpointError::Stopped);
-        }
         let slots = self.spine.slots().ok_or(CheckpointError::Memory)?;
-        self.shown.lock().running = true;
         // Who is being rebuilt reads a slot, perhaps the one that would be written.
         self.spine.until_rebuilt().await;
         let held = self.spine.hold_slots().await;
+        // Not before: whoever held the slots may have been the end.
+        if self.spine.is_over() {
+            return Err(CheckpointError::Stopped);
+        }
+        self.shown.lock().running = true;
         let taken = self.take_into(slots).await;
         drop(held);
         let mut shown = self.shown.lock();

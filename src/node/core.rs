@@ -287,6 +287,8 @@ async fn end(spine: &Spine, checkpoints: &Checkpoints, files: Option<Held>) {
         // Why there was none, if there was none, is in the log; the journal has it all.
         drop(checkpoints.take().await);
     }
+    // One that became due meanwhile comes to its end, and none begins: the directory is let go of with nobody in it.
+    let slots = spine.hold_slots().await;
     if !spine.is_halted() {
         let stop = spine.stop();
         spine.until_durable_or_halted(stop).await;
@@ -297,4 +299,5 @@ async fn end(spine: &Spine, checkpoints: &Checkpoints, files: Option<Held>) {
         }
         drop(lock);
     }
+    drop(slots);
 }
