@@ -259,7 +259,7 @@ fn exactly_the_culprit_fails() {
     let past = past::read(files.path());
     assert_eq!(
         digest,
-        Some(past.locks.digest()),
+        Some(past.locks().digest()),
         "a replay comes to the same"
     );
     assert_eq!(

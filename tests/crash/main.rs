@@ -1,10 +1,14 @@
 //! The real program, killed at random moments under load and started again on the same directory.
 //!
-//! After each end the journal is read through the library: everything answered is there, in the order of each client;
-//! no lock has two owners; tokens and numbers only grow; and the restarted program shows the same locks.
+//! Snapshots are taken every few hundred entries, and the journal that they stand for is let go; the tests keep it. After
+//! each end all of it is read through the library: everything answered is there, in the order of each client; no lock
+//! has two owners; tokens and numbers only grow; snapshot and rest come to what the whole comes to; the restarted program
+//! shows the same locks; and the directory does not grow.
 //! `SEXTON_CRASH_KILLS=500 cargo test --test crash` is the long campaign; `SEXTON_CRASH_SEED` repeats one.
 
+mod counts;
 mod reference;
+mod space;
 mod worker;
 
 #[path = "../support/chance.rs"]
@@ -12,6 +16,8 @@ mod chance;
 #[path = "../support/daemon.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod daemon;
+#[path = "../support/kept.rs"]
+mod kept;
 #[path = "../support/lockserver.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod lockserver;
@@ -24,7 +30,9 @@ mod past;
 mod patience;
 
 use chance::Chance;
+use counts::Counts;
 use daemon::{Daemon, sexton};
+use kept::Kept;
 use lockserver::Client;
 use past::Past;
 use patience::until;
@@ -33,7 +41,10 @@ use rustix::process::Signal;
 use sexton::actors::lock::{Listed, Message, Name, View};
 use sexton::actors::machine::Machine as _;
 use sexton::ids::Seq;
+use sexton::persist::disk::RealDisk;
+use sexton::persist::journal::segment;
 use sexton::{Config, Node};
+use space::Space;
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
@@ -44,8 +55,11 @@ use worker::{Lock, Worker};
 
 const WORKERS: u64 = 8;
 
-/// Kills after which a fresh directory is taken: a start replays the whole journal.
+/// Kills after which a fresh directory is taken: what is kept of its journal is read after each.
 const KILLS_PER_DIRECTORY: u64 = 25;
+
+/// Entries between two checkpoints.
+const CHECKPOINT_EVERY: &str = "300";
 
 /// The most answers before a kill.
 const ANSWERS_MAX: u64 = 1500;
@@ -53,33 +67,36 @@ const ANSWERS_MAX: u64 = 1500;
 /// One directory's life, over many processes.
 struct Campaign {
     files: TempDir,
+    kept: Kept,
     fsync: &'static str,
     chance: Chance,
     workers: Vec<Worker>,
     reference: Reference,
-    /// The number of every record read so far.
-    numbers: Vec<Seq>,
+    /// Everything read so far.
+    past: Past,
     /// Smaller numbers may have been handed out before the last end.
     bound: Seq,
     /// How many entries have been reckoned with.
     reckoned: usize,
-    answered: u64,
+    counts: Counts,
 }
 
 impl Campaign {
     fn new(fsync: &'static str, seed: u64) -> Self {
+        let files = tempfile::tempdir().expect("a temporary directory");
         Self {
-            files: tempfile::tempdir().expect("a temporary directory"),
+            kept: Kept::beside(&files.path().join("data")),
+            files,
             fsync,
             chance: Chance::new(seed),
             workers: (0..WORKERS)
                 .map(|number| Worker::new(number, seed))
                 .collect(),
             reference: Reference::default(),
-            numbers: Vec::new(),
+            past: Past::default(),
             bound: Seq(0),
             reckoned: 0,
-            answered: 0,
+            counts: Counts::default(),
         }
     }
 
@@ -90,15 +107,27 @@ impl Campaign {
             .to_owned()
     }
 
-    /// Starts the program, checks what it shows, loads it, ends it, and reckons. Whether the end was a kill.
-    fn round(&mut self) -> bool {
+    /// Starts the program, checks what it shows, loads it, ends it, and reckons.
+    fn round(&mut self) {
         if self.chance.below(4) == 0 {
             self.kill_while_starting();
         }
-        let daemon = Daemon::serve(&["--data", &self.data(), "--fsync", self.fsync]);
+        let daemon = Daemon::serve(&[
+            "--data",
+            &self.data(),
+            "--fsync",
+            self.fsync,
+            "--checkpoint-every",
+            CHECKPOINT_EVERY,
+        ]);
         self.compare_live(&daemon);
+        let space = Space::of(Path::new(&self.data()));
+        space.check();
+        let bytes = space.snapshot_bytes();
+        self.counts.snapshot_bytes_max = self.counts.snapshot_bytes_max.max(bytes);
         let ask_nicely = self.chance.below(8) == 0;
         let enough = 1 + self.chance.below(ANSWERS_MAX);
+        let checkpoint_first = self.chance.below(2) == 0;
         let answered = AtomicU64::new(0);
         let address = daemon.lockserver();
         std::thread::scope(|threads| {
@@ -106,7 +135,9 @@ impl Campaign {
                 threads.spawn(|| worker.work(address, &answered));
             }
             until("enough is answered", || {
-                (answered.load(Ordering::Relaxed) >= enough).then_some(())
+                let answered = answered.load(Ordering::Relaxed);
+                let taken = !checkpoint_first || daemon.log().contains("took a snapshot");
+                (answered >= enough && taken).then_some(())
             });
             if ask_nicely {
                 daemon.signal(Signal::TERM);
@@ -116,10 +147,10 @@ impl Campaign {
                 daemon.kill();
             }
         });
-        self.answered += answered.into_inner();
-        let past = self.reckon();
-        assert_eq!(past.tail.clean, ask_nicely, "stopped in order, or not");
-        !ask_nicely
+        self.counts.answered += answered.into_inner();
+        self.counts.kills += u64::from(!ask_nicely);
+        let clean = self.reckon();
+        assert_eq!(clean, ask_nicely, "stopped in order, or not");
     }
 
     /// A start that does not come to its end, or hardly does.
@@ -145,13 +176,18 @@ impl Campaign {
         self.reckon();
     }
 
-    /// Reads the directory that nobody has now, and compares it with all that is known.
-    fn reckon(&mut self) -> Past {
-        let data = self.data();
-        let past = past::read(Path::new(&data));
-        self.reckon_numbers(&past);
-        let fresh = past.entries.get(self.reckoned..);
-        let fresh = fresh.expect("what was in the journal stays in it");
+    /// Reads the directory that nobody has now, and compares it with all that is known. Whether it was left in order.
+    fn reckon(&mut self) -> bool {
+        self.past.read_on(self.kept.keep());
+        let past = &self.past;
+        let in_order = past.numbers.is_sorted_by(|a, b| a < b);
+        assert!(in_order, "numbers only grow");
+        self.bound = if past.tail.clean {
+            Seq(past.tail.last.0 + 1)
+        } else {
+            past.tail.reserved
+        };
+        let fresh = past.entries.get(self.reckoned..).unwrap_or_default();
         self.reckoned = past.entries.len();
         for worker in &mut self.workers {
             let name = worker.name().to_owned();
@@ -165,7 +201,7 @@ impl Campaign {
             self.reference.apply(entry);
         }
 
-        let View { entries, .. } = past.locks.view();
+        let View { entries, .. } = past.locks().view();
         self.reference.compare(&entries);
         for worker in &self.workers {
             let its: Vec<&Listed> = entries
@@ -180,33 +216,34 @@ impl Campaign {
                 .collect();
             worker.compare(&there, &owned);
         }
-        let digest = past::recovered_digest(Path::new(&data));
-        assert_eq!(past.locks.digest(), digest, "two replays agree");
-        past
+        self.compare_recovered(&entries);
+        self.past.tail.clean
     }
 
-    /// What was read once stays, and what is new has larger numbers than were ever handed out.
-    fn reckon_numbers(&mut self, past: &Past) {
-        assert!(past.numbers.is_sorted_by(|a, b| a < b), "numbers only grow");
-        assert!(
-            past.numbers.starts_with(&self.numbers),
-            "what was in the journal stays in it"
-        );
-        self.numbers.clone_from(&past.numbers);
-        self.bound = if past.tail.clean {
-            Seq(past.tail.last.0 + 1)
-        } else {
-            past.tail.reserved
-        };
+    /// What the next start will find: the newest snapshot and the rest come to what the whole journal comes to.
+    fn compare_recovered(&mut self, entries: &[Listed]) {
+        let data = self.data();
+        let (locks, found) = past::recovered(Path::new(&data));
+        assert_eq!(locks.digest(), self.past.locks().digest(), "{found:?}");
+        assert_eq!(locks.view().entries, entries, "{found:?}");
+        if self.past.tail.clean {
+            assert_eq!(found.mended, Vec::<String>::new(), "it was left in order");
+        }
+        let amid = |wrong: &String| wrong.contains("was being written");
+        assert!(found.mended.iter().all(amid), "{:?}", found.mended);
+        self.counts.kills_amid += u64::from(!found.mended.is_empty());
+        self.counts.starts_from += u64::from(found.snapshot.is_some());
+        self.counts.checkpoints = self.past.checkpoints;
+        let disk = RealDisk::new(&data);
+        let first = segment::ordinals(&disk).expect("the folder reads");
+        self.counts.trimmed = first.first().map_or(0, |first| first - 1);
     }
 
     /// The running program shows what the journal says.
-    fn compare_live(&self, daemon: &Daemon) {
-        let Some(past) = (!self.numbers.is_empty()).then(|| past::read(Path::new(&self.data())))
-        else {
-            return;
-        };
-        let before = self.numbers.len();
+    fn compare_live(&mut self, daemon: &Daemon) {
+        let before = self.past.numbers.len();
+        self.past.read_on(self.kept.keep());
+        let past = &self.past;
         let first = past.numbers.get(before).expect("a start leaves its marks");
         assert!(
             *first >= self.bound,
@@ -215,11 +252,11 @@ impl Campaign {
         let digest = live_digest(Path::new(&self.data()));
         assert_eq!(
             digest,
-            past.locks.digest().to_string(),
+            past.locks().digest().to_string(),
             "it has what a replay gives"
         );
         let mut client = Client::connect(daemon.lockserver()).expect("let in");
-        let View { entries, .. } = past.locks.view();
+        let View { entries, .. } = past.locks().view();
         let keys: BTreeSet<String> = self.workers.iter().flat_map(Worker::keys).collect();
         for key in keys {
             let of_key = entries.iter().filter(|entry| entry.key.to_text() == key);
@@ -240,25 +277,38 @@ impl Campaign {
         }
     }
 
-    /// A node on a copy of the directory comes to the digest that a replay of its own journal gives.
-    fn compare_node(&self) {
+    /// What was read once stays; and a node on a copy of the directory comes to the digest that a replay of its own
+    /// journal gives.
+    fn compare_again(&self) {
+        let whole = past::read(self.kept.keep());
+        assert!(
+            whole.numbers == self.past.numbers,
+            "what was in the journal stays in it"
+        );
+        assert_eq!(whole.locks().digest(), self.past.locks().digest());
         let copy = tempfile::tempdir().expect("a temporary directory");
-        let journal = copy.path().join("journal");
-        std::fs::create_dir(&journal).expect("a folder is created");
-        let files = Path::new(&self.data()).join("journal");
-        for file in std::fs::read_dir(files).expect("the journal is there") {
-            let file = file.expect("it reads");
-            std::fs::copy(file.path(), journal.join(file.file_name())).expect("it copies");
-        }
+        copy_folder(Path::new(&self.data()), copy.path());
         let node = Node::open(Config::at(copy.path())).expect("the copy opens");
         let status = node::wait(node.handle().status()).expect("the node runs");
         let digest = status.actors.first().and_then(|actor| actor.status.digest);
         node.stop().expect("it stops in order");
-        assert_eq!(
-            digest,
-            Some(past::recovered_digest(copy.path())),
-            "the node and a replay agree"
-        );
+        let (locks, _) = past::recovered(copy.path());
+        assert_eq!(digest, Some(locks.digest()), "the node and a replay agree");
+    }
+}
+
+/// Copies files and folders, but no sockets.
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a folder is created");
+    for entry in std::fs::read_dir(from).expect("the folder is there") {
+        let entry = entry.expect("it reads");
+        let kind = entry.file_type().expect("it has a type");
+        let place = to.join(entry.file_name());
+        if kind.is_dir() {
+            copy_folder(&entry.path(), &place);
+        } else if kind.is_file() {
+            std::fs::copy(entry.path(), place).expect("it copies");
+        }
     }
 }
 
@@ -296,23 +346,24 @@ fn setting(name: &str) -> Option<u64> {
     Some(text.parse().expect("the setting is a number"))
 }
 
-/// As many kills as asked for, over as many directories as that takes; the commands answered.
-fn campaign(fsync: &'static str, kills: u64) -> u64 {
+/// As many kills as asked for, over as many directories as that takes.
+fn campaign(fsync: &'static str, kills: u64) -> Counts {
     let mut seed = setting("SEXTON_CRASH_SEED").unwrap_or(1);
-    let (mut killed, mut answered) = (0, 0);
-    while killed < kills {
+    let mut counts = Counts::default();
+    while counts.kills < kills {
         let mut campaign = Campaign::new(fsync, seed);
-        let enough = kills.min(killed + KILLS_PER_DIRECTORY);
-        while killed < enough {
-            killed += u64::from(campaign.round());
+        let enough = KILLS_PER_DIRECTORY.min(kills - counts.kills);
+        while campaign.counts.kills < enough {
+            campaign.round();
+            let killed = campaign.counts.kills;
             if killed % 5 == 0 || killed == enough {
-                campaign.compare_node();
+                campaign.compare_again();
             }
         }
-        answered += campaign.answered;
+        counts += campaign.counts;
         seed += 1;
     }
-    answered
+    counts
 }
 
 fn kills(default: u64) -> u64 {
@@ -321,21 +372,21 @@ fn kills(default: u64) -> u64 {
 
 #[test]
 fn killed_with_fsync_always_nothing_acknowledged_is_lost() {
-    let kills = kills(50);
-    let answered = campaign("always", kills);
-    println!("{kills} rounds, {answered} commands answered");
+    let counts = campaign("always", kills(50));
+    println!("fsync always: {counts}");
+    counts.check();
 }
 
 #[test]
 fn killed_with_fsync_at_intervals_nothing_acknowledged_is_lost() {
-    let kills = kills(25);
-    let answered = campaign("interval:50", kills);
-    println!("{kills} rounds, {answered} commands answered");
+    let counts = campaign("interval:50", kills(25));
+    println!("fsync at intervals: {counts}");
+    counts.check();
 }
 
 #[test]
 fn killed_without_fsync_nothing_acknowledged_is_lost() {
-    let kills = kills(25);
-    let answered = campaign("never", kills);
-    println!("{kills} rounds, {answered} commands answered");
+    let counts = campaign("never", kills(25));
+    println!("no fsync: {counts}");
+    counts.check();
 }

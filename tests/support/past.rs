@@ -1,13 +1,16 @@
-//! What a data directory tells, read through the library while no coordinator has it, or from a copy.
+//! What a data directory tells, read through the library while no coordinator has it, or from a copy: its journal from
+//! the beginning, and, apart from that, what the node's own recovery comes to.
 
 use sexton::actors::lock::{LockMachine, Message, Rules};
-use sexton::actors::machine::{Machine as _, Stamp};
-use sexton::actors::recovery::{Recovering, Replica, Scope, decode_mark, recover};
-use sexton::ids::{Digest, Seq};
+use sexton::actors::machine::Stamp;
+use sexton::actors::recovery::{self, Recovering, Replica, Scope, decode_mark, recover};
+use sexton::ids::Seq;
 use sexton::persist::disk::RealDisk;
 use sexton::persist::format::{Kind, Mark};
-use sexton::persist::journal::{Reader, Tail};
+use sexton::persist::journal::{Begin, Reader, Record, Tail};
+use sexton::persist::snapshots::{SledStores, Slots};
 use std::path::Path;
+use std::sync::Arc;
 
 /// A message that changed locks.
 #[derive(Debug)]
@@ -16,61 +19,97 @@ pub(crate) struct Entry {
     pub(crate) message: Message,
 }
 
-/// The whole log of a directory.
+/// The log of a directory from its beginning, as far as it was read.
 pub(crate) struct Past {
     pub(crate) entries: Vec<Entry>,
     /// The number of every record.
     pub(crate) numbers: Vec<Seq>,
+    /// How many checkpoints came to their mark.
+    pub(crate) checkpoints: u64,
     pub(crate) tail: Tail,
-    /// The locks as they stand at its end.
-    pub(crate) locks: LockMachine,
+    replica: Replica<LockMachine>,
 }
 
-/// Reads a directory from its beginning, committing entry by entry as it goes.
+/// Reads a journal from its beginning, committing entry by entry as it goes.
 pub(crate) fn read(files: &Path) -> Past {
-    let disk = RealDisk::new(files);
-    let mut reader = Reader::open(&disk).expect("the journal opens");
-    let mut replica = Replica::<LockMachine>::new(Rules::default());
-    let (mut entries, mut numbers) = (Vec::new(), Vec::new());
-    while let Some(record) = reader.next().expect("the journal reads") {
+    let mut past = Past::default();
+    past.read_on(files);
+    past
+}
+
+impl Default for Past {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+            numbers: Vec::new(),
+            checkpoints: 0,
+            tail: Tail::default(),
+            replica: Replica::new(Rules::default()),
+        }
+    }
+}
+
+impl Past {
+    /// The locks as they stand at its end.
+    pub(crate) fn locks(&self) -> &LockMachine {
+        self.replica.machine()
+    }
+
+    /// Reads what has come since.
+    pub(crate) fn read_on(&mut self, files: &Path) {
+        let disk = RealDisk::new(files);
+        let begin = Begin {
+            after: self.tail.last,
+            at: self.tail.last_at,
+            reserved: self.tail.reserved,
+            reaches: self.tail.last,
+        };
+        let mut reader = Reader::open_after(&disk, begin).expect("the journal opens");
+        while let Some(record) = reader.next().expect("the journal reads") {
+            self.take(&record);
+        }
+        self.tail = reader.tail().clone();
+    }
+
+    fn take(&mut self, record: &Record<'_>) {
         let stamp = Stamp {
             seq: record.seq,
             at: record.at,
         };
-        numbers.push(record.seq);
+        self.numbers.push(record.seq);
         match record.kind {
             Kind::Entry => {
                 let (message, outcome) =
-                    Replica::<LockMachine>::decode(&record).expect("it decodes");
-                replica
+                    Replica::<LockMachine>::decode(record).expect("it decodes");
+                self.replica
                     .commit(stamp, &message, &outcome)
                     .expect("what happened can happen again");
-                entries.push(Entry {
+                self.entries.push(Entry {
                     seq: record.seq,
                     message,
                 });
             }
             Kind::Mark => {
-                let mark = decode_mark(&record).expect("marks decode");
+                let mark = decode_mark(record).expect("marks decode");
                 if matches!(mark, Mark::Start { .. }) {
-                    replica.start(stamp);
+                    self.replica.start(stamp);
                 }
+                self.checkpoints += u64::from(matches!(mark, Mark::Checkpoint { .. }));
             }
             Kind::Poisoned | Kind::End => {}
         }
     }
-    Past {
-        entries,
-        numbers,
-        tail: reader.tail().clone(),
-        locks: replica.into_parts().0,
-    }
 }
 
-/// The digest that the node's own recovery comes to.
-pub(crate) fn recovered_digest(files: &Path) -> Digest {
+/// What the node's own recovery comes to, from snapshots and journal, and what it found on its way.
+pub(crate) fn recovered(files: &Path) -> (LockMachine, recovery::Past) {
     let mut replica = Replica::<LockMachine>::new(Rules::default());
     let replicas: &mut [&mut dyn Recovering] = &mut [&mut replica];
-    recover(&RealDisk::new(files), None, replicas, Scope::default()).expect("the journal replays");
-    replica.machine().digest()
+    let disk = Arc::new(RealDisk::new(files));
+    let slots = Slots::new(
+        Arc::<RealDisk>::clone(&disk),
+        Arc::new(SledStores::new(files)),
+    );
+    let found = recover(disk.as_ref(), Some(&slots), replicas, Scope::default());
+    (replica.into_parts().0, found.expect("the past is repeated"))
 }

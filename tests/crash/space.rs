@@ -1,0 +1,100 @@
+//! What a data directory takes: no file that nobody knows, and no more bytes however often it was killed.
+
+use std::path::Path;
+
+/// Segments at most: one in use, one prepared, and those that the older snapshot needs.
+const SEGMENTS_MAX: usize = 4;
+
+/// Bytes of both snapshots at most. What is in them takes a few kilobytes here; the rest is how sled lays it out, half
+/// a mebibyte at a time.
+const SNAPSHOTS_BYTES_MAX: u64 = 4 << 20;
+
+/// The files of a directory, by their names, with their lengths.
+pub(crate) struct Space {
+    files: Vec<(String, u64)>,
+}
+
+impl Space {
+    /// Looks.
+    pub(crate) fn of(data: &Path) -> Self {
+        let mut files = Vec::new();
+        list(data, "", &mut files);
+        files.sort();
+        Self { files }
+    }
+
+    /// Bytes of the snapshots.
+    pub(crate) fn snapshot_bytes(&self) -> u64 {
+        let of_snapshots = |(name, _): &&(String, u64)| name.starts_with("snapshots/");
+        self.files
+            .iter()
+            .filter(of_snapshots)
+            .map(|(_, len)| len)
+            .sum()
+    }
+
+    /// Wants every file to be one that belongs there, and all of them to take no more than they ever may.
+    pub(crate) fn check(&self) {
+        let strays: Vec<&str> = self
+            .files
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .filter(|name| !is_known(name))
+            .collect();
+        assert!(strays.is_empty(), "nobody knows {strays:?}");
+        let count = |has: &dyn Fn(&str) -> bool| {
+            self.files
+                .iter()
+                .filter(|(name, _)| has(name.as_str()))
+                .count()
+        };
+        let segments = count(&|name| name.starts_with("journal/"));
+        assert!(segments <= SEGMENTS_MAX, "{:?}", self.files);
+        for slot in ["snapshots/a/", "snapshots/b/"] {
+            let generations = count(&|name| name.starts_with(&format!("{slot}snap.")));
+            assert!(generations <= 2, "{:?}", self.files);
+        }
+        let bytes = self.snapshot_bytes();
+        assert!(bytes <= SNAPSHOTS_BYTES_MAX, "{bytes}: {:?}", self.files);
+    }
+}
+
+fn list(root: &Path, folder: &str, files: &mut Vec<(String, u64)>) {
+    let Ok(entries) = std::fs::read_dir(root.join(folder)) else {
+        return;
+    };
+    for entry in entries {
+        let entry = entry.expect("the folder reads");
+        let name = entry.file_name().into_string().expect("plain names");
+        let name = format!("{folder}{name}");
+        match entry.metadata() {
+            Ok(found) if found.is_dir() => list(root, &format!("{name}/"), files),
+            Ok(found) => files.push((name, found.len())),
+            // Renamed or removed meanwhile.
+            Err(_) => {}
+        }
+    }
+}
+
+/// Whether a file of that name belongs into a data directory. sled's `blobs/` must stay empty: it leaks them.
+fn is_known(name: &str) -> bool {
+    let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
+    match folder {
+        "" => ["lock", "lock.tmp", "sexton.sock"].contains(&file),
+        "journal" => {
+            let ordinal = file.strip_suffix(".seg");
+            let ordinal = ordinal.or_else(|| file.strip_suffix(".tmp"));
+            ordinal.is_some_and(|ordinal| ordinal.parse::<u64>().is_ok())
+        }
+        "snapshots" => ["a.seal", "b.seal", "a.seal.tmp", "b.seal.tmp"].contains(&file),
+        "snapshots/a" | "snapshots/b" => {
+            let snap = file.strip_prefix("snap.");
+            ["conf", "db"].contains(&file)
+                || snap.is_some_and(|rest| {
+                    rest.chars()
+                        .all(|it| it.is_ascii_hexdigit() || ".generating".contains(it))
+                })
+        }
+        _ => false,
+    }
+}
