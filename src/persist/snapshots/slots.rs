@@ -130,11 +130,16 @@ impl Slots {
                 None
             }
         };
+        let folder = slot.folder();
+        // Not by the store, which would let others look into it.
+        self.disk
+            .create_folder(&folder)
+            .map_err(PersistError::io("create", &folder))?;
         Ok(SlotWriter {
             slots: self.clone(),
             slot,
             before,
-            store: self.stores.open(&slot.folder())?,
+            store: self.stores.open(&folder)?,
         })
     }
 
