@@ -356,7 +356,7 @@ fn campaign(fsync: &'static str, kills: u64) -> Counts {
         while campaign.counts.kills < enough {
             campaign.round();
             let killed = campaign.counts.kills;
-            if killed % 5 == 0 || killed == enough {
+            if killed.is_multiple_of(5) || killed == enough {
                 campaign.compare_again();
             }
         }

@@ -1,0 +1,192 @@
+//! Data directories with locks in them, what they come to, and every byte of them.
+
+use crate::node;
+use sexton::actors::checkpoint::{Rules as CheckpointRules, Taken};
+use sexton::actors::host::Item;
+use sexton::actors::lock::{self, Listed, LockMachine, Message, Name, Reply};
+use sexton::actors::recovery::{self, Recovering, RecoveryError, Replica, Scope, recover};
+use sexton::clock::Timestamp;
+use sexton::persist::disk::RealDisk;
+use sexton::persist::journal::Sizes;
+use sexton::persist::snapshots::{Found, SledStores, SlotId, Slots};
+use sexton::{Config, Node};
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// Locks asked for at a time.
+const BURST: usize = 1000;
+/// Seconds that nothing in a test takes.
+const TTL: u16 = 60_000;
+
+/// Segments of a journal that is never let go, since all of it stands in the first.
+pub(crate) const LARGE: Sizes = Sizes {
+    first_bytes: 4 << 20,
+    max_bytes: 4 << 20,
+};
+/// Segments of a journal that goes with each checkpoint.
+pub(crate) const SMALL: Sizes = Sizes {
+    first_bytes: 64 << 10,
+    max_bytes: 64 << 10,
+};
+
+/// A node that takes checkpoints only when asked.
+pub(crate) fn open(data: &Path, segments: Sizes) -> Node {
+    Node::open(settings(data, segments)).expect("the node opens")
+}
+
+pub(crate) fn settings(data: &Path, segments: Sizes) -> Config {
+    Config {
+        segments,
+        checkpoints: CheckpointRules {
+            records: 1 << 40,
+            bytes: u64::MAX,
+        },
+        ..Config::at(data)
+    }
+}
+
+fn name(text: &str) -> Name {
+    Name::try_from(text).expect("names here are short")
+}
+
+fn request(number: usize) -> Message {
+    Message::Request {
+        key: name(&format!("key-{}", number / 10)),
+        index: name(&number.to_string()),
+        owner: name(&format!("owner-{}", number % 97)),
+        ttl: TTL,
+        ttw: TTL,
+        priority: 0,
+    }
+}
+
+fn release(number: usize) -> Message {
+    Message::Release {
+        key: name(&format!("key-{}", number / 10)),
+        index: Some(name(&number.to_string())),
+        owner: name(&format!("owner-{}", number % 97)),
+        token: None,
+    }
+}
+
+/// Takes locks.
+pub(crate) fn take(node: &Node, numbers: Range<usize>) {
+    carry_out(node, &numbers.map(request).collect::<Vec<_>>());
+}
+
+/// Lets locks go.
+pub(crate) fn let_go(node: &Node, numbers: impl Iterator<Item = usize>) {
+    carry_out(node, &numbers.map(release).collect::<Vec<_>>());
+}
+
+fn carry_out(node: &Node, messages: &[Message]) {
+    for burst in messages.chunks(BURST) {
+        let items = burst.iter().cloned().map(Item::Message).collect();
+        let answers = node::wait(node.handle().locks(items)).expect("the node runs");
+        let refused = answers
+            .iter()
+            .find(|answer| !matches!(answer, Ok(Reply::Standing(_) | Reply::Ended(1))));
+        assert!(refused.is_none(), "{refused:?}");
+    }
+}
+
+/// Takes a checkpoint.
+pub(crate) fn checkpoint(node: &Node) -> Taken {
+    node::wait(node.handle().checkpoint()).expect("a checkpoint is taken")
+}
+
+/// A directory with both slots sealed, each written more than once, and entries behind the newest; left by a kill, as
+/// far as anybody can tell: what the stop would write is taken away again.
+pub(crate) fn make(segments: Sizes, locks: usize) -> TempDir {
+    let made = tempfile::tempdir().expect("a temporary directory");
+    let data = made.path().join("data");
+    let node = open(&data, segments);
+    let quarter = locks / 4;
+    for part in 0..4 {
+        take(&node, part * quarter..(part + 1) * quarter);
+        let_go(&node, (part * quarter..(part + 1) * quarter).step_by(7));
+        checkpoint(&node);
+    }
+    take(&node, locks..locks + quarter);
+    let left = tempfile::tempdir().expect("a temporary directory");
+    copy(&data, left.path());
+    node.stop().expect("it stops in order");
+    left
+}
+
+/// The slots of a directory.
+pub(crate) fn slots(data: &Path) -> Slots {
+    let disk = Arc::new(RealDisk::new(data));
+    Slots::new(disk, Arc::new(SledStores::new(data)))
+}
+
+/// What a start comes to.
+pub(crate) fn start(data: &Path) -> Result<(LockMachine, recovery::Past), RecoveryError> {
+    let mut replica = Replica::<LockMachine>::new(lock::Rules::default());
+    let replicas: &mut [&mut dyn Recovering] = &mut [&mut replica];
+    let disk = RealDisk::new(data);
+    let past = recover(&disk, Some(&slots(data)), replicas, Scope::default())?;
+    Ok((replica.into_parts().0, past))
+}
+
+/// Every lock, but for when it ends: that begins again with each start.
+pub(crate) fn timeless(mut entries: Vec<Listed>) -> Vec<Listed> {
+    for entry in &mut entries {
+        entry.deadline = Timestamp(0);
+    }
+    entries
+}
+
+/// Up to where each slot goes, if it is sealed.
+pub(crate) fn sealed(data: &Path) -> [bool; 2] {
+    SlotId::ALL.map(|slot| {
+        let found = slots(data).look(slot).expect("no newer program was here");
+        matches!(found, Found::Sealed(_))
+    })
+}
+
+/// Every file with its bytes, but the one that says who has the directory, and sockets.
+pub(crate) fn bytes(data: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    each_file(data, "", &mut |name| {
+        if name != "lock" {
+            match std::fs::read(data.join(name)) {
+                Ok(bytes) => drop(files.insert(name.to_owned(), bytes)),
+                // A segment that was being prepared has its name now.
+                Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound, "{name}"),
+            }
+        }
+    });
+    files
+}
+
+/// Copies a directory.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    each_file(from, "", &mut |name| {
+        let place = to.join(name);
+        let folder = place.parent().expect("it is in a folder");
+        std::fs::create_dir_all(folder).expect("a folder is created");
+        if let Err(error) = std::fs::copy(from.join(name), place) {
+            // A segment that was being prepared has its name now.
+            assert_eq!(error.kind(), ErrorKind::NotFound, "{name}");
+        }
+    });
+}
+
+fn each_file(root: &Path, folder: &str, visit: &mut dyn FnMut(&str)) {
+    for entry in std::fs::read_dir(root.join(folder)).expect("the folder reads") {
+        let entry = entry.expect("the folder reads");
+        let name = entry.file_name().into_string().expect("plain names");
+        let name = format!("{folder}{name}");
+        let kind = entry.file_type().expect("it has a type");
+        if kind.is_dir() {
+            each_file(root, &format!("{name}/"), visit);
+        } else if kind.is_file() {
+            visit(&name);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What may happen to a file of a slot, chosen by chance, done and undone.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "places are chosen within what is there"
+)]
+
+use crate::chance::Chance;
+use sexton::persist::snapshots::SlotId;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// One misfortune.
+#[derive(Clone, Debug)]
+pub(crate) enum Harm {
+    /// A bit is another.
+    Flip { file: String, bit: usize },
+    /// The end is gone.
+    Cut { file: String, len: usize },
+    /// The file is gone.
+    Delete { file: String },
+}
+
+impl Harm {
+    /// Something that happens to this slot or to its seal, among the bytes that are used.
+    pub(crate) fn choose(
+        chance: &mut Chance,
+        files: &BTreeMap<String, Vec<u8>>,
+        slot: SlotId,
+    ) -> Self {
+        let folder = format!("{}/", slot.folder());
+        let of_slot = |name: &&String| name.starts_with(&folder) || **name == slot.seal();
+        let names: Vec<&String> = files.keys().filter(of_slot).collect();
+        loop {
+            let file = names[below(chance, names.len())].clone();
+            let bytes = &files[&file];
+            let used = bytes.iter().rposition(|byte| *byte != 0);
+            let Some(used) = used else { continue };
+            return match chance.below(10) {
+                0 => Self::Delete { file },
+                1 | 2 => Self::Cut {
+                    file,
+                    len: below(chance, used + 1),
+                },
+                _ => {
+                    let bit = below(chance, (used + 1) * 8);
+                    if bytes[bit / 8] == 0 {
+                        continue;
+                    }
+                    Self::Flip { file, bit }
+                }
+            };
+        }
+    }
+
+    fn file(&self) -> &str {
+        match self {
+            Self::Flip { file, .. } | Self::Cut { file, .. } | Self::Delete { file } => file,
+        }
+    }
+
+    /// Lets it happen.
+    pub(crate) fn happen(&self, data: &Path) {
+        let place = data.join(self.file());
+        let mut bytes = std::fs::read(&place).expect("the file reads");
+        match self {
+            Self::Flip { bit, .. } => bytes[bit / 8] ^= 1 << (bit % 8),
+            Self::Cut { len, .. } => bytes.truncate(*len),
+            Self::Delete { .. } => {
+                return std::fs::remove_file(place).expect("it is removed");
+            }
+        }
+        std::fs::write(place, bytes).expect("the file is written");
+    }
+
+    /// Puts back what was there.
+    pub(crate) fn undo(&self, data: &Path, files: &BTreeMap<String, Vec<u8>>) {
+        let bytes = &files[self.file()];
+        std::fs::write(data.join(self.file()), bytes).expect("the file is written");
+    }
+}
+
+fn below(chance: &mut Chance, end: usize) -> usize {
+    let end = u64::try_from(end).expect("it fits");
+    usize::try_from(chance.below(end)).expect("it is less than it was")
+}
