@@ -17,6 +17,8 @@ mod damage;
 mod directory;
 mod harm;
 mod lost;
+mod panics;
+mod stop;
 mod turns;
 
 #[path = "../support/chance.rs"]

@@ -1,0 +1,95 @@
+//! A commit that panics while a checkpoint is taken: the checkpoint is given up, the actor is rebuilt from the other slot
+//! and the journal, and the next checkpoint is whole.
+
+use crate::chance::Chance;
+use crate::directory::{SMALL, checkpoint, let_go, sealed, settings, start, take, timeless};
+use crate::node;
+use crate::patience::until;
+use sexton::actors::checkpoint::CheckpointError;
+use sexton::actors::host::Item;
+use sexton::actors::ledger::Stage;
+use sexton::actors::lock::{Message, Name};
+use sexton::actors::machine::Machine as _;
+use sexton::actors::supervisor;
+use sexton::{Config, Node};
+
+const LOCKS: usize = 20_000;
+const PANICS: usize = 10;
+
+fn culprit() -> Message {
+    let name = Name::try_from("culprit").expect("a short name");
+    Message::Request {
+        key: name.clone(),
+        index: name.clone(),
+        owner: name,
+        ttl: 1,
+        ttw: 1,
+        priority: 0,
+    }
+}
+
+#[test]
+fn a_commit_that_panics_gives_the_checkpoint_up_and_nothing_else() {
+    let files = tempfile::tempdir().unwrap();
+    let node = Node::open(Config {
+        supervisor: supervisor::Rules {
+            rebuilds_max: 1000,
+            ..supervisor::Rules::default()
+        },
+        ..settings(files.path(), SMALL)
+    })
+    .unwrap();
+    let handle = node.handle();
+    handle.sabotage_locks(Box::new(|stage, message| {
+        let culprit =
+            matches!(message, Message::Request { owner, .. } if owner.as_bytes() == b"culprit");
+        assert!(stage != Stage::Commit || !culprit, "planted");
+    }));
+    take(&node, 0..LOCKS);
+    checkpoint(&node);
+    checkpoint(&node);
+    let mut chance = Chance::new(6);
+    let mut interrupted = 0;
+    for panic in 0..PANICS {
+        let_go(&node, (0..100).map(|number| panic * 1000 + number * 3));
+        let expected = node::entries(&handle);
+        let taken = handle.snapshots().taken;
+        let result = std::thread::scope(|threads| {
+            let asks = threads.spawn(|| node::wait(handle.checkpoint()));
+            let mut looks = chance.below(140);
+            until("it has come so far, or is over already", || {
+                let now = handle.snapshots();
+                looks = looks.saturating_sub(u64::from(now.running));
+                (looks == 0 && now.running || now.taken > taken).then_some(())
+            });
+            let answers = node::wait(handle.locks(vec![Item::Message(culprit())])).unwrap();
+            assert!(matches!(answers.as_slice(), [Err(_)]), "{answers:?}");
+            asks.join().unwrap()
+        });
+        match result {
+            Ok(_) => {}
+            Err(CheckpointError::Interrupted) => interrupted += 1,
+            Err(error) => panic!("{error}"),
+        }
+        assert!(
+            node::entries(&handle) == expected,
+            "panic {panic}: the rest is as it was"
+        );
+        let status = node::wait(handle.status()).unwrap();
+        assert_eq!(status.halted, None);
+        assert_eq!(status.actors[0].panics.rebuilds, panic as u64 + 1);
+        if panic % 3 == 0 {
+            checkpoint(&node);
+            assert_eq!(sealed(files.path()), [true; 2], "panic {panic}");
+        }
+    }
+    println!("{interrupted} of {PANICS} checkpoints were interrupted");
+    assert!(interrupted >= PANICS / 4, "{interrupted}");
+    checkpoint(&node);
+    assert_eq!(sealed(files.path()), [true; 2]);
+    let expected = timeless(node::entries(&handle));
+    node.stop().unwrap();
+    let (locks, past) = start(files.path()).unwrap();
+    assert_eq!(past.mended, Vec::<String>::new());
+    assert!(timeless(locks.view().entries) == expected);
+}
