@@ -8,7 +8,6 @@
 
 mod counts;
 mod reference;
-mod space;
 mod worker;
 
 #[path = "../support/chance.rs"]
@@ -28,6 +27,8 @@ mod node;
 mod past;
 #[path = "../support/patience.rs"]
 mod patience;
+#[path = "../support/space.rs"]
+mod space;
 
 use chance::Chance;
 use counts::Counts;
@@ -60,6 +61,10 @@ const KILLS_PER_DIRECTORY: u64 = 25;
 
 /// Entries between two checkpoints.
 const CHECKPOINT_EVERY: &str = "300";
+
+/// Bytes of both snapshots at most. What is in them takes a few kilobytes here; the rest is how sled lays it out, half
+/// a mebibyte at a time.
+const SNAPSHOT_BYTES_MAX: u64 = 4 << 20;
 
 /// The most answers before a kill.
 const ANSWERS_MAX: u64 = 1500;
@@ -122,7 +127,7 @@ impl Campaign {
         ]);
         self.compare_live(&daemon);
         let space = Space::of(Path::new(&self.data()));
-        space.check();
+        space.check(SNAPSHOT_BYTES_MAX);
         let bytes = space.snapshot_bytes();
         self.counts.snapshot_bytes_max = self.counts.snapshot_bytes_max.max(bytes);
         let ask_nicely = self.chance.below(8) == 0;

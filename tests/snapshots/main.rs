@@ -16,6 +16,7 @@
 mod damage;
 mod directory;
 mod harm;
+mod kills;
 mod lost;
 mod panics;
 mod stop;
@@ -26,8 +27,18 @@ mod chance;
 #[path = "../support/daemon.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod daemon;
+#[path = "../support/kept.rs"]
+mod kept;
+#[path = "../support/lockserver.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod lockserver;
 #[path = "../support/node.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod node;
+#[path = "../support/past.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod past;
 #[path = "../support/patience.rs"]
 mod patience;
+#[path = "../support/space.rs"]
+mod space;

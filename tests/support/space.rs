@@ -5,10 +5,6 @@ use std::path::Path;
 /// Segments at most: one in use, one prepared, and those that the older snapshot needs.
 const SEGMENTS_MAX: usize = 4;
 
-/// Bytes of both snapshots at most. What is in them takes a few kilobytes here; the rest is how sled lays it out, half
-/// a mebibyte at a time.
-const SNAPSHOTS_BYTES_MAX: u64 = 4 << 20;
-
 /// The files of a directory, by their names, with their lengths.
 pub(crate) struct Space {
     files: Vec<(String, u64)>,
@@ -33,8 +29,8 @@ impl Space {
             .sum()
     }
 
-    /// Wants every file to be one that belongs there, and all of them to take no more than they ever may.
-    pub(crate) fn check(&self) {
+    /// Wants every file to be one that belongs there, and snapshots to take no more than that.
+    pub(crate) fn check(&self, snapshot_bytes_max: u64) {
         let strays: Vec<&str> = self
             .files
             .iter()
@@ -55,7 +51,7 @@ impl Space {
             assert!(generations <= 2, "{:?}", self.files);
         }
         let bytes = self.snapshot_bytes();
-        assert!(bytes <= SNAPSHOTS_BYTES_MAX, "{bytes}: {:?}", self.files);
+        assert!(bytes <= snapshot_bytes_max, "{bytes}: {:?}", self.files);
     }
 }
 
