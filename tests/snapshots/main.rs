@@ -15,6 +15,7 @@
 
 mod damage;
 mod directory;
+mod full;
 mod harm;
 mod kills;
 mod lost;

@@ -1,0 +1,146 @@
+//! A disk that is full while a checkpoint is taken: nobody is refused for it, the other snapshot and the journal stay,
+//! nothing half written stays, and with space it is taken.
+//!
+//! The disk is a limit on the size of files, which any user can set on their own process.
+
+use crate::daemon::{Daemon, forget_environment, sexton};
+use crate::directory::{LARGE, bytes, open, sealed, start, take, timeless};
+use crate::lockserver::{Client, release, request};
+use crate::patience::until;
+use rustix::process::{Resource, Rlimit, prlimit};
+use sexton::actors::machine::Machine as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// With so many locks a snapshot takes more than a segment of the journal.
+const LOCKS: usize = 60_000;
+
+/// The program; a write beyond the limit must fail as an error, not as a signal.
+fn serve(data: &Path) -> Daemon {
+    let mut command = Command::new("sh");
+    forget_environment(&mut command);
+    command.args([
+        "-c",
+        "trap '' XFSZ; exec \"$0\" \"$@\"",
+        env!("CARGO_BIN_EXE_sexton"),
+    ]);
+    command.args([
+        "serve",
+        "--lockserver",
+        "127.0.0.1:0",
+        "--http",
+        "off",
+        "--data",
+    ]);
+    command.arg(data);
+    Daemon::start(command)
+}
+
+fn limit(daemon: &Daemon, bytes: Option<u64>) {
+    let limit = Rlimit {
+        current: bytes,
+        maximum: None,
+    };
+    prlimit(Some(daemon.pid()), Resource::Fsize, limit)
+        .expect("limits of our own child may be set");
+}
+
+fn ask_for_a_checkpoint(data: &Path) -> Output {
+    let mut ask = sexton();
+    ask.args(["checkpoint", "--data"]).arg(data);
+    ask.output().expect("the program runs")
+}
+
+fn works(client: &mut Client) {
+    for number in 0..50 {
+        let index = number.to_string();
+        let asked = [
+            request("while-full", &index, "bob", (60_000, 0, 0)),
+            release("while-full", &index, "bob"),
+        ];
+        client.send(&asked.concat()).expect("it takes them");
+        assert_eq!(client.receive(4).expect("answers"), [0, 1, 0, 1]);
+    }
+}
+
+#[test]
+fn a_full_disk_fails_the_checkpoint_and_nothing_else() {
+    let files = tempfile::tempdir().unwrap();
+    let data = files.path().join("data");
+    let node = open(&data, LARGE);
+    take(&node, 0..LOCKS);
+    node.stop().unwrap();
+    let (whole, past) = start(&data).unwrap();
+    let whole = timeless(whole.view().entries);
+    let (kept, _) = past.snapshot.expect("the stop left one");
+    assert_eq!(
+        past.sealed.iter().flatten().count(),
+        1,
+        "the other is not there"
+    );
+    let snapshot = bytes(&data);
+
+    let daemon = serve(&data);
+    let mut client = Client::connect(daemon.lockserver()).unwrap();
+    // No segment of the journal is larger, so that it does not notice.
+    limit(&daemon, Some(LARGE.max_bytes));
+    for _ in 0..3 {
+        let ended = ask_for_a_checkpoint(&data);
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(3), "{said}");
+        works(&mut client);
+        let now = bytes(&data);
+        let of_slot = |slot: &str| {
+            let slot = format!("snapshots/{slot}");
+            now.iter().filter(move |(name, _)| name.starts_with(&slot))
+        };
+        for (name, bytes) in of_slot(&kept.to_string()) {
+            assert!(snapshot[name] == *bytes, "{name} was touched");
+        }
+        assert_eq!(
+            of_slot(&kept.other().to_string()).count(),
+            0,
+            "nothing half written stays"
+        );
+    }
+    assert!(
+        daemon
+            .log()
+            .contains("no snapshot was taken; the journal is kept")
+    );
+
+    limit(&daemon, None);
+    let ended = ask_for_a_checkpoint(&data);
+    assert!(ended.status.success(), "{ended:?}");
+    assert_eq!(sealed(&data), [true; 2]);
+    works(&mut client);
+    daemon.kill();
+    let (locks, past) = start(&data).unwrap();
+    assert_eq!(past.mended, Vec::<String>::new());
+    assert!(timeless(locks.view().entries) == whole);
+}
+
+/// Killed while the disk was full, it starts from what it had.
+#[test]
+fn a_start_behind_a_full_disk_is_whole() {
+    let files = tempfile::tempdir().unwrap();
+    let data = files.path().join("data");
+    let node = open(&data, LARGE);
+    take(&node, 0..LOCKS);
+    node.stop().unwrap();
+    let (whole, _) = start(&data).unwrap();
+    let whole = timeless(whole.view().entries);
+    let daemon = serve(&data);
+    limit(&daemon, Some(LARGE.max_bytes));
+    assert_eq!(ask_for_a_checkpoint(&data).status.code(), Some(3));
+    daemon.kill();
+    let daemon = serve(&data);
+    until("it is asked, and takes one", || {
+        ask_for_a_checkpoint(&data).status.success().then_some(())
+    });
+    daemon.kill();
+    let (locks, past) = start(&data).unwrap();
+    assert_eq!(past.mended, Vec::<String>::new());
+    assert_eq!(sealed(&data), [true; 2]);
+    assert!(timeless(locks.view().entries) == whole);
+}
