@@ -20,6 +20,8 @@ mod harm;
 mod kills;
 mod lost;
 mod panics;
+mod platter;
+mod power;
 mod stop;
 mod turns;
 
