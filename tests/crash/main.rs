@@ -140,6 +140,7 @@ impl Campaign {
                 threads.spawn(|| worker.work(address, &answered));
             }
             until("enough is answered", || {
+                self.kept.keep();
                 let answered = answered.load(Ordering::Relaxed);
                 let taken = !checkpoint_first || daemon.log().contains("took a snapshot");
                 (answered >= enough && taken).then_some(())

@@ -20,8 +20,8 @@ impl Kept {
         }
     }
 
-    /// Keeps what is there now, and says where. Often enough is once for each segment begun: one is always prepared
-    /// ahead, and so is kept before anything can stand in it.
+    /// Keeps what is there now, and says where. To be called so often that no segment is made, filled and let go between
+    /// two calls.
     pub(crate) fn keep(&self) -> &Path {
         let (from, to) = (self.data.join("journal"), self.files.join("journal"));
         std::fs::create_dir_all(&to).expect("a folder is created");
