@@ -25,7 +25,8 @@ fn a_start_with_one_slot_damaged_anywhere_is_whole() {
     let data = made.path();
     let files = bytes(data);
     let (whole, past) = start(data).unwrap();
-    let numbers = past.sealed.map(|sealed| sealed.expect("both are sealed"));
+    let both = past.sealed;
+    assert!(SlotId::ALL.iter().all(|slot| both[*slot].is_some()));
     let mut chance = Chance::new(1);
     let mut unsealed = 0;
     for place in 0..PLACES {
@@ -44,10 +45,10 @@ fn a_start_with_one_slot_damaged_anywhere_is_whole() {
             "{harm:?}: {said}"
         );
         unsealed += usize::from(said.contains("was being written"));
-        let mut expected = numbers.map(Some);
-        expected[usize::from(slot.number())] = None;
+        let mut expected = both;
+        expected[slot] = None;
         assert_eq!(past.sealed, expected, "{harm:?}");
-        let other = numbers[usize::from(slot.other().number())];
+        let other = both[slot.other()].unwrap();
         // Numbers of records have no gaps here but at starts.
         let Seq(behind) = Seq(past.tail.last.0 - other.0);
         assert!(past.tail.records <= behind, "{harm:?}: {past:?}");

@@ -12,7 +12,7 @@ use sexton::actors::machine::Machine as _;
 use sexton::actors::recovery::RecoveryError;
 use sexton::node::NodeError;
 use sexton::persist::PersistError;
-use sexton::persist::snapshots::SlotId;
+use sexton::persist::snapshots::{BySlot, SlotId};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -40,7 +40,7 @@ fn with_the_journal_whole_everything_is_made_again() {
         let harms = harm_both(data, &files, &mut chance);
         let (locks, past) = start(data).unwrap_or_else(|error| panic!("{harms:?}: {error}"));
         assert_eq!(past.mended.len(), 2, "{harms:?}: {:?}", past.mended);
-        assert_eq!(past.sealed, [None; 2], "{harms:?}");
+        assert_eq!(past.sealed, BySlot::default(), "{harms:?}");
         assert_eq!(locks.digest(), whole.digest(), "{harms:?}");
         assert!(locks.view().entries == whole.view().entries, "{harms:?}");
         if pair % 10 == 0 {

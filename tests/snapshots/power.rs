@@ -67,7 +67,10 @@ impl Cuts {
         if locks.digest() != self.digest {
             return Err(format!("another state: {past:?}"));
         }
-        if past.sealed.iter().flatten().count() != sealed {
+        let reads = SlotId::ALL
+            .iter()
+            .filter(|slot| past.sealed[**slot].is_some());
+        if reads.count() != sealed {
             return Err(format!("sealed, and does not read: {past:?}"));
         }
         self.amid += u64::from(!past.mended.is_empty());
