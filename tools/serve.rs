@@ -91,9 +91,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N", default_value_t = 4_000_000)]
     lock_entries: u32,
 
-    /// Take a snapshot after so many changes: a start repeats what came behind the newest
-    #[arg(long, value_name = "N", default_value_t = checkpoint::Rules::default().records)]
-    checkpoint_every: u64,
+    /// Take a snapshot after so many changes: a start repeats what came behind the newest [default: after 200000 or
+    /// 64 MiB of them, but not before they are as large as the newest]
+    #[arg(long, value_name = "N")]
+    checkpoint_every: Option<u64>,
 
     /// Print each LockServer command and its answer to standard error
     #[arg(short = 'd', long)]
@@ -271,10 +272,9 @@ impl Serve {
             },
         });
         let config = Config {
-            checkpoints: checkpoint::Rules {
-                records: self.checkpoint_every,
-                ..checkpoint::Rules::default()
-            },
+            checkpoints: self
+                .checkpoint_every
+                .map_or_else(checkpoint::Rules::default, checkpoint::Rules::every),
             data,
             fsync: self.fsync,
             locks: lock::Rules {

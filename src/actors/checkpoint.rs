@@ -10,6 +10,7 @@
 //! An actor whose state is spent before all of it was copied interrupts the checkpoint.
 
 use crate::actors::ledger::Appended;
+use crate::actors::recovery::Past;
 use crate::actors::spine::Spine;
 use crate::ids::{ActorId, Seq};
 use crate::persist::PersistError;
@@ -17,6 +18,7 @@ use crate::persist::format::Watermark;
 use crate::persist::snapshots::{
     BySlot, Manifest, Page, Seal, Sealed, SlotId, Slots, SnapshotThread,
 };
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,13 +29,16 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How long a failed one is not tried again, but when asked for.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// When a checkpoint is due: when a start would take longer than about a quarter of a second to repeat the rest.
+/// When a checkpoint is due: when a start would have much to repeat, also beside what it has to load. Then the work of
+/// checkpoints stays in proportion to that of the journal, however large the state is.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Entries since the last.
+    /// After so many entries since the last,
     pub records: u64,
-    /// Bytes of the journal since the last.
+    /// or so many bytes of the journal since the last,
     pub bytes: u64,
+    /// but not before these bytes are so many hundredths of what the newest snapshot holds.
+    pub growth_percent: u32,
 }
 
 impl Default for Rules {
@@ -41,6 +46,18 @@ impl Default for Rules {
         Self {
             records: 200_000,
             bytes: 64 << 20,
+            growth_percent: 100,
+        }
+    }
+}
+
+impl Rules {
+    /// After so many entries, whatever there is.
+    pub fn every(records: u64) -> Self {
+        Self {
+            records,
+            growth_percent: 0,
+            ..Self::default()
         }
     }
 }
@@ -135,19 +152,23 @@ pub struct Checkpoints {
     rules: Rules,
     shown: Shown,
     /// What had been appended when the newest was begun.
-    covered: std::cell::Cell<Appended>,
+    covered: Cell<Appended>,
+    /// Bytes of pages in the newest snapshot.
+    loaded: Cell<u64>,
 }
 
 impl Checkpoints {
-    /// Checkpoints of this node. `sealed` are the slots that the start found whole.
-    pub fn new(spine: Rc<Spine>, rules: Rules, sealed: BySlot<Option<Seq>>) -> Self {
+    /// Checkpoints of this node, after a start that found this.
+    pub fn new(spine: Rc<Spine>, rules: Rules, past: &Past) -> Self {
         let shown = Shown::default();
-        shown.lock().slots = sealed;
+        shown.lock().slots = past.sealed;
+        let snapshot = past.snapshot.as_ref();
         Self {
             spine,
             rules,
             shown,
-            covered: std::cell::Cell::default(),
+            covered: Cell::default(),
+            loaded: Cell::new(snapshot.map_or(0, |(_, seal)| seal.bytes)),
         }
     }
 
@@ -183,7 +204,9 @@ impl Checkpoints {
     /// Whether a start would have much to repeat.
     fn is_due(&self) -> bool {
         let since = self.uncovered();
-        since.records >= self.rules.records || since.bytes >= self.rules.bytes
+        let share = u128::from(self.loaded.get()) * u128::from(self.rules.growth_percent);
+        let much = since.records >= self.rules.records || since.bytes >= self.rules.bytes;
+        much && u128::from(since.bytes) * 100 >= share
     }
 
     /// What was appended since the newest was begun.
@@ -276,6 +299,7 @@ impl Checkpoints {
         self.shown.lock().slots[slot] = seal.map(|seal| seal.manifest.begun);
         let Sealed { seal, trimmed } = taken?;
         self.covered.set(appended);
+        self.loaded.set(seal.bytes);
         Ok(Taken {
             slot: slot.to_string(),
             upto: seal.manifest.begun,

@@ -109,8 +109,7 @@ impl Core {
         let log = journal.as_ref().map(|files| files.journal.clone());
         let supervisor = SupervisorActor::new(config.supervisor);
         let spine = Rc::new(Spine::new(ledger, journal, supervisor, self.halt));
-        let checkpoints =
-            Checkpoints::new(Rc::clone(&spine), config.checkpoints, past.found.sealed);
+        let checkpoints = Checkpoints::new(Rc::clone(&spine), config.checkpoints, &past.found);
         let checkpoints = Rc::new(checkpoints);
         let (asks, asked) = mpsc::unbounded_channel();
         let facts = Facts {

@@ -44,6 +44,7 @@ pub(crate) fn settings(data: &Path, segments: Sizes) -> Config {
         checkpoints: CheckpointRules {
             records: 1 << 40,
             bytes: u64::MAX,
+            growth_percent: 0,
         },
         ..Config::at(data)
     }

@@ -60,10 +60,7 @@ fn a_stop_amid_checkpoints_leaves_none_half_written() {
     let files = tempfile::tempdir().unwrap();
     for round in 0..8 {
         let node = Node::open(sexton::Config {
-            checkpoints: Rules {
-                records: 20,
-                ..Rules::default()
-            },
+            checkpoints: Rules::every(20),
             ..settings(files.path(), LARGE)
         })
         .unwrap();

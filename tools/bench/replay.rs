@@ -121,6 +121,7 @@ impl Replay {
             checkpoints: checkpoint::Rules {
                 records: 1 << 40,
                 bytes: 1 << 50,
+                ..checkpoint::Rules::default()
             },
             ..Config::at(data)
         })?;
