@@ -9,7 +9,7 @@
 //! Promises: one at a time; a crash between any two steps leaves the other slot and the journal it needs as they were.
 //! An actor whose state is spent before all of it was copied interrupts the checkpoint.
 
-use crate::actors::ledger::Appended;
+use crate::actors::ledger::{Appended, Ledger};
 use crate::actors::recovery::Past;
 use crate::actors::spine::Spine;
 use crate::ids::{ActorId, Seq};
@@ -256,19 +256,9 @@ impl Checkpoints {
         taken
     }
 
-    /// The slot to write: one without a seal, else the older.
-    fn slot(&self) -> SlotId {
-        let slots = self.shown.lock().slots;
-        if slots[SlotId::B] < slots[SlotId::A] {
-            SlotId::B
-        } else {
-            SlotId::A
-        }
-    }
-
     async fn take_into(&self, slots: Slots) -> Result<Taken, CheckpointError> {
         let disk = self.spine.disk().ok_or(CheckpointError::Memory)?;
-        let slot = self.slot();
+        let slot = slot_to_write(self.shown.lock().slots);
         let began = self.spine.ledger().now();
         let appended = self.spine.ledger().appended();
         let (opened, open) = oneshot::channel();
@@ -320,18 +310,9 @@ impl Checkpoints {
         older: Seq,
     ) -> Result<Sealed, CheckpointError> {
         let before = answer(open).await?.unwrap_or_default();
-        let mut manifest = {
-            let mut ledger = self.spine.ledger();
-            Manifest {
-                begun: ledger.last(),
-                states: Vec::new(),
-                at: ledger.now(),
-                reserved: ledger.reserved(),
-            }
-        };
+        let mut manifest = begin(&mut self.spine.ledger());
         for actor in self.spine.paged() {
-            let since = before.state(actor.actor()).map(|state| state.upto);
-            let begun = actor.begin(since.unwrap_or_default()).await;
+            let begun = actor.begin(since(&before, actor.actor())).await;
             let state = begun.map_err(|_| CheckpointError::Stopped)?;
             manifest
                 .states
@@ -358,6 +339,30 @@ impl Checkpoints {
         thread.seal(mark, older, Box::new(|done| drop(seal.send(done))));
         answer(sealed).await
     }
+}
+
+/// The slot to write: one without a seal, else the older. `sealed` says up to where each goes.
+pub fn slot_to_write(sealed: BySlot<Option<Seq>>) -> SlotId {
+    if sealed[SlotId::B] < sealed[SlotId::A] {
+        SlotId::B
+    } else {
+        SlotId::A
+    }
+}
+
+/// A manifest without any state yet: the checkpoint begins here.
+pub fn begin(ledger: &mut Ledger) -> Manifest {
+    Manifest {
+        begun: ledger.last(),
+        states: Vec::new(),
+        at: ledger.now(),
+        reserved: ledger.reserved(),
+    }
+}
+
+/// Which of an actor's changes a slot lacks that holds `before`: those of entries behind this one.
+pub fn since(before: &Manifest, actor: ActorId) -> Seq {
+    before.state(actor).map_or(Seq(0), |state| state.upto)
 }
 
 /// What the snapshot thread answered. It never goes without: an answer that is lost was not waited for.

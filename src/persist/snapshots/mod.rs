@@ -9,7 +9,8 @@
 //! | `page.rs` | a page as items of a store, each with its checksum; the manifest |
 //! | `seal.rs` | what vouches for a closed slot |
 //! | `slots.rs` | looking at slots, reading one, writing one, sealing it |
-//! | `thread.rs` | a checkpoint's blocking side |
+//! | `writing.rs` | a checkpoint's blocking side, step by step |
+//! | `thread.rs` | the thread that it runs on |
 //! | `sled.rs` | the store, and the only file that names it |
 
 pub mod page;
@@ -17,12 +18,14 @@ pub mod seal;
 pub mod sled;
 pub mod slots;
 pub mod thread;
+pub mod writing;
 
 pub use page::{Manifest, Page};
 pub use seal::Seal;
 pub use sled::SledStores;
 pub use slots::{Contents, Found, SlotWriter, Slots};
-pub use thread::{Sealed, SnapshotThread};
+pub use thread::SnapshotThread;
+pub use writing::{Sealed, Writing};
 
 use crate::persist::error::PersistError;
 use std::fmt;

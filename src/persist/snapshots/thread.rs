@@ -1,5 +1,5 @@
-//! The snapshot thread: everything about a checkpoint that blocks. One thread a checkpoint, so that what the store
-//! held goes with it.
+//! The snapshot thread: carries out what of a checkpoint blocks. One thread a checkpoint, so that what the store held
+//! goes with it.
 //!
 //! Whoever drives it gives orders and is called back when each is done; letting go of it gives the checkpoint up, and
 //! with it the slot.
@@ -7,9 +7,8 @@
 use crate::ids::Seq;
 use crate::persist::disk::Disk;
 use crate::persist::error::PersistError;
-use crate::persist::retention::{Trimmed, trim};
-use crate::persist::snapshots::{Manifest, Page, Seal, SlotId, SlotWriter, Slots};
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crate::persist::snapshots::{Manifest, Page, Seal, Sealed, SlotId, Slots, Writing};
+use crossbeam_channel::{Sender, unbounded};
 use std::sync::Arc;
 
 /// How much this thread gives way to those that answer.
@@ -26,15 +25,6 @@ enum Order {
         older: Seq,
         done: Done<Sealed>,
     },
-}
-
-/// What sealing came to.
-#[derive(Debug)]
-pub struct Sealed {
-    /// The seal.
-    pub seal: Seal,
-    /// What the journal no longer needs to keep.
-    pub trimmed: Trimmed,
 }
 
 /// A checkpoint being written. Dropping it before it is sealed gives it up.
@@ -57,17 +47,21 @@ impl SnapshotThread {
             .name("sexton-snapshot".to_owned())
             .spawn(move || {
                 give_way();
-                let writer = match slots.write(slot) {
-                    Ok(writer) => {
-                        opened(Ok(writer.before().cloned()));
-                        writer
+                let mut writing = match Writing::open(disk, slots, slot) {
+                    Ok(writing) => {
+                        opened(Ok(writing.before().cloned()));
+                        writing
                     }
                     Err(error) => {
                         opened(Err(error));
                         return ended(None);
                     }
                 };
-                ended(run(disk.as_ref(), &slots, writer, &received));
+                while received
+                    .recv()
+                    .is_ok_and(|order| carry_out(&mut writing, order))
+                {}
+                ended(writing.end());
             })
             .map_err(PersistError::io("start a thread to write", &slot.folder()))?;
         Ok(Self { orders })
@@ -94,61 +88,23 @@ impl SnapshotThread {
     }
 }
 
-/// Carries orders out until the slot is sealed, something fails or nobody gives any more.
-fn run(
-    disk: &dyn Disk,
-    slots: &Slots,
-    mut writer: SlotWriter,
-    orders: &Receiver<Order>,
-) -> Option<Seal> {
-    let slot = writer.slot();
-    while let Ok(order) = orders.recv() {
-        match order {
-            Order::Put(pages, done) => {
-                let put = pages.iter().try_for_each(|page| writer.put(page));
-                let failed = put.is_err();
-                done(put);
-                if failed {
-                    break;
-                }
-            }
-            Order::Close(manifest, done) => {
-                let closed = match writer.close(&manifest) {
-                    Ok(closed) => {
-                        done(Ok(()));
-                        closed
-                    }
-                    Err(error) => {
-                        done(Err(error));
-                        give_up(slots.discard(slot));
-                        return None;
-                    }
-                };
-                let Ok(Order::Seal { mark, older, done }) = orders.recv() else {
-                    give_up(slots.discard(slot));
-                    return None;
-                };
-                let begun = manifest.begun.min(older);
-                let sealed = slots.seal(closed, mark);
-                let seal = sealed.as_ref().ok().cloned();
-                done(sealed.and_then(|seal| {
-                    let trimmed = trim(disk, begun)?;
-                    Ok(Sealed { seal, trimmed })
-                }));
-                return seal;
-            }
-            Order::Seal { .. } => unreachable!("a slot is closed before it is sealed"),
+/// Carries an order out. False if there is nothing to be done after it.
+fn carry_out(writing: &mut Writing, order: Order) -> bool {
+    match order {
+        Order::Put(pages, done) => tell(done, writing.put(&pages)),
+        Order::Close(manifest, done) => tell(done, writing.close(&manifest)),
+        Order::Seal { mark, older, done } => {
+            done(writing.seal(mark, older));
+            false
         }
     }
-    give_up(writer.abandon());
-    None
 }
 
-/// Nothing waits for an answer any more.
-fn give_up(done: Result<(), PersistError>) {
-    if let Err(error) = done {
-        tracing::warn!(%error, "a snapshot that was given up could not be removed");
-    }
+/// Says what came of an order, and whether it was carried out.
+fn tell(done: Done<()>, came: Result<(), PersistError>) -> bool {
+    let carried_out = came.is_ok();
+    done(came);
+    carried_out
 }
 
 /// Lets other threads go first. sled's own threads, which this one starts, do likewise.
