@@ -18,8 +18,10 @@ use sexton::actors::Machine as _;
 use sexton::actors::lock;
 use sexton::ids::{Digest, Seq, Token};
 use sexton::persist::PersistError;
-use sexton::persist::journal::{Reader, Tail};
+use sexton::persist::journal::segment::{self, Opening};
+use sexton::persist::journal::{Begin, Reader, Tail};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// All that is known of the disk's past.
@@ -30,8 +32,10 @@ pub(crate) struct Checker {
     pub(crate) right: Witness<Counters<RIGHT>>,
     /// The start mark up to which all has been followed.
     upto: Seq,
-    /// A sum over the log up to there.
-    sum: u64,
+    /// Sums of the records that a power cut cannot take, also of those that are no longer kept.
+    known: BTreeMap<Seq, u64>,
+    /// Those behind `upto` that were known before the node that wrote them went down.
+    banked: Vec<Kept>,
     /// Who was told which token of which lock.
     tokens: BTreeMap<(Token, lock::Name, lock::Name), lock::Name>,
 }
@@ -54,28 +58,47 @@ impl Peril {
 }
 
 /// The log as it can be read.
-pub(crate) fn read(disk: &SimDisk, after: Seq) -> (Vec<Kept>, u64, Result<Tail, PersistError>) {
-    let (mut log, mut sum) = (Vec::new(), 0);
-    let mut reader = match Reader::open(disk) {
-        Ok(reader) => reader,
-        Err(error) => return (log, sum, Err(error)),
+pub(crate) struct Read {
+    /// The number of the record that the first segment opens with, if that is not the very first one. That record may
+    /// have begun in a segment that is gone.
+    pub(crate) opening: Seq,
+    /// What stands behind it.
+    pub(crate) log: Vec<Kept>,
+    pub(crate) tail: Result<Tail, PersistError>,
+}
+
+/// Reads what is there of the log.
+pub(crate) fn read(disk: &SimDisk) -> Read {
+    let mut read = Read {
+        opening: Seq(0),
+        log: Vec::new(),
+        tail: Ok(Tail::default()),
     };
-    loop {
-        match reader.next() {
-            Ok(Some(record)) if record.seq <= after => {
-                sum = xxh3_64_with_seed(record.payload, sum ^ record.seq.0);
-            }
-            Ok(Some(record)) => log.push(Kept {
-                seq: record.seq,
-                at: record.at,
-                actor: record.actor,
-                kind: record.kind,
-                payload: record.payload.to_vec(),
-            }),
-            Ok(None) => return (log, sum, Ok(reader.tail().clone())),
-            Err(error) => return (log, sum, Err(error)),
-        }
+    read.tail = read_into(disk, &mut read.opening, &mut read.log);
+    read
+}
+
+fn read_into(disk: &SimDisk, opening: &mut Seq, log: &mut Vec<Kept>) -> Result<Tail, PersistError> {
+    if let Some(first) = segment::ordinals(disk)?.first().filter(|first| **first > 1)
+        && let Opening::Record(seq) = segment::opening(disk, *first)?
+    {
+        *opening = seq;
     }
+    let begin = Begin {
+        after: *opening,
+        ..Begin::default()
+    };
+    let mut reader = Reader::open_after(disk, begin)?;
+    while let Some(record) = reader.next()? {
+        log.push(Kept {
+            seq: record.seq,
+            at: record.at,
+            actor: record.actor,
+            kind: record.kind,
+            payload: record.payload.to_vec(),
+        });
+    }
+    Ok(reader.tail().clone())
 }
 
 impl Checker {
@@ -87,11 +110,7 @@ impl Checker {
         peril: Peril,
         coverage: &mut Coverage,
     ) -> Result<(), Violation> {
-        let (log, sum, tail) = read(disk, self.upto);
-        tail.map_err(|error| Violation::new(Promise::Starts, error))?;
-        ensure(sum == self.sum, Promise::Kept, || {
-            format!("the log up to {} is not what it was", self.upto)
-        })?;
+        let log = self.read(disk)?;
         let past = past.map(|past| Past {
             node: past,
             survived: self.survived(past, &log),
@@ -104,11 +123,45 @@ impl Checker {
         self.follow(&log, past.as_ref(), coverage)?;
         self.agree(node)?;
         coverage.digests_compared += 3;
-        for kept in &log {
-            self.sum = xxh3_64_with_seed(&kept.payload, self.sum ^ kept.seq.0);
-        }
+        self.known
+            .extend(log.iter().map(|kept| (kept.seq, sum(kept))));
+        self.banked.clear();
         self.upto = node.found.start;
         Ok(())
+    }
+
+    /// A slot is about to be sealed, and segments to be dropped: everything up to its mark is durable.
+    pub(crate) fn bank(&mut self, disk: &SimDisk, mark: Seq) -> Result<(), Violation> {
+        let mut log = self.read(disk)?;
+        log.retain(|kept| kept.seq <= mark);
+        self.known
+            .extend(log.iter().map(|kept| (kept.seq, sum(kept))));
+        self.banked = log;
+        Ok(())
+    }
+
+    /// The log behind the last start mark. What was known of it before stands there unchanged, or is no longer kept.
+    fn read(&self, disk: &SimDisk) -> Result<Vec<Kept>, Violation> {
+        let Read { opening, log, tail } = read(disk);
+        tail.map_err(|error| Violation::new(Promise::Starts, error))?;
+        ensure(
+            opening == Seq(0) || self.known.contains_key(&opening),
+            Promise::Kept,
+            || format!("the log begins with {opening}, and what came before is unknown"),
+        )?;
+        let known = self
+            .known
+            .range((Bound::Excluded(opening), Bound::Unbounded));
+        let mut found = log.iter().map(|kept| (kept.seq, sum(kept)));
+        for (seq, was) in known {
+            let is = found.next();
+            ensure(is == Some((*seq, *was)), Promise::Kept, || {
+                format!("record {seq} of the log is not what it was: {is:?}")
+            })?;
+        }
+        let last = self.banked.last().map_or(self.upto, |kept| kept.seq);
+        let fresh = log.into_iter().filter(|kept| kept.seq > last);
+        Ok(self.banked.iter().cloned().chain(fresh).collect())
     }
 
     /// A node cannot start on this log: says what is wrong with it, if anything is.
@@ -118,8 +171,7 @@ impl Checker {
         past: Option<&Node>,
         peril: Peril,
     ) -> Result<(), Violation> {
-        let (log, _, tail) = read(disk, self.upto);
-        tail.map_err(|error| Violation::new(Promise::Starts, error))?;
+        let log = self.read(disk)?;
         let past = past.map(|past| Past {
             node: past,
             survived: self.survived(past, &log),
@@ -322,6 +374,10 @@ fn follow<R: Reference>(
             Err(Violation::new(Promise::Woken, what))
         }
     }
+}
+
+fn sum(kept: &Kept) -> u64 {
+    xxh3_64_with_seed(&kept.payload, kept.seq.0)
 }
 
 fn agrees<R: Reference>(witness: &Witness<R>, actor: &Actor<R>) -> Result<(), Violation> {

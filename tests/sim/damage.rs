@@ -2,7 +2,7 @@
 //! it never changes a record, and never panics.
 
 use crate::chance::Chance;
-use crate::check::read;
+use crate::check::{Read, read};
 use crate::coverage::Coverage;
 use crate::disk::SimDisk;
 use crate::violation::{Promise, Violation, ensure};
@@ -17,7 +17,12 @@ pub(crate) fn check(
     chance: &mut Chance,
     coverage: &mut Coverage,
 ) -> Result<(), Violation> {
-    let (whole, _, Ok(tail)) = read(disk, Seq(0)) else {
+    let Read {
+        log: whole,
+        tail: Ok(tail),
+        ..
+    } = read(disk)
+    else {
         return Ok(());
     };
     let ordinals =
@@ -40,14 +45,18 @@ pub(crate) fn check(
     let place = usize::try_from(offset).expect("files fit in memory");
     copy.flip(&name, place, bit);
     coverage.bits_flipped += 1;
-    let (found, _, verdict) = read(&copy, Seq(0));
+    let Read {
+        opening,
+        log: found,
+        tail: verdict,
+    } = read(&copy);
     let at = format!("bit {bit} of byte {offset} of {name}");
     ensure(
         whole.get(..found.len()) == Some(&found),
         Promise::DamageNamed,
         || format!("{at} changed a record, or made one"),
     )?;
-    let after = found.last().map_or(Seq(0), |kept| kept.seq);
+    let after = found.last().map_or(opening, |kept| kept.seq);
     let missing = whole.len() - found.len();
     let behind = ordinals.iter().filter(|other| **other > ordinal);
     let mut behind = behind.map(|other| disk.bytes(&segment::name(*other)));

@@ -6,9 +6,9 @@
 //! written. The same seed and the same calls give the same bytes. Never here: any knowledge of what the files mean.
 
 use crate::chance::Chance;
-use crate::platter::{Change, Fate, Faults, Inode, Loss, Platter, Unsynced, parent};
+use crate::platter::{Change, Fate, Faults, Inode, Loss, Platter, Unsynced, is_below, parent};
 use sexton::persist::disk::{Disk, DiskFile};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -25,11 +25,11 @@ impl SimDisk {
             state: Arc::new(Mutex::new(Platter {
                 page_bytes,
                 chance,
-                inodes: Vec::new(),
+                inodes: vec![Inode::default()],
                 names: BTreeMap::new(),
-                folders: BTreeSet::from([String::new()]),
+                folders: BTreeMap::from([(String::new(), 0)]),
                 names_synced: BTreeMap::new(),
-                folders_synced: BTreeSet::from([String::new()]),
+                folders_synced: BTreeMap::from([(String::new(), 0)]),
                 changes: Vec::new(),
                 faults: Faults::default(),
                 operations: 0,
@@ -50,8 +50,8 @@ impl SimDisk {
     }
 
     /// The power goes, with the fate of each unsynced page and name as given.
-    pub(crate) fn cut_power_by(&self, fate: impl FnMut(Unsynced) -> Fate) {
-        self.state().cut_power_by(fate);
+    pub(crate) fn cut_power_by(&self, fate: impl FnMut(Unsynced) -> Fate) -> Loss {
+        self.state().cut_power_by(fate)
     }
 
     /// The process is gone and another one may use the disk: faults end, what was written stays.
@@ -108,6 +108,47 @@ impl SimDisk {
         }
     }
 
+    /// Cuts a file short, on the platter and in memory.
+    pub(crate) fn truncate(&self, name: &str, len: usize) {
+        let mut state = self.state();
+        let inode = *state.names.get(name).expect("the file is there");
+        let file = state.inodes.get_mut(inode).expect("names lead to inodes");
+        file.bytes.truncate(len);
+        file.synced.truncate(len);
+    }
+
+    /// Zeroes a file from an offset on, on the platter and in memory.
+    pub(crate) fn blank(&self, name: &str, from: usize) {
+        let mut state = self.state();
+        let inode = *state.names.get(name).expect("the file is there");
+        let file = state.inodes.get_mut(inode).expect("names lead to inodes");
+        for bytes in [&mut file.bytes, &mut file.synced] {
+            bytes.get_mut(from..).unwrap_or(&mut []).fill(0);
+        }
+    }
+
+    /// Takes a file away, on the platter and in memory.
+    pub(crate) fn erase(&self, name: &str) {
+        let mut state = self.state();
+        state.names.remove(name);
+        state.names_synced.remove(name);
+    }
+
+    /// Every file with its length, by name.
+    pub(crate) fn files(&self) -> BTreeMap<String, u64> {
+        let state = self.state();
+        let len = |inode: &usize| state.inodes.get(*inode).map_or(0, |it| it.bytes.len());
+        let names = state.names.iter();
+        names
+            .map(|(name, inode)| (name.clone(), len(inode) as u64))
+            .collect()
+    }
+
+    /// How many calls have changed the disk, or have tried to.
+    pub(crate) fn operations(&self) -> u64 {
+        self.state().operations
+    }
+
     /// The bytes of a file as programs see them.
     pub(crate) fn bytes(&self, name: &str) -> Vec<u8> {
         let state = self.state();
@@ -142,8 +183,15 @@ impl Disk for SimDisk {
     fn create_folder(&self, folder: &str) -> io::Result<()> {
         let mut state = self.state();
         state.enter()?;
-        if state.folders.insert(folder.to_owned()) {
-            state.changes.push(Change::Folder(folder.to_owned()));
+        let ends = folder.match_indices('/').map(|(end, _)| end);
+        for end in ends.chain([folder.len()]) {
+            let folder = folder.get(..end).expect("it ends at a slash").to_owned();
+            if !state.folders.contains_key(&folder) {
+                let inode = state.inodes.len();
+                state.inodes.push(Inode::default());
+                state.folders.insert(folder.clone(), inode);
+                state.changes.push(Change::Folder(folder, inode));
+            }
         }
         Ok(())
     }
@@ -154,7 +202,7 @@ impl Disk for SimDisk {
         if state.names.contains_key(name) {
             return Err(ErrorKind::AlreadyExists.into());
         }
-        if !state.folders.contains(parent(name)) {
+        if !state.folders.contains_key(parent(name)) {
             return Err(io::Error::new(ErrorKind::NotFound, parent(name).to_owned()));
         }
         let inode = state.inodes.len();
@@ -196,7 +244,7 @@ impl Disk for SimDisk {
         let changes = std::mem::take(&mut state.changes);
         for change in changes {
             if change.folder() == folder
-                && !matches!(&change, Change::Folder(path) if path == folder)
+                && !matches!(&change, Change::Folder(path, _) if path == folder)
             {
                 state.keep(change);
             } else {
@@ -205,9 +253,52 @@ impl Disk for SimDisk {
         }
         Ok(())
     }
+
+    fn tree(&self, folder: &str) -> io::Result<Vec<(String, u64)>> {
+        let mut files = self.files();
+        files.retain(|path, _| is_below(folder, path));
+        let name = |path: &str| path.get(folder.len() + 1..).unwrap_or(path).to_owned();
+        Ok(files.iter().map(|(path, len)| (name(path), *len)).collect())
+    }
+
+    fn remove_tree(&self, folder: &str) -> io::Result<()> {
+        for (file, _) in self.tree(folder)? {
+            self.remove(&format!("{folder}/{file}"))?;
+        }
+        for folder in self.folders(folder).iter().rev() {
+            let mut state = self.state();
+            state.enter()?;
+            state.folders.remove(folder);
+            let later = state.inodes.len();
+            state
+                .changes
+                .push(Change::TakeFolder(folder.clone(), later));
+        }
+        Ok(())
+    }
+
+    fn sync_tree(&self, folder: &str) -> io::Result<()> {
+        for (file, _) in self.tree(folder)? {
+            self.open(&format!("{folder}/{file}"), true)?.sync()?;
+        }
+        for folder in self.folders(folder).iter().rev() {
+            self.sync_folder(folder)?;
+        }
+        Ok(())
+    }
 }
 
 impl SimDisk {
+    /// A folder and those below it, if it is there.
+    fn folders(&self, folder: &str) -> Vec<String> {
+        let state = self.state();
+        let folders = state.folders.keys();
+        folders
+            .filter(|path| *path == folder || is_below(folder, path))
+            .cloned()
+            .collect()
+    }
+
     fn file(&self, inode: usize) -> Box<dyn DiskFile> {
         Box::new(SimFile {
             disk: self.clone(),

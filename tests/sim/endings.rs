@@ -4,8 +4,10 @@ use crate::actor::Actor;
 use crate::counters::Counters;
 use crate::damage;
 use crate::node::{Stopped, Who};
+use crate::platter::{Fate, Loss};
 use crate::reference::Reference;
 use crate::run::Run;
+use crate::setting::Power;
 use crate::violation::{Promise, Violation, ensure};
 use sexton::actors::Machine as _;
 use sexton::persist::journal::segment;
@@ -21,6 +23,7 @@ enum Ending {
     PowerCut,
     CleanStop,
     DeathInDiskCall,
+    DeathInCheckpoint,
 }
 
 impl Run<'_> {
@@ -31,6 +34,7 @@ impl Run<'_> {
             (4, Ending::PowerCut),
             (1, Ending::CleanStop),
             (3, Ending::DeathInDiskCall),
+            (2, Ending::DeathInCheckpoint),
         ]) {
             Ending::Kill => {
                 self.coverage.kills += 1;
@@ -45,6 +49,14 @@ impl Run<'_> {
             Ending::DeathInDiskCall => {
                 let calls = self.chance.below(6);
                 self.disk.die_after(calls);
+                return Ok(());
+            }
+            Ending::DeathInCheckpoint => {
+                let calls = self.chance.below(100);
+                self.disk.die_after(calls);
+                if self.setting.checkpoints > 0 {
+                    self.take_whole_snapshot()?;
+                }
                 return Ok(());
             }
         }
@@ -84,14 +96,19 @@ impl Run<'_> {
     /// The process is gone. What it wrote is there, unless the power went too.
     pub(crate) fn after_death(&mut self) {
         self.down();
-        if self.chance.per_mille(500) {
-            self.cut_power();
+        match self.setting.power {
+            Power::ByChance if self.chance.per_mille(500) => self.cut_power(),
+            Power::ByChance | Power::Stays => {}
+            Power::TakesAll => self.power_went(self.disk.cut_power_by(|_| Fate::Lost)),
+            Power::TakesNothing => self.power_went(self.disk.cut_power_by(|_| Fate::Kept)),
         }
     }
 
     fn down(&mut self) {
         if let Some(node) = self.node.take() {
             self.coverage.crashes_with_unsynced_tail += u64::from(node.log.is_unsynced());
+            self.coverage.crashes_in_a_checkpoint += u64::from(node.amid);
+            self.coverage.checkpoints_interrupted += node.interrupted;
             node.lock.count(&mut self.coverage);
             node.left.count(&mut self.coverage);
             node.right.count(&mut self.coverage);
@@ -103,9 +120,15 @@ impl Run<'_> {
 
     fn cut_power(&mut self) {
         let loss = self.disk.cut_power();
+        self.power_went(loss);
+    }
+
+    fn power_went(&mut self, loss: Loss) {
         self.say(|| format!("power cut: {loss:?}"));
         self.peril.power_cut = true;
         self.coverage.power_cuts += 1;
+        let amid = self.past.as_ref().is_some_and(|past| past.amid);
+        self.coverage.power_cuts_in_a_checkpoint += u64::from(amid);
         self.coverage.power_cuts_that_lost += u64::from(loss.pages_lost + loss.pages_torn > 0);
         self.coverage.power_cuts_that_tore += u64::from(loss.pages_torn > 0);
         self.coverage.folder_changes_lost += loss.names_lost;
@@ -120,12 +143,18 @@ impl Run<'_> {
         if self.chance.per_mille(300) {
             damage::check(&self.disk, &mut self.chance, &mut self.coverage)?;
         }
-        Ok(())
+        self.while_slots_rest()
     }
 
     /// Stops in good order: what was begun is answered, and the log says so.
     fn stop(&mut self) -> Result<(), Violation> {
         self.say(|| "clean stop".to_owned());
+        if self.setting.checkpoints > 0 {
+            // One that is under way comes to its end first, and there is one more.
+            let before = self.coverage.checkpoints_sealed;
+            self.take_whole_snapshot()?;
+            self.coverage.checkpoints_at_a_stop += self.coverage.checkpoints_sealed - before;
+        }
         let Some(node) = &mut self.node else {
             return Ok(());
         };
@@ -163,9 +192,13 @@ impl Run<'_> {
         self.settle()?;
         self.check_rest()?;
         self.check_tells()?;
+        if self.setting.checkpoints > 0 {
+            self.check_files()?;
+        }
         self.down();
-        let segments = segment::ordinals(&self.disk).map_or(0, |ordinals| ordinals.len());
-        self.coverage.segment_rolls += segments.saturating_sub(2) as u64;
+        let ordinals = segment::ordinals(&self.disk).unwrap_or_default();
+        let last = ordinals.last().copied().unwrap_or_default();
+        self.coverage.segment_rolls += last.saturating_sub(2);
         Ok(())
     }
 

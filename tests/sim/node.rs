@@ -4,26 +4,31 @@
 //! may fall between any two. A panic is supervised here, too. Planted faults are wired in here, never in `src/`.
 
 use crate::actor::{Actor, Turn};
+use crate::chance::Chance as Seeded;
+use crate::checkpoint::{Checkpoint, Step};
 use crate::counter::{LEFT, RIGHT};
 use crate::counters::Counters;
 use crate::coverage::Coverage;
 use crate::disk::SimDisk;
 use crate::locks::Locks;
 use crate::log::Log;
-use crate::planted;
 use crate::reference::Reference;
 use crate::setting::{Plant, Setting};
+use crate::store::SimStores;
 use crate::tap::Tap;
-use crate::violation::Violation;
+use crate::violation::{Promise, Violation, ensure};
+use crate::{planted, planted_slots};
 use sexton::actors::host::Report;
 use sexton::actors::ledger::{Ledger, Stage};
 use sexton::actors::machine::{Machine, Tell};
-use sexton::actors::recovery::{Recovering, RecoveryError, Replica, Scope, recover};
+use sexton::actors::recovery::{Past, Recovering, RecoveryError, Replica, Scope, recover};
 use sexton::clock::{ManualClock, Timestamp};
 use sexton::ids::{ActorId, Digest, Seq};
 use sexton::persist::PersistError;
+use sexton::persist::disk::Disk;
 use sexton::persist::format::Chance;
 use sexton::persist::journal::Tail;
+use sexton::persist::snapshots::{BySlot, Slots};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -77,15 +82,28 @@ pub(crate) struct Node {
     pub(crate) log: Log,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) found: Found,
+    pub(crate) slots: Slots,
+    /// Up to where each slot goes that is sealed.
+    pub(crate) sealed: BySlot<Option<Seq>>,
+    pub(crate) checkpoint: Option<Checkpoint>,
+    /// A checkpoint is being taken, or was when the process died.
+    pub(crate) amid: bool,
+    /// Checkpoints that gave way to the rebuilding of an actor.
+    pub(crate) interrupted: u64,
+    pub(crate) plant: Option<Plant>,
+    stores: Arc<SimStores>,
     disk: SimDisk,
     tells: VecDeque<Tell>,
-    plant: Option<Plant>,
 }
 
 /// What a start found.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) tail: Tail,
+    /// It began with a snapshot.
+    pub(crate) from_snapshot: bool,
+    /// What is wrong with snapshots, in words.
+    pub(crate) mended: Vec<String>,
     /// Newest entry and digest of each actor.
     pub(crate) digests: [(Seq, Digest); 3],
     /// The number of the start mark.
@@ -103,12 +121,22 @@ impl Node {
         let mut lock = Replica::<<Locks as Reference>::Machine>::new(<_>::default());
         let mut left = Replica::new(());
         let mut right = Replica::new(());
-        let mut tail = if setting.plant == Some(Plant::PoisonApplied) {
+        let chance = Seeded::of(setting.seed ^ disk.operations());
+        let stores = Arc::new(SimStores::new(disk, chance));
+        let theirs = planted_slots::disk(setting.plant, disk);
+        let slots = Slots::new(theirs, Arc::clone(&stores) as _);
+        let past = if setting.plant == Some(Plant::PoisonApplied) {
             planted::recover_with_poison(disk, (&mut lock, &mut left, &mut right))?
         } else {
             let replicas: &mut [&mut dyn Recovering] = &mut [&mut lock, &mut left, &mut right];
-            recover(disk, None, replicas, Scope::default())?.tail
+            recover_only_reading(disk, &slots, replicas)?
         };
+        let Past {
+            mut tail,
+            snapshot,
+            sealed,
+            mended,
+        } = past;
         let (lock, left, right) = (lock.into_parts(), left.into_parts(), right.into_parts());
         let digests = [
             (lock.1, lock.0.digest()),
@@ -136,15 +164,22 @@ impl Node {
             clock,
             found: Found {
                 tail,
+                from_snapshot: snapshot.is_some(),
+                mended,
                 digests,
                 start: stamp.seq,
             },
+            slots,
+            sealed,
+            checkpoint: None,
+            amid: false,
+            interrupted: 0,
+            plant: setting.plant,
+            stores,
             disk: disk.clone(),
             tells: VecDeque::new(),
-            plant: setting.plant,
         };
-        let early_reads = setting.plant == Some(Plant::ReadBeforeSync);
-        node.lock.early_reads = early_reads;
+        node.lock.early_reads = setting.plant == Some(Plant::ReadBeforeSync);
         node.lock.host.start(stamp);
         node.left.host.start(stamp);
         node.right.host.start(stamp);
@@ -179,11 +214,60 @@ impl Node {
 
     /// Rebuilds what is spent, once the log may be relied on up to there. Others go on before and meanwhile.
     pub(crate) fn rebuild(&mut self) -> Result<(), Stopped> {
-        rebuild(&self.disk, &mut self.lock, self.log.released)?;
-        rebuild(&self.disk, &mut self.left, self.log.released)?;
-        rebuild(&self.disk, &mut self.right, self.log.released)?;
+        let released = self.log.released;
+        let waits = is_rebuilt(&self.lock, released)
+            || is_rebuilt(&self.left, released)
+            || is_rebuilt(&self.right, released);
+        if waits && self.checkpoint.is_some() {
+            // It needs the slots itself.
+            self.interrupted += 1;
+            self.give_up();
+        }
+        rebuild((&self.disk, &self.slots), &mut self.lock, released)?;
+        rebuild((&self.disk, &self.slots), &mut self.left, released)?;
+        rebuild((&self.disk, &self.slots), &mut self.right, released)?;
         self.gather_tells();
         Ok(())
+    }
+
+    /// Goes on with a checkpoint, or begins one.
+    pub(crate) fn checkpoint(&mut self, bytes_max: usize) -> Result<Step, PersistError> {
+        let Some(mut checkpoint) = self.checkpoint.take() else {
+            self.amid = true;
+            let opened = Checkpoint::open(self);
+            self.amid = opened.is_ok() || self.disk.is_dead();
+            self.checkpoint = Some(opened?);
+            return Ok(Step::Going);
+        };
+        let step = checkpoint.step(self, bytes_max);
+        self.checkpoint = Some(checkpoint);
+        match &step {
+            Ok(Step::Going | Step::Waiting) => {}
+            // Nobody is left to tidy up.
+            Err(_) if self.disk.is_dead() => {}
+            Ok(Step::Sealed(_) | Step::Interrupted) | Err(_) => self.give_up(),
+        }
+        step
+    }
+
+    /// Lets go of the checkpoint that is under way, and of the slot, unless it is sealed.
+    pub(crate) fn give_up(&mut self) {
+        if let Some(checkpoint) = self.checkpoint.take() {
+            checkpoint.end(self);
+            self.amid = self.disk.is_dead();
+        }
+    }
+
+    /// The disk that snapshots are written to.
+    pub(crate) fn snapshots_disk(&self) -> Arc<dyn Disk> {
+        planted_slots::disk(self.plant, &self.disk)
+    }
+
+    /// No store was ever opened that was not as its last owner left it.
+    pub(crate) fn check_stores(&self) -> Result<(), Violation> {
+        ensure(self.stores.spoiled() == 0, Promise::Sealed, || {
+            "a store was opened whose files are not what was written".to_owned()
+        })
     }
 
     fn gather_tells(&mut self) {
@@ -253,21 +337,39 @@ fn offset(wall: Timestamp, floor: Timestamp) -> i64 {
     -i64::try_from(behind).expect("clocks are a few days apart")
 }
 
-fn rebuild<R: Reference>(
+/// Recovers; a start does not change a byte of what it reads.
+fn recover_only_reading(
     disk: &SimDisk,
+    slots: &Slots,
+    replicas: &mut [&mut dyn Recovering],
+) -> Result<Past, Stopped> {
+    let before = disk.operations();
+    let past = recover(disk, Some(slots), replicas, Scope::default())?;
+    ensure(disk.operations() == before, Promise::Sealed, || {
+        "reading the snapshots changed something".to_owned()
+    })?;
+    Ok(past)
+}
+
+/// Whether an actor is to be rebuilt now.
+fn is_rebuilt<R: Reference>(actor: &Actor<R>, released: Seq) -> bool {
+    actor.host.is_spent() && actor.host.last() <= released
+}
+
+fn rebuild<R: Reference>(
+    (disk, slots): (&SimDisk, &Slots),
     actor: &mut Actor<R>,
     released: Seq,
 ) -> Result<(), Stopped> {
-    let until = actor.host.last();
-    if !actor.host.is_spent() || until > released {
+    if !is_rebuilt(actor, released) {
         return Ok(());
     }
     let mut replica = Replica::<R::Machine>::new(<R::Machine as Machine>::Rules::default());
     let scope = Scope {
-        until: Some(until),
+        until: Some(actor.host.last()),
         partial: true,
     };
-    recover(disk, None, &mut [&mut replica], scope)?;
+    recover(disk, Some(slots), &mut [&mut replica], scope)?;
     actor.rebuild(replica);
     Ok(())
 }

@@ -22,10 +22,11 @@ pub(crate) struct Platter {
     pub(crate) inodes: Vec<Inode>,
     /// What programs see: path to inode.
     pub(crate) names: BTreeMap<String, usize>,
-    pub(crate) folders: BTreeSet<String>,
+    /// Folders have inodes, too, so that one can be told from a later one of the same name.
+    pub(crate) folders: BTreeMap<String, usize>,
     /// What a power cut cannot take.
     pub(crate) names_synced: BTreeMap<String, usize>,
-    pub(crate) folders_synced: BTreeSet<String>,
+    pub(crate) folders_synced: BTreeMap<String, usize>,
     /// Changes of folders that are not synced, in order.
     pub(crate) changes: Vec<Change>,
     pub(crate) faults: Faults,
@@ -58,25 +59,34 @@ pub(crate) struct Inode {
 
 #[derive(Clone)]
 pub(crate) enum Change {
-    Folder(String),
+    Folder(String, usize),
     Put(String, usize),
     Rename(String, String, usize),
     Take(String),
+    /// A folder went, with all that was in it; inodes from this one on came later, perhaps under the same names.
+    TakeFolder(String, usize),
 }
 
 impl Change {
     pub(crate) fn folder(&self) -> &str {
         match self {
-            Self::Folder(path)
+            Self::Folder(path, _)
             | Self::Put(path, _)
             | Self::Rename(_, path, _)
-            | Self::Take(path) => parent(path),
+            | Self::Take(path)
+            | Self::TakeFolder(path, _) => parent(path),
         }
     }
 }
 
 pub(crate) fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+/// Whether a path is that of something in a folder, or in one below it.
+pub(crate) fn is_below(folder: &str, path: &str) -> bool {
+    let rest = path.strip_prefix(folder);
+    folder.is_empty() || rest.is_some_and(|rest| rest.starts_with('/'))
 }
 
 impl Platter {
@@ -135,10 +145,16 @@ impl Platter {
                 Fate::Lost => loss.names_lost += 1,
             }
         }
-        // What lay in a folder that is gone is gone with it.
-        let folders = &self.folders_synced;
+        // What lay in a folder that is gone is gone with it. Folders come before those in them.
+        let mut folders = BTreeMap::new();
+        for (folder, inode) in std::mem::take(&mut self.folders_synced) {
+            if folder.is_empty() || folders.contains_key(parent(&folder)) {
+                folders.insert(folder, inode);
+            }
+        }
         self.names_synced
-            .retain(|path, _| folders.contains(parent(path)));
+            .retain(|path, _| folders.contains_key(parent(path)));
+        self.folders_synced = folders;
         self.names = self.names_synced.clone();
         self.folders = self.folders_synced.clone();
         let page_bytes = self.page_bytes;
@@ -161,8 +177,8 @@ impl Platter {
 
     pub(crate) fn keep(&mut self, change: Change) {
         match change {
-            Change::Folder(path) => {
-                self.folders_synced.insert(path);
+            Change::Folder(path, inode) => {
+                self.folders_synced.insert(path, inode);
             }
             Change::Put(path, inode) => {
                 self.names_synced.insert(path, inode);
@@ -173,6 +189,13 @@ impl Platter {
             }
             Change::Take(path) => {
                 self.names_synced.remove(&path);
+            }
+            Change::TakeFolder(folder, later) => {
+                let goes = |path: &String, inode: &mut usize| {
+                    *inode < later && (*path == folder || is_below(&folder, path))
+                };
+                self.folders_synced.retain(|path, inode| !goes(path, inode));
+                self.names_synced.retain(|path, inode| !goes(path, inode));
             }
         }
     }

@@ -12,6 +12,7 @@ use crate::disk::SimDisk;
 use crate::node::{Node, Stopped, Who};
 use crate::reference::Reference;
 use crate::setting::{Kind, Setting};
+use crate::taking::Harm;
 use crate::tap::Tap;
 use crate::violation::{Promise, Violation, ensure};
 use crate::workload::Workload;
@@ -21,6 +22,7 @@ use sexton::actors::lock::{self, Reply};
 use sexton::clock::{Clock as _, Timestamp};
 use sexton::ids::Seq;
 use sexton::persist::journal::Room;
+use sexton::persist::snapshots::BySlot;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
@@ -68,6 +70,8 @@ pub(crate) struct Run<'a> {
     pub(crate) trace: bool,
     /// The disk was full in the life of this node.
     pub(crate) was_full: bool,
+    /// What happened to each slot while no node was there to see it.
+    pub(crate) harm: BySlot<Harm>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -112,7 +116,7 @@ const MOVES: &[(u64, Move)] = &[
 ];
 
 impl<'a> Run<'a> {
-    fn new(setting: &'a Setting, trace: bool) -> Self {
+    pub(crate) fn new(setting: &'a Setting, trace: bool) -> Self {
         let mut chance = Chance::of(setting.seed);
         let disk = SimDisk::new(chance.fork(), setting.page_bytes);
         if setting.plant == Some(crate::setting::Plant::LyingSync) {
@@ -137,29 +141,36 @@ impl<'a> Run<'a> {
             step: 0,
             trace,
             was_full: false,
+            harm: BySlot::default(),
         }
     }
 
     fn all(&mut self) -> Result<(), Violation> {
-        while self.step < self.setting.steps {
+        self.go(self.setting.steps)?;
+        self.finish()
+    }
+
+    /// Makes so many steps.
+    pub(crate) fn go(&mut self, steps: u64) -> Result<(), Violation> {
+        for _ in 0..steps {
             self.step += 1;
             self.coverage.steps += 1;
             if self.node.is_none() {
                 self.try_start()?;
-                continue;
-            }
-            if self.chance.per_mille(self.setting.crashes) {
+            } else if self.chance.per_mille(self.setting.crashes) {
                 self.misfortune()?;
             } else if self.chance.per_mille(self.setting.faults) {
                 self.disk_fault();
             } else if self.chance.per_mille(self.setting.panics) {
                 self.plant_panic();
+            } else if self.chance.per_mille(self.setting.checkpoints) {
+                self.come_to_snapshots()?;
             } else {
                 let next = self.chance.weighted(MOVES);
                 self.make(next)?;
             }
         }
-        self.finish()
+        Ok(())
     }
 
     pub(crate) fn say(&self, what: impl FnOnce() -> String) {
@@ -234,7 +245,7 @@ impl<'a> Run<'a> {
         node.look();
         self.was_full = self.disk.is_bounded();
         self.node = Some(node);
-        Ok(())
+        self.check_slots()
     }
 
     fn make(&mut self, next: Move) -> Result<(), Violation> {

@@ -11,6 +11,17 @@ pub(crate) enum Policy {
     Never,
 }
 
+/// What becomes of the power when the process dies inside of a call to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Power {
+    ByChance,
+    Stays,
+    /// It goes, and with it all that was not synced.
+    TakesAll,
+    /// It goes just after all has reached the disk.
+    TakesNothing,
+}
+
 /// What is special about a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -33,6 +44,42 @@ pub(crate) enum Plant {
     TickNotJournaled,
     PoisonApplied,
     TimeGoesBack,
+    /// Segments go on the word of a slot that is not sealed yet.
+    TrimBeforeSeal,
+    /// Segments go that the older slot needs.
+    TrimToNewer,
+    /// A slot is sealed whose files are not synced.
+    SealBeforeSync,
+    /// A slot is sealed before the journal is known to reach as far.
+    SealBeforeMark,
+    /// A slot is written under its old seal.
+    SealKept,
+    /// Pages are copied as they are, not as they were at the watermark.
+    CopiedLate,
+    /// Pages that changed since the slot was written last are left out.
+    LeftOut,
+}
+
+impl Plant {
+    /// Whether it is a fault of checkpoints.
+    pub(crate) fn is_of_checkpoints(self) -> bool {
+        match self {
+            Self::TrimBeforeSeal
+            | Self::TrimToNewer
+            | Self::SealBeforeSync
+            | Self::SealBeforeMark
+            | Self::SealKept
+            | Self::CopiedLate
+            | Self::LeftOut => true,
+            Self::LyingSync
+            | Self::ReplyBeforeSync
+            | Self::ReadBeforeSync
+            | Self::TokenTwice
+            | Self::TickNotJournaled
+            | Self::PoisonApplied
+            | Self::TimeGoesBack => false,
+        }
+    }
 }
 
 /// What a seed says.
@@ -51,6 +98,11 @@ pub(crate) struct Setting {
     pub(crate) crashes: u64,
     pub(crate) faults: u64,
     pub(crate) panics: u64,
+    pub(crate) power: Power,
+    /// Of a thousand steps, how many go to checkpoints.
+    pub(crate) checkpoints: u64,
+    /// Bytes of pages copied in one step.
+    pub(crate) slice_bytes: usize,
     pub(crate) plant: Option<Plant>,
 }
 
@@ -89,6 +141,9 @@ impl Setting {
             crashes: *chance.pick(&[2, 5, 9]),
             faults: *chance.pick(&[0, 2, 6]),
             panics: *chance.pick(&[0, 4, 12]),
+            power: Power::ByChance,
+            checkpoints: *chance.pick(&[0, 30, 90, 90, 200]),
+            slice_bytes: *chance.pick(&[1, 200, 100_000]),
             plant: None,
         }
     }
@@ -103,13 +158,22 @@ impl Setting {
             | Plant::ReadBeforeSync
             | Plant::TickNotJournaled
             | Plant::PoisonApplied
-            | Plant::TimeGoesBack => Policy::Always,
+            | Plant::TimeGoesBack
+            | Plant::TrimBeforeSeal
+            | Plant::TrimToNewer
+            | Plant::SealBeforeSync
+            | Plant::SealBeforeMark
+            | Plant::SealKept
+            | Plant::CopiedLate
+            | Plant::LeftOut => Policy::Always,
         };
+        let checkpoints = if plant.is_of_checkpoints() { 90 } else { 0 };
         Self {
             policy,
             kind: Kind::Plain,
             panics: 12,
             crashes: 9,
+            checkpoints,
             plant: Some(plant),
             ..Self::of(seed, 1000)
         }

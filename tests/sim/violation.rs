@@ -23,6 +23,12 @@ pub(crate) enum Promise {
     SameState,
     /// Deciding again gives what was decided.
     DecidedAgain,
+    /// A sealed slot is whole after any crash, and only such a one is given to the store.
+    Sealed,
+    /// Either slot and the journal behind it give the full state.
+    Spare,
+    /// Nothing is left lying about on the disk.
+    NoLeak,
     /// A disk that only lost what it may lose gives a start.
     Starts,
     /// Damage is named, and never becomes state.

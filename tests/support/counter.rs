@@ -108,11 +108,14 @@ impl<const ID: u8> CounterMachine<ID> {
         let (page, counters) = (page_of(name), &self.counters);
         self.pages
             .touch(page, seq, |content| encode(page, counters, content));
+        let is_new = !self.counters.contains_key(&name);
         let counter = self.counters.entry(name).or_default();
         if counter.value > 0 {
             self.deadlines.remove(&(counter.deadline, name));
         }
-        self.digest.remove(&canonical(name, counter));
+        if !is_new {
+            self.digest.remove(&canonical(name, counter));
+        }
         change(counter);
         self.digest.add(&canonical(name, counter));
         if counter.value > 0 {
@@ -348,7 +351,7 @@ fn encode(page: PageId, counters: &BTreeMap<u16, Counter>, content: &mut Vec<u8>
     }
 }
 
-/// What the digest is made of. A counter that was never changed adds nothing.
+/// What the digest is made of.
 fn canonical(name: u16, counter: &Counter) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(48 + counter.label.len());
     bytes.extend_from_slice(&name.to_le_bytes());

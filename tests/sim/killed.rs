@@ -1,0 +1,109 @@
+//! A checkpoint cut short in each of its calls to the disk, one after the other; and what a hundred crashes leave behind.
+
+use crate::coverage::Coverage;
+use crate::run::Run;
+use crate::setting::{Kind, Policy, Power, Setting};
+use crate::violation::Violation;
+use sexton::persist::journal::Sizes;
+
+const SIZES: Sizes = Sizes {
+    first_bytes: 4096,
+    max_bytes: 4096,
+};
+
+/// A world in which nothing goes wrong by itself.
+fn calm(seed: u64, power: Power) -> Setting {
+    Setting {
+        policy: Policy::Always,
+        kind: Kind::Plain,
+        sizes: SIZES,
+        crashes: 0,
+        faults: 0,
+        panics: 0,
+        power,
+        checkpoints: 1,
+        slice_bytes: 200,
+        ..Setting::of(seed, 0)
+    }
+}
+
+/// Kills a process in this call of its last checkpoint, of so many, then lets everything come to rest. Whether it died.
+fn killed_in(call: u64, checkpoints: u32, power: Power) -> Result<(bool, Coverage), Violation> {
+    let setting = calm(u64::from(checkpoints), power);
+    let mut run = Run::new(&setting, false);
+    for _ in 1..checkpoints {
+        run.go(150)?;
+        run.take_whole_snapshot()?;
+    }
+    run.go(150)?;
+    run.disk.die_after(call);
+    run.take_whole_snapshot()?;
+    let died = run.node.is_none();
+    run.finish()?;
+    Ok((died, run.coverage))
+}
+
+#[test]
+fn a_checkpoint_that_is_killed_in_any_of_its_calls_takes_nothing_along() {
+    crate::campaign::hush();
+    let mut met = Coverage::default();
+    for checkpoints in [1, 2, 4] {
+        for power in [
+            Power::Stays,
+            Power::TakesAll,
+            Power::TakesNothing,
+            Power::ByChance,
+        ] {
+            for call in 0.. {
+                let (died, coverage) =
+                    killed_in(call, checkpoints, power).unwrap_or_else(|violation| {
+                        panic!(
+                            "checkpoint {checkpoints} killed in call {call}, {power:?}: {violation}"
+                        )
+                    });
+                met.add(&coverage);
+                if !died {
+                    break;
+                }
+            }
+        }
+    }
+    let deaths = [
+        met.deaths_opening_a_slot,
+        met.deaths_putting_pages,
+        met.deaths_closing_a_slot,
+        met.deaths_sealing_a_slot,
+    ];
+    assert!(deaths.iter().all(|deaths| *deaths >= 20), "{deaths:?}");
+}
+
+#[test]
+fn a_hundred_crashes_leave_no_file_behind() {
+    crate::campaign::hush();
+    let setting = calm(3, Power::ByChance);
+    let mut run = Run::new(&setting, false);
+    let (mut files, mut bytes) = (Vec::new(), Vec::new());
+    for _ in 0..100 {
+        let mut went_well = || -> Result<(), Violation> {
+            run.go(60)?;
+            run.take_whole_snapshot()?;
+            run.go(60)?;
+            let call = run.chance.below(60);
+            run.disk.die_after(call);
+            while run.node.is_some() {
+                run.take_whole_snapshot()?;
+            }
+            run.start()
+        };
+        went_well().unwrap_or_else(|violation| panic!("{violation}"));
+        let left = run.disk.files();
+        files.push(left.len() as u64);
+        bytes.push(left.values().sum::<u64>());
+    }
+    let most = |of: &[u64]| of.iter().copied().max().unwrap_or_default();
+    // A crash may leave a slot that is half written, the beginnings of a seal and of a segment: never two of them.
+    let (first, second) = (most(&files[..50]), most(&files[50..]));
+    assert!(second <= first + 2, "{files:?}");
+    let (first, second) = (most(&bytes[..50]), most(&bytes[50..]));
+    assert!(second <= first + SIZES.first_bytes, "{bytes:?}");
+}

@@ -1,0 +1,142 @@
+//! Faults planted in the way checkpoints are taken, and the tests that show each one caught.
+//!
+//! Nothing here is reached without a plant: a run of the campaign has none.
+
+use crate::disk::SimDisk;
+use crate::node::Node;
+use crate::planted::caught;
+use crate::setting::Plant;
+use crate::violation::Promise;
+use sexton::actors::ledger::Ledger;
+use sexton::ids::Seq;
+use sexton::persist::disk::{Disk, DiskFile};
+use sexton::persist::retention::Trimmed;
+use sexton::persist::{PersistError, retention};
+use std::io;
+use std::sync::Arc;
+
+/// The disk that snapshots are written to.
+pub(crate) fn disk(plant: Option<Plant>, disk: &SimDisk) -> Arc<dyn Disk> {
+    match plant {
+        Some(plant @ (Plant::SealBeforeSync | Plant::SealKept)) => Arc::new(Careless {
+            disk: disk.clone(),
+            plant,
+        }),
+        _ => Arc::new(disk.clone()),
+    }
+}
+
+/// Which changes of an actor the slot is said to lack.
+pub(crate) fn since(plant: Option<Plant>, since: Seq, ledger: &Ledger) -> Seq {
+    match plant {
+        Some(Plant::LeftOut) if since > Seq(0) => ledger.last(),
+        _ => since,
+    }
+}
+
+/// Up to where the other slot is said to go.
+pub(crate) fn older(plant: Option<Plant>, older: Seq) -> Seq {
+    match plant {
+        Some(Plant::TrimToNewer) => Seq(u64::MAX),
+        _ => older,
+    }
+}
+
+/// Drops what the slot has that is being written.
+pub(crate) fn trim(node: &Node, begun: Seq) -> Result<Trimmed, PersistError> {
+    retention::trim(node.snapshots_disk().as_ref(), begun)
+}
+
+/// A disk for snapshots that leaves something out.
+struct Careless {
+    disk: SimDisk,
+    plant: Plant,
+}
+
+impl Disk for Careless {
+    fn list(&self, folder: &str) -> io::Result<Vec<(String, u64)>> {
+        self.disk.list(folder)
+    }
+
+    fn create_folder(&self, folder: &str) -> io::Result<()> {
+        self.disk.create_folder(folder)
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        self.disk.create(name)
+    }
+
+    fn open(&self, name: &str, write: bool) -> io::Result<Box<dyn DiskFile>> {
+        self.disk.open(name, write)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        if self.plant == Plant::SealKept {
+            return Ok(());
+        }
+        self.disk.remove(name)
+    }
+
+    fn sync_folder(&self, folder: &str) -> io::Result<()> {
+        self.disk.sync_folder(folder)
+    }
+
+    fn tree(&self, folder: &str) -> io::Result<Vec<(String, u64)>> {
+        self.disk.tree(folder)
+    }
+
+    fn remove_tree(&self, folder: &str) -> io::Result<()> {
+        self.disk.remove_tree(folder)
+    }
+
+    fn sync_tree(&self, folder: &str) -> io::Result<()> {
+        if self.plant == Plant::SealBeforeSync {
+            return Ok(());
+        }
+        self.disk.sync_tree(folder)
+    }
+}
+
+#[test]
+fn a_trim_before_the_seal_is_caught() {
+    // What went was never seen to be durable, or neither slot reaches as far back: any of these may come first.
+    caught(
+        Plant::TrimBeforeSeal,
+        &[Promise::Starts, Promise::Spare, Promise::Kept],
+        40,
+    );
+}
+
+#[test]
+fn a_trim_up_to_the_newer_slot_is_caught() {
+    caught(Plant::TrimToNewer, &[Promise::Spare], 40);
+}
+
+#[test]
+fn a_seal_before_the_files_are_synced_is_caught() {
+    caught(Plant::SealBeforeSync, &[Promise::Sealed], 40);
+}
+
+#[test]
+fn a_seal_before_its_mark_is_durable_is_caught() {
+    caught(Plant::SealBeforeMark, &[Promise::Starts], 60);
+}
+
+#[test]
+fn a_seal_that_stands_while_its_slot_is_written_is_caught() {
+    caught(Plant::SealKept, &[Promise::Sealed], 40);
+}
+
+#[test]
+fn a_page_copied_after_it_changed_is_caught() {
+    caught(Plant::CopiedLate, &[Promise::Sealed], 40);
+}
+
+#[test]
+fn a_changed_page_that_is_left_out_is_caught() {
+    caught(Plant::LeftOut, &[Promise::Sealed], 40);
+}

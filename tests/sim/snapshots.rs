@@ -1,0 +1,211 @@
+//! Judges the slots: each gives the full state alone, and what is damaged is told and made good, or refused.
+//!
+//! Works on copies of the disk: what is tried out here does not happen to the node.
+
+use crate::chance::Chance;
+use crate::check::{Read, read};
+use crate::counter::{CounterMachine, LEFT, RIGHT};
+use crate::coverage::Coverage;
+use crate::disk::SimDisk;
+use crate::store::SimStores;
+use crate::violation::{Promise, Violation, ensure};
+use sexton::actors::Machine;
+use sexton::actors::lock::LockMachine;
+use sexton::actors::recovery::{Past, Recovering, RecoveryError, Replica, Scope, recover};
+use sexton::ids::{Digest, Seq};
+use sexton::persist::disk::Disk as _;
+use sexton::persist::journal::{Begin, Reader, segment};
+use sexton::persist::snapshots::{FOLDER, Found, Seal, SlotId, Slots};
+use std::sync::Arc;
+
+/// What a recovery came to, and the digest of each actor.
+type Recovered = Result<(Past, [Digest; 3]), RecoveryError>;
+
+/// Recovers what a disk holds.
+fn recovered(disk: &SimDisk) -> Result<Recovered, Violation> {
+    let stores = Arc::new(SimStores::new(disk, Chance::of(disk.operations())));
+    let slots = Slots::new(Arc::new(disk.clone()), Arc::clone(&stores) as _);
+    let mut lock = Replica::<LockMachine>::new(<LockMachine as Machine>::Rules::default());
+    let mut left = Replica::<CounterMachine<LEFT>>::new(());
+    let mut right = Replica::<CounterMachine<RIGHT>>::new(());
+    let replicas: &mut [&mut dyn Recovering] = &mut [&mut lock, &mut left, &mut right];
+    let past = recover(disk, Some(&slots), replicas, Scope::default());
+    ensure(stores.spoiled() == 0, Promise::Sealed, || {
+        "a store was opened whose files are not what was written".to_owned()
+    })?;
+    Ok(past.map(|past| (past, [lock.digest(), left.digest(), right.digest()])))
+}
+
+/// The slots that a start could rely on, with their seals.
+pub(crate) fn whole(disk: &SimDisk) -> Vec<(SlotId, Seal)> {
+    let stores = Arc::new(SimStores::new(disk, Chance::of(0)));
+    let slots = Slots::new(Arc::new(disk.clone()), stores);
+    let looks = SlotId::ALL.map(|slot| (slot, slots.look(slot)));
+    let whole = looks.into_iter().filter_map(|(slot, look)| match look {
+        Ok(Found::Sealed(seal)) => Some((slot, seal)),
+        Ok(Found::Absent | Found::Unsealed | Found::Damaged(_)) | Err(_) => None,
+    });
+    whole.collect()
+}
+
+/// Whether the log has its beginning.
+pub(crate) fn is_journal_whole(disk: &SimDisk) -> bool {
+    let ordinals = segment::ordinals(disk).unwrap_or_default();
+    ordinals.first().is_none_or(|first| *first == 1)
+}
+
+/// Words that speak of a slot.
+pub(crate) fn speaks_of(words: &str, slot: SlotId) -> bool {
+    words.starts_with(&format!("snapshot {slot} "))
+}
+
+/// Each slot, without the other, gives this state.
+pub(crate) fn check_alone(
+    disk: &SimDisk,
+    digests: [Digest; 3],
+    coverage: &mut Coverage,
+) -> Result<(), Violation> {
+    for (slot, _) in whole(disk) {
+        let copy = disk.copy();
+        copy.erase(&slot.other().seal());
+        let what = match recovered(&copy)? {
+            Ok((Past { snapshot, .. }, _)) if snapshot.as_ref().map(|it| it.0) != Some(slot) => {
+                "it does not read".to_owned()
+            }
+            Ok((_, found)) if found == digests => {
+                coverage.slots_checked_alone += 1;
+                continue;
+            }
+            Ok((_, found)) => format!("digests are {found:?}, not {digests:?}"),
+            Err(error) => error.to_string(),
+        };
+        return Err(Violation::new(
+            Promise::Spare,
+            format!("slot {slot} alone: {what}"),
+        ));
+    }
+    Ok(())
+}
+
+/// Spoils a file of a slot, or its seal: a bit, the end, or all of it. False if there is nothing to spoil.
+pub(crate) fn spoil(disk: &SimDisk, slot: SlotId, chance: &mut Chance) -> bool {
+    let files = disk.tree(FOLDER).unwrap_or_default();
+    let folder = format!("{slot}/");
+    let seal = format!("{slot}.seal");
+    let ours: Vec<(String, u64)> = files
+        .into_iter()
+        .filter(|(name, _)| name.starts_with(&folder) || *name == seal)
+        .collect();
+    if ours.is_empty() {
+        return false;
+    }
+    let (name, len) = chance.pick(&ours).clone();
+    let name = format!("{FOLDER}/{name}");
+    let len = usize::try_from(len).expect("files fit in memory");
+    match chance.below(3) {
+        0 if len > 0 => {
+            let bit = u8::try_from(chance.below(8)).expect("a byte has eight bits");
+            disk.flip(&name, chance.index(len), bit);
+        }
+        1 if len > 0 => disk.truncate(&name, chance.index(len)),
+        _ => disk.erase(&name),
+    }
+    true
+}
+
+/// Spoils slots of a copy, one or both: the state is the same and the damage told, or the start is refused because
+/// nothing has that state any more.
+pub(crate) fn check_damage(
+    disk: &SimDisk,
+    chance: &mut Chance,
+    coverage: &mut Coverage,
+) -> Result<(), Violation> {
+    let copy = disk.copy();
+    copy.kill();
+    let (Ok((_, expected)), sealed) = (recovered(&copy)?, whole(&copy)) else {
+        return Ok(());
+    };
+    let both = sealed.len() == 2 && chance.per_mille(600);
+    let spoiled: Vec<SlotId> = match sealed.as_slice() {
+        [] => return Ok(()),
+        sealed if both => sealed.iter().map(|(slot, _)| *slot).collect(),
+        sealed => vec![chance.pick(sealed).0],
+    };
+    for slot in &spoiled {
+        assert!(spoil(&copy, *slot, chance), "a sealed slot has files");
+    }
+    coverage.slots_damaged += 1;
+    coverage.both_slots_damaged += u64::from(both);
+    let left = !whole(&copy).is_empty() || is_journal_whole(&copy);
+    let named = |what: String| Violation::new(Promise::DamageNamed, what);
+    match recovered(&copy)? {
+        Ok((past, found)) => {
+            ensure(found == expected, Promise::DamageNamed, || {
+                format!("with {spoiled:?} spoiled, digests are {found:?}, not {expected:?}")
+            })?;
+            let is_told = |slot: &&SlotId| past.mended.iter().any(|it| speaks_of(it, **slot));
+            match spoiled.iter().find(|slot| !is_told(slot)) {
+                Some(slot) => Err(named(format!("nobody said that slot {slot} is spoiled"))),
+                None => Ok(()),
+            }
+        }
+        Err(error) if left => Err(named(format!("with {spoiled:?} spoiled: {error}"))),
+        Err(RecoveryError::Lost { .. }) => {
+            coverage.losses_refused += 1;
+            Ok(())
+        }
+        Err(error) => Err(named(format!(
+            "with {spoiled:?} spoiled, it only said: {error}"
+        ))),
+    }
+}
+
+/// Ends the log of a copy before what the newest slot says that it had: never less without a word.
+pub(crate) fn check_short(
+    disk: &SimDisk,
+    chance: &mut Chance,
+    coverage: &mut Coverage,
+) -> Result<(), Violation> {
+    let copy = disk.copy();
+    copy.kill();
+    let mark = whole(&copy).into_iter().map(|(_, seal)| seal.mark).max();
+    let Some(mark) = mark else { return Ok(()) };
+    let Some((ordinal, offset)) = a_place_before(&copy, mark, chance) else {
+        return Ok(());
+    };
+    for later in segment::ordinals(&copy).unwrap_or_default() {
+        if later > ordinal {
+            copy.erase(&segment::name(later));
+        }
+    }
+    copy.blank(&segment::name(ordinal), offset);
+    coverage.journals_cut_short += 1;
+    ensure(recovered(&copy)?.is_err(), Promise::DamageNamed, || {
+        format!("the log was cut before {mark}, and nobody said so")
+    })
+}
+
+/// Where some record begins that stands no later than `mark`.
+fn a_place_before(disk: &SimDisk, mark: Seq, chance: &mut Chance) -> Option<(u64, usize)> {
+    let Read { opening, .. } = read(disk);
+    let begin = Begin {
+        after: opening,
+        ..Begin::default()
+    };
+    let mut reader = Reader::open_after(disk, begin).ok()?;
+    let mut places = Vec::new();
+    let mut before = None;
+    while let Some(record) = reader.next().ok()? {
+        let seq = record.seq;
+        if seq > mark {
+            break;
+        }
+        places.extend(before);
+        before = reader.tail().place;
+    }
+    let (ordinal, offset) = *chance.pick(places.get(..).filter(|it| !it.is_empty())?);
+    Some((
+        ordinal,
+        usize::try_from(offset).expect("files fit in memory"),
+    ))
+}

@@ -1,0 +1,243 @@
+//! What a run does with checkpoints: takes them between all its other moves, and damages a slot while the node is down.
+
+use crate::checkpoint::{Stage, Step};
+use crate::node::Stopped;
+use crate::run::Run;
+use crate::snapshots;
+use crate::violation::{Promise, Violation, ensure};
+use sexton::actors::Machine as _;
+use sexton::actors::checkpoint::slot_to_write;
+use sexton::ids::Seq;
+use sexton::persist::journal::segment;
+use sexton::persist::snapshots::{BySlot, SlotId};
+
+/// What was done to a slot behind the node's back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Harm {
+    #[default]
+    None,
+    /// A checkpoint that was cut short may have removed it.
+    Perhaps,
+    Done,
+}
+
+/// Which call to the disk a process may die in.
+#[derive(Clone, Copy)]
+enum Call {
+    None,
+    Open,
+    Put,
+    Close,
+    Seal,
+}
+
+/// How often one is begun, where there is none, of a thousand times that it could be.
+const BEGINS: u64 = 120;
+/// How often it is gone through without a pause, of a thousand steps.
+const HURRIES: u64 = 40;
+/// Steps in which a checkpoint must have come to its end.
+const STEPS_MAX: u32 = 10_000;
+
+impl Run<'_> {
+    /// Goes on with a checkpoint, or begins one now and then.
+    pub(crate) fn come_to_snapshots(&mut self) -> Result<(), Violation> {
+        let idle = self.node.as_ref().is_some_and(|node| !node.amid);
+        if idle && !self.chance.per_mille(BEGINS) {
+            return Ok(());
+        }
+        if self.chance.per_mille(HURRIES) {
+            return self.take_whole_snapshot();
+        }
+        self.take_snapshot()
+    }
+
+    /// Goes on with a checkpoint, or begins one.
+    fn take_snapshot(&mut self) -> Result<(), Violation> {
+        let Some(node) = &mut self.node else {
+            return Ok(());
+        };
+        let stage = node.checkpoint.as_ref().map(|it| it.stage().clone());
+        if let Some(Stage::Seal(mark)) = stage
+            && node.log.released >= mark
+        {
+            self.checker.bank(&self.disk, mark)?;
+        }
+        let (call, copied) = match stage {
+            None => (Call::Open, 0),
+            Some(Stage::Put(..)) => (Call::Put, 0),
+            Some(Stage::Close) => (Call::Close, 0),
+            Some(Stage::Seal(_)) => (Call::Seal, 0),
+            Some(Stage::Copy(_)) => (Call::None, 1),
+            Some(Stage::Begin | Stage::BeginActor(_) | Stage::Mark) => (Call::None, 0),
+        };
+        self.coverage.slices_copied += copied;
+        let (sealed, step) = (node.sealed, node.checkpoint(self.setting.slice_bytes));
+        let written = node.sealed;
+        node.check_stores()?;
+        self.say(|| format!("checkpoint: {step:?}"));
+        if let Call::Open = call {
+            self.coverage.checkpoints_begun += 1;
+            self.harm_is_uncertain(sealed);
+        }
+        if self.disk.is_dead() {
+            match call {
+                Call::Open => self.coverage.deaths_opening_a_slot += 1,
+                Call::Put => self.coverage.deaths_putting_pages += 1,
+                Call::Close => self.coverage.deaths_closing_a_slot += 1,
+                Call::Seal => self.coverage.deaths_sealing_a_slot += 1,
+                Call::None => {}
+            }
+            self.coverage.deaths_inside_a_disk_call += 1;
+            self.after_death();
+            return Ok(());
+        }
+        match step {
+            Ok(Step::Going | Step::Waiting) => {}
+            Ok(Step::Interrupted) => self.coverage.checkpoints_interrupted += 1,
+            Ok(Step::Sealed(segments)) => {
+                self.coverage.checkpoints_sealed += 1;
+                self.coverage.segments_trimmed += segments;
+                for slot in SlotId::ALL {
+                    if written[slot] != sealed[slot] && self.harm[slot] != Harm::None {
+                        self.harm[slot] = Harm::None;
+                        self.coverage.slots_rebuilt += 1;
+                    }
+                }
+            }
+            Err(error) => {
+                self.coverage.checkpoints_failed += 1;
+                let words = error.to_string();
+                let expected = words.contains("the disk failed to")
+                    || (error.is_disk_full() && self.disk.is_bounded());
+                ensure(expected, Promise::Sealed, || words)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The slot that is being written was removed, or not.
+    fn harm_is_uncertain(&mut self, sealed: BySlot<Option<Seq>>) {
+        let harm = &mut self.harm[slot_to_write(sealed)];
+        if *harm == Harm::Done {
+            *harm = Harm::Perhaps;
+        }
+    }
+
+    /// Takes a checkpoint to its end, whatever that is, with the journal's moves in between.
+    pub(crate) fn take_whole_snapshot(&mut self) -> Result<(), Violation> {
+        for _ in 0..STEPS_MAX {
+            self.take_snapshot()?;
+            let Some(node) = &mut self.node else {
+                return Ok(());
+            };
+            if node.checkpoint.is_none() {
+                return Ok(());
+            }
+            node.hand(&mut self.tap)?;
+            if let Err(error) = node.log.drain() {
+                return self.halted(Stopped::Journal(error));
+            }
+            self.release()?;
+        }
+        Err(Violation::new(
+            Promise::Answered,
+            "a checkpoint never comes to its end",
+        ))
+    }
+
+    /// Something may happen to a slot while the node is down, as long as the state can be had without it.
+    pub(crate) fn while_slots_rest(&mut self) -> Result<(), Violation> {
+        if self.chance.per_mille(400) {
+            snapshots::check_damage(&self.disk, &mut self.chance, &mut self.coverage)?;
+        }
+        if self.chance.per_mille(100) {
+            snapshots::check_short(&self.disk, &mut self.chance, &mut self.coverage)?;
+        }
+        if self.setting.plant.is_none() && self.chance.per_mille(60) {
+            self.damage_a_slot();
+        }
+        Ok(())
+    }
+
+    fn damage_a_slot(&mut self) {
+        let whole = snapshots::whole(&self.disk);
+        let slot = match whole.as_slice() {
+            [first, second] => self.chance.pick(&[first.0, second.0]).to_owned(),
+            [(slot, _)] if snapshots::is_journal_whole(&self.disk) => *slot,
+            _ => return,
+        };
+        if snapshots::spoil(&self.disk, slot, &mut self.chance) {
+            self.say(|| format!("slot {slot} is spoiled"));
+            self.coverage.slots_damaged_for_good += 1;
+            self.harm[slot] = Harm::Done;
+        }
+    }
+
+    /// A node has started: every slot that is not whole was damaged, or being written, and is spoken of.
+    pub(crate) fn check_slots(&mut self) -> Result<(), Violation> {
+        let Some(node) = &self.node else {
+            return Ok(());
+        };
+        self.coverage.starts_from_a_snapshot += u64::from(node.found.from_snapshot);
+        node.check_stores()?;
+        for slot in SlotId::ALL {
+            let harm = &mut self.harm[slot];
+            let mut mended = node.found.mended.iter();
+            let told = mended.find(|words| snapshots::speaks_of(words, slot));
+            let unsealed = told.is_some_and(|words| words.contains("was being written"));
+            match (told, *harm) {
+                (Some(_), Harm::None) if unsealed => {
+                    self.coverage.slots_half_written_at_a_start += 1;
+                }
+                (Some(words), Harm::None) => {
+                    return Err(Violation::new(Promise::Sealed, words));
+                }
+                (None, Harm::Done) => {
+                    let what = format!("nobody said that slot {slot} is spoiled");
+                    return Err(Violation::new(Promise::DamageNamed, what));
+                }
+                (None, Harm::Perhaps) => *harm = Harm::None,
+                (None, Harm::None) | (Some(_), Harm::Perhaps | Harm::Done) => {}
+            }
+        }
+        if self.chance.per_mille(250) {
+            let digests = [
+                node.lock.host.machine().digest(),
+                node.left.host.machine().digest(),
+                node.right.host.machine().digest(),
+            ];
+            snapshots::check_alone(&self.disk, digests, &mut self.coverage)?;
+        }
+        Ok(())
+    }
+
+    /// With both slots written anew, the disk holds what is needed and nothing else.
+    pub(crate) fn check_files(&mut self) -> Result<(), Violation> {
+        for _ in SlotId::ALL {
+            self.take_whole_snapshot()?;
+        }
+        let whole = snapshots::whole(&self.disk);
+        ensure(whole.len() == 2, Promise::NoLeak, || {
+            format!("only {} slots are whole after two checkpoints", whole.len())
+        })?;
+        let ordinals = segment::ordinals(&self.disk).unwrap_or_default();
+        let older = whole.iter().map(|(_, seal)| seal.manifest.begun).min();
+        let needed = segment::first_needed(&self.disk, &ordinals, older.unwrap_or_default());
+        let needed = needed.ok().flatten().unwrap_or(1);
+        let mut files = self.disk.files();
+        for ordinal in ordinals.into_iter().filter(|it| *it >= needed) {
+            files.remove(&segment::name(ordinal));
+        }
+        for (slot, seal) in &whole {
+            files.remove(&slot.seal());
+            for file in &seal.files {
+                files.remove(&format!("{}/{}", slot.folder(), file.name));
+            }
+        }
+        ensure(files.is_empty(), Promise::NoLeak, || {
+            format!("nobody needs {files:?}")
+        })?;
+        self.coverage.disks_without_a_leak += 1;
+        Ok(())
+    }
+}
