@@ -5,11 +5,13 @@
 //! |---|---|
 //! | `setting.rs` `workload.rs` `chance.rs` | what a seed says, what clients ask for |
 //! | `platter.rs` `disk.rs` `log.rs` `actor.rs` `node.rs` | the node, cut into moves, on a disk that forgets |
-//! | `run.rs` `endings.rs` | the steps of a run, how a node goes down, how a run ends |
+//! | `checkpoint.rs` `store.rs` | a checkpoint, cut into steps, and the store that slots are written to |
+//! | `run.rs` `taking.rs` `endings.rs` | the steps of a run, those of checkpoints, how a node goes down, how a run ends |
 //! | `reference.rs` `locks.rs` `counters.rs` | the rules a second time |
-//! | `tap.rs` `witness.rs` `check.rs` `damage.rs` | the checkers |
+//! | `tap.rs` `witness.rs` `check.rs` `damage.rs` `snapshots.rs` | the checkers |
 //! | `coverage.rs` `violation.rs` | what was met, and what was broken |
-//! | `campaign.rs` `planted.rs` `found.rs` | the tests: many seeds, faults that must be caught, and what once went wrong |
+//! | `campaign.rs` `killed.rs` | the tests: many seeds; a checkpoint killed in each of its calls |
+//! | `planted.rs` `planted_slots.rs` `found.rs` | faults that must be caught, and what once went wrong |
 
 mod actor;
 mod campaign;
