@@ -93,6 +93,10 @@ impl Checkpoint {
                 Stage::Copy(*actor)
             }
             Stage::Copy(actor) => {
+                let begun = self.manifest.state(*actor).map(|state| state.upto);
+                let last = on_host(node, *actor, |host| Some(host.newest()));
+                node.met.slices_copied += 1;
+                node.met.slices_copied_behind_changes += u64::from(last > begun);
                 let late = node.plant == Some(Plant::CopiedLate);
                 let since = since(&self.before, *actor);
                 let copied = on_host(node, *actor, |host| {
@@ -159,6 +163,7 @@ trait Paged {
     fn begin(&mut self, since: Seq) -> Option<Watermark>;
     fn next(&mut self, bytes_max: usize) -> Option<(Vec<Page>, bool)>;
     fn abort(&mut self);
+    fn newest(&self) -> Seq;
 }
 
 impl<M: Machine> Paged for Host<M> {
@@ -172,6 +177,10 @@ impl<M: Machine> Paged for Host<M> {
 
     fn abort(&mut self) {
         self.abort_checkpoint();
+    }
+
+    fn newest(&self) -> Seq {
+        self.last()
     }
 }
 

@@ -100,6 +100,8 @@ coverage! {
     checkpoints_interrupted >= 200,
     checkpoints_at_a_stop >= 200,
     slices_copied >= 20_000,
+    slices_copied_behind_changes >= 1_000,
+    rebuilds_from_a_snapshot >= 200,
     segments_trimmed >= 700,
     starts_from_a_snapshot >= 3_000,
     slots_half_written_at_a_start >= 1_000,

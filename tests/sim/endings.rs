@@ -108,7 +108,7 @@ impl Run<'_> {
         if let Some(node) = self.node.take() {
             self.coverage.crashes_with_unsynced_tail += u64::from(node.log.is_unsynced());
             self.coverage.crashes_in_a_checkpoint += u64::from(node.amid);
-            self.coverage.checkpoints_interrupted += node.interrupted;
+            self.coverage.add(&node.met);
             node.lock.count(&mut self.coverage);
             node.left.count(&mut self.coverage);
             node.right.count(&mut self.coverage);

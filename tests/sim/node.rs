@@ -88,8 +88,8 @@ pub(crate) struct Node {
     pub(crate) checkpoint: Option<Checkpoint>,
     /// A checkpoint is being taken, or was when the process died.
     pub(crate) amid: bool,
-    /// Checkpoints that gave way to the rebuilding of an actor.
-    pub(crate) interrupted: u64,
+    /// What it met on its way, to be added when it goes down.
+    pub(crate) met: Coverage,
     pub(crate) plant: Option<Plant>,
     stores: Arc<SimStores>,
     disk: SimDisk,
@@ -173,7 +173,7 @@ impl Node {
             sealed,
             checkpoint: None,
             amid: false,
-            interrupted: 0,
+            met: Coverage::default(),
             plant: setting.plant,
             stores,
             disk: disk.clone(),
@@ -220,12 +220,16 @@ impl Node {
             || is_rebuilt(&self.right, released);
         if waits && self.checkpoint.is_some() {
             // It needs the slots itself.
-            self.interrupted += 1;
+            self.met.checkpoints_interrupted += 1;
             self.give_up();
         }
-        rebuild((&self.disk, &self.slots), &mut self.lock, released)?;
-        rebuild((&self.disk, &self.slots), &mut self.left, released)?;
-        rebuild((&self.disk, &self.slots), &mut self.right, released)?;
+        let files = (&self.disk, &self.slots);
+        let from_snapshots = [
+            rebuild(files, &mut self.lock, released)?,
+            rebuild(files, &mut self.left, released)?,
+            rebuild(files, &mut self.right, released)?,
+        ];
+        self.met.rebuilds_from_a_snapshot += from_snapshots.into_iter().map(u64::from).sum::<u64>();
         self.gather_tells();
         Ok(())
     }
@@ -356,20 +360,21 @@ fn is_rebuilt<R: Reference>(actor: &Actor<R>, released: Seq) -> bool {
     actor.host.is_spent() && actor.host.last() <= released
 }
 
+/// Rebuilds an actor if it is time to. Whether that began with a snapshot.
 fn rebuild<R: Reference>(
     (disk, slots): (&SimDisk, &Slots),
     actor: &mut Actor<R>,
     released: Seq,
-) -> Result<(), Stopped> {
+) -> Result<bool, Stopped> {
     if !is_rebuilt(actor, released) {
-        return Ok(());
+        return Ok(false);
     }
     let mut replica = Replica::<R::Machine>::new(<R::Machine as Machine>::Rules::default());
     let scope = Scope {
         until: Some(actor.host.last()),
         partial: true,
     };
-    recover(disk, Some(slots), &mut [&mut replica], scope)?;
+    let past = recover(disk, Some(slots), &mut [&mut replica], scope)?;
     actor.rebuild(replica);
-    Ok(())
+    Ok(past.snapshot.is_some())
 }

@@ -62,15 +62,13 @@ impl Run<'_> {
         {
             self.checker.bank(&self.disk, mark)?;
         }
-        let (call, copied) = match stage {
-            None => (Call::Open, 0),
-            Some(Stage::Put(..)) => (Call::Put, 0),
-            Some(Stage::Close) => (Call::Close, 0),
-            Some(Stage::Seal(_)) => (Call::Seal, 0),
-            Some(Stage::Copy(_)) => (Call::None, 1),
-            Some(Stage::Begin | Stage::BeginActor(_) | Stage::Mark) => (Call::None, 0),
+        let call = match stage {
+            None => Call::Open,
+            Some(Stage::Put(..)) => Call::Put,
+            Some(Stage::Close) => Call::Close,
+            Some(Stage::Seal(_)) => Call::Seal,
+            Some(Stage::Begin | Stage::BeginActor(_) | Stage::Copy(_) | Stage::Mark) => Call::None,
         };
-        self.coverage.slices_copied += copied;
         let (sealed, step) = (node.sealed, node.checkpoint(self.setting.slice_bytes));
         let written = node.sealed;
         node.check_stores()?;
