@@ -103,6 +103,7 @@ coverage! {
     slices_copied_behind_changes >= 1_000,
     rebuilds_from_a_snapshot >= 200,
     segments_trimmed >= 700,
+    segments_trimmed_together >= 50,
     starts_from_a_snapshot >= 3_000,
     slots_half_written_at_a_start >= 1_000,
     crashes_in_a_checkpoint >= 2_000,

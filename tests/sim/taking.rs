@@ -95,6 +95,7 @@ impl Run<'_> {
             Ok(Step::Sealed(segments)) => {
                 self.coverage.checkpoints_sealed += 1;
                 self.coverage.segments_trimmed += segments;
+                self.coverage.segments_trimmed_together += u64::from(segments > 1);
                 for slot in SlotId::ALL {
                     if written[slot] != sealed[slot] && self.harm[slot] != Harm::None {
                         self.harm[slot] = Harm::None;
