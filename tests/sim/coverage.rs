@@ -102,6 +102,7 @@ coverage! {
     slices_copied >= 20_000,
     slices_copied_behind_changes >= 1_000,
     rebuilds_from_a_snapshot >= 200,
+    rebuilds_in_a_checkpoint >= 100,
     segments_trimmed >= 700,
     segments_trimmed_together >= 50,
     starts_from_a_snapshot >= 3_000,

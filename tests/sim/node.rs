@@ -212,24 +212,20 @@ impl Node {
         }
     }
 
-    /// Rebuilds what is spent, once the log may be relied on up to there. Others go on before and meanwhile.
+    /// Rebuilds what is spent, once the log may be relied on up to there. Others go on before and meanwhile, and so does
+    /// a checkpoint: the slot that it writes has no seal, and is not read.
     pub(crate) fn rebuild(&mut self) -> Result<(), Stopped> {
         let released = self.log.released;
-        let waits = is_rebuilt(&self.lock, released)
-            || is_rebuilt(&self.left, released)
-            || is_rebuilt(&self.right, released);
-        if waits && self.checkpoint.is_some() {
-            // It needs the slots itself.
-            self.met.checkpoints_interrupted += 1;
-            self.give_up();
-        }
         let files = (&self.disk, &self.slots);
-        let from_snapshots = [
+        let rebuilt = [
             rebuild(files, &mut self.lock, released)?,
             rebuild(files, &mut self.left, released)?,
             rebuild(files, &mut self.right, released)?,
         ];
-        self.met.rebuilds_from_a_snapshot += from_snapshots.into_iter().map(u64::from).sum::<u64>();
+        for from_snapshot in rebuilt.into_iter().flatten() {
+            self.met.rebuilds_from_a_snapshot += u64::from(from_snapshot);
+            self.met.rebuilds_in_a_checkpoint += u64::from(self.amid);
+        }
         self.gather_tells();
         Ok(())
     }
@@ -255,7 +251,7 @@ impl Node {
     }
 
     /// Lets go of the checkpoint that is under way, and of the slot, unless it is sealed.
-    pub(crate) fn give_up(&mut self) {
+    fn give_up(&mut self) {
         if let Some(checkpoint) = self.checkpoint.take() {
             checkpoint.end(self);
             self.amid = self.disk.is_dead();
@@ -355,26 +351,22 @@ fn recover_only_reading(
     Ok(past)
 }
 
-/// Whether an actor is to be rebuilt now.
-fn is_rebuilt<R: Reference>(actor: &Actor<R>, released: Seq) -> bool {
-    actor.host.is_spent() && actor.host.last() <= released
-}
-
-/// Rebuilds an actor if it is time to. Whether that began with a snapshot.
+/// Rebuilds an actor if it is time to. If so, whether that began with a snapshot.
 fn rebuild<R: Reference>(
     (disk, slots): (&SimDisk, &Slots),
     actor: &mut Actor<R>,
     released: Seq,
-) -> Result<bool, Stopped> {
-    if !is_rebuilt(actor, released) {
-        return Ok(false);
+) -> Result<Option<bool>, Stopped> {
+    let until = actor.host.last();
+    if !actor.host.is_spent() || until > released {
+        return Ok(None);
     }
     let mut replica = Replica::<R::Machine>::new(<R::Machine as Machine>::Rules::default());
     let scope = Scope {
-        until: Some(actor.host.last()),
+        until: Some(until),
         partial: true,
     };
     let past = recover(disk, Some(slots), &mut [&mut replica], scope)?;
     actor.rebuild(replica);
-    Ok(past.snapshot.is_some())
+    Ok(Some(past.snapshot.is_some()))
 }
