@@ -85,6 +85,24 @@ fn redis_is_measured_where_it_is_installed() {
 }
 
 #[test]
+fn what_changes_leave_behind_is_measured() {
+    let nothing = tempfile::tempdir().expect("a temporary directory can be made");
+    let figures = bench(
+        &["churn", "--changes", "20000", "--locks", "100"],
+        Some(nothing.path()),
+    );
+    assert_eq!(figures["changes"], 20_000);
+    let sexton = &figures["servers"][0];
+    assert_eq!(sexton["server"], "sexton");
+    assert!(figures["servers"][1].is_null(), "redis is not on the path");
+    positive(&sexton["changes_per_second"]);
+    for held in ["disk", "resident"] {
+        let largest = positive(&sexton[held]["largest"]);
+        assert!(largest >= positive(&sexton[held]["last"]));
+    }
+}
+
+#[test]
 fn a_written_log_is_replayed() {
     let figures = bench(
         &[

@@ -1,8 +1,10 @@
 //! Clients of a table of locks that stay held: they take them all, they renew random ones, or they go about their own
-//! locks at a fixed pace beside them.
+//! locks at a fixed pace beside them; and those that let go of some again.
 
 use crate::bench::codec::{Answer, Asked, Name, Protocol, name};
 use crate::bench::load::{Client, Turn, Wrong};
+use std::cell::Cell;
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -11,8 +13,27 @@ use std::time::{Duration, Instant};
 const DEPTH: u32 = 64;
 
 /// The key and the owner of a held lock. Each has an owner of its own.
-fn held(lock: u32) -> (Name, Name) {
+fn held_by(lock: u32) -> (Name, Name) {
     (name(1, lock), name(2, lock))
+}
+
+/// Random numbers: Marsaglia's xorshift with the triple 13, 7, 17.
+struct Chance(u64);
+
+impl Chance {
+    fn new(seed: u32) -> Self {
+        // Numbers that differ in few bits give xorshift a poor start.
+        Self((u64::from(seed) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// A number below this, each as likely as any other.
+    fn below(&mut self, end: u32) -> u32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        let scaled = (self.0 >> 32) * u64::from(end);
+        u32::try_from(scaled >> 32).expect("less than the end")
+    }
 }
 
 fn untrue(asked: Asked, answer: Answer) -> Wrong {
@@ -42,7 +63,7 @@ impl Taker {
 impl Client for Taker {
     fn wake(&mut self, turn: &mut Turn<'_>) {
         for lock in self.left.by_ref().take(DEPTH as usize) {
-            let (key, owner) = held(lock);
+            let (key, owner) = held_by(lock);
             self.protocol.ask(Asked::Hold, &key, &owner, turn.output);
             self.open += 1;
         }
@@ -85,7 +106,7 @@ impl Client for Taker {
 pub(crate) struct Toucher {
     protocol: Rc<Protocol>,
     locks: u32,
-    chance: u64,
+    chance: Chance,
     asked: Instant,
     touched: u64,
     finishing: bool,
@@ -98,29 +119,18 @@ impl Toucher {
         Self {
             protocol,
             locks,
-            // Numbers that differ in few bits give xorshift a poor start.
-            chance: (u64::from(connection) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            chance: Chance::new(connection),
             asked: now,
             touched: 0,
             finishing: false,
             finished: false,
         }
     }
-
-    /// A lock, each as likely as any other.
-    fn random(&mut self) -> u32 {
-        // Marsaglia's xorshift with the triple 13, 7, 17.
-        self.chance ^= self.chance << 13;
-        self.chance ^= self.chance >> 7;
-        self.chance ^= self.chance << 17;
-        let scaled = (self.chance >> 32) * u64::from(self.locks);
-        u32::try_from(scaled >> 32).expect("less than the number of locks")
-    }
 }
 
 impl Client for Toucher {
     fn wake(&mut self, turn: &mut Turn<'_>) {
-        let (key, owner) = held(self.random());
+        let (key, owner) = held_by(self.chance.below(self.locks));
         self.asked = turn.now;
         self.protocol.ask(Asked::Renew, &key, &owner, turn.output);
     }
@@ -152,6 +162,86 @@ impl Client for Toucher {
 
     fn done(&self) -> u64 {
         self.touched
+    }
+}
+
+/// Acquires or releases random locks of a share of its own, many in one write: what is free is taken, what is held is
+/// let go. Goes on until all clients together have done enough.
+pub(crate) struct Churner {
+    protocol: Rc<Protocol>,
+    first: u32,
+    held: Vec<bool>,
+    chance: Chance,
+    /// What was asked and has no answer yet.
+    open: VecDeque<Asked>,
+    done: u64,
+    left: Rc<Cell<u64>>,
+}
+
+impl Churner {
+    /// A client of these locks, which are free.
+    pub(crate) fn new(protocol: Rc<Protocol>, locks: Range<u32>, left: Rc<Cell<u64>>) -> Self {
+        Self {
+            protocol,
+            first: locks.start,
+            chance: Chance::new(locks.start),
+            held: locks.map(|_| false).collect(),
+            open: VecDeque::new(),
+            done: 0,
+            left,
+        }
+    }
+}
+
+impl Client for Churner {
+    fn wake(&mut self, turn: &mut Turn<'_>) {
+        let share = u32::try_from(self.held.len()).expect("it was made of a range of them");
+        for _ in 0..self.left.get().min(DEPTH.into()) {
+            let lock = self.chance.below(share);
+            let held = self
+                .held
+                .get_mut(lock as usize)
+                .expect("it is one of the share");
+            let asked = if *held { Asked::Release } else { Asked::Hold };
+            *held = !*held;
+            let (key, owner) = held_by(self.first + lock);
+            self.protocol.ask(asked, &key, &owner, turn.output);
+            self.open.push_back(asked);
+            self.left.set(self.left.get() - 1);
+        }
+    }
+
+    fn hear(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
+        let mut taken = 0;
+        while let Some(asked) = self.open.front().copied()
+            && let Some((answer, len)) = self
+                .protocol
+                .hear(asked, input.get(taken..).unwrap_or(&[]))?
+        {
+            taken += len;
+            match (asked, answer) {
+                (Asked::Hold, Answer::Granted) | (Asked::Release, Answer::Released(1)) => {}
+                (asked, answer) => return Err(untrue(asked, answer)),
+            }
+            self.open.pop_front();
+            self.done += 1;
+            if self.open.is_empty() {
+                self.wake(turn);
+            }
+        }
+        Ok(taken)
+    }
+
+    fn finish(&mut self, _: &mut Turn<'_>) {
+        self.left.set(0);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.left.get() == 0 && self.open.is_empty()
+    }
+
+    fn done(&self) -> u64 {
+        self.done
     }
 }
 
@@ -299,6 +389,29 @@ mod tests {
     }
 
     #[test]
+    fn a_churner_takes_what_is_free_and_lets_go_of_what_it_holds() {
+        let mut latencies = Latencies::default();
+        let left = Rc::new(Cell::new(100));
+        let mut churner = Churner::new(Rc::new(Protocol::Lockserver), 5..6, Rc::clone(&left));
+        turn(&mut latencies, now(), |turn| churner.wake(turn));
+        assert_eq!(
+            churner
+                .open
+                .iter()
+                .filter(|asked| **asked == Asked::Hold)
+                .count(),
+            32
+        );
+        for asked in [64, 36] {
+            turn(&mut latencies, now(), |turn| {
+                churner.hear(&[0, 1].repeat(asked), turn).unwrap();
+            });
+        }
+        assert!(churner.is_finished());
+        assert_eq!((churner.done(), left.get()), (100, 0));
+    }
+
+    #[test]
     fn a_cycle_that_was_held_up_counts_from_when_it_was_due() {
         let begin = now();
         let at = |ms| begin + Duration::from_millis(ms);
@@ -329,11 +442,11 @@ mod tests {
     }
 
     #[test]
-    fn every_lock_is_touched_at_times() {
-        let mut toucher = Toucher::new(Rc::new(Protocol::Lockserver), 7, 10, now());
+    fn every_number_comes_at_times() {
+        let mut chance = Chance::new(7);
         let mut seen = [0; 10];
         for _ in 0..1000 {
-            seen[toucher.random() as usize] += 1;
+            seen[chance.below(10) as usize] += 1;
         }
         assert!(seen.iter().all(|count| *count > 50), "{seen:?}");
     }

@@ -1,11 +1,12 @@
 //! `sexton bench`: measures sexton, beside what people use today where that is installed. It prints figures and
 //! asserts none; it starts its own servers in directories of its own, and never touches a running coordinator.
 //!
-//! `locks` measures locks over TCP beside Redis, `recovery` a large table of them and how it comes back, `replay` how
-//! fast a start reads the log. `row` and `recovery_row` say what is measured, `codec` speaks to each server, `load`
+//! `locks` measures locks over TCP beside Redis, `recovery` a large table of them and how it comes back, `churn` what
+//! many changes leave on disk and in memory, `replay` how fast a start reads the log. `row` and `recovery_row` say what is measured, `codec` speaks to each server, `load`
 //! drives connections, `cycle`, `contend` and `held` are what a client does, `peer` starts servers, `question` asks
 //! them beside the load, `figures` turns measurements into what is printed, `interrupt` ends it all in good order.
 
+mod churn;
 mod codec;
 mod contend;
 mod cycle;
@@ -35,6 +36,7 @@ use clap::{Args, Subcommand};
   sexton bench locks --rows memory:1x1,fsync:50x1 --rounds 9
   sexton bench locks --dir /var/tmp --json    data on that file system; figures for programs
   sexton bench recovery                       a million locks: memory, restarts, checkpoints
+  sexton bench churn                          ten million changes: disk and memory
   sexton bench replay --entries 1000000       how fast a start reads the log
 
 docs/benchmarks.md says what each row does and how to read it.")]
@@ -45,6 +47,7 @@ pub(crate) struct Bench {
 
 #[derive(Subcommand)]
 enum Measure {
+    Churn(churn::Churn),
     Locks(locks::Locks),
     Recovery(recovery::Recovery),
     Replay(replay::Replay),
@@ -53,6 +56,7 @@ enum Measure {
 impl Bench {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.measure {
+            Measure::Churn(churn) => interrupt::watched(move |stop| churn.run(stop)),
             Measure::Locks(locks) => interrupt::watched(move |stop| locks.run(stop)),
             Measure::Recovery(recovery) => interrupt::watched(move |stop| recovery.run(stop)),
             Measure::Replay(replay) => interrupt::watched(move |stop| replay.run(stop)),
