@@ -1,0 +1,45 @@
+//! A stop in the middle of a checkpoint: whoever has the directory next has it alone.
+
+#[path = "support/directory.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod directory;
+#[path = "support/node.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod node;
+#[path = "support/patience.rs"]
+mod patience;
+
+use directory::{request, settings};
+use node::wait;
+use patience::until;
+use sexton::Node;
+use sexton::persist::disk::RealDisk;
+use sexton::persist::snapshots::{Found, SledStores, SlotId, Slots};
+use std::sync::Arc;
+
+#[test]
+fn a_stop_waits_for_the_checkpoint_that_is_under_way() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let data = files.path();
+    let node = Node::open(settings(data)).expect("it opens");
+    let handle = node.handle();
+    request(&handle, 0..2000);
+    wait(handle.checkpoint()).expect("it is taken");
+    // Nothing is new since then, so that the stop takes none of its own.
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| wait(handle.checkpoint()));
+        until("the checkpoint begins", || {
+            handle.snapshots().running.then_some(())
+        });
+        node.stop().expect("it stops");
+        let slots = Slots::new(
+            Arc::new(RealDisk::new(data)),
+            Arc::new(SledStores::new(data)),
+        );
+        for slot in SlotId::ALL {
+            let found = slots.look(slot).expect("it can be read");
+            assert!(matches!(found, Found::Sealed(_)), "{slot}: {found:?}");
+        }
+        drop(asked.join().expect("asking does not panic"));
+    });
+}

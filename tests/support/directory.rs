@@ -1,0 +1,101 @@
+//! Data directories with a past, and what can be said of a directory from outside: every file of it, to the bit.
+
+use crate::node::wait;
+use sexton::actors::host::Item;
+use sexton::actors::lock::{Message, Name};
+use sexton::node::Handle;
+use sexton::persist::journal::Sizes;
+use sexton::{Config, Node};
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+/// Small, so that a short past has several.
+pub(crate) const SEGMENTS: Sizes = Sizes {
+    first_bytes: 16 << 10,
+    max_bytes: 16 << 10,
+};
+
+/// A file or folder: mode, time of its last change, content.
+pub(crate) type Kept = (u32, (i64, i64), Option<Vec<u8>>);
+
+/// Everything below a directory, and the directory.
+pub(crate) fn everything(directory: &Path) -> BTreeMap<String, Kept> {
+    let mut found = BTreeMap::new();
+    collect(directory, "", &mut found);
+    found
+}
+
+fn collect(path: &Path, name: &str, found: &mut BTreeMap<String, Kept>) {
+    let about = std::fs::symlink_metadata(path).expect("it is there");
+    let content = about
+        .is_file()
+        .then(|| std::fs::read(path).expect("it can be read"));
+    let changed = (about.mtime(), about.mtime_nsec());
+    found.insert(name.to_owned(), (about.mode(), changed, content));
+    if about.is_dir() {
+        for entry in std::fs::read_dir(path).expect("it can be read") {
+            let entry = entry.expect("it can be read");
+            let below = entry.file_name().into_string().expect("a plain name");
+            collect(&entry.path(), &format!("{name}/{below}"), found);
+        }
+    }
+}
+
+/// Copies a directory with everything in it.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("it can be made");
+    for entry in std::fs::read_dir(from).expect("it can be read") {
+        let entry = entry.expect("it can be read");
+        let target = to.join(entry.file_name());
+        if entry.file_type().expect("it has one").is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).expect("it can be copied");
+        }
+    }
+}
+
+/// Settings of a node with small segments, and no checkpoint but those that are asked for.
+pub(crate) fn settings(data: &Path) -> Config {
+    let mut config = Config::at(data);
+    config.segments = SEGMENTS;
+    config.checkpoints.records = 1 << 40;
+    config
+}
+
+/// A name.
+pub(crate) fn name(text: &str) -> Name {
+    Name::try_from(text).expect("it is short")
+}
+
+/// Asks for locks `from` to `to`, half of them under a key `even`, the others under `odd`; the third of three owners of
+/// each waits behind the first two.
+pub(crate) fn request(handle: &Handle, numbers: std::ops::Range<u32>) {
+    let items = numbers.map(|number| {
+        Item::Message(Message::Request {
+            key: name(if number % 2 == 0 { "even" } else { "odd" }),
+            index: name(&(number / 6).to_string()),
+            owner: name(&format!("owner {number}")),
+            ttl: 600,
+            ttw: 300,
+            priority: 0,
+        })
+    });
+    let answers = wait(handle.locks(items.collect())).expect("the node runs");
+    assert!(answers.iter().all(Result::is_ok), "every one is answered");
+}
+
+/// A past of two snapshots and a journal that was trimmed, left by a stop in good order: the newer snapshot is of the
+/// end, segments lie between it and the older one.
+pub(crate) fn make(data: &Path) {
+    let node = Node::open(settings(data)).expect("it opens");
+    let handle = node.handle();
+    let checkpoint = || wait(handle.checkpoint()).expect("it is taken");
+    request(&handle, 0..600);
+    checkpoint();
+    request(&handle, 600..900);
+    checkpoint();
+    request(&handle, 900..2000);
+    node.stop().expect("it stops");
+}
