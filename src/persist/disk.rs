@@ -1,11 +1,14 @@
 //! The disk, as little of it as the node needs: named files in one flat folder tree, positioned reads and writes,
 //! and syncs. `RealDisk` is the only user of `std::fs` in the library; the simulation brings a disk of its own.
 
-use crate::persist::PersistError;
+use crate::persist::error::PersistError;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+
+/// How much is copied at a time.
+const COPY_BYTES: usize = 1 << 20;
 
 /// A folder with files in it. Names are relative, with `/` between the parts.
 pub trait Disk: Send + Sync {
@@ -132,6 +135,24 @@ impl RealDisk {
         Ok(DirLock {
             _directory: directory,
         })
+    }
+
+    /// The process that has taken the directory, if one has. Takes nothing itself, not for a moment: a start that
+    /// happens meanwhile would be refused.
+    pub fn holder(&self) -> io::Result<Option<u32>> {
+        use std::os::unix::fs::MetadataExt as _;
+        let inode = std::fs::metadata(&self.root)?.ino().to_string();
+        let locks = std::fs::read_to_string("/proc/locks")?;
+        // `1: FLOCK  ADVISORY  WRITE 4711 fd:00:1234 0 EOF`. Some file systems show another device there than in
+        // their metadata, so the inode has to do.
+        Ok(locks.lines().find_map(|line| {
+            let words: Vec<&str> = line.split_ascii_whitespace().collect();
+            let [_, "FLOCK", _, "WRITE", process, place, ..] = words.as_slice() else {
+                return None;
+            };
+            let is_ours = place.rsplit(':').next() == Some(inode.as_str());
+            is_ours.then(|| process.parse().unwrap_or(0))
+        }))
     }
 
     /// Replaces a file by one with these bytes, so that a reader sees the old one or the new one, never a part.
@@ -279,5 +300,36 @@ impl DiskFile for File {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
+    }
+}
+
+/// Copies a file to another disk, where it must not be yet, and says how long it is. `copied` is told bytes as they go.
+pub fn copy_file(
+    from: &dyn Disk,
+    to: &dyn Disk,
+    name: &str,
+    copied: &mut dyn FnMut(u64),
+) -> Result<u64, PersistError> {
+    let mut buffer = vec![0; COPY_BYTES];
+    let source = from
+        .open(name, false)
+        .map_err(PersistError::io("read", name))?;
+    let target = to
+        .create(name)
+        .map_err(PersistError::io("create a copy of", name))?;
+    let mut len = 0;
+    loop {
+        let read = source
+            .read_at(&mut buffer, len)
+            .map_err(PersistError::io("read", name))?;
+        let bytes = buffer.get(..read).unwrap_or(&[]);
+        if bytes.is_empty() {
+            return Ok(len);
+        }
+        target
+            .write_at(bytes, len)
+            .map_err(PersistError::io("write a copy of", name))?;
+        len += read as u64;
+        copied(read as u64);
     }
 }

@@ -6,16 +6,19 @@
 //! | `writer.rs` | the one writer: where the next byte goes, sealing, rolling, room left |
 //! | `filler.rs` | who prepares the next segment: a thread of its own, or the caller |
 //! | `reader.rs` | from bytes back to records; tells a torn tail from damage |
+//! | `survey.rs` | segment by segment, for people |
 //! | `thread.rs` | group commit: one write and one sync for every command that waits |
 
 pub mod filler;
 pub mod reader;
 pub mod segment;
+pub mod survey;
 pub mod thread;
 pub mod writer;
 
 pub use filler::{Filler, InlineFiller, ThreadFiller};
 pub use reader::{Begin, Cut, Reader, Record, Tail};
 pub use segment::Sizes;
+pub use survey::{Survey, Surveyed, survey};
 pub use thread::{Fsync, Journal, JournalCounts, JournalThread};
 pub use writer::{Room, Writer};

@@ -9,10 +9,12 @@
 //! | `page.rs` | a page as items of a store, each with its checksum; the manifest |
 //! | `seal.rs` | what vouches for a closed slot |
 //! | `slots.rs` | looking at slots, reading one, writing one, sealing it |
+//! | `copied.rs` | stores that open a copy, for whoever must not change a byte |
 //! | `writing.rs` | a checkpoint's blocking side, step by step |
 //! | `thread.rs` | the thread that it runs on |
 //! | `sled.rs` | the store, and the only file that names it |
 
+pub mod copied;
 pub mod page;
 pub mod seal;
 pub mod sled;
@@ -20,10 +22,11 @@ pub mod slots;
 pub mod thread;
 pub mod writing;
 
+pub use copied::CopiedStores;
 pub use page::{Manifest, Page};
-pub use seal::Seal;
+pub use seal::{FileCheck, Seal};
 pub use sled::SledStores;
-pub use slots::{Contents, Found, SlotWriter, Slots};
+pub use slots::{Contents, Found, Look, SlotWriter, Slots};
 pub use thread::SnapshotThread;
 pub use writing::{Sealed, Writing};
 

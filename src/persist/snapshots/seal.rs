@@ -145,6 +145,50 @@ pub fn sum_files(disk: &dyn Disk, folder: &str) -> Result<Vec<FileSum>, PersistE
     Ok(sums)
 }
 
+/// A file of a slot, beside what its seal says of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FileCheck {
+    /// Its name within the slot.
+    pub name: String,
+    /// Its length in bytes; none if it is missing.
+    pub len: Option<u64>,
+    /// In what it differs from what was sealed, in words; nothing if it is the same.
+    pub wrong: Option<String>,
+}
+
+/// Compares files with those that were sealed: these first, then what was not there then.
+pub fn check_files(sealed: &[FileSum], found: &[FileSum]) -> Vec<FileCheck> {
+    let of = |files: &[FileSum], name: &str| files.iter().find(|file| file.name == name).cloned();
+    let mut checks = Vec::with_capacity(sealed.len());
+    for said in sealed {
+        let name = &said.name;
+        let file = of(found, name);
+        let wrong = match &file {
+            None => Some(format!("{name} is missing")),
+            Some(file) if file.len != said.len => Some(format!(
+                "{name} has {} bytes, was sealed with {}",
+                file.len, said.len
+            )),
+            Some(file) if file.crc != said.crc => Some(format!(
+                "{name} is not what was sealed: its checksum differs"
+            )),
+            Some(_) => None,
+        };
+        checks.push(FileCheck {
+            name: name.clone(),
+            len: file.map(|file| file.len),
+            wrong,
+        });
+    }
+    let strays = found.iter().filter(|file| of(sealed, &file.name).is_none());
+    checks.extend(strays.map(|stray| FileCheck {
+        name: stray.name.clone(),
+        len: Some(stray.len),
+        wrong: Some(format!("{} was not there when it was sealed", stray.name)),
+    }));
+    checks
+}
+
 #[cfg(test)]
 mod tests {
     use super::{FORMAT_VERSION, FileSum, Manifest, Seal, SealRead};

@@ -9,7 +9,7 @@ use crate::persist::disk::Disk;
 use crate::persist::error::PersistError;
 use crate::persist::format::FORMAT_VERSION;
 use crate::persist::snapshots::page::{Assembly, Manifest, Page};
-use crate::persist::snapshots::seal::{self, FileSum, Seal, SealRead};
+use crate::persist::snapshots::seal::{self, FileCheck, FileSum, Seal, SealRead};
 use crate::persist::snapshots::{FOLDER, SlotId, Store, Stores};
 use std::io;
 use std::sync::Arc;
@@ -30,6 +30,34 @@ pub enum Found {
     Sealed(Seal),
     /// A seal that does not match, and how.
     Damaged(String),
+}
+
+/// What a closer look at a slot found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// What it is.
+    pub found: Found,
+    /// Its seal, also if its files are not what it says.
+    pub seal: Option<Seal>,
+    /// Its files.
+    pub files: Vec<FileCheck>,
+}
+
+impl From<Found> for Look {
+    fn from(found: Found) -> Self {
+        Self {
+            found,
+            seal: None,
+            files: Vec::new(),
+        }
+    }
+}
+
+impl Look {
+    /// The same files, of which something else is to be said.
+    fn but(self, found: Found) -> Self {
+        Self { found, ..self }
+    }
 }
 
 /// What stands in a slot.
@@ -61,11 +89,17 @@ impl Slots {
     /// # Errors
     /// If it was written by a newer program. What cannot be read is damaged, and no error.
     pub fn look(&self, slot: SlotId) -> Result<Found, PersistError> {
+        Ok(self.look_closely(slot)?.found)
+    }
+
+    /// The same, with every file that stands there, or should.
+    pub fn look_closely(&self, slot: SlotId) -> Result<Look, PersistError> {
         let seal = match seal::read(self.disk.as_ref(), &slot.seal()) {
             Ok(None) => return Ok(self.look_unsealed(slot)),
             Ok(Some(SealRead::Good(seal))) => seal,
             Ok(Some(SealRead::Bad)) => {
-                return Ok(Found::Damaged("its seal does not check".to_owned()));
+                let found = Found::Damaged("its seal does not check".to_owned());
+                return Ok(self.look_unsealed(slot).but(found));
             }
             Ok(Some(SealRead::TooNew(found))) => {
                 return Err(PersistError::VersionTooNew {
@@ -74,22 +108,41 @@ impl Slots {
                     supported: FORMAT_VERSION,
                 });
             }
-            Err(error) => return Ok(Found::Damaged(error.to_string())),
+            Err(error) => return Ok(Look::from(Found::Damaged(error.to_string()))),
         };
-        Ok(match seal::sum_files(self.disk.as_ref(), &slot.folder()) {
-            Ok(files) => match difference(&seal.files, &files) {
-                None => Found::Sealed(seal),
-                Some(difference) => Found::Damaged(difference),
+        let look = match seal::sum_files(self.disk.as_ref(), &slot.folder()) {
+            Ok(files) => {
+                let files = seal::check_files(&seal.files, &files);
+                let wrong = files.iter().find_map(|file| file.wrong.clone());
+                Look {
+                    found: wrong.map_or_else(|| Found::Sealed(seal.clone()), Found::Damaged),
+                    seal: Some(seal),
+                    files,
+                }
+            }
+            Err(error) => Look {
+                seal: Some(seal),
+                ..Look::from(Found::Damaged(error.to_string()))
             },
-            Err(error) => Found::Damaged(error.to_string()),
-        })
+        };
+        Ok(look)
     }
 
-    fn look_unsealed(&self, slot: SlotId) -> Found {
-        match self.disk.tree(&slot.folder()) {
-            Ok(files) if files.is_empty() => Found::Absent,
-            Ok(_) => Found::Unsealed,
-            Err(error) => Found::Damaged(error.to_string()),
+    fn look_unsealed(&self, slot: SlotId) -> Look {
+        let mut files = match self.disk.tree(&slot.folder()) {
+            Ok(files) if files.is_empty() => return Look::from(Found::Absent),
+            Ok(files) => files,
+            Err(error) => return Look::from(Found::Damaged(error.to_string())),
+        };
+        files.sort();
+        let check = |(name, len)| FileCheck {
+            name,
+            len: Some(len),
+            wrong: None,
+        };
+        Look {
+            files: files.into_iter().map(check).collect(),
+            ..Look::from(Found::Unsealed)
         }
     }
 
@@ -302,32 +355,6 @@ fn unreadable(folder: &str) -> impl Fn(String) -> PersistError {
         folder: folder.to_owned(),
         cause,
     }
-}
-
-/// In what the files differ from those that were sealed; `None` if in nothing.
-fn difference(sealed: &[FileSum], found: &[FileSum]) -> Option<String> {
-    let of = |name: &str| found.iter().find(|file| file.name == name);
-    for said in sealed {
-        let name = &said.name;
-        match of(name) {
-            None => return Some(format!("{name} is missing")),
-            Some(file) if file.len != said.len => {
-                return Some(format!(
-                    "{name} has {} bytes, was sealed with {}",
-                    file.len, said.len
-                ));
-            }
-            Some(file) if file.crc != said.crc => {
-                return Some(format!(
-                    "{name} is not what was sealed: its checksum differs"
-                ));
-            }
-            Some(_) => {}
-        }
-    }
-    let is_new = |file: &&FileSum| !sealed.iter().any(|said| said.name == file.name);
-    let stray = found.iter().find(is_new)?;
-    Some(format!("{} was not there when it was sealed", stray.name))
 }
 
 fn remove_if_there(disk: &dyn Disk, name: &str) -> io::Result<()> {

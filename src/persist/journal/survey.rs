@@ -1,0 +1,173 @@
+//! The journal segment by segment, for people: which numbers each holds, how much of it is used, where it stops to read.
+//!
+//! It decodes as much as it can of what is damaged, and judges nothing: whether something that does not read is a torn
+//! tail or damage, and whether anything of it is needed, is the reader's to say. It never writes.
+
+use crate::ids::Seq;
+use crate::persist::disk::Disk;
+use crate::persist::error::PersistError;
+use crate::persist::format::{Kind, Part, SEGMENT_HEADER_BYTES, SegmentHeader, frame};
+use crate::persist::journal::reader::{Begin, Reader, Tail};
+use crate::persist::journal::segment::{self, Opening, Present};
+use serde::Serialize;
+
+/// No segment is larger: what is read goes into memory.
+const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+
+/// One segment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Surveyed {
+    /// The name of its file.
+    pub file: String,
+    /// The length of its file.
+    pub bytes: u64,
+    /// Bytes up to the end of the last frame that reads; zero if its header does not.
+    pub used: u64,
+    /// Records that begin in it.
+    pub records: u64,
+    /// The number of the first of them.
+    pub first: Option<Seq>,
+    /// The number of the last of them.
+    pub last: Option<Seq>,
+    /// Whether the log goes on in the next one.
+    pub ended: bool,
+    /// Why it does not read from `used` on; nothing if only zeros follow.
+    pub stops: Option<String>,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default)]
+pub struct Survey {
+    /// In order.
+    pub segments: Vec<Surveyed>,
+    /// Files of the folder that are no segments.
+    pub others: Vec<String>,
+    /// What the reader says of the whole of it, from the first record that is there: where it ends, or why it does not
+    /// read to its end.
+    pub read: Option<Result<Tail, String>>,
+}
+
+/// Looks at every segment, and reads the whole log that is there.
+pub fn survey(disk: &dyn Disk) -> Result<Survey, PersistError> {
+    let present = segment::present(disk)?;
+    let segments = present.iter().map(|segment| look(disk, *segment)).collect();
+    let files = disk
+        .list(segment::FOLDER)
+        .map_err(PersistError::io("list", segment::FOLDER))?;
+    let is_other = |file: &String| {
+        present
+            .iter()
+            .all(|it| segment::name(it.ordinal) != in_folder(file))
+    };
+    let mut others: Vec<String> = files
+        .into_iter()
+        .map(|(file, _)| file)
+        .filter(is_other)
+        .collect();
+    others.sort();
+    let read =
+        (!present.is_empty()).then(|| read(disk, &present).map_err(|error| error.to_string()));
+    Ok(Survey {
+        segments,
+        others,
+        read,
+    })
+}
+
+fn in_folder(file: &str) -> String {
+    format!("{}/{file}", segment::FOLDER)
+}
+
+/// Reads the log from the first record that is there, of which the reader then says nothing but that it reads.
+fn read(disk: &dyn Disk, present: &[Present]) -> Result<Tail, PersistError> {
+    let mut begin = Begin::default();
+    if present.first().is_some_and(|first| first.ordinal > 1) {
+        for segment in present {
+            if let Opening::Record(first) = segment::opening(disk, segment.ordinal)? {
+                begin.after = first;
+                break;
+            }
+        }
+    }
+    let mut reader = Reader::open_after(disk, begin)?;
+    while reader.next()?.is_some() {}
+    Ok(reader.tail().clone())
+}
+
+fn look(disk: &dyn Disk, present: Present) -> Surveyed {
+    let mut surveyed = Surveyed {
+        file: segment::name(present.ordinal),
+        bytes: present.bytes,
+        used: 0,
+        records: 0,
+        first: None,
+        last: None,
+        ended: false,
+        stops: None,
+    };
+    match contents(disk, &surveyed.file, present) {
+        Ok((bytes, salt)) => surveyed.decode(&bytes, salt),
+        Err(why) => surveyed.stops = Some(why),
+    }
+    surveyed
+}
+
+/// What a segment holds, and what its checksums begin with; or why there is nothing to decode.
+fn contents(disk: &dyn Disk, file: &str, present: Present) -> Result<(Vec<u8>, u32), String> {
+    if present.bytes > SEGMENT_BYTES_MAX {
+        return Err("it is larger than any segment".to_owned());
+    }
+    let mut bytes = vec![0; usize::try_from(present.bytes).unwrap_or(0)];
+    let read = disk
+        .open(file, false)
+        .and_then(|file| file.read_at(&mut bytes, 0))
+        .map_err(|error| error.to_string())?;
+    bytes.truncate(read);
+    match SegmentHeader::decode(&bytes) {
+        SegmentHeader::Good {
+            ordinal,
+            size,
+            salt,
+        } => {
+            if ordinal == present.ordinal && size == read as u64 {
+                return Ok((bytes, salt));
+            }
+            Err(format!(
+                "its header speaks of segment {ordinal} with {size} bytes, it has {read}"
+            ))
+        }
+        SegmentHeader::TooNew(version) => Err(format!("it is of format {version}, which is newer")),
+        SegmentHeader::Bad => Err("its header does not check".to_owned()),
+    }
+}
+
+impl Surveyed {
+    /// Goes from frame to frame, as far as they check.
+    fn decode(&mut self, bytes: &[u8], salt: u32) {
+        let mut offset = SEGMENT_HEADER_BYTES;
+        let rest = |offset: usize| bytes.get(offset..).unwrap_or(&[]);
+        while let Some((header, _)) = frame(rest(offset), salt).filter(|_| !self.ended) {
+            offset += header.size as usize;
+            if header.kind == Kind::End {
+                self.ended = true;
+            } else if matches!(header.part, Part::Whole | Part::First) {
+                self.records += 1;
+                self.first = self.first.or(Some(header.seq));
+                self.last = Some(header.seq);
+            }
+        }
+        self.used = offset as u64;
+        let after = rest(offset);
+        if let Some(end) = after.iter().rposition(|byte| *byte != 0) {
+            self.stops = Some(format!(
+                "{} bytes from offset {offset} on are no whole record",
+                end + 1
+            ));
+        }
+    }
+
+    /// Whether it was made ready and not used yet.
+    pub fn is_prepared(&self) -> bool {
+        self.records == 0 && !self.ended && self.stops.is_none()
+    }
+}
