@@ -4,6 +4,8 @@ mod allocator;
 mod bench;
 mod checkpoint;
 mod client;
+mod inspect;
+mod isolated;
 mod replay;
 mod report;
 mod serve;
@@ -24,6 +26,8 @@ struct Arguments {
 enum Command {
     Bench(bench::Bench),
     Checkpoint(checkpoint::Checkpoint),
+    Inspect(inspect::Inspect),
+    ReadStore(isolated::ReadStore),
     Serve(Box<serve::Serve>),
     Status(status::Status),
     Replay(replay::Replaying),
@@ -37,6 +41,8 @@ fn main() -> std::process::ExitCode {
         Command::Status(status) => status.run(),
         Command::Bench(bench) => bench.run(),
         Command::Checkpoint(checkpoint) => checkpoint.run(),
+        Command::Inspect(inspect) => inspect.run(),
+        Command::ReadStore(read) => read.run(),
         Command::Replay(replay) => replay.run(),
     })
 }

@@ -1,6 +1,7 @@
 //! `sexton replay`: a log entry by entry, its state, its verification, its export.
 
-use crate::report::Failure;
+use crate::report::{self, Failure};
+use crate::text;
 use clap::Args;
 use sexton::actors::recovery::RecoveryError;
 use sexton::clock::Timestamp;
@@ -300,32 +301,18 @@ struct Shown {
 impl Shown {
     fn line(&mut self, line: &str) -> Result<(), Failure> {
         self.lines += 1;
-        finish(writeln!(self.output, "{line}"))
+        report::written(writeln!(self.output, "{line}"))
     }
 
     fn flush(&mut self) -> Result<(), Failure> {
-        finish(self.output.flush())
+        report::written(self.output.flush())
     }
-}
-
-/// A reader that has seen enough, such as `head`, is no failure worth words.
-fn finish(written: std::io::Result<()>) -> Result<(), Failure> {
-    written.map_err(|error| {
-        if error.kind() == std::io::ErrorKind::BrokenPipe {
-            Failure::quiet()
-        } else {
-            Failure::unreachable(format!("failed to write: {error}"))
-        }
-    })
 }
 
 /// A line as people read it.
 fn words(line: &Line) -> String {
     let seq = line.seq.map_or("-".to_owned(), |seq| seq.to_string());
-    let at = line
-        .at
-        .and_then(|at| jiff::Timestamp::from_millisecond(i64::try_from(at.0).ok()?).ok());
-    let at = at.map_or("-".to_owned(), |at| format!("{at:.3}"));
+    let at = line.at.map_or("-".to_owned(), text::time);
     let json = |value: &Option<serde_json::Value>| {
         value.as_ref().map_or_else(String::new, ToString::to_string)
     };

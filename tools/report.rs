@@ -142,6 +142,18 @@ impl From<Halt> for Failure {
     }
 }
 
+/// What came of writing to standard output or a file. A reader that has seen enough, such as `head`, is no failure
+/// worth words.
+pub(crate) fn written(written: std::io::Result<()>) -> Result<(), Failure> {
+    written.map_err(|error| {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            Failure::quiet()
+        } else {
+            Failure::unreachable(format!("failed to write: {error}"))
+        }
+    })
+}
+
 /// Whether standard error is a person's terminal that wants colours.
 pub(crate) fn colours() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty())

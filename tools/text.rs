@@ -1,6 +1,7 @@
 //! Values of an answer as people read them: words, counts, sizes, spans.
 
 use serde_json::Value;
+use sexton::clock::Timestamp;
 
 /// What stands there, as a word; `-` if nothing does. Nothing of it can steer a terminal.
 pub(crate) fn words(value: &Value, path: &str) -> String {
@@ -57,6 +58,13 @@ pub(crate) fn span(ms: u64) -> String {
         (0, _, _) => format!("{hours} h {} min", minutes % 60),
         (_, _, _) => format!("{days} d {} h", hours % 24),
     }
+}
+
+/// Node time as a date; `-` if it is none.
+pub(crate) fn time(at: Timestamp) -> String {
+    let at = i64::try_from(at.0).ok();
+    let at = at.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    at.map_or("-".to_owned(), |at| format!("{at:.3}"))
 }
 
 #[cfg(test)]

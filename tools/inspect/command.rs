@@ -1,0 +1,132 @@
+//! The subcommand: flags, trying again on a directory in use, exit statuses.
+
+use crate::inspect::actors::NAMES;
+use crate::inspect::findings::{Findings, look};
+use crate::inspect::page;
+use crate::report::{self, Failure};
+use clap::Args;
+use sexton::actors::lock::Name;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How often a directory is looked at again whose coordinator changes it meanwhile.
+const LOOKS_MAX: u32 = 5;
+/// How long it is left alone in between.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Show what a data directory holds, whether it is whole, and what a start would do with it.
+///
+/// It never writes into the directory, also beside a running coordinator, and shows as much as it can of a damaged one.
+/// Snapshots are copied to TMPDIR to be read.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  sexton inspect /var/lib/sexton             snapshots, journal, what a start would do
+  sexton inspect DATA --actor lock           how many locks there are
+  sexton inspect DATA --key acct             who owns what under a key, who waits, until when
+
+Exit status: 0 whole; 1 damage that costs nothing: a start would do without what is damaged; 2 wrong flags;
+3 a start would be refused, or there is nothing that can be read.")]
+pub(crate) struct Inspect {
+    /// A data directory
+    data: PathBuf,
+
+    /// Show this actor alone, such as lock
+    #[arg(long, value_name = "NAME", value_parser = NAMES.to_vec())]
+    actor: Option<String>,
+
+    /// Show what is held under this key, in which \xNN stands for a byte that is no text
+    #[arg(long, value_name = "KEY", value_parser = parse_key)]
+    key: Option<Name>,
+
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_key(text: &str) -> Result<Name, String> {
+    Name::from_text(text).ok_or_else(|| {
+        "expected at most 255 bytes, with \\xNN for what is not text and \\\\ for a backslash"
+            .to_owned()
+    })
+}
+
+impl Inspect {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        // A panic about what a page holds is a finding, in words.
+        std::panic::set_hook(Box::new(|_| {}));
+        check_directory(&self.data)?;
+        let findings = self.look()?;
+        let shown = if self.json {
+            let json = serde_json::to_string(&findings).expect("findings have only string keys");
+            json + "\n"
+        } else if self.actor.is_some() || self.key.is_some() {
+            page::actors(&findings)
+        } else {
+            page::all(&findings)
+        };
+        report::written(std::io::stdout().write_all(shown.as_bytes()))?;
+        if let Some(refused) = findings.start.refused {
+            return Err(
+                Failure::unreachable(format!("a start would be refused: {refused}"))
+                    .help("docs/operations.md, \"Damage\", says how to go on"),
+            );
+        }
+        if findings.damage.is_empty() {
+            return Ok(());
+        }
+        let words = findings.damage.join("; ");
+        Err(Failure::found(format!("damaged, without a loss: {words}"))
+            .help("a start does without it; damaged snapshots are written anew"))
+    }
+
+    /// Looks until nothing is wrong, if a coordinator changes things meanwhile.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "what another process does to its files can only be looked at again"
+    )]
+    fn look(&self) -> Result<Findings, Failure> {
+        let mut looks = 1;
+        loop {
+            let findings = look(&self.data, self.key.as_ref());
+            let settled = match &findings {
+                Ok(findings) => findings.running.is_none() || findings.is_whole(),
+                // Files may have gone while they were looked at.
+                Err(_) => !is_running(&self.data),
+            };
+            if settled || looks == LOOKS_MAX {
+                return findings;
+            }
+            looks += 1;
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+fn is_running(data: &Path) -> bool {
+    let holder = sexton::persist::disk::RealDisk::new(data).holder();
+    holder.is_ok_and(|holder| holder.is_some())
+}
+
+/// Refuses what is no data directory. An empty one is: a start begins anew there.
+pub(crate) fn check_directory(data: &Path) -> Result<(), Failure> {
+    let refused = |why: String| {
+        Err(
+            Failure::unreachable(format!("failed to inspect {}: {why}", data.display()))
+                .help("give the directory that `sexton serve --data` was given"),
+        )
+    };
+    let mut entries = match std::fs::read_dir(data) {
+        Ok(entries) => entries,
+        Err(error) => return refused(error.to_string()),
+    };
+    let is_data = ["journal", "snapshots", "lock"]
+        .iter()
+        .any(|name| data.join(name).exists());
+    if !is_data && entries.next().is_some() {
+        return refused(
+            "it is no data directory: it has neither a journal nor snapshots".to_owned(),
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,254 @@
+//! What is in a data directory and what is wrong with it. Reads, copies elsewhere, and never writes there.
+
+use crate::inspect::actors::{ActorFound, KeyFound};
+use crate::isolated::IsolatedStores;
+use crate::report::Failure;
+use serde::Serialize;
+use sexton::actors::lock::{LockMachine, Name, Rules};
+use sexton::actors::recovery::{Past, Recovering, RecoveryError, Replica, Scope, recover};
+use sexton::clock::Timestamp;
+use sexton::ids::Seq;
+use sexton::node::cut_words;
+use sexton::persist::PersistError;
+use sexton::persist::disk::{Disk, RealDisk};
+use sexton::persist::format::Watermark;
+use sexton::persist::journal::{Surveyed, survey};
+use sexton::persist::snapshots::{CopiedStores, FileCheck, Found, Look, SlotId, Slots};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Everything that was found.
+#[derive(Debug, Serialize)]
+pub(crate) struct Findings {
+    pub(crate) data: PathBuf,
+    /// The process of the coordinator that runs on it.
+    pub(crate) running: Option<u32>,
+    pub(crate) snapshots: Vec<SlotFound>,
+    pub(crate) journal: JournalFound,
+    pub(crate) start: StartFound,
+    /// Empty if a start would be refused.
+    pub(crate) actors: Vec<ActorFound>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<KeyFound>,
+    /// What is wrong and would be mended by a start, or does not matter to it.
+    pub(crate) damage: Vec<String>,
+}
+
+/// A snapshot.
+#[derive(Debug, Serialize)]
+pub(crate) struct SlotFound {
+    pub(crate) slot: String,
+    pub(crate) state: SlotState,
+    /// What is wrong with it.
+    pub(crate) wrong: Option<String>,
+    /// What its seal says, if that reads.
+    pub(crate) sealed: Option<Sealed>,
+    pub(crate) files: Vec<FileCheck>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SlotState {
+    Absent,
+    Unsealed,
+    Sealed,
+    Damaged,
+    TooNew,
+}
+
+/// What a seal says.
+#[derive(Debug, Serialize)]
+pub(crate) struct Sealed {
+    /// Every entry up to here is in it.
+    pub(crate) upto: Seq,
+    pub(crate) at: Timestamp,
+    pub(crate) reserved: Seq,
+    /// The mark that speaks of it: the journal reaches at least that far.
+    pub(crate) mark: Seq,
+    pub(crate) states: Vec<Watermark>,
+    pub(crate) pages: u64,
+    pub(crate) bytes: u64,
+    pub(crate) file_bytes: u64,
+}
+
+/// The journal.
+#[derive(Debug, Serialize)]
+pub(crate) struct JournalFound {
+    pub(crate) segments: Vec<Surveyed>,
+    /// Files beside them.
+    pub(crate) others: Vec<String>,
+    /// Why it does not read to its end, from the first record that is there.
+    pub(crate) damaged: Option<String>,
+}
+
+/// What a start would do.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct StartFound {
+    /// Why it would not.
+    pub(crate) refused: Option<String>,
+    /// The snapshot it would begin with, and up to where that goes.
+    pub(crate) snapshot: Option<(String, Seq)>,
+    /// Records it would repeat.
+    pub(crate) records: u64,
+    /// The last number and time in the journal.
+    pub(crate) last: Seq,
+    pub(crate) at: Timestamp,
+    /// The first number it would hand out.
+    pub(crate) next: Seq,
+    /// Whether it would find a stop in good order.
+    pub(crate) clean: bool,
+    /// The unfinished end that it would cut.
+    pub(crate) cut: Option<String>,
+}
+
+/// Looks at a directory, with what is held under a key if one is asked for.
+pub(crate) fn look(data: &Path, key: Option<&Name>) -> Result<Findings, Failure> {
+    let disk = RealDisk::new(data);
+    let running = disk.holder().unwrap_or_else(|error| {
+        tracing::debug!(%error, "it cannot be told whether a coordinator runs");
+        None
+    });
+    let scratch = tempfile::Builder::new()
+        .prefix("sexton-inspect-")
+        .tempdir()
+        .map_err(|error| {
+            Failure::unreachable(format!("failed to make a temporary directory: {error}"))
+                .help("TMPDIR names another place; snapshots are copied there to be read")
+        })?;
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    let copies = CopiedStores::new(
+        Arc::clone(&disk),
+        Arc::new(RealDisk::new(scratch.path())),
+        Arc::new(IsolatedStores::new(scratch.path())),
+    );
+    let slots = Slots::new(Arc::clone(&disk), Arc::new(copies));
+    let mut snapshots = Vec::new();
+    for slot in SlotId::ALL {
+        snapshots.push(SlotFound::look(&slots, slot)?);
+    }
+    let surveyed = survey(disk.as_ref())?;
+    let journal = JournalFound {
+        segments: surveyed.segments,
+        others: surveyed.others,
+        damaged: surveyed.read.and_then(Result::err),
+    };
+    let mut locks = Replica::<LockMachine>::new(Rules::default());
+    let replicas: &mut [&mut dyn Recovering] = &mut [&mut locks];
+    let recovered = recover(disk.as_ref(), Some(&slots), replicas, Scope::default());
+    let started = recovered.is_ok();
+    let mut findings = Findings {
+        data: data.to_owned(),
+        running,
+        snapshots,
+        journal,
+        start: StartFound::of(recovered),
+        actors: Vec::new(),
+        key: None,
+        damage: Vec::new(),
+    };
+    if started {
+        let last = locks.last();
+        let machine = locks.machine();
+        findings.actors.push(ActorFound::locks(machine, last));
+        findings.key = key.map(|key| KeyFound::locks(machine, key));
+    }
+    findings.damage = findings.wrong();
+    Ok(findings)
+}
+
+impl Findings {
+    /// Whether anything is wrong, needed or not.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.start.refused.is_none() && self.damage.is_empty()
+    }
+
+    /// Everything that is wrong, in words.
+    fn wrong(&self) -> Vec<String> {
+        let is_wrong = |slot: &&SlotFound| match slot.state {
+            SlotState::Absent | SlotState::Sealed => slot.wrong.is_some(),
+            // The running coordinator is at it.
+            SlotState::Unsealed => self.running.is_none(),
+            SlotState::Damaged | SlotState::TooNew => true,
+        };
+        let slots = self.snapshots.iter().filter(is_wrong).map(|slot| {
+            let how = slot.wrong.as_deref().unwrap_or("it is not sealed");
+            format!("snapshot {}: {how}", slot.slot)
+        });
+        let journal = self.journal.damaged.iter();
+        let journal = journal.map(|how| format!("the journal: failed to {how}"));
+        slots.chain(journal).collect()
+    }
+}
+
+impl SlotFound {
+    fn look(slots: &Slots, slot: SlotId) -> Result<Self, Failure> {
+        let name = slot.to_string();
+        let Look { found, seal, files } = match slots.look_closely(slot) {
+            Ok(look) => look,
+            Err(error @ PersistError::VersionTooNew { .. }) => {
+                return Ok(Self {
+                    slot: name,
+                    state: SlotState::TooNew,
+                    wrong: Some(error.to_string()),
+                    sealed: None,
+                    files: Vec::new(),
+                });
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let (mut state, mut wrong) = match found {
+            Found::Absent => (SlotState::Absent, None),
+            Found::Unsealed => (SlotState::Unsealed, None),
+            Found::Sealed(_) => (SlotState::Sealed, None),
+            Found::Damaged(how) => (SlotState::Damaged, Some(how)),
+        };
+        if let Some(seal) = seal.as_ref().filter(|_| state == SlotState::Sealed)
+            && let Err(error) = slots.read(slot, seal, &mut |_| Ok(()))
+        {
+            state = SlotState::Damaged;
+            wrong = Some(format!(
+                "it is as it was sealed, and does not read: {error}"
+            ));
+        }
+        let sealed = seal.map(|seal| Sealed {
+            upto: seal.manifest.begun,
+            at: seal.manifest.at,
+            reserved: seal.manifest.reserved,
+            mark: seal.mark,
+            pages: seal.pages,
+            bytes: seal.bytes,
+            file_bytes: seal.file_bytes(),
+            states: seal.manifest.states,
+        });
+        Ok(Self {
+            slot: name,
+            state,
+            wrong,
+            sealed,
+            files,
+        })
+    }
+}
+
+impl StartFound {
+    fn of(recovered: Result<Past, RecoveryError>) -> Self {
+        match recovered {
+            Ok(past) => Self {
+                refused: None,
+                snapshot: past
+                    .snapshot
+                    .map(|(slot, seal)| (slot.to_string(), seal.manifest.begun)),
+                records: past.tail.records,
+                last: past.tail.last,
+                at: past.tail.last_at,
+                next: past.tail.next(),
+                clean: past.tail.clean || past.tail.last == Seq(0),
+                cut: past.tail.cut.as_ref().map(cut_words),
+            },
+            Err(error) => Self {
+                refused: Some(format!("failed to {error}")),
+                ..Self::default()
+            },
+        }
+    }
+}

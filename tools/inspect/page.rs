@@ -1,0 +1,196 @@
+//! The findings as people read them.
+
+use crate::inspect::actors::{ActorFound, KeyFound};
+use crate::inspect::findings::{Findings, JournalFound, SlotFound, SlotState, StartFound};
+use crate::text::{bytes, grouped, time};
+use sexton::actors::lock::LockMachine;
+use sexton::actors::machine::Machine as _;
+use sexton::ids::ActorId;
+use sexton::persist::journal::Surveyed;
+
+/// Lines with a name before the first of each group.
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn line(&mut self, name: &str, text: &str) {
+        let line = format!("{name:<12} {text}");
+        self.0.push_str(line.trim_end());
+        self.0.push('\n');
+    }
+}
+
+/// Everything.
+pub(crate) fn all(findings: &Findings) -> String {
+    let mut page = Page::default();
+    page.line("data", &findings.data.display().to_string());
+    let running = match findings.running {
+        None => "none runs on it".to_owned(),
+        Some(process) => format!("process {process} runs on it, and goes on meanwhile"),
+    };
+    page.line("coordinator", &running);
+    for slot in &findings.snapshots {
+        snapshot(&mut page, slot);
+    }
+    journal(&mut page, &findings.journal);
+    start(&mut page, &findings.start);
+    for actor in &findings.actors {
+        page.line(actor.name, &counts(actor));
+    }
+    for wrong in &findings.damage {
+        page.line("damage", wrong);
+    }
+    page.0
+}
+
+/// The actors alone, or what is held under a key.
+pub(crate) fn actors(findings: &Findings) -> String {
+    let mut page = Page::default();
+    match &findings.key {
+        Some(key) => held(&mut page, key),
+        None => {
+            for actor in &findings.actors {
+                page.line(actor.name, &counts(actor));
+            }
+        }
+    }
+    page.0
+}
+
+fn counts(actor: &ActorFound) -> String {
+    format!(
+        "{} owners, {} contenders, up to {}, digest {}",
+        grouped(actor.owners.into()),
+        grouped(actor.contenders.into()),
+        actor.last,
+        actor.digest
+    )
+}
+
+fn held(page: &mut Page, found: &KeyFound) {
+    let key = found.key.to_text();
+    if found.entries.is_empty() {
+        page.line(&key, "nobody owns anything under it");
+    }
+    for entry in &found.entries {
+        let stands = match entry.token {
+            Some(token) => format!("owns it with token {token}, until {}", time(entry.deadline)),
+            None => format!(
+                "waits in place {}, until {}",
+                entry.place,
+                time(entry.deadline)
+            ),
+        };
+        let (index, owner) = (entry.index.to_text(), entry.owner.to_text());
+        page.line(&key, &format!("{index:?}: {owner:?} {stands}"));
+    }
+    if !found.entries.is_empty() {
+        page.line("", "(node time; a start begins these spans again in full)");
+    }
+}
+
+fn snapshot(page: &mut Page, slot: &SlotFound) {
+    let name = format!("snapshot {}", slot.slot);
+    let state = match slot.state {
+        SlotState::Absent => "absent",
+        SlotState::Unsealed => "not sealed: being written, or never finished",
+        SlotState::Sealed => "sealed and whole",
+        SlotState::Damaged => "damaged",
+        SlotState::TooNew => "of a newer sexton",
+    };
+    match &slot.wrong {
+        None => page.line(&name, state),
+        Some(wrong) => page.line(&name, &format!("{state}: {wrong}")),
+    }
+    if let Some(sealed) = &slot.sealed {
+        page.line(
+            "",
+            &format!(
+                "up to {}, of {}; {} pages with {}, {} on disk; its mark is {}",
+                sealed.upto,
+                time(sealed.at),
+                grouped(sealed.pages),
+                bytes(sealed.bytes),
+                bytes(sealed.file_bytes),
+                sealed.mark
+            ),
+        );
+        for state in &sealed.states {
+            let (upto, digest) = (state.upto, state.digest);
+            let actor = match state.actor {
+                ActorId::LOCK => LockMachine::NAME.to_owned(),
+                other => format!("actor {other}"),
+            };
+            page.line("", &format!("{actor} up to {upto}, digest {digest}"));
+        }
+    }
+    for file in &slot.files {
+        let len = file.len.map_or("-".to_owned(), grouped);
+        let wrong = match (&file.wrong, &slot.sealed) {
+            (Some(wrong), _) => wrong,
+            (None, Some(_)) => "as it was sealed",
+            (None, None) => "",
+        };
+        page.line("", &format!("{:<44} {len:>13} B  {wrong}", file.name));
+    }
+}
+
+fn journal(page: &mut Page, journal: &JournalFound) {
+    let all = journal.segments.iter().map(|segment| segment.bytes).sum();
+    let count = journal.segments.len();
+    page.line("journal", &format!("{count} segments, {}", bytes(all)));
+    for segment in &journal.segments {
+        page.line("", &words(segment));
+    }
+    for other in &journal.others {
+        page.line("", &format!("journal/{other:<20} is no segment"));
+    }
+}
+
+fn words(segment: &Surveyed) -> String {
+    let numbers = match (segment.first, segment.last) {
+        (Some(first), Some(last)) => format!(
+            "numbers {first} to {last} in {} records, ",
+            grouped(segment.records)
+        ),
+        _ if segment.is_prepared() => "prepared, ".to_owned(),
+        _ => String::new(),
+    };
+    let stops = match &segment.stops {
+        None => String::new(),
+        Some(why) => format!("; {why}"),
+    };
+    format!(
+        "{:<20} {:>10}  {numbers}{} B used{stops}",
+        segment.file,
+        bytes(segment.bytes),
+        grouped(segment.used)
+    )
+}
+
+fn start(page: &mut Page, start: &StartFound) {
+    if let Some(refused) = &start.refused {
+        return page.line("a start", &format!("would be refused: {refused}"));
+    }
+    let (records, last) = (grouped(start.records), start.last);
+    let does = match &start.snapshot {
+        Some((slot, upto)) => format!(
+            "would load snapshot {slot} up to {upto}, and repeat {records} records up to {last}"
+        ),
+        None if start.last.0 == 0 => "would begin anew".to_owned(),
+        None => format!("would repeat the whole journal: {records} records up to {last}"),
+    };
+    page.line("a start", &does);
+    let end = if start.clean {
+        "a stop in good order"
+    } else {
+        "an unclean end"
+    };
+    page.line(
+        "",
+        &format!("behind {end}; numbers go on at {}", start.next),
+    );
+    if let Some(cut) = &start.cut {
+        page.line("", &format!("would {cut}"));
+    }
+}
