@@ -6,7 +6,7 @@ use crate::serve::data_directory;
 use crate::text;
 use clap::Args;
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long a checkpoint may take: one of a large state on a slow disk takes minutes.
@@ -37,29 +37,34 @@ impl Checkpoint {
     )]
     pub(crate) fn run(self) -> Result<(), Failure> {
         let data = data_directory(self.data.as_deref())?;
-        let answer = client::post(&data, "/v1/checkpoint", PATIENCE)?;
-        let taken: Value = serde_json::from_str(&answer.body).map_err(|error| {
-            Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
-        })?;
+        let taken = take(&data)?;
         let shown = |path: &str| text::words(&taken, path);
-        match answer.status {
-            200 if self.json => print!("{}", answer.body),
-            200 => println!(
+        if self.json {
+            println!("{taken}");
+        } else {
+            println!(
                 "snapshot {}: everything up to sequence number {}, {} pages, {} on disk, in {} ms",
                 shown("/slot"),
                 shown("/upto"),
                 shown("/pages"),
                 text::bytes(text::number(&taken, "/file_bytes")),
                 shown("/ms"),
-            ),
-            503 => return Err(Failure::halted(shown("/detail"))),
-            _ => {
-                return Err(Failure::unreachable(format!(
-                    "failed to {}",
-                    shown("/detail")
-                )));
-            }
+            );
         }
         Ok(())
+    }
+}
+
+/// Asks the coordinator of this directory for a snapshot, and waits until it is sealed; what was taken.
+pub(crate) fn take(data: &Path) -> Result<Value, Failure> {
+    let answer = client::post(data, "/v1/checkpoint", PATIENCE)?;
+    let taken: Value = serde_json::from_str(&answer.body).map_err(|error| {
+        Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
+    })?;
+    let detail = || text::words(&taken, "/detail");
+    match answer.status {
+        200 => Ok(taken),
+        503 => Err(Failure::halted(detail())),
+        _ => Err(Failure::unreachable(format!("failed to {}", detail()))),
     }
 }

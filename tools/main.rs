@@ -1,11 +1,13 @@
 //! The `sexton` program: reads flags and environment, and calls the library. One file a subcommand.
 
 mod allocator;
+mod backup;
 mod bench;
 mod checkpoint;
 mod client;
 mod inspect;
 mod isolated;
+mod progress;
 mod replay;
 mod report;
 mod serve;
@@ -24,6 +26,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Backup(backup::Backup),
     Bench(bench::Bench),
     Checkpoint(checkpoint::Checkpoint),
     Inspect(inspect::Inspect),
@@ -39,6 +42,7 @@ fn main() -> std::process::ExitCode {
     report::end(match arguments.command {
         Command::Serve(serve) => serve.run(),
         Command::Status(status) => status.run(),
+        Command::Backup(backup) => backup.run(),
         Command::Bench(bench) => bench.run(),
         Command::Checkpoint(checkpoint) => checkpoint.run(),
         Command::Inspect(inspect) => inspect.run(),

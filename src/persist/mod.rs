@@ -6,9 +6,11 @@
 //! | `disk.rs` | the `Disk` trait, and the one implementation that touches `std::fs` |
 //! | `error.rs` | what can go wrong, with the place where it did |
 //! | `journal/` | the writer with its group commit, the reader with its judgement of damage |
+//! | `backup.rs` | a copy of a directory that a coordinator is writing to |
 //! | `retention.rs` | which segments may go |
 //! | `snapshots/` | two sealed slots of pages, written in turn |
 
+pub mod backup;
 pub mod disk;
 pub mod error;
 pub mod format;

@@ -16,3 +16,4 @@ mod findings;
 mod page;
 
 pub(crate) use command::Inspect;
+pub(crate) use findings::look;

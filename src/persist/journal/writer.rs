@@ -271,7 +271,7 @@ fn distance(synced: u64, offset: u64) -> u32 {
 /// it is written and synced here. Order matters, so that a crash in between leaves a log that ends in the same place:
 /// a later segment that has parts of a cut record is blank before this one forgets that it goes on there, and gone
 /// only afterwards.
-fn cut(
+pub(crate) fn cut(
     disk: &dyn Disk,
     (ordinal, offset): (u64, u64),
     synced: (u64, u64),

@@ -4,10 +4,11 @@
 //! what does not match is not opened: it is damaged, or a running coordinator is writing it. Nothing is ever written
 //! where the slot stands.
 
-use crate::persist::disk::{Disk, copy_file};
+use crate::persist::backup::copy_slot;
+use crate::persist::disk::Disk;
 use crate::persist::error::PersistError;
-use crate::persist::snapshots::seal::{self, Seal, SealRead, check_files, sum_files};
-use crate::persist::snapshots::{Store, Stores};
+use crate::persist::snapshots::seal::{self, Seal, SealRead, sum_files};
+use crate::persist::snapshots::{SlotId, Store, Stores};
 use std::sync::Arc;
 
 /// Stores that open copies.
@@ -24,53 +25,34 @@ impl CopiedStores {
         Self { from, to, stores }
     }
 
-    fn copy(&self, folder: &str, seal: &Seal) -> Result<(), PersistError> {
-        if sum_files(self.to.as_ref(), folder)? == seal.files {
+    fn copy(&self, slot: SlotId, seal: &Seal) -> Result<(), PersistError> {
+        let folder = slot.folder();
+        if sum_files(self.to.as_ref(), &folder)? == seal.files {
             return Ok(());
         }
         self.to
-            .remove_tree(folder)
-            .map_err(PersistError::io("remove a copy of", folder))?;
-        let files = self
-            .from
-            .tree(folder)
-            .map_err(PersistError::io("list", folder))?;
-        // What the seal does not name need not be copied, and what is not there is seen below.
-        for (name, _) in &files {
-            if seal.files.iter().any(|file| file.name == *name) {
-                let path = format!("{folder}/{name}");
-                let above = path.rsplit_once('/').map_or("", |(above, _)| above);
-                self.to
-                    .create_folder(above)
-                    .map_err(PersistError::io("create a copy of", above))?;
-                copy_file(self.from.as_ref(), self.to.as_ref(), &path, &mut |_| {})?;
-            }
-        }
-        let copied = sum_files(self.to.as_ref(), folder)?;
-        let wrong = check_files(&seal.files, &copied);
-        match wrong.into_iter().find_map(|file| file.wrong) {
-            None => Ok(()),
-            Some(wrong) => Err(refused(folder, wrong)),
-        }
+            .remove_tree(&folder)
+            .map_err(PersistError::io("remove a copy of", &folder))?;
+        let (from, to) = (self.from.as_ref(), self.to.as_ref());
+        copy_slot(from, to, (slot, seal), &mut |_| {})
     }
 }
 
 impl Stores for CopiedStores {
     fn open(&self, folder: &str) -> Result<Box<dyn Store>, PersistError> {
-        match seal::read(self.from.as_ref(), &format!("{folder}.seal"))? {
-            Some(SealRead::Good(seal)) => self.copy(folder, &seal)?,
+        let refused = |cause: &str| PersistError::Store {
+            action: "copy",
+            folder: folder.to_owned(),
+            cause: cause.to_owned(),
+        };
+        let slot = SlotId::ALL.into_iter().find(|slot| slot.folder() == folder);
+        let slot = slot.ok_or_else(|| refused("it is no snapshot"))?;
+        match seal::read(self.from.as_ref(), &slot.seal())? {
+            Some(SealRead::Good(seal)) => self.copy(slot, &seal)?,
             Some(SealRead::Bad | SealRead::TooNew(_)) | None => {
-                return Err(refused(folder, "it is not sealed".to_owned()));
+                return Err(refused("it is not sealed"));
             }
         }
         self.stores.open(folder)
-    }
-}
-
-fn refused(folder: &str, cause: String) -> PersistError {
-    PersistError::Store {
-        action: "copy",
-        folder: folder.to_owned(),
-        cause,
     }
 }

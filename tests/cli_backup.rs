@@ -1,0 +1,129 @@
+//! `sexton backup` under load, and a coordinator that is started on the copy: everything that was acknowledged before the
+//! backup began is there.
+#[path = "support/daemon.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod daemon;
+#[path = "support/directory.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod directory;
+#[path = "support/lockserver.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod lockserver;
+#[path = "support/node.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod node;
+#[path = "support/patience.rs"]
+mod patience;
+
+use daemon::{Daemon, sexton};
+use directory::{everything, settings};
+use lockserver::{Client, request};
+use patience::until;
+use serde_json::Value;
+use sexton::Node;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Output;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+fn backup(data: &Path, into: &Path, flags: &[&str]) -> Output {
+    let mut command = sexton();
+    command.arg("backup").arg(into).arg("--data").arg(data);
+    command.args(flags).output().expect("it runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("it is text")
+}
+
+#[test]
+fn what_was_acknowledged_before_is_in_the_copy_that_is_started() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let data = files.path().join("data");
+    let shown = data.to_str().expect("a plain name");
+    // A checkpoint every few moments, so that files come and go while they are copied.
+    let daemon = Daemon::serve(&["--data", shown, "--checkpoint-every", "700"]);
+    let (over, acknowledged) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let mut copies = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = Client::connect(daemon.lockserver()).expect("it is let in");
+            while !over.load(Ordering::Relaxed) {
+                let number = acknowledged.load(Ordering::Acquire);
+                let asked = request("key", &number.to_string(), "owner", (6000, 60, 0));
+                assert_eq!(client.number(&asked).expect("it answers"), 1);
+                acknowledged.store(number + 1, Ordering::Release);
+            }
+        });
+        for round in 0..6 {
+            until("some more locks", || {
+                (acknowledged.load(Ordering::Acquire) > round * 500).then_some(())
+            });
+            let before = acknowledged.load(Ordering::Acquire);
+            let copy = files.path().join(format!("copy {round}"));
+            let output = backup(&data, &copy, &["--json"]);
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(0), "round {round}: {said}");
+            let said: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+            copies.push((before, said, copy));
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    daemon.kill();
+    for (before, said, copy) in copies {
+        for (name, (mode, _, content)) in everything(&copy) {
+            let private = if content.is_some() { 0o600 } else { 0o700 };
+            assert_eq!(mode & 0o7777, private, "{name}");
+        }
+        let node = Node::open(settings(&copy)).expect("it opens");
+        let recovered = node.handle().recovered().clone();
+        assert!(
+            recovered.cut.is_none() && recovered.mended.is_empty(),
+            "{recovered:?}"
+        );
+        assert_eq!(
+            recovered.records,
+            said["records"].as_u64().expect("a number")
+        );
+        let entries = node::entries(&node.handle());
+        let held: BTreeSet<String> = entries.iter().map(|entry| entry.index.to_text()).collect();
+        for number in 0..before {
+            assert!(
+                held.contains(&number.to_string()),
+                "{number} of {before} is lost"
+            );
+        }
+        node.stop().expect("it stops");
+    }
+}
+
+#[test]
+fn nothing_is_replaced_and_nothing_is_left_of_what_failed() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let (data, copy) = (files.path().join("data"), files.path().join("copy"));
+    let refused = backup(&data, &copy, &[]);
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(3), "{said}");
+    assert!(said.contains("no coordinator runs"), "{said}");
+    assert!(
+        !copy.exists(),
+        "a directory that was made for nothing is gone"
+    );
+
+    let shown = data.to_str().expect("a plain name");
+    let daemon = Daemon::serve(&["--data", shown]);
+    std::fs::create_dir(&copy).expect("it can be made");
+    std::fs::write(copy.join("precious"), "x").expect("it can be written");
+    let before = everything(&copy);
+    let refused = backup(&data, &copy, &[]);
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(3), "{said}");
+    assert!(said.contains("it is not empty"), "{said}");
+    assert_eq!(everything(&copy), before, "nothing was touched");
+
+    std::fs::remove_file(copy.join("precious")).expect("it is there");
+    let done = backup(&data, &copy, &[]);
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    assert!(text(&done.stdout).contains("everything up to sequence number"));
+    daemon.kill();
+}
