@@ -9,11 +9,14 @@ use crate::report::Failure;
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sexton::persist::PersistError;
-use sexton::persist::snapshots::{SledStores, Store, Stores, Visit};
+use sexton::persist::disk::{Disk, RealDisk};
+use sexton::persist::snapshots::{CopiedStores, SledStores, Slots, Store, Stores, Visit};
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// How long the other process may be silent: opening a store of gigabytes takes seconds.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -23,13 +26,13 @@ const END: u32 = u32::MAX;
 const BYTES_MAX: u32 = 1 << 20;
 
 /// Stores that are opened by another process, and can only be read.
-pub(crate) struct IsolatedStores {
+struct IsolatedStores {
     root: PathBuf,
 }
 
 impl IsolatedStores {
     /// Stores below `root`.
-    pub(crate) fn new(root: impl Into<PathBuf>) -> Self {
+    fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 }
@@ -40,6 +43,40 @@ impl Stores for IsolatedStores {
         let mut command = Command::new(program);
         command.arg("read-store").arg(&self.root).arg(folder);
         Ok(Box::new(Isolated::start(command, folder, PATIENCE)?))
+    }
+}
+
+/// The snapshots of a directory in which nothing may be changed: they are copied elsewhere, and opened by another
+/// process.
+pub(crate) struct Copies {
+    slots: Slots,
+    /// Where the copies are, until this is dropped.
+    _scratch: TempDir,
+}
+
+impl Copies {
+    /// Of this directory.
+    pub(crate) fn of(data: &Path) -> Result<Self, Failure> {
+        let scratch = tempfile::Builder::new().prefix("sexton-").tempdir();
+        let scratch = scratch.map_err(|error| {
+            Failure::unreachable(format!("failed to make a temporary directory: {error}"))
+                .help("TMPDIR names another place; snapshots are copied there to be read")
+        })?;
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(data));
+        let copies = CopiedStores::new(
+            Arc::clone(&disk),
+            Arc::new(RealDisk::new(scratch.path())),
+            Arc::new(IsolatedStores::new(scratch.path())),
+        );
+        Ok(Self {
+            slots: Slots::new(disk, Arc::new(copies)),
+            _scratch: scratch,
+        })
+    }
+
+    /// They can be looked at and read.
+    pub(crate) fn slots(&self) -> &Slots {
+        &self.slots
     }
 }
 

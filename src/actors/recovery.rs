@@ -302,10 +302,10 @@ pub fn recover(
 }
 
 /// Snapshots with their seals, newest first.
-type Snapshots = Vec<(SlotId, Seal)>;
+pub type Snapshots = Vec<(SlotId, Seal)>;
 
 /// Whole snapshots, and what is wrong with the others.
-fn look(slots: &Slots) -> Result<(Snapshots, Vec<String>), RecoveryError> {
+pub fn look(slots: &Slots) -> Result<(Snapshots, Vec<String>), RecoveryError> {
     let (a, b) = both(|| slots.look(SlotId::A), || slots.look(SlotId::B));
     let (mut sealed, mut wrong) = (Vec::new(), Vec::new());
     for (slot, found) in [(SlotId::A, a), (SlotId::B, b)] {
@@ -323,7 +323,7 @@ fn look(slots: &Slots) -> Result<(Snapshots, Vec<String>), RecoveryError> {
 }
 
 /// Fills the replicas from a snapshot. If it does not read, they are as they were.
-fn load(
+pub fn load(
     slots: &Slots,
     slot: SlotId,
     seal: &Seal,

@@ -10,6 +10,11 @@ use serde_json::Value;
 /// The first line of an exported log. A hand-written one may leave it out.
 pub const HEADER: &str = r#"{"sexton":"log","version":1}"#;
 
+/// That line for a log which begins behind a sequence number: it can be read, and not be replayed by itself.
+pub fn header_after(after: Seq) -> String {
+    format!(r#"{{"sexton":"log","version":1,"after":{after}}}"#)
+}
+
 /// One record, readable by people.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -76,6 +81,11 @@ pub enum LineError {
     /// A header of a version that cannot be read.
     #[error("read the log: its version {0} is newer than 1, the newest this program reads")]
     TooNew(u64),
+    /// A log without its beginning.
+    #[error(
+        "replay the log: it begins behind sequence number {0}, and the state up to there is not in it"
+    )]
+    Beheaded(u64),
 }
 
 impl Line {
@@ -107,7 +117,10 @@ impl Line {
         let value: Value = serde_json::from_str(text).map_err(malformed)?;
         if value.get("sexton").is_some() {
             return match value.get("version").and_then(Value::as_u64) {
-                Some(1) => Ok(None),
+                Some(1) => match value.get("after").and_then(Value::as_u64) {
+                    Some(after @ 1..) => Err(LineError::Beheaded(after)),
+                    Some(0) | None => Ok(None),
+                },
                 Some(newer @ 2..) => Err(LineError::TooNew(newer)),
                 Some(0) | None => Err(LineError::Malformed {
                     line: number,

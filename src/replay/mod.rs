@@ -14,6 +14,6 @@ mod line;
 mod replayed;
 mod run;
 
-pub use line::{HEADER, Kind, Line, LineError};
+pub use line::{HEADER, Kind, Line, LineError, header_after};
 pub use replayed::Replayed;
-pub use run::{Mismatch, Replay, ReplayError};
+pub use run::{Differing, Mismatch, Replay, ReplayError};

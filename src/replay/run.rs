@@ -2,11 +2,13 @@
 
 use crate::actors::lock::{self, LockMachine};
 use crate::actors::machine::{Machine, Stamp};
-use crate::actors::recovery::{RecoveryError, Replica, decode_mark};
+use crate::actors::recovery::{self, Recovering, RecoveryError, Replica, decode_mark};
 use crate::clock::Timestamp;
 use crate::ids::{Digest, Seq};
-use crate::persist::format::{self, Mark};
+use crate::persist::PersistError;
+use crate::persist::format::{self, Mark, Watermark};
 use crate::persist::journal::Record;
+use crate::persist::snapshots::{Seal, SlotId, Slots};
 use crate::replay::line::{Kind, Line, LineError};
 use crate::replay::replayed::Replayed;
 use serde_json::Value;
@@ -18,6 +20,7 @@ pub struct Replay {
     at: Timestamp,
     verify: bool,
     mismatches: Vec<Mismatch>,
+    noted: Noted,
 }
 
 /// An entry about which something else would be decided now.
@@ -31,6 +34,28 @@ pub struct Mismatch {
     pub recorded: Value,
     /// What the rules of today say.
     pub decided: Value,
+}
+
+/// What checkpoints noted of states, and what came of comparing them.
+#[derive(Default)]
+struct Noted {
+    /// Still to come, in order.
+    states: Vec<Watermark>,
+    compared: u64,
+    differing: Vec<Differing>,
+}
+
+/// A state that is not what a checkpoint noted of it.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Differing {
+    /// Whose.
+    pub actor: &'static str,
+    /// The last entry that it rests on.
+    pub upto: Seq,
+    /// What was noted.
+    pub noted: Digest,
+    /// What came out now.
+    pub replayed: Digest,
 }
 
 /// Why a replay cannot go on.
@@ -67,6 +92,7 @@ impl Replay {
             at: Timestamp(0),
             verify: false,
             mismatches: Vec::new(),
+            noted: Noted::default(),
         }
     }
 
@@ -87,6 +113,66 @@ impl Replay {
     /// What would be decided otherwise now.
     pub fn mismatches(&self) -> &[Mismatch] {
         &self.mismatches
+    }
+
+    /// Begins with what a snapshot holds, in the place of all that came before: records that are in it already are
+    /// passed over. If it does not read, nothing has happened.
+    pub fn load(
+        &mut self,
+        slots: &Slots,
+        (slot, seal): (SlotId, &Seal),
+    ) -> Result<(), PersistError> {
+        let mut actors: Vec<&mut dyn Recovering> = Vec::with_capacity(self.actors.len());
+        for actor in &mut self.actors {
+            actors.push(actor.as_mut());
+        }
+        recovery::load(slots, slot, seal, &mut actors, false)?;
+        self.last = seal.manifest.begun;
+        self.at = seal.manifest.at;
+        Ok(())
+    }
+
+    /// Notes what a checkpoint said of states that are still to come, to compare them on the way.
+    pub fn note(&mut self, mark: &Mark) {
+        if let Mark::Checkpoint { states, .. } = mark {
+            self.noted.states.extend(states.iter().cloned());
+            self.noted.states.sort_by_key(|state| state.upto);
+        }
+    }
+
+    /// Compares what was noted of the state that has been reached. How many states were compared so far, and which
+    /// were others than noted.
+    pub fn compared(&mut self) -> (u64, &[Differing]) {
+        self.compare_noted(Seq(self.last.0.saturating_add(1)));
+        (self.noted.compared, &self.noted.differing)
+    }
+
+    /// Compares what was noted of states before this number, which are reached now.
+    fn compare_noted(&mut self, before: Seq) {
+        let reached = self
+            .noted
+            .states
+            .partition_point(|state| state.upto < before);
+        for state in self.noted.states.drain(..reached) {
+            let actor = self
+                .actors
+                .iter()
+                .find(|actor| actor.actor() == state.actor);
+            // What a snapshot has left behind already cannot be compared.
+            let Some(actor) = actor.filter(|actor| actor.last() <= state.upto) else {
+                continue;
+            };
+            self.noted.compared += 1;
+            let replayed = actor.state_digest();
+            if replayed != state.digest {
+                self.noted.differing.push(Differing {
+                    actor: actor.name(),
+                    upto: state.upto,
+                    noted: state.digest,
+                    replayed,
+                });
+            }
+        }
     }
 
     /// The last sequence number replayed.
@@ -110,6 +196,7 @@ impl Replay {
             seq: record.seq,
             at: record.at,
         };
+        self.compare_noted(record.seq);
         match record.kind {
             format::Kind::Mark | format::Kind::End => {
                 let mark = decode_mark(record)?;
@@ -122,10 +209,13 @@ impl Replay {
                 let (message, outcome) = actor.entry(record)?;
                 line.actor = actor.name().to_owned();
                 line.kind = Kind::Entry;
-                if verify {
-                    self.compare(stamp, &line.actor, &message, &outcome);
+                // What the snapshot has already that this began with is shown, and not done again.
+                if record.seq > actor.last() {
+                    if verify {
+                        self.compare(stamp, &line.actor, &message, &outcome);
+                    }
+                    self.of_record(record)?.apply(record)?;
                 }
-                self.of_record(record)?.apply(record)?;
                 line.message = Some(message);
                 line.outcome = Some(outcome);
             }
@@ -177,6 +267,7 @@ impl Replay {
             )));
         }
         let stamp = Stamp { seq, at };
+        self.compare_noted(seq);
         let mut whole = Line {
             seq: Some(seq),
             at: Some(at),
@@ -278,7 +369,9 @@ impl Replay {
     fn mark(&mut self, stamp: Stamp, mark: &Mark) {
         if matches!(mark, Mark::Start { .. }) {
             for actor in &mut self.actors {
-                actor.start(stamp);
+                if stamp.seq > actor.last() {
+                    actor.start(stamp);
+                }
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What is in a data directory and what is wrong with it. Reads, copies elsewhere, and never writes there.
 
 use crate::inspect::actors::{ActorFound, KeyFound};
-use crate::isolated::IsolatedStores;
+use crate::isolated::Copies;
 use crate::report::Failure;
 use serde::Serialize;
 use sexton::actors::lock::{LockMachine, Name, Rules};
@@ -10,12 +10,11 @@ use sexton::clock::Timestamp;
 use sexton::ids::Seq;
 use sexton::node::cut_words;
 use sexton::persist::PersistError;
-use sexton::persist::disk::{Disk, RealDisk};
+use sexton::persist::disk::RealDisk;
 use sexton::persist::format::Watermark;
 use sexton::persist::journal::{Surveyed, survey};
-use sexton::persist::snapshots::{CopiedStores, FileCheck, Found, Look, SlotId, Slots};
+use sexton::persist::snapshots::{FileCheck, Found, Look, SlotId, Slots};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Everything that was found.
 #[derive(Debug, Serialize)]
@@ -108,25 +107,13 @@ pub(crate) fn look(data: &Path, key: Option<&Name>) -> Result<Findings, Failure>
         tracing::debug!(%error, "it cannot be told whether a coordinator runs");
         None
     });
-    let scratch = tempfile::Builder::new()
-        .prefix("sexton-inspect-")
-        .tempdir()
-        .map_err(|error| {
-            Failure::unreachable(format!("failed to make a temporary directory: {error}"))
-                .help("TMPDIR names another place; snapshots are copied there to be read")
-        })?;
-    let disk: Arc<dyn Disk> = Arc::new(disk);
-    let copies = CopiedStores::new(
-        Arc::clone(&disk),
-        Arc::new(RealDisk::new(scratch.path())),
-        Arc::new(IsolatedStores::new(scratch.path())),
-    );
-    let slots = Slots::new(Arc::clone(&disk), Arc::new(copies));
+    let copies = Copies::of(data)?;
+    let slots = copies.slots();
     let mut snapshots = Vec::new();
     for slot in SlotId::ALL {
-        snapshots.push(SlotFound::look(&slots, slot)?);
+        snapshots.push(SlotFound::look(slots, slot)?);
     }
-    let surveyed = survey(disk.as_ref())?;
+    let surveyed = survey(&disk)?;
     let journal = JournalFound {
         segments: surveyed.segments,
         others: surveyed.others,
@@ -134,7 +121,7 @@ pub(crate) fn look(data: &Path, key: Option<&Name>) -> Result<Findings, Failure>
     };
     let mut locks = Replica::<LockMachine>::new(Rules::default());
     let replicas: &mut [&mut dyn Recovering] = &mut [&mut locks];
-    let recovered = recover(disk.as_ref(), Some(&slots), replicas, Scope::default());
+    let recovered = recover(&disk, Some(slots), replicas, Scope::default());
     let started = recovered.is_ok();
     let mut findings = Findings {
         data: data.to_owned(),

@@ -1,15 +1,17 @@
-//! `sexton replay`: a log entry by entry, its state, its verification, its export.
+//! The subcommand, and what it shows.
 
+use crate::replay::beginning::{Goal, Range, Until, find};
 use crate::report::{self, Failure};
 use crate::text;
 use clap::Args;
+use serde_json::json;
 use sexton::actors::recovery::RecoveryError;
 use sexton::clock::Timestamp;
 use sexton::ids::Seq;
 use sexton::node::cut_words;
 use sexton::persist::disk::RealDisk;
 use sexton::persist::journal::Reader;
-use sexton::replay::{HEADER, Kind, Line, Replay, ReplayError};
+use sexton::replay::{HEADER, Kind, Line, Replay, ReplayError, header_after};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -17,7 +19,7 @@ use std::path::{Path, PathBuf};
 /// Show what happened, entry by entry: from a data directory, or from a log of JSON lines.
 ///
 /// Reads and never writes, also beside a running coordinator. A damaged journal is shown up to the damage, and the
-/// exit status is 3. In a hand-written log, a line needs no more than an actor and a message: what it leads to is
+/// exit status is 3. A journal whose beginning is gone is shown from a snapshot on, and says so. In a hand-written log, a line needs no more than an actor and a message: what it leads to is
 /// decided now, and what falls due before it happens first.
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -50,7 +52,7 @@ pub(crate) struct Replaying {
     #[arg(long)]
     state: bool,
 
-    /// Decide about every entry again, and show what differs
+    /// Decide about every entry again, compare states with what checkpoints noted of them, and show what differs
     #[arg(long)]
     verify: bool,
 
@@ -61,12 +63,6 @@ pub(crate) struct Replaying {
     /// Print JSON instead of text
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Until {
-    Seq(Seq),
-    Time(Timestamp),
 }
 
 fn parse_until(text: &str) -> Result<Until, String> {
@@ -82,6 +78,7 @@ fn parse_until(text: &str) -> Result<Until, String> {
 }
 
 impl Until {
+    /// Whether a line of a log that is no journal comes behind it.
     fn is_past(self, line: &Line) -> bool {
         match self {
             Self::Seq(until) => line.seq.is_some_and(|seq| seq > until),
@@ -99,14 +96,19 @@ impl Replaying {
         if self.verify {
             replay = replay.verifying();
         }
-        let mut shown = self.open()?;
-        let read = if self.log.is_dir() {
-            self.replay_journal(&mut replay, &mut shown)
+        let range = if self.log.is_dir() {
+            self.check_journal()?;
+            Some(find(&self.log, &mut replay, self.goal())?)
         } else {
-            self.replay_lines(&mut replay, &mut shown)
+            None
+        };
+        let mut shown = self.open(range.as_ref())?;
+        let read = match &range {
+            Some(range) => self.replay_journal(&mut replay, &mut shown, range),
+            None => self.replay_lines(&mut replay, &mut shown),
         };
         // What is whole is shown, also when the rest is not.
-        self.show_end(&replay, &mut shown)?;
+        self.show_end(&mut replay, &mut shown)?;
         shown.flush()?;
         read?;
         if let Some(file) = self
@@ -114,14 +116,11 @@ impl Replaying {
             .as_deref()
             .filter(|file| *file != Path::new("-"))
         {
-            tell(&format!(
-                "wrote {} records to {}",
-                shown.lines - 1,
-                file.display()
-            ));
-            if self.from.is_some() {
-                tell("it begins in the middle, so it can be read, and not be replayed by itself");
-            }
+            let count = shown.lines - 1;
+            tell(&format!("wrote {count} records to {}", file.display()));
+        }
+        if shown.after.is_some() {
+            tell("it begins in the middle, so it can be read, and not be replayed by itself");
         }
         let differing = replay.mismatches().len();
         if differing > 0 {
@@ -130,7 +129,35 @@ impl Replaying {
                 "the log is what happened; a difference means that rules or settings have changed since",
             ));
         }
-        Ok(())
+        let (_, differing) = replay.compared();
+        if differing.is_empty() {
+            return Ok(());
+        }
+        let words = format!(
+            "{} states are not what checkpoints noted of them",
+            differing.len()
+        );
+        Err(Failure::found(words)
+            .help("this is a defect of sexton, or of its memory: keep a copy of the directory"))
+    }
+
+    fn goal(&self) -> Goal {
+        Goal {
+            until: self.until,
+            state_alone: self.state && !self.verify && self.export.is_none(),
+            verify: self.verify,
+        }
+    }
+
+    fn check_journal(&self) -> Result<(), Failure> {
+        if self.log.join("journal").is_dir() {
+            return Ok(());
+        }
+        Err(Failure::unreachable(format!(
+            "failed to replay {}: it has no journal folder",
+            self.log.display()
+        ))
+        .help("give the directory that `sexton serve --data` was given, or an exported log"))
     }
 
     fn check_actor(&self, replay: &Replay) -> Result<(), Failure> {
@@ -148,7 +175,7 @@ impl Replaying {
         }
     }
 
-    fn open(&self) -> Result<Shown, Failure> {
+    fn open(&self, range: Option<&Range>) -> Result<Shown, Failure> {
         let standard = self
             .export
             .as_deref()
@@ -163,26 +190,30 @@ impl Replaying {
         let mut shown = Shown {
             output: BufWriter::new(output),
             exports: self.export.is_some(),
+            after: None,
             lines: 0,
         };
         if shown.exports {
-            shown.line(HEADER)?;
+            let begun = range.map_or(0, |range| range.begin.after.0);
+            let after = begun.max(self.from.map_or(0, |from| from.saturating_sub(1)));
+            shown.after = (after > 0).then_some(Seq(after));
+            let header = shown.after.map_or(HEADER.to_owned(), header_after);
+            shown.line(&header)?;
         }
         Ok(shown)
     }
 
-    fn replay_journal(&self, replay: &mut Replay, shown: &mut Shown) -> Result<(), Failure> {
+    fn replay_journal(
+        &self,
+        replay: &mut Replay,
+        shown: &mut Shown,
+        range: &Range,
+    ) -> Result<(), Failure> {
+        range.remarks.iter().for_each(|remark| tell(remark));
         let disk = RealDisk::new(&self.log);
-        if !self.log.join("journal").is_dir() {
-            return Err(Failure::unreachable(format!(
-                "failed to replay {}: it has no journal folder",
-                self.log.display()
-            ))
-            .help("give the directory that `sexton serve --data` was given, or an exported log"));
-        }
-        let mut reader = Reader::open(&disk).map_err(Failure::from)?;
+        let mut reader = Reader::open_after(&disk, range.begin).map_err(Failure::from)?;
         while let Some(record) = reader.next().map_err(Failure::from)? {
-            if self.is_past(&record) {
+            if range.until.is_some_and(|until| record.seq > until) {
                 return Ok(());
             }
             let line = replay.record(&record).map_err(failure)?;
@@ -194,14 +225,6 @@ impl Replaying {
         Ok(())
     }
 
-    fn is_past(&self, record: &sexton::persist::journal::Record<'_>) -> bool {
-        match self.until {
-            Some(Until::Seq(until)) => record.seq > until,
-            Some(Until::Time(until)) => record.at > until,
-            None => false,
-        }
-    }
-
     fn replay_lines(&self, replay: &mut Replay, shown: &mut Shown) -> Result<(), Failure> {
         let text = if self.log == Path::new("-") {
             std::io::read_to_string(std::io::stdin())
@@ -211,11 +234,25 @@ impl Replaying {
         let text = text.map_err(|error| {
             Failure::unreachable(format!("failed to read {}: {error}", self.log.display()))
         })?;
+        let mut lines = Vec::new();
         for (line, number) in text.lines().zip(1..) {
-            let Some(line) = Line::parse(line, number).map_err(|error| failure(error.into()))?
-            else {
-                continue;
-            };
+            let parsed = Line::parse(line, number).map_err(|error| failure(error.into()));
+            match parsed {
+                Ok(None) => {}
+                Ok(Some(line)) => {
+                    if let Some(mark) = line.mark.as_ref().filter(|_| self.verify) {
+                        replay.note(mark);
+                    }
+                    lines.push(Ok((line, number)));
+                }
+                Err(error) => {
+                    lines.push(Err(error));
+                    break;
+                }
+            }
+        }
+        for line in lines {
+            let (line, number) = line?;
             if self.until.is_some_and(|until| until.is_past(&line)) {
                 return Ok(());
             }
@@ -242,10 +279,12 @@ impl Replaying {
     }
 
     /// What `--state` and `--verify` ask for.
-    fn show_end(&self, replay: &Replay, shown: &mut Shown) -> Result<(), Failure> {
+    fn show_end(&self, replay: &mut Replay, shown: &mut Shown) -> Result<(), Failure> {
         if shown.exports || !(self.state || self.verify) {
             return Ok(());
         }
+        let (compared, differing) = replay.compared();
+        let differing = differing.to_vec();
         let actors: Vec<_> = replay
             .states()
             .filter(|(name, ..)| self.actor.as_ref().is_none_or(|actor| actor == name))
@@ -258,13 +297,14 @@ impl Replaying {
                 } else {
                     serde_json::Value::Null
                 };
-                let about = serde_json::json!({ "digest": digest, "state": state });
+                let about = json!({ "digest": digest, "state": state });
                 states.insert(name.to_owned(), about);
             }
-            let all = serde_json::json!({
+            let all = json!({
                 "last": replay.last(),
                 "actors": states,
                 "mismatches": self.verify.then(|| replay.mismatches()),
+                "checkpoints": self.verify.then(|| json!({ "compared": compared, "differing": differing })),
             });
             return shown.line(&all.to_string());
         }
@@ -275,6 +315,17 @@ impl Replaying {
             shown.line(&format!(
                 "{:>10}  {}  recorded {}  would be {}",
                 mismatch.seq, mismatch.actor, mismatch.recorded, mismatch.decided
+            ))?;
+        }
+        if self.verify && compared > 0 && differing.is_empty() {
+            shown.line(&format!(
+                "{compared} states are what checkpoints noted of them"
+            ))?;
+        }
+        for state in differing {
+            shown.line(&format!(
+                "{:>10}  {}  a checkpoint noted digest {}, it is {}",
+                state.upto, state.actor, state.noted, state.replayed
             ))?;
         }
         for (name, digest, view) in actors {
@@ -295,6 +346,8 @@ impl Replaying {
 struct Shown {
     output: BufWriter<Box<dyn Write>>,
     exports: bool,
+    /// Behind which number an export begins, if that is not the first.
+    after: Option<Seq>,
     lines: u64,
 }
 
