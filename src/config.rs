@@ -2,6 +2,7 @@
 //!
 //! Flags and environment are the program's business (`tools/serve.rs`); this is what they lead to.
 
+use crate::actors::progress::Progress;
 use crate::actors::{checkpoint, lock, supervisor};
 use crate::persist::journal::{Fsync, Sizes};
 use std::net::SocketAddr;
@@ -34,6 +35,8 @@ pub struct Config {
     pub lockserver: Option<LockserverConfig>,
     /// The HTTP door; closed if `None`.
     pub http: Option<HttpConfig>,
+    /// Where a start shows how far it has come: keep a clone to look at from another thread.
+    pub progress: Progress,
 }
 
 impl Config {
@@ -57,6 +60,7 @@ impl Config {
             supervisor: supervisor::Rules::default(),
             lockserver: None,
             http: None,
+            progress: Progress::default(),
         }
     }
 

@@ -13,7 +13,6 @@ mod directory;
 #[expect(dead_code, reason = "other tests use the rest")]
 mod node;
 #[path = "support/patience.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
 mod patience;
 
 use daemon::sexton;

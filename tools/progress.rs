@@ -24,23 +24,31 @@ impl Progress {
         words: impl Fn() -> Option<String> + Send + 'static,
         elsewhere: fn(&str),
     ) -> Self {
+        Self::with(LOOK, std::io::stderr().is_terminal(), words, elsewhere)
+    }
+
+    fn with(
+        look: Duration,
+        terminal: bool,
+        words: impl Fn() -> Option<String> + Send + 'static,
+        elsewhere: fn(&str),
+    ) -> Self {
         let over = Arc::new((Mutex::new(false), Condvar::new()));
         let theirs = Arc::clone(&over);
         let say = move || {
-            let terminal = std::io::stderr().is_terminal();
             for looks in 1.. {
-                if wait(&theirs) {
+                if wait(&theirs, look) {
                     break;
                 }
                 let due = looks >= QUIET_LOOKS && (terminal || looks % LOOKS_A_LINE == 0);
                 match words().filter(|_| due) {
-                    Some(words) if terminal => write(&format!("\r{words}\x1b[K")),
+                    Some(words) if terminal => write(&format!("\r{words}\x1b[K\r")),
                     Some(words) => elsewhere(&words),
                     None => {}
                 }
             }
             if terminal {
-                write("\r\x1b[K");
+                write("\x1b[K");
             }
         };
         // Without a thread nothing is said: whatever takes long goes on all the same.
@@ -53,10 +61,10 @@ impl Progress {
 }
 
 /// Waits for the next look; true if it is over.
-fn wait(over: &(Mutex<bool>, Condvar)) -> bool {
+fn wait(over: &(Mutex<bool>, Condvar), look: Duration) -> bool {
     let (over, ended) = over;
     let is_on = |over: &mut bool| !*over;
-    let waited = ended.wait_timeout_while(lock(over), LOOK, is_on);
+    let waited = ended.wait_timeout_while(lock(over), look, is_on);
     *waited.unwrap_or_else(PoisonError::into_inner).0
 }
 
@@ -81,5 +89,41 @@ impl Drop for Progress {
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Progress;
+    use std::sync::Mutex;
+    use std::sync::mpsc::sync_channel;
+    use std::time::Duration;
+
+    static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    #[test]
+    fn lines_come_now_and_then_and_end_with_it() {
+        // Each look waits until it is taken, so that none is ahead.
+        let (asked, asks) = sync_channel(0);
+        let words = move || {
+            // Nobody counts any more once enough was asked.
+            drop(asked.send(()));
+            Some("half-way".to_owned())
+        };
+        let keep = |line: &str| LINES.lock().unwrap().push(line.to_owned());
+        let progress = Progress::with(Duration::from_micros(10), false, words, keep);
+        let count = || LINES.lock().unwrap().len();
+        for _ in 0..49 {
+            asks.recv().expect("it goes on asking");
+        }
+        assert_eq!(count(), 0, "nothing is said of what is over soon");
+        for _ in 49..200 {
+            asks.recv().expect("it goes on asking");
+        }
+        drop(asks);
+        drop(progress);
+        let lines = LINES.lock().unwrap().clone();
+        assert!(lines.len() >= 3, "every fiftieth look: {lines:?}");
+        assert!(lines.iter().all(|line| line == "half-way"));
     }
 }

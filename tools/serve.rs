@@ -1,11 +1,14 @@
 //! `sexton serve`: the daemon. Flags into a checked configuration, signals into what they ask for.
 
+use crate::progress::Progress;
 use crate::report::{self, Failure};
+use crate::text;
 use clap::{Args, ValueEnum};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sexton::actors::checkpoint;
 use sexton::actors::host::Item;
 use sexton::actors::lock::{self, Query, Reply};
+use sexton::actors::progress::Step;
 use sexton::config::{Config, HTTP_PORT, HttpConfig, LOCKSERVER_PORT, LockserverConfig, LongWidth};
 use sexton::node::{Handle, Node};
 use sexton::persist::disk::RealDisk;
@@ -212,7 +215,14 @@ impl Serve {
         })?;
         let config = self.config()?;
         let data = config.data.clone();
-        let node = Node::open(config)?;
+        let recovery = config.progress.clone();
+        let progress = Progress::start(
+            move || Some(recovery_words(recovery.get())),
+            |line| tracing::info!("{line}"),
+        );
+        let opened = Node::open(config);
+        drop(progress);
+        let node = opened?;
         announce(&node.handle());
         let handle = node.handle();
         let mut draining = std::pin::pin!(None);
@@ -408,6 +418,21 @@ pub(crate) fn raise_descriptor_limit() -> u64 {
         tracing::warn!(%error, "the limit of descriptors stays as it is");
     }
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// How far a start has come, in words.
+fn recovery_words(step: Step) -> String {
+    match step {
+        Step::Reading => "reading what the last run left".to_owned(),
+        Step::Building { pages } => {
+            let pages = text::grouped(pages);
+            format!("building the state from {pages} pages of a snapshot")
+        }
+        Step::Repeating { records, upto } => {
+            let records = text::grouped(records);
+            format!("repeating the journal: {records} entries, at sequence number {upto}")
+        }
+    }
 }
 
 /// What a signal asks for.

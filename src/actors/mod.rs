@@ -7,6 +7,7 @@
 //! | `host.rs` | the shell: order, decide, commit, append; catches panics |
 //! | `outbox.rs` | answers that wait for the journal |
 //! | `recovery.rs` | from snapshots and journal to machines: the one recovery path |
+//! | `progress.rs` | how far a recovery has come |
 //! | `checkpoint.rs` | when a snapshot is due, and its steps |
 //! | `pages.rs` | which parts of a machine's state changed, and a checkpoint's copy of them |
 //! | `parallel.rs` | work that is spread over the cores |
@@ -26,6 +27,7 @@ pub mod machine;
 pub mod outbox;
 pub mod pages;
 pub mod parallel;
+pub mod progress;
 pub mod recovery;
 pub mod runtime;
 pub mod slab;

@@ -6,6 +6,7 @@ use crate::actors::directory::Admission;
 use crate::actors::host::Host;
 use crate::actors::ledger::Ledger;
 use crate::actors::lock::LockMachine;
+use crate::actors::progress::Watched;
 use crate::actors::recovery::{self, Recovering, Replica, Scope};
 use crate::actors::runtime::{self, Mailbox};
 use crate::actors::spine::{Halt, Spine, SpineFiles};
@@ -220,7 +221,8 @@ fn recover(config: &Config) -> Result<Past, NodeError> {
     let real = RealDisk::new(data);
     let lock = real.lock()?;
     let disk: Arc<dyn Disk> = Arc::new(real);
-    let replicas: &mut [&mut dyn Recovering] = &mut [&mut locks];
+    let mut watched = Watched::new(&mut locks, config.progress.clone());
+    let replicas: &mut [&mut dyn Recovering] = &mut [&mut watched];
     let slots = Slots::new(Arc::clone(&disk), Arc::new(SledStores::new(data)));
     let found = recovery::recover(disk.as_ref(), Some(&slots), replicas, Scope::default())?;
     if let Some(cut) = &found.tail.cut {

@@ -1,4 +1,4 @@
-//! A stop in the middle of a checkpoint: whoever has the directory next has it alone.
+//! Opening says how far it has come; a stop in the middle of a checkpoint leaves the directory to whoever has it next.
 
 #[path = "support/directory.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
@@ -13,6 +13,7 @@ use directory::{request, settings};
 use node::wait;
 use patience::until;
 use sexton::Node;
+use sexton::actors::progress::Step;
 use sexton::persist::disk::RealDisk;
 use sexton::persist::snapshots::{Found, SledStores, SlotId, Slots};
 use std::sync::Arc;
@@ -42,4 +43,30 @@ fn a_stop_waits_for_the_checkpoint_that_is_under_way() {
         }
         drop(asked.join().expect("asking does not panic"));
     });
+}
+
+#[test]
+fn a_start_shows_how_far_it_has_come() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let open = || {
+        let config = settings(files.path());
+        let progress = config.progress.clone();
+        (Node::open(config).expect("it opens"), progress.get())
+    };
+    let (node, step) = open();
+    assert_eq!(step, Step::Reading, "there was nothing to repeat");
+    request(&node.handle(), 0..100);
+    // Two coordinators never share a directory: what the first has left so far is looked at from a copy.
+    let copied = tempfile::tempdir().expect("a directory can be made");
+    directory::copy(files.path(), copied.path());
+    let config = settings(copied.path());
+    let progress = config.progress.clone();
+    let copy = Node::open(config).expect("it opens");
+    let upto = sexton::ids::Seq(102);
+    assert_eq!(progress.get(), Step::Repeating { records: 100, upto });
+    copy.stop().expect("it stops");
+    node.stop().expect("it stops");
+    let (node, step) = open();
+    assert!(matches!(step, Step::Building { pages: 4.. }), "{step:?}");
+    node.stop().expect("it stops");
 }

@@ -1,0 +1,104 @@
+//! How far a recovery has come, for whoever waits for it. Nothing here slows it down or changes what comes of it.
+
+use crate::actors::machine::Stamp;
+use crate::actors::recovery::{Recovering, RecoveryError};
+use crate::ids::{ActorId, Digest, Seq};
+use crate::persist::format::Watermark;
+use crate::persist::journal::Record;
+use crate::persist::snapshots::Page;
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How far a recovery has come. Clones show the same one.
+#[derive(Clone, Debug, Default)]
+pub struct Progress(Arc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    pages: AtomicU64,
+    records: AtomicU64,
+    upto: AtomicU64,
+}
+
+/// What a recovery is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It compares snapshots with their seals, and reads one.
+    Reading,
+    /// It builds state from so many pages of a snapshot.
+    Building {
+        /// How many.
+        pages: u64,
+    },
+    /// It repeats what the journal has behind that.
+    Repeating {
+        /// Entries so far.
+        records: u64,
+        /// The newest of them.
+        upto: Seq,
+    },
+}
+
+impl Progress {
+    /// What it is at.
+    pub fn get(&self) -> Step {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        match (of(&self.0.pages), of(&self.0.records)) {
+            (0, 0) => Step::Reading,
+            (pages, 0) => Step::Building { pages },
+            (_, records) => Step::Repeating {
+                records,
+                upto: Seq(of(&self.0.upto)),
+            },
+        }
+    }
+}
+
+/// A replica that says how far it has come.
+pub struct Watched<'r> {
+    replica: &'r mut dyn Recovering,
+    progress: Progress,
+}
+
+impl<'r> Watched<'r> {
+    /// Passes everything on to `replica`.
+    pub fn new(replica: &'r mut dyn Recovering, progress: Progress) -> Self {
+        Self { replica, progress }
+    }
+}
+
+impl Recovering for Watched<'_> {
+    fn actor(&self) -> ActorId {
+        self.replica.actor()
+    }
+
+    fn apply(&mut self, record: &Record<'_>) -> Result<(), RecoveryError> {
+        let counts = &self.progress.0;
+        counts.upto.store(record.seq.0, Ordering::Relaxed);
+        counts.records.fetch_add(1, Ordering::Relaxed);
+        self.replica.apply(record)
+    }
+
+    fn start(&mut self, stamp: Stamp) {
+        self.replica.start(stamp);
+    }
+
+    fn digest(&self) -> Digest {
+        self.replica.digest()
+    }
+
+    fn last(&self) -> Seq {
+        self.replica.last()
+    }
+
+    fn load(&self, pages: Vec<Page>, state: Option<&Watermark>) -> Result<Box<dyn Any>, String> {
+        let count = pages.len() as u64;
+        self.progress.0.pages.fetch_add(count, Ordering::Relaxed);
+        self.replica.load(pages, state)
+    }
+
+    fn replace(&mut self, loaded: Box<dyn Any>) {
+        self.replica.replace(loaded);
+    }
+}
