@@ -17,6 +17,10 @@ test *FILTER:
 rerecord:
     UPDATE=1 cargo test --test scripts
 
+# make the golden directory of the format that is not frozen yet; see snapshots/README.md
+golden:
+    cargo test --test golden make -- --ignored
+
 # the simulation for one seed, with its trace
 sim SEED:
     SEXTON_SIM_SEED={{SEED}} cargo test --release --test sim -- --nocapture

@@ -1,0 +1,149 @@
+//! What stands beside a golden directory: what came out of it when it was made.
+
+use serde_json::{Value, json};
+use sexton::actors::lock::{LockMachine, Query, Reply, Rules};
+use sexton::actors::machine::Machine as _;
+use sexton::actors::recovery::{Recovering, Replica, Scope, recover};
+use sexton::clock::Timestamp;
+use sexton::persist::disk::{Disk, RealDisk};
+use sexton::persist::format::FORMAT_VERSION;
+use sexton::persist::snapshots::{CopiedStores, Found, SledStores, SlotId, Slots};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a directory comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// The format it was written in.
+    pub(crate) format: u32,
+    /// Whether that format can no longer change.
+    pub(crate) frozen: bool,
+    /// The version of the program that wrote it: its journal names it.
+    pub(crate) program: String,
+    /// The last sequence number.
+    pub(crate) last: u64,
+    /// Snapshots by slot: up to where they go, their pages, the digest of the locks in them.
+    pub(crate) snapshots: BTreeMap<String, (u64, u64, String)>,
+    /// Actors by name.
+    pub(crate) actors: BTreeMap<String, ActorRecord>,
+}
+
+/// What an actor comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ActorRecord {
+    pub(crate) digest: String,
+    pub(crate) entries: u64,
+}
+
+impl Record {
+    /// Reads a directory as a start would, and each of its snapshots besides. Nothing of it is changed.
+    pub(crate) fn of(data: &Path) -> Result<Self, String> {
+        let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(data));
+        let copies = CopiedStores::new(
+            Arc::clone(&disk),
+            Arc::new(RealDisk::new(scratch.path())),
+            Arc::new(SledStores::new(scratch.path())),
+        );
+        let slots = Slots::new(Arc::clone(&disk), Arc::new(copies));
+        let mut snapshots = BTreeMap::new();
+        for slot in SlotId::ALL {
+            let seal = match slots.look(slot).map_err(|error| error.to_string())? {
+                Found::Absent => continue,
+                Found::Sealed(seal) => seal,
+                found @ (Found::Unsealed | Found::Damaged(_)) => {
+                    return Err(format!("snapshot {slot}: {found:?}"));
+                }
+            };
+            slots
+                .read(slot, &seal, &mut |_| Ok(()))
+                .map_err(|error| error.to_string())?;
+            let state = seal.manifest.state(LockMachine::ID);
+            let digest = state
+                .map(|state| state.digest.to_string())
+                .unwrap_or_default();
+            snapshots.insert(
+                slot.to_string(),
+                (seal.manifest.begun.0, seal.pages, digest),
+            );
+        }
+        let mut locks = Replica::<LockMachine>::new(Rules::default());
+        let replicas: &mut [&mut dyn Recovering] = &mut [&mut locks];
+        let past = recover(disk.as_ref(), Some(&slots), replicas, Scope::default())
+            .map_err(|error| error.to_string())?;
+        if !past.mended.is_empty() || past.tail.cut.is_some() {
+            return Err(format!("it is not whole: {past:?}"));
+        }
+        let counts = locks.machine().query(Timestamp(0), &Query::Counts);
+        let Reply::Counts { owners, contenders } = counts else {
+            return Err(format!("{counts:?}"));
+        };
+        let locks = ActorRecord {
+            digest: locks.machine().digest().to_string(),
+            entries: u64::from(owners) + u64::from(contenders),
+        };
+        Ok(Self {
+            format: FORMAT_VERSION,
+            frozen: false,
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            last: past.tail.last.0,
+            snapshots,
+            actors: BTreeMap::from([(LockMachine::NAME.to_owned(), locks)]),
+        })
+    }
+
+    /// What was recorded beside a golden directory.
+    pub(crate) fn load(golden: &Path) -> Result<Self, String> {
+        let text = std::fs::read_to_string(golden.join("record.json"))
+            .map_err(|error| error.to_string())?;
+        let value: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+        let read = || {
+            let mut record = Self {
+                format: u32::try_from(value.get("format")?.as_u64()?).ok()?,
+                frozen: value.get("frozen")?.as_bool()?,
+                program: value.get("program")?.as_str()?.to_owned(),
+                last: value.get("last")?.as_u64()?,
+                snapshots: BTreeMap::new(),
+                actors: BTreeMap::new(),
+            };
+            for (slot, about) in value.get("snapshots")?.as_object()? {
+                let upto = about.get("upto")?.as_u64()?;
+                let pages = about.get("pages")?.as_u64()?;
+                let digest = about.get("lock")?.as_str()?.to_owned();
+                record.snapshots.insert(slot.clone(), (upto, pages, digest));
+            }
+            for (name, about) in value.get("actors")?.as_object()? {
+                let digest = about.get("digest")?.as_str()?.to_owned();
+                let entries = about.get("entries")?.as_u64()?;
+                record
+                    .actors
+                    .insert(name.clone(), ActorRecord { digest, entries });
+            }
+            Some(record)
+        };
+        read().ok_or_else(|| format!("not a record: {text}"))
+    }
+
+    /// Writes it beside a golden directory.
+    pub(crate) fn save(&self, golden: &Path) {
+        let snapshots = self.snapshots.iter().map(|(slot, (upto, pages, digest))| {
+            let about = json!({ "upto": upto, "pages": pages, "lock": digest });
+            (slot.clone(), about)
+        });
+        let actors = self.actors.iter().map(|(name, actor)| {
+            let about = json!({ "digest": actor.digest, "entries": actor.entries });
+            (name.clone(), about)
+        });
+        let value = json!({
+            "format": self.format,
+            "frozen": self.frozen,
+            "program": self.program,
+            "last": self.last,
+            "snapshots": snapshots.collect::<serde_json::Map<_, _>>(),
+            "actors": actors.collect::<serde_json::Map<_, _>>(),
+        });
+        let text = serde_json::to_string_pretty(&value).expect("it is plain JSON");
+        std::fs::write(golden.join("record.json"), text + "\n").expect("it can be written");
+    }
+}
