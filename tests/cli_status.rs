@@ -139,6 +139,7 @@ fn a_person_and_a_program_read_the_status() {
         "sexton.sock",
         "after a clean stop",
         "room ample",
+        "a not sealed, b not sealed",
         "0 owners, 0 contenders",
     ] {
         assert!(page.contains(expected), "no {expected:?} in:\n{page}");
@@ -153,6 +154,17 @@ fn a_person_and_a_program_read_the_status() {
         page.lines().all(|line| line == line.trim_end()),
         "no blanks at the end of lines"
     );
+
+    sexton()
+        .args(["checkpoint", "--data"])
+        .arg(&data)
+        .assert()
+        .success();
+    let page = text(&status(&data, &[]).stdout);
+    let snapshots = page.lines().find(|line| line.starts_with("snapshots"));
+    let snapshots = snapshots.unwrap_or_else(|| panic!("no snapshots in:\n{page}"));
+    assert!(snapshots.contains("a up to 2, b not sealed"), "{snapshots}");
+    assert!(snapshots.contains("on disk"), "{snapshots}");
 
     let json: serde_json::Value =
         serde_json::from_slice(&status(&data, &["--json"]).stdout).expect("it is JSON");

@@ -94,6 +94,9 @@ fn page(status: &Value) -> String {
             format!("{did}, released up to {released}, room {room}"),
         ));
     }
+    if is("/snapshots") {
+        lines.push(("snapshots", snapshots(status)));
+    }
     let open = count("/open_commands");
     let locks = format!("{owners} owners, {contenders} contenders; {open} commands open");
     lines.push(("locks", locks));
@@ -107,6 +110,24 @@ fn page(status: &Value) -> String {
         .chain(["\n".to_owned(), table(actors)])
         .chain(actors.iter().map(quarantined))
         .collect()
+}
+
+/// The snapshots, and what came of the newest checkpoint.
+fn snapshots(status: &Value) -> String {
+    let at = |path: &str| words(status, &format!("/snapshots/{path}"));
+    let upto = |slot: &str| match at(&format!("slots/{slot}")).as_str() {
+        "-" => "not sealed".to_owned(),
+        upto => format!("up to {upto}"),
+    };
+    let mut line = format!("a {}, b {}", upto("0"), upto("1"));
+    if at("last") != "-" {
+        let size = bytes(number(status, "/snapshots/last/file_bytes"));
+        line += &format!("; the newest took {} ms, {size} on disk", at("last/ms"));
+    }
+    if at("last_failure") != "-" {
+        line += &format!("; FAILED: {}", at("last_failure"));
+    }
+    line
 }
 
 /// The actors, a line each, their columns as wide as they must be.

@@ -72,6 +72,7 @@ fn the_metrics_are_metrics_line_by_line() {
     let done = run(opened.handle().locks(items)).expect("it runs");
     assert_eq!(done.len(), 2);
     opened.get("/nothing", "").problem(404);
+    let taken = run(opened.handle().checkpoint()).expect("it is taken");
     let page = opened.get("/metrics", "");
     assert!(
         page.header("content-type")
@@ -129,6 +130,16 @@ fn the_metrics_are_metrics_line_by_line() {
     assert_eq!(at(r#"sexton_actor_restarts_total{actor="lock"}"#), "0");
     assert_eq!(at(r#"sexton_journal_room{room="ample"}"#), "1");
     assert_eq!(at(r#"sexton_http_requests_total{result="refused"}"#), "1");
+    assert_eq!(at("sexton_checkpoints_taken_total"), "1");
+    assert_eq!(at("sexton_checkpoints_failed_total"), "0");
+    assert_eq!(at("sexton_checkpoint_running"), "0");
+    let took = number("sexton_checkpoint_duration_seconds") * 1000.0;
+    assert_eq!(took.round().to_string(), taken.ms.to_string());
+    let size = number("sexton_snapshot_size_bytes").to_string();
+    assert_eq!(size, taken.file_bytes.to_string());
+    let upto = taken.upto.to_string();
+    assert_eq!(at(r#"sexton_snapshot_seq{slot="a"}"#), upto);
+    assert_eq!(at(r#"sexton_snapshot_seq{slot="b"}"#), "0");
     assert!(number("sexton_journal_written_bytes_total") > 0.0);
     assert!(number("sexton_start_time_seconds") > 1.6e9);
 }

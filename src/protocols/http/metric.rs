@@ -1,6 +1,8 @@
 //! A status as metrics, in the `OpenMetrics` text that Prometheus reads. Every page is built anew from one status, so
 //! its numbers belong together. Labels come from closed sets: no client can make a series.
 
+use crate::actors::checkpoint::SnapshotStatus;
+use crate::persist::snapshots::SlotId;
 use crate::protocols::http::Stats;
 use crate::protocols::lockserver;
 use crate::status::{ActorReport, JournalStatus, NodeStatus};
@@ -25,6 +27,9 @@ pub(crate) fn page(status: &NodeStatus) -> String {
     page.actors(&status.actors);
     if let Some(journal) = &status.journal {
         page.journal(journal);
+    }
+    if let Some(snapshots) = &status.snapshots {
+        page.snapshots(snapshots);
     }
     if let Some(stats) = &status.lockserver {
         page.lockserver(stats);
@@ -136,6 +141,29 @@ impl Page {
             "room",
             &room,
         );
+    }
+
+    fn snapshots(&mut self, snapshots: &SnapshotStatus) {
+        let taken = "Checkpoints that were taken";
+        self.counter("checkpoints_taken", taken, snapshots.taken);
+        let failed = "Checkpoints that failed";
+        self.counter("checkpoints_failed", failed, snapshots.failed);
+        let running = "Whether a checkpoint is being taken";
+        self.gauge("checkpoint_running", running, snapshots.running.into());
+        if let Some(last) = &snapshots.last {
+            let took = seconds(i64::try_from(last.ms).unwrap_or(i64::MAX));
+            let help = "How long the newest checkpoint took";
+            self.seconds("checkpoint_duration", help, took);
+            let size: Whole = Gauge::default();
+            size.set(last.file_bytes);
+            let help = "Bytes of the files of the newest snapshot";
+            self.0
+                .register_with_unit("snapshot_size", help, Unit::Bytes, size);
+        }
+        let upto = [("a", SlotId::A), ("b", SlotId::B)]
+            .map(|(name, slot)| (name, snapshots.slots[slot].map_or(0, |upto| upto.0)));
+        let help = "Sequence number up to which a sealed snapshot goes, 0 if it is not sealed";
+        self.gauges("snapshot_seq", help, "slot", &upto);
     }
 
     fn lockserver(&mut self, stats: &lockserver::Stats) {
