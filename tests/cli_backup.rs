@@ -4,7 +4,6 @@
 #[expect(dead_code, reason = "other tests use the rest")]
 mod daemon;
 #[path = "support/directory.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
 mod directory;
 #[path = "support/lockserver.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
@@ -21,12 +20,21 @@ use lockserver::{Client, request};
 use patience::until;
 use serde_json::Value;
 use sexton::Node;
+use sexton::actors::lock::{LockMachine, Rules};
+use sexton::actors::machine::Machine as _;
+use sexton::actors::recovery::{Recovering, RecoveryError, Replica, Scope, recover};
+use sexton::ids::Digest;
+use sexton::persist::backup;
+use sexton::persist::disk::RealDisk;
+use sexton::persist::snapshots::{SledStores, Slots};
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::Output;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-fn backup(data: &Path, into: &Path, flags: &[&str]) -> Output {
+fn run(data: &Path, into: &Path, flags: &[&str]) -> Output {
     let mut command = sexton();
     command.arg("backup").arg(into).arg("--data").arg(data);
     command.args(flags).output().expect("it runs")
@@ -61,7 +69,7 @@ fn what_was_acknowledged_before_is_in_the_copy_that_is_started() {
             });
             let before = acknowledged.load(Ordering::Acquire);
             let copy = files.path().join(format!("copy {round}"));
-            let output = backup(&data, &copy, &["--json"]);
+            let output = run(&data, &copy, &["--json"]);
             let said = text(&output.stderr);
             assert_eq!(output.status.code(), Some(0), "round {round}: {said}");
             let said: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
@@ -101,7 +109,7 @@ fn what_was_acknowledged_before_is_in_the_copy_that_is_started() {
 fn nothing_is_replaced_and_nothing_is_left_of_what_failed() {
     let files = tempfile::tempdir().expect("a directory can be made");
     let (data, copy) = (files.path().join("data"), files.path().join("copy"));
-    let refused = backup(&data, &copy, &[]);
+    let refused = run(&data, &copy, &[]);
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{said}");
     assert!(said.contains("no coordinator runs"), "{said}");
@@ -115,15 +123,67 @@ fn nothing_is_replaced_and_nothing_is_left_of_what_failed() {
     std::fs::create_dir(&copy).expect("it can be made");
     std::fs::write(copy.join("precious"), "x").expect("it can be written");
     let before = everything(&copy);
-    let refused = backup(&data, &copy, &[]);
+    let refused = run(&data, &copy, &[]);
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{said}");
     assert!(said.contains("it is not empty"), "{said}");
     assert_eq!(everything(&copy), before, "nothing was touched");
 
     std::fs::remove_file(copy.join("precious")).expect("it is there");
-    let done = backup(&data, &copy, &[]);
+    let done = run(&data, &copy, &[]);
     assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
     assert!(text(&done.stdout).contains("everything up to sequence number"));
     daemon.kill();
+}
+
+#[test]
+fn an_interrupted_copy_is_refused_or_has_everything() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let (trimmed, whole) = (files.path().join("trimmed"), files.path().join("whole"));
+    directory::make(&trimmed);
+    let node = Node::open(settings(&whole)).expect("it opens");
+    directory::request(&node.handle(), 0..100);
+    node.stop().expect("it stops");
+    for (data, may_start) in [(&trimmed, false), (&whole, true)] {
+        let expected = recovered(data).expect("it is whole");
+        let (mut starts, mut refusals) = (0, 0);
+        for killed_at in 1.. {
+            let copy = files.path().join(format!("{may_start} {killed_at}"));
+            let mut copied = 0;
+            let count = &mut |_| {
+                copied += 1;
+                assert!(copied < killed_at, "killed here");
+            };
+            let (from, to) = (RealDisk::new(data), RealDisk::new(&copy));
+            let done = catch_unwind(AssertUnwindSafe(|| backup::copy(&from, &to, count)));
+            match recovered(&copy) {
+                Ok(found) => {
+                    assert_eq!(found, expected, "{killed_at}");
+                    starts += u32::from(done.is_err());
+                }
+                Err(_) => refusals += 1,
+            }
+            if let Ok(done) = done {
+                done.expect("nothing changes meanwhile");
+                break;
+            }
+        }
+        assert_eq!(starts > 0, may_start, "{starts} starts");
+        assert!(refusals > 0, "{refusals} refusals");
+    }
+}
+
+/// The digest of the locks, as a start comes to it.
+fn recovered(data: &Path) -> Result<Digest, RecoveryError> {
+    let disk = Arc::new(RealDisk::new(data));
+    let slots = Slots::new(disk, Arc::new(SledStores::new(data)));
+    let mut locks = Replica::<LockMachine>::new(Rules::default());
+    let replicas: &mut [&mut dyn Recovering] = &mut [&mut locks];
+    recover(
+        &RealDisk::new(data),
+        Some(&slots),
+        replicas,
+        Scope::default(),
+    )?;
+    Ok(locks.machine().digest())
 }

@@ -1,8 +1,8 @@
 //! A copy of a data directory that a coordinator may be writing to: the newest snapshot and the journal behind it.
 //!
 //! Promises: what was copied is one moment of the directory, or an error says that it changed meanwhile; the seal comes
-//! last, so that a copy which was interrupted is refused by a start rather than taken for whole. What the coordinator had
-//! made durable when the copy began is in it. It reads where it copies from, and never writes there.
+//! last, so that a copy which was interrupted is refused by a start, unless the journal alone has everything. What the
+//! newest snapshot holds is in it. It reads where it copies from, and never writes there.
 
 use crate::ids::Seq;
 use crate::persist::disk::{Disk, copy_file};
@@ -45,8 +45,9 @@ pub fn copy(
         bytes += more;
         copied(more);
     };
-    copy_slot(from, to, (slot, &seal), &mut count)?;
+    // The journal first: a part of it is refused by a start, while a snapshot without a seal and a journal is passed over.
     let tail = copy_journal(from, to, &seal, &mut count)?;
+    copy_slot(from, to, (slot, &seal), &mut count)?;
     let sync = || -> io::Result<()> {
         to.sync_tree(segment::FOLDER)?;
         to.sync_tree(&slot.folder())?;
