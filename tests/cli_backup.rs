@@ -4,6 +4,7 @@
 #[expect(dead_code, reason = "other tests use the rest")]
 mod daemon;
 #[path = "support/directory.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
 mod directory;
 #[path = "support/lockserver.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]

@@ -277,7 +277,9 @@ mod tests {
     use std::process::Command;
     use std::time::Duration;
 
-    fn read(script: &str, patience: Duration) -> Result<Vec<(Vec<u8>, Vec<u8>)>, String> {
+    type Item = (Vec<u8>, Vec<u8>);
+
+    fn read(script: &str, patience: Duration) -> Result<Vec<Item>, String> {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         let mut store = Isolated::start(command, "a", patience).expect("there is a shell");

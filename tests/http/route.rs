@@ -72,7 +72,6 @@ fn the_metrics_are_metrics_line_by_line() {
     let done = run(opened.handle().locks(items)).expect("it runs");
     assert_eq!(done.len(), 2);
     opened.get("/nothing", "").problem(404);
-    let taken = run(opened.handle().checkpoint()).expect("it is taken");
     let page = opened.get("/metrics", "");
     assert!(
         page.header("content-type")
@@ -130,6 +129,27 @@ fn the_metrics_are_metrics_line_by_line() {
     assert_eq!(at(r#"sexton_actor_restarts_total{actor="lock"}"#), "0");
     assert_eq!(at(r#"sexton_journal_room{room="ample"}"#), "1");
     assert_eq!(at(r#"sexton_http_requests_total{result="refused"}"#), "1");
+    assert!(number("sexton_journal_written_bytes_total") > 0.0);
+    assert!(number("sexton_start_time_seconds") > 1.6e9);
+}
+
+#[test]
+fn the_metrics_speak_of_the_newest_snapshot() {
+    let opened = Opened::new();
+    let samples = || {
+        let page = opened.get("/metrics", "").body;
+        let lines = page.lines().filter(|line| !line.starts_with('#'));
+        let samples = lines.filter_map(|line| line.rsplit_once(' '));
+        let owned = samples.map(|(series, value)| (series.to_owned(), value.to_owned()));
+        owned.collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let before = samples();
+    assert_eq!(before["sexton_checkpoints_taken_total"], "0");
+    assert!(!before.contains_key("sexton_checkpoint_duration_seconds"));
+    let taken = run(opened.handle().checkpoint()).expect("it is taken");
+    let after = samples();
+    let at = |series: &str| after[series].as_str();
+    let number = |series: &str| at(series).parse::<f64>().expect("a number");
     assert_eq!(at("sexton_checkpoints_taken_total"), "1");
     assert_eq!(at("sexton_checkpoints_failed_total"), "0");
     assert_eq!(at("sexton_checkpoint_running"), "0");
@@ -140,8 +160,6 @@ fn the_metrics_are_metrics_line_by_line() {
     let upto = taken.upto.to_string();
     assert_eq!(at(r#"sexton_snapshot_seq{slot="a"}"#), upto);
     assert_eq!(at(r#"sexton_snapshot_seq{slot="b"}"#), "0");
-    assert!(number("sexton_journal_written_bytes_total") > 0.0);
-    assert!(number("sexton_start_time_seconds") > 1.6e9);
 }
 
 #[test]
