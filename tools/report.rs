@@ -173,7 +173,9 @@ pub(crate) fn end(result: Result<(), Failure>) -> ExitCode {
     } else {
         ("", "")
     };
-    eprintln!("{bold}sexton:{plain} {}", failure.words);
+    if !failure.words.is_empty() {
+        eprintln!("{bold}sexton:{plain} {}", failure.words);
+    }
     if let Some(help) = failure.help {
         eprintln!("  {bold}help:{plain} {help}");
     }

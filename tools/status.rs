@@ -119,15 +119,16 @@ fn snapshots(status: &Value) -> String {
         "-" => "not sealed".to_owned(),
         upto => format!("up to {upto}"),
     };
-    let mut line = format!("a {}, b {}", upto("0"), upto("1"));
+    let mut parts = vec![format!("a {}, b {}", upto("0"), upto("1"))];
     if at("last") != "-" {
         let size = bytes(number(status, "/snapshots/last/file_bytes"));
-        line += &format!("; the newest took {} ms, {size} on disk", at("last/ms"));
+        let took = at("last/ms");
+        parts.push(format!("the newest took {took} ms, {size} on disk"));
     }
     if at("last_failure") != "-" {
-        line += &format!("; FAILED: {}", at("last_failure"));
+        parts.push(format!("FAILED: {}", at("last_failure")));
     }
-    line
+    parts.join("; ")
 }
 
 /// The actors, a line each, their columns as wide as they must be.

@@ -7,7 +7,8 @@
 use crate::ids::Seq;
 use crate::persist::disk::{Disk, copy_file};
 use crate::persist::error::PersistError;
-use crate::persist::journal::{Begin, Reader, Tail, segment, writer};
+use crate::persist::journal::segment::{self, Opening};
+use crate::persist::journal::{Begin, Reader, Tail, writer};
 use crate::persist::snapshots::seal::{self, Seal, SealRead};
 use crate::persist::snapshots::{FOLDER, SlotId};
 use std::io;
@@ -141,9 +142,18 @@ fn copy_journal(
     to.create_folder(segment::FOLDER)
         .map_err(PersistError::io("create a copy of", segment::FOLDER))?;
     let ordinals = segment::ordinals(from)?;
-    let needed = segment::first_needed(from, &ordinals, begin.after)?.unwrap_or(1);
-    let needed = ordinals.iter().rev().filter(|ordinal| **ordinal >= needed);
-    for ordinal in needed {
+    let needed_from = segment::first_needed(from, &ordinals, begin.after)?.unwrap_or(1);
+    let mut needed = ordinals;
+    needed.retain(|ordinal| *ordinal >= needed_from);
+    // One that is only prepared is made anew by a start. If it is used by the time that the one before it is copied, that
+    // copy says that it goes on there, and the whole is not taken for right.
+    if let Some(last) = needed.last()
+        && needed.len() > 1
+        && segment::opening(from, *last)? == Opening::Blank
+    {
+        needed.pop();
+    }
+    for ordinal in needed.iter().rev() {
         copy_file(from, to, &segment::name(*ordinal), copied)?;
     }
     let mut reader = Reader::open_after(to, begin)?;
