@@ -194,8 +194,14 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         &["never finished", "it is not sealed"],
     ),
     (
+        "a seal's version alone",
+        |made| put(&made.seal(made.newer), 8, &[9]),
+        1,
+        &["its seal does not check"],
+    ),
+    (
         "a seal of a newer sexton",
-        |made| put(&made.seal(made.newer), 8, &9_u32.to_le_bytes()),
+        |made| put(&made.seal(made.newer), 8, &[9, 0, 0, 0, 1, 2, 3, 4]),
         3,
         &["of a newer sexton", "format 9 is newer than"],
     ),
