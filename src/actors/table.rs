@@ -3,7 +3,9 @@
 //! A small table is one piece. A larger one is sharded, because one large table stalls everyone when it grows; and its
 //! shards have unequal shares of the names, because equal ones would all grow at the same moment. Each doubles when it
 //! is full, the largest first, the smallest when there are twice as many names. So at any number of names there is
-//! room for at most half as many more, and what one shard leaves behind is used again by what grows next.
+//! room for at most half as many more, and what one shard leaves behind is used again by what grows next. A name's
+//! hash is kept beside its slot, as far as a shard needs it to grow: reading a million names for that would take longer
+//! than all else that is done with them.
 //! Never iterated: order comes from elsewhere.
 
 use crate::ids::Slot;
@@ -14,11 +16,40 @@ const SHARDS: usize = 256;
 /// Names in a table of one piece. Where many stand in line for few locks, each lock has such a table.
 const PIECE: usize = 1024;
 
+/// A slot, and what its shard needs of the hash of its name.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    hash: u32,
+    slot: Slot,
+}
+
+impl Place {
+    fn new(hash: u64, slot: Slot) -> Self {
+        let (tag, place) = (hash >> TAG_SHIFT, hash & PLACE_BITS);
+        let kept = tag << PLACE_BITS.count_ones() | place;
+        Self {
+            hash: u32::try_from(kept).expect("7 bits and 25"),
+            slot,
+        }
+    }
+
+    /// The hash, but for the bits that only tell the shard.
+    fn hash(self) -> u64 {
+        let kept = u64::from(self.hash);
+        (kept >> PLACE_BITS.count_ones()) << TAG_SHIFT | kept & PLACE_BITS
+    }
+}
+
+/// The bits of a hash above this are what a table inside compares first,
+const TAG_SHIFT: u32 = 57;
+/// and these say where it begins to look: enough for 2^25 names in a shard.
+const PLACE_BITS: u64 = (1 << 25) - 1;
+
 /// Slots by the hash of a name.
 #[derive(Debug)]
 pub struct Table {
     /// One, or `SHARDS`.
-    shards: Vec<HashTable<Slot>>,
+    shards: Vec<HashTable<Place>>,
     hasher: foldhash::fast::RandomState,
 }
 
@@ -36,9 +67,9 @@ impl Table {
     pub fn find(&self, name: &impl std::hash::Hash, is: impl Fn(Slot) -> bool) -> Option<Slot> {
         let hash = self.hasher.hash_one(name);
         self.shards
-            .get(self.place(hash))?
-            .find(hash, |slot| is(*slot))
-            .copied()
+            .get(self.shard(hash))?
+            .find(hash, |place| is(place.slot))
+            .map(|place| place.slot)
     }
 
     /// Adds a slot under a name that has none. `name_of` gives the name of an item already there.
@@ -54,10 +85,9 @@ impl Table {
             self.divide(&name_of);
         }
         let hash = self.hasher.hash_one(name);
-        let place = self.place(hash);
-        let hasher = &self.hasher;
-        if let Some(shard) = self.shards.get_mut(place) {
-            shard.insert_unique(hash, slot, |other| hasher.hash_one(name_of(*other)));
+        let shard = self.shard(hash);
+        if let Some(shard) = self.shards.get_mut(shard) {
+            shard.insert_unique(hash, Place::new(hash, slot), |place| place.hash());
         }
     }
 
@@ -80,22 +110,22 @@ impl Table {
     /// Puts another slot in the place of one; false if it is not there.
     pub fn replace(&mut self, name: &impl std::hash::Hash, old: Slot, new: Slot) -> bool {
         let hash = self.hasher.hash_one(name);
-        let place = self.place(hash);
+        let shard = self.shard(hash);
         let found = self
             .shards
-            .get_mut(place)
-            .and_then(|s| s.find_mut(hash, |slot| *slot == old));
-        found.map(|slot| *slot = new).is_some()
+            .get_mut(shard)
+            .and_then(|s| s.find_mut(hash, |place| place.slot == old));
+        found.map(|place| place.slot = new).is_some()
     }
 
     /// Removes a slot; false if it is not there.
     pub fn remove(&mut self, name: &impl std::hash::Hash, slot: Slot) -> bool {
         let hash = self.hasher.hash_one(name);
-        let place = self.place(hash);
+        let shard = self.shard(hash);
         let entry = self
             .shards
-            .get_mut(place)
-            .map(|s| s.find_entry(hash, |other| *other == slot));
+            .get_mut(shard)
+            .map(|s| s.find_entry(hash, |place| place.slot == slot));
         match entry {
             Some(Ok(entry)) => {
                 entry.remove();
@@ -110,10 +140,10 @@ impl Table {
         let pieces = std::mem::take(&mut self.shards);
         self.shards.resize_with(SHARDS, HashTable::new);
         let hasher = &self.hasher;
-        for slot in pieces.into_iter().flatten() {
-            let hash = hasher.hash_one(name_of(slot));
+        for place in pieces.into_iter().flatten() {
+            let hash = hasher.hash_one(name_of(place.slot));
             if let Some(shard) = self.shards.get_mut(shard(hash)) {
-                shard.insert_unique(hash, slot, |other| hasher.hash_one(name_of(*other)));
+                shard.insert_unique(hash, place, |place| place.hash());
             }
         }
     }
@@ -124,7 +154,7 @@ impl Table {
         self.shards.iter().map(HashTable::len).sum()
     }
 
-    fn place(&self, hash: u64) -> usize {
+    fn shard(&self, hash: u64) -> usize {
         if self.shards.len() == 1 {
             0
         } else {
