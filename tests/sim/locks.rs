@@ -429,6 +429,29 @@ impl Reference for Locks {
     fn wakes(&self, watch: &Watch) -> Option<Reply> {
         match watch {
             Watch::Empty => self.entries.is_empty().then_some(Reply::Due),
+            Watch::Granted { key, index, owner } => {
+                let found = self.find(key, index, owner);
+                match found.and_then(|slot| self.entries.get(&slot)) {
+                    None => Some(Reply::Absent),
+                    Some(entry) => entry.token.map(|token| {
+                        Reply::Standing(Standing {
+                            place: 1,
+                            token: Some(token),
+                        })
+                    }),
+                }
+            }
+            Watch::Lost {
+                key,
+                index,
+                owner,
+                token,
+            } => {
+                let found = self.find(key, index, owner);
+                let entry = found.and_then(|slot| self.entries.get(&slot));
+                let holds = entry.is_some_and(|entry| entry.token == Some(*token));
+                (!holds).then_some(Reply::Absent)
+            }
         }
     }
 

@@ -18,7 +18,7 @@ use crate::violation::{Promise, Violation, ensure};
 use crate::workload::Workload;
 use sexton::actors::host::panic_words;
 use sexton::actors::ledger::{RESERVE_STEP, Stage};
-use sexton::actors::lock::{self, Reply};
+use sexton::actors::lock::Reply;
 use sexton::clock::{Clock as _, Timestamp};
 use sexton::ids::Seq;
 use sexton::persist::journal::Room;
@@ -274,7 +274,9 @@ impl<'a> Run<'a> {
             Move::Release => self.release()?,
             Move::Look => self.look()?,
             Move::PassTime => self.pass_time(),
-            Move::Watch if self.chance.per_mille(250) => node.lock.watch(lock::Watch::Empty),
+            Move::Watch if self.chance.per_mille(600) => {
+                node.lock.watch(self.workload.lock_watch(&mut self.chance));
+            }
             Move::Watch => node.left.watch(Workload::watch(&mut self.chance)),
             Move::Rebuild => stopped = node.rebuild().err(),
             Move::LoseConnection => {

@@ -6,7 +6,7 @@ use crate::counter;
 use crate::counters::Counters;
 use crate::locks::Locks;
 use crate::setting::Setting;
-use sexton::actors::lock::{Message, Name, Query};
+use sexton::actors::lock::{Message, Name, Query, Watch};
 use sexton::ids::Token;
 
 /// Clients of one run.
@@ -55,6 +55,23 @@ impl Workload {
                 }
             })
             .collect()
+    }
+
+    /// Something about locks that a client waits for.
+    pub(crate) fn lock_watch(&self, chance: &mut Chance) -> Watch {
+        let key = chance.pick(&self.keys).clone();
+        let index = chance.pick(&self.indexes).clone();
+        let owner = chance.pick(&self.owners).clone();
+        match chance.below(3) {
+            0 => Watch::Empty,
+            1 => Watch::Granted { key, index, owner },
+            _ => Watch::Lost {
+                key,
+                index,
+                owner,
+                token: self.token(chance).unwrap_or(Token(1)),
+            },
+        }
     }
 
     fn lock_message(&self, chance: &mut Chance) -> Message {

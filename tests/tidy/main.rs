@@ -192,6 +192,7 @@ const LOCK_RULES: &[&str] = &[
     "actors::lock::message",
     "actors::lock::pages",
     "actors::lock::state",
+    "actors::lock::waiting",
     "actors::machine",
     "actors::pages",
     "clock",

@@ -9,11 +9,11 @@ use crate::actors::lock::message::{
 };
 use crate::actors::lock::pages::{self, Page};
 use crate::actors::lock::state::State;
+use crate::actors::lock::waiting::Waiting;
 use crate::actors::machine::{Effects, Machine, Refusal, Stamp, Weight};
 use crate::actors::pages::Pages;
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket, Token};
-use std::collections::BTreeSet;
 
 /// Keys that begin so belong to the coordinator: shown everywhere, changed through no door.
 const RESERVED_PREFIX: &[u8] = b"wip-pool-lock-";
@@ -23,8 +23,7 @@ const RESERVED_PREFIX: &[u8] = b"wip-pool-lock-";
 pub struct LockMachine {
     rules: Rules,
     state: State,
-    /// Who waits until no entry is left: the only thing that can be waited for yet.
-    until_empty: BTreeSet<Ticket>,
+    waiting: Waiting,
 }
 
 impl LockMachine {
@@ -179,12 +178,48 @@ impl LockMachine {
         (all - contenders, contenders)
     }
 
+    /// Entries have ended, and others own their locks now.
+    fn wake(&mut self, gone: &[Gone], effects: &mut Effects<Reply>) {
+        if self.waiting.is_anybody_on_slots() {
+            for Gone { slot, heir } in gone {
+                for ticket in self.waiting.take_on_slot(*slot) {
+                    effects.wake(ticket, Reply::Absent);
+                }
+                // An heir may have ended in its turn.
+                for slot in heir
+                    .iter()
+                    .filter(|slot| self.state.entry(**slot).is_some())
+                {
+                    for ticket in self.waiting.take_on_slot(*slot) {
+                        effects.wake(ticket, self.standing(*slot));
+                    }
+                }
+            }
+        }
+        self.wake_if_empty(effects);
+    }
+
     fn wake_if_empty(&mut self, effects: &mut Effects<Reply>) {
         if self.state.len() == 0 {
-            while let Some(ticket) = self.until_empty.pop_first() {
+            for ticket in self.waiting.take_until_empty() {
                 effects.wake(ticket, Reply::Due);
             }
         }
+    }
+
+    fn standing(&self, slot: Slot) -> Reply {
+        let token = self.state.entry(slot).map(Entry::token);
+        Reply::Standing(Standing {
+            place: self.state.place(slot, self.rules.high_first),
+            token: token.filter(|token| *token != Token(0)),
+        })
+    }
+
+    fn find(&self, [key, index, owner]: [&Name; 3]) -> Option<(Slot, &Entry)> {
+        let slot = self
+            .state
+            .find(key.as_bytes(), index.as_bytes(), owner.as_bytes())?;
+        Some((slot, self.state.entry(slot)?))
     }
 }
 
@@ -213,7 +248,7 @@ impl Machine for LockMachine {
         Self {
             rules,
             state: State::default(),
-            until_empty: BTreeSet::new(),
+            waiting: Waiting::default(),
         }
     }
 
@@ -310,7 +345,7 @@ impl Machine for LockMachine {
                 for Gone { slot, heir } in gone {
                     self.state.remove(*slot, *heir, entry);
                 }
-                self.wake_if_empty(effects);
+                self.wake(gone, effects);
             }
             Outcome::Draining => self.state.drain(entry.seq),
             Outcome::Absent | Outcome::Refused(_) => {}
@@ -345,19 +380,9 @@ impl Machine for LockMachine {
                 let entry = holder.and_then(|slot| self.state.entry(slot));
                 Reply::Owner(entry.and_then(|entry| Name::new(entry.owner())))
             }
-            Query::Place { key, index, owner } => {
-                let [key, index, owner] = [key, index, owner].map(Name::as_bytes);
-                match self.state.find(key, index, owner) {
-                    None => Reply::Absent,
-                    Some(slot) => {
-                        let token = self.state.entry(slot).map(Entry::token);
-                        Reply::Standing(Standing {
-                            place: self.state.place(slot, self.rules.high_first),
-                            token: token.filter(|token| *token != Token(0)),
-                        })
-                    }
-                }
-            }
+            Query::Place { key, index, owner } => self
+                .find([key, index, owner])
+                .map_or(Reply::Absent, |(slot, _)| self.standing(slot)),
             Query::List { key, entries_max } => Reply::List(self.list(key.as_ref(), *entries_max)),
             Query::Counts => {
                 let (owners, contenders) = self.counts();
@@ -411,13 +436,33 @@ impl Machine for LockMachine {
 
     fn watch(&mut self, ticket: Ticket, watch: &Watch, effects: &mut Effects<Reply>) {
         match watch {
-            Watch::Empty => self.until_empty.insert(ticket),
-        };
-        self.wake_if_empty(effects);
+            Watch::Empty => {
+                self.waiting.until_empty(ticket);
+                self.wake_if_empty(effects);
+            }
+            Watch::Granted { key, index, owner } => match self.find([key, index, owner]) {
+                Some((slot, entry)) if entry.is_owner() => {
+                    effects.wake(ticket, self.standing(slot));
+                }
+                Some((slot, _)) => self.waiting.on_slot(ticket, slot),
+                None => effects.wake(ticket, Reply::Absent),
+            },
+            Watch::Lost {
+                key,
+                index,
+                owner,
+                token,
+            } => match self.find([key, index, owner]) {
+                Some((slot, entry)) if entry.token() == *token && entry.is_owner() => {
+                    self.waiting.on_slot(ticket, slot);
+                }
+                Some(_) | None => effects.wake(ticket, Reply::Absent),
+            },
+        }
     }
 
     fn unwatch(&mut self, ticket: Ticket) {
-        self.until_empty.remove(&ticket);
+        self.waiting.forget(ticket);
     }
 
     /// Row 34: order and ownership stay, spans begin again; and a drain ends with the coordinator that drained.

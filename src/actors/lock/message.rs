@@ -297,10 +297,30 @@ pub enum Query {
 }
 
 /// Something about locks that can be waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watch {
     /// No entry is left.
     Empty,
+    /// The entry owns its lock, which is answered with its standing; or it is gone, which is answered with `Absent`.
+    Granted {
+        /// The key.
+        key: Name,
+        /// The index.
+        index: Name,
+        /// Whose entry.
+        owner: Name,
+    },
+    /// The entry no longer owns its lock with this token, which is answered with `Absent`.
+    Lost {
+        /// The key.
+        key: Name,
+        /// The index.
+        index: Name,
+        /// Whose entry.
+        owner: Name,
+        /// The token of its grant.
+        token: Token,
+    },
 }
 
 /// An answer.

@@ -7,6 +7,7 @@
 //! | `message.rs` | what can be asked, what can come of it, what is answered |
 //! | `entry.rs` | one owner or contender |
 //! | `state.rs` | entries and their indexes; moving an entry in, out and up |
+//! | `waiting.rs` | who waits for something about locks |
 //! | `pages.rs` `load.rs` | durable state as pages; indexes built again from them |
 //! | `machine.rs` | the rules: who gets a lock, when, and for how long |
 //! | `invariants.rs` `model.rs` `shelf.rs` `tests.rs` | the machine compared with a plain model, its state walked |
@@ -16,6 +17,7 @@ mod machine;
 mod message;
 mod pages;
 mod state;
+mod waiting;
 
 pub use entry::Entry;
 pub use machine::LockMachine;
