@@ -6,27 +6,19 @@
 //! never ends the program.
 //!
 //! ```
-//! use sexton::actors::host::Item;
-//! use sexton::actors::lock::{Message, Name, Reply};
-//! use sexton::{Config, Node};
+//! use sexton::node::{Entry, Terms};
+//! use sexton::{Config, Node, block_on};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let node = Node::open(Config::in_memory())?; // or Config::at("/var/lib/app/locks")
-//! let locks = node.handle();
-//! let request = Message::Request {
-//!     key: Name::try_from("acct")?,
-//!     index: Name::try_from("42")?,
-//!     owner: Name::try_from("me")?,
-//!     ttl: 60, // seconds to live as owner without a renewal
-//!     ttw: 30, // seconds to wait in line without one
-//!     priority: 5,
-//! };
-//! let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-//! let answers = runtime.block_on(locks.locks(vec![Item::Message(request)]))?;
-//! let Some(Ok(Reply::Standing(standing))) = answers.first() else { panic!("not granted: {answers:?}") };
-//! assert_eq!(standing.place, 1, "the owner stands in the first place");
-//! let token = standing.token.expect("an owner has a fencing token");
-//! println!("acct 42 is ours; tell the resource token {token}");
+//! let locks = node.handle().locks(); // from any thread, in any runtime
+//!
+//! let nightly = Entry::new("nightly-report", "worker-7")?;
+//! let terms = Terms { ttl: 60, wait: 30, priority: 5 }; // seconds, seconds, the larger goes first
+//! let token = block_on(locks.acquire(&nightly, terms))?;
+//! // Show the token to what the lock guards: it only ever grows, so an older one has lost the lock since.
+//! println!("the nightly report is ours, token {token}");
+//! block_on(locks.release(&nightly, Some(token)))?;
 //! node.stop()?;
 //! # Ok(())
 //! # }
@@ -43,6 +35,7 @@
 //! | [`status`] | what a node says of itself |
 
 pub mod actors;
+mod block_on;
 pub mod clock;
 pub mod config;
 pub mod ids;
@@ -53,5 +46,6 @@ pub mod protocols;
 pub mod replay;
 pub mod status;
 
+pub use block_on::block_on;
 pub use config::Config;
 pub use node::Node;

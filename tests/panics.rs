@@ -283,7 +283,7 @@ fn halted(node: &Node, mut clients: Vec<Client>, words: &str) {
     assert!(reason.to_string().contains(words), "{reason}");
     let asked = vec![Item::<LockMachine>::Query(Query::Counts)];
     assert!(
-        node::wait(handle.locks(asked)).is_err(),
+        node::wait(handle.locks().batch(asked)).is_err(),
         "a handle says that the node stopped"
     );
     assert!(

@@ -518,7 +518,7 @@ async fn dump(handle: &Handle, data: Option<&Path>) {
             entries_max: u32::MAX,
         }),
     ];
-    let Ok(answers) = handle.locks(asked).await else {
+    let Ok(answers) = handle.locks().batch(asked).await else {
         return;
     };
     let disk = RealDisk::new(data);

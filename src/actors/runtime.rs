@@ -91,6 +91,12 @@ impl<M: Machine> Mailbox<M> {
         answers.await.map_err(|_| Stopped)
     }
 
+    /// Delivers commands whose answers nobody waits for, in front of the bound on open commands.
+    pub fn cast(&self, items: Vec<Item<M>>) {
+        let reply_to: ReplyTo<M::Reply> = Box::new(drop);
+        self.address.do_send(Deliver(Delivery { items, reply_to }));
+    }
+
     /// Waits for something to become true.
     pub async fn watch(&self, watch: M::Watch) -> Result<Answer<M::Reply>, Stopped> {
         let ticket = self.admission.ticket();

@@ -4,11 +4,13 @@
 //! [`Node::halted`]; the host program goes on.
 
 mod core;
+mod locks;
 
 use self::core::Core;
+pub use self::locks::{Entry, LockError, Locks, Terms};
 use crate::actors::checkpoint::{self, CheckpointError, SnapshotStatus, Taken};
 use crate::actors::directory::Admission;
-use crate::actors::host::{Answer, Item};
+use crate::actors::host::Item;
 use crate::actors::lock::{LockMachine, Message, Query, Reply, Watch};
 use crate::actors::machine::Machine as _;
 use crate::actors::recovery::RecoveryError;
@@ -197,12 +199,9 @@ impl Drop for Node {
 }
 
 impl Handle {
-    /// Carries out lock commands, in order, and gives their answers in the same order.
-    pub async fn locks(
-        &self,
-        items: Vec<Item<LockMachine>>,
-    ) -> Result<Vec<Answer<Reply>>, Stopped> {
-        self.locks.call(items).await
+    /// The locks.
+    pub fn locks(&self) -> Locks {
+        Locks::new(self.locks.clone())
     }
 
     /// Takes no new locks from now on, and resolves when none is left.

@@ -39,7 +39,7 @@ fn the_status_tells_what_was_done() {
         request(b"a", b"two"),
         request(b"b", b"one"),
     ];
-    let done = run(opened.handle().locks(items)).expect("it runs");
+    let done = run(opened.handle().locks().batch(items)).expect("it runs");
     assert_eq!(done.len(), 3);
     let over_tcp = opened.get("/v1/status", "");
     assert_eq!(over_tcp.header("content-type"), Some("application/json"));
@@ -69,7 +69,7 @@ fn the_status_tells_what_was_done() {
 fn the_metrics_are_metrics_line_by_line() {
     let opened = Opened::new();
     let items = vec![request(b"a", b"one"), request(b"a", b"two")];
-    let done = run(opened.handle().locks(items)).expect("it runs");
+    let done = run(opened.handle().locks().batch(items)).expect("it runs");
     assert_eq!(done.len(), 2);
     opened.get("/nothing", "").problem(404);
     let page = opened.get("/metrics", "");
@@ -199,7 +199,7 @@ fn a_halted_node_is_not_healthy() {
     handle.sabotage_locks(Box::new(|stage, _| {
         assert_ne!(stage, Stage::Decide, "planted");
     }));
-    assert!(run(handle.locks(vec![request(b"a", b"one")])).is_err());
+    assert!(run(handle.locks().batch(vec![request(b"a", b"one")])).is_err());
     let halt = run(handle.halted()).to_string();
     assert_eq!(opened.get("/healthz", "").problem(503), halt);
     opened.get("/v1/status", "").problem(503);

@@ -87,7 +87,7 @@ pub(crate) fn let_go(node: &Node, numbers: impl Iterator<Item = usize>) {
 fn carry_out(node: &Node, messages: &[Message]) {
     for burst in messages.chunks(BURST) {
         let items = burst.iter().cloned().map(Item::Message).collect();
-        let answers = node::wait(node.handle().locks(items)).expect("the node runs");
+        let answers = node::wait(node.handle().locks().batch(items)).expect("the node runs");
         let refused = answers
             .iter()
             .find(|answer| !matches!(answer, Ok(Reply::Standing(_) | Reply::Ended(1))));

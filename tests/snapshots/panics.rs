@@ -63,7 +63,7 @@ fn a_commit_that_panics_amid_a_checkpoint_spoils_nothing() {
                 (looks == 0 && now.running || now.taken > taken).then_some(())
             });
             amid += usize::from(handle.snapshots().running);
-            let answers = node::wait(handle.locks(vec![Item::Message(culprit())])).unwrap();
+            let answers = node::wait(handle.locks().batch(vec![Item::Message(culprit())])).unwrap();
             assert!(matches!(answers.as_slice(), [Err(_)]), "{answers:?}");
             asks.join().unwrap()
         });

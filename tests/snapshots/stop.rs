@@ -52,7 +52,7 @@ fn pester(handle: &Handle, number: usize) {
         priority: 0,
     };
     let ask = || -> Vec<Item<LockMachine>> { vec![Item::Message(request())] };
-    while node::wait(handle.locks(ask())).is_ok() {}
+    while node::wait(handle.locks().batch(ask())).is_ok() {}
 }
 
 #[test]

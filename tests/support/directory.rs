@@ -86,7 +86,7 @@ pub(crate) fn request(handle: &Handle, numbers: std::ops::Range<u32>) {
             priority: 0,
         })
     });
-    let answers = wait(handle.locks(items.collect())).expect("the node runs");
+    let answers = wait(handle.locks().batch(items.collect())).expect("the node runs");
     assert!(answers.iter().all(Result::is_ok), "every one is answered");
 }
 

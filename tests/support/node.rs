@@ -37,7 +37,7 @@ pub(crate) fn entries(handle: &Handle) -> Vec<Listed> {
         key: None,
         entries_max: u32::MAX,
     };
-    let mut answers = wait(handle.locks(vec![Item::Query(all)])).expect("the node runs");
+    let mut answers = wait(handle.locks().batch(vec![Item::Query(all)])).expect("the node runs");
     match answers.pop() {
         Some(Ok(Reply::List(entries))) => entries,
         answer => panic!("a listing is not answered with {answer:?}"),

@@ -109,7 +109,7 @@ fn served(runtime: &Runtime, handle: &Handle, locks: u32) -> Result<Duration, Fa
         Item::Query(Query::Counts),
     ];
     let answers = runtime
-        .block_on(handle.locks(items))
+        .block_on(handle.locks().batch(items))
         .map_err(|stopped| Failure::halted(stopped.to_string()))?;
     let took = now() - began;
     match answers.as_slice() {

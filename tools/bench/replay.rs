@@ -172,7 +172,8 @@ impl Replay {
 
 pub(crate) async fn deliver(handle: &Handle, items: Vec<Item<LockMachine>>) -> Result<(), Failure> {
     let answers = handle
-        .locks(items)
+        .locks()
+        .batch(items)
         .await
         .map_err(|stopped| Failure::halted(format!("failed to write the log: {stopped}")))?;
     for answer in answers {

@@ -1,0 +1,35 @@
+//! Futures for those who have no runtime.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits for a future on this thread, which does nothing else meanwhile.
+///
+/// For plain threads: inside an async runtime it would hold up whatever else runs on that thread. Nothing of
+/// [`crate::Node`] needs a runtime around it.
+///
+/// ```
+/// assert_eq!(sexton::block_on(async { 1 + 1 }), 2);
+/// ```
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(done) => return done,
+            // Returns at once if it was woken since.
+            Poll::Pending => thread::park(),
+        }
+    }
+}
