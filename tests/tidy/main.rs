@@ -69,6 +69,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
         &[
             "src/actors/parallel.rs",
             "src/actors/runtime.rs",
+            "src/block_on.rs",
             "src/node/",
             "src/persist/journal/filler.rs",
             "src/persist/journal/thread.rs",
