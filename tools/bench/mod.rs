@@ -10,6 +10,7 @@ mod churn;
 mod codec;
 mod contend;
 mod cycle;
+mod embed;
 mod figures;
 mod held;
 mod interrupt;
@@ -37,6 +38,7 @@ use clap::{Args, Subcommand};
   sexton bench locks --dir /var/tmp --json    data on that file system; figures for programs
   sexton bench recovery                       a million locks: memory, restarts, checkpoints
   sexton bench churn                          ten million changes: disk and memory
+  sexton bench embed                          a node inside the program
   sexton bench replay --entries 1000000       how fast a start reads the log
 
 docs/benchmarks.md says what each row does and how to read it.")]
@@ -48,6 +50,7 @@ pub(crate) struct Bench {
 #[derive(Subcommand)]
 enum Measure {
     Churn(churn::Churn),
+    Embed(embed::Embed),
     Locks(locks::Locks),
     Recovery(recovery::Recovery),
     Replay(replay::Replay),
@@ -57,6 +60,7 @@ impl Bench {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.measure {
             Measure::Churn(churn) => interrupt::watched(move |stop| churn.run(stop)),
+            Measure::Embed(embed) => interrupt::watched(move |stop| embed.run(stop)),
             Measure::Locks(locks) => interrupt::watched(move |stop| locks.run(stop)),
             Measure::Recovery(recovery) => interrupt::watched(move |stop| recovery.run(stop)),
             Measure::Replay(replay) => interrupt::watched(move |stop| replay.run(stop)),
