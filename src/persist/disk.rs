@@ -22,7 +22,7 @@ pub trait Disk: Send + Sync {
     fn open(&self, name: &str, write: bool) -> io::Result<Box<dyn DiskFile>>;
     /// Renames, replacing what stood at `to`.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
-    /// Removes a file.
+    /// Removes a file, or what stands in its place.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations, renames and removals in a folder survive a power cut.
     fn sync_folder(&self, folder: &str) -> io::Result<()>;
@@ -32,7 +32,7 @@ pub trait Disk: Send + Sync {
         self.list(folder)
     }
 
-    /// Removes a folder with everything in it, if it exists.
+    /// Removes a folder with everything in it, or what stands in its place, if it exists.
     fn remove_tree(&self, folder: &str) -> io::Result<()> {
         for (file, _) in self.list(folder)? {
             self.remove(&format!("{folder}/{file}"))?;
@@ -159,10 +159,13 @@ impl RealDisk {
     pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), PersistError> {
         let temporary = format!("{name}.tmp");
         let write = || -> io::Result<()> {
+            match self.remove(&temporary) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
             let mut file = OpenOptions::new()
                 .write(true)
-                .create(true)
-                .truncate(true)
+                .create_new(true)
                 .mode(0o600)
                 .open(self.path(&temporary))?;
             file.write_all(bytes)?;
@@ -224,12 +227,18 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, name: &str, write: bool) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(
-            OpenOptions::new()
-                .read(true)
-                .write(write)
-                .open(self.path(name))?,
-        ))
+        // Or a pipe that stands there would be waited for, for ever.
+        let at_once = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        let file = OpenOptions::new()
+            .read(true)
+            .write(write)
+            .custom_flags(at_once)
+            .open(self.path(name))?;
+        if file.metadata()?.is_file() {
+            Ok(Box::new(file))
+        } else {
+            Err(io::Error::other("it is no file"))
+        }
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -237,7 +246,10 @@ impl Disk for RealDisk {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        std::fs::remove_file(self.path(name))
+        match std::fs::remove_file(self.path(name)) {
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => self.remove_tree(name),
+            done => done,
+        }
     }
 
     fn sync_folder(&self, folder: &str) -> io::Result<()> {
@@ -260,6 +272,9 @@ impl Disk for RealDisk {
     fn remove_tree(&self, folder: &str) -> io::Result<()> {
         match std::fs::remove_dir_all(self.path(folder)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                std::fs::remove_file(self.path(folder))
+            }
             done => done,
         }
     }

@@ -172,7 +172,9 @@ impl Slots {
 
     /// Opens a slot for writing, its seal taken away. What is not whole, or has become too large, is written afresh.
     pub fn write(&self, slot: SlotId) -> Result<SlotWriter, PersistError> {
-        let keeps = |seal: &Seal| seal.file_bytes() <= 3 * seal.bytes + SLACK_BYTES;
+        let keeps = |seal: &Seal| {
+            seal.file_bytes() <= seal.bytes.saturating_mul(3).saturating_add(SLACK_BYTES)
+        };
         let before = match self.look(slot)? {
             Found::Sealed(seal) if keeps(&seal) => {
                 self.unseal(slot)?;
