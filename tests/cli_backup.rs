@@ -191,3 +191,41 @@ fn recovered(data: &Path) -> Result<Digest, RecoveryError> {
     )?;
     Ok(locks.machine().digest())
 }
+
+/// What stood there would go with the next snapshot.
+#[test]
+fn a_backup_within_the_data_is_refused() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let data = files.path().join("data");
+    let _daemon = Daemon::serve(&["--data", data.to_str().expect("a plain name")]);
+    let link = files.path().join("link");
+    std::os::unix::fs::symlink(&data, &link).expect("a link can be made");
+    for into in ["data/copy", "data/snapshots/b", "data", "link/journal/x/y"] {
+        let output = run(&data, &files.path().join(into), &[]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{into}: {said}");
+        assert!(said.contains("which is to be copied"), "{into}: {said}");
+    }
+    for left in ["copy", "snapshots/b", "journal/x"] {
+        assert!(!data.join(left).exists(), "{left} was made");
+    }
+}
+
+/// They would take away each other's files, and what was told to be whole could be gone.
+#[test]
+fn of_two_backups_to_one_place_one_is_made() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let data = files.path().join("data");
+    let _daemon = Daemon::serve(&["--data", data.to_str().expect("a plain name")]);
+    for round in 0..4 {
+        let into = files.path().join(format!("copy {round}"));
+        let ended = std::thread::scope(|scope| {
+            let both = [(); 3].map(|()| scope.spawn(|| run(&data, &into, &[]).status.code()));
+            both.map(|one| one.join().expect("it runs"))
+        });
+        let made = ended.iter().filter(|code| **code == Some(0)).count();
+        assert_eq!(made, 1, "{ended:?}");
+        assert!(into.join("journal").exists(), "it is there");
+        assert!(!into.join("lock").exists(), "nobody has it");
+    }
+}

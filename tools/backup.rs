@@ -11,7 +11,7 @@ use serde_json::json;
 use sexton::ids::Seq;
 use sexton::persist::PersistError;
 use sexton::persist::backup::{self, Copied};
-use sexton::persist::disk::{Disk as _, RealDisk};
+use sexton::persist::disk::{DirLock, Disk as _, RealDisk};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,12 +47,19 @@ pub(crate) struct Backup {
 impl Backup {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let data = data_directory(self.data.as_deref())?;
+        check_apart(&data, &self.into)?;
         let disk = RealDisk::new(&self.into);
-        let made = prepare(&disk)?;
+        let (made, held) = prepare(&disk)?;
         let copied = copy_and_check(&data, &disk);
         if copied.is_err() {
             remove(&disk, made);
         }
+        if let Err(error) = std::fs::remove_file(self.into.join("lock"))
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tell(&format!("could not remove the copy's lock: {error}"));
+        }
+        drop(held);
         let copied = copied?;
         let (slot, upto, last) = (copied.slot, copied.seal.manifest.begun, copied.upto());
         let into = self.into.display();
@@ -77,25 +84,51 @@ impl Backup {
     }
 }
 
-/// Makes the directory; whether it was not there before.
-fn prepare(disk: &RealDisk) -> Result<bool, Failure> {
+/// Refuses a place within the data: what stands there is the coordinator's, and may go with the next snapshot.
+fn check_apart(data: &Path, into: &Path) -> Result<(), Failure> {
+    let into = std::path::absolute(into).unwrap_or_else(|_| into.to_owned());
+    let there = into.ancestors().find_map(|above| above.canonicalize().ok());
+    let data = data.canonicalize().ok();
+    let within = data
+        .zip(there)
+        .filter(|(data, there)| there.starts_with(data));
+    match within {
+        None => Ok(()),
+        Some((data, _)) => Err(Failure::unreachable(format!(
+            "failed to copy to {}: it is within {}, which is to be copied",
+            into.display(),
+            data.display()
+        ))
+        .help("a backup in the coordinator's own directory would not last")),
+    }
+}
+
+/// Makes the directory, and keeps others from it; whether it was not there before.
+fn prepare(disk: &RealDisk) -> Result<(bool, DirLock), Failure> {
     let shown = disk.root().display();
     let made = !disk.root().exists();
     disk.create_folder("")
         .map_err(|error| Failure::unreachable(format!("failed to create {shown}: {error}")))?;
-    let entries = std::fs::read_dir(disk.root());
-    let is_empty = entries
-        .map_err(|error| Failure::unreachable(format!("failed to read {shown}: {error}")))?
-        .next()
-        .is_none();
-    if is_empty {
-        Ok(made)
-    } else {
-        Err(
-            Failure::unreachable(format!("failed to copy to {shown}: it is not empty"))
-                .help("a backup never replaces anything: give a directory that is new or empty"),
-        )
+    check_empty(disk)?;
+    let held = disk.lock()?;
+    // Whoever had it until now may have copied something to it.
+    check_empty(disk)?;
+    Ok((made, held))
+}
+
+/// Refuses a directory with anything in it but the file that says who has it.
+fn check_empty(disk: &RealDisk) -> Result<(), Failure> {
+    let shown = disk.root().display();
+    let unreadable = |error| Failure::unreachable(format!("failed to read {shown}: {error}"));
+    for entry in std::fs::read_dir(disk.root()).map_err(unreadable)? {
+        if entry.map_err(unreadable)?.file_name() != "lock" {
+            return Err(Failure::unreachable(format!(
+                "failed to copy to {shown}: it is not empty"
+            ))
+            .help("a backup never replaces anything: give a directory that is new or empty"));
+        }
     }
+    Ok(())
 }
 
 /// Takes away what was copied in vain.
