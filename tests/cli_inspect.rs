@@ -441,3 +441,22 @@ fn a_directory_in_use_is_read_as_it_is() {
     assert!(status == Some(0) || status == Some(1), "{found:#}");
     assert_eq!(found["running"], Value::Null);
 }
+
+/// What somebody else may make up in the name of a file is shown in its own line, and steers nothing.
+#[test]
+fn names_of_files_cannot_steer_a_terminal() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let data = files.path();
+    fs::create_dir_all(data.join("snapshots/a")).expect("a folder can be made");
+    fs::create_dir(data.join("journal")).expect("a folder can be made");
+    for folder in ["snapshots/a", "journal"] {
+        let name = "\u{1b}[31mx\nsnapshot a   sealed and whole";
+        fs::write(data.join(folder).join(name), "x").expect("a file can be made");
+    }
+    let output = inspect(data, &[]);
+    let all = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8(all).expect("it is text");
+    assert!(text.contains("[31mx"), "{text}");
+    assert!(!text.contains('\u{1b}'), "{text:?}");
+    assert!(!text.contains("\nsnapshot a   sealed"), "{text:?}");
+}

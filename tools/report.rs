@@ -2,6 +2,7 @@
 //!
 //! 0 well; 1 found a problem, or the answer is no; 2 usage; 3 cannot read or reach; 4 halted.
 
+use crate::text;
 use sexton::actors::recovery::RecoveryError;
 use sexton::actors::spine::Halt;
 use sexton::node::NodeError;
@@ -174,10 +175,10 @@ pub(crate) fn end(result: Result<(), Failure>) -> ExitCode {
         ("", "")
     };
     if !failure.words.is_empty() {
-        eprintln!("{bold}sexton:{plain} {}", failure.words);
+        eprintln!("{bold}sexton:{plain} {}", text::plain(&failure.words));
     }
     if let Some(help) = failure.help {
-        eprintln!("  {bold}help:{plain} {help}");
+        eprintln!("  {bold}help:{plain} {}", text::plain(&help));
     }
     ExitCode::from(failure.status)
 }

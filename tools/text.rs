@@ -7,12 +7,16 @@ use sexton::clock::Timestamp;
 pub(crate) fn words(value: &Value, path: &str) -> String {
     match value.pointer(path) {
         None | Some(Value::Null) => "-".to_owned(),
-        Some(Value::String(text)) => text
-            .chars()
-            .map(|letter| if letter.is_control() { ' ' } else { letter })
-            .collect(),
+        Some(Value::String(text)) => plain(text),
         Some(other) => other.to_string(),
     }
+}
+
+/// Text that may hold what somebody else made up, such as the name of a file, in one line that cannot steer a terminal.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars()
+        .map(|letter| if letter.is_control() { ' ' } else { letter })
+        .collect()
 }
 
 pub(crate) fn number(value: &Value, path: &str) -> u64 {

@@ -2,7 +2,7 @@
 
 use crate::inspect::actors::{ActorFound, KeyFound};
 use crate::inspect::findings::{Findings, JournalFound, SlotFound, SlotState, StartFound};
-use crate::text::{bytes, grouped, time};
+use crate::text::{bytes, grouped, plain, time};
 use sexton::actors::lock::LockMachine;
 use sexton::actors::machine::Machine as _;
 use sexton::ids::ActorId;
@@ -14,7 +14,7 @@ struct Page(String);
 
 impl Page {
     fn line(&mut self, name: &str, text: &str) {
-        let line = format!("{name:<12} {text}");
+        let line = plain(&format!("{name:<12} {text}"));
         self.0.push_str(line.trim_end());
         self.0.push('\n');
     }
