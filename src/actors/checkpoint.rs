@@ -185,7 +185,15 @@ impl Checkpoints {
         loop {
             tokio::select! {
                 request = requests.recv() => match request {
-                    Some(request) => drop(request.send(self.take().await)),
+                    Some(request) => {
+                        // One does for all who asked before it began.
+                        let mut waiting = vec![request];
+                        waiting.extend(std::iter::from_fn(|| requests.try_recv().ok()));
+                        let taken = self.take().await;
+                        for request in waiting {
+                            drop(request.send(taken.clone()));
+                        }
+                    }
                     None => return,
                 },
                 _ = looks.tick() => {
