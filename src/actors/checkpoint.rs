@@ -266,7 +266,8 @@ impl Checkpoints {
 
     async fn take_into(&self, slots: Slots) -> Result<Taken, CheckpointError> {
         let disk = self.spine.disk().ok_or(CheckpointError::Memory)?;
-        let slot = slot_to_write(self.shown.lock().slots);
+        let sealed = self.shown.lock().slots;
+        let slot = slot_to_write(sealed);
         let began = self.spine.ledger().now();
         let appended = self.spine.ledger().appended();
         let (opened, open) = oneshot::channel();
@@ -274,7 +275,7 @@ impl Checkpoints {
         let thread = SnapshotThread::start(
             disk,
             slots,
-            slot,
+            (slot, sealed[slot].is_some()),
             Box::new(|done| drop(opened.send(done))),
             Box::new(|seal| drop(ended.send(seal))),
         )

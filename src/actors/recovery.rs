@@ -13,7 +13,7 @@ use crate::persist::PersistError;
 use crate::persist::disk::Disk;
 use crate::persist::format::{Kind, Mark, Watermark};
 use crate::persist::journal::{Begin, Reader, Record, Tail};
-use crate::persist::snapshots::{BySlot, Found, Page, Seal, SlotId, Slots};
+use crate::persist::snapshots::{BySlot, Found, Look, Page, Seal, SlotId, Slots};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -250,12 +250,14 @@ pub fn recover(
     replicas: &mut [&mut dyn Recovering],
     scope: Scope,
 ) -> Result<Past, RecoveryError> {
-    let (sealed, mut mended) = match slots {
-        Some(slots) => look(slots)?,
-        None => (Vec::new(), Vec::new()),
+    let Looked {
+        sealed,
+        wrong: mut mended,
+        reaches,
+    } = match slots {
+        Some(slots) => look(disk, slots)?,
+        None => Looked::default(),
     };
-    // The log must reach as far as the newest snapshot says, even if that one does not read.
-    let reaches = sealed.iter().map(|(_, seal)| seal.mark).max();
     let mut reliable = BySlot::default();
     for (slot, seal) in &sealed {
         reliable[*slot] = Some(seal.manifest.begun);
@@ -285,7 +287,7 @@ pub fn recover(
         after: manifest.map_or(Seq(0), |manifest| manifest.begun),
         at: manifest.map_or(Timestamp(0), |manifest| manifest.at),
         reserved: manifest.map_or(Seq(0), |manifest| manifest.reserved),
-        reaches: reaches.unwrap_or_default(),
+        reaches,
     };
     match repeat(disk, begin, replicas, scope) {
         Ok(tail) => Ok(Past {
@@ -304,22 +306,68 @@ pub fn recover(
 /// Snapshots with their seals, newest first.
 pub type Snapshots = Vec<(SlotId, Seal)>;
 
-/// Whole snapshots, and what is wrong with the others.
-pub fn look(slots: &Slots) -> Result<(Snapshots, Vec<String>), RecoveryError> {
-    let (a, b) = both(|| slots.look(SlotId::A), || slots.look(SlotId::B));
-    let (mut sealed, mut wrong) = (Vec::new(), Vec::new());
-    for (slot, found) in [(SlotId::A, a), (SlotId::B, b)] {
-        match found? {
+/// What a look at the snapshots found.
+#[derive(Debug, Default)]
+pub struct Looked {
+    /// Whole snapshots, newest first.
+    pub sealed: Snapshots,
+    /// What is wrong with the others, in words.
+    pub wrong: Vec<String>,
+    /// How far the log must reach, by what any of them says: a seal that reads is right, whatever became of the files.
+    pub reaches: Seq,
+}
+
+/// Whole snapshots of this log, and what is wrong with the others.
+pub fn look(disk: &dyn Disk, slots: &Slots) -> Result<Looked, RecoveryError> {
+    let (a, b) = both(
+        || slots.look_closely(SlotId::A),
+        || slots.look_closely(SlotId::B),
+    );
+    let (mut sealed, mut wrong, mut reaches) = (Vec::new(), Vec::new(), Seq(0));
+    for (slot, look) in [(SlotId::A, a), (SlotId::B, b)] {
+        let Look { found, seal, .. } = look?;
+        reaches = reaches.max(seal.map_or(Seq(0), |seal| seal.mark));
+        match found {
             Found::Absent => {}
             Found::Unsealed => wrong.push(format!(
                 "snapshot {slot} was being written when the coordinator went down"
             )),
-            Found::Sealed(seal) => sealed.push((slot, seal)),
+            Found::Sealed(seal) if belongs(disk, &seal) => sealed.push((slot, seal)),
+            Found::Sealed(Seal { mark, .. }) => wrong.push(format!(
+                "snapshot {slot} is of another log: this one has no mark of it at {mark}"
+            )),
             Found::Damaged(how) => wrong.push(format!("snapshot {slot} is damaged: {how}")),
         }
     }
     sealed.sort_by_key(|(_, seal)| std::cmp::Reverse(seal.manifest.begun));
-    Ok((sealed, wrong))
+    Ok(Looked {
+        sealed,
+        wrong,
+        reaches,
+    })
+}
+
+/// Whether a snapshot is of this log: the mark that its seal names says the same of each actor's state. One of another
+/// directory does not show otherwise; what is behind it would be committed to a state that it was never decided on.
+/// A log that does not read there is for whoever repeats it to judge; a seal that names no mark behind what it holds
+/// cannot be judged.
+fn belongs(disk: &dyn Disk, seal: &Seal) -> bool {
+    if seal.mark <= seal.manifest.begun {
+        return true;
+    }
+    let begin = Begin {
+        after: Seq(seal.mark.0.saturating_sub(1)),
+        ..Begin::default()
+    };
+    let Ok(mut reader) = Reader::open_after(disk, begin) else {
+        return true;
+    };
+    let Ok(Some(record)) = reader.next() else {
+        return true;
+    };
+    let is_mark = record.seq == seal.mark && record.kind == Kind::Mark;
+    let mark = is_mark.then(|| decode_mark(&record));
+    matches!(mark, Some(Ok(Mark::Checkpoint { states, .. })) if states == seal.manifest.states)
 }
 
 /// Fills the replicas from a snapshot. If it does not read, they are as they were.

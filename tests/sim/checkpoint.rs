@@ -59,9 +59,10 @@ impl Checkpoint {
     /// Opens the slot whose turn it is.
     pub(crate) fn open(node: &mut Node) -> Result<Self, PersistError> {
         let slot = slot_to_write(node.sealed);
-        node.sealed[slot] = None;
+        let relied_on = node.sealed[slot].take().is_some();
         let older = node.sealed[slot.other()];
-        let writing = Writing::open(node.snapshots_disk(), node.slots.clone(), slot)?;
+        let (disk, slots) = (node.snapshots_disk(), node.slots.clone());
+        let writing = Writing::open(disk, slots, slot, relied_on)?;
         Ok(Self {
             slot,
             older: older.unwrap_or_default(),

@@ -10,7 +10,7 @@ use crate::patience::until;
 use sexton::actors::lock::Listed;
 use sexton::actors::machine::Machine as _;
 use sexton::ids::Seq;
-use sexton::persist::snapshots::SlotId;
+use sexton::persist::snapshots::{BySlot, SlotId};
 use std::path::Path;
 
 /// How many places are tried, by the recovery alone, by a node, by the program.
@@ -133,5 +133,98 @@ fn the_program_says_what_it_mended() {
         daemon.until_logged("took a snapshot");
         daemon.kill();
         healed(copy.path(), &whole, &harm);
+    }
+}
+
+/// Two directories with the same past but for the names of their locks. What belongs to one does not do for the other,
+/// though it is whole and its numbers fit.
+#[test]
+fn a_snapshot_of_another_directory_is_left_alone() {
+    let files = tempfile::tempdir().unwrap();
+    let [one, other] = [0, 1].map(|which| {
+        let data = files.path().join(which.to_string());
+        let node = open(&data, LARGE);
+        for turn in 0..2 {
+            let first = (which * 2 + turn) * 500;
+            directory::take(&node, first..first + 500);
+            directory::checkpoint(&node);
+        }
+        directory::take(&node, 5000..5100);
+        let left = files.path().join(format!("left-{which}"));
+        directory::copy(&data, &left);
+        node.stop().unwrap();
+        left
+    });
+    // Times of the other fit behind those of the first.
+    let (whole, _) = start(&other).unwrap();
+    for slot in SlotId::ALL {
+        let snapshots = other.join("snapshots");
+        std::fs::remove_dir_all(snapshots.join(slot.to_string())).unwrap();
+    }
+    directory::copy(&one.join("snapshots"), &other.join("snapshots"));
+    let (locks, past) = start(&other).unwrap();
+    assert_eq!(past.mended.len(), 2, "{:?}", past.mended);
+    assert!(
+        past.mended
+            .iter()
+            .all(|said| said.contains("of another log"))
+    );
+    assert_eq!(past.sealed, BySlot::default());
+    assert_eq!(locks.digest(), whole.digest());
+    let node = open(&other, LARGE);
+    directory::checkpoint(&node);
+    directory::checkpoint(&node);
+    node.stop().unwrap();
+    let (locks, past) = start(&other).unwrap();
+    assert_eq!(past.mended, Vec::<String>::new());
+    let [locks, whole] = [&locks, &whole].map(|it| timeless(it.view().entries));
+    assert!(locks == whole);
+}
+
+/// Puts something in a place.
+type Plant<'p> = &'p dyn Fn(&Path);
+
+/// A pipe, a folder or a file stands where something else should. Nothing waits for it, and a checkpoint takes its place.
+#[test]
+fn what_is_no_file_or_no_folder_is_damage_like_any_other() {
+    let made = directory::make(SMALL, LOCKS / 10);
+    let (whole, _) = start(made.path()).unwrap();
+    let whole = timeless(whole.view().entries);
+    let pipe = |path: &Path| {
+        let made = std::process::Command::new("mkfifo").arg(path).status();
+        assert!(made.unwrap().success());
+    };
+    let plant: [(&str, Plant<'_>); 5] = [
+        ("a.seal", &pipe),
+        ("a.seal", &|path| {
+            std::fs::create_dir_all(path.join("deep")).unwrap();
+        }),
+        ("a", &|path| std::fs::write(path, "x").unwrap()),
+        ("a", &pipe),
+        ("a/db", &pipe),
+    ];
+    for (place, plant) in plant {
+        let copy = tempfile::tempdir().unwrap();
+        directory::copy(made.path(), copy.path());
+        // Who takes the directory is not kept from it either.
+        pipe(&copy.path().join("lock.tmp"));
+        let path = copy.path().join("snapshots").join(place);
+        if path.is_dir() {
+            std::fs::remove_dir_all(&path).unwrap();
+        } else {
+            std::fs::remove_file(&path).unwrap();
+        }
+        plant(&path);
+        let node = open(copy.path(), SMALL);
+        let mended = node.handle().recovered().mended.clone();
+        assert_eq!(mended.len(), 1, "{place}: {mended:?}");
+        until("the node mends by itself", || {
+            node.handle().snapshots().last
+        });
+        node.stop().unwrap();
+        assert_eq!(sealed(copy.path()), [true; 2], "{place}");
+        let (locks, past) = start(copy.path()).unwrap();
+        assert_eq!(past.mended, Vec::<String>::new(), "{place}");
+        assert!(timeless(locks.view().entries) == whole, "{place}");
     }
 }

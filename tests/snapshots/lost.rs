@@ -164,3 +164,25 @@ fn a_journal_older_than_a_snapshot_is_refused() {
         assert!(damaged || before == older);
     }
 }
+
+/// What a seal says of the journal holds, whatever became of the files that it names.
+#[test]
+fn a_lost_journal_is_seen_though_no_snapshot_is_whole() {
+    let made = directory::make(SMALL, LOCKS);
+    let data = made.path();
+    for slot in ["a", "b"] {
+        let db = data.join(format!("snapshots/{slot}/db"));
+        let mut bytes = std::fs::read(&db).unwrap();
+        bytes[100] ^= 1;
+        std::fs::write(db, bytes).unwrap();
+    }
+    std::fs::remove_dir_all(data.join("journal")).unwrap();
+    let before = bytes(data);
+    let refused = start(data).err();
+    let short = match &refused {
+        Some(RecoveryError::Lost { error, .. }) => matches!(error, PersistError::Short { .. }),
+        _ => false,
+    };
+    assert!(short, "{refused:?}");
+    assert!(bytes(data) == before, "a byte was changed");
+}

@@ -122,6 +122,11 @@ pub(crate) fn look(data: &Path, key: Option<&Name>) -> Result<Findings, Failure>
     let mut locks = Replica::<LockMachine>::new(Rules::default());
     let replicas: &mut [&mut dyn Recovering] = &mut [&mut locks];
     let recovered = recover(&disk, Some(slots), replicas, Scope::default());
+    if let Ok(past) = &recovered {
+        for (slot, found) in SlotId::ALL.into_iter().zip(&mut snapshots) {
+            found.judge(past.sealed[slot].is_some());
+        }
+    }
     let started = recovered.is_ok();
     let mut findings = Findings {
         data: data.to_owned(),
@@ -214,6 +219,16 @@ impl SlotFound {
             sealed,
             files,
         })
+    }
+}
+
+impl SlotFound {
+    /// Takes in whether a start would rely on it.
+    fn judge(&mut self, relied_on: bool) {
+        if self.state == SlotState::Sealed && !relied_on {
+            self.state = SlotState::Damaged;
+            self.wrong = Some("it is as it was sealed, and of another log".to_owned());
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::isolated::Copies;
 use crate::report::Failure;
-use sexton::actors::recovery::{self, decode_mark};
+use sexton::actors::recovery::{self, Looked, decode_mark};
 use sexton::clock::Timestamp;
 use sexton::ids::Seq;
 use sexton::persist::PersistError;
@@ -73,13 +73,16 @@ fn with_snapshot(
     goal: Goal,
 ) -> Result<Range, Failure> {
     let copies = Copies::of(data)?;
-    let (mut sealed, mut remarks) = recovery::look(copies.slots()).map_err(Failure::from)?;
-    let reaches = sealed.iter().map(|(_, seal)| seal.mark).max();
+    let Looked {
+        mut sealed,
+        wrong: mut remarks,
+        reaches,
+    } = recovery::look(disk, copies.slots()).map_err(Failure::from)?;
     let begin = |seal: &Seal| Begin {
         after: seal.manifest.begun,
         at: seal.manifest.at,
         reserved: seal.manifest.reserved,
-        reaches: reaches.unwrap_or_default(),
+        reaches,
     };
     let has = |(_, seal): &(SlotId, Seal)| Reader::open_after(disk, begin(seal)).is_ok();
     sealed.retain(has);

@@ -33,12 +33,12 @@ pub struct SnapshotThread {
 }
 
 impl SnapshotThread {
-    /// Opens a slot for writing on a thread of its own. `opened` is told what the slot had before, if that is kept;
+    /// Opens a slot for writing on a thread of its own, afresh if it was not `relied_on`. `opened` is told what the slot had before, if that is kept;
     /// `ended` is called at the very end, with the slot's seal if it has one.
     pub fn start(
         disk: Arc<dyn Disk>,
         slots: Slots,
-        slot: SlotId,
+        (slot, relied_on): (SlotId, bool),
         opened: Done<Option<Manifest>>,
         ended: Box<dyn FnOnce(Option<Seal>) + Send>,
     ) -> Result<Self, PersistError> {
@@ -47,7 +47,7 @@ impl SnapshotThread {
             .name("sexton-snapshot".to_owned())
             .spawn(move || {
                 give_way();
-                let mut writing = match Writing::open(disk, slots, slot) {
+                let mut writing = match Writing::open(disk, slots, slot, relied_on) {
                     Ok(writing) => {
                         opened(Ok(writing.before().cloned()));
                         writing

@@ -39,8 +39,17 @@ enum Stage {
 }
 
 impl Writing {
-    /// Opens a slot, its seal taken away.
-    pub fn open(disk: Arc<dyn Disk>, slots: Slots, slot: SlotId) -> Result<Self, PersistError> {
+    /// Opens a slot, its seal taken away. One that is not relied on is written afresh, also if it is as it was sealed:
+    /// it did not read, or is of another log, and what is put on top of that would be no better.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        slots: Slots,
+        slot: SlotId,
+        relied_on: bool,
+    ) -> Result<Self, PersistError> {
+        if !relied_on {
+            slots.discard(slot)?;
+        }
         let writer = slots.write(slot)?;
         Ok(Self {
             disk,
