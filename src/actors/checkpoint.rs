@@ -12,6 +12,7 @@
 use crate::actors::ledger::{Appended, Ledger};
 use crate::actors::recovery::Past;
 use crate::actors::spine::Spine;
+use crate::clock::Timestamp;
 use crate::ids::{ActorId, Seq};
 use crate::persist::PersistError;
 use crate::persist::format::Watermark;
@@ -105,6 +106,8 @@ pub struct Taken {
     pub bytes: u64,
     /// Bytes of its files.
     pub file_bytes: u64,
+    /// When it was sealed, in node time.
+    pub at: Timestamp,
     /// How long it took, in milliseconds.
     pub ms: u64,
     /// Journal segments that were dropped afterwards.
@@ -297,6 +300,7 @@ impl Checkpoints {
         let seal: Option<Seal> = end.await.unwrap_or_default();
         self.shown.lock().slots[slot] = seal.map(|seal| seal.manifest.begun);
         let Sealed { seal, trimmed } = taken?;
+        let at = self.spine.ledger().now();
         self.covered.set(appended);
         self.loaded.set(seal.bytes);
         Ok(Taken {
@@ -305,7 +309,8 @@ impl Checkpoints {
             pages: seal.pages,
             bytes: seal.bytes,
             file_bytes: seal.file_bytes(),
-            ms: self.spine.ledger().now().0.saturating_sub(began.0),
+            at,
+            ms: at.0.saturating_sub(began.0),
             segments_dropped: trimmed.segments,
         })
     }
