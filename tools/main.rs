@@ -13,6 +13,7 @@ mod report;
 mod serve;
 mod status;
 mod text;
+mod top;
 
 use clap::{Parser, Subcommand};
 
@@ -34,6 +35,7 @@ enum Command {
     Serve(Box<serve::Serve>),
     Status(status::Status),
     Replay(replay::Replaying),
+    Top(top::Top),
 }
 
 fn main() -> std::process::ExitCode {
@@ -48,5 +50,6 @@ fn main() -> std::process::ExitCode {
         Command::Inspect(inspect) => inspect.run(),
         Command::ReadStore(read) => read.run(),
         Command::Replay(replay) => replay.run(),
+        Command::Top(top) => top.run(),
     })
 }

@@ -64,6 +64,16 @@ impl Failure {
         }
     }
 
+    /// What went wrong, for who shows it beside other things and goes on.
+    pub(crate) fn words(&self) -> &str {
+        &self.words
+    }
+
+    /// Whether the coordinator is there and says that it cannot go on.
+    pub(crate) fn is_halt(&self) -> bool {
+        self.status == 4
+    }
+
     /// Says what to do about it.
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());

@@ -7,7 +7,7 @@ use crate::text::{bytes, grouped, number, span, words};
 use clap::Args;
 use serde_json::Value;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Show how a running coordinator is.
 ///
@@ -30,23 +30,33 @@ impl Status {
     #[expect(clippy::print_stdout, reason = "the status is this command's output")]
     pub(crate) fn run(self) -> Result<(), Failure> {
         let data = data_directory(self.data.as_deref())?;
-        let answer = client::get(&data, "/v1/status")?;
-        let status: Value = serde_json::from_str(&answer.body).map_err(|error| {
-            Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
-        })?;
-        if answer.status != 200 {
-            let words = words(&status, "/detail");
-            return Err(match answer.status {
-                503 => Failure::halted(format!("the coordinator does not answer: {words}")),
-                _ => Failure::unreachable(format!("the coordinator refuses to answer: {words}")),
-            });
-        }
+        let status = ask(&data)?;
         if self.json {
-            print!("{}", answer.body);
+            println!("{status}");
         } else {
             print!("{}", page(&status));
         }
         Ok(())
+    }
+}
+
+/// The status of the coordinator of this directory.
+pub(crate) fn ask(data: &Path) -> Result<Value, Failure> {
+    let answer = client::get(data, "/v1/status")?;
+    let status: Value = serde_json::from_str(&answer.body).map_err(|error| {
+        Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
+    })?;
+    let detail = || words(&status, "/detail");
+    match answer.status {
+        200 => Ok(status),
+        503 => Err(Failure::halted(format!(
+            "the coordinator does not answer: {}",
+            detail()
+        ))),
+        _ => Err(Failure::unreachable(format!(
+            "the coordinator refuses to answer: {}",
+            detail()
+        ))),
     }
 }
 

@@ -1,0 +1,313 @@
+//! `sexton top` with the real program, a real coordinator, and a terminal of its own.
+
+#[path = "support/daemon.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod daemon;
+#[path = "support/patience.rs"]
+mod patience;
+
+use assert_cmd::assert::OutputAssertExt as _;
+use daemon::{Daemon, sexton};
+use patience::until;
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
+use serde_json::Value;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// `sexton top` on this directory, asking ten times a second.
+fn top(data: &Path) -> Command {
+    let mut command = sexton();
+    for name in ["LC_ALL", "LC_CTYPE"] {
+        command.env_remove(name);
+    }
+    command.env("LANG", "C.UTF-8");
+    command.args(["top", "--every", "0.1", "--data"]).arg(data);
+    command
+}
+
+fn serve(data: &Path) -> Daemon {
+    Daemon::serve(&["--data", data.to_str().expect("it is text")])
+}
+
+fn output(mut command: Command) -> Output {
+    command.output().expect("it runs")
+}
+
+#[test]
+fn where_nobody_looks_one_frame_is_printed() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let coordinator = serve(directory.path());
+    let page = output(top(directory.path())).assert().success();
+    let page = String::from_utf8(page.get_output().stdout.clone()).expect("it is text");
+    let pid = coordinator.pid().as_raw_nonzero().to_string();
+    let version = env!("CARGO_PKG_VERSION");
+    let first = format!("serving  sexton {version}, process {pid}, up 0 s, fsync always");
+    let begin = page.lines().next().unwrap_or("");
+    // It may have been up for longer on a busy machine.
+    let (before, _) = first.split_once("up").expect("it says so");
+    assert!(begin.starts_with(before), "{page}");
+    for words in [
+        "commands/s",
+        "journal/s",
+        "owners",
+        "connections",
+        "checkpoints",
+        "lock ",
+    ] {
+        assert!(page.contains(words), "no {words:?} in:\n{page}");
+    }
+    assert!(!page.contains('\u{1b}'), "it is plain: {page:?}");
+    assert!(
+        !page.contains("quit"),
+        "there is nobody to press a key: {page}"
+    );
+    assert!(
+        page.lines()
+            .all(|line| line == line.trim_end() && line.chars().count() <= 80)
+    );
+
+    let mut once = top(directory.path());
+    once.args(["--once", "--json"]);
+    let line = output(once).assert().success();
+    let line: Value = serde_json::from_slice(&line.get_output().stdout).expect("it is JSON");
+    assert_eq!(line["status"]["pid"].to_string(), pid);
+    assert!(
+        line["over_ms"].as_u64().is_some_and(|ms| ms >= 100),
+        "{line}"
+    );
+    // Its own question is a request.
+    let asked = line["per_second"]["http_requests"].as_f64();
+    assert!(asked.is_some_and(|rate| rate > 0.0), "{line}");
+}
+
+#[test]
+fn without_a_coordinator_one_frame_is_an_error_that_helps() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    for flags in [&["--once"][..], &["--once", "--json"]] {
+        let mut command = top(directory.path());
+        command.args(flags);
+        let refused = output(command);
+        let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+        refused.assert().code(3).stdout("");
+        assert!(
+            error.contains("no coordinator runs") && error.contains("sexton serve"),
+            "{error}"
+        );
+    }
+    for every in ["0", "0.01", "inf", "NaN", "-1", "soon"] {
+        let mut command = sexton();
+        command.arg("top").arg(format!("--every={every}"));
+        output(command).assert().code(2);
+    }
+}
+
+#[test]
+fn lines_go_on_while_the_coordinator_is_gone_and_comes_back() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let coordinator = serve(directory.path());
+    let before = coordinator.pid().as_raw_nonzero().to_string();
+    let mut command = top(directory.path());
+    let mut watching = command
+        .arg("--json")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut lines = BufReader::new(watching.stdout.take().expect("it is piped")).lines();
+    let mut line_with = |wanted: &dyn Fn(&Value) -> bool| loop {
+        let line = lines.next().expect("it goes on").expect("it is text");
+        let line: Value = serde_json::from_str(&line).expect("each line is JSON");
+        if wanted(&line) {
+            return line;
+        }
+    };
+    let line = line_with(&|_| true);
+    assert_eq!(line["status"]["pid"].to_string(), before);
+    assert!(
+        line["per_second"].is_object(),
+        "the first line has rates: {line}"
+    );
+    coordinator.kill();
+    let line = line_with(&|line| line["lost"].is_object());
+    assert_eq!(line["status"], Value::Null);
+    let coordinator = serve(directory.path());
+    let line = line_with(&|line| line["status"].is_object());
+    assert_eq!(
+        line["status"]["pid"].to_string(),
+        coordinator.pid().as_raw_nonzero().to_string()
+    );
+    assert_eq!(
+        line["per_second"],
+        Value::Null,
+        "no rate across two processes: {line}"
+    );
+    line_with(&|line| line["per_second"].is_object());
+    watching.kill().expect("it runs");
+    watching.wait().expect("it is our child");
+}
+
+/// `sexton top` on a terminal of 80 by 24.
+struct Terminal {
+    ours: File,
+    theirs: File,
+    process: Child,
+    seen: Arc<Mutex<String>>,
+}
+
+impl Terminal {
+    fn open(mut command: Command) -> Self {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("there are terminals");
+        grantpt(&ours).expect("it is ours");
+        unlockpt(&ours).expect("it is ours");
+        let name = ptsname(&ours, Vec::new()).expect("it has a name");
+        let theirs = File::options()
+            .read(true)
+            .write(true)
+            .open(name.to_str().expect("it is text"))
+            .expect("it can be opened");
+        let size = Winsize {
+            ws_row: 24,
+            ws_col: 80,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&theirs, size).expect("it has a size");
+        let end = || Stdio::from(theirs.try_clone().expect("there are descriptors"));
+        command.env("TERM", "xterm-256color");
+        let process = command.stdin(end()).stdout(end()).stderr(end()).spawn();
+        let process = process.expect("it starts");
+        let ours = File::from(ours);
+        let seen = Arc::new(Mutex::new(String::new()));
+        let (mut screen, shared) = (
+            ours.try_clone().expect("there are descriptors"),
+            Arc::clone(&seen),
+        );
+        let read = move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = screen.read(&mut bytes) {
+                let words = String::from_utf8_lossy(bytes.get(..count).unwrap_or(&[])).into_owned();
+                shared
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push_str(&words);
+            }
+        };
+        let reader = std::thread::Builder::new()
+            .name("terminal".to_owned())
+            .spawn(read);
+        drop(reader.expect("a thread starts"));
+        Self {
+            ours,
+            theirs,
+            process,
+            seen,
+        }
+    }
+
+    fn seen(&self) -> String {
+        self.seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Waits until this is seen behind all that was seen before.
+    fn until_seen(&self, words: &str) {
+        let begin = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
+        if begin.contains(words) {
+            return;
+        }
+        until(&format!("{words:?} on the terminal"), || {
+            self.seen().contains(words).then_some(())
+        });
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.ours.write_all(keys.as_bytes()).expect("it is read");
+    }
+
+    /// The modes that a program can leave behind it.
+    fn modes(&self) -> String {
+        let Termios {
+            input_modes,
+            output_modes,
+            control_modes,
+            local_modes,
+            ..
+        } = tcgetattr(&self.theirs).expect("it is a terminal");
+        format!("{input_modes:?} {output_modes:?} {control_modes:?} {local_modes:?}")
+    }
+
+    /// Waits for the end, which must be a good one, and for the ordinary screen.
+    fn ends(&mut self) {
+        let status = until("the end of top", || {
+            self.process.try_wait().expect("it is our child")
+        });
+        assert!(status.success(), "{status}: {}", self.seen());
+        until("the ordinary screen", || {
+            self.seen().contains("\u{1b}[?1049l").then_some(())
+        });
+        until("the cursor", || {
+            self.seen().contains("\u{1b}[?25h").then_some(())
+        });
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // It may have ended already.
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+#[test]
+fn keys_and_signals_end_it_and_the_terminal_is_as_it_was() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let coordinator = serve(directory.path());
+    for end in ["q", "\u{3}", "\u{1b}", "SIGTERM"] {
+        let mut command = top(directory.path());
+        command.env("NO_COLOR", "");
+        let mut terminal = Terminal::open(command);
+        // The program takes the terminal only after it was opened, so this is what was before.
+        terminal.until_seen("serving");
+        let raw = terminal.modes();
+        assert!(!raw.contains("ICANON"), "it reads single keys: {raw}");
+        if end == "SIGTERM" {
+            kill_process(Pid::from_child(&terminal.process), Signal::TERM).expect("it runs");
+        } else {
+            terminal.press(end);
+        }
+        terminal.ends();
+        let modes = terminal.modes();
+        for mode in ["ICANON", "ECHO", "ISIG", "OPOST"] {
+            assert!(modes.contains(mode), "no {mode} after {end:?}: {modes}");
+        }
+    }
+    drop(coordinator);
+}
+
+#[test]
+fn it_stays_through_a_restart_and_a_coordinator_that_is_stopped() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let coordinator = serve(directory.path());
+    let mut terminal = Terminal::open(top(directory.path()));
+    terminal.until_seen("serving");
+    coordinator.kill();
+    terminal.until_seen("NOT REACHABLE");
+    let coordinator = serve(directory.path());
+    terminal.until_seen("another process since");
+    coordinator.signal(Signal::STOP);
+    terminal.until_seen("NO ANSWER");
+    // Keys work all the same.
+    terminal.press("\t");
+    terminal.until_seen("no panic since the start");
+    coordinator.signal(Signal::CONT);
+    terminal.until_seen("serving");
+    terminal.press("q");
+    terminal.ends();
+}

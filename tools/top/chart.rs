@@ -1,0 +1,160 @@
+//! Figures over time as a line of bars, one character a column.
+
+use crate::text::{bytes, grouped};
+use crate::top::sample::{Point, Rate, Rates};
+
+/// So many samples are always in view: narrow charts put several into a column.
+const SAMPLES_MIN: usize = 120;
+
+/// A figure that has a history.
+pub(crate) struct Series {
+    pub(crate) name: &'static str,
+    /// Who gives way first on a small screen: the highest.
+    pub(crate) rank: u8,
+    /// Whether it needs a journal.
+    pub(crate) of_journal: bool,
+    pub(crate) value: fn(&Point) -> Option<u64>,
+    pub(crate) words: fn(u64) -> String,
+}
+
+pub(crate) const SERIES: [Series; 7] = [
+    Series {
+        name: "commands/s",
+        rank: 1,
+        of_journal: false,
+        value: |point| rate(point, Rates::all_commands),
+        words: |value| rate_words(Rate(value)),
+    },
+    Series {
+        name: "entries/s",
+        rank: 4,
+        of_journal: false,
+        value: |point| rate(point, |rates| rates.entries),
+        words: |value| rate_words(Rate(value)),
+    },
+    Series {
+        name: "journal/s",
+        rank: 5,
+        of_journal: true,
+        value: |point| rate(point, |rates| rates.bytes),
+        words: |value| bytes(Rate(value).whole()),
+    },
+    Series {
+        name: "syncs/s",
+        rank: 5,
+        of_journal: true,
+        value: |point| rate(point, |rates| rates.syncs),
+        words: |value| rate_words(Rate(value)),
+    },
+    Series {
+        name: "open",
+        rank: 6,
+        of_journal: false,
+        value: |point| point.open,
+        words: grouped,
+    },
+    Series {
+        name: "owners",
+        rank: 2,
+        of_journal: false,
+        value: |point| point.owners,
+        words: grouped,
+    },
+    Series {
+        name: "contenders",
+        rank: 3,
+        of_journal: false,
+        value: |point| point.contenders,
+        words: grouped,
+    },
+];
+
+/// The newest samples, as so many columns show them.
+pub(crate) struct Window<'a> {
+    columns: Vec<Vec<&'a Point>>,
+}
+
+impl<'a> Window<'a> {
+    /// `taken` counts all samples there ever were: what shares a column goes on to share it while time passes.
+    pub(crate) fn new(points: impl Iterator<Item = &'a Point>, taken: usize, width: usize) -> Self {
+        let points: Vec<&Point> = points.collect();
+        let share = SAMPLES_MIN.div_ceil(width.max(1));
+        let first = taken - points.len();
+        let mut columns: Vec<Vec<&Point>> = Vec::new();
+        for (place, point) in points.into_iter().enumerate() {
+            match columns.last_mut() {
+                Some(column) if !(first + place).is_multiple_of(share) => column.push(point),
+                _ => columns.push(vec![point]),
+            }
+        }
+        columns.drain(..columns.len().saturating_sub(width));
+        Self { columns }
+    }
+
+    /// From the oldest sample to the newest, in milliseconds.
+    pub(crate) fn ms(&self) -> u64 {
+        let first = self.columns.first().and_then(|column| column.first());
+        let last = self.columns.last().and_then(|column| column.last());
+        match (first, last) {
+            (Some(first), Some(last)) => last.at.0.saturating_sub(first.at.0),
+            _ => 0,
+        }
+    }
+
+    /// The highest value in view.
+    pub(crate) fn peak(&self, series: &Series) -> Option<u64> {
+        self.values(series).flatten().max()
+    }
+
+    /// The highest of each column, as high as it is beside the peak. What is not known is left open.
+    pub(crate) fn bars(&self, series: &Series, unicode: bool) -> String {
+        let peak = self.peak(series).unwrap_or(0);
+        let bar = |value| bar(value, peak, unicode);
+        self.values(series).map(bar).collect()
+    }
+
+    fn values(&self, series: &Series) -> impl Iterator<Item = Option<u64>> {
+        let columns = self.columns.iter();
+        columns.map(|column| {
+            column
+                .iter()
+                .filter_map(|point| (series.value)(point))
+                .max()
+        })
+    }
+}
+
+/// A bar of eight heights; nothing at all differs from very little.
+fn bar(value: Option<u64>, peak: u64, unicode: bool) -> char {
+    let heights = if unicode {
+        "▁▂▃▄▅▆▇█"
+    } else {
+        ".:-=+*#@"
+    };
+    match value {
+        None => ' ',
+        Some(0) => '_',
+        Some(value) => {
+            let height = (u128::from(value) * 8).div_ceil(u128::from(peak.max(1)));
+            let height = usize::try_from(height).unwrap_or(8).clamp(1, 8);
+            heights.chars().nth(height - 1).unwrap_or('?')
+        }
+    }
+}
+
+fn rate(point: &Point, of: impl Fn(&Rates) -> Rate) -> Option<u64> {
+    point.rates.as_ref().map(|rates| of(rates).0)
+}
+
+/// A rate as people read it: tenths only where they say something.
+pub(crate) fn rate_words(rate: Rate) -> String {
+    match rate.0 {
+        0 => "0".to_owned(),
+        1..50 => "<0.1".to_owned(),
+        50..9950 => {
+            let tenths = (rate.0 + 50) / 100;
+            format!("{}.{}", tenths / 10, tenths % 10)
+        }
+        _ => grouped(rate.whole()),
+    }
+}

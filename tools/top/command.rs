@@ -1,0 +1,132 @@
+//! The subcommand: its flags, and what is printed where nobody looks at a terminal.
+
+use crate::report::{Failure, written};
+use crate::serve::data_directory;
+use crate::top::screen::{Abilities, Screen};
+use crate::top::terminal::{self, Asker};
+use crate::top::view;
+use clap::Args;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The frame that is printed: as wide as most terminals, and as high as it needs.
+const PRINTED: (u16, u16) = (80, 100);
+
+/// Watch a running coordinator: locks, journal, checkpoints, doors, actors, and what happens a second.
+///
+/// Asks over DATA/sexton.sock, once a second, and goes on asking when the coordinator ends, until it is there again.
+/// Where standard output is no terminal, it prints one frame.
+#[derive(Args)]
+#[command(
+    after_help = "Keys: q, Esc or Ctrl-C quits; p pauses the picture, not the asking; tab shows each actor's panics, arrows scroll \
+them; + and - change how often it asks; Ctrl-Z goes back to the shell for a while.\n\n\
+Exit status: 0 it was quit; 3 no coordinator runs there, or it cannot be asked; 4 it has halted. On a terminal, and with --json, \
+it goes on asking instead.",
+    after_long_help = "Examples:\n  sexton top --data /var/lib/sexton\n  sexton top --once\n  \
+sexton top --json --every 10 | jq -c '[.at, .per_second.commands]'\n\n\
+Keys: q, Esc or Ctrl-C quits; p pauses the picture, not the asking; tab shows each actor's panics, arrows scroll \
+them; + and - change how often it asks; Ctrl-Z goes back to the shell for a while.\n\n\
+Exit status: 0 it was quit; 3 no coordinator runs there, or it cannot be asked; 4 it has halted. On a terminal, and with --json, \
+it goes on asking instead."
+)]
+pub(crate) struct Top {
+    /// Where the coordinator keeps its data [default: as for `sexton serve`]
+    #[arg(long, value_name = "DIR", env = "SEXTON_DATA")]
+    data: Option<PathBuf>,
+
+    /// Ask so often: 0.1 to 3600
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    every: Duration,
+
+    /// Ask twice, print what came of it, and end
+    #[arg(long)]
+    once: bool,
+
+    /// Print each sample as a line of JSON: rates, and the status as it is
+    #[arg(long)]
+    json: bool,
+}
+
+impl Top {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let data = data_directory(self.data.as_deref())?;
+        let abilities = terminal::abilities();
+        let mut screen = Screen::new(data.display().to_string(), self.every, abilities);
+        if self.json {
+            lines(screen, Asker::start(&data, self.every)?, self.once)
+        } else if self.once || !io::stdout().is_terminal() {
+            let asker = Asker::start(&data, self.every)?;
+            twice(&mut screen, &asker)?;
+            written(write!(io::stdout(), "{}", frame(&mut screen)))
+        } else {
+            terminal::watch(screen, Asker::start(&data, self.every)?)
+        }
+    }
+}
+
+/// Two samples make a rate. A coordinator that does not answer is the end.
+fn twice(screen: &mut Screen, asker: &Asker) -> Result<(), Failure> {
+    for _ in 0..2 {
+        let (at, answer) = asker.answer()?;
+        screen.watched.take(at, Ok(answer?));
+    }
+    Ok(())
+}
+
+/// A line for each sample from the second on: the first has no rates yet.
+fn lines(mut screen: Screen, asker: Asker, once: bool) -> Result<(), Failure> {
+    if once {
+        twice(&mut screen, &asker)?;
+        return written(writeln!(io::stdout(), "{}", screen.watched.line()));
+    }
+    loop {
+        let (at, answer) = asker.answer()?;
+        let answer = answer.map_err(|failure| terminal::silence(&failure));
+        let is_first = screen.watched.status.is_none() && answer.is_ok();
+        screen.watched.take(at, answer);
+        if !is_first {
+            written(writeln!(io::stdout(), "{}", screen.watched.line()))?;
+        }
+    }
+}
+
+/// The screen as plain lines, without the keys that nobody can press.
+fn frame(screen: &mut Screen) -> String {
+    let plain = Abilities {
+        colours: false,
+        ..screen.abilities
+    };
+    screen.abilities = plain;
+    let (width, height) = PRINTED;
+    let mut terminal =
+        Terminal::new(TestBackend::new(width, height)).expect("a buffer cannot fail");
+    let drawn = terminal
+        .draw(|frame| view::draw(frame, screen))
+        .expect("a buffer cannot fail");
+    let text = text(drawn.buffer);
+    let (page, _keys) = text.rsplit_once('\n').unwrap_or((&text, ""));
+    format!("{}\n", page.trim_end())
+}
+
+/// What stands in a buffer, without blanks at the end of lines.
+pub(crate) fn text(buffer: &Buffer) -> String {
+    let width = usize::from(buffer.area.width.max(1));
+    let lines = buffer.content.chunks(width).map(|line| {
+        let line: String = line.iter().map(ratatui::buffer::Cell::symbol).collect();
+        line.trim_end().to_owned()
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (0.1..=3600.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err("not between 0.1 and 3600".to_owned())
+    }
+}

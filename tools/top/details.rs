@@ -1,0 +1,331 @@
+//! What is said in words: notes that need a person's eye, figures without a history, the actors.
+
+use crate::text::{bytes, grouped, number, span, words};
+use crate::top::sample::{COMMANDS, Contact, Watched, actors as actors_of, list};
+use crate::top::view::{Row, counted, moment, named};
+use ratatui::style::Stylize as _;
+use ratatui::text::{Line, Span};
+use serde_json::Value;
+
+/// Columns of the names of figures.
+const NAME: usize = 13;
+
+/// Something out of the ordinary.
+pub(crate) struct Note {
+    pub(crate) rank: u8,
+    pub(crate) urgent: bool,
+    pub(crate) words: String,
+}
+
+/// Where the directory and the doors are.
+pub(crate) fn place(status: &Value) -> String {
+    let at = |path: &str| match words(status, path).as_str() {
+        "-" => "off".to_owned(),
+        place => place.to_owned(),
+    };
+    let data = match at("/data").as_str() {
+        "off" => "no files".to_owned(),
+        data => data.to_owned(),
+    };
+    let (lockserver, http) = (at("/doors/lockserver"), at("/doors/http"));
+    format!("{data}  lockserver {lockserver}  http {http}")
+}
+
+/// What a person should know now, the worst first.
+pub(crate) fn notes(watched: &Watched) -> Vec<Note> {
+    let mut notes = Vec::new();
+    let mut note = |rank: u8, urgent: bool, words: String| {
+        notes.push(Note {
+            rank,
+            urgent,
+            words,
+        });
+    };
+    if let Contact::Lost { silence, .. } = &watched.contact {
+        note(1, true, silence.why.clone());
+    }
+    let Some((_, status)) = &watched.status else {
+        return notes;
+    };
+    let at = |path: &str| words(status, path);
+    match at("/journal/room").as_str() {
+        "low" => note(
+            1,
+            true,
+            "the disk is nearly full: new locks are refused".to_owned(),
+        ),
+        "scant" => note(
+            1,
+            true,
+            "the disk is full: new locks and renewals are refused".to_owned(),
+        ),
+        _ => {}
+    }
+    if status.pointer("/draining") == Some(&Value::Bool(true)) {
+        note(
+            2,
+            false,
+            "draining: new locks are refused until the end".to_owned(),
+        );
+    }
+    if at("/snapshots/last_failure") != "-" {
+        let why = at("/snapshots/last_failure");
+        note(3, true, format!("the last checkpoint failed: {why}"));
+    }
+    for actor in actors_of(status) {
+        let (name, items) = (words(actor, "/name"), list(actor, "/quarantined").len());
+        if items > 0 {
+            let words = format!("{name}: {items} quarantined, time no longer acts on them (tab)");
+            note(3, true, words);
+        }
+    }
+    if let Some(succession) = &watched.succession {
+        let (at, before) = (moment(succession.at), succession.before);
+        note(
+            9,
+            false,
+            format!("another process since {at}; {before} before"),
+        );
+    }
+    if at("/recovered/cut") != "-" {
+        note(
+            9,
+            false,
+            format!("cut at the start: {}", at("/recovered/cut")),
+        );
+    }
+    for mended in list(status, "/recovered/mended") {
+        note(
+            9,
+            false,
+            format!("mended at the start: {}", words(mended, "")),
+        );
+    }
+    notes
+}
+
+/// Figures without a history.
+pub(crate) fn figures(watched: &Watched, status: &Value, width: usize) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut part = |rank: u8, name: &str, parts: &[String]| {
+        for (place, line) in flowed(parts, width.saturating_sub(NAME))
+            .into_iter()
+            .enumerate()
+        {
+            let name = if place == 0 { name } else { "" };
+            let line = vec![format!("{name:NAME$}").dim(), line.into()];
+            rows.push(Row::new(rank, Line::from(line)));
+        }
+    };
+    let is = |path: &str| status.pointer(path).is_some_and(|value| !value.is_null());
+    if let Some(rates) = watched.rates().filter(|_| is("/lockserver")) {
+        let kinds = COMMANDS.iter().map(|(_, name)| *name);
+        let kinds: Vec<String> = kinds.zip(rates.commands).map(named).collect();
+        part(10, "by kind", &kinds);
+    }
+    part(11, "connections", &connections(watched, status));
+    if is("/journal") {
+        let mut parts = vec![
+            counted("up to", status, "/journal/released"),
+            format!("sync {} us", grouped(number(status, "/journal/sync_us"))),
+            format!("room {}", words(status, "/journal/room")),
+        ];
+        if let Some(rates) = watched.rates() {
+            parts.push(named(("writes/s", rates.writes)));
+        }
+        part(12, "journal", &parts);
+    }
+    if is("/snapshots") {
+        part(12, "checkpoints", &checkpoints(status));
+    }
+    let clean = status.pointer("/recovered/clean") == Some(&Value::Bool(true));
+    let before = if clean {
+        "a clean stop"
+    } else {
+        "an unclean end"
+    };
+    let took = grouped(number(status, "/recovered/ms"));
+    let started = [
+        format!("after {before}"),
+        format!(
+            "{} records in {took} ms",
+            grouped(number(status, "/recovered/records"))
+        ),
+    ];
+    part(13, "start", &started);
+    rows
+}
+
+fn connections(watched: &Watched, status: &Value) -> Vec<String> {
+    let count = |path: &str| number(status, path);
+    let mut parts = Vec::new();
+    for (name, hosts, busy, active) in [
+        (
+            "lockserver",
+            count("/lockserver/rejected_hosts"),
+            count("/lockserver/rejected_busy"),
+            count("/lockserver/active"),
+        ),
+        (
+            "http",
+            0,
+            count("/http/rejected_busy"),
+            count("/http/active"),
+        ),
+    ] {
+        let mut words = format!("{name} {}", grouped(active));
+        if hosts > 0 {
+            words.push_str(&format!(", {} hosts refused", grouped(hosts)));
+        }
+        if busy > 0 {
+            words.push_str(&format!(", {} beyond the limit", grouped(busy)));
+        }
+        parts.push(words);
+    }
+    if let Some(rates) = watched.rates() {
+        parts.push(named(("http requests/s", rates.http)));
+    }
+    parts
+}
+
+fn checkpoints(status: &Value) -> Vec<String> {
+    let count = |path: &str| number(status, &format!("/snapshots/{path}"));
+    let is = |path: &str| {
+        let value = status.pointer(&format!("/snapshots/{path}"));
+        value.is_some_and(|value| !value.is_null())
+    };
+    let mut parts = Vec::new();
+    if status.pointer("/snapshots/running") == Some(&Value::Bool(true)) {
+        parts.push("TAKING ONE NOW".to_owned());
+    }
+    if is("last") {
+        if is("last/at") {
+            let age = number(status, "/now").saturating_sub(count("last/at"));
+            parts.push(format!("last {} ago", span(age)));
+        }
+        let took = grouped(count("last/ms"));
+        parts.push(format!("{took} ms, {}", bytes(count("last/file_bytes"))));
+    } else {
+        parts.push("none since the start".to_owned());
+    }
+    parts.push(format!("taken {}", grouped(count("taken"))));
+    if count("failed") > 0 {
+        parts.push(format!("failed {}", grouped(count("failed"))));
+    }
+    for (place, slot) in ["a", "b"].into_iter().enumerate() {
+        if is(&format!("slots/{place}")) {
+            parts.push(format!(
+                "{slot} up to {}",
+                grouped(count(&format!("slots/{place}")))
+            ));
+        }
+    }
+    parts
+}
+
+/// A line for each actor.
+pub(crate) fn table(status: &Value) -> Vec<Row> {
+    let head = format!(
+        "{:<10}{:>9}{:>10}{:>13}{:>15}  last cause",
+        "actor", "restarts", "rebuilds", "quarantined", "last entry"
+    );
+    let mut rows = vec![Row::new(15, head.dim())];
+    for actor in actors_of(status) {
+        let cause = list(actor, "/causes").last();
+        let cause = cause.map_or("-".to_owned(), |it| happened(it, status));
+        let figures = format!(
+            "{:<10}{:>9}{:>10}{:>13}{:>15}  ",
+            words(actor, "/name"),
+            grouped(number(actor, "/restarts")),
+            grouped(number(actor, "/rebuilds")),
+            list(actor, "/quarantined").len(),
+            grouped(number(actor, "/last")),
+        );
+        rows.push(Row::new(14, Line::from(vec![figures.into(), cause.into()])));
+    }
+    rows
+}
+
+/// The actors in full: their panics, newest first, and what is quarantined.
+pub(crate) fn actors(watched: &Watched, width: usize) -> Vec<Line<'static>> {
+    let Some((_, status)) = &watched.status else {
+        return Vec::new();
+    };
+    let mut lines = Vec::new();
+    for actor in actors_of(status) {
+        let figures = [
+            counted("last entry", actor, "/last"),
+            counted("restarts", actor, "/restarts"),
+            counted("rebuilds", actor, "/rebuilds"),
+        ];
+        let name = format!("{}  ", words(actor, "/name"));
+        let figures: Span<'_> = figures.join("  ").into();
+        lines.push(Line::from(vec![name.bold(), figures]));
+        let quarantined = list(actor, "/quarantined").iter().map(|item| {
+            let number = words(item, "/item");
+            format!("quarantined item {number}, {}", happened(item, status))
+        });
+        let causes = list(actor, "/causes").iter().rev();
+        let mut all: Vec<String> = quarantined.collect();
+        all.extend(causes.map(|it| happened(it, status)));
+        if all.is_empty() {
+            all.push("no panic since the start".to_owned());
+        }
+        for words in all {
+            for (place, line) in folded(&words, width.saturating_sub(4)).iter().enumerate() {
+                let indent = if place == 0 { "  " } else { "    " };
+                lines.push(Line::from(format!("{indent}{line}")));
+            }
+        }
+        lines.push(Line::default());
+    }
+    lines
+}
+
+fn happened(report: &Value, status: &Value) -> String {
+    let at = |path: &str| words(report, path);
+    let age = number(status, "/now").saturating_sub(number(report, "/at"));
+    let (stage, seq, cause) = (at("/stage"), at("/seq"), at("/cause"));
+    format!("{} ago, {stage} at {seq}: {cause}", span(age))
+}
+
+/// Parts, one behind the other, in lines of at most this width.
+fn flowed(parts: &[String], width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in parts {
+        let length = part.chars().count();
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 3 + length <= width => {
+                line.push_str("   ");
+                line.push_str(part);
+            }
+            _ => lines.push(part.clone()),
+        }
+    }
+    lines
+}
+
+/// A long text in lines of at most this width, between words where there are any.
+pub(crate) fn folded(text: &str, width: usize) -> Vec<String> {
+    let width = width.max(1);
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if used > 0 && used + 1 + length > width {
+            lines.push(String::new());
+            used = 0;
+        }
+        for letter in (used > 0).then_some(' ').into_iter().chain(word.chars()) {
+            if used == width {
+                lines.push(String::new());
+                used = 0;
+            }
+            if let Some(line) = lines.last_mut() {
+                line.push(letter);
+            }
+            used += 1;
+        }
+    }
+    lines
+}

@@ -1,0 +1,16 @@
+//! `sexton top`: what a running coordinator does, second by second, to be left open.
+//!
+//! `command` is the subcommand, `terminal` the only file that touches the world. The rest is pure: `sample` makes rates
+//! and histories of answers, `screen` is what a person sees and may change, `view` draws it with `chart` and `details`.
+
+mod chart;
+mod command;
+mod details;
+mod sample;
+mod screen;
+mod terminal;
+#[cfg(test)]
+mod tests;
+mod view;
+
+pub(crate) use command::Top;

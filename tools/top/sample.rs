@@ -1,0 +1,284 @@
+//! Rates and histories, made of one answer after the other.
+//!
+//! A rate is the difference of two counts over the coordinator's own uptime, so a late answer does not distort it. There
+//! is none across a restart or a silence: a gap stays a gap, and nothing is guessed to fill it.
+
+use crate::text::{self, number};
+use serde_json::{Value, json};
+use sexton::clock::Timestamp;
+use std::collections::VecDeque;
+
+/// How many samples are kept: ten minutes at one a second.
+const POINTS_MAX: usize = 600;
+
+/// Commands of the LockServer door: as the status counts them, and as they are shown.
+pub(crate) const COMMANDS: [(&str, &str); 8] = [
+    ("requests", "request"),
+    ("renewals", "renew"),
+    ("releases", "release"),
+    ("release_alls", "release-all"),
+    ("owner_lookups", "owner"),
+    ("contender_lookups", "place"),
+    ("dumps", "list"),
+    ("statistics", "statistics"),
+];
+
+/// So much a second, in thousandths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rate(pub(crate) u64);
+
+/// What happened between two answers of one coordinator, a second.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rates {
+    /// Between the two, in milliseconds.
+    pub(crate) over_ms: u64,
+    /// In the order of [`COMMANDS`].
+    pub(crate) commands: [Rate; COMMANDS.len()],
+    /// Entries that may be answered; without a journal, entries of the busiest actor.
+    pub(crate) entries: Rate,
+    /// Bytes of the journal.
+    pub(crate) bytes: Rate,
+    pub(crate) writes: Rate,
+    pub(crate) syncs: Rate,
+    /// Requests over HTTP, whatever became of them. One of them is this question itself.
+    pub(crate) http: Rate,
+}
+
+/// One moment. What could not be known then is none.
+#[derive(Clone, Debug)]
+pub(crate) struct Point {
+    pub(crate) at: Timestamp,
+    pub(crate) rates: Option<Rates>,
+    pub(crate) owners: Option<u64>,
+    pub(crate) contenders: Option<u64>,
+    pub(crate) open: Option<u64>,
+}
+
+/// How it stands with the coordinator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Contact {
+    /// It was not heard of yet.
+    Asking,
+    /// It answered.
+    Heard,
+    /// It does not answer, or not with a status.
+    Lost { since: Timestamp, silence: Silence },
+}
+
+/// Why there is no status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Silence {
+    /// Whether it is there, and says that it cannot answer: it has halted, or is too busy.
+    pub(crate) is_there: bool,
+    pub(crate) why: String,
+}
+
+/// Another process answers than before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Succession {
+    pub(crate) at: Timestamp,
+    pub(crate) before: u64,
+}
+
+/// What was heard of a coordinator.
+#[derive(Clone, Debug)]
+pub(crate) struct Watched {
+    pub(crate) contact: Contact,
+    /// The newest status that was heard, and when.
+    pub(crate) status: Option<(Timestamp, Value)>,
+    pub(crate) points: VecDeque<Point>,
+    /// How many samples there ever were.
+    pub(crate) taken: usize,
+    pub(crate) succession: Option<Succession>,
+}
+
+impl Watched {
+    pub(crate) fn new() -> Self {
+        Self {
+            contact: Contact::Asking,
+            status: None,
+            points: VecDeque::new(),
+            taken: 0,
+            succession: None,
+        }
+    }
+
+    /// Takes what came of asking: a status, or why there is none. `at` is the wall clock.
+    pub(crate) fn take(&mut self, at: Timestamp, answer: Result<Value, Silence>) {
+        let point = match answer {
+            Ok(status) => self.heard(at, status),
+            Err(silence) => self.lost(at, silence),
+        };
+        if self.points.len() == POINTS_MAX {
+            self.points.pop_front();
+        }
+        self.points.push_back(point);
+        self.taken += 1;
+    }
+
+    fn heard(&mut self, at: Timestamp, status: Value) -> Point {
+        let gauge = |path| status.pointer(path).and_then(Value::as_u64);
+        let mut point = Point {
+            at,
+            rates: None,
+            owners: gauge("/lock_owners"),
+            contenders: gauge("/lock_contenders"),
+            open: gauge("/open_commands"),
+        };
+        if let Some((_, before)) = &self.status {
+            if is_same(before, &status) {
+                // What happened in a silence is known in sum, but not when.
+                let heard_before = self.contact == Contact::Heard;
+                point.rates = rates(before, &status).filter(|_| heard_before);
+            } else {
+                let before = number(before, "/pid");
+                self.succession = Some(Succession { at, before });
+            }
+        }
+        self.contact = Contact::Heard;
+        self.status = Some((at, status));
+        point
+    }
+
+    fn lost(&mut self, at: Timestamp, silence: Silence) -> Point {
+        let since = match self.contact {
+            Contact::Lost { since, .. } => since,
+            Contact::Asking | Contact::Heard => at,
+        };
+        self.contact = Contact::Lost { since, silence };
+        Point {
+            at,
+            rates: None,
+            owners: None,
+            contenders: None,
+            open: None,
+        }
+    }
+
+    /// The rates of now, if they are known.
+    pub(crate) fn rates(&self) -> Option<&Rates> {
+        self.points.back()?.rates.as_ref()
+    }
+
+    /// The newest sample for programs: when, what it does a second, and the status as it is.
+    pub(crate) fn line(&self) -> Value {
+        let at = self.points.back().map(|point| text::time(point.at));
+        let lost = match &self.contact {
+            Contact::Lost { since, silence } => {
+                json!({"since": text::time(*since), "why": silence.why, "is_there": silence.is_there})
+            }
+            Contact::Asking | Contact::Heard => Value::Null,
+        };
+        let status = match self.contact {
+            Contact::Heard => self.status.as_ref().map(|(_, status)| status),
+            Contact::Asking | Contact::Lost { .. } => None,
+        };
+        let rates = self.rates();
+        json!({
+            "at": at,
+            "lost": lost,
+            "over_ms": rates.map(|rates| rates.over_ms),
+            "per_second": rates.map(Rates::line),
+            "status": status,
+        })
+    }
+}
+
+impl Rates {
+    /// Commands of every kind.
+    pub(crate) fn all_commands(&self) -> Rate {
+        Rate(self.commands.iter().map(|rate| rate.0).sum())
+    }
+
+    fn line(&self) -> Value {
+        let kinds = COMMANDS.iter().zip(self.commands);
+        let kinds = kinds.map(|((_, name), rate)| ((*name).to_owned(), rate.line()));
+        json!({
+            "commands": self.all_commands().line(),
+            "commands_by_kind": Value::Object(kinds.collect()),
+            "entries": self.entries.line(),
+            "http_requests": self.http.line(),
+            "journal_bytes": self.bytes.line(),
+            "journal_syncs": self.syncs.line(),
+            "journal_writes": self.writes.line(),
+        })
+    }
+}
+
+impl Rate {
+    fn new(count: u64, over_ms: u64) -> Self {
+        let thousandths = u128::from(count) * 1_000_000 / u128::from(over_ms.max(1));
+        Self(u64::try_from(thousandths).unwrap_or(u64::MAX))
+    }
+
+    /// A whole number a second, rounded.
+    pub(crate) fn whole(self) -> u64 {
+        self.0.saturating_add(500) / 1000
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a figure that was rounded before"
+    )]
+    fn line(self) -> Value {
+        json!(self.0 as f64 / 1000.0)
+    }
+}
+
+/// Whether both are of one process: its counts only grow, as its uptime does.
+fn is_same(before: &Value, now: &Value) -> bool {
+    let grows = ["/uptime_ms", "/journal/bytes", "/http/accepted"];
+    number(before, "/pid") == number(now, "/pid")
+        && grows
+            .iter()
+            .all(|path| number(before, path) <= number(now, path))
+}
+
+/// What happened between the two; none if no time passed.
+fn rates(before: &Value, now: &Value) -> Option<Rates> {
+    let over_ms = number(now, "/uptime_ms").checked_sub(number(before, "/uptime_ms"))?;
+    if over_ms == 0 {
+        return None;
+    }
+    let grown = |path: &str| number(now, path).saturating_sub(number(before, path));
+    let rate = |path: &str| Rate::new(grown(path), over_ms);
+    let http = ["/http/answered", "/http/refused", "/http/failed"].map(grown);
+    let entries = entries(now).saturating_sub(entries(before));
+    Some(Rates {
+        over_ms,
+        commands: COMMANDS.map(|(name, _)| {
+            let path = format!("/lockserver/{name}");
+            let count = u64::from(wrapped(now, &path).wrapping_sub(wrapped(before, &path)));
+            Rate::new(count, over_ms)
+        }),
+        entries: Rate::new(entries, over_ms),
+        bytes: rate("/journal/bytes"),
+        writes: rate("/journal/writes"),
+        syncs: rate("/journal/syncs"),
+        http: Rate::new(http.iter().sum(), over_ms),
+    })
+}
+
+/// A count of the LockServer protocol, which begins anew at 2^32.
+fn wrapped(status: &Value, path: &str) -> u32 {
+    u32::try_from(number(status, path)).unwrap_or(0)
+}
+
+fn entries(status: &Value) -> u64 {
+    if let Some(released) = status.pointer("/journal/released").and_then(Value::as_u64) {
+        return released;
+    }
+    let newest = actors(status).iter().map(|actor| number(actor, "/last"));
+    newest.max().unwrap_or(0)
+}
+
+/// The actors of a status.
+pub(crate) fn actors(status: &Value) -> &[Value] {
+    list(status, "/actors")
+}
+
+/// What stands in a list there; nothing, if there is none.
+pub(crate) fn list<'a>(value: &'a Value, path: &str) -> &'a [Value] {
+    let list = value.pointer(path).and_then(Value::as_array);
+    list.map_or(&[], Vec::as_slice)
+}

@@ -1,0 +1,133 @@
+//! What a person sees and may change: pane, place, pace, pause. Keys come in, wishes go out; nothing is done here.
+
+use crate::top::sample::Watched;
+use std::time::Duration;
+
+/// The paces that `+` and `-` step through.
+const PACES_MS: [u64; 9] = [100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000];
+
+/// What is shown. The list of locks gets its place here when the coordinator can be asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pane {
+    Overview,
+    /// Panics and quarantined items of each actor, in full.
+    Actors,
+}
+
+/// What a key means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Key {
+    Quit,
+    Pause,
+    NextPane,
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    Faster,
+    Slower,
+    /// Back to the shell for a while.
+    Suspend,
+}
+
+/// What the terminal has to do about a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    Draw,
+    Quit,
+    Suspend,
+    /// Ask so often from now on.
+    Every(Duration),
+}
+
+/// What the terminal can show.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Abilities {
+    /// Characters beyond ASCII.
+    pub(crate) unicode: bool,
+    pub(crate) colours: bool,
+}
+
+/// The state of the screen.
+#[derive(Clone, Debug)]
+pub(crate) struct Screen {
+    pub(crate) abilities: Abilities,
+    pub(crate) data: String,
+    pub(crate) watched: Watched,
+    /// What is shown while paused; the rest goes on behind it.
+    pub(crate) frozen: Option<Box<Watched>>,
+    pub(crate) every: Duration,
+    /// For how long an answer is overdue.
+    pub(crate) overdue: Option<Duration>,
+    pub(crate) pane: Pane,
+    /// Lines of the pane that are above the screen. Drawing bounds it.
+    pub(crate) scroll: usize,
+}
+
+impl Screen {
+    pub(crate) fn new(data: String, every: Duration, abilities: Abilities) -> Self {
+        Self {
+            abilities,
+            data,
+            watched: Watched::new(),
+            frozen: None,
+            every,
+            overdue: None,
+            pane: Pane::Overview,
+            scroll: 0,
+        }
+    }
+
+    /// What is to be drawn.
+    pub(crate) fn shown(&self) -> &Watched {
+        self.frozen.as_deref().unwrap_or(&self.watched)
+    }
+
+    pub(crate) fn key(&mut self, key: Key) -> Wish {
+        match key {
+            Key::Quit => return Wish::Quit,
+            Key::Suspend => return Wish::Suspend,
+            Key::Faster => return self.pace(faster(self.every)),
+            Key::Slower => return self.pace(slower(self.every)),
+            Key::Pause => {
+                self.frozen = match self.frozen {
+                    None => Some(Box::new(self.watched.clone())),
+                    Some(_) => None,
+                };
+            }
+            Key::NextPane => {
+                self.scroll = 0;
+                self.pane = match self.pane {
+                    Pane::Overview => Pane::Actors,
+                    Pane::Actors => Pane::Overview,
+                };
+            }
+            Key::Up => self.scroll = self.scroll.saturating_sub(1),
+            Key::Down => self.scroll = self.scroll.saturating_add(1),
+            Key::PageUp => self.scroll = self.scroll.saturating_sub(10),
+            Key::PageDown => self.scroll = self.scroll.saturating_add(10),
+        }
+        Wish::Draw
+    }
+
+    fn pace(&mut self, every: Option<u64>) -> Wish {
+        match every {
+            None => Wish::Draw,
+            Some(ms) => {
+                self.every = Duration::from_millis(ms);
+                Wish::Every(self.every)
+            }
+        }
+    }
+}
+
+fn faster(every: Duration) -> Option<u64> {
+    let ms = every.as_millis();
+    let mut paces = PACES_MS.into_iter().rev();
+    paces.find(|pace| u128::from(*pace) < ms)
+}
+
+fn slower(every: Duration) -> Option<u64> {
+    let ms = every.as_millis();
+    PACES_MS.into_iter().find(|pace| u128::from(*pace) > ms)
+}

@@ -1,0 +1,296 @@
+//! The world of `sexton top`: the terminal, keys, signals, and the coordinator. Each speaks from a thread of its own, so
+//! that a coordinator which is slow to answer never holds up a key.
+//!
+//! Promises: the terminal is as it was at every end, also after a panic or SIGTERM; one question at a time is open.
+
+use crate::report::Failure;
+use crate::status;
+use crate::top::sample::Silence;
+use crate::top::screen::{Abilities, Key, Screen, Wish};
+use crate::top::view;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use rustix::process::{Signal, getpid, kill_process};
+use serde_json::Value;
+use sexton::clock::Timestamp;
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// An answer may be so late before it is spoken of.
+const LATE: Duration = Duration::from_secs(2);
+
+/// Without anything else, the screen is drawn so often.
+const TICK: Duration = Duration::from_secs(1);
+
+/// What can happen.
+pub(crate) enum Happening {
+    Answer(Timestamp, Result<Value, Failure>),
+    Key(Key),
+    Resized,
+    /// A signal.
+    Stop,
+    /// A thread ended, which none does by itself.
+    Gone(&'static str),
+}
+
+/// Asks a coordinator again and again.
+pub(crate) struct Asker {
+    happenings: Receiver<Happening>,
+    happened: Sender<Happening>,
+    pace: Sender<Duration>,
+}
+
+impl Asker {
+    pub(crate) fn start(data: &Path, every: Duration) -> Result<Self, Failure> {
+        let (happened, happenings) = mpsc::channel();
+        let (pace, paces) = mpsc::channel();
+        let data = data.to_owned();
+        thread("sexton-ask", &happened, move |out| {
+            let mut every = every;
+            loop {
+                let answer = status::ask(&data);
+                if out.send(Happening::Answer(now(), answer)).is_err() {
+                    return;
+                }
+                match paces.recv_timeout(every) {
+                    Ok(changed) => every = changed,
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+            }
+        })?;
+        Ok(Self {
+            happenings,
+            happened,
+            pace,
+        })
+    }
+
+    /// The next answer, where nothing else happens.
+    pub(crate) fn answer(&self) -> Result<(Timestamp, Result<Value, Failure>), Failure> {
+        loop {
+            match self.happenings.recv() {
+                Ok(Happening::Answer(at, answer)) => return Ok((at, answer)),
+                Ok(Happening::Gone(name)) => return Err(gone(name)),
+                Ok(Happening::Key(_) | Happening::Resized | Happening::Stop) => {}
+                Err(_) => return Err(gone("sexton-ask")),
+            }
+        }
+    }
+}
+
+/// Shows the screen until somebody has seen enough.
+pub(crate) fn watch(mut screen: Screen, asker: Asker) -> Result<(), Failure> {
+    thread("sexton-signals", &asker.happened, signals)?;
+    let mut shown = Shown::open()?;
+    thread("sexton-keys", &asker.happened, keys)?;
+    let mut heard = instant();
+    loop {
+        let overdue = heard.elapsed().saturating_sub(screen.every);
+        screen.overdue = (overdue >= LATE).then_some(overdue);
+        shown.draw(&mut screen)?;
+        match asker.happenings.recv_timeout(TICK) {
+            Ok(Happening::Answer(at, answer)) => {
+                heard = instant();
+                let answer = answer.map_err(|failure| silence(&failure));
+                screen.watched.take(at, answer);
+            }
+            Ok(Happening::Key(key)) => match screen.key(key) {
+                Wish::Draw => {}
+                Wish::Quit => return shown.close(),
+                Wish::Suspend => shown.suspend()?,
+                Wish::Every(every) => drop(asker.pace.send(every)),
+            },
+            Ok(Happening::Stop) => return shown.close(),
+            Ok(Happening::Gone(name)) => return Err(gone(name)),
+            Ok(Happening::Resized) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(gone("sexton-ask")),
+        }
+    }
+}
+
+/// The terminal while it is ours. Dropping it gives it back.
+struct Shown(DefaultTerminal);
+
+impl Shown {
+    /// Takes the terminal, and has a panic give it back before it speaks.
+    fn open() -> Result<Self, Failure> {
+        let terminal = ratatui::try_init().map_err(|error| {
+            drop(ratatui::try_restore());
+            Failure::unreachable(format!("failed to use the terminal: {error}"))
+                .help("`sexton top --once` prints one frame, and needs none")
+        })?;
+        Ok(Self(terminal))
+    }
+
+    fn draw(&mut self, screen: &mut Screen) -> Result<(), Failure> {
+        let drawn = self.0.draw(|frame| view::draw(frame, screen));
+        drawn.map(|_| ()).map_err(|error| broken(&error))
+    }
+
+    /// Back to the shell, until it wants us again.
+    fn suspend(&mut self) -> Result<(), Failure> {
+        ratatui::try_restore().map_err(|error| broken(&error))?;
+        let stopped = kill_process(getpid(), Signal::TSTP);
+        self.0 = ratatui::try_init().map_err(|error| broken(&error))?;
+        stopped.map_err(|error| broken(&error.into()))?;
+        self.0.clear().map_err(|error| broken(&error))
+    }
+
+    fn close(self) -> Result<(), Failure> {
+        drop(self);
+        Ok(())
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        // A terminal that is gone needs nothing any more.
+        drop(self.0.show_cursor());
+        drop(ratatui::try_restore());
+    }
+}
+
+/// Says at its end that its thread is gone, also when it unwinds.
+struct Last {
+    name: &'static str,
+    out: Sender<Happening>,
+}
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        drop(self.out.send(Happening::Gone(self.name)));
+    }
+}
+
+fn thread(
+    name: &'static str,
+    out: &Sender<Happening>,
+    run: impl FnOnce(&Sender<Happening>) + Send + 'static,
+) -> Result<(), Failure> {
+    let out = out.clone();
+    let started = std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || {
+            let last = Last { name, out };
+            run(&last.out);
+        });
+    started
+        .map(drop)
+        .map_err(|error| Failure::unreachable(format!("failed to start a thread: {error}")))
+}
+
+/// Reads keys until the terminal is gone.
+fn keys(out: &Sender<Happening>) {
+    while let Ok(event) = event::read() {
+        let happening = match event {
+            Event::Key(key) => key_of(key).map(Happening::Key),
+            Event::Resize(_, _) => Some(Happening::Resized),
+            Event::FocusGained | Event::FocusLost | Event::Mouse(_) | Event::Paste(_) => None,
+        };
+        if happening.is_some_and(|happening| out.send(happening).is_err()) {
+            return;
+        }
+    }
+}
+
+fn key_of(key: KeyEvent) -> Option<Key> {
+    if key.kind == KeyEventKind::Release {
+        return None;
+    }
+    if key.modifiers.contains(KeyModifiers::CONTROL) {
+        return match key.code {
+            KeyCode::Char('c') => Some(Key::Quit),
+            KeyCode::Char('z') => Some(Key::Suspend),
+            _ => None,
+        };
+    }
+    match key.code {
+        KeyCode::Char('q') | KeyCode::Esc => Some(Key::Quit),
+        KeyCode::Char('p' | ' ') => Some(Key::Pause),
+        KeyCode::Tab | KeyCode::BackTab | KeyCode::Left | KeyCode::Right => Some(Key::NextPane),
+        KeyCode::Up | KeyCode::Char('k') => Some(Key::Up),
+        KeyCode::Down | KeyCode::Char('j') => Some(Key::Down),
+        KeyCode::PageUp => Some(Key::PageUp),
+        KeyCode::PageDown => Some(Key::PageDown),
+        KeyCode::Char('+' | '=') => Some(Key::Slower),
+        KeyCode::Char('-') => Some(Key::Faster),
+        _ => None,
+    }
+}
+
+/// Waits for signals that want an end.
+fn signals(out: &Sender<Happening>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let Ok(runtime) = runtime else { return };
+    runtime.block_on(async {
+        let kinds = [
+            SignalKind::terminate(),
+            SignalKind::hangup(),
+            SignalKind::interrupt(),
+        ];
+        let [Ok(mut terminate), Ok(mut hangup), Ok(mut interrupt)] = kinds.map(signal) else {
+            return;
+        };
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = hangup.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if out.send(Happening::Stop).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+/// What this terminal can show, and its owner wants to see.
+pub(crate) fn abilities() -> Abilities {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
+    let locale = locale.map(|locale| locale.to_string_lossy().to_ascii_lowercase());
+    Abilities {
+        unicode: locale.is_some_and(|it| it.contains("utf-8") || it.contains("utf8")),
+        colours: set("NO_COLOR").is_none(),
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a person's clock, for what is shown to a person"
+)]
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let ms = since.map_or(0, |since| since.as_millis());
+    Timestamp(u64::try_from(ms).unwrap_or(u64::MAX))
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "lateness on a screen is about real time"
+)]
+fn instant() -> Instant {
+    Instant::now()
+}
+
+/// What a failure to ask means to somebody who goes on asking.
+pub(crate) fn silence(failure: &Failure) -> Silence {
+    Silence {
+        is_there: failure.is_halt(),
+        why: failure.words().to_owned(),
+    }
+}
+
+fn broken(error: &io::Error) -> Failure {
+    Failure::unreachable(format!("failed to draw on the terminal: {error}"))
+}
+
+fn gone(name: &str) -> Failure {
+    Failure::unreachable(format!("failed to go on: the thread {name} has ended"))
+}

@@ -1,0 +1,395 @@
+//! Recorded screens: one coordinator's day, drawn at several sizes. `UPDATE=1 cargo test --bin sexton top` records them
+//! anew; read the change before it is committed.
+
+use crate::top::command::text;
+use crate::top::sample::{Contact, Rate, Silence, Watched};
+use crate::top::screen::{Abilities, Key, Pane, Screen, Wish};
+use crate::top::view;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
+use ratatui::style::Color;
+use serde_json::{Value, json};
+use sexton::clock::Timestamp;
+use std::path::Path;
+use std::time::Duration;
+
+/// Noon of a day, in milliseconds since 1970.
+const NOON: u64 = 1_795_262_400_000;
+
+const FULL: Abilities = Abilities {
+    unicode: true,
+    colours: true,
+};
+
+/// The status after so many seconds: load that comes and goes, and a quiet half minute.
+fn status(second: u64) -> Value {
+    let busy = |until: u64| (0..until).map(|at| if at % 90 < 60 { 100 + at % 60 * 200 } else { 0 });
+    let requests: u64 = busy(second).sum();
+    let done = 2 * requests;
+    let held = if second % 90 < 60 {
+        second % 60 * 1000
+    } else {
+        1234
+    };
+    json!({
+        "version": "0.1.0", "pid": 4242, "data": "/var/lib/sexton", "fsync": "always",
+        "doors": {"lockserver": "127.0.0.1:11340", "http": "127.0.0.1:11380", "socket": "/var/lib/sexton/sexton.sock"},
+        "uptime_ms": 7_980_000 + second * 1000, "now": NOON + second * 1000, "wall_offset_ms": 0,
+        "recovered": {"records": 1_204_001, "clean": true, "ms": 912, "cut": null, "snapshot": ["a", 1_000_000], "mended": []},
+        "draining": false, "lock_owners": held, "lock_contenders": held / 40, "open_commands": held / 500,
+        "journal": {"released": 2_000_000 + done, "bytes": 90_000_000 + done * 96, "writes": done / 40,
+            "syncs": done / 50, "sync_us": 812, "room": "ample"},
+        "snapshots": {"taken": 3, "failed": 0, "running": false, "last": {"slot": "a", "upto": 2_000_000, "pages": 900,
+            "bytes": 40_000_000, "file_bytes": 50_545_050, "at": NOON - 41_000, "ms": 812, "segments_dropped": 2},
+            "last_failure": null, "slots": [2_000_000, 1_800_000]},
+        "actors": [{"name": "lock", "last": 2_000_000 + done, "digest": "d3c1", "quarantined": [], "restarts": 0,
+            "rebuilds": 0, "causes": []}],
+        "lockserver": {"uptime": 7980 + second, "requests": requests, "owner_lookups": requests / 100,
+            "contender_lookups": requests / 1000, "renewals": requests / 7, "releases": requests, "release_alls": second / 4,
+            "dumps": 3, "statistics": second, "accepted": 1200, "rejected_hosts": 0, "rejected_busy": 0,
+            "owners": held, "contenders": held / 40, "active": 812},
+        "http": {"accepted": 7990 + second, "rejected_busy": 0, "answered": 7990 + second, "refused": 0, "failed": 0, "active": 2},
+        "halted": null
+    })
+}
+
+fn panics(mut status: Value) -> Value {
+    let report = |seq: u64, stage: &str, item: Value, cause: &str| json!({"actor": "lock", "stage": stage, "seq": seq, "at": NOON - seq, "cause": cause, "item": item});
+    let long = "assertion failed: a holder that nobody waits for is told so\u{1b}[2J, and this is said at length: ".repeat(3);
+    status["actors"][0]["restarts"] = json!(12);
+    status["actors"][0]["rebuilds"] = json!(1);
+    status["actors"][0]["causes"] = json!([
+        report(
+            700_000,
+            "commit",
+            Value::Null,
+            "index out of bounds: the len is 3 but the index is 7"
+        ),
+        report(9_000, "decide", Value::Null, &long),
+        report(812, "tick", json!(77), "a deadline that lies in the past"),
+    ]);
+    status["actors"][0]["quarantined"] = json!([report(
+        812,
+        "tick",
+        json!(77),
+        "a deadline that lies in the past"
+    )]);
+    status
+}
+
+fn screen(
+    abilities: Abilities,
+    answers: impl IntoIterator<Item = (u64, Result<Value, Silence>)>,
+) -> Screen {
+    let mut screen = Screen::new(
+        "/var/lib/sexton".to_owned(),
+        Duration::from_secs(1),
+        abilities,
+    );
+    for (second, answer) in answers {
+        screen.watched.take(Timestamp(NOON + second * 1000), answer);
+    }
+    screen
+}
+
+fn busy(abilities: Abilities) -> Screen {
+    screen(
+        abilities,
+        (0..=146).map(|second| (second, Ok(status(second)))),
+    )
+}
+
+fn ended() -> Silence {
+    Silence {
+        is_there: false,
+        why: "no coordinator runs on /var/lib/sexton: nobody listens on /var/lib/sexton/sexton.sock, which a killed one left behind".to_owned(),
+    }
+}
+
+/// Every state that is recorded.
+fn states() -> Vec<(&'static str, Screen)> {
+    let plain = Abilities {
+        unicode: false,
+        colours: false,
+    };
+    let after = |second: u64, status: Value| {
+        let mut screen = busy(FULL);
+        screen
+            .watched
+            .take(Timestamp(NOON + second * 1000), Ok(status));
+        screen
+    };
+    let mut troubled = panics(status(147));
+    troubled["draining"] = json!(true);
+    troubled["journal"]["room"] = json!("low");
+    troubled["snapshots"]["running"] = json!(true);
+    troubled["snapshots"]["failed"] = json!(2);
+    troubled["snapshots"]["last_failure"] = json!("write snapshots/b/db: No space left on device");
+    troubled["lockserver"]["rejected_busy"] = json!(1500);
+    let mut memory = status(147);
+    for part in ["data", "journal", "snapshots", "lockserver"] {
+        memory[part] = Value::Null;
+    }
+    memory["fsync"] = json!("memory");
+    let mut again = status(0);
+    again["pid"] = json!(5151);
+    again["uptime_ms"] = json!(1200);
+    again["recovered"]["clean"] = json!(false);
+    again["recovered"]["cut"] = json!("journal/00000007.seg at offset 1234: 96 bytes");
+    let silent = |is_there| Silence {
+        is_there,
+        why: "the coordinator does not answer: the actors are busy, ask again later".to_owned(),
+    };
+    let mut lost = busy(FULL);
+    for second in 147..160 {
+        lost.watched
+            .take(Timestamp(NOON + second * 1000), Err(ended()));
+    }
+    let mut returned = lost.clone();
+    returned.watched.take(Timestamp(NOON + 160_000), Ok(again));
+    let mut actors = after(147, panics(status(147)));
+    assert_eq!(actors.key(Key::NextPane), Wish::Draw);
+    let mut paused = busy(FULL);
+    assert_eq!(paused.key(Key::Pause), Wish::Draw);
+    paused.watched.take(Timestamp(NOON + 147_000), Err(ended()));
+    let mut overdue = busy(FULL);
+    overdue.overdue = Some(Duration::from_secs(7));
+    vec![
+        ("busy", busy(FULL)),
+        ("busy-ascii", busy(plain)),
+        ("first", screen(FULL, [(0, Ok(status(0)))])),
+        ("asking", screen(FULL, [])),
+        (
+            "never",
+            screen(FULL, [(0, Err(ended())), (1, Err(ended()))]),
+        ),
+        ("lost", lost),
+        ("returned", returned),
+        (
+            "not-serving",
+            screen(FULL, [(0, Ok(status(0))), (1, Err(silent(true)))]),
+        ),
+        ("troubled", after(147, troubled)),
+        ("memory", after(147, memory)),
+        ("actors", actors),
+        ("paused", paused),
+        ("overdue", overdue),
+    ]
+}
+
+fn drawn(screen: &mut Screen, (width, height): (u16, u16)) -> Buffer {
+    let mut terminal =
+        Terminal::new(TestBackend::new(width, height)).expect("a buffer cannot fail");
+    let drawn = terminal.draw(|frame| view::draw(frame, screen));
+    drawn.expect("a buffer cannot fail").buffer.clone()
+}
+
+#[test]
+fn every_state_is_drawn_as_recorded() {
+    let update = std::env::var_os("UPDATE").is_some_and(|value| value == "1");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/top/screens");
+    let mut pictures: Vec<(String, String)> = Vec::new();
+    for (name, mut screen) in states() {
+        pictures.push((format!("{name}-80x24"), text(&drawn(&mut screen, (80, 24)))));
+        if ["busy", "troubled"].contains(&name) {
+            for size in [(160, 40), (60, 16), (40, 12), (20, 5)] {
+                let picture = text(&drawn(&mut screen, size));
+                pictures.push((format!("{name}-{}x{}", size.0, size.1), picture));
+            }
+        }
+    }
+    let mut differences = String::new();
+    for (name, picture) in &pictures {
+        let path = folder.join(format!("{name}.txt"));
+        let picture = format!("{}\n", picture.trim_end());
+        if update {
+            std::fs::write(&path, picture).expect("a picture can be written");
+        } else if std::fs::read_to_string(&path).ok().as_ref() != Some(&picture) {
+            differences.push_str(&format!("{name} is now\n{picture}\n"));
+        }
+    }
+    assert!(
+        differences.is_empty(),
+        "screens have changed (UPDATE=1 records them anew)\n\n{differences}"
+    );
+    let recorded = std::fs::read_dir(folder).expect("the pictures are there");
+    assert_eq!(
+        recorded.count(),
+        pictures.len(),
+        "each picture is of a state"
+    );
+}
+
+#[test]
+fn every_size_is_drawn_and_says_how_it_stands() {
+    for (name, mut screen) in states() {
+        for width in (1..=90).step_by(3) {
+            for height in 1..=30 {
+                for _ in 0..2 {
+                    let picture = text(&drawn(&mut screen, (width, height)));
+                    let is_readable = width >= 20 && height >= 2;
+                    let words = [
+                        "serving",
+                        "asking",
+                        "NO ANSWER",
+                        "NOT REACHABLE",
+                        "NOT SERVING",
+                        "DRAINING",
+                    ];
+                    let told = words.iter().any(|word| picture.starts_with(word));
+                    assert!(told || !is_readable, "{name} {width}x{height}:\n{picture}");
+                    assert_eq!(screen.key(Key::NextPane), Wish::Draw);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_screen_without_colours_or_beyond_ascii_has_none() {
+    let plain = Abilities {
+        unicode: false,
+        colours: false,
+    };
+    let is_coloured = |buffer: &Buffer| buffer.content.iter().any(|cell| cell.fg != Color::Reset);
+    for (name, mut screen) in states() {
+        screen.abilities = FULL;
+        assert!(is_coloured(&drawn(&mut screen, (80, 24))), "{name}");
+        screen.abilities = plain;
+        screen.data = "/höhle".to_owned();
+        let buffer = drawn(&mut screen, (80, 24));
+        assert!(!is_coloured(&buffer), "{name}");
+        assert!(text(&buffer).is_ascii(), "{name}");
+    }
+}
+
+#[test]
+fn rates_are_over_the_coordinators_own_time() {
+    let mut watched = Watched::new();
+    let mut late = status(1);
+    late["uptime_ms"] = json!(7_982_000);
+    // The count of the protocol begins anew.
+    let mut first = status(0);
+    first["lockserver"]["dumps"] = json!(u32::MAX - 1);
+    watched.take(Timestamp(NOON), Ok(first));
+    assert_eq!(watched.rates(), None);
+    watched.take(Timestamp(NOON + 100), Ok(late));
+    let rates = watched.rates().expect("two answers make a rate");
+    assert_eq!(rates.over_ms, 2000);
+    assert_eq!(rates.commands[0], Rate(50_000), "requests");
+    assert_eq!(rates.commands[6], Rate(2_500), "listings");
+    assert_eq!(rates.bytes, Rate(200 * 96 * 1000 / 2));
+    let line = watched.line();
+    assert_eq!(
+        line["per_second"]["commands_by_kind"]["requests"],
+        json!(50.0)
+    );
+    assert_eq!(line["status"]["pid"], json!(4242));
+    assert_eq!(line["at"], json!("2026-11-21T12:00:00.100Z"));
+}
+
+#[test]
+fn a_gap_is_no_rate_and_is_not_filled() {
+    let mut watched = Watched::new();
+    for second in 0..3 {
+        watched.take(Timestamp(NOON + second * 1000), Ok(status(second)));
+    }
+    assert!(watched.rates().is_some());
+    watched.take(Timestamp(NOON + 3000), Err(ended()));
+    watched.take(Timestamp(NOON + 4000), Err(ended()));
+    let since = Timestamp(NOON + 3000);
+    assert_eq!(
+        watched.contact,
+        Contact::Lost {
+            since,
+            silence: ended()
+        }
+    );
+    let line = watched.line();
+    assert_eq!(
+        line["status"],
+        Value::Null,
+        "nothing old is passed off as new"
+    );
+    assert_eq!(line["lost"]["since"], json!("2026-11-21T12:00:03.000Z"));
+    // The same process, after a silence.
+    watched.take(Timestamp(NOON + 5000), Ok(status(5)));
+    assert_eq!((watched.rates(), &watched.succession), (None, &None));
+    watched.take(Timestamp(NOON + 6000), Ok(status(6)));
+    assert!(watched.rates().is_some());
+    // Another, also one with the same number.
+    let mut again = status(6);
+    again["uptime_ms"] = json!(500);
+    watched.take(Timestamp(NOON + 7000), Ok(again));
+    assert!(watched.rates().is_none());
+    assert!(watched.succession.is_some());
+}
+
+#[test]
+fn what_is_kept_is_bounded_and_a_pause_holds_the_picture_only() {
+    let mut screen = busy(FULL);
+    let before = text(&drawn(&mut screen, (80, 22)));
+    assert_eq!(screen.key(Key::Pause), Wish::Draw);
+    for second in 147..1000 {
+        screen
+            .watched
+            .take(Timestamp(NOON + second * 1000), Ok(status(second)));
+    }
+    let without_keys = |text: &str| {
+        text.rsplit_once('\n')
+            .expect("there are lines")
+            .0
+            .to_owned()
+    };
+    let paused = text(&drawn(&mut screen, (80, 22)));
+    assert_eq!(without_keys(&paused), without_keys(&before));
+    assert_eq!(screen.key(Key::Pause), Wish::Draw);
+    assert_ne!(
+        without_keys(&text(&drawn(&mut screen, (80, 22)))),
+        without_keys(&before)
+    );
+    assert_eq!(screen.watched.points.len(), 600);
+}
+
+#[test]
+fn keys_change_the_pace_within_bounds_and_scroll_within_the_pane() {
+    let mut screen = screen(FULL, [(0, Ok(panics(status(0))))]);
+    assert_eq!(screen.key(Key::Slower), Wish::Every(Duration::from_secs(2)));
+    for _ in 0..20 {
+        screen.key(Key::Slower);
+    }
+    assert_eq!(
+        (screen.every, screen.key(Key::Slower)),
+        (Duration::from_mins(1), Wish::Draw)
+    );
+    for _ in 0..20 {
+        screen.key(Key::Faster);
+    }
+    assert_eq!(screen.every, Duration::from_millis(100));
+    screen.every = Duration::from_hours(1);
+    assert_eq!(screen.key(Key::Slower), Wish::Draw);
+    assert_eq!(screen.key(Key::Faster), Wish::Every(Duration::from_mins(1)));
+
+    screen.key(Key::NextPane);
+    assert_eq!(screen.pane, Pane::Actors);
+    let top = text(&drawn(&mut screen, (80, 12)));
+    for _ in 0..20 {
+        screen.key(Key::PageDown);
+    }
+    let bottom = text(&drawn(&mut screen, (80, 12)));
+    assert!(
+        bottom.contains("the index is 7") && !top.contains("the index is 7"),
+        "{bottom}"
+    );
+    screen.key(Key::Up);
+    assert_ne!(
+        text(&drawn(&mut screen, (80, 12))),
+        bottom,
+        "one line up is one line up"
+    );
+    assert_eq!(
+        (screen.key(Key::Quit), screen.key(Key::Suspend)),
+        (Wish::Quit, Wish::Suspend)
+    );
+}

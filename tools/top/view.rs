@@ -1,0 +1,261 @@
+//! Draws the screen. What does not fit gives way by rank, so that a small terminal still says what matters most.
+
+use crate::text::{grouped, number, span, words};
+use crate::top::chart::{SERIES, Window, rate_words};
+use crate::top::details;
+use crate::top::sample::{Contact, Watched};
+use crate::top::screen::{Pane, Screen};
+use ratatui::Frame;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Style, Stylize as _};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+use serde_json::Value;
+use sexton::clock::Timestamp;
+
+/// Columns of a chart's name and of each of its figures.
+const NAME: usize = 13;
+const FIGURE: usize = 11;
+
+/// From so many columns on, a chart has its peak and its bars.
+const WIDE: usize = 60;
+
+/// Between parts: first to go.
+const BLANK: u8 = 20;
+
+/// A line, and when it gives way: the highest rank first, and of these the lowest on the screen.
+pub(crate) struct Row {
+    pub(crate) rank: u8,
+    pub(crate) line: Line<'static>,
+}
+
+impl Row {
+    pub(crate) fn new(rank: u8, line: impl Into<Line<'static>>) -> Self {
+        let line = line.into();
+        Self { rank, line }
+    }
+
+    fn blank() -> Self {
+        Self::new(BLANK, "")
+    }
+}
+
+/// Draws the screen, and bounds how far it is scrolled.
+pub(crate) fn draw(frame: &mut Frame<'_>, screen: &mut Screen) {
+    let area = frame.area();
+    let height = usize::from(area.height.saturating_sub(1));
+    let width = usize::from(area.width);
+    let mut rows = top(screen, width);
+    let lines = match screen.pane {
+        Pane::Overview => {
+            rows.extend(overview(screen.shown(), width, screen.abilities.unicode));
+            fit(rows, height)
+        }
+        Pane::Actors => {
+            let mut lines = fit(rows, height / 2);
+            let all = details::actors(screen.shown(), width);
+            let room = height - lines.len();
+            screen.scroll = screen.scroll.min(all.len().saturating_sub(room));
+            lines.extend(all.into_iter().skip(screen.scroll).take(room));
+            lines
+        }
+    };
+    let body = Rect {
+        height: area.height.saturating_sub(1),
+        ..area
+    };
+    frame.render_widget(Paragraph::new(lines), body);
+    let foot = Rect {
+        y: area.bottom().saturating_sub(1),
+        height: area.height.min(1),
+        ..area
+    };
+    frame.render_widget(Paragraph::new(keys(screen)), foot);
+    reduce(frame.buffer_mut(), screen);
+}
+
+/// What is always there: how it stands, whose figures these are, and what needs a person's eye.
+fn top(screen: &Screen, width: usize) -> Vec<Row> {
+    let watched = screen.shown();
+    let mut first = vec![state(screen)];
+    if let Contact::Lost { since, .. } = &watched.contact {
+        let since = moment(*since);
+        first.push(format!(" since {since}, asking again every {:?}", screen.every).into());
+    } else if let Some(overdue) = screen.overdue {
+        first.push(format!(" for {} s", overdue.as_secs()).into());
+    }
+    if let Some((at, status)) = &watched.status {
+        if watched.contact == Contact::Heard {
+            let at = moment(*at);
+            let clock = at.rsplit(' ').next().unwrap_or("-").to_owned();
+            first.push(format!("  {}  {clock}", identity(status)).into());
+        } else {
+            first.push("; as last heard:".into());
+        }
+    }
+    let mut rows = vec![Row::new(0, Line::from(first))];
+    let newest = watched.status.as_ref().map(|(_, status)| status);
+    let place = newest.map_or_else(|| screen.data.clone(), details::place);
+    rows.push(Row::new(7, place.dim()));
+    for note in details::notes(watched) {
+        let colour = if note.urgent {
+            Color::Red
+        } else {
+            Color::Yellow
+        };
+        for line in details::folded(&note.words, width).into_iter().take(3) {
+            rows.push(Row::new(note.rank, Span::from(line).fg(colour)));
+        }
+    }
+    rows.push(Row::blank());
+    rows
+}
+
+/// In a word.
+fn state(screen: &Screen) -> Span<'static> {
+    let watched = screen.shown();
+    let status = watched.status.as_ref().map(|(_, status)| status);
+    let is_draining =
+        status.is_some_and(|status| status.pointer("/draining") == Some(&Value::Bool(true)));
+    match &watched.contact {
+        Contact::Lost { silence, .. } if silence.is_there => "NOT SERVING".red().bold(),
+        Contact::Lost { .. } => "NOT REACHABLE".red().bold(),
+        Contact::Asking | Contact::Heard if screen.overdue.is_some() => "NO ANSWER".red().bold(),
+        Contact::Asking => "asking".yellow(),
+        Contact::Heard if is_draining => "DRAINING".yellow().bold(),
+        Contact::Heard => "serving".green().bold(),
+    }
+}
+
+fn identity(status: &Value) -> String {
+    let at = |path: &str| words(status, path);
+    let up = span(number(status, "/uptime_ms"));
+    format!(
+        "sexton {}, process {}, up {up}, fsync {}",
+        at("/version"),
+        at("/pid"),
+        at("/fsync")
+    )
+}
+
+fn overview(watched: &Watched, width: usize, unicode: bool) -> Vec<Row> {
+    let Some((_, status)) = &watched.status else {
+        return Vec::new();
+    };
+    let mut rows = charts(watched, status, width, unicode);
+    rows.push(Row::blank());
+    rows.extend(details::figures(watched, status, width));
+    rows.push(Row::blank());
+    rows.extend(details::table(status));
+    rows
+}
+
+/// A line for each figure: what it is now, its peak, its bars.
+fn charts(watched: &Watched, status: &Value, width: usize, unicode: bool) -> Vec<Row> {
+    let wide = width >= WIDE;
+    let room = width.saturating_sub(NAME + 2 * FIGURE + 2);
+    let room = if wide { room } else { 0 };
+    let window = Window::new(watched.points.iter(), watched.taken, room);
+    let mut head = format!("{:NAME$}{:>FIGURE$}", "", "now");
+    if wide {
+        let last = span(window.ms());
+        head.push_str(&format!("{:>FIGURE$}  last {last}", "peak"));
+    }
+    let mut rows = vec![Row::new(8, head.dim())];
+    let has_journal = status.pointer("/journal").is_some_and(Value::is_object);
+    for series in SERIES.iter().filter(|it| has_journal || !it.of_journal) {
+        let shown = |value: Option<u64>| value.map_or("-".to_owned(), series.words);
+        let now = shown(watched.points.back().and_then(series.value));
+        let mut line = vec![
+            format!("{:NAME$}", series.name).into(),
+            format!("{now:>FIGURE$}").bold(),
+        ];
+        if wide {
+            let peak = shown(window.peak(series));
+            line.push(format!("{peak:>FIGURE$}  ").dim());
+            line.push(window.bars(series, unicode).cyan());
+        }
+        rows.push(Row::new(series.rank, Line::from(line)));
+    }
+    rows
+}
+
+/// What can be done here.
+fn keys(screen: &Screen) -> Line<'static> {
+    let (pane, scroll) = match screen.pane {
+        Pane::Overview => ("actors", ""),
+        Pane::Actors => ("overview", "  up/down"),
+    };
+    let mut line: Vec<Span<'static>> = Vec::new();
+    if let Some(frozen) = &screen.frozen {
+        let at = frozen.points.back().map_or(Timestamp(0), |point| point.at);
+        line.push(format!("PAUSED at {}", moment(at)).yellow().bold());
+        line.push("  ".into());
+    }
+    let pause = if screen.frozen.is_some() {
+        "go on"
+    } else {
+        "pause"
+    };
+    for (key, what) in [
+        ("q", "quit".to_owned()),
+        ("p", pause.to_owned()),
+        ("tab", pane.to_owned()),
+        ("+ -", format!("every {:?}", screen.every)),
+    ] {
+        line.push(key.bold());
+        line.push(format!(" {what}  ").dim());
+    }
+    line.push(scroll.trim_start().bold());
+    if !scroll.is_empty() {
+        line.push(" scroll".dim());
+    }
+    Line::from(line)
+}
+
+/// The lines that have room.
+fn fit(mut rows: Vec<Row>, height: usize) -> Vec<Line<'static>> {
+    while rows.len() > height {
+        let last = rows.iter().enumerate().max_by_key(|(_, row)| row.rank);
+        let Some((place, _)) = last else { break };
+        rows.remove(place);
+    }
+    rows.into_iter().map(|row| row.line).collect()
+}
+
+/// Takes back what this terminal cannot show, or its owner does not want to see.
+fn reduce(buffer: &mut Buffer, screen: &Screen) {
+    let abilities = screen.abilities;
+    for cell in &mut buffer.content {
+        if !abilities.unicode && !cell.symbol().is_ascii() {
+            cell.set_symbol("?");
+        }
+        if !abilities.colours {
+            let style = Style::new().fg(Color::Reset).bg(Color::Reset);
+            cell.set_style(style);
+        }
+    }
+}
+
+/// A moment of the wall clock, to the second.
+pub(crate) fn moment(at: Timestamp) -> String {
+    let text = crate::text::time(at);
+    match text.split_once('T') {
+        Some((day, time)) => {
+            let time = time.split('.').next().unwrap_or(time);
+            format!("{day} {time}Z")
+        }
+        None => text,
+    }
+}
+
+/// A rate behind its name.
+pub(crate) fn named((name, rate): (&str, crate::top::sample::Rate)) -> String {
+    format!("{name} {}", rate_words(rate))
+}
+
+/// A count behind its name.
+pub(crate) fn counted(name: &str, status: &Value, path: &str) -> String {
+    format!("{name} {}", grouped(number(status, path)))
+}
