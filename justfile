@@ -13,9 +13,10 @@ check:
 test *FILTER:
     cargo test {{FILTER}}
 
-# record the dialogues anew; read the difference before committing it
+# record the dialogues and screens anew; read the difference before committing it
 rerecord:
     UPDATE=1 cargo test --test scripts
+    UPDATE=1 cargo test --bin sexton top
 
 # make the golden directory of the format that is not frozen yet; see snapshots/README.md
 golden:

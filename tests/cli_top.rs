@@ -9,9 +9,10 @@ mod patience;
 use assert_cmd::assert::OutputAssertExt as _;
 use daemon::{Daemon, sexton};
 use patience::until;
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
+use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
 use serde_json::Value;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -155,20 +156,22 @@ struct Terminal {
     ours: File,
     theirs: File,
     process: Child,
+    /// The modes it had at first.
+    before: String,
     seen: Arc<Mutex<String>>,
 }
 
 impl Terminal {
     fn open(mut command: Command) -> Self {
-        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("there are terminals");
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
+            .expect("there are terminals");
         grantpt(&ours).expect("it is ours");
         unlockpt(&ours).expect("it is ours");
         let name = ptsname(&ours, Vec::new()).expect("it has a name");
-        let theirs = File::options()
-            .read(true)
-            .write(true)
-            .open(name.to_str().expect("it is text"))
-            .expect("it can be opened");
+        // It must not become the terminal of this test.
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let theirs = rustix::fs::open(&name, flags, Mode::empty()).expect("it can be opened");
+        let theirs = File::from(theirs);
         let size = Winsize {
             ws_row: 24,
             ws_col: 80,
@@ -176,6 +179,7 @@ impl Terminal {
             ws_ypixel: 0,
         };
         tcsetwinsize(&theirs, size).expect("it has a size");
+        let before = modes(&theirs);
         let end = || Stdio::from(theirs.try_clone().expect("there are descriptors"));
         command.env("TERM", "xterm-256color");
         let process = command.stdin(end()).stdout(end()).stderr(end()).spawn();
@@ -204,6 +208,7 @@ impl Terminal {
             ours,
             theirs,
             process,
+            before,
             seen,
         }
     }
@@ -215,31 +220,16 @@ impl Terminal {
             .clone()
     }
 
-    /// Waits until this is seen behind all that was seen before.
-    fn until_seen(&self, words: &str) {
-        let begin = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
-        if begin.contains(words) {
-            return;
-        }
-        until(&format!("{words:?} on the terminal"), || {
-            self.seen().contains(words).then_some(())
+    /// Waits until this stands on the screen.
+    fn until_shown(&self, words: &str) {
+        until(&format!("{words:?} on the screen"), || {
+            let lines = picture(&self.seen());
+            lines.iter().any(|line| line.contains(words)).then_some(())
         });
     }
 
     fn press(&mut self, keys: &str) {
         self.ours.write_all(keys.as_bytes()).expect("it is read");
-    }
-
-    /// The modes that a program can leave behind it.
-    fn modes(&self) -> String {
-        let Termios {
-            input_modes,
-            output_modes,
-            control_modes,
-            local_modes,
-            ..
-        } = tcgetattr(&self.theirs).expect("it is a terminal");
-        format!("{input_modes:?} {output_modes:?} {control_modes:?} {local_modes:?}")
     }
 
     /// Waits for the end, which must be a good one, and for the ordinary screen.
@@ -255,6 +245,50 @@ impl Terminal {
             self.seen().contains("\u{1b}[?25h").then_some(())
         });
     }
+}
+
+/// The modes that a program can leave behind it.
+fn modes(terminal: &File) -> String {
+    let modes = tcgetattr(terminal).expect("it is a terminal");
+    format!(
+        "{:?} {:?} {:?} {:?}",
+        modes.input_modes, modes.output_modes, modes.control_modes, modes.local_modes
+    )
+}
+
+/// What a terminal of 80 by 24 shows after these bytes, as far as this program goes: letters, places, clearing.
+fn picture(seen: &str) -> Vec<String> {
+    let mut cells = vec![vec![' '; 80]; 24];
+    let (mut row, mut column) = (0, 0);
+    let mut letters = seen.chars();
+    while let Some(letter) = letters.next() {
+        if letter != '\u{1b}' {
+            if let Some(cell) = cells.get_mut(row).and_then(|line| line.get_mut(column)) {
+                *cell = letter;
+            }
+            column += 1;
+            continue;
+        }
+        let mut words = String::new();
+        let end = letters.find(|letter| {
+            words.push(*letter);
+            letter.is_ascii_alphabetic()
+        });
+        let words = words.trim_start_matches('[');
+        match end {
+            Some('H') => {
+                let (down, right) = words
+                    .trim_end_matches('H')
+                    .split_once(';')
+                    .unwrap_or(("1", "1"));
+                let place = |text: &str| text.parse::<usize>().expect("a place is a number") - 1;
+                (row, column) = (place(down), place(right));
+            }
+            Some('J') => cells.fill(vec![' '; 80]),
+            _ => {}
+        }
+    }
+    cells.into_iter().map(String::from_iter).collect()
 }
 
 impl Drop for Terminal {
@@ -273,20 +307,19 @@ fn keys_and_signals_end_it_and_the_terminal_is_as_it_was() {
         let mut command = top(directory.path());
         command.env("NO_COLOR", "");
         let mut terminal = Terminal::open(command);
-        // The program takes the terminal only after it was opened, so this is what was before.
-        terminal.until_seen("serving");
-        let raw = terminal.modes();
-        assert!(!raw.contains("ICANON"), "it reads single keys: {raw}");
+        terminal.until_shown("serving");
+        assert_ne!(
+            modes(&terminal.theirs),
+            terminal.before,
+            "it reads single keys"
+        );
         if end == "SIGTERM" {
             kill_process(Pid::from_child(&terminal.process), Signal::TERM).expect("it runs");
         } else {
             terminal.press(end);
         }
         terminal.ends();
-        let modes = terminal.modes();
-        for mode in ["ICANON", "ECHO", "ISIG", "OPOST"] {
-            assert!(modes.contains(mode), "no {mode} after {end:?}: {modes}");
-        }
+        assert_eq!(modes(&terminal.theirs), terminal.before, "after {end:?}");
     }
     drop(coordinator);
 }
@@ -296,18 +329,18 @@ fn it_stays_through_a_restart_and_a_coordinator_that_is_stopped() {
     let directory = tempfile::tempdir().expect("a directory can be made");
     let coordinator = serve(directory.path());
     let mut terminal = Terminal::open(top(directory.path()));
-    terminal.until_seen("serving");
+    terminal.until_shown("serving");
     coordinator.kill();
-    terminal.until_seen("NOT REACHABLE");
+    terminal.until_shown("NOT REACHABLE");
     let coordinator = serve(directory.path());
-    terminal.until_seen("another process since");
+    terminal.until_shown("another process since");
     coordinator.signal(Signal::STOP);
-    terminal.until_seen("NO ANSWER");
+    terminal.until_shown("NO ANSWER");
     // Keys work all the same.
     terminal.press("\t");
-    terminal.until_seen("no panic since the start");
+    terminal.until_shown("no panic since the start");
     coordinator.signal(Signal::CONT);
-    terminal.until_seen("serving");
+    terminal.until_shown("serving");
     terminal.press("q");
     terminal.ends();
 }

@@ -152,7 +152,7 @@ pub(crate) fn figures(watched: &Watched, status: &Value, width: usize) -> Vec<Ro
             grouped(number(status, "/recovered/records"))
         ),
     ];
-    part(13, "start", &started);
+    part(16, "start", &started);
     rows
 }
 
@@ -226,7 +226,7 @@ fn checkpoints(status: &Value) -> Vec<String> {
 /// A line for each actor.
 pub(crate) fn table(status: &Value) -> Vec<Row> {
     let head = format!(
-        "{:<10}{:>9}{:>10}{:>13}{:>15}  last cause",
+        "{:<8}{:>9}{:>9}{:>12}{:>13}  last cause",
         "actor", "restarts", "rebuilds", "quarantined", "last entry"
     );
     let mut rows = vec![Row::new(15, head.dim())];
@@ -234,14 +234,17 @@ pub(crate) fn table(status: &Value) -> Vec<Row> {
         let cause = list(actor, "/causes").last();
         let cause = cause.map_or("-".to_owned(), |it| happened(it, status));
         let figures = format!(
-            "{:<10}{:>9}{:>10}{:>13}{:>15}  ",
+            "{:<8}{:>9}{:>9}{:>12}{:>13}  ",
             words(actor, "/name"),
             grouped(number(actor, "/restarts")),
             grouped(number(actor, "/rebuilds")),
             list(actor, "/quarantined").len(),
             grouped(number(actor, "/last")),
         );
-        rows.push(Row::new(14, Line::from(vec![figures.into(), cause.into()])));
+        let line = Line::from(vec![figures.into(), cause.into()]);
+        let panics = number(actor, "/restarts") + number(actor, "/rebuilds");
+        let line = if panics > 0 { line.yellow() } else { line };
+        rows.push(Row::new(14, line));
     }
     rows
 }

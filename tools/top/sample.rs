@@ -192,7 +192,7 @@ impl Rates {
 
     fn line(&self) -> Value {
         let kinds = COMMANDS.iter().zip(self.commands);
-        let kinds = kinds.map(|((_, name), rate)| ((*name).to_owned(), rate.line()));
+        let kinds = kinds.map(|((name, _), rate)| ((*name).to_owned(), rate.line()));
         json!({
             "commands": self.all_commands().line(),
             "commands_by_kind": Value::Object(kinds.collect()),

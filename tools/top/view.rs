@@ -53,7 +53,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, screen: &mut Screen) {
             fit(rows, height)
         }
         Pane::Actors => {
-            let mut lines = fit(rows, height / 2);
+            let mut lines = fit(rows, height.div_ceil(2));
             let all = details::actors(screen.shown(), width);
             let room = height - lines.len();
             screen.scroll = screen.scroll.min(all.len().saturating_sub(room));
