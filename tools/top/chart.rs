@@ -11,8 +11,8 @@ pub(crate) struct Series {
     pub(crate) name: &'static str,
     /// Who gives way first on a small screen: the highest.
     pub(crate) rank: u8,
-    /// Whether it needs a journal.
-    pub(crate) of_journal: bool,
+    /// The part of a status that must be there.
+    pub(crate) of: &'static str,
     pub(crate) value: fn(&Point) -> Option<u64>,
     pub(crate) words: fn(u64) -> String,
 }
@@ -21,49 +21,49 @@ pub(crate) const SERIES: [Series; 7] = [
     Series {
         name: "commands/s",
         rank: 1,
-        of_journal: false,
+        of: "/lockserver",
         value: |point| rate(point, Rates::all_commands),
         words: |value| rate_words(Rate(value)),
     },
     Series {
         name: "entries/s",
         rank: 4,
-        of_journal: false,
+        of: "",
         value: |point| rate(point, |rates| rates.entries),
         words: |value| rate_words(Rate(value)),
     },
     Series {
         name: "journal/s",
         rank: 5,
-        of_journal: true,
+        of: "/journal",
         value: |point| rate(point, |rates| rates.bytes),
         words: |value| bytes(Rate(value).whole()),
     },
     Series {
         name: "syncs/s",
         rank: 5,
-        of_journal: true,
+        of: "/journal",
         value: |point| rate(point, |rates| rates.syncs),
         words: |value| rate_words(Rate(value)),
     },
     Series {
         name: "open",
         rank: 6,
-        of_journal: false,
+        of: "",
         value: |point| point.open,
         words: grouped,
     },
     Series {
         name: "owners",
         rank: 2,
-        of_journal: false,
+        of: "",
         value: |point| point.owners,
         words: grouped,
     },
     Series {
         name: "contenders",
         rank: 3,
-        of_journal: false,
+        of: "",
         value: |point| point.contenders,
         words: grouped,
     },

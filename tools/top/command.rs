@@ -57,13 +57,13 @@ impl Top {
         let abilities = terminal::abilities();
         let mut screen = Screen::new(data.display().to_string(), self.every, abilities);
         if self.json {
-            lines(screen, Asker::start(&data, self.every)?, self.once)
+            lines(screen, &Asker::start(&data, self.every)?, self.once)
         } else if self.once || !io::stdout().is_terminal() {
             let asker = Asker::start(&data, self.every)?;
             twice(&mut screen, &asker)?;
             written(write!(io::stdout(), "{}", frame(&mut screen)))
         } else {
-            terminal::watch(screen, Asker::start(&data, self.every)?)
+            terminal::watch(screen, &Asker::start(&data, self.every)?)
         }
     }
 }
@@ -78,9 +78,9 @@ fn twice(screen: &mut Screen, asker: &Asker) -> Result<(), Failure> {
 }
 
 /// A line for each sample from the second on: the first has no rates yet.
-fn lines(mut screen: Screen, asker: Asker, once: bool) -> Result<(), Failure> {
+fn lines(mut screen: Screen, asker: &Asker, once: bool) -> Result<(), Failure> {
     if once {
-        twice(&mut screen, &asker)?;
+        twice(&mut screen, asker)?;
         return written(writeln!(io::stdout(), "{}", screen.watched.line()));
     }
     loop {

@@ -159,26 +159,29 @@ pub(crate) fn figures(watched: &Watched, status: &Value, width: usize) -> Vec<Ro
 fn connections(watched: &Watched, status: &Value) -> Vec<String> {
     let count = |path: &str| number(status, path);
     let mut parts = Vec::new();
-    for (name, hosts, busy, active) in [
+    for (door, hosts, busy, active) in [
         (
-            "lockserver",
+            "/lockserver",
             count("/lockserver/rejected_hosts"),
             count("/lockserver/rejected_busy"),
             count("/lockserver/active"),
         ),
         (
-            "http",
+            "/http",
             0,
             count("/http/rejected_busy"),
             count("/http/active"),
         ),
     ] {
-        let mut words = format!("{name} {}", grouped(active));
+        if status.pointer(door).is_none_or(Value::is_null) {
+            continue;
+        }
+        let mut words = format!("{} {}", door.trim_start_matches('/'), grouped(active));
         if hosts > 0 {
-            words.push_str(&format!(", {} hosts refused", grouped(hosts)));
+            words = format!("{words}, {} hosts refused", grouped(hosts));
         }
         if busy > 0 {
-            words.push_str(&format!(", {} beyond the limit", grouped(busy)));
+            words = format!("{words}, {} beyond the limit", grouped(busy));
         }
         parts.push(words);
     }

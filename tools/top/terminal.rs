@@ -83,7 +83,7 @@ impl Asker {
 }
 
 /// Shows the screen until somebody has seen enough.
-pub(crate) fn watch(mut screen: Screen, asker: Asker) -> Result<(), Failure> {
+pub(crate) fn watch(mut screen: Screen, asker: &Asker) -> Result<(), Failure> {
     thread("sexton-signals", &asker.happened, signals)?;
     let mut shown = Shown::open()?;
     thread("sexton-keys", &asker.happened, keys)?;
@@ -100,11 +100,11 @@ pub(crate) fn watch(mut screen: Screen, asker: Asker) -> Result<(), Failure> {
             }
             Ok(Happening::Key(key)) => match screen.key(key) {
                 Wish::Draw => {}
-                Wish::Quit => return shown.close(),
+                Wish::Quit => return Ok(()),
                 Wish::Suspend => shown.suspend()?,
                 Wish::Every(every) => drop(asker.pace.send(every)),
             },
-            Ok(Happening::Stop) => return shown.close(),
+            Ok(Happening::Stop) => return Ok(()),
             Ok(Happening::Gone(name)) => return Err(gone(name)),
             Ok(Happening::Resized) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Err(gone("sexton-ask")),
@@ -138,11 +138,6 @@ impl Shown {
         self.0 = ratatui::try_init().map_err(|error| broken(&error))?;
         stopped.map_err(|error| broken(&error.into()))?;
         self.0.clear().map_err(|error| broken(&error))
-    }
-
-    fn close(self) -> Result<(), Failure> {
-        drop(self);
-        Ok(())
     }
 }
 
@@ -197,6 +192,10 @@ fn keys(out: &Sender<Happening>) {
     }
 }
 
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "a keyboard has more keys than meanings"
+)]
 fn key_of(key: KeyEvent) -> Option<Key> {
     if key.kind == KeyEventKind::Release {
         return None;

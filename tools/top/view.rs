@@ -1,7 +1,7 @@
 //! Draws the screen. What does not fit gives way by rank, so that a small terminal still says what matters most.
 
 use crate::text::{grouped, number, span, words};
-use crate::top::chart::{SERIES, Window, rate_words};
+use crate::top::chart::{SERIES, Series, Window, rate_words};
 use crate::top::details;
 use crate::top::sample::{Contact, Watched};
 use crate::top::screen::{Pane, Screen};
@@ -160,11 +160,11 @@ fn charts(watched: &Watched, status: &Value, width: usize, unicode: bool) -> Vec
     let mut head = format!("{:NAME$}{:>FIGURE$}", "", "now");
     if wide {
         let last = span(window.ms());
-        head.push_str(&format!("{:>FIGURE$}  last {last}", "peak"));
+        head = format!("{head}{:>FIGURE$}  last {last}", "peak");
     }
     let mut rows = vec![Row::new(8, head.dim())];
-    let has_journal = status.pointer("/journal").is_some_and(Value::is_object);
-    for series in SERIES.iter().filter(|it| has_journal || !it.of_journal) {
+    let is_there = |series: &&Series| status.pointer(series.of).is_some_and(Value::is_object);
+    for series in SERIES.iter().filter(is_there) {
         let shown = |value: Option<u64>| value.map_or("-".to_owned(), series.words);
         let now = shown(watched.points.back().and_then(series.value));
         let mut line = vec![
