@@ -1,10 +1,11 @@
 //! Every setting of a node with its default and its bounds, checked all at once before anything is opened.
 //!
-//! Flags and environment are the program's business (`tools/serve.rs`); this is what they lead to.
+//! Flags and environment are the program's business (`tools/settings/`); this is what they lead to.
 
 use crate::actors::progress::Progress;
 use crate::actors::{checkpoint, lock, supervisor};
 use crate::persist::journal::{Fsync, Sizes};
+pub use crate::protocols::listener::Listeners;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -35,6 +36,8 @@ pub struct Config {
     pub lockserver: Option<LockserverConfig>,
     /// The HTTP door; closed if `None`.
     pub http: Option<HttpConfig>,
+    /// Listeners that are open already, in place of the doors' addresses.
+    pub listeners: Listeners,
     /// Where a start shows how far it has come: keep a clone to look at from another thread.
     pub progress: Progress,
 }
@@ -60,16 +63,17 @@ impl Config {
             supervisor: supervisor::Rules::default(),
             lockserver: None,
             http: None,
+            listeners: Listeners::default(),
             progress: Progress::default(),
         }
     }
 
-    /// Everything that is wrong, one line each; empty if nothing is.
-    pub fn problems(&self) -> Vec<String> {
+    /// Everything that is wrong; empty if nothing is.
+    pub fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
-        let mut check = |holds: bool, problem: String| {
+        let mut check = |holds: bool, setting: &'static str, words: String| {
             if !holds {
-                problems.push(problem);
+                problems.push(Problem { setting, words });
             }
         };
         if let Fsync::Interval(interval) = self.fsync {
@@ -77,29 +81,34 @@ impl Config {
             let found = interval.as_millis();
             check(
                 bounds.contains(&interval),
-                format!("fsync interval: {found} ms is not within 1 ms to 60000 ms"),
+                "fsync",
+                format!("{found} ms is not within 1 ms to 60000 ms"),
             );
         }
         let open = self.open_commands_max;
         check(
             (1024..=1 << 24).contains(&open),
-            format!("open commands: {open} is not within 1024 to 16777216"),
+            "open-commands",
+            format!("{open} is not within 1024 to 16777216"),
         );
         let records = self.checkpoints.records;
         check(
             (1..=1 << 40).contains(&records),
-            format!("checkpoints: every {records} entries is not within 1 to 1099511627776"),
+            "checkpoint-every",
+            format!("{records} entries is not within 1 to 1099511627776"),
         );
         let entries = self.locks.entries_max;
         check(
             (1..=1 << 28).contains(&entries),
-            format!("lock entries: {entries} is not within 1 to 268435456"),
+            "lock-entries",
+            format!("{entries} is not within 1 to 268435456"),
         );
         if let Some(door) = &self.lockserver {
             let most = door.connections_max;
             check(
                 (1..=1 << 20).contains(&most),
-                format!("lockserver connections: {most} is not within 1 to 1048576"),
+                "lockserver-connections",
+                format!("{most} is not within 1 to 1048576"),
             );
         }
         if let Some(http) = &self.http {
@@ -107,11 +116,28 @@ impl Config {
             if let Some(address) = beyond {
                 check(
                     http.token_file.is_some(),
-                    format!("http {address}: an address beyond loopback needs a token file"),
+                    "http",
+                    format!("{address} is beyond loopback, and needs a token file"),
                 );
             }
         }
         problems
+    }
+}
+
+/// A setting that cannot be as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Which, by the name that the program's flag has.
+    pub setting: &'static str,
+    /// What is wrong with it.
+    pub words: String,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { setting, words } = self;
+        write!(f, "{setting}: {words}")
     }
 }
 

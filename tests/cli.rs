@@ -13,7 +13,6 @@ use daemon::{Daemon, sexton};
 use lockserver::{Client, request};
 use std::net::TcpListener;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
-use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -167,11 +166,11 @@ fn wrong_flags_are_usage_errors_that_help() {
         (&["--memory", "--data", "x"], &["cannot be used with"]),
         (
             &["--memory", "--lockserver-connections", "0"],
-            &["lockserver connections: 0 is not within 1 to 1048576"],
+            &["--lockserver-connections: 0 is not within 1 to 1048576"],
         ),
         (
             &["--memory", "--lock-entries", "0", "--http", "0.0.0.0:0"],
-            &["lock entries: 0", "needs a token file"],
+            &["--lock-entries: 0", "needs a token file"],
         ),
     ];
     for (flags, words) in cases {
@@ -443,34 +442,6 @@ fn the_data_directory_comes_from_flag_environment_or_home() {
     begun(&home.join(".local/state/sexton"), &|command| {
         command.env_remove("XDG_STATE_HOME");
     });
-}
-
-#[test]
-fn a_service_manager_is_told_when_it_is_ready() {
-    let files = files();
-    let path = files.path().join("notify");
-    let manager = UnixDatagram::bind(&path).expect("a socket");
-    manager
-        .set_read_timeout(Some(patience::PATIENCE))
-        .expect("a limit");
-    let mut command = sexton();
-    command.args([
-        "serve",
-        "--memory",
-        "--http",
-        "off",
-        "--lockserver",
-        "127.0.0.1:0",
-    ]);
-    command.env("NOTIFY_SOCKET", &path);
-    let daemon = Daemon::start(command);
-    let mut told = [0; 64];
-    let len = manager.recv(&mut told).expect("it is told");
-    assert_eq!(&told[..len], b"READY=1");
-    assert!(
-        Client::connect(daemon.lockserver()).is_ok(),
-        "and the door is open"
-    );
 }
 
 #[test]

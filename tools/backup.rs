@@ -4,7 +4,7 @@ use crate::checkpoint;
 use crate::inspect;
 use crate::progress::Progress;
 use crate::report::{self, Failure};
-use crate::serve::data_directory;
+use crate::settings::data_directory;
 use crate::text;
 use clap::Args;
 use serde_json::json;

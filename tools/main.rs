@@ -7,15 +7,20 @@ mod checkpoint;
 mod client;
 mod inspect;
 mod isolated;
+mod log;
+mod manual;
+mod notify;
 mod progress;
 mod replay;
 mod report;
 mod serve;
+mod settings;
+mod sockets;
 mod status;
 mod text;
 mod top;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 /// Keeps an application's background work in order: locks that survive any crash, in one small process.
 #[derive(Parser)]
@@ -30,7 +35,10 @@ enum Command {
     Backup(backup::Backup),
     Bench(bench::Bench),
     Checkpoint(checkpoint::Checkpoint),
+    Completions(manual::Completions),
+    Config(Box<settings::ShowConfig>),
     Inspect(inspect::Inspect),
+    Man(manual::Manual),
     ReadStore(isolated::ReadStore),
     Serve(Box<serve::Serve>),
     Status(status::Status),
@@ -47,6 +55,9 @@ fn main() -> std::process::ExitCode {
         Command::Backup(backup) => backup.run(),
         Command::Bench(bench) => bench.run(),
         Command::Checkpoint(checkpoint) => checkpoint.run(),
+        Command::Completions(completions) => completions.run(Arguments::command()),
+        Command::Config(config) => config.run(),
+        Command::Man(manual) => manual.run(Arguments::command()),
         Command::Inspect(inspect) => inspect.run(),
         Command::ReadStore(read) => read.run(),
         Command::Replay(replay) => replay.run(),

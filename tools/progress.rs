@@ -22,16 +22,24 @@ impl Progress {
     /// Says what `words` gives, if that is anything; `elsewhere` takes the lines if standard error is no terminal.
     pub(crate) fn start(
         words: impl Fn() -> Option<String> + Send + 'static,
-        elsewhere: fn(&str),
+        elsewhere: impl Fn(&str) + Send + 'static,
     ) -> Self {
         Self::with(LOOK, std::io::stderr().is_terminal(), words, elsewhere)
+    }
+
+    /// The same, whatever standard error is: `elsewhere` takes every line.
+    pub(crate) fn aside(
+        words: impl Fn() -> Option<String> + Send + 'static,
+        elsewhere: impl Fn(&str) + Send + 'static,
+    ) -> Self {
+        Self::with(LOOK, false, words, elsewhere)
     }
 
     fn with(
         look: Duration,
         terminal: bool,
         words: impl Fn() -> Option<String> + Send + 'static,
-        elsewhere: fn(&str),
+        elsewhere: impl Fn(&str) + Send + 'static,
     ) -> Self {
         let over = Arc::new((Mutex::new(false), Condvar::new()));
         let theirs = Arc::clone(&over);

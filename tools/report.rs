@@ -74,6 +74,17 @@ impl Failure {
         self.status == 4
     }
 
+    /// The same as a line of the log, for those who read nothing else; nothing is printed beside it.
+    pub(crate) fn logged(self) -> Self {
+        let help = self.help.unwrap_or_default();
+        tracing::error!(status = self.status, help, "{}", self.words);
+        Self {
+            status: self.status,
+            words: String::new(),
+            help: None,
+        }
+    }
+
     /// Says what to do about it.
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());

@@ -2,7 +2,7 @@
 
 use crate::client;
 use crate::report::Failure;
-use crate::serve::data_directory;
+use crate::settings::data_directory;
 use crate::text::{bytes, grouped, number, span, words};
 use clap::Args;
 use serde_json::Value;

@@ -180,7 +180,8 @@ async fn open_doors(
     let lockserver = match &config.lockserver {
         None => None,
         Some(door) => {
-            let opened = lockserver::Door::open(door, hosts, locks.clone(), clock);
+            let open = config.listeners.lockserver.as_ref();
+            let opened = lockserver::Door::open(door, open, hosts, locks.clone(), clock);
             Some(opened.map_err(|source| NodeError::Door {
                 door: "lockserver",
                 address: door.address.to_string(),
@@ -200,7 +201,7 @@ async fn open_doors(
     let handle = match &config.http {
         None => handle,
         Some(door) => {
-            let http = crate::protocols::http::Door::open(door, &handle).await?;
+            let http = crate::protocols::http::Door::open(door, &config.listeners, &handle).await?;
             handle.with_http(http)
         }
     };

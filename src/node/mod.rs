@@ -130,7 +130,8 @@ impl Node {
     pub fn open(config: Config) -> Result<Self, NodeError> {
         let problems = config.problems();
         if !problems.is_empty() {
-            return Err(NodeError::Config(problems));
+            let problems = problems.iter().map(ToString::to_string);
+            return Err(NodeError::Config(problems.collect()));
         }
         let (commands, received) = mpsc::unbounded_channel();
         let (ready, opened) = std::sync::mpsc::channel();

@@ -55,6 +55,30 @@ impl Drop for Place {
     }
 }
 
+/// Listeners that are open already, such as those of a service manager. Each takes the place of an address.
+#[derive(Clone, Debug, Default)]
+pub struct Listeners {
+    /// That of the LockServer door.
+    pub lockserver: Option<Arc<std::net::TcpListener>>,
+    /// That of the HTTP door on TCP.
+    pub http: Option<Arc<std::net::TcpListener>>,
+    /// That of the HTTP door as a Unix socket; its file stays when the node stops.
+    pub socket: Option<Arc<std::os::unix::net::UnixListener>>,
+}
+
+/// Listens on what is open already, else on an address.
+pub(crate) fn listen_on(
+    open: Option<&Arc<std::net::TcpListener>>,
+    address: SocketAddr,
+) -> io::Result<TcpListener> {
+    let Some(open) = open else {
+        return listen(address);
+    };
+    let listener = open.try_clone()?;
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
 /// Listens on an address.
 pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() {

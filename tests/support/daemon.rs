@@ -25,7 +25,15 @@ pub(crate) fn sexton() -> Command {
 
 /// Takes away what the program would listen to.
 pub(crate) fn forget_environment(command: &mut Command) {
-    for name in ["SEXTON_DATA", "SEXTON_LOG", "NOTIFY_SOCKET", "NO_COLOR"] {
+    let is_ours = |name: &std::ffi::OsString| {
+        let name = name.to_string_lossy();
+        let ours = ["SEXTON_", "LISTEN_", "WATCHDOG_"];
+        ours.iter().any(|begin| name.starts_with(begin))
+    };
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_ours(name)) {
+        command.env_remove(name);
+    }
+    for name in ["NOTIFY_SOCKET", "NO_COLOR"] {
         command.env_remove(name);
     }
 }

@@ -10,7 +10,7 @@ use crate::protocols::http::route;
 use crate::protocols::http::session::{App, Session, Stream};
 use crate::protocols::http::socket::{self, SocketFile};
 use crate::protocols::http::token::{Token, TokenError};
-use crate::protocols::listener::{self, Places};
+use crate::protocols::listener::{self, Listeners, Places};
 use actix_service::IntoServiceFactory as _;
 use actix_web::dev::{AppConfig, ServiceFactory as _};
 use actix_web::http::StatusCode;
@@ -67,10 +67,18 @@ impl Shared {
 
 impl Door {
     /// Opens the door: listens, and serves from now on. On the core thread.
-    pub(crate) async fn open(config: &HttpConfig, node: &Handle) -> Result<Self, NodeError> {
+    pub(crate) async fn open(
+        config: &HttpConfig,
+        open: &Listeners,
+        node: &Handle,
+    ) -> Result<Self, NodeError> {
         let token = config.token_file.as_deref().map(Token::read).transpose()?;
-        let tcp = config.tcp.map(listen_tcp).transpose()?;
-        let unix = config.socket.as_deref().map(listen_unix).transpose()?;
+        let tcp = |at| listen_tcp(open.http.as_ref(), at);
+        let tcp = config.tcp.map(tcp).transpose()?;
+        let unix = match &open.socket {
+            Some(open) => Some((listen_open(open)?, None)),
+            None => config.socket.as_deref().map(listen_unix).transpose()?,
+        };
         let (closing, asked) = watch::channel(false);
         let (ended, closed) = watch::channel(());
         let door = Self {
@@ -155,9 +163,12 @@ impl Door {
     }
 }
 
-fn listen_tcp(at: SocketAddr) -> Result<(SocketAddr, std::net::TcpListener), NodeError> {
+fn listen_tcp(
+    open: Option<&Arc<std::net::TcpListener>>,
+    at: SocketAddr,
+) -> Result<(SocketAddr, std::net::TcpListener), NodeError> {
     let listen = || {
-        let listener = listener::listen(at)?;
+        let listener = listener::listen_on(open, at)?;
         Ok((listener.local_addr()?, listener.into_std()?))
     };
     listen().map_err(|source| NodeError::Door {
@@ -167,12 +178,26 @@ fn listen_tcp(at: SocketAddr) -> Result<(SocketAddr, std::net::TcpListener), Nod
     })
 }
 
-fn listen_unix(path: &Path) -> Result<(std::os::unix::net::UnixListener, SocketFile), NodeError> {
-    socket::listen(path).map_err(|source| NodeError::Door {
+/// A Unix socket, and its file if that is ours.
+type Unix = (std::os::unix::net::UnixListener, Option<SocketFile>);
+
+fn listen_unix(path: &Path) -> Result<Unix, NodeError> {
+    let listened = socket::listen(path).map_err(|source| NodeError::Door {
         door: "http",
         address: path.display().to_string(),
         source,
-    })
+    });
+    listened.map(|(listener, file)| (listener, Some(file)))
+}
+
+fn listen_open(
+    open: &std::os::unix::net::UnixListener,
+) -> Result<std::os::unix::net::UnixListener, NodeError> {
+    let cloned = open.try_clone().and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    cloned.map_err(NodeError::Core)
 }
 
 /// The thread's side of the door.
@@ -180,7 +205,7 @@ struct Serving {
     node: Handle,
     door: Door,
     tcp: Option<std::net::TcpListener>,
-    unix: Option<(std::os::unix::net::UnixListener, SocketFile)>,
+    unix: Option<Unix>,
     closing: watch::Receiver<bool>,
 }
 

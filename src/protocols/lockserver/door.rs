@@ -63,11 +63,12 @@ impl Door {
     /// Opens the door: listens, and serves from now on. On the core thread.
     pub(crate) fn open(
         config: &LockserverConfig,
+        open: Option<&Arc<std::net::TcpListener>>,
         hosts: Hosts,
         locks: Mailbox<LockMachine>,
         clock: Arc<dyn Clock>,
     ) -> io::Result<Self> {
-        let listener = listener::listen(config.address)?;
+        let listener = listener::listen_on(open, config.address)?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             counters: Counters::new(clock),

@@ -1,0 +1,45 @@
+//! Where log lines go, and in which form. A line is an event: a level, words, and fields whose names stay what they are.
+
+use crate::report;
+use crate::settings::{LogFormat, Settings};
+use sexton::protocols::lockserver::DEBUG_TARGET;
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+/// What the program says from now on goes to standard error, as far as it was asked for.
+pub(crate) fn start(settings: &Settings) {
+    let wire = if settings.debug {
+        LevelFilter::DEBUG
+    } else {
+        LevelFilter::OFF
+    };
+    let filter = settings.log.clone().with_target(DEBUG_TARGET, wire);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = match settings.log_format {
+        LogFormat::Text => lines
+            .with_ansi(report::colours())
+            .with_target(false)
+            .boxed(),
+        LogFormat::Json => lines
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .with_span_list(false)
+            .boxed(),
+    };
+    tracing_subscriber::registry()
+        .with(filter)
+        .with(lines)
+        .init();
+    // A panic inside an actor is an event like others: one line, not a dump in between.
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic
+            .location()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let words = panic.payload_as_str().unwrap_or("a panic without words");
+        tracing::error!(place, "panicked: {words}");
+    }));
+}

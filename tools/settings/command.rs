@@ -1,0 +1,101 @@
+//! `sexton config`: the settings in force, and where each comes from. Opens nothing and shows no secret: of the token
+//! file only its path.
+
+use crate::report::{Failure, written};
+use crate::settings::layer::{Entry, Given, Values};
+use clap::Args;
+use serde_json::{Map, Value, json};
+use std::ffi::OsStr;
+use std::io::Write as _;
+
+/// Show the settings that `sexton serve` would have, and where each comes from.
+///
+/// A flag goes before the environment (`SEXTON_LOCK_ENTRIES` for --lock-entries), the environment before the file, the file
+/// before the default. Everything is checked as `serve` would check it; no file but the configuration is opened.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  sexton config                              what a bare `sexton serve` would do here
+  sexton config --config /etc/sexton.toml    whether a file is right, before a restart
+
+Exit status: 0 the settings are right; 2 they are not, and everything wrong is told; 3 the file cannot be read.")]
+pub(crate) struct ShowConfig {
+    #[command(flatten)]
+    given: Given,
+
+    /// Print the settings in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl ShowConfig {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let entries = self.given.settle()?.entries;
+        let text = if self.json {
+            format!("{:#}\n", document(&entries))
+        } else {
+            table(&entries)
+        };
+        written(std::io::stdout().lock().write_all(text.as_bytes()))
+    }
+}
+
+fn document(entries: &[Entry]) -> Value {
+    let settings = entries.iter().map(|entry| {
+        let value = match &entry.values {
+            Values::Unset => Value::Null,
+            Values::Switch(is) => json!(is),
+            Values::One(value) => one(value),
+            Values::Several(values) => values.iter().map(|value| one(value)).collect(),
+        };
+        let from = entry.source.rank();
+        let place = entry.source.to_string();
+        let shown = json!({"value": value, "from": from, "place": place});
+        (entry.key.clone(), shown)
+    });
+    json!({"settings": settings.collect::<Map<_, _>>()})
+}
+
+/// A number where it is one, else a string.
+fn one(value: &OsStr) -> Value {
+    let text = value.to_string_lossy();
+    text.parse::<u64>()
+        .map_or_else(|_| json!(text), |number| json!(number))
+}
+
+fn table(entries: &[Entry]) -> String {
+    let rows: Vec<[String; 3]> = entries
+        .iter()
+        .map(|entry| {
+            let value = match &entry.values {
+                Values::Unset => "-".to_owned(),
+                Values::Switch(is) => is.to_string(),
+                Values::One(value) => word(value),
+                Values::Several(values) if values.is_empty() => "-".to_owned(),
+                Values::Several(values) => {
+                    let words: Vec<String> = values.iter().map(|value| word(value)).collect();
+                    words.join(", ")
+                }
+            };
+            [entry.key.clone(), value, entry.source.to_string()]
+        })
+        .collect();
+    let head = ["SETTING", "VALUE", "FROM"].map(str::to_owned);
+    let rows = [vec![head], rows].concat();
+    let width = |column: fn(&[String; 3]) -> &String| {
+        let widths = rows.iter().map(|row| column(row).chars().count());
+        widths.max().unwrap_or(0)
+    };
+    let (keys, values) = (width(|[key, _, _]| key), width(|[_, value, _]| value));
+    let lines = rows
+        .iter()
+        .map(|[key, value, from]| format!("{key:<keys$}  {value:<values$}  {from}"));
+    lines.collect::<Vec<_>>().join("\n") + "\n"
+}
+
+/// Nothing of a value can steer a terminal.
+fn word(value: &OsStr) -> String {
+    let text = value.to_string_lossy();
+    text.chars()
+        .map(|letter| if letter.is_control() { ' ' } else { letter })
+        .collect()
+}

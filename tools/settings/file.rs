@@ -1,0 +1,108 @@
+//! The configuration file: TOML, flat, its keys the names of the flags. Reads it and knows each key's line.
+//!
+//! A file that does not read as a whole still gives what does read, so that everything wrong with it is told at once.
+//! Never decides what a value means.
+
+use crate::report::Failure;
+use crate::settings::layer::{Entry, Problem, Source, Values};
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+use toml::de::{DeTable, DeValue};
+
+/// A longer file is no configuration.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// What a file says, and what is wrong with it.
+pub(crate) fn read(path: &Path) -> Result<(Vec<Entry>, Vec<Problem>), Failure> {
+    let shown = path.display();
+    let unreadable =
+        |error| Failure::unreachable(format!("failed to read the configuration {shown}: {error}"));
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(unreadable)?;
+    if bytes.len() as u64 > BYTES_MAX {
+        let words = format!("it has more than {BYTES_MAX} bytes");
+        return Err(unreadable(std::io::Error::other(words)));
+    }
+    Ok(parse(path, &bytes))
+}
+
+fn parse(path: &Path, bytes: &[u8]) -> (Vec<Entry>, Vec<Problem>) {
+    let path: Arc<Path> = path.into();
+    let source = |line| Source::File(Arc::clone(&path), line);
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let line = line(bytes, error.valid_up_to());
+            let problem = Problem::new(source(line), "", "there are bytes that are no UTF-8");
+            return (Vec::new(), vec![problem]);
+        }
+    };
+    let (table, errors) = DeTable::parse_recoverable(text);
+    let mut problems: Vec<(usize, Problem)> = Vec::new();
+    for error in errors {
+        let line = line(bytes, error.span().map_or(0, |span| span.start));
+        // What follows from the first error of a line says nothing more.
+        if problems.iter().all(|(told, _)| *told != line) {
+            let words = error.message().split('\n').collect::<Vec<_>>().join(", ");
+            problems.push((line, Problem::new(source(line), "", words)));
+        }
+    }
+    let mut entries = Vec::new();
+    for (key, value) in table.get_ref() {
+        let line = line(bytes, key.span().start);
+        if problems.iter().any(|(told, _)| *told == line) {
+            continue;
+        }
+        let key: &str = key.get_ref();
+        match values(value.get_ref()) {
+            Ok(values) => entries.push((line, Entry::new(source(line), key, values))),
+            Err(words) => problems.push((line, Problem::new(source(line), key, words))),
+        }
+    }
+    // The table is in the order of its keys; people read in the order of lines.
+    entries.sort_by_key(|(line, _)| *line);
+    problems.sort_by_key(|(line, _)| *line);
+    let entries = entries.into_iter().map(|(_, entry)| entry).collect();
+    (
+        entries,
+        problems.into_iter().map(|(_, told)| told).collect(),
+    )
+}
+
+fn values(value: &DeValue<'_>) -> Result<Values, String> {
+    if let DeValue::Array(array) = value {
+        let each = array.iter().map(|value| one(value.get_ref()));
+        return Ok(Values::Several(each.collect::<Result<_, _>>()?));
+    }
+    match value.as_bool() {
+        Some(is) => Ok(Values::Switch(is)),
+        None => one(value).map(Values::One),
+    }
+}
+
+fn one(value: &DeValue<'_>) -> Result<std::ffi::OsString, String> {
+    match value {
+        DeValue::String(text) => Ok(text.as_ref().into()),
+        DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().into()),
+        DeValue::Table(_) => {
+            Err("expected a value, found a table: the keys are the flags' names, as in `lock-entries = 1000`".to_owned())
+        }
+        DeValue::Integer(_)
+        | DeValue::Float(_)
+        | DeValue::Boolean(_)
+        | DeValue::Datetime(_)
+        | DeValue::Array(_) => Err(format!(
+            "expected a string or a whole number, found {}",
+            value.type_str()
+        )),
+    }
+}
+
+/// The line of a place, counted from one.
+fn line(bytes: &[u8], at: usize) -> usize {
+    let before = bytes.get(..at).unwrap_or(bytes);
+    before.split(|byte| *byte == b'\n').count()
+}

@@ -1,0 +1,279 @@
+//! Each setting of `sexton serve` with its default, and the node's configuration they lead to.
+//!
+//! A setting has one name: `--lock-entries` as a flag, `lock-entries` in the file, `SEXTON_LOCK_ENTRIES` in the
+//! environment. Nothing here looks at where a value came from.
+
+use crate::report::Failure;
+use clap::{Args, ValueEnum};
+use sexton::actors::{checkpoint, lock};
+use sexton::config::{Config, HTTP_PORT, HttpConfig, LOCKSERVER_PORT, LockserverConfig, LongWidth};
+use sexton::persist::journal::Fsync;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+
+/// The settings, each the value in force.
+#[derive(Args, Debug)]
+pub(crate) struct Settings {
+    /// Read settings from a TOML file, whose keys are the names of these flags; `sexton config` shows what is in force
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    #[arg(
+        long,
+        value_name = "DIR",
+        help = "Where everything is kept [env: SEXTON_DATA] [default: $XDG_STATE_HOME/sexton, else ~/.local/state/sexton]"
+    )]
+    data: Option<PathBuf>,
+
+    /// Keep no files: everything is gone with the process
+    #[arg(long, conflicts_with = "data")]
+    memory: bool,
+
+    /// When what is acknowledged is on disk: always (before the answer), interval:MS, never
+    #[arg(long, value_name = "WHEN", default_value = "always", value_parser = parse_fsync, conflicts_with = "memory")]
+    fsync: Fsync,
+
+    /// Address of the LockServer door, or off; port 0 picks one
+    #[arg(long, value_name = "ADDR", default_value_t = default_address(LOCKSERVER_PORT))]
+    lockserver: Door,
+
+    /// Address of the HTTP door, or off; port 0 picks one
+    #[arg(long, value_name = "ADDR", default_value_t = default_address(HTTP_PORT))]
+    http: Door,
+
+    /// File with the token that HTTP requests over TCP must carry; needed beyond loopback
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+
+    /// Name by which HTTP requests over TCP may call this machine, beside its addresses and localhost; repeatable
+    #[arg(long = "http-host", value_name = "NAME")]
+    http_hosts: Vec<String>,
+
+    /// Hosts that LockServer lets in: one address or prefix a line, # for comments [default: loopback]
+    #[arg(long, value_name = "FILE")]
+    hosts: Option<PathBuf>,
+
+    /// The most LockServer connections at a time; more are refused
+    #[arg(long, value_name = "N", default_value_t = 4096)]
+    pub(crate) lockserver_connections: u32,
+
+    /// Close LockServer connections that are silent for so many seconds, or off
+    #[arg(long, value_name = "SECONDS", default_value = "off", value_parser = parse_idle)]
+    lockserver_idle: Idle,
+
+    /// Which priority goes first: high or low numbers
+    #[arg(long, value_name = "WHICH", value_enum, default_value_t = First::High)]
+    lockserver_priority: First,
+
+    /// Bytes of `long` in the statistics reply: 4 as in 2000, or 8
+    #[arg(long, value_name = "BYTES", default_value = "4", value_parser = ["4", "8"])]
+    lockserver_long: String,
+
+    /// The most lock entries, owners and contenders together; more requests are refused
+    #[arg(long, value_name = "N", default_value_t = 4_000_000)]
+    lock_entries: u32,
+
+    /// Take a snapshot after so many changes: a start repeats what came behind the newest [default: after 200000 or
+    /// 64 MiB of them, but not before they are as large as the newest]
+    #[arg(long, value_name = "N")]
+    checkpoint_every: Option<u64>,
+
+    /// Print each LockServer command and its answer to standard error
+    #[arg(short = 'd', long)]
+    pub(crate) debug: bool,
+
+    /// How much to log to standard error: off, error, warn, info, debug, trace; also by module, as in
+    /// `info,sexton::persist=debug`
+    #[arg(long, value_name = "FILTER", default_value = "info", value_parser = parse_log)]
+    pub(crate) log: Targets,
+
+    /// How log lines are written: text for people, json for programs
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
+}
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum First {
+    High,
+    Low,
+}
+
+/// The address of a door, or that it is closed.
+#[derive(Clone, Copy, Debug)]
+enum Door {
+    At(SocketAddr),
+    Off,
+}
+
+/// How long a connection may be silent.
+#[derive(Clone, Copy, Debug)]
+struct Idle(Option<Duration>);
+
+impl std::str::FromStr for Door {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Self::Off),
+            text => text.parse().map(Self::At).map_err(|_| {
+                "expected an address and port such as 127.0.0.1:11340, or off".to_owned()
+            }),
+        }
+    }
+}
+
+impl std::fmt::Display for Door {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::At(address) => address.fmt(f),
+            Self::Off => f.write_str("off"),
+        }
+    }
+}
+
+impl Door {
+    fn address(self) -> Option<SocketAddr> {
+        match self {
+            Self::At(address) => Some(address),
+            Self::Off => None,
+        }
+    }
+}
+
+fn default_address(port: u16) -> Door {
+    Door::At(SocketAddr::from(([127, 0, 0, 1], port)))
+}
+
+/// `always`, `never`, or `interval:MS`.
+fn parse_fsync(text: &str) -> Result<Fsync, String> {
+    match text.split_once(':') {
+        None if text == "always" => Ok(Fsync::Always),
+        None if text == "never" => Ok(Fsync::Never),
+        Some(("interval", ms)) => {
+            let ms: u64 = ms
+                .parse()
+                .map_err(|_| format!("{ms:?} is not a number of milliseconds"))?;
+            if (1..=60_000).contains(&ms) {
+                Ok(Fsync::Interval(Duration::from_millis(ms)))
+            } else {
+                Err(format!("{ms} ms is not within 1 to 60000"))
+            }
+        }
+        Some(_) | None => Err("expected always, interval:MS or never".to_owned()),
+    }
+}
+
+fn parse_idle(text: &str) -> Result<Idle, String> {
+    match text {
+        "off" => Ok(Idle(None)),
+        text => match text.parse() {
+            Ok(seconds @ 1..=31_536_000) => Ok(Idle(Some(Duration::from_secs(seconds)))),
+            Ok(_) | Err(_) => Err("expected 1 to 31536000 seconds, or off".to_owned()),
+        },
+    }
+}
+
+/// A level, or levels by module. A word that is no level is refused: alone it would be taken for a module's name,
+/// and everything else would go silent.
+fn parse_log(text: &str) -> Result<Targets, String> {
+    text.split(',').try_fold(Targets::new(), |targets, part| {
+        let (module, level) = match part.split_once('=') {
+            None => (None, part),
+            Some((module, level)) => (Some(module), level),
+        };
+        let known = ["off", "error", "warn", "info", "debug", "trace"].contains(&level);
+        let level = level.parse::<LevelFilter>().ok().filter(|_| known);
+        let level = level.ok_or_else(|| {
+            format!("{part:?} is not a level: expected off, error, warn, info, debug, trace, or MODULE=LEVEL")
+        })?;
+        Ok(match module {
+            None => targets.with_default(level),
+            Some(module) => targets.with_target(module, level),
+        })
+    })
+}
+
+impl Settings {
+    /// The node's configuration. Its bounds are not yet looked at.
+    pub(crate) fn node(&self) -> Result<Config, Failure> {
+        let data = if self.memory {
+            None
+        } else {
+            Some(data_directory(self.data.as_deref())?)
+        };
+        let socket = data.as_ref().map(|data| data.join("sexton.sock"));
+        let http = self.http.address();
+        let lockserver = self.lockserver.address().map(|address| LockserverConfig {
+            address,
+            hosts: self.hosts.clone(),
+            connections_max: self.lockserver_connections,
+            idle: self.lockserver_idle.0,
+            long: if self.lockserver_long == "4" {
+                LongWidth::Four
+            } else {
+                LongWidth::Eight
+            },
+        });
+        Ok(Config {
+            checkpoints: self
+                .checkpoint_every
+                .map_or_else(checkpoint::Rules::default, checkpoint::Rules::every),
+            data,
+            fsync: self.fsync,
+            locks: lock::Rules {
+                high_first: self.lockserver_priority == First::High,
+                entries_max: self.lock_entries,
+            },
+            lockserver,
+            http: (http.is_some() || socket.is_some()).then(|| HttpConfig {
+                tcp: http,
+                socket,
+                token_file: self.token_file.clone(),
+                names: self.http_hosts.clone(),
+            }),
+            ..Config::in_memory()
+        })
+    }
+}
+
+/// `--data`, else `SEXTON_DATA`, else the place that the XDG base directories give. clap does not read the
+/// environment here, since for clap a directory set there would contradict `--memory`.
+pub(crate) fn data_directory(given: Option<&Path>) -> Result<PathBuf, Failure> {
+    let set = |name| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    given
+        .map(Path::to_owned)
+        .or_else(|| set("SEXTON_DATA"))
+        .or_else(|| Some(set("XDG_STATE_HOME")?.join("sexton")))
+        .or_else(|| Some(set("HOME")?.join(".local/state/sexton")))
+        .ok_or_else(|| {
+            Failure::usage("no data directory: give --data DIR, or set SEXTON_DATA or HOME")
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_log;
+
+    #[test]
+    fn a_filter_is_made_of_levels() {
+        for right in ["info", "off", "warn,sexton::persist=debug", "sexton=trace"] {
+            assert!(parse_log(right).is_ok(), "{right:?}");
+        }
+        for wrong in ["", "inof", "info,", "sexton", "sexton=loud", "3", "INFO "] {
+            assert!(parse_log(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

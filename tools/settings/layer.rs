@@ -1,0 +1,430 @@
+//! Where each setting comes from: flag, environment, file, default; whatever stands first prevails.
+//!
+//! Promises that everything wrong is told at once, each with its place and key. What contradicts a setting of higher
+//! rank is set aside with the rest (`--memory` beside a `data` of the file); a contradiction within one rank is a problem.
+
+use crate::report::Failure;
+use crate::settings::file;
+use crate::settings::flag::Settings;
+use clap::error::{ContextKind, ContextValue};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use sexton::config::Config;
+use std::error::Error as _;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Where a value stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Default,
+    File(Arc<Path>, usize),
+    Environment(String),
+    Flag(String),
+}
+
+impl Source {
+    /// Its rank, in a word.
+    pub(crate) fn rank(&self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::File(..) => "file",
+            Self::Environment(_) => "environment",
+            Self::Flag(_) => "flag",
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path, line) => write!(f, "{}:{line}", path.display()),
+            Self::Environment(name) | Self::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+/// A value as it stands in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Values {
+    Unset,
+    Switch(bool),
+    One(OsString),
+    Several(Vec<OsString>),
+}
+
+/// A key and its value.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) source: Source,
+    pub(crate) key: String,
+    pub(crate) values: Values,
+}
+
+impl Entry {
+    pub(crate) fn new(source: Source, key: &str, values: Values) -> Self {
+        Self {
+            source,
+            key: key.to_owned(),
+            values,
+        }
+    }
+
+    /// The same on a command line.
+    fn words(&self) -> Vec<OsString> {
+        let word = |value: &OsString| {
+            let mut word = OsString::from(format!("--{}=", self.key));
+            word.push(value);
+            word
+        };
+        match &self.values {
+            Values::Unset | Values::Switch(false) => Vec::new(),
+            Values::Switch(true) => vec![format!("--{}", self.key).into()],
+            Values::One(value) => vec![word(value)],
+            Values::Several(values) => values.iter().map(word).collect(),
+        }
+    }
+}
+
+/// Something wrong, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct Problem {
+    source: Source,
+    key: String,
+    words: String,
+}
+
+impl Problem {
+    pub(crate) fn new(source: Source, key: &str, words: impl Into<String>) -> Self {
+        Self {
+            source,
+            key: key.to_owned(),
+            words: words.into(),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { source, key, words } = self;
+        match source {
+            // A flag, and a variable, say the key.
+            Source::Flag(_) | Source::Environment(_) => write!(f, "{source}: {words}"),
+            Source::Default => write!(f, "{key}: {words}"),
+            Source::File(..) if key.is_empty() => write!(f, "{source}: {words}"),
+            Source::File(..) => write!(f, "{source}: {key}: {words}"),
+        }
+    }
+}
+
+/// The flags as they were given, among other ranks yet to be asked.
+#[derive(Debug)]
+pub(crate) struct Given(ArgMatches);
+
+impl FromArgMatches for Given {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self(matches.clone()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0 = matches.clone();
+        Ok(())
+    }
+}
+
+impl Args for Given {
+    fn augment_args(command: Command) -> Command {
+        Settings::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Settings::augment_args_for_update(command)
+    }
+}
+
+/// What is in force.
+#[derive(Debug)]
+pub(crate) struct Effective {
+    pub(crate) settings: Settings,
+    pub(crate) node: Config,
+    /// Every setting, in the order of the flags.
+    pub(crate) entries: Vec<Entry>,
+}
+
+impl Given {
+    /// Reads the environment and the file, and checks everything.
+    pub(crate) fn settle(&self) -> Result<Effective, Failure> {
+        let flags = Flags::new();
+        let mut settled = Settled::default();
+        settled.rank(&flags, flags.given(&self.0));
+        settled.rank(&flags, flags.environment());
+        if let Some(path) = settled.value("config") {
+            let (mut entries, problems) = file::read(Path::new(&path))?;
+            settled.problems.extend(problems);
+            entries.retain(|entry| settled.is_of_a_file(&flags, entry));
+            settled.rank(&flags, entries);
+        }
+        let words = settled.entries.iter().flat_map(Entry::words);
+        let words = std::iter::once(OsString::from("serve")).chain(words);
+        let settings = flags
+            .0
+            .clone()
+            .try_get_matches_from(words)
+            .and_then(|matches| Settings::from_arg_matches(&matches))
+            .map_err(|error| Failure::usage(format!("failed to check the settings: {error}")))?;
+        let node = settings.node()?;
+        for problem in node.problems() {
+            let source = settled.source(problem.setting);
+            let problem = Problem::new(source, problem.setting, problem.words);
+            settled.problems.push(problem);
+        }
+        if settled.problems.is_empty() {
+            let entries = flags.all(&settled, &node);
+            Ok(Effective {
+                settings,
+                node,
+                entries,
+            })
+        } else {
+            Err(refuse(&settled.problems))
+        }
+    }
+}
+
+fn refuse(problems: &[Problem]) -> Failure {
+    let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    Failure::usage(match lines.as_slice() {
+        [line] => format!("failed to check the settings: {line}"),
+        lines => format!("failed to check the settings:\n  {}", lines.join("\n  ")),
+    })
+}
+
+/// What prevails so far, from the highest rank down.
+#[derive(Default)]
+struct Settled {
+    entries: Vec<Entry>,
+    problems: Vec<Problem>,
+}
+
+impl Settled {
+    /// Takes in the next lower rank.
+    fn rank(&mut self, flags: &Flags, entries: Vec<Entry>) {
+        let above = self.entries.len();
+        for entry in entries {
+            if let Err(words) = flags.check(&entry) {
+                self.problems
+                    .push(Problem::new(entry.source, &entry.key, words));
+                continue;
+            }
+            let (higher, same) = self.entries.split_at(above);
+            let beside = |other: &Entry| flags.contradict(&entry, other);
+            if higher
+                .iter()
+                .any(|other| other.key == entry.key || beside(other))
+            {
+                continue;
+            }
+            match same.iter().find(|other| beside(other)) {
+                Some(other) => {
+                    let words = format!("cannot be used with {}", other.key);
+                    self.problems
+                        .push(Problem::new(entry.source, &entry.key, words));
+                }
+                None => self.entries.push(entry),
+            }
+        }
+    }
+
+    fn value(&self, key: &str) -> Option<OsString> {
+        let found = self.entries.iter().find(|entry| entry.key == key);
+        found.and_then(|entry| match &entry.values {
+            Values::One(value) => Some(value.clone()),
+            Values::Unset | Values::Switch(_) | Values::Several(_) => None,
+        })
+    }
+
+    fn source(&self, key: &str) -> Source {
+        let found = self.entries.iter().find(|entry| entry.key == key);
+        found.map_or(Source::Default, |entry| entry.source.clone())
+    }
+
+    /// Whether a file may have this key; notes a problem if not.
+    fn is_of_a_file(&mut self, flags: &Flags, entry: &Entry) -> bool {
+        let words = if entry.key == "config" {
+            "a configuration cannot name another".to_owned()
+        } else if flags.find(&entry.key).is_none() {
+            flags.unknown(&entry.key)
+        } else {
+            return true;
+        };
+        let source = entry.source.clone();
+        self.problems.push(Problem::new(source, &entry.key, words));
+        false
+    }
+}
+
+/// What the flags are, as clap has them.
+struct Flags(Command);
+
+impl Flags {
+    fn new() -> Self {
+        Self(Settings::augment_args(
+            Command::new("serve")
+                .disable_help_flag(true)
+                .disable_version_flag(true),
+        ))
+    }
+
+    fn each(&self) -> impl Iterator<Item = (&Arg, &str)> {
+        self.0
+            .get_arguments()
+            .filter_map(|argument| Some((argument, argument.get_long()?)))
+    }
+
+    fn find(&self, key: &str) -> Option<&Arg> {
+        let mut each = self.each();
+        each.find(|(_, long)| *long == key)
+            .map(|(argument, _)| argument)
+    }
+
+    fn unknown(&self, key: &str) -> String {
+        let alike = |long: &str| strsim::jaro_winkler(&key.replace('_', "-"), long);
+        let nearest = self
+            .each()
+            .map(|(_, long)| (long, alike(long)))
+            .max_by(|(_, one), (_, other)| one.total_cmp(other));
+        match nearest {
+            Some((long, alike)) if alike > 0.8 => {
+                format!("there is no such setting; did you mean {long}?")
+            }
+            Some(_) | None => {
+                "there is no such setting; `sexton config` shows all of them".to_owned()
+            }
+        }
+    }
+
+    /// Whether the value can be: what is wrong with it if not.
+    fn check(&self, entry: &Entry) -> Result<(), String> {
+        let argument = self
+            .find(&entry.key)
+            .ok_or_else(|| self.unknown(&entry.key))?;
+        match (argument.get_action(), &entry.values) {
+            (ArgAction::SetTrue, Values::Switch(_)) | (ArgAction::Append, Values::Several(_)) => {}
+            (ArgAction::SetTrue, _) => return Err("expected true or false".to_owned()),
+            (_, Values::Switch(is)) => return Err(format!("expected a value, found {is}")),
+            (_, Values::Several(_)) => return Err("expected one value, found several".to_owned()),
+            (_, Values::One(_) | Values::Unset) => {}
+        }
+        let words = std::iter::once(OsString::from("serve")).chain(entry.words());
+        match self.0.clone().try_get_matches_from(words) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(refused(&error)),
+        }
+    }
+
+    fn contradict(&self, one: &Entry, other: &Entry) -> bool {
+        let is_off = |entry: &Entry| entry.values == Values::Switch(false);
+        let (Some(first), Some(second)) = (self.find(&one.key), self.find(&other.key)) else {
+            return false;
+        };
+        let names = |of: &Arg, named: &Arg| {
+            let conflicts = self.0.get_arg_conflicts_with(of);
+            conflicts
+                .iter()
+                .any(|found| found.get_id() == named.get_id())
+        };
+        !is_off(one) && !is_off(other) && (names(first, second) || names(second, first))
+    }
+
+    /// The rank of the command line.
+    fn given(&self, matches: &ArgMatches) -> Vec<Entry> {
+        let entries = self.each().filter_map(|(argument, long)| {
+            let id = argument.get_id().as_str();
+            let is_given = matches.value_source(id) == Some(ValueSource::CommandLine);
+            let values = || {
+                matches
+                    .get_raw(id)
+                    .into_iter()
+                    .flatten()
+                    .map(OsString::from)
+            };
+            if !is_given {
+                return None;
+            }
+            let action = argument.get_action();
+            let values = if matches!(action, ArgAction::SetTrue) {
+                Values::Switch(true)
+            } else if matches!(action, ArgAction::Append) {
+                Values::Several(values().collect())
+            } else {
+                Values::One(values().next()?)
+            };
+            Some(Entry::new(Source::Flag(format!("--{long}")), long, values))
+        });
+        entries.collect()
+    }
+
+    /// The rank of the environment. An empty variable is none.
+    fn environment(&self) -> Vec<Entry> {
+        let entries = self.each().filter_map(|(argument, long)| {
+            let name = variable(long);
+            let value = std::env::var_os(&name).filter(|value| !value.is_empty())?;
+            let values = match (argument.get_action(), value.to_str()) {
+                (ArgAction::SetTrue, Some("true" | "1")) => Values::Switch(true),
+                (ArgAction::SetTrue, Some("false" | "0")) => Values::Switch(false),
+                (ArgAction::Append, Some(names)) => {
+                    let names = names.split(',').map(|name| name.trim().into());
+                    Values::Several(names.collect())
+                }
+                _ => Values::One(value),
+            };
+            Some(Entry::new(Source::Environment(name), long, values))
+        });
+        entries.collect()
+    }
+
+    /// Every setting with the value in force.
+    fn all(&self, settled: &Settled, node: &Config) -> Vec<Entry> {
+        let all = self.each().map(|(argument, long)| {
+            let set = settled.entries.iter().find(|entry| entry.key == long);
+            set.cloned().unwrap_or_else(|| {
+                let default = argument.get_default_values().first();
+                let values = match (argument.get_action(), default) {
+                    (ArgAction::SetTrue, _) => Values::Switch(false),
+                    (ArgAction::Append, _) => Values::Several(Vec::new()),
+                    (_, Some(value)) => Values::One(value.to_os_string()),
+                    (_, None) if long == "data" => node
+                        .data
+                        .as_ref()
+                        .map_or(Values::Unset, |data| Values::One(data.into())),
+                    (_, None) => Values::Unset,
+                };
+                Entry::new(Source::Default, long, values)
+            })
+        });
+        all.collect()
+    }
+}
+
+/// The variable of a flag.
+fn variable(long: &str) -> String {
+    format!("SEXTON_{}", long.replace('-', "_").to_uppercase())
+}
+
+/// What clap has against a value, without its frame.
+fn refused(error: &clap::Error) -> String {
+    let found = match error.get(ContextKind::InvalidValue) {
+        Some(ContextValue::String(value)) => format!("{value:?}: "),
+        Some(_) | None => String::new(),
+    };
+    match (error.source(), error.get(ContextKind::ValidValue)) {
+        (Some(source), _) => format!("{found}{source}"),
+        (None, Some(ContextValue::Strings(valid))) => {
+            format!("{found}expected {}", valid.join(" or "))
+        }
+        (None, _) => format!("{found}{}", error.kind()),
+    }
+}

@@ -1,0 +1,17 @@
+//! Settings of `sexton serve`: what they are, where they come from, and which prevails.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `flag.rs` | each setting with its default, and the node's configuration they lead to |
+//! | `layer.rs` | flag, environment, file, default: which prevails, and everything that is wrong |
+//! | `file.rs` | the configuration file, with the line of each key |
+//! | `command.rs` | `sexton config`, which shows them |
+
+mod command;
+mod file;
+mod flag;
+mod layer;
+
+pub(crate) use command::ShowConfig;
+pub(crate) use flag::{LogFormat, Settings, data_directory};
+pub(crate) use layer::{Effective, Given};

@@ -1,0 +1,99 @@
+//! Socket activation: listeners that a service manager opened and passed on, each by the name of its door.
+//!
+//! A descriptor that is not understood is refused rather than left over: whoever connected to it would wait for ever.
+
+use crate::report::Failure;
+use listenfd::ListenFd;
+use rustix::net::sockopt::socket_acceptconn;
+use sexton::config::{Config, Listeners};
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+const HELP: &str =
+    "name them by FileDescriptorName= in their socket units, one each: lockserver, http, socket";
+
+/// Takes what was passed (`LISTEN_FDS`, `LISTEN_FDNAMES`). To be called before there are threads, since it takes the
+/// variables away, so that no child believes they were for it.
+pub(crate) fn take() -> Result<Listeners, Failure> {
+    let names = std::env::var_os("LISTEN_FDNAMES").unwrap_or_default();
+    let names = names.to_string_lossy().into_owned();
+    let mut names = names.split(':');
+    let mut passed = ListenFd::from_env();
+    let mut listeners = Listeners::default();
+    for index in 0..passed.len() {
+        let name = names.next().filter(|name| !name.is_empty());
+        let name = name.unwrap_or("unnamed");
+        let wrong = |words: &str| {
+            let words = format!("failed to use the passed descriptor {index} ({name}): {words}");
+            Failure::usage(words).help(HELP)
+        };
+        let refused = |error: io::Error| wrong(&error.to_string());
+        let taken = || wrong("there is one of this name already");
+        match name {
+            "lockserver" | "http" => {
+                let listener = passed.take_tcp_listener(index).map_err(refused)?;
+                let listener = Arc::new(listener.ok_or_else(taken)?);
+                check(&listener).map_err(refused)?;
+                let place = if name == "http" {
+                    &mut listeners.http
+                } else {
+                    &mut listeners.lockserver
+                };
+                if place.replace(listener).is_some() {
+                    return Err(taken());
+                }
+            }
+            "socket" => {
+                let listener = passed.take_unix_listener(index).map_err(refused)?;
+                let listener = Arc::new(listener.ok_or_else(taken)?);
+                check(&listener).map_err(refused)?;
+                if listeners.socket.replace(listener).is_some() {
+                    return Err(taken());
+                }
+            }
+            _ => return Err(wrong("no door has this name")),
+        }
+    }
+    Ok(listeners)
+}
+
+fn check(listener: &Arc<impl AsFd>) -> io::Result<()> {
+    if socket_acceptconn(listener)? {
+        Ok(())
+    } else {
+        let words = "it does not listen; a socket unit must have Accept=no";
+        Err(io::Error::other(words))
+    }
+}
+
+/// Passed listeners take the place of the addresses that the settings name. A door that is off stays off, and nobody
+/// may be left waiting before it.
+pub(crate) fn open_on(config: &mut Config, listeners: Listeners) -> Result<(), Failure> {
+    let off = |door: &str| {
+        let words = format!("failed to use the passed descriptor {door}: this door is off");
+        Failure::usage(words).help(format!("give {door} an address, or stop its socket unit"))
+    };
+    let unusable = |error: io::Error| {
+        Failure::unreachable(format!("failed to use a passed descriptor: {error}"))
+    };
+    if let Some(listener) = &listeners.lockserver {
+        let door = config
+            .lockserver
+            .as_mut()
+            .ok_or_else(|| off("lockserver"))?;
+        door.address = listener.local_addr().map_err(unusable)?;
+    }
+    if let Some(listener) = &listeners.http {
+        let door = config.http.as_mut().filter(|door| door.tcp.is_some());
+        let door = door.ok_or_else(|| off("http"))?;
+        door.tcp = Some(listener.local_addr().map_err(unusable)?);
+    }
+    if let Some(listener) = &listeners.socket {
+        let door = config.http.as_mut().ok_or_else(|| off("socket"))?;
+        let address = listener.local_addr().map_err(unusable)?;
+        door.socket = address.as_pathname().map(ToOwned::to_owned);
+    }
+    config.listeners = listeners;
+    Ok(())
+}
