@@ -38,6 +38,8 @@ pub(crate) struct Manual {
 
 impl Manual {
     pub(crate) fn run(self, command: Command) -> Result<(), Failure> {
+        // `help` has nothing that the pages have not.
+        let command = command.disable_help_subcommand(true);
         let Some(directory) = self.directory else {
             let mut page = Vec::new();
             let rendered = clap_mangen::Man::new(command).render(&mut page);

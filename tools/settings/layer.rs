@@ -189,6 +189,13 @@ impl Given {
                 entries,
             })
         } else {
+            // Those of the file in the order of its lines, after the others.
+            settled
+                .problems
+                .sort_by_key(|problem| match problem.source {
+                    Source::File(_, line) => line,
+                    Source::Default | Source::Environment(_) | Source::Flag(_) => 0,
+                });
             Err(refuse(&settled.problems))
         }
     }
