@@ -319,20 +319,25 @@ pub struct Looked {
 
 /// Whole snapshots of this log, and what is wrong with the others.
 pub fn look(disk: &dyn Disk, slots: &Slots) -> Result<Looked, RecoveryError> {
-    let (a, b) = both(
-        || slots.look_closely(SlotId::A),
-        || slots.look_closely(SlotId::B),
-    );
+    let examine = |slot| {
+        let look = slots.look_closely(slot)?;
+        let belongs = match &look.found {
+            Found::Sealed(seal) => belongs(disk, seal),
+            Found::Absent | Found::Unsealed | Found::Damaged(_) => false,
+        };
+        Ok::<_, RecoveryError>((look, belongs))
+    };
+    let (a, b) = both(|| examine(SlotId::A), || examine(SlotId::B));
     let (mut sealed, mut wrong, mut reaches) = (Vec::new(), Vec::new(), Seq(0));
-    for (slot, look) in [(SlotId::A, a), (SlotId::B, b)] {
-        let Look { found, seal, .. } = look?;
+    for (slot, examined) in [(SlotId::A, a), (SlotId::B, b)] {
+        let (Look { found, seal, .. }, belongs) = examined?;
         reaches = reaches.max(seal.map_or(Seq(0), |seal| seal.mark));
         match found {
             Found::Absent => {}
             Found::Unsealed => wrong.push(format!(
                 "snapshot {slot} was being written when the coordinator went down"
             )),
-            Found::Sealed(seal) if belongs(disk, &seal) => sealed.push((slot, seal)),
+            Found::Sealed(seal) if belongs => sealed.push((slot, seal)),
             Found::Sealed(Seal { mark, .. }) => wrong.push(format!(
                 "snapshot {slot} is of another log: this one has no mark of it at {mark}"
             )),

@@ -1,7 +1,7 @@
 //! The subcommand: its flags, and what is printed where nobody looks at a terminal.
 
 use crate::report::{Failure, written};
-use crate::serve::data_directory;
+use crate::settings::data_directory;
 use crate::top::screen::{Abilities, Screen};
 use crate::top::terminal::{self, Asker};
 use crate::top::view;
