@@ -107,6 +107,18 @@ fn ended() -> Silence {
     }
 }
 
+/// A coordinator that has a bad day.
+fn troubled() -> Value {
+    let mut troubled = panics(status(147));
+    troubled["draining"] = json!(true);
+    troubled["journal"]["room"] = json!("low");
+    troubled["snapshots"]["running"] = json!(true);
+    troubled["snapshots"]["failed"] = json!(2);
+    troubled["snapshots"]["last_failure"] = json!("write snapshots/b/db: No space left on device");
+    troubled["lockserver"]["rejected_busy"] = json!(1500);
+    troubled
+}
+
 /// Every state that is recorded.
 fn states() -> Vec<(&'static str, Screen)> {
     let plain = Abilities {
@@ -120,13 +132,6 @@ fn states() -> Vec<(&'static str, Screen)> {
             .take(Timestamp(NOON + second * 1000), Ok(status));
         screen
     };
-    let mut troubled = panics(status(147));
-    troubled["draining"] = json!(true);
-    troubled["journal"]["room"] = json!("low");
-    troubled["snapshots"]["running"] = json!(true);
-    troubled["snapshots"]["failed"] = json!(2);
-    troubled["snapshots"]["last_failure"] = json!("write snapshots/b/db: No space left on device");
-    troubled["lockserver"]["rejected_busy"] = json!(1500);
     let memory = |second| {
         let mut memory = status(second);
         for part in ["data", "journal", "snapshots", "lockserver"] {
@@ -174,7 +179,7 @@ fn states() -> Vec<(&'static str, Screen)> {
             "not-serving",
             screen(FULL, [(0, Ok(status(0))), (1, Err(silent(true)))]),
         ),
-        ("troubled", after(147, troubled)),
+        ("troubled", after(147, troubled())),
         ("memory", screen(FULL, (0..=146).map(memory))),
         ("actors", actors),
         ("paused", paused),
