@@ -2,8 +2,8 @@
 
 use crate::disk::MemoryDisk;
 use crate::log::{
-    self, SMALL, Written, after, first, mark, needed_from, read, read_after, records, segment,
-    used, write, writer, writer_at,
+    self, SMALL, Written, after, first, mark, needed_from, read, read_after, read_present, records,
+    segment, used, write, writer, writer_at,
 };
 use sexton::clock::Timestamp;
 use sexton::ids::Seq;
@@ -109,6 +109,26 @@ fn every_begin_point_gives_exactly_what_comes_after() {
 #[test]
 fn every_begin_point_of_a_log_with_parts_gives_exactly_what_comes_after() {
     every_begin_point(long_log());
+}
+
+#[test]
+fn all_that_is_left_is_read_wherever_it_begins() {
+    for (disk, all, last) in [small_log(), long_log()] {
+        for removed in 0..last {
+            if removed > 0 {
+                disk.delete(&segment(removed));
+            }
+            let mut left = removed + 1..=last;
+            let opens = left.find_map(|ordinal| {
+                let goes_on = matches!(disk.bytes(&segment(ordinal))[62], 2 | 3);
+                first(&disk, ordinal).map(|seq| seq - u64::from(!goes_on))
+            });
+            let wanted = behind(&all, opens.expect("records are left"));
+            let (found, tail) = read_present(&disk).expect("it is whole");
+            assert!(found == wanted, "without {removed}");
+            assert_eq!(tail.records, wanted.len() as u64, "without {removed}");
+        }
+    }
 }
 
 /// The mark that ends a segment may tell an older number than the record before it.

@@ -106,7 +106,15 @@ pub(crate) fn read_after(
     disk: &dyn Disk,
     begin: Begin,
 ) -> Result<(Vec<Written>, Tail), PersistError> {
-    let mut reader = Reader::open_after(disk, begin)?;
+    all_of(Reader::open_after(disk, begin)?)
+}
+
+/// Everything that is left of the log, and where it ends.
+pub(crate) fn read_present(disk: &dyn Disk) -> Result<(Vec<Written>, Tail), PersistError> {
+    all_of(Reader::open_present(disk)?)
+}
+
+fn all_of(mut reader: Reader<'_>) -> Result<(Vec<Written>, Tail), PersistError> {
     let mut records = Vec::new();
     while let Some(record) = reader.next()? {
         records.push((record.seq.0, record.payload.to_vec()));

@@ -80,7 +80,7 @@ pub(crate) fn read(disk: &SimDisk) -> Read {
 
 fn read_into(disk: &SimDisk, opening: &mut Seq, log: &mut Vec<Kept>) -> Result<Tail, PersistError> {
     if let Some(first) = segment::ordinals(disk)?.first().filter(|first| **first > 1)
-        && let Opening::Record(seq) = segment::opening(disk, *first)?
+        && let Opening::Record(seq) | Opening::Rest(seq) = segment::opening(disk, *first)?
     {
         *opening = seq;
     }

@@ -139,14 +139,41 @@ impl<'d> Reader<'d> {
             None => headless(disk, first, begin.after)?,
         };
         ordinals.retain(|ordinal| *ordinal >= start);
-        Ok(Self {
+        Ok(Self::over(disk, begin, ordinals, start > 1))
+    }
+
+    /// Opens all of the log that is there, from the first record that begins in it, for whoever needs no more.
+    pub fn open_present(disk: &'d dyn Disk) -> Result<Self, PersistError> {
+        let ordinals = segment::ordinals(disk)?;
+        let first = ordinals.first().copied().unwrap_or(1);
+        contiguous(first, &ordinals, Seq(0))?;
+        let opening = segment::first_opening(disk, &ordinals)?;
+        let after = match opening {
+            Opening::Record(seq) if first > 1 => Seq(seq.0.saturating_sub(1)),
+            Opening::Rest(seq) => seq,
+            Opening::Record(_)
+            | Opening::End
+            | Opening::Blank
+            | Opening::Damaged
+            | Opening::Unreadable => Seq(0),
+        };
+        let begin = Begin {
+            after,
+            ..Begin::default()
+        };
+        let is_begun = matches!(opening, Opening::Record(_) | Opening::End | Opening::Blank);
+        Ok(Self::over(disk, begin, ordinals, first > 1 && !is_begun))
+    }
+
+    fn over(disk: &'d dyn Disk, begin: Begin, ordinals: Vec<u64>, amid: bool) -> Self {
+        Self {
             disk,
             begin,
             waiting: ordinals.into(),
             segment: None,
             assembled: Vec::new(),
             began: None,
-            amid: start > 1,
+            amid,
             unwanted_at: Timestamp::default(),
             tail: Tail {
                 last_at: begin.at,
@@ -154,7 +181,12 @@ impl<'d> Reader<'d> {
                 ..Tail::default()
             },
             ended: false,
-        })
+        }
+    }
+
+    /// Behind which number the records begin that are read.
+    pub fn after(&self) -> Seq {
+        self.begin.after
     }
 
     /// What is known of the log up to the last record read; of its end, once `next` has returned `None`.
@@ -532,7 +564,7 @@ fn contiguous(first: u64, ordinals: &[u64], after: Seq) -> Result<(), PersistErr
 fn headless(disk: &dyn Disk, first: u64, after: Seq) -> Result<u64, PersistError> {
     let file = segment::name(first);
     let first_seq = match segment::opening(disk, first)? {
-        Opening::Record(seq) => Some(seq),
+        Opening::Record(seq) | Opening::Rest(seq) => Some(seq),
         Opening::End | Opening::Blank => None,
         // Reading it says what is wrong.
         Opening::Damaged | Opening::Unreadable => return Ok(first),

@@ -6,7 +6,9 @@
 use crate::ids::Seq;
 use crate::persist::disk::{Disk, DiskFile};
 use crate::persist::error::PersistError;
-use crate::persist::format::{self, FRAME_HEADER_BYTES, FrameHeader, Kind, SegmentHeader, frame};
+use crate::persist::format::{
+    self, FRAME_HEADER_BYTES, FrameHeader, Kind, Part, SegmentHeader, frame,
+};
 use std::io;
 
 /// The folder of the segments, below the data directory.
@@ -102,8 +104,10 @@ pub fn ordinals(disk: &dyn Disk) -> Result<Vec<u64>, PersistError> {
 /// What stands first in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
-    /// A record with this number, or parts of one that began in a segment before.
+    /// A record with this number begins.
     Record(Seq),
+    /// A record with this number goes on, which began in a segment before.
+    Rest(Seq),
     /// The mark that ends the segment: not even the first frame that came fitted into it.
     End,
     /// Zeros: it is prepared.
@@ -150,13 +154,16 @@ fn look(file: &dyn DiskFile, ordinal: u64) -> io::Result<Opening> {
     }
     Ok(match frame(&bytes, salt) {
         Some((first, _)) if first.kind == Kind::End => Opening::End,
-        Some((first, _)) => Opening::Record(first.seq),
+        Some((first, _)) => match first.part {
+            Part::Whole | Part::First => Opening::Record(first.seq),
+            Part::Middle | Part::Last => Opening::Rest(first.seq),
+        },
         None => Opening::Damaged,
     })
 }
 
-/// Where reading begins that wants what comes after `after`: the last of these segments that opens with a record
-/// which is not wanted, so that none before it can be. What cannot be trusted is passed over: reading more is right.
+/// Where reading begins that wants what comes after `after`: the last of these segments that opens with a record, or the
+/// rest of one, which is not wanted, so that none before it can be. What cannot be trusted is passed over: reading more is right.
 ///
 /// An end mark shows nothing: it may repeat an older number than that of the record before it.
 pub fn first_needed(
@@ -165,11 +172,24 @@ pub fn first_needed(
     after: Seq,
 ) -> Result<Option<u64>, PersistError> {
     for ordinal in ordinals.iter().rev() {
-        if matches!(opening(disk, *ordinal)?, Opening::Record(seq) if seq <= after) {
+        if let Opening::Record(seq) | Opening::Rest(seq) = opening(disk, *ordinal)?
+            && seq <= after
+        {
             return Ok(Some(*ordinal));
         }
     }
     Ok(None)
+}
+
+/// What stands first in these segments, ends passed over: `End` if there is nothing else in them.
+pub fn first_opening(disk: &dyn Disk, ordinals: &[u64]) -> Result<Opening, PersistError> {
+    for ordinal in ordinals {
+        let opening = opening(disk, *ordinal)?;
+        if opening != Opening::End {
+            return Ok(opening);
+        }
+    }
+    Ok(Opening::End)
 }
 
 /// What the checksums in a segment that was opened or prepared begin with.

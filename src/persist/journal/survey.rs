@@ -7,8 +7,8 @@ use crate::ids::Seq;
 use crate::persist::disk::Disk;
 use crate::persist::error::PersistError;
 use crate::persist::format::{Kind, Part, SEGMENT_HEADER_BYTES, SegmentHeader, frame};
-use crate::persist::journal::reader::{Begin, Reader, Tail};
-use crate::persist::journal::segment::{self, Opening, Present};
+use crate::persist::journal::reader::{Reader, Tail};
+use crate::persist::journal::segment::{self, Present};
 use serde::Serialize;
 
 /// No segment is larger: what is read goes into memory.
@@ -65,8 +65,7 @@ pub fn survey(disk: &dyn Disk) -> Result<Survey, PersistError> {
         .filter(is_other)
         .collect();
     others.sort();
-    let read =
-        (!present.is_empty()).then(|| read(disk, &present).map_err(|error| error.to_string()));
+    let read = (!present.is_empty()).then(|| read(disk).map_err(|error| error.to_string()));
     Ok(Survey {
         segments,
         others,
@@ -78,18 +77,9 @@ fn in_folder(file: &str) -> String {
     format!("{}/{file}", segment::FOLDER)
 }
 
-/// Reads the log from the first record that is there, of which the reader then says nothing but that it reads.
-fn read(disk: &dyn Disk, present: &[Present]) -> Result<Tail, PersistError> {
-    let mut begin = Begin::default();
-    if present.first().is_some_and(|first| first.ordinal > 1) {
-        for segment in present {
-            if let Opening::Record(first) = segment::opening(disk, segment.ordinal)? {
-                begin.after = first;
-                break;
-            }
-        }
-    }
-    let mut reader = Reader::open_after(disk, begin)?;
+/// Reads the log from the first record that is there.
+fn read(disk: &dyn Disk) -> Result<Tail, PersistError> {
+    let mut reader = Reader::open_present(disk)?;
     while reader.next()?.is_some() {}
     Ok(reader.tail().clone())
 }
