@@ -199,6 +199,15 @@ fn an_address_in_use_is_named() {
 }
 
 #[test]
+fn a_directory_that_is_none_is_said_to_be_a_file() {
+    let files = files();
+    let file = files.path().join("notes");
+    std::fs::write(&file, "x").expect("it can be written");
+    let found = refused(&["--data", text(&file)]);
+    says(found, 3, &[text(&file), "it is a file, not a directory"]);
+}
+
+#[test]
 fn a_door_that_cannot_be_opened_leaves_a_directory_in_good_order() {
     let files = files();
     let first = Daemon::serve(&["--data", text(files.path())]);

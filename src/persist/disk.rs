@@ -105,9 +105,12 @@ impl RealDisk {
 
     /// Takes the directory for this process, until the returned lock is dropped or the process ends.
     pub fn lock(&self) -> Result<DirLock, PersistError> {
-        self.create_folder("")
-            .map_err(PersistError::io("create", &self.root.to_string_lossy()))?;
         let shown = self.root.to_string_lossy().into_owned();
+        let made = self.create_folder("").map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => io::Error::other("it is a file, not a directory"),
+            _ => error,
+        });
+        made.map_err(PersistError::io("create", &shown))?;
         let directory = File::open(&self.root).map_err(PersistError::io("open", &shown))?;
         let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
         match rustix::fs::flock(&directory, lock) {
@@ -172,7 +175,10 @@ impl RealDisk {
             file.sync_data()?;
             self.rename(&temporary, name)
         };
-        write().map_err(PersistError::io("write", name))
+        write().map_err(PersistError::io(
+            "write",
+            &self.path(name).to_string_lossy(),
+        ))
     }
 }
 

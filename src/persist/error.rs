@@ -20,7 +20,11 @@ pub enum PersistError {
         found: String,
     },
     /// What had to be read is no longer there: the log begins behind it.
-    #[error("read {file}: the journal begins here{}, and what came after {after} is gone", at(*.first))]
+    #[error(
+        "read {file}: the journal begins here{}, and what came before, from {} on, is gone",
+        at(*.first),
+        .after.0.saturating_add(1)
+    )]
     Gone {
         /// Name of the first segment that is there.
         file: String,

@@ -51,7 +51,7 @@ fn the_words_of_a_refusal_say_what_is_gone_and_where() {
         words(after(3)),
         format!(
             "read journal/00000002.seg: the journal begins here at sequence number {begins}, \
-             and what came after 3 is gone"
+             and what came before, from 4 on, is gone"
         )
     );
     let begin = Begin {
@@ -69,7 +69,7 @@ fn the_words_of_a_refusal_say_what_is_gone_and_where() {
     assert_eq!(
         words(after(3)),
         format!(
-            "read {}: the journal begins here without a record, and what came after 3 is gone",
+            "read {}: the journal begins here without a record, and what came before, from 4 on, is gone",
             segment(last + 1)
         )
     );
