@@ -134,6 +134,13 @@ fn nothing_is_replaced_and_nothing_is_left_of_what_failed() {
     assert_eq!(everything(&copy), before, "nothing was touched");
 
     std::fs::remove_file(copy.join("precious")).expect("it is there");
+    let file = files.path().join("file");
+    std::fs::write(&file, "x").expect("it can be written");
+    let refused = run(&data, &file, &[]);
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(3), "{said}");
+    assert!(said.contains("it is a file"), "{said}");
+
     let done = run(&data, &copy, &[]);
     assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
     assert!(text(&done.stdout).contains("everything up to sequence number"));

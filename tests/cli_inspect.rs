@@ -379,29 +379,26 @@ fn what_is_held_under_a_key_is_shown() {
 }
 
 #[test]
-fn an_empty_directory_is_one_and_others_are_none() {
+fn what_is_no_data_directory_is_refused_and_an_empty_one_too() {
     let files = tempfile::tempdir().expect("a directory can be made");
-    let empty = inspect(files.path(), &[]);
-    assert_eq!(empty.status.code(), Some(0));
-    assert!(
-        said(&empty).contains("would begin anew"),
-        "{}",
-        said(&empty)
-    );
+    let refused = |path: &Path, why: &str| {
+        for subcommand in ["inspect", "replay"] {
+            let output = sexton().arg(subcommand).arg(path).output();
+            let output = output.expect("it runs");
+            let said = said(&output);
+            assert_eq!(output.status.code(), Some(3), "{subcommand}: {said}");
+            assert!(said.contains("failed to"), "{subcommand}: {said}");
+            assert!(said.contains(why), "{subcommand}: {said}");
+            assert!(output.stdout.is_empty(), "{subcommand}: {said}");
+        }
+    };
+    refused(files.path(), "it is empty");
+    refused(&files.path().join("absent"), "there is no such");
     fs::write(files.path().join("notes"), "x").expect("it can be written");
-    for path in [
-        files.path(),
-        &files.path().join("notes"),
-        &files.path().join("absent"),
-    ] {
-        let refused = inspect(path, &[]);
-        assert_eq!(refused.status.code(), Some(3), "{}", said(&refused));
-        assert!(
-            said(&refused).contains("failed to inspect"),
-            "{}",
-            said(&refused)
-        );
-    }
+    refused(files.path(), "it is no data directory");
+    let file = inspect(&files.path().join("notes"), &[]);
+    assert_eq!(file.status.code(), Some(3));
+    assert!(said(&file).contains("it is a file"), "{}", said(&file));
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use crate::checkpoint;
 use crate::inspect;
 use crate::progress::Progress;
-use crate::report::{self, Failure};
+use crate::report::{self, Failure, tell};
+use crate::scratch::Scratch;
 use crate::settings::data_directory;
 use crate::text;
 use clap::Args;
@@ -11,8 +12,9 @@ use serde_json::json;
 use sexton::ids::Seq;
 use sexton::persist::PersistError;
 use sexton::persist::backup::{self, Copied};
-use sexton::persist::disk::{DirLock, Disk as _, RealDisk};
-use std::io::Write as _;
+use sexton::persist::disk::{Disk as _, RealDisk};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,9 +24,9 @@ const ATTEMPTS_MAX: u32 = 10;
 
 /// Copy a running coordinator's directory, consistently, while it goes on.
 ///
-/// It has the coordinator take a snapshot, copies that and the journal behind it to a new or empty directory, and then
-/// looks at the copy as `sexton inspect` does. Everything that was acknowledged before the backup began is in it. To
-/// restore, start `sexton serve --data` on the copy, or on a copy of that.
+/// It has the coordinator take a snapshot, copies that and the journal behind it, looks at the copy as `sexton inspect`
+/// does, and only then gives it its name: what is interrupted leaves no DIR. Everything that was acknowledged before the
+/// backup began is in it. To restore, start `sexton serve --data` on a copy of the copy.
 #[derive(Args)]
 #[command(
     after_help = "Exit status: 0 the copy is whole and on disk; 2 wrong flags; \
@@ -36,7 +38,7 @@ pub(crate) struct Backup {
     into: PathBuf,
 
     /// Where the coordinator keeps its data [default: as for `sexton serve`]
-    #[arg(long, value_name = "DIR", env = "SEXTON_DATA")]
+    #[arg(long, value_name = "DIR", env = "SEXTON_DATA", hide_env_values = true)]
     data: Option<PathBuf>,
 
     /// Print what was copied as JSON
@@ -47,20 +49,8 @@ pub(crate) struct Backup {
 impl Backup {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let data = data_directory(self.data.as_deref())?;
-        check_apart(&data, &self.into)?;
-        let disk = RealDisk::new(&self.into);
-        let (made, held) = prepare(&disk)?;
-        let copied = copy_and_check(&data, &disk);
-        if copied.is_err() {
-            remove(&disk, made);
-        }
-        if let Err(error) = std::fs::remove_file(self.into.join("lock"))
-            && error.kind() != std::io::ErrorKind::NotFound
-        {
-            tell(&format!("could not remove the copy's lock: {error}"));
-        }
-        drop(held);
-        let copied = copied?;
+        let target = Target::check(&self.into, &data)?;
+        let copied = copy_to(&target, &data)?;
         let (slot, upto, last) = (copied.slot, copied.seal.manifest.begun, copied.upto());
         let into = self.into.display();
         let said = if self.json {
@@ -70,88 +60,115 @@ impl Backup {
                 "upto": upto,
                 "last": last,
                 "records": copied.tail.records,
-                "bytes": copied.bytes,
+                "file_bytes": copied.bytes,
             })
             .to_string()
         } else {
             format!(
-                "{into}: everything up to sequence number {last}: snapshot {slot} up to {upto}, and {} records behind it, {}",
-                text::grouped(copied.tail.records),
+                "copied to {into}: everything up to sequence number {last}, as snapshot {slot} up to {upto} and {} behind it; {}",
+                text::count(copied.tail.records, "record"),
                 text::bytes(copied.bytes)
             )
         };
-        report::written(writeln!(std::io::stdout(), "{said}"))
+        report::written(writeln!(io::stdout(), "{said}"))
     }
 }
 
-/// Refuses a place within the data: what stands there is the coordinator's, and may go with the next snapshot.
-fn check_apart(data: &Path, into: &Path) -> Result<(), Failure> {
-    let into = std::path::absolute(into).unwrap_or_else(|_| into.to_owned());
-    let there = into.ancestors().find_map(|above| above.canonicalize().ok());
-    let data = data.canonicalize().ok();
-    let within = data
-        .zip(there)
-        .filter(|(data, there)| there.starts_with(data));
-    match within {
-        None => Ok(()),
-        Some((data, _)) => Err(Failure::unreachable(format!(
-            "failed to copy to {}: it is within {}, which is to be copied",
-            into.display(),
-            data.display()
-        ))
-        .help("a backup in the coordinator's own directory would not last")),
-    }
+/// Where a copy is to be: nothing is there but for an empty directory.
+struct Target {
+    path: PathBuf,
+    parent: PathBuf,
+    name: String,
 }
 
-/// Makes the directory, and keeps others from it; whether it was not there before.
-fn prepare(disk: &RealDisk) -> Result<(bool, DirLock), Failure> {
-    let shown = disk.root().display();
-    let made = !disk.root().exists();
-    disk.create_folder("")
-        .map_err(|error| Failure::unreachable(format!("failed to create {shown}: {error}")))?;
-    check_empty(disk)?;
-    let held = disk.lock()?;
-    // Whoever had it until now may have copied something to it.
-    check_empty(disk)?;
-    Ok((made, held))
-}
-
-/// Refuses a directory with anything in it but the file that says who has it.
-fn check_empty(disk: &RealDisk) -> Result<(), Failure> {
-    let shown = disk.root().display();
-    let unreadable = |error| Failure::unreachable(format!("failed to read {shown}: {error}"));
-    for entry in std::fs::read_dir(disk.root()).map_err(unreadable)? {
-        if entry.map_err(unreadable)?.file_name() != "lock" {
-            return Err(Failure::unreachable(format!(
-                "failed to copy to {shown}: it is not empty"
-            ))
-            .help("a backup never replaces anything: give a directory that is new or empty"));
+impl Target {
+    /// Refuses what cannot become a copy of `data`.
+    fn check(into: &Path, data: &Path) -> Result<Self, Failure> {
+        let refused = |why: &str| {
+            Failure::unreachable(format!("failed to copy to {}: {why}", into.display()))
+                .help("a backup never replaces anything: give a directory that is new or empty")
+        };
+        let path = resolved(into).map_err(|error| refused(&error.to_string()))?;
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(refused("it has no name"));
+        };
+        if let Ok(data) = resolved(data)
+            && path.starts_with(&data)
+        {
+            let data = data.display();
+            return Err(refused(&format!(
+                "it is within {data}, which is to be copied"
+            )));
         }
+        match std::fs::read_dir(&path).map(|mut entries| entries.next().is_none()) {
+            Ok(false) => return Err(refused("it is not empty")),
+            Ok(true) if is_mounted(&path, parent) => {
+                return Err(refused(
+                    "it is a mount point, which cannot be put in place whole",
+                ));
+            }
+            Ok(true) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) if error.kind() == ErrorKind::NotADirectory => {
+                return Err(refused("it is a file, not a directory"));
+            }
+            Err(error) => return Err(refused(&error.to_string())),
+        }
+        Ok(Self {
+            parent: parent.to_owned(),
+            name: name.to_string_lossy().into_owned(),
+            path,
+        })
     }
-    Ok(())
 }
 
-/// Takes away what was copied in vain.
-fn remove(disk: &RealDisk, made: bool) {
-    let removed = ["snapshots", "journal"]
-        .into_iter()
-        .try_for_each(|folder| disk.remove_tree(folder))
-        .and_then(|()| if made { disk.remove_tree("") } else { Ok(()) });
-    if let Err(error) = removed {
-        tell(&format!("could not remove what was copied: {error}"));
-    }
+/// The path without links, as far as it exists.
+fn resolved(path: &Path) -> io::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    let found = path.ancestors().find_map(|above| {
+        let rest = path.strip_prefix(above).ok()?;
+        Some(above.canonicalize().ok()?.join(rest))
+    });
+    Ok(found.unwrap_or(path).components().collect())
 }
 
-fn copy_and_check(data: &Path, disk: &RealDisk) -> Result<Copied, Failure> {
+fn is_mounted(path: &Path, parent: &Path) -> bool {
+    let device = |path: &Path| path.metadata().map(|about| about.dev()).ok();
+    device(path) != device(parent)
+}
+
+/// Copies beside the target, and gives the copy its name when it is whole: an interrupted one never has it.
+fn copy_to(target: &Target, data: &Path) -> Result<Copied, Failure> {
+    let shown = target.path.display();
+    let failed = |error: io::Error| {
+        Failure::unreachable(format!("failed to copy to {shown}: {error}"))
+            .help("the copy is made beside it, and gets its name when it is whole")
+    };
+    let taken = || -> Result<Seq, Failure> {
+        let _progress = Progress::start(|| Some("waiting for a snapshot".to_owned()), tell);
+        Ok(Seq(text::number(&checkpoint::take(data)?, "/upto")))
+    };
+    let upto = taken()?;
+    let parent = RealDisk::new(&target.parent);
+    parent.create_folder("").map_err(failed)?;
+    let scratch = Scratch::make(&target.parent, &format!("{}.partial-", target.name));
+    let scratch = scratch.map_err(failed)?;
+    let copied = copy_and_check(data, &RealDisk::new(scratch.path()), upto)?;
+    std::fs::rename(scratch.path(), &target.path).map_err(failed)?;
+    parent.sync_folder("").map_err(failed)?;
+    Ok(copied)
+}
+
+fn copy_and_check(data: &Path, disk: &RealDisk, upto: Seq) -> Result<Copied, Failure> {
     let bytes = Arc::new(AtomicU64::new(0));
     let shown = Arc::clone(&bytes);
-    let words = move || match shown.load(Ordering::Relaxed) {
-        0 => Some("waiting for a snapshot".to_owned()),
-        bytes => Some(format!("copied {}", text::bytes(bytes))),
+    let words = move || {
+        Some(format!(
+            "copied {}",
+            text::bytes(shown.load(Ordering::Relaxed))
+        ))
     };
     let _progress = Progress::start(words, tell);
-    let taken = checkpoint::take(data)?;
-    let upto = Seq(text::number(&taken, "/upto"));
     let copied = copy(data, disk, &bytes)?;
     if copied.seal.manifest.begun < upto {
         let begun = copied.seal.manifest.begun;
@@ -190,7 +207,7 @@ fn copy(data: &Path, into: &RealDisk, bytes: &AtomicU64) -> Result<Copied, Failu
 /// Whether the coordinator may have changed what was being copied.
 fn may_pass(error: &PersistError) -> bool {
     match error {
-        PersistError::Io { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
+        PersistError::Io { source, .. } => source.kind() == ErrorKind::NotFound,
         PersistError::Store { .. }
         | PersistError::Corrupt { .. }
         | PersistError::Gone { .. }
@@ -208,12 +225,6 @@ fn check(disk: &RealDisk) -> Result<(), Failure> {
         None => findings.damage.join("; "),
     };
     Err(Failure::unreachable(format!(
-        "failed to copy to {}: the copy is not whole: {wrong}",
-        disk.root().display()
+        "failed to copy: the copy is not whole: {wrong}"
     )))
-}
-
-#[expect(clippy::print_stderr, reason = "a remark beside the output")]
-fn tell(words: &str) {
-    eprintln!("sexton: {words}");
 }

@@ -18,11 +18,11 @@ const PATIENCE: Duration = Duration::from_mins(10);
 /// taken just before a planned kill makes the next start as quick as can be.
 #[derive(Args)]
 #[command(
-    after_help = "Exit status: 0 it is taken and on disk; 3 no coordinator runs there, or it could not; 4 it has halted."
+    after_help = "Exit status: 0 it is taken and on disk; 2 wrong flags; 3 no coordinator runs there, or it could not; 4 it has halted."
 )]
 pub(crate) struct Checkpoint {
     /// Where the coordinator keeps its data [default: as for `sexton serve`]
-    #[arg(long, value_name = "DIR", env = "SEXTON_DATA")]
+    #[arg(long, value_name = "DIR", env = "SEXTON_DATA", hide_env_values = true)]
     data: Option<PathBuf>,
 
     /// Print the answer as it is, in JSON

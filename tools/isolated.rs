@@ -6,6 +6,7 @@
 //! all was read.
 
 use crate::report::Failure;
+use crate::scratch::Scratch;
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sexton::persist::PersistError;
@@ -16,7 +17,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use tempfile::TempDir;
 
 /// How long the other process may be silent: opening a store of gigabytes takes seconds.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -51,13 +51,13 @@ impl Stores for IsolatedStores {
 pub(crate) struct Copies {
     slots: Slots,
     /// Where the copies are, until this is dropped.
-    _scratch: TempDir,
+    _scratch: Scratch,
 }
 
 impl Copies {
     /// Of this directory.
     pub(crate) fn of(data: &Path) -> Result<Self, Failure> {
-        let scratch = tempfile::Builder::new().prefix("sexton-").tempdir();
+        let scratch = Scratch::make(&std::env::temp_dir(), "sexton-");
         let scratch = scratch.map_err(|error| {
             Failure::unreachable(format!("failed to make a temporary directory: {error}"))
                 .help("TMPDIR names another place; snapshots are copied there to be read")

@@ -5,6 +5,7 @@ mod backup;
 mod bench;
 mod checkpoint;
 mod client;
+mod directory;
 mod inspect;
 mod isolated;
 mod log;
@@ -13,6 +14,7 @@ mod notify;
 mod progress;
 mod replay;
 mod report;
+mod scratch;
 mod serve;
 mod settings;
 mod sockets;
@@ -38,11 +40,12 @@ enum Command {
     Completions(manual::Completions),
     Config(Box<settings::ShowConfig>),
     Inspect(inspect::Inspect),
+    KeepScratch(scratch::KeepScratch),
     Man(manual::Manual),
     ReadStore(isolated::ReadStore),
+    Replay(replay::Replaying),
     Serve(Box<serve::Serve>),
     Status(status::Status),
-    Replay(replay::Replaying),
     Top(top::Top),
 }
 
@@ -60,6 +63,7 @@ fn main() -> std::process::ExitCode {
         Command::Man(manual) => manual.run(Arguments::command()),
         Command::Inspect(inspect) => inspect.run(),
         Command::ReadStore(read) => read.run(),
+        Command::KeepScratch(keep) => keep.run(),
         Command::Replay(replay) => replay.run(),
         Command::Top(top) => top.run(),
     })

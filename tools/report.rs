@@ -97,7 +97,7 @@ impl From<PersistError> for Failure {
         let failure = Self::unreachable(format!("failed to {error}"));
         match error {
             PersistError::Corrupt { .. } => failure.help(
-                "`sexton replay` shows what is whole; docs/operations.md, \"Damage\", says how to go on",
+                "`sexton inspect` says what is whole; docs/operations.md, \"Damage\", says how to go on",
             ),
             PersistError::Gone { .. } | PersistError::Short { .. } => failure.help(
                 "put the missing files back; docs/operations.md, \"Damage\", says how to go on without them",
@@ -162,6 +162,12 @@ impl From<Halt> for Failure {
             }
         }
     }
+}
+
+/// A remark beside the output.
+#[expect(clippy::print_stderr, reason = "what is said beside the output")]
+pub(crate) fn tell(words: &str) {
+    eprintln!("sexton: {words}");
 }
 
 /// What came of writing to standard output or a file. A reader that has seen enough, such as `head`, is no failure

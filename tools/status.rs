@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 /// Asks over DATA/sexton.sock, so only the coordinator's own user (or root) gets an answer.
 #[derive(Args)]
 #[command(
-    after_help = "Exit status: 0 it runs; 3 no coordinator runs there, or it cannot be asked; 4 it has halted."
+    after_help = "Exit status: 0 it runs; 2 wrong flags; 3 no coordinator runs there, or it cannot be asked; 4 it has halted."
 )]
 pub(crate) struct Status {
     /// Where the coordinator keeps its data [default: as for `sexton serve`]
-    #[arg(long, value_name = "DIR", env = "SEXTON_DATA")]
+    #[arg(long, value_name = "DIR", env = "SEXTON_DATA", hide_env_values = true)]
     data: Option<PathBuf>,
 
     /// Print the answer as it is, in JSON

@@ -36,6 +36,12 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
+/// So many of them, in words.
+pub(crate) fn count(number: u64, one: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {one}{plural}", grouped(number))
+}
+
 /// A size in the unit that leaves it at least one whole.
 pub(crate) fn bytes(number: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB"];
@@ -73,13 +79,15 @@ pub(crate) fn time(at: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, grouped, span, words};
+    use super::{bytes, count, grouped, span, words};
     use serde_json::json;
 
     #[test]
     fn numbers_are_written_for_people() {
         let counts = [0, 999, 1000, 1_234_567].map(grouped);
         assert_eq!(counts, ["0", "999", "1,000", "1,234,567"]);
+        let records = [0, 1, 2000].map(|number| count(number, "record"));
+        assert_eq!(records, ["0 records", "1 record", "2,000 records"]);
         let sizes = [0, 1023, 1024, 1536, 5 << 30].map(bytes);
         assert_eq!(sizes, ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "5.0 GiB"]);
         let spans = [0, 59_999, 61_000, 3_661_000, 90_000_000].map(span);

@@ -33,7 +33,7 @@ use clap::{Args, Subcommand};
 /// of different runs differ with the machine's other work: compare the ratios within one run.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  sexton bench locks                          every row, five rounds, about three minutes
+  sexton bench locks                          every row, five rounds, about four minutes
   sexton bench locks --rows memory:1x1,fsync:50x1 --rounds 9
   sexton bench locks --dir /var/tmp --json    data on that file system; figures for programs
   sexton bench recovery                       a million locks: memory, restarts, checkpoints

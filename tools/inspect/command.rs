@@ -1,5 +1,6 @@
 //! The subcommand: flags, trying again on a directory in use, exit statuses.
 
+use crate::directory;
 use crate::inspect::actors::NAMES;
 use crate::inspect::findings::{Findings, look};
 use crate::inspect::page;
@@ -25,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(200);
   sexton inspect DATA --actor lock           how many locks there are
   sexton inspect DATA --key acct             who owns what under a key, who waits, until when
 
-Exit status: 0 whole; 1 damage that costs nothing: a start would do without what is damaged; 2 wrong flags;
+Exit status: 0 whole; 1 damage that costs nothing: a start would do without what is damaged; 2 wrong flags; \
 3 a start would be refused, or there is nothing that can be read.")]
 pub(crate) struct Inspect {
     /// A data directory
@@ -55,7 +56,7 @@ impl Inspect {
     pub(crate) fn run(self) -> Result<(), Failure> {
         // A panic about what a page holds is a finding, in words.
         std::panic::set_hook(Box::new(|_| {}));
-        check_directory(&self.data)?;
+        directory::check("inspect", &self.data, &["journal", "snapshots", "lock"])?;
         let findings = self.look()?;
         let shown = if self.json {
             let json = serde_json::to_string(&findings).expect("findings have only string keys");
@@ -106,27 +107,4 @@ impl Inspect {
 fn is_running(data: &Path) -> bool {
     let holder = sexton::persist::disk::RealDisk::new(data).holder();
     holder.is_ok_and(|holder| holder.is_some())
-}
-
-/// Refuses what is no data directory. An empty one is: a start begins anew there.
-pub(crate) fn check_directory(data: &Path) -> Result<(), Failure> {
-    let refused = |why: String| {
-        Err(
-            Failure::unreachable(format!("failed to inspect {}: {why}", data.display()))
-                .help("give the directory that `sexton serve --data` was given"),
-        )
-    };
-    let mut entries = match std::fs::read_dir(data) {
-        Ok(entries) => entries,
-        Err(error) => return refused(error.to_string()),
-    };
-    let is_data = ["journal", "snapshots", "lock"]
-        .iter()
-        .any(|name| data.join(name).exists());
-    if !is_data && entries.next().is_some() {
-        return refused(
-            "it is no data directory: it has neither a journal nor snapshots".to_owned(),
-        );
-    }
-    Ok(())
 }

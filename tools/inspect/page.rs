@@ -2,7 +2,7 @@
 
 use crate::inspect::actors::{ActorFound, KeyFound};
 use crate::inspect::findings::{Findings, JournalFound, SlotFound, SlotState, StartFound};
-use crate::text::{bytes, grouped, plain, time};
+use crate::text::{bytes, count, grouped, plain, time};
 use sexton::actors::lock::LockMachine;
 use sexton::actors::machine::Machine as _;
 use sexton::ids::ActorId;
@@ -59,9 +59,9 @@ pub(crate) fn actors(findings: &Findings) -> String {
 
 fn counts(actor: &ActorFound) -> String {
     format!(
-        "{} owners, {} contenders, up to {}, digest {}",
-        grouped(actor.owners.into()),
-        grouped(actor.contenders.into()),
+        "{}, {}, up to {}, digest {}",
+        count(actor.owners.into(), "owner"),
+        count(actor.contenders.into(), "contender"),
         actor.last,
         actor.digest
     )
@@ -106,10 +106,10 @@ fn snapshot(page: &mut Page, slot: &SlotFound) {
         page.line(
             "",
             &format!(
-                "up to {}, of {}; {} pages with {}, {} on disk; its mark is {}",
+                "up to {}, of {}; {} with {}, {} on disk; its mark is {}",
                 sealed.upto,
                 time(sealed.at),
-                grouped(sealed.pages),
+                count(sealed.pages, "page"),
                 bytes(sealed.bytes),
                 bytes(sealed.file_bytes),
                 sealed.mark
@@ -137,8 +137,8 @@ fn snapshot(page: &mut Page, slot: &SlotFound) {
 
 fn journal(page: &mut Page, journal: &JournalFound) {
     let all = journal.segments.iter().map(|segment| segment.bytes).sum();
-    let count = journal.segments.len();
-    page.line("journal", &format!("{count} segments, {}", bytes(all)));
+    let segments = count(journal.segments.len() as u64, "segment");
+    page.line("journal", &format!("{segments}, {}", bytes(all)));
     for segment in &journal.segments {
         page.line("", &words(segment));
     }
@@ -150,8 +150,8 @@ fn journal(page: &mut Page, journal: &JournalFound) {
 fn words(segment: &Surveyed) -> String {
     let numbers = match (segment.first, segment.last) {
         (Some(first), Some(last)) => format!(
-            "numbers {first} to {last} in {} records, ",
-            grouped(segment.records)
+            "numbers {first} to {last} in {}, ",
+            count(segment.records, "record")
         ),
         _ if segment.is_prepared() => "prepared, ".to_owned(),
         _ => String::new(),
@@ -172,13 +172,13 @@ fn start(page: &mut Page, start: &StartFound) {
     if let Some(refused) = &start.refused {
         return page.line("a start", &format!("would be refused: {refused}"));
     }
-    let (records, last) = (grouped(start.records), start.last);
+    let (records, last) = (count(start.records, "record"), start.last);
     let does = match &start.snapshot {
-        Some((slot, upto)) => format!(
-            "would load snapshot {slot} up to {upto}, and repeat {records} records up to {last}"
-        ),
+        Some((slot, upto)) => {
+            format!("would load snapshot {slot} up to {upto}, and repeat {records} up to {last}")
+        }
         None if start.last.0 == 0 => "would begin anew".to_owned(),
-        None => format!("would repeat the whole journal: {records} records up to {last}"),
+        None => format!("would repeat the whole journal: {records} up to {last}"),
     };
     page.line("a start", &does);
     let end = if start.clean {

@@ -1,0 +1,62 @@
+//! Whether a path is a data directory that can be looked into; if not, why not and what to do.
+
+use crate::report::Failure;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+/// Refuses what has none of the names that were looked for.
+pub(crate) fn check(action: &str, data: &Path, names: &[&str]) -> Result<(), Failure> {
+    refusal(data, names).map_or(Ok(()), |(why, help)| {
+        let shown = data.display();
+        Err(Failure::unreachable(format!("failed to {action} {shown}: {why}")).help(help))
+    })
+}
+
+fn refusal(data: &Path, names: &[&str]) -> Option<(String, &'static str)> {
+    let which = "give the directory that `sexton serve --data` was given";
+    match std::fs::read_dir(data).map(|mut entries| entries.next().is_none()) {
+        Err(error) => Some(refused(&error)),
+        Ok(true) => Some(("it is empty".to_owned(), which)),
+        Ok(false) if names.iter().any(|name| data.join(name).exists()) => None,
+        Ok(false) => {
+            let names = names.join(" or ");
+            let why = format!("it is no data directory: there is no {names} in it");
+            Some((why, which))
+        }
+    }
+}
+
+/// What an error about a path means, and what to do.
+pub(crate) fn refused(error: &io::Error) -> (String, &'static str) {
+    match error.kind() {
+        ErrorKind::PermissionDenied => (
+            "permission denied".to_owned(),
+            "its files are closed to other users: ask as the user that the coordinator runs as",
+        ),
+        ErrorKind::NotFound => (
+            "there is no such file or directory".to_owned(),
+            "give the directory that `sexton serve --data` was given",
+        ),
+        ErrorKind::NotADirectory => (
+            "it is a file, not a directory".to_owned(),
+            "give the directory that `sexton serve --data` was given",
+        ),
+        _ => (error.to_string(), "look at the disk"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::refused;
+    use std::io;
+
+    #[test]
+    fn what_may_not_be_read_is_not_said_to_be_missing() {
+        let (why, help) = refused(&io::ErrorKind::PermissionDenied.into());
+        assert_eq!(why, "permission denied");
+        assert!(help.contains("as the user"), "{help}");
+        let (why, help) = refused(&io::ErrorKind::NotFound.into());
+        assert!(why.contains("no such"), "{why}");
+        assert!(help.contains("--data"), "{help}");
+    }
+}
