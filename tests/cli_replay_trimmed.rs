@@ -1,5 +1,5 @@
-//! `sexton replay` of a journal whose beginning is gone: it begins with a snapshot and says so, comes to the same states as
-//! a replay of everything, compares what checkpoints noted, and refuses in words what it no longer can show.
+//! `sexton replay` of a journal whose beginning is gone: all that is there is shown; a state begins with a snapshot, says so,
+//! and is the same as that of a replay of everything; compares what checkpoints noted, and refuses in words what it no longer can show.
 
 #![expect(clippy::indexing_slicing, reason = "what is not there fails the test")]
 
@@ -113,16 +113,82 @@ fn it_comes_to_the_same_states_as_a_replay_of_everything() {
             "{until}"
         );
     }
-    let (short, long) = (replay(&pasts.trimmed, &[]), replay(&pasts.whole, &[]));
-    let (short, long) = (text(&short.stdout), text(&long.stdout));
-    assert!(long.ends_with(&short), "the entries are the last of all");
-    let first = short.split_whitespace().next();
-    assert_eq!(
-        first,
-        Some((pasts.older + 1).to_string().as_str()),
-        "from the older snapshot on"
-    );
     assert_eq!(everything(&pasts.trimmed), before, "nothing was changed");
+}
+
+#[test]
+fn everything_that_is_there_is_shown_and_can_be_read_elsewhere() {
+    let pasts = Pasts::make();
+    for _ in 0..2 {
+        let node = Node::open(settings(&pasts.trimmed)).expect("it opens");
+        request(&node.handle(), 2000..2010);
+        wait(node.handle().checkpoint()).expect("it is taken");
+        node.stop().expect("it stops");
+    }
+    let there = first_there(&pasts.trimmed);
+    let shown = replay(&pasts.trimmed, &[]);
+    assert_eq!(shown.status.code(), Some(0), "{}", text(&shown.stderr));
+    assert_eq!(numbers(&text(&shown.stdout)).first(), Some(&there));
+    let older = older_snapshot(&pasts.trimmed);
+    assert!(there < older, "{there} stands in front of the snapshot");
+
+    let early = (there + 2).to_string();
+    let part = replay(
+        &pasts.trimmed,
+        &["--from", &there.to_string(), "--until", &early],
+    );
+    assert_eq!(part.status.code(), Some(0), "{}", text(&part.stderr));
+    assert_eq!(numbers(&text(&part.stdout)), [there, there + 1, there + 2]);
+    let refused = replay(&pasts.trimmed, &["--until", &early, "--state"]);
+    assert_eq!(refused.status.code(), Some(3));
+    assert!(text(&refused.stderr).contains("which is later"));
+
+    let exported = replay(&pasts.trimmed, &["--export", "-"]);
+    let log = pasts.whole.join("log.jsonl");
+    std::fs::write(&log, &exported.stdout).expect("it can be written");
+    let elsewhere = replay(&log, &[]);
+    assert_eq!(
+        elsewhere.status.code(),
+        Some(0),
+        "{}",
+        text(&elsewhere.stderr)
+    );
+    assert_eq!(text(&elsewhere.stdout), text(&shown.stdout));
+
+    std::fs::remove_dir_all(pasts.trimmed.join("snapshots")).expect("it is there");
+    let alone = replay(&pasts.trimmed, &[]);
+    assert_eq!(alone.status.code(), Some(0), "{}", text(&alone.stderr));
+    assert_eq!(numbers(&text(&alone.stdout)), numbers(&text(&shown.stdout)));
+}
+
+/// The numbers of the records that were shown.
+fn numbers(shown: &str) -> Vec<u64> {
+    let first = |line: &str| line.split_whitespace().next()?.parse().ok();
+    shown.lines().filter_map(first).collect()
+}
+
+fn inspected(data: &Path) -> Value {
+    let output = sexton().arg("inspect").arg(data).arg("--json").output();
+    serde_json::from_slice(&output.expect("it runs").stdout).expect("it is JSON")
+}
+
+/// The first number that the journal has.
+fn first_there(data: &Path) -> u64 {
+    let found = inspected(data);
+    let segments = found["journal"]["segments"].as_array();
+    let mut firsts = segments.expect("it has some").iter();
+    let first = firsts.find_map(|segment| segment["first"].as_u64());
+    first.expect("it has records")
+}
+
+/// Up to where the older snapshot goes.
+fn older_snapshot(data: &Path) -> u64 {
+    let found = inspected(data);
+    let slots = found["snapshots"].as_array().expect("there are two");
+    let upto = slots
+        .iter()
+        .filter_map(|slot| slot["sealed"]["upto"].as_u64());
+    upto.min().expect("one is sealed")
 }
 
 #[test]
@@ -134,7 +200,7 @@ fn states_are_compared_with_what_checkpoints_noted() {
         assert_eq!(verified.status.code(), Some(0), "{said}");
         assert!(said.contains("in the same way now"), "{said}");
         assert!(
-            said.contains(&format!("{compared} states are what checkpoints noted")),
+            said.contains(&format!("{compared} states agree with the digests")),
             "{said}"
         );
     }
@@ -163,12 +229,12 @@ fn states_are_compared_with_what_checkpoints_noted() {
 fn what_is_gone_is_refused_in_words() {
     let pasts = Pasts::make();
     for until in ["100", "2001-01-01T00:00:00Z"] {
-        for flags in [&["--until", until][..], &["--until", until, "--state"]] {
-            let refused = replay(&pasts.trimmed, flags);
+        for wanted in ["--state", "--verify"] {
+            let refused = replay(&pasts.trimmed, &["--until", until, wanted]);
             let said = text(&refused.stderr);
             assert_eq!(refused.status.code(), Some(3), "{until}: {said}");
             assert!(
-                said.contains("the journal begins at sequence number"),
+                said.contains("the journal begins behind sequence number"),
                 "{said}"
             );
             assert!(said.contains("which is later"), "{said}");
@@ -179,7 +245,8 @@ fn what_is_gone_is_refused_in_words() {
     let log = text(&exported.stdout);
     let header: Value =
         serde_json::from_str(log.lines().next().expect("it has a header")).expect("it is JSON");
-    assert_eq!(header["after"], pasts.older);
+    let after = first_there(&pasts.trimmed) - 1;
+    assert_eq!(header["after"], after);
     assert!(text(&exported.stderr).contains("it begins in the middle"));
     let file = pasts.whole.join("log.jsonl");
     std::fs::write(&file, log).expect("it can be written");
@@ -187,9 +254,10 @@ fn what_is_gone_is_refused_in_words() {
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{said}");
     assert!(
-        said.contains(&format!("begins behind sequence number {}", pasts.older)),
+        said.contains(&format!("begins behind sequence number {after}")),
         "{said}"
     );
+    assert!(refused.stdout.is_empty(), "nothing is shown of it");
 }
 
 #[test]
@@ -202,7 +270,7 @@ fn a_damaged_snapshot_is_told_and_the_other_one_taken() {
             .expect("it says so");
         after[..1].to_owned()
     };
-    let first = begins_with(&text(&replay(&pasts.trimmed, &[]).stderr));
+    let first = begins_with(&text(&replay(&pasts.trimmed, &["--verify"]).stderr));
     std::fs::write(snapshots.join(&first).join("conf"), "").expect("it can be written");
     let other = replay(&pasts.trimmed, &["--verify"]);
     let said = text(&other.stderr);
@@ -213,11 +281,11 @@ fn a_damaged_snapshot_is_told_and_the_other_one_taken() {
         "{said}"
     );
     std::fs::remove_dir_all(snapshots).expect("it is there");
-    let refused = replay(&pasts.trimmed, &[]);
+    let refused = replay(&pasts.trimmed, &["--state"]);
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{said}");
     assert!(
-        said.contains("the journal begins at sequence number"),
+        said.contains("the journal begins behind sequence number"),
         "{said}"
     );
 }

@@ -6,9 +6,10 @@
 
 use crate::actors::pages::Pages;
 use crate::clock::Timestamp;
-use crate::ids::{ActorId, Digest, PageId, Seq, Ticket};
-use serde::Serialize;
+use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 /// The pure part of an actor.
@@ -99,6 +100,21 @@ pub trait Machine: Send + Sized + 'static {
     fn digest(&self) -> Digest;
     /// Durable state, to look at.
     fn view(&self) -> Self::View;
+    /// What stands in the slots that an outcome speaks of and its message does not, as long as it is not committed: for
+    /// people who read a log.
+    fn about(&self, _outcome: &Self::Outcome) -> Vec<About> {
+        Vec::new()
+    }
+}
+
+/// What stands in a slot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// Which.
+    pub slot: Slot,
+    /// What each of its names is called, and what it is.
+    #[serde(flatten)]
+    pub names: BTreeMap<String, String>,
 }
 
 /// Order and time of an entry.

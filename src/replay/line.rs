@@ -1,6 +1,7 @@
 //! One line of a log as JSON. `docs/formats.md`, "Exported logs", is the text of it.
 
 use crate::actors::ledger::Stage;
+use crate::actors::machine::About;
 use crate::clock::Timestamp;
 use crate::ids::Seq;
 use crate::persist::format::Mark;
@@ -37,6 +38,9 @@ pub struct Line {
     /// What was decided. If left out of an entry: it is decided now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Value>,
+    /// What stood in the slots that the outcome speaks of, where that is known. It may be left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub about: Vec<About>,
     /// What the node noted about itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark: Option<Mark>,
@@ -63,8 +67,11 @@ pub enum Kind {
     Time,
 }
 
+/// Whose marks are.
+pub(super) const NODE: &str = "node";
+
 fn node() -> String {
-    "node".to_owned()
+    NODE.to_owned()
 }
 
 /// A line that is not one.
@@ -98,6 +105,7 @@ impl Line {
             kind,
             message: None,
             outcome: None,
+            about: Vec::new(),
             mark: None,
             stage: None,
             cause: None,
@@ -110,9 +118,17 @@ impl Line {
         if text.is_empty() || text.starts_with('#') {
             return Ok(None);
         }
-        let malformed = |error: serde_json::Error| LineError::Malformed {
-            line: number,
-            cause: error.to_string(),
+        let malformed = |error: serde_json::Error| {
+            let words = error.to_string();
+            // What is read is one line: where in it is enough.
+            let cause = match words.split_once(" at line ") {
+                Some((cause, _)) => format!("column {}: {cause}", error.column()),
+                None => words,
+            };
+            LineError::Malformed {
+                line: number,
+                cause,
+            }
         };
         let value: Value = serde_json::from_str(text).map_err(malformed)?;
         if value.get("sexton").is_some() {

@@ -15,5 +15,5 @@ mod replayed;
 mod run;
 
 pub use line::{HEADER, Kind, Line, LineError, header_after};
-pub use replayed::Replayed;
+pub use replayed::{Replayed, Told};
 pub use run::{Differing, Mismatch, Replay, ReplayError};

@@ -2,7 +2,7 @@
 
 use crate::actors::host::panic_words;
 use crate::actors::ledger::Poisoned;
-use crate::actors::machine::{Machine, Stamp};
+use crate::actors::machine::{About, Machine, Stamp};
 use crate::actors::recovery::{Recovering, RecoveryError, Replica};
 use crate::clock::Timestamp;
 use crate::ids::{Digest, Seq};
@@ -15,19 +15,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub trait Replayed: Recovering {
     /// Its name in commands and logs.
     fn name(&self) -> &'static str;
-    /// Message and outcome of a journal record, as JSON.
-    fn entry(&self, record: &Record<'_>) -> Result<(Value, Value), RecoveryError>;
+    /// What a journal record says, and what stands in the slots that it speaks of.
+    fn entry(&self, record: &Record<'_>) -> Result<Told, RecoveryError>;
     /// A poisoned message of a journal record, as JSON.
     fn poisoned(&self, record: &Record<'_>) -> Result<Poisoned<Value>, RecoveryError>;
     /// What the rules of today decide about a message.
     fn decide(&self, at: Timestamp, message: &Value) -> Result<Value, String>;
-    /// Commits a message with its outcome, or with what is decided now; the outcome, `None` if nothing changed.
+    /// Commits a message with its outcome, or with what is decided now; `None` if nothing changed.
     fn commit(
         &mut self,
         stamp: Stamp,
         message: &Value,
         outcome: Option<&Value>,
-    ) -> Result<Option<Value>, String>;
+    ) -> Result<Option<Told>, String>;
     /// The message that lets time act on what is due first at `at`.
     fn due(&mut self, at: Timestamp) -> Option<Value>;
     /// The answer that whoever sent the message got, in words.
@@ -38,14 +38,25 @@ pub trait Replayed: Recovering {
     fn view(&self) -> Value;
 }
 
+/// An entry, as JSON.
+#[derive(Debug)]
+pub struct Told {
+    /// What was asked.
+    pub message: Value,
+    /// What was decided.
+    pub outcome: Value,
+    /// What stood in the slots that the outcome speaks of.
+    pub about: Vec<About>,
+}
+
 impl<M: Machine> Replayed for Replica<M> {
     fn name(&self) -> &'static str {
         M::NAME
     }
 
-    fn entry(&self, record: &Record<'_>) -> Result<(Value, Value), RecoveryError> {
+    fn entry(&self, record: &Record<'_>) -> Result<Told, RecoveryError> {
         let (message, outcome) = Self::decode(record)?;
-        Ok((to_json(&message), to_json(&outcome)))
+        Ok(self.told(&message, &outcome))
     }
 
     fn poisoned(&self, record: &Record<'_>) -> Result<Poisoned<Value>, RecoveryError> {
@@ -77,7 +88,7 @@ impl<M: Machine> Replayed for Replica<M> {
         stamp: Stamp,
         message: &Value,
         outcome: Option<&Value>,
-    ) -> Result<Option<Value>, String> {
+    ) -> Result<Option<Told>, String> {
         let message: M::Message = from_json(message)?;
         let outcome: M::Outcome = match outcome {
             Some(outcome) => from_json(outcome)?,
@@ -86,6 +97,7 @@ impl<M: Machine> Replayed for Replica<M> {
         if !M::is_durable(&outcome) {
             return Ok(None);
         }
+        let told = self.told(&message, &outcome);
         Self::commit(self, stamp, &message, &outcome).map_err(|error| match error {
             RecoveryError::Panicked { cause, .. } => {
                 format!("it does not follow from what stands before it ({cause})")
@@ -95,7 +107,7 @@ impl<M: Machine> Replayed for Replica<M> {
             | RecoveryError::UnknownActor { .. }
             | RecoveryError::Undecodable { .. }) => error.to_string(),
         })?;
-        Ok(Some(to_json(&outcome)))
+        Ok(Some(told))
     }
 
     fn due(&mut self, at: Timestamp) -> Option<Value> {
@@ -117,6 +129,17 @@ impl<M: Machine> Replayed for Replica<M> {
 
     fn view(&self) -> Value {
         to_json(&self.machine().view())
+    }
+}
+
+impl<M: Machine> Replica<M> {
+    /// An entry that is not committed yet.
+    fn told(&self, message: &M::Message, outcome: &M::Outcome) -> Told {
+        Told {
+            message: to_json(message),
+            outcome: to_json(outcome),
+            about: self.machine().about(outcome),
+        }
     }
 }
 

@@ -9,8 +9,8 @@ use crate::persist::PersistError;
 use crate::persist::format::{self, Mark, Watermark};
 use crate::persist::journal::Record;
 use crate::persist::snapshots::{Seal, SlotId, Slots};
-use crate::replay::line::{Kind, Line, LineError};
-use crate::replay::replayed::Replayed;
+use crate::replay::line::{Kind, Line, LineError, NODE};
+use crate::replay::replayed::{Replayed, Told};
 use serde_json::Value;
 
 /// A replay in progress.
@@ -19,6 +19,8 @@ pub struct Replay {
     last: Seq,
     at: Timestamp,
     verify: bool,
+    /// Whether records are only read: there is no state before them to carry them out on.
+    reads_only: bool,
     mismatches: Vec<Mismatch>,
     noted: Noted,
 }
@@ -91,6 +93,7 @@ impl Replay {
             last: Seq(0),
             at: Timestamp(0),
             verify: false,
+            reads_only: false,
             mismatches: Vec::new(),
             noted: Noted::default(),
         }
@@ -108,6 +111,11 @@ impl Replay {
     pub fn verifying(mut self) -> Self {
         self.verify = true;
         self
+    }
+
+    /// From now on only reads: for a log whose beginning is gone, of which no state can be had.
+    pub fn read_only(&mut self) {
+        self.reads_only = true;
     }
 
     /// What would be decided otherwise now.
@@ -189,7 +197,7 @@ impl Replay {
 
     /// Replays a journal record; the line that it is.
     pub fn record(&mut self, record: &Record<'_>) -> Result<Line, ReplayError> {
-        let mut line = Line::new(Kind::Mark, "node");
+        let mut line = Line::new(Kind::Mark, NODE);
         line.seq = Some(record.seq);
         line.at = Some(record.at);
         let stamp = Stamp {
@@ -204,20 +212,21 @@ impl Replay {
                 line.mark = Some(mark);
             }
             format::Kind::Entry => {
-                let verify = self.verify;
+                let (verify, reads_only) = (self.verify, self.reads_only);
                 let actor = self.of_record(record)?;
-                let (message, outcome) = actor.entry(record)?;
+                let told = actor.entry(record)?;
                 line.actor = actor.name().to_owned();
                 line.kind = Kind::Entry;
                 // What the snapshot has already that this began with is shown, and not done again.
-                if record.seq > actor.last() {
+                if record.seq > actor.last() && !reads_only {
                     if verify {
-                        self.compare(stamp, &line.actor, &message, &outcome);
+                        self.compare(stamp, &line.actor, &told.message, &told.outcome);
                     }
                     self.of_record(record)?.apply(record)?;
+                    line.about = told.about;
                 }
-                line.message = Some(message);
-                line.outcome = Some(outcome);
+                line.message = Some(told.message);
+                line.outcome = Some(told.outcome);
             }
             format::Kind::Poisoned => {
                 let actor = self.of_record(record)?;
@@ -249,7 +258,9 @@ impl Replay {
             )));
         }
         let mut done = Vec::new();
-        if line.kind == Kind::Time || (line.kind == Kind::Entry && line.outcome.is_none()) {
+        let passes =
+            line.kind == Kind::Time || (line.kind == Kind::Entry && line.outcome.is_none());
+        if passes && !self.reads_only {
             self.pass(at, &mut done).map_err(impossible)?;
         }
         self.at = at;
@@ -267,12 +278,21 @@ impl Replay {
             )));
         }
         let stamp = Stamp { seq, at };
-        self.compare_noted(seq);
         let mut whole = Line {
             seq: Some(seq),
             at: Some(at),
             ..line
         };
+        if self.reads_only {
+            if whole.kind == Kind::Entry && whole.outcome.is_none() {
+                return Err(impossible(
+                    "it has no outcome, and no state to decide it on".into(),
+                ));
+            }
+            self.last = seq;
+            return Ok(vec![whole]);
+        }
+        self.compare_noted(seq);
         match whole.kind {
             Kind::Mark => {
                 let mark = whole
@@ -282,8 +302,8 @@ impl Replay {
                 self.mark(stamp, mark);
             }
             Kind::Entry => {
-                let (outcome, decided) = self.entry(stamp, &whole).map_err(impossible)?;
-                if outcome.is_none() {
+                let (told, decided) = self.entry(stamp, &whole).map_err(impossible)?;
+                let Some(told) = told else {
                     // Nothing changed: the journal would not have it either. Its number is not used up.
                     done.push(Line {
                         seq: None,
@@ -291,8 +311,9 @@ impl Replay {
                         ..whole
                     });
                     return Ok(done);
-                }
-                whole.outcome = outcome;
+                };
+                whole.outcome = Some(told.outcome);
+                whole.about = told.about;
             }
             Kind::Poisoned | Kind::Time => {}
         }
@@ -301,19 +322,19 @@ impl Replay {
         Ok(done)
     }
 
-    /// Commits an entry; its outcome, or what was decided if that changes nothing.
+    /// Commits an entry; what it is, or what was decided if that changes nothing.
     fn entry(
         &mut self,
         stamp: Stamp,
         line: &Line,
-    ) -> Result<(Option<Value>, Option<Value>), String> {
+    ) -> Result<(Option<Told>, Option<Value>), String> {
         let message = line.message.as_ref().ok_or("an entry has a message")?;
         if let (true, Some(outcome)) = (self.verify, &line.outcome) {
             self.compare(stamp, &line.actor, message, outcome);
         }
         let actor = self.named(&line.actor)?;
         match actor.commit(stamp, message, line.outcome.as_ref())? {
-            Some(outcome) => Ok((Some(outcome), None)),
+            Some(told) => Ok((Some(told), None)),
             None => Ok((None, Some(actor.decide(stamp.at, message)?))),
         }
     }
@@ -350,15 +371,16 @@ impl Replay {
             while let Some(message) = actor.due(at) {
                 let seq = following(self.last)?;
                 let stamp = Stamp { seq, at };
-                let Some(outcome) = actor.commit(stamp, &message, None)? else {
+                let Some(told) = actor.commit(stamp, &message, None)? else {
                     return Err(format!("{message} is due and changes nothing"));
                 };
                 self.last = stamp.seq;
                 done.push(Line {
                     seq: Some(stamp.seq),
                     at: Some(at),
-                    message: Some(message),
-                    outcome: Some(outcome),
+                    message: Some(told.message),
+                    outcome: Some(told.outcome),
+                    about: told.about,
                     ..Line::new(Kind::Entry, actor.name())
                 });
             }
@@ -367,7 +389,7 @@ impl Replay {
     }
 
     fn mark(&mut self, stamp: Stamp, mark: &Mark) {
-        if matches!(mark, Mark::Start { .. }) {
+        if matches!(mark, Mark::Start { .. }) && !self.reads_only {
             for actor in &mut self.actors {
                 if stamp.seq > actor.last() {
                     actor.start(stamp);
@@ -400,8 +422,12 @@ impl Replay {
         let known: Vec<_> = self.actors.iter().map(|actor| actor.name()).collect();
         match self.actors.iter_mut().find(|actor| actor.name() == name) {
             Some(actor) => Ok(actor.as_mut()),
+            None if name == NODE => Err(format!(
+                "an entry needs an actor; there is {}",
+                known.join(", ")
+            )),
             None => Err(format!(
-                "there is no actor {name:?}; known: {}",
+                "there is no actor {name:?}; there is {}",
                 known.join(", ")
             )),
         }

@@ -1,5 +1,5 @@
-//! Where the replay of a directory begins: with the first entry of all, if the journal still has it, else with a snapshot
-//! and what the journal has behind it.
+//! Where the replay of a directory begins: with the first record that is there, and the state that a snapshot has if the
+//! journal no longer has its beginning.
 
 use crate::isolated::Copies;
 use crate::report::Failure;
@@ -7,9 +7,9 @@ use sexton::actors::recovery::{self, Looked, decode_mark};
 use sexton::clock::Timestamp;
 use sexton::ids::Seq;
 use sexton::persist::PersistError;
-use sexton::persist::disk::RealDisk;
+use sexton::persist::disk::{Disk, RealDisk};
 use sexton::persist::format::Kind;
-use sexton::persist::journal::segment::{self, Opening};
+use sexton::persist::journal::segment;
 use sexton::persist::journal::{Begin, Reader};
 use sexton::persist::snapshots::{Seal, SlotId};
 use sexton::replay::Replay;
@@ -18,17 +18,26 @@ use std::path::Path;
 /// What a replay is to come to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Goal {
-    /// The last sequence number.
-    pub(crate) until: Option<Until>,
-    /// Whether only the state there is wanted, and no entry on the way.
-    pub(crate) state_alone: bool,
-    /// Whether states are to be compared with what checkpoints noted of them.
-    pub(crate) verify: bool,
+    /// Where it stops.
+    pub(crate) until: Option<Place>,
+    /// What of it is wanted.
+    pub(crate) wanted: Wanted,
 }
 
-/// Where a replay stops.
+/// What of a replay is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// All records that are there, with a state beside them if there is one.
+    Records,
+    /// The state that it comes to.
+    State,
+    /// The same, and on the way as many states as can be compared with what checkpoints noted of them.
+    Verification,
+}
+
+/// A place in a log.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Until {
+pub(crate) enum Place {
     Seq(Seq),
     Time(Timestamp),
 }
@@ -36,10 +45,21 @@ pub(crate) enum Until {
 /// Where a replay begins, and where it stops.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Range {
-    pub(crate) begin: Begin,
+    /// Behind what; with all that is there if `None`.
+    pub(crate) begin: Option<Begin>,
     pub(crate) until: Option<Seq>,
     /// What to say of it.
     pub(crate) remarks: Vec<String>,
+}
+
+impl Range {
+    /// Reads from there on.
+    pub(crate) fn open<'d>(&self, disk: &'d dyn Disk) -> Result<Reader<'d>, PersistError> {
+        match self.begin {
+            Some(begin) => Reader::open_after(disk, begin),
+            None => Reader::open_present(disk),
+        }
+    }
 }
 
 /// Finds where to begin, and fills the replay with what the snapshot there holds.
@@ -48,14 +68,14 @@ pub(crate) fn find(data: &Path, replay: &mut Replay, goal: Goal) -> Result<Range
     let ordinals = segment::ordinals(&disk)?;
     let mut range = if ordinals.first().is_none_or(|first| *first == 1) {
         Range {
-            until: resolve(&disk, Begin::default(), goal.until)?,
+            until: resolve(&disk, goal.until, Seq(0))?,
             ..Range::default()
         }
     } else {
         with_snapshot(data, &disk, replay, goal)?
     };
-    if goal.verify
-        && let Err(error) = note(&disk, range.begin, replay)
+    if goal.wanted == Wanted::Verification
+        && let Err(error) = note(&disk, &range, replay)
     {
         // The replay itself says the same, once it has shown what comes before.
         range.remarks.push(format!(
@@ -65,7 +85,7 @@ pub(crate) fn find(data: &Path, replay: &mut Replay, goal: Goal) -> Result<Range
     Ok(range)
 }
 
-/// Begins with the snapshot that leaves most to show, or least to do.
+/// Takes the state of the snapshot that leaves most to show, or least to do.
 fn with_snapshot(
     data: &Path,
     disk: &RealDisk,
@@ -84,32 +104,30 @@ fn with_snapshot(
         reserved: seal.manifest.reserved,
         reaches,
     };
-    let has = |(_, seal): &(SlotId, Seal)| Reader::open_after(disk, begin(seal)).is_ok();
-    sealed.retain(has);
-    let until = match sealed.last() {
-        Some((_, oldest)) => resolve(disk, begin(oldest), goal.until)?,
-        None => None,
-    };
-    if !goal.state_alone {
+    sealed.retain(|(_, seal)| Reader::open_after(disk, begin(seal)).is_ok());
+    if goal.wanted != Wanted::State {
         sealed.reverse();
     }
-    let first = first_number(disk)?;
-    let first = first.map_or("nowhere".to_owned(), |first| {
-        format!("at sequence number {first}")
-    });
+    let until = resolve(disk, goal.until, known_at(&sealed, goal.until))?;
     let fits = |seal: &Seal| {
         let states = seal.manifest.states.iter();
         until.is_none_or(|until| states.map(|state| state.upto).all(|upto| upto <= until))
     };
+    let begins = match Reader::open_present(disk)?.after() {
+        Seq(0) => "the beginning of the journal does not read".to_owned(),
+        Seq(after) => format!("the journal begins behind sequence number {after}"),
+    };
     for (slot, seal) in sealed.iter().filter(|(_, seal)| fits(seal)) {
         match replay.load(copies.slots(), (*slot, seal)) {
             Ok(()) => {
-                remarks.push(format!(
-                    "the journal begins {first}: this begins with snapshot {slot}, which holds everything up to {}",
-                    seal.manifest.begun
-                ));
+                let begun = seal.manifest.begun;
+                remarks.push(if goal.wanted == Wanted::Records {
+                    format!("{begins}; what stood in slots is known behind {begun}, from snapshot {slot}")
+                } else {
+                    format!("{begins}; this begins with snapshot {slot}, which holds everything up to {begun}")
+                });
                 return Ok(Range {
-                    begin: begin(seal),
+                    begin: (goal.wanted != Wanted::Records).then(|| begin(seal)),
                     until,
                     remarks,
                 });
@@ -117,13 +135,16 @@ fn with_snapshot(
             Err(error) => remarks.push(format!("snapshot {slot} does not read: {error}")),
         }
     }
-    remarks.insert(
-        0,
-        format!(
-            "failed to replay {}: the journal begins {first}",
-            data.display()
-        ),
-    );
+    if goal.wanted == Wanted::Records {
+        replay.read_only();
+        remarks.push(format!("{begins}; what stood in slots is not known"));
+        return Ok(Range {
+            begin: None,
+            until,
+            remarks,
+        });
+    }
+    remarks.insert(0, format!("failed to replay {}: {begins}", data.display()));
     for (slot, seal) in sealed.iter().filter(|(_, seal)| !fits(seal)) {
         let upto = seal.manifest.states.iter().map(|state| state.upto).max();
         let upto = upto.unwrap_or(seal.manifest.begun);
@@ -132,50 +153,49 @@ fn with_snapshot(
         ));
     }
     Err(Failure::unreachable(remarks.join("; ")).help(
-        "what came before is gone from here: a backup from then, or an exported log, may have it",
+        "no state can be had before that of a snapshot; without --state and --verify, the records that are there are shown",
     ))
 }
 
-/// The first number that the journal has.
-fn first_number(disk: &RealDisk) -> Result<Option<Seq>, PersistError> {
-    for ordinal in segment::ordinals(disk)? {
-        if let Opening::Record(seq) = segment::opening(disk, ordinal)? {
-            return Ok(Some(seq));
-        }
-    }
-    Ok(None)
+/// The last number that snapshots speak of up to a time.
+fn known_at(sealed: &[(SlotId, Seal)], until: Option<Place>) -> Seq {
+    let Some(Place::Time(until)) = until else {
+        return Seq(0);
+    };
+    let manifests = sealed.iter().map(|(_, seal)| &seal.manifest);
+    let earlier = manifests.filter(|manifest| manifest.at <= until);
+    earlier
+        .map(|manifest| manifest.begun)
+        .max()
+        .unwrap_or_default()
 }
 
-/// The last number up to a time: zero if even the first is later.
-fn resolve(
-    disk: &RealDisk,
-    begin: Begin,
-    until: Option<Until>,
-) -> Result<Option<Seq>, PersistError> {
+/// The last number up to a time, which is `known` at least.
+fn resolve(disk: &RealDisk, until: Option<Place>, known: Seq) -> Result<Option<Seq>, PersistError> {
     let until = match until {
         None => return Ok(None),
-        Some(Until::Seq(until)) => return Ok(Some(until)),
-        Some(Until::Time(until)) => until,
+        Some(Place::Seq(until)) => return Ok(Some(until)),
+        Some(Place::Time(until)) => until,
     };
-    let mut last = if begin.at <= until {
-        begin.after
-    } else {
-        Seq(0)
-    };
-    let mut reader = Reader::open_after(disk, begin)?;
+    let mut last = known;
+    let mut reader = Reader::open_present(disk)?;
     // Damage behind that time is not looked for; damage before it is told when it is come to.
     while let Ok(Some(record)) = reader.next() {
         if record.at > until {
             break;
         }
-        last = record.seq;
+        last = last.max(record.seq);
     }
     Ok(Some(last))
 }
 
 /// Has the replay compare what checkpoints noted.
-fn note(disk: &RealDisk, begin: Begin, replay: &mut Replay) -> Result<(), recovery::RecoveryError> {
-    let mut reader = Reader::open_after(disk, begin)?;
+fn note(
+    disk: &RealDisk,
+    range: &Range,
+    replay: &mut Replay,
+) -> Result<(), recovery::RecoveryError> {
+    let mut reader = range.open(disk)?;
     while let Some(record) = reader.next()? {
         if record.kind == Kind::Mark {
             replay.note(&decode_mark(&record)?);

@@ -1,30 +1,35 @@
 //! The subcommand, and what it shows.
 
-use crate::replay::beginning::{Goal, Range, Until, find};
-use crate::report::{self, Failure};
+use crate::directory;
+use crate::replay::beginning::{Goal, Place, Range, Wanted, find};
+use crate::report::{self, Failure, tell};
 use crate::text;
 use clap::Args;
 use serde_json::json;
-use sexton::actors::recovery::RecoveryError;
+use sexton::actors::machine::About;
 use sexton::clock::Timestamp;
 use sexton::ids::Seq;
 use sexton::node::cut_words;
 use sexton::persist::disk::RealDisk;
-use sexton::persist::journal::Reader;
-use sexton::replay::{HEADER, Kind, Line, Replay, ReplayError, header_after};
+use sexton::replay::{HEADER, Kind, Line, LineError, Replay, ReplayError, header_after};
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Read as _, Write};
 use std::path::{Path, PathBuf};
+
+const LOGS: &str =
+    "give a data directory, or a log of JSON lines as `sexton replay DATA --export` writes it";
 
 /// Show what happened, entry by entry: from a data directory, or from a log of JSON lines.
 ///
 /// Reads and never writes, also beside a running coordinator. A damaged journal is shown up to the damage, and the
-/// exit status is 3. A journal whose beginning is gone is shown from a snapshot on, and says so. In a hand-written log, a line needs no more than an actor and a message: what it leads to is
+/// exit status is 3. Of a journal whose beginning is gone all that is there is shown; a state of it, and a verification,
+/// begin with a snapshot. In a hand-written log, a line needs no more than an actor and a message: what it leads to is
 /// decided now, and what falls due before it happens first.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton replay ~/.local/state/sexton               every entry
   sexton replay DATA --actor lock --until 812       the way to entry 812
+  sexton replay DATA --from 2026-11-21T08:00:00Z | grep acct
   sexton replay DATA --until 2026-11-21T08:30:00Z --state
   sexton replay DATA --export incident.jsonl        a log to read, cut and mail
   sexton replay incident.jsonl --verify             would the same be decided today?
@@ -36,17 +41,17 @@ pub(crate) struct Replaying {
     #[arg(value_name = "DATA|LOG")]
     log: PathBuf,
 
-    /// Show only this actor's records, such as lock; the others are replayed all the same
-    #[arg(long, value_name = "NAME")]
+    /// Show only this actor's records; the others are replayed all the same
+    #[arg(long, value_name = "NAME", value_parser = names())]
     actor: Option<String>,
 
-    /// Show records from this sequence number on
-    #[arg(long, value_name = "SEQ")]
-    from: Option<u64>,
+    /// Show records from this sequence number, or this time (RFC 3339), on
+    #[arg(long, value_name = "SEQ|TIME", value_parser = parse_place, conflicts_with_all = ["state", "verify"])]
+    from: Option<Place>,
 
     /// Stop behind this sequence number, or at this time (RFC 3339)
-    #[arg(long, value_name = "SEQ|TIME", value_parser = parse_until)]
-    until: Option<Until>,
+    #[arg(long, value_name = "SEQ|TIME", value_parser = parse_place)]
+    until: Option<Place>,
 
     /// Show the state at the end instead of the entries
     #[arg(long)]
@@ -65,24 +70,39 @@ pub(crate) struct Replaying {
     json: bool,
 }
 
-fn parse_until(text: &str) -> Result<Until, String> {
+/// The actors, and the node, which has records of its own.
+fn names() -> Vec<&'static str> {
+    let replay = Replay::default();
+    let actors = replay.states().map(|(name, ..)| name);
+    actors.chain(["node"]).collect()
+}
+
+fn parse_place(text: &str) -> Result<Place, String> {
     if let Ok(seq) = text.parse() {
-        return Ok(Until::Seq(Seq(seq)));
+        return Ok(Place::Seq(Seq(seq)));
     }
     let time: jiff::Timestamp = text.parse().map_err(|_| {
         "expected a sequence number, or a time such as 2026-11-21T08:30:00Z".to_owned()
     })?;
     u64::try_from(time.as_millisecond())
-        .map(|ms| Until::Time(Timestamp(ms)))
+        .map(|ms| Place::Time(Timestamp(ms)))
         .map_err(|_| "times before 1970 are not in any log".to_owned())
 }
 
-impl Until {
-    /// Whether a line of a log that is no journal comes behind it.
+impl Place {
+    /// Whether a line comes before it.
+    fn is_ahead_of(self, line: &Line) -> bool {
+        match self {
+            Self::Seq(place) => line.seq.is_some_and(|seq| seq < place),
+            Self::Time(place) => line.at.is_some_and(|at| at < place),
+        }
+    }
+
+    /// Whether a line comes behind it.
     fn is_past(self, line: &Line) -> bool {
         match self {
-            Self::Seq(until) => line.seq.is_some_and(|seq| seq > until),
-            Self::Time(until) => line.at.is_some_and(|at| at > until),
+            Self::Seq(place) => line.seq.is_some_and(|seq| seq > place),
+            Self::Time(place) => line.at.is_some_and(|at| at > place),
         }
     }
 }
@@ -92,36 +112,31 @@ impl Replaying {
         // A log that was cut in the middle may name what is not there: that is an error in words, not a trace.
         std::panic::set_hook(Box::new(|_| {}));
         let mut replay = Replay::default();
-        self.check_actor(&replay)?;
         if self.verify {
             replay = replay.verifying();
         }
-        let range = if self.log.is_dir() {
-            self.check_journal()?;
-            Some(find(&self.log, &mut replay, self.goal())?)
+        let mut shown = Shown::default();
+        let read = if self.log.is_dir() {
+            directory::check("replay", &self.log, &["journal"])?;
+            let goal = Goal {
+                until: self.until,
+                wanted: self.wanted(),
+            };
+            let range = find(&self.log, &mut replay, goal)?;
+            self.open(&mut shown)?;
+            self.replay_journal(&mut replay, &mut shown, &range)
         } else {
-            None
-        };
-        let mut shown = self.open(range.as_ref())?;
-        let read = match &range {
-            Some(range) => self.replay_journal(&mut replay, &mut shown, range),
-            None => self.replay_lines(&mut replay, &mut shown),
+            let text = self.read()?;
+            self.open(&mut shown)?;
+            self.replay_lines(&mut replay, &mut shown, &text)
         };
         // What is whole is shown, also when the rest is not.
-        self.show_end(&mut replay, &mut shown)?;
-        shown.flush()?;
+        if read.is_ok() || replay.last() > Seq(0) {
+            self.show_end(&mut replay, &mut shown)?;
+        }
+        shown.end()?;
         read?;
-        if let Some(file) = self
-            .export
-            .as_deref()
-            .filter(|file| *file != Path::new("-"))
-        {
-            let count = shown.lines - 1;
-            tell(&format!("wrote {count} records to {}", file.display()));
-        }
-        if shown.after.is_some() {
-            tell("it begins in the middle, so it can be read, and not be replayed by itself");
-        }
+        self.remark(&shown, replay.last());
         let differing = replay.mismatches().len();
         if differing > 0 {
             let words = format!("{differing} entries would be decided otherwise now");
@@ -141,66 +156,61 @@ impl Replaying {
             .help("this is a defect of sexton, or of its memory: keep a copy of the directory"))
     }
 
-    fn goal(&self) -> Goal {
-        Goal {
-            until: self.until,
-            state_alone: self.state && !self.verify && self.export.is_none(),
-            verify: self.verify,
+    fn wanted(&self) -> Wanted {
+        match (self.state, self.verify) {
+            (_, true) => Wanted::Verification,
+            (true, false) => Wanted::State,
+            (false, false) => Wanted::Records,
         }
     }
 
-    fn check_journal(&self) -> Result<(), Failure> {
-        if self.log.join("journal").is_dir() {
-            return Ok(());
+    /// What there is to say of the records that were shown.
+    fn remark(&self, shown: &Shown, last: Seq) {
+        if let Some(file) = self.export.as_deref().filter(|_| !self.exports_to_output()) {
+            let count = text::count(shown.records, "record");
+            tell(&format!("wrote {count} to {}", file.display()));
         }
-        Err(Failure::unreachable(format!(
-            "failed to replay {}: it has no journal folder",
-            self.log.display()
-        ))
-        .help("give the directory that `sexton serve --data` was given, or an exported log"))
-    }
-
-    fn check_actor(&self, replay: &Replay) -> Result<(), Failure> {
-        let known: Vec<_> = replay
-            .states()
-            .map(|(name, ..)| name)
-            .chain(["node"])
-            .collect();
-        match &self.actor {
-            Some(actor) if !known.contains(&actor.as_str()) => Err(Failure::usage(format!(
-                "failed to find an actor {actor:?}; there are {}",
-                known.join(", ")
-            ))),
-            Some(_) | None => Ok(()),
+        if shown.exports && shown.after > Seq(0) {
+            tell("it begins in the middle, so it can be read, and no state can be had of it");
+        }
+        if self.from.is_some() && shown.records == 0 {
+            tell(&format!("nothing of it is shown: the log ends at {last}"));
         }
     }
 
-    fn open(&self, range: Option<&Range>) -> Result<Shown, Failure> {
-        let standard = self
-            .export
-            .as_deref()
-            .is_none_or(|file| file == Path::new("-"));
+    fn exports_to_output(&self) -> bool {
+        self.export.as_deref() == Some(Path::new("-"))
+    }
+
+    fn open(&self, shown: &mut Shown) -> Result<(), Failure> {
         let output: Box<dyn Write> = match &self.export {
-            Some(file) if !standard => Box::new(File::create_new(file).map_err(|error| {
+            Some(file) if !self.exports_to_output() => Box::new(File::create_new(file).map_err(|error| {
                 Failure::unreachable(format!("failed to create {}: {error}", file.display()))
                     .help("an export never replaces a file: give a name that is free, in a folder that exists")
             })?),
             Some(_) | None => Box::new(std::io::stdout().lock()),
         };
-        let mut shown = Shown {
-            output: BufWriter::new(output),
-            exports: self.export.is_some(),
-            after: None,
-            lines: 0,
+        shown.output = BufWriter::new(output);
+        shown.exports = self.export.is_some();
+        Ok(())
+    }
+
+    /// A log of JSON lines.
+    fn read(&self) -> Result<String, Failure> {
+        let name = self.log.display();
+        let bytes = if self.log == Path::new("-") {
+            let mut bytes = Vec::new();
+            std::io::stdin().read_to_end(&mut bytes).map(|_| bytes)
+        } else {
+            std::fs::read(&self.log)
         };
-        if shown.exports {
-            let begun = range.map_or(0, |range| range.begin.after.0);
-            let after = begun.max(self.from.map_or(0, |from| from.saturating_sub(1)));
-            shown.after = (after > 0).then_some(Seq(after));
-            let header = shown.after.map_or(HEADER.to_owned(), header_after);
-            shown.line(&header)?;
-        }
-        Ok(shown)
+        let bytes = bytes.map_err(|error| {
+            let (why, _) = directory::refused(&error);
+            Failure::unreachable(format!("failed to read {name}: {why}")).help(LOGS)
+        })?;
+        String::from_utf8(bytes).map_err(|_| {
+            Failure::unreachable(format!("failed to read {name}: it is no text")).help(LOGS)
+        })
     }
 
     fn replay_journal(
@@ -211,12 +221,15 @@ impl Replaying {
     ) -> Result<(), Failure> {
         range.remarks.iter().for_each(|remark| tell(remark));
         let disk = RealDisk::new(&self.log);
-        let mut reader = Reader::open_after(&disk, range.begin).map_err(Failure::from)?;
+        let mut reader = range.open(&disk).map_err(Failure::from)?;
+        shown.after = reader.after();
         while let Some(record) = reader.next().map_err(Failure::from)? {
             if range.until.is_some_and(|until| record.seq > until) {
                 return Ok(());
             }
-            let line = replay.record(&record).map_err(failure)?;
+            let line = replay
+                .record(&record)
+                .map_err(|error| self.failure(error))?;
             self.show(&line, shown)?;
         }
         if let Some(cut) = &reader.tail().cut {
@@ -225,19 +238,15 @@ impl Replaying {
         Ok(())
     }
 
-    fn replay_lines(&self, replay: &mut Replay, shown: &mut Shown) -> Result<(), Failure> {
-        let text = if self.log == Path::new("-") {
-            std::io::read_to_string(std::io::stdin())
-        } else {
-            std::fs::read_to_string(&self.log)
-        };
-        let text = text.map_err(|error| {
-            Failure::unreachable(format!("failed to read {}: {error}", self.log.display()))
-        })?;
+    fn replay_lines(
+        &self,
+        replay: &mut Replay,
+        shown: &mut Shown,
+        text: &str,
+    ) -> Result<(), Failure> {
         let mut lines = Vec::new();
         for (line, number) in text.lines().zip(1..) {
-            let parsed = Line::parse(line, number).map_err(|error| failure(error.into()));
-            match parsed {
+            match Line::parse(line, number) {
                 Ok(None) => {}
                 Ok(Some(line)) => {
                     if let Some(mark) = line.mark.as_ref().filter(|_| self.verify) {
@@ -245,8 +254,12 @@ impl Replaying {
                     }
                     lines.push(Ok((line, number)));
                 }
+                Err(LineError::Beheaded(after)) if self.wanted() == Wanted::Records => {
+                    replay.read_only();
+                    shown.after = Seq(after);
+                }
                 Err(error) => {
-                    lines.push(Err(error));
+                    lines.push(Err(self.failure(error.into())));
                     break;
                 }
             }
@@ -256,7 +269,10 @@ impl Replaying {
             if self.until.is_some_and(|until| until.is_past(&line)) {
                 return Ok(());
             }
-            for line in replay.line(line, number).map_err(failure)? {
+            for line in replay
+                .line(line, number)
+                .map_err(|error| self.failure(error))?
+            {
                 self.show(&line, shown)?;
             }
         }
@@ -264,23 +280,54 @@ impl Replaying {
     }
 
     fn show(&self, line: &Line, shown: &mut Shown) -> Result<(), Failure> {
-        let wanted = self.actor.as_ref().is_none_or(|actor| *actor == line.actor)
-            && self
-                .from
-                .is_none_or(|from| line.seq.is_none_or(|seq| seq.0 >= from));
-        if !wanted || (!shown.exports && (self.state || self.verify)) {
+        if self.wanted() != Wanted::Records {
+            return Ok(());
+        }
+        if self.from.is_some_and(|from| from.is_ahead_of(line)) {
+            shown.after = shown.after.max(line.seq.unwrap_or_default());
+            return Ok(());
+        }
+        if self
+            .actor
+            .as_ref()
+            .is_some_and(|actor| *actor != line.actor)
+        {
             return Ok(());
         }
         if shown.exports || self.json {
-            shown.line(&line.to_json())
+            shown.record(&line.to_json())
         } else {
-            shown.line(&words(line))
+            shown.record(&words(line))
+        }
+    }
+
+    /// Where reading a log ends that is none, or that has what cannot be.
+    fn failure(&self, error: ReplayError) -> Failure {
+        let name = self.log.display();
+        let at = |action: &str, line: usize, cause: &str| {
+            Failure::unreachable(format!("failed to {action} {name}: line {line}: {cause}"))
+        };
+        match error {
+            ReplayError::Recovery(error) => error.into(),
+            ReplayError::Impossible { line, cause } => at("replay", line, &cause),
+            ReplayError::Line(LineError::Malformed { line, cause }) => {
+                at("read", line, &cause).help(LOGS)
+            }
+            ReplayError::Line(error @ LineError::TooNew(_)) => {
+                Failure::unreachable(format!("failed to {error} ({name})"))
+                    .help("use the sexton that wrote it, or a newer one")
+            }
+            ReplayError::Line(error @ LineError::Beheaded(_)) => {
+                Failure::unreachable(format!("failed to {error} ({name})")).help(
+                    "without --state and --verify it is shown; the directory that it is from may have the state",
+                )
+            }
         }
     }
 
     /// What `--state` and `--verify` ask for.
     fn show_end(&self, replay: &mut Replay, shown: &mut Shown) -> Result<(), Failure> {
-        if shown.exports || !(self.state || self.verify) {
+        if self.wanted() == Wanted::Records {
             return Ok(());
         }
         let (compared, differing) = replay.compared();
@@ -309,7 +356,10 @@ impl Replaying {
             return shown.line(&all.to_string());
         }
         if self.verify && replay.mismatches().is_empty() {
-            shown.line("every entry would be decided in the same way now")?;
+            let last = replay.last();
+            shown.line(&format!(
+                "every entry up to {last} would be decided in the same way now"
+            ))?;
         }
         for mismatch in replay.mismatches() {
             shown.line(&format!(
@@ -318,8 +368,10 @@ impl Replaying {
             ))?;
         }
         if self.verify && compared > 0 && differing.is_empty() {
+            let agree = if compared == 1 { "agrees" } else { "agree" };
+            let states = text::count(compared, "state");
             shown.line(&format!(
-                "{compared} states are what checkpoints noted of them"
+                "{states} {agree} with the digests that checkpoints noted"
             ))?;
         }
         for state in differing {
@@ -346,18 +398,49 @@ impl Replaying {
 struct Shown {
     output: BufWriter<Box<dyn Write>>,
     exports: bool,
-    /// Behind which number an export begins, if that is not the first.
-    after: Option<Seq>,
-    lines: u64,
+    /// Behind which number what is shown begins.
+    after: Seq,
+    records: u64,
+}
+
+impl Default for Shown {
+    fn default() -> Self {
+        Self {
+            output: BufWriter::new(Box::new(std::io::sink())),
+            exports: false,
+            after: Seq(0),
+            records: 0,
+        }
+    }
 }
 
 impl Shown {
+    /// A record, behind the header if it is the first of an export.
+    fn record(&mut self, line: &str) -> Result<(), Failure> {
+        if self.records == 0 {
+            self.header()?;
+        }
+        self.records += 1;
+        self.line(line)
+    }
+
+    fn header(&mut self) -> Result<(), Failure> {
+        match self.after {
+            _ if !self.exports => Ok(()),
+            Seq(0) => self.line(HEADER),
+            after => self.line(&header_after(after)),
+        }
+    }
+
     fn line(&mut self, line: &str) -> Result<(), Failure> {
-        self.lines += 1;
         report::written(writeln!(self.output, "{line}"))
     }
 
-    fn flush(&mut self) -> Result<(), Failure> {
+    /// An export has a header, also if it has nothing else.
+    fn end(&mut self) -> Result<(), Failure> {
+        if self.records == 0 {
+            self.header()?;
+        }
         report::written(self.output.flush())
     }
 }
@@ -370,7 +453,12 @@ fn words(line: &Line) -> String {
         value.as_ref().map_or_else(String::new, ToString::to_string)
     };
     let what = match line.kind {
-        Kind::Entry => format!("{}  ->  {}", json(&line.message), json(&line.outcome)),
+        Kind::Entry => format!(
+            "{}  ->  {}{}",
+            json(&line.message),
+            json(&line.outcome),
+            line.about.iter().map(about).collect::<String>()
+        ),
         Kind::Poisoned => format!(
             "{}  PANICKED in {}: {}",
             json(&line.message),
@@ -384,17 +472,9 @@ fn words(line: &Line) -> String {
     format!("{seq:>10}  {at}  {:<6} {what}", line.actor)
 }
 
-fn failure(error: ReplayError) -> Failure {
-    match error {
-        ReplayError::Recovery(RecoveryError::Persist(error)) => error.into(),
-        ReplayError::Recovery(error) => error.into(),
-        ReplayError::Line(_) | ReplayError::Impossible { .. } => {
-            Failure::unreachable(format!("failed to {error}"))
-        }
-    }
-}
-
-#[expect(clippy::print_stderr, reason = "a remark beside the output")]
-fn tell(words: &str) {
-    eprintln!("sexton: {words}");
+/// What stands in a slot.
+fn about(about: &About) -> String {
+    let name = |(called, name): (&String, &String)| format!(" {called} {name:?}");
+    let names: String = about.names.iter().map(name).collect();
+    format!("  slot {}:{names}", about.slot.0)
 }

@@ -2,7 +2,8 @@
 //!
 //! Change rule: the fields but for the rings are durable, see `message.rs`.
 
-use crate::actors::machine::Stamp;
+use crate::actors::lock::message::Name;
+use crate::actors::machine::{About, Stamp};
 use crate::clock::Timestamp;
 use crate::ids::{Seq, Slot, Token};
 
@@ -109,6 +110,21 @@ impl Entry {
     pub(super) fn deadline(&self, epoch: Timestamp) -> Timestamp {
         let span = if self.is_owner() { self.ttl } else { self.ttw };
         self.since.max(epoch).plus_seconds(span.into())
+    }
+
+    /// Its names, as people read them.
+    pub(super) fn about(&self, slot: Slot) -> About {
+        let names = [
+            ("key", self.key()),
+            ("index", self.index()),
+            ("owner", self.owner()),
+        ];
+        let text = |bytes: &[u8]| Name::new(bytes).map_or_else(String::new, |name| name.to_text());
+        let named = names.map(|(called, bytes)| (called.to_owned(), text(bytes)));
+        About {
+            slot,
+            names: named.into(),
+        }
     }
 
     /// Puts what the digest is made of into `bytes`.

@@ -10,7 +10,7 @@ use crate::actors::lock::message::{
 use crate::actors::lock::pages::{self, Page};
 use crate::actors::lock::state::State;
 use crate::actors::lock::waiting::Waiting;
-use crate::actors::machine::{Effects, Machine, Refusal, Stamp, Weight};
+use crate::actors::machine::{About, Effects, Machine, Refusal, Stamp, Weight};
 use crate::actors::pages::Pages;
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket, Token};
@@ -504,5 +504,14 @@ impl Machine for LockMachine {
             draining,
             entries: self.list(None, u32::MAX),
         }
+    }
+
+    fn about(&self, outcome: &Outcome) -> Vec<About> {
+        let Outcome::Ended { gone } = outcome else {
+            return Vec::new();
+        };
+        let slots = gone.iter().flat_map(|gone| [Some(gone.slot), gone.heir]);
+        let about = |slot: Slot| Some(self.state.entry(slot)?.about(slot));
+        slots.flatten().filter_map(about).collect()
     }
 }
