@@ -333,7 +333,7 @@ fn a_damaged_journal_names_file_offset_and_number() {
             "journal/00000001.seg",
             "damaged at offset",
             "after sequence number",
-            "sexton replay",
+            "sexton inspect",
         ];
         says((status, errors.clone()), 3, &words);
         let offset = errors
