@@ -46,7 +46,7 @@ fn a_lock_is_held_by_one_and_passes_on_to_who_waits() {
     let first = block_on(locks.acquire(&alice, Terms::default())).unwrap();
     assert_eq!(
         block_on(locks.acquire(&bob, Terms::default())),
-        Err(LockError::Held)
+        Err(LockError::Held { place: 2 })
     );
     assert_eq!(count(&locks), 1, "who does not wait leaves nothing");
     let second = std::thread::scope(|scope| {
@@ -76,7 +76,7 @@ fn who_waits_is_told_when_the_wait_is_over() {
     let bob = entry("k", "bob");
     assert_eq!(
         block_on(locks.acquire(&bob, waiting(1))),
-        Err(LockError::Held)
+        Err(LockError::Held { place: 2 })
     );
     assert_eq!(block_on(locks.place(&bob)), Err(LockError::Absent));
 }

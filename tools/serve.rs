@@ -83,7 +83,6 @@ async fn serve(config: Config, format: LogFormat) -> Result<(), Failure> {
     notify.ready();
     let handle = node.handle();
     let mut alive = std::pin::pin!(notify.watch(&handle));
-    let mut draining = std::pin::pin!(None);
     loop {
         tokio::select! {
             asked = signals.next() => match asked {
@@ -95,22 +94,15 @@ async fn serve(config: Config, format: LogFormat) -> Result<(), Failure> {
                 Asked::Dump => dump(&handle, data.as_deref()).await,
                 Asked::Drain => {
                     notify.status("draining");
+                    // A node that has halted says so below.
+                    drop(handle.begin_drain().await);
                     tracing::info!("draining: no new locks, the end comes when none is left");
-                    let handle = handle.clone();
-                    draining.set(Some(async move { handle.drain().await }));
                 }
             },
-            Some(drained) = async {
-                match draining.as_mut().as_pin_mut() {
-                    Some(drain) => Some(drain.await),
-                    None => std::future::pending().await,
-                }
-            } => {
-                if drained.is_ok() {
-                    tracing::info!("drained");
-                    break;
-                }
-                draining.set(None);
+            // However it began: by a signal, or through a door.
+            Ok(()) = handle.drained() => {
+                tracing::info!("drained");
+                break;
             }
             never = &mut alive => match never {},
             halt = handle.halted() => {
@@ -293,6 +285,7 @@ async fn dump(handle: &Handle, data: Option<&Path>) {
             | Reply::Refused(_)
             | Reply::Draining
             | Reply::Owner(_)
+            | Reply::Page { .. }
             | Reply::Due => unreachable!("a dump asks for counts and a list"),
         };
         if let Err(error) = written {

@@ -21,7 +21,6 @@ use crate::persist::snapshots::{SledStores, Slots};
 use crate::protocols::lockserver::{self, Hosts};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use tokio::sync::{mpsc, watch};
 
 /// The core thread's side of opening, running and stopping.
@@ -121,7 +120,7 @@ impl Core {
             recovered,
             journal: log,
             admission: admission.clone(),
-            draining: AtomicBool::new(false),
+            draining: watch::Sender::new(false),
             supervisor: self.commands,
             checkpoints: asks,
             snapshots: checkpoints.shown(),

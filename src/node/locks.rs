@@ -5,10 +5,10 @@
 
 use crate::actors::host::{Answer, Failed, Item};
 use crate::actors::lock::{
-    Listed, LockMachine, Message, Name, Query, Refused, Reply, Standing, Watch,
+    Listed, LockMachine, Message, Name, Query, Refused, Reply, Selection, Standing, Watch,
 };
 use crate::actors::runtime::{Mailbox, Stopped};
-use crate::ids::Token;
+use crate::ids::{Slot, Token};
 
 /// Which lock, and for whom: one entry, owned or waiting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +62,10 @@ impl Default for Terms {
 pub enum LockError {
     /// Somebody else has it, and the wait is over.
     #[error("somebody else holds the lock")]
-    Held,
+    Held {
+        /// Where the entry stood in line when it came; 2 for the first that waited.
+        place: u32,
+    },
     /// There is no such entry: it never was, was released, or its time ran out.
     #[error("there is no such holder or waiter")]
     Absent,
@@ -132,19 +135,24 @@ impl Locks {
                 ttw: terms.wait,
                 priority: terms.priority,
             }))
-            .await?;
+            .await;
+        // What is refused made no entry, and one that was there before stays.
+        withdrawal.due = standing.is_ok();
+        let standing = standing?;
         let granted = match standing.token {
             Some(token) => Ok(token),
             // It has ended with that command: without waiting, the time to wait is over at once.
-            None if terms.wait == 0 => Err(LockError::Held),
-            None => self.granted(entry).await,
+            None if terms.wait == 0 => Err(LockError::Held {
+                place: standing.place,
+            }),
+            None => self.granted(entry, standing.place).await,
         };
         withdrawal.due = false;
         granted
     }
 
     /// Waits until an entry that stands in line owns its lock.
-    async fn granted(&self, entry: &Entry) -> Result<Token, LockError> {
+    async fn granted(&self, entry: &Entry, place: u32) -> Result<Token, LockError> {
         let Entry { key, index, owner } = entry.clone();
         let watch = Watch::Granted { key, index, owner };
         let reply = self.mailbox.watch(watch).await??;
@@ -154,7 +162,7 @@ impl Locks {
         {
             Ok(token)
         } else {
-            Err(LockError::Held)
+            Err(LockError::Held { place })
         }
     }
 
@@ -244,6 +252,21 @@ impl Locks {
         }
     }
 
+    /// Some of the entries that a filter lets through, and where to go on; nowhere if that was the last. A long table
+    /// is walked without holding up others, so it is not a picture of one moment: an entry that comes or goes
+    /// meanwhile may or may not be in it, one that stays is in it once.
+    pub async fn select(
+        &self,
+        selection: Selection,
+    ) -> Result<(Vec<Listed>, Option<Slot>), LockError> {
+        let reply = self.one(Item::Query(Query::Select(selection))).await?;
+        if let Reply::Page { entries, next } = reply {
+            Ok((entries, next))
+        } else {
+            Err(refusal(&reply))
+        }
+    }
+
     async fn standing(&self, item: Item<LockMachine>) -> Result<Standing, LockError> {
         let reply = self.one(item).await?;
         if let Reply::Standing(standing) = reply {
@@ -269,6 +292,7 @@ const fn refusal(reply: &Reply) -> LockError {
         | Reply::Draining
         | Reply::Owner(_)
         | Reply::List(_)
+        | Reply::Page { .. }
         | Reply::Counts { .. }
         | Reply::Due => LockError::Absent,
     }

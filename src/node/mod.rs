@@ -27,7 +27,6 @@ use crate::status::{ActorReport, Doors, NodeStatus, fsync_words};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -95,7 +94,8 @@ struct Facts {
     recovered: Recovered,
     journal: Option<Journal>,
     admission: Admission,
-    draining: AtomicBool,
+    /// Whether new locks are refused until the end.
+    draining: watch::Sender<bool>,
     supervisor: mpsc::UnboundedSender<Command>,
     checkpoints: mpsc::UnboundedSender<checkpoint::Request>,
     snapshots: checkpoint::Shown,
@@ -207,9 +207,23 @@ impl Handle {
 
     /// Takes no new locks from now on, and resolves when none is left.
     pub async fn drain(&self) -> Result<(), Stopped> {
-        // Whether this drain began or another had: both end when nothing is left.
+        self.begin_drain().await?;
+        self.drained().await
+    }
+
+    /// Takes no new locks from now on.
+    pub async fn begin_drain(&self) -> Result<(), Stopped> {
+        // Whether this drain began or another had makes no difference.
         drop(self.locks.call(vec![Item::Message(Message::Drain)]).await?);
-        self.facts.draining.store(true, Ordering::Relaxed);
+        self.facts.draining.send_replace(true);
+        Ok(())
+    }
+
+    /// Resolves when no lock is left after a drain has begun, by whomever. Never, if none begins.
+    pub async fn drained(&self) -> Result<(), Stopped> {
+        let mut draining = self.facts.draining.subscribe();
+        let begun = draining.wait_for(|draining| *draining).await;
+        drop(begun.map_err(|_| Stopped)?);
         drop(self.locks.watch(Watch::Empty).await?);
         Ok(())
     }
@@ -288,6 +302,11 @@ impl Handle {
         self.halt.borrow().as_ref().map(Halt::to_string)
     }
 
+    /// The node's time.
+    pub fn now(&self) -> Timestamp {
+        self.facts.clock.now()
+    }
+
     /// What the start found.
     pub fn recovered(&self) -> &Recovered {
         &self.facts.recovered
@@ -317,7 +336,7 @@ impl Handle {
             now,
             wall_offset_ms: facts.clock.offset_ms(),
             recovered: facts.recovered.clone(),
-            draining: facts.draining.load(Ordering::Relaxed),
+            draining: *facts.draining.borrow(),
             lock_owners,
             lock_contenders,
             open_commands: facts.admission.open(),

@@ -376,6 +376,7 @@ impl Reference for Locks {
                     .map(|found| self.listed(found))
                     .collect(),
             ),
+            Query::Select(_) => unreachable!("clients ask for no pages"),
             Query::Counts => {
                 let all = u32::try_from(self.entries.len()).expect("worlds are small");
                 let owners = self.entries.values().filter(|entry| entry.token.is_some());
@@ -421,6 +422,7 @@ impl Reference for Locks {
             | Reply::Refused(_)
             | Reply::Owner(_)
             | Reply::List(_)
+            | Reply::Page { .. }
             | Reply::Counts { .. }
             | Reply::Due => false,
         }

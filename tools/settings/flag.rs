@@ -239,6 +239,7 @@ impl Settings {
                 socket,
                 token_file: self.token_file.clone(),
                 names: self.http_hosts.clone(),
+                ..HttpConfig::default()
             }),
             ..Config::in_memory()
         })

@@ -5,7 +5,8 @@
 
 use crate::actors::lock::entry::{Entry, Terms};
 use crate::actors::lock::message::{
-    Gone, Listed, Message, Name, Outcome, Query, Refused, Reply, Rules, Standing, View, Watch,
+    Gone, Listed, Message, Name, Outcome, Query, Refused, Reply, Rules, Selection, Standing, View,
+    Watch,
 };
 use crate::actors::lock::pages::{self, Page};
 use crate::actors::lock::state::State;
@@ -17,6 +18,9 @@ use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket, Token};
 
 /// Keys that begin so belong to the coordinator: shown everywhere, changed through no door.
 const RESERVED_PREFIX: &[u8] = b"wip-pool-lock-";
+
+/// Slots that one question looks into: less than a millisecond of work.
+const SLOTS_IN_A_ROW: u32 = 8192;
 
 /// The rules of locks, over their state.
 #[derive(Debug)]
@@ -155,6 +159,37 @@ impl LockMachine {
             .take(entries_max as usize)
             .filter_map(|(slot, place)| Some(self.listed(self.state.entry(slot)?, place)))
             .collect()
+    }
+
+    /// Walks the table from a slot on, and no further than a share of it: others get their turn in between.
+    fn select(&self, selection: &Selection) -> Reply {
+        let Selection {
+            key,
+            index,
+            owner,
+            from,
+            entries_max,
+        } = selection;
+        let is = |wanted: &Option<Name>, found: &[u8]| {
+            wanted.as_ref().is_none_or(|it| it.as_bytes() == found)
+        };
+        let mut entries = Vec::new();
+        let end = from.0.saturating_add(SLOTS_IN_A_ROW);
+        for slot in (from.0..end.min(self.state.extent())).map(Slot) {
+            if entries.len() == *entries_max as usize {
+                let next = Some(slot);
+                return Reply::Page { entries, next };
+            }
+            let found = self.state.entry(slot).filter(|entry| {
+                is(key, entry.key()) && is(index, entry.index()) && is(owner, entry.owner())
+            });
+            entries.extend(found.map(|entry| {
+                let place = self.state.place(slot, self.rules.high_first);
+                self.listed(entry, place)
+            }));
+        }
+        let next = (end < self.state.extent()).then_some(Slot(end));
+        Reply::Page { entries, next }
     }
 
     fn listed(&self, entry: &Entry, place: u32) -> Listed {
@@ -384,6 +419,7 @@ impl Machine for LockMachine {
                 .find([key, index, owner])
                 .map_or(Reply::Absent, |(slot, _)| self.standing(slot)),
             Query::List { key, entries_max } => Reply::List(self.list(key.as_ref(), *entries_max)),
+            Query::Select(selection) => self.select(selection),
             Query::Counts => {
                 let (owners, contenders) = self.counts();
                 Reply::Counts { owners, contenders }

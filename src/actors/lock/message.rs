@@ -292,8 +292,25 @@ pub enum Query {
         /// The most entries to tell.
         entries_max: u32,
     },
+    /// Some of the entries that a filter lets through.
+    Select(Selection),
     /// How many owners and contenders there are.
     Counts,
+}
+
+/// Which entries are asked for, and how many of them. What is left out lets all through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// Those of this key.
+    pub key: Option<Name>,
+    /// Those of this index.
+    pub index: Option<Name>,
+    /// Those of this owner.
+    pub owner: Option<Name>,
+    /// Those in this slot and behind it.
+    pub from: Slot,
+    /// The most entries to tell.
+    pub entries_max: u32,
 }
 
 /// Something about locks that can be waited for.
@@ -340,6 +357,13 @@ pub enum Reply {
     Owner(Option<Name>),
     /// Entries: by key, then by index in order of its first request, then in line.
     List(Vec<Listed>),
+    /// Entries in the order of their slots, and the slot to go on from; none behind the last.
+    Page {
+        /// The entries. There may be none, and more behind.
+        entries: Vec<Listed>,
+        /// Where to go on.
+        next: Option<Slot>,
+    },
     /// Live entries.
     Counts {
         /// Owners.

@@ -22,7 +22,8 @@ mod waiting;
 pub use entry::Entry;
 pub use machine::LockMachine;
 pub use message::{
-    Gone, Listed, Message, Name, Outcome, Query, Refused, Reply, Rules, Standing, View, Watch,
+    Gone, Listed, Message, Name, Outcome, Query, Refused, Reply, Rules, Selection, Standing, View,
+    Watch,
 };
 pub use pages::Page;
 

@@ -196,6 +196,11 @@ impl State {
         self.entries.iter()
     }
 
+    /// Slots that exist, free or not.
+    pub(super) fn extent(&self) -> u32 {
+        self.entries.extent()
+    }
+
     pub(super) fn next_free(&self) -> Slot {
         self.entries.next_free()
     }

@@ -3,11 +3,11 @@
 use crate::actors::lock::model::Model;
 use crate::actors::lock::shelf::Shelf;
 use crate::actors::lock::{
-    LockMachine, Message, Name, Outcome, Query, Reply, Rules, Standing, Watch,
+    Listed, LockMachine, Message, Name, Outcome, Query, Reply, Rules, Selection, Standing, Watch,
 };
 use crate::actors::machine::{Effect, Effects, Machine as _, Stamp};
 use crate::clock::Timestamp;
-use crate::ids::{Seq, Ticket, Token};
+use crate::ids::{Seq, Slot, Ticket, Token};
 use proptest::prelude::*;
 
 const BEGIN: Timestamp = Timestamp(1_000_000_000_000);
@@ -234,6 +234,7 @@ impl Pair {
                 );
             }
         }
+        self.compare_pages(&list);
         if let Some(first) = list.iter().map(|it| it.deadline).min() {
             let said = self.machine.deadline();
             assert!(
@@ -251,6 +252,65 @@ impl Pair {
             waiting,
             "with nothing left, nobody waits for that"
         );
+    }
+
+    /// Pages, put together, are the list; and a filter lets through what it says.
+    fn compare_pages(&self, list: &[Listed]) {
+        let all = Selection {
+            key: None,
+            index: None,
+            owner: None,
+            from: Slot(0),
+            entries_max: 2,
+        };
+        let mut filters = vec![all.clone()];
+        if let Some(it) = list.first() {
+            let (key, index, owner) = (&it.key, &it.index, &it.owner);
+            filters.extend([
+                Selection {
+                    key: Some(key.clone()),
+                    ..all.clone()
+                },
+                Selection {
+                    index: Some(index.clone()),
+                    ..all.clone()
+                },
+                Selection {
+                    owner: Some(owner.clone()),
+                    ..all
+                },
+            ]);
+        }
+        for mut selection in filters {
+            let is =
+                |wanted: &Option<Name>, it: &Name| wanted.as_ref().is_none_or(|name| name == it);
+            let lets_through = |it: &&Listed| {
+                is(&selection.key, &it.key)
+                    && is(&selection.index, &it.index)
+                    && is(&selection.owner, &it.owner)
+            };
+            let mut expected: Vec<Listed> = list.iter().filter(lets_through).cloned().collect();
+            let mut found = Vec::new();
+            let mut next = Some(Slot(0));
+            while let Some(from) = next {
+                selection.from = from;
+                let query = Query::Select(selection.clone());
+                let Reply::Page {
+                    entries,
+                    next: after,
+                } = self.machine.query(self.now, &query)
+                else {
+                    panic!("a selection is answered with a page");
+                };
+                assert!(entries.len() <= 2 && after.is_none_or(|after| after > from));
+                found.extend(entries);
+                next = after;
+            }
+            let order = |it: &Listed| (it.key.clone(), it.index.clone(), it.place);
+            expected.sort_by_key(order);
+            found.sort_by_key(order);
+            assert_eq!(found, expected);
+        }
     }
 
     fn reload(&mut self) {
