@@ -178,7 +178,7 @@ pub enum LongWidth {
 }
 
 /// Settings of the HTTP door.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct HttpConfig {
     /// Where it listens on TCP; port 0 picks one.
     pub tcp: Option<SocketAddr>,
@@ -188,4 +188,21 @@ pub struct HttpConfig {
     pub token_file: Option<PathBuf>,
     /// Names by which requests over TCP may call this machine, beside its addresses and `localhost`.
     pub names: Vec<String>,
+    /// Connections of each listener at a time.
+    pub connections_max: u32,
+    /// Requests that wait for something at a time.
+    pub waits_max: u32,
+}
+
+impl Default for HttpConfig {
+    fn default() -> Self {
+        Self {
+            tcp: None,
+            socket: None,
+            token_file: None,
+            names: Vec::new(),
+            connections_max: 16_384,
+            waits_max: 12_288,
+        }
+    }
 }

@@ -58,7 +58,7 @@ fn a_body_is_bounded() {
     post("Content-Length: 1000000\r\n", "").problem(413);
     let chunks = format!(
         "{}0\r\n\r\n",
-        format!("1000\r\n{}\r\n", "x".repeat(0x1000)).repeat(5)
+        format!("1000\r\n{}\r\n", "x".repeat(0x1000)).repeat(17)
     );
     post("Transfer-Encoding: chunked\r\n", &chunks).problem(413);
     let text = opened.exchange(b"POST /healthz HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc");
@@ -109,7 +109,7 @@ fn requests_are_answered_in_order_on_one_connection() {
 
 #[test]
 fn connections_are_bounded_and_the_socket_has_places_of_its_own() {
-    let opened = Opened::new();
+    let opened = Opened::with(|http| http.connections_max = 256);
     let taken: Vec<TcpStream> = (0..256)
         .map(|_| {
             let mut stream = opened.connect();

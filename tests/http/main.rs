@@ -1,7 +1,11 @@
 //! The HTTP door of a node in this process, over real sockets.
 
 mod access;
+mod described;
 mod hostile;
+mod lock;
+mod lock_refused;
 mod opened;
+mod repetition;
 mod route;
 mod socket;

@@ -1,5 +1,7 @@
 //! A node in this process with its HTTP door open, and a client of a few lines that takes answers apart.
 
+use crate::described;
+use serde_json::Value;
 use sexton::actors::host::Item;
 use sexton::actors::lock::{LockMachine, Message, Name};
 use sexton::config::{Config, HttpConfig, LockserverConfig};
@@ -35,12 +37,26 @@ impl Answer {
         })
     }
 
+    /// The body of an answer that is as asked.
+    pub(crate) fn json(&self) -> Value {
+        assert_eq!(self.status, 200, "{self:?}");
+        serde_json::from_str(&self.body).expect("it is JSON")
+    }
+
+    /// Asserts that this is a problem of this status with this reason, and gives it.
+    pub(crate) fn because(&self, status: u16, reason: &str) -> Value {
+        self.problem(status);
+        let document: Value = serde_json::from_str(&self.body).expect("it is JSON");
+        assert_eq!(document["reason"], reason, "{self:?}");
+        document
+    }
+
     /// Asserts that this is a problem document about this status, and gives its detail.
     pub(crate) fn problem(&self, status: u16) -> String {
         assert_eq!(self.status, status, "{self:?}");
         let content_type = self.header("content-type");
         assert_eq!(content_type, Some("application/problem+json"), "{self:?}");
-        let document: serde_json::Value = serde_json::from_str(&self.body).expect("it is JSON");
+        let document: Value = serde_json::from_str(&self.body).expect("it is JSON");
         let at = |path| document.pointer(path).expect("a member");
         assert_eq!(at("/status"), status);
         assert_eq!(at("/type"), "about:blank");
@@ -125,9 +141,42 @@ impl Opened {
 
     pub(crate) fn ask(&self, bytes: &[u8]) -> Answer {
         let text = self.exchange(bytes);
-        answers(&text)
-            .pop()
-            .unwrap_or_else(|| panic!("no answer in {text:?}"))
+        let answer = answers(&text).pop();
+        let answer = answer.unwrap_or_else(|| panic!("no answer in {text:?}"));
+        let line = String::from_utf8_lossy(bytes);
+        let mut words = line.split_whitespace();
+        if let (Some(method), Some(target)) = (words.next(), words.next())
+            && target.starts_with('/')
+        {
+            described::check(method, target, &answer);
+        }
+        answer
+    }
+
+    pub(crate) fn post(&self, path: &str, fields: &Value) -> Answer {
+        self.post_with(path, "", fields)
+    }
+
+    pub(crate) fn post_with(&self, path: &str, headers: &str, fields: &Value) -> Answer {
+        let body = fields.to_string();
+        let length = body.len();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{headers}");
+        self.ask(format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes())
+    }
+
+    /// Posts on a connection of its own, which stays open until the answer has come.
+    pub(crate) fn begin(&self, path: &str, fields: &Value) -> TcpStream {
+        self.begin_with(path, "", fields)
+    }
+
+    pub(crate) fn begin_with(&self, path: &str, headers: &str, fields: &Value) -> TcpStream {
+        let body = fields.to_string();
+        let length = body.len();
+        let mut stream = self.connect();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+        let request = format!("{head}{headers}Content-Length: {length}\r\n\r\n{body}");
+        stream.write_all(request.as_bytes()).expect("it is read");
+        stream
     }
 
     pub(crate) fn get(&self, path: &str, headers: &str) -> Answer {
@@ -154,6 +203,13 @@ pub(crate) fn read_all(stream: &mut impl std::io::Read) -> String {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).expect("it ends");
     String::from_utf8(bytes).expect("it is text")
+}
+
+/// The answer to what was begun.
+pub(crate) fn finish(path: &str, mut stream: TcpStream) -> Answer {
+    let answer = answers(&read_all(&mut stream)).pop().expect("an answer");
+    described::check("POST", path, &answer);
+    answer
 }
 
 /// Takes the answers to GET requests apart, each by its length.

@@ -8,7 +8,7 @@ fn the_routes_answer() {
     let opened = Opened::new();
     let health = opened.get("/healthz", "");
     assert_eq!((health.status, health.body.as_str()), (200, "ok\n"));
-    for path in ["/healthz", "/v1/status", "/metrics"] {
+    for path in ["/healthz", "/v1/status", "/metrics", "/v1/openapi.json"] {
         let answer = opened.get(path, "");
         assert_eq!(answer.status, 200, "{path}");
         assert_eq!(

@@ -32,10 +32,8 @@ const BATCH: u32 = 1000;
 pub(crate) fn measure(data: &Path, locks: u32, stop: &Stop) -> Result<Round, Failure> {
     let node = Node::open(Config {
         http: Some(HttpConfig {
-            tcp: None,
             socket: Some(data.join("sexton.sock")),
-            token_file: None,
-            names: Vec::new(),
+            ..HttpConfig::default()
         }),
         ..Config::at(data)
     })?;

@@ -6,6 +6,7 @@ use crate::node::{Handle, NodeError};
 use crate::protocols::http::access::Peer;
 use crate::protocols::http::counters::{Counters, Stats};
 use crate::protocols::http::problem::Problem;
+use crate::protocols::http::repetition::Repetitions;
 use crate::protocols::http::route;
 use crate::protocols::http::session::{App, Session, Stream};
 use crate::protocols::http::socket::{self, SocketFile};
@@ -25,9 +26,6 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::timeout;
-
-/// Connections of one listener at a time. The socket has its own: whatever happens on TCP, the command line gets in.
-const CONNECTIONS_MAX: u32 = 256;
 
 /// Connections beyond that, which are being told so at a time.
 const REFUSALS_MAX: u32 = 64;
@@ -53,8 +51,13 @@ pub(crate) struct Shared {
     pub(crate) names: Vec<String>,
     token_file: Option<PathBuf>,
     token: Mutex<Option<Arc<Token>>>,
+    connections_max: u32,
     tcp: Arc<Places>,
+    /// The socket has its own places: whatever happens on TCP, the command line gets in.
     unix: Arc<Places>,
+    /// For requests that wait.
+    pub(crate) waits: Arc<Places>,
+    pub(crate) repetitions: Repetitions,
 }
 
 impl Shared {
@@ -87,8 +90,11 @@ impl Door {
                 names: config.names.clone(),
                 token_file: config.token_file.clone(),
                 token: Mutex::new(token.map(Arc::new)),
-                tcp: Places::new(CONNECTIONS_MAX),
-                unix: Places::new(CONNECTIONS_MAX),
+                connections_max: config.connections_max,
+                tcp: Places::new(config.connections_max),
+                unix: Places::new(config.connections_max),
+                waits: Places::new(config.waits_max),
+                repetitions: Repetitions::default(),
             }),
             address: tcp.as_ref().map(|(address, _)| *address),
             socket: config.socket.clone(),
@@ -240,6 +246,7 @@ impl Serving {
         };
         let app = actix_web::App::new()
             .app_data(Data::new(node.clone()))
+            .app_data(Data::from(Arc::clone(&door.shared)))
             .configure(route::routes)
             .into_factory();
         let app = app.new_service(AppConfig::default()).await;
@@ -338,10 +345,10 @@ impl<A: App> Hall<A> {
             return;
         }
         self.shared.counters.rejected_busy();
+        let most = self.shared.connections_max;
         if let Some(place) = refusals.take() {
             sessions.spawn_local(async move {
-                let words =
-                    format!("{CONNECTIONS_MAX} connections are open, and no more are let in");
+                let words = format!("{most} connections are open, and no more are let in");
                 let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, words);
                 session.turn_away(&problem).await;
                 drop(place);

@@ -11,15 +11,23 @@
 //! | `token.rs` | the bearer token and its file |
 //! | `socket.rs` | the Unix socket's file |
 //! | `route.rs` | what is served |
+//! | `lock.rs` | locks: requests into calls, and what came of them into answers |
+//! | `field.rs` | the fields of a request, from its query or its body, and names in JSON |
+//! | `caller.rs` | waiting for as long as the client does |
 //! | `metric.rs` | a status as metrics |
 //! | `problem.rs` | refusals, as `application/problem+json` |
+//! | `repetition.rs` | requests that come again, with an `Idempotency-Key` |
 //! | `counters.rs` | the door's statistics |
 
 mod access;
+mod caller;
 mod counters;
 mod door;
+mod field;
+mod lock;
 mod metric;
 mod problem;
+mod repetition;
 mod route;
 mod session;
 mod socket;

@@ -5,6 +5,7 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderName, HeaderValue};
 use actix_web::{HttpResponse, ResponseError};
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 const CONTENT_TYPE: &str = "application/problem+json";
 
@@ -14,6 +15,7 @@ pub(crate) struct Problem {
     status: StatusCode,
     detail: String,
     header: Option<(HeaderName, HeaderValue)>,
+    members: Map<String, Value>,
 }
 
 /// What is written of it.
@@ -23,6 +25,8 @@ struct Document<'a> {
     title: &'static str,
     status: u16,
     detail: &'a str,
+    #[serde(flatten)]
+    members: &'a Map<String, Value>,
 }
 
 impl Problem {
@@ -31,13 +35,30 @@ impl Problem {
             status,
             detail: detail.into(),
             header: None,
+            members: Map::new(),
         }
+    }
+
+    /// With a word for programs, where one status stands for several reasons.
+    pub(crate) fn because(self, reason: &'static str) -> Self {
+        self.tell([("reason".to_owned(), reason.into())])
+    }
+
+    /// With members for programs.
+    pub(crate) fn tell(mut self, members: impl IntoIterator<Item = (String, Value)>) -> Self {
+        self.members.extend(members);
+        self
     }
 
     /// With a header that says what would be heard.
     pub(crate) fn with(mut self, name: HeaderName, value: &'static str) -> Self {
         self.header = Some((name, HeaderValue::from_static(value)));
         self
+    }
+
+    /// Whether the request would be refused again for the same reason: it was carried out, and this came of it.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self.status, StatusCode::NOT_FOUND | StatusCode::CONFLICT)
     }
 
     /// An answer of the web framework itself, in our words.
@@ -69,6 +90,7 @@ impl ResponseError for Problem {
             title: self.status.canonical_reason().unwrap_or("Problem"),
             status: self.status.as_u16(),
             detail: &self.detail,
+            members: &self.members,
         };
         let mut body = serde_json::to_vec(&document).expect("strings and a number are JSON");
         body.push(b'\n');

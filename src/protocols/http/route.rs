@@ -2,10 +2,11 @@
 
 use crate::actors::checkpoint::CheckpointError;
 use crate::node::Handle;
+use crate::protocols::http::lock;
 use crate::protocols::http::metric;
 use crate::protocols::http::problem::Problem;
 use crate::status::NodeStatus;
-use actix_web::http::{StatusCode, header};
+use actix_web::http::{Method, StatusCode, header};
 use actix_web::web::{self, Data, ServiceConfig};
 use actix_web::{FromRequest, Handler, HttpResponse, Resource, Responder};
 use std::time::Duration;
@@ -13,31 +14,65 @@ use std::time::Duration;
 /// How long the actors may take to say how they are.
 const STATUS_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Every route.
-pub(crate) fn routes(config: &mut ServiceConfig) {
-    config
-        .service(readable("/healthz", health))
-        .service(readable("/v1/status", status))
-        .service(readable("/metrics", metrics))
-        .service(
-            web::resource("/v1/checkpoint")
-                .route(web::post().to(checkpoint))
-                .default_service(web::to(only_post)),
-        )
-        .default_service(web::to(not_found));
+/// What the routes take and answer. The tests check both.
+const DESCRIPTION: &str = include_str!("openapi.json");
+
+/// A path, the method beside HEAD that it takes, and what answers there.
+type Route = (&'static str, Method, Resource);
+
+/// Every route. `openapi.json` describes them.
+fn table() -> Vec<Route> {
+    vec![
+        reads("/healthz", health),
+        reads("/metrics", metrics),
+        reads("/v1/openapi.json", describe),
+        reads("/v1/status", status),
+        acts("/v1/checkpoint", checkpoint),
+        acts("/v1/drain", lock::drain),
+        reads("/v1/locks", lock::list),
+        reads("/v1/locks/owner", lock::owner),
+        reads("/v1/locks/place", lock::place),
+        acts("/v1/locks/acquire", lock::acquire),
+        acts("/v1/locks/renew", lock::renew),
+        acts("/v1/locks/release", lock::release),
+        acts("/v1/locks/release-all", lock::release_all),
+        acts("/v1/locks/watch", lock::watch),
+    ]
 }
 
-/// A resource that can be read, and nothing else.
-fn readable<H, Args>(path: &str, read: H) -> Resource
+/// Serves the table.
+pub(crate) fn routes(config: &mut ServiceConfig) {
+    for (_, _, resource) in table() {
+        config.service(resource);
+    }
+    config.default_service(web::to(not_found));
+}
+
+/// A path that can be read, and nothing else.
+fn reads<H, Args>(path: &'static str, read: H) -> Route
 where
     H: Handler<Args>,
     Args: FromRequest + 'static,
     H::Output: Responder + 'static,
 {
-    web::resource(path)
+    let resource = web::resource(path)
         .route(web::get().to(read.clone()))
         .route(web::head().to(read))
-        .default_service(web::to(not_allowed))
+        .default_service(web::to(not_allowed));
+    (path, Method::GET, resource)
+}
+
+/// A path that does something, and nothing else.
+fn acts<H, Args>(path: &'static str, act: H) -> Route
+where
+    H: Handler<Args>,
+    Args: FromRequest + 'static,
+    H::Output: Responder + 'static,
+{
+    let resource = web::resource(path)
+        .route(web::post().to(act))
+        .default_service(web::to(only_post));
+    (path, Method::POST, resource)
 }
 
 async fn not_found() -> Result<HttpResponse, Problem> {
@@ -81,6 +116,11 @@ async fn checkpoint(node: Data<Handle>) -> Result<HttpResponse, Problem> {
     }
 }
 
+/// All routes, in words for programs.
+async fn describe() -> HttpResponse {
+    text("application/json", DESCRIPTION.to_owned())
+}
+
 async fn health(node: Data<Handle>) -> Result<HttpResponse, Problem> {
     match node.halt_words() {
         None => Ok(text("text/plain; charset=utf-8", "ok\n".to_owned())),
@@ -92,7 +132,7 @@ async fn status(node: Data<Handle>) -> Result<HttpResponse, Problem> {
     json(&ask(&node).await?)
 }
 
-fn json(answer: &impl serde::Serialize) -> Result<HttpResponse, Problem> {
+pub(crate) fn json(answer: &impl serde::Serialize) -> Result<HttpResponse, Problem> {
     let mut body = serde_json::to_string(answer)
         .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     body.push('\n');
@@ -116,7 +156,7 @@ async fn ask(node: &Handle) -> Result<NodeStatus, Problem> {
     }
 }
 
-fn unavailable(words: String) -> Problem {
+pub(crate) fn unavailable(words: String) -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, words)
 }
 
@@ -124,4 +164,28 @@ fn text(content_type: &'static str, body: String) -> HttpResponse {
     HttpResponse::Ok()
         .insert_header((header::CONTENT_TYPE, content_type))
         .body(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DESCRIPTION, table};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn what_is_described_is_what_is_served() {
+        let description: serde_json::Value = serde_json::from_str(DESCRIPTION).unwrap();
+        let paths = description["paths"].as_object().unwrap();
+        let described: BTreeSet<(String, String)> = paths
+            .iter()
+            .flat_map(|(path, methods)| {
+                let methods = methods.as_object().unwrap().keys();
+                methods.map(|method| (path.clone(), method.to_uppercase()))
+            })
+            .collect();
+        let served: BTreeSet<(String, String)> = table()
+            .into_iter()
+            .map(|(path, method, _)| (path.to_owned(), method.to_string()))
+            .collect();
+        assert_eq!(described, served);
+    }
 }

@@ -4,6 +4,7 @@
 //! breaks a bound is answered with a problem document where it can be, and ends the connection.
 
 use crate::protocols::http::access::{self, Peer, Rules};
+use crate::protocols::http::caller::Caller;
 use crate::protocols::http::door::Shared;
 use crate::protocols::http::problem::{self, Problem};
 use actix_http::body::{BodySize, BoxBody, MessageBody as _};
@@ -14,7 +15,7 @@ use actix_web::ResponseError as _;
 use actix_web::dev::{Service, ServiceResponse};
 use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderName, HeaderValue};
-use actix_web::web::BytesMut;
+use actix_web::web::{Bytes, BytesMut};
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
@@ -22,7 +23,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 use tokio_util::codec::{Decoder as _, Encoder as _};
 
@@ -30,7 +31,7 @@ use tokio_util::codec::{Decoder as _, Encoder as _};
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// The longest body of a request.
-const BODY_BYTES_MAX: usize = 16 * 1024;
+const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// How long a connection may lie idle between requests.
 const IDLE_MAX: Duration = Duration::from_secs(30);
@@ -114,7 +115,7 @@ impl<IO: Stream> Session<IO> {
                 Ok(false) => break End::Quietly,
                 Err(error) => break error.into(),
             }
-            match self.exchange(app.as_ref()).await {
+            match self.exchange(app.as_ref(), &closing).await {
                 Ok(()) if self.codec.keep_alive() => {}
                 Ok(()) => break End::Quietly,
                 Err(end) => break end,
@@ -138,16 +139,34 @@ impl<IO: Stream> Session<IO> {
     }
 
     /// One request and its answer.
-    async fn exchange<A: App>(&mut self, app: &A) -> Result<(), End> {
-        let request = timeout(REQUEST_PATIENCE, self.request())
-            .await
-            .map_err(|_| {
-                End::With(Problem::new(
-                    StatusCode::REQUEST_TIMEOUT,
-                    "the request took too long to come",
-                ))
-            })??;
-        let response: Response<BoxBody> = match app.call(request).await {
+    async fn exchange<A: App>(
+        &mut self,
+        app: &A,
+        closing: &watch::Receiver<bool>,
+    ) -> Result<(), End> {
+        let request: Request =
+            timeout(REQUEST_PATIENCE, self.request())
+                .await
+                .map_err(|_| {
+                    End::With(Problem::new(
+                        StatusCode::REQUEST_TIMEOUT,
+                        "the request took too long to come",
+                    ))
+                })??;
+        let gone = Rc::new(Notify::new());
+        let caller = Caller::new(Rc::clone(&gone), closing.clone());
+        request.extensions_mut().insert(caller);
+        let mut answering = pin!(app.call(request));
+        let answer = tokio::select! {
+            biased;
+            answer = &mut answering => answer,
+            () = self.gone() => {
+                // It may have closed its side alone, and listen still.
+                gone.notify_one();
+                answering.await
+            }
+        };
+        let response: Response<BoxBody> = match answer {
             Ok(response) => response.into(),
             Err(error) => Problem::instead_of(error.as_response_error().status_code())
                 .error_response()
@@ -164,9 +183,20 @@ impl<IO: Stream> Session<IO> {
         Ok(self.answer(response).await?)
     }
 
-    /// Reads a request to its end, if it is one that is heard. No route takes a body yet: it is read and dropped.
+    /// Resolves when the client has closed its side. What it sends before is kept for later.
+    async fn gone(&mut self) {
+        while self.input.len() < HEAD_BYTES_MAX {
+            if matches!(self.read().await, Ok(0) | Err(_)) {
+                return;
+            }
+        }
+        // So much is not read ahead that its end would be seen.
+        std::future::pending().await
+    }
+
+    /// Reads a request with its body to its end, if it is one that is heard.
     async fn request(&mut self) -> Result<Request, End> {
-        let request = match self.next(HEAD_BYTES_MAX).await? {
+        let mut request = match self.next(HEAD_BYTES_MAX).await? {
             Some(Message::Item(request)) => request,
             Some(Message::Chunk(_)) => unreachable!("a body is read with its request"),
             None => {
@@ -185,7 +215,8 @@ impl<IO: Stream> Session<IO> {
         match self.codec.message_type() {
             MessageType::None => Ok(request),
             MessageType::Payload => {
-                self.body(&request).await?;
+                let body = self.body(&request).await?;
+                *request.payload() = body.into();
                 Ok(request)
             }
             MessageType::Stream => Err(End::With(Problem::new(
@@ -195,7 +226,7 @@ impl<IO: Stream> Session<IO> {
         }
     }
 
-    async fn body(&mut self, request: &Request) -> Result<(), End> {
+    async fn body(&mut self, request: &Request) -> Result<Bytes, End> {
         let too_large = || {
             End::With(Problem::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
@@ -212,12 +243,15 @@ impl<IO: Stream> Session<IO> {
                 .extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
             self.flush().await?;
         }
-        let mut left = BODY_BYTES_MAX;
+        let mut body = BytesMut::new();
         loop {
             match self.next(BODY_BYTES_MAX).await? {
-                Some(Message::Chunk(None)) => return Ok(()),
+                Some(Message::Chunk(None)) => return Ok(body.freeze()),
                 Some(Message::Chunk(Some(chunk))) => {
-                    left = left.checked_sub(chunk.len()).ok_or_else(too_large)?;
+                    if body.len() + chunk.len() > BODY_BYTES_MAX {
+                        return Err(too_large());
+                    }
+                    body.extend_from_slice(&chunk);
                 }
                 Some(Message::Item(_)) => unreachable!("a body ends before the next request"),
                 None => return Err(too_large()),

@@ -1,0 +1,282 @@
+//! The fields of a request, from its query or from its JSON body, taken out one by one: what is left over was not
+//! asked for, and is refused. Every refusal names the field. And names of locks in JSON, both ways.
+//!
+//! Never here: what a field is for.
+
+use crate::actors::lock::Name;
+use crate::protocols::http::problem::Problem;
+use actix_web::http::StatusCode;
+use actix_web::http::header::{self, HeaderMap};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use percent_encoding::percent_decode_str;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::Value;
+use std::fmt;
+use std::ops::RangeInclusive;
+
+/// How much of an unknown field's name is shown.
+const SHOWN_CHARS_MAX: usize = 40;
+
+/// Fields that nobody has taken yet.
+#[derive(Debug)]
+pub(crate) struct Fields {
+    /// Each once.
+    left: Vec<(String, Value)>,
+    /// A query has numbers as text.
+    are_text: bool,
+}
+
+impl Fields {
+    /// Reads a query: `name=value`, joined by `&`, percent-encoded.
+    pub(crate) fn of_query(query: &str) -> Result<Self, Problem> {
+        let decode = |text: &str| {
+            let text = text.replace('+', " ");
+            percent_decode_str(&text)
+                .decode_utf8()
+                .map(std::borrow::Cow::into_owned)
+        };
+        let mut left = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let (Ok(name), Ok(value)) = (decode(name), decode(value)) else {
+                return Err(malformed(
+                    "the query is not UTF-8: give names that are no text as base64, in key_b64, index_b64, owner_b64",
+                ));
+            };
+            left.push((name, Value::String(value)));
+        }
+        Self {
+            left,
+            are_text: true,
+        }
+        .each_once()
+    }
+
+    /// Reads a body: a JSON object.
+    pub(crate) fn of_body(headers: &HeaderMap, body: &[u8]) -> Result<Self, Problem> {
+        if let Some(found) = headers.get(header::CONTENT_TYPE) {
+            let found = found.to_str().unwrap_or("");
+            let kind = found.split(';').next().unwrap_or("").trim();
+            if !kind.eq_ignore_ascii_case("application/json") {
+                return Err(Problem::new(
+                    StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                    "expected a body of Content-Type: application/json",
+                ));
+            }
+        }
+        let Members(left) = serde_json::from_slice(body).map_err(|error| {
+            // An error about data would show the data.
+            if error.is_data() {
+                malformed("expected a JSON object as the body")
+            } else {
+                malformed(format!("the body is not JSON: {error}"))
+            }
+        })?;
+        Self {
+            left,
+            are_text: false,
+        }
+        .each_once()
+    }
+
+    fn each_once(self) -> Result<Self, Problem> {
+        let mut names: Vec<&str> = self.left.iter().map(|(name, _)| name.as_str()).collect();
+        names.sort_unstable();
+        let twice = names.windows(2).find_map(|pair| match pair {
+            [one, other] if one == other => Some(wrong(one, "is there more than once")),
+            _ => None,
+        });
+        twice.map_or(Ok(self), Err)
+    }
+
+    fn take(&mut self, field: &str) -> Option<Value> {
+        let at = self.left.iter().position(|(name, _)| name == field)?;
+        Some(self.left.swap_remove(at).1)
+    }
+
+    /// A name: text in the field itself, or base64 in the field with `_b64` behind it.
+    pub(crate) fn name(&mut self, field: &str) -> Result<Option<Name>, Problem> {
+        let encoded_field = format!("{field}_b64");
+        let (text, encoded) = (self.take(field), self.take(&encoded_field));
+        let (field, bytes) = match (text, encoded) {
+            (None, None) => return Ok(None),
+            (Some(_), Some(_)) => {
+                return Err(wrong(
+                    field,
+                    format!("and {encoded_field} exclude each other"),
+                ));
+            }
+            (Some(Value::String(text)), None) => (field, text.into_bytes()),
+            (Some(_), None) => return Err(wrong(field, "must be a string")),
+            (None, Some(Value::String(text))) => match STANDARD.decode(text) {
+                Ok(bytes) => (encoded_field.as_str(), bytes),
+                Err(_) => return Err(wrong(&encoded_field, "must be base64, padded with =")),
+            },
+            (None, Some(_)) => return Err(wrong(&encoded_field, "must be a string")),
+        };
+        let most = Name::BYTES_MAX;
+        let name = Name::new(bytes);
+        name.map(Some)
+            .ok_or_else(|| wrong(field, format!("must have at most {most} bytes")))
+    }
+
+    /// A name that must be there.
+    pub(crate) fn needed_name(&mut self, field: &str) -> Result<Name, Problem> {
+        let name = self.name(field)?;
+        name.ok_or_else(|| wrong(field, "is missing"))
+    }
+
+    /// A whole number within bounds.
+    pub(crate) fn number<N: TryFrom<u64>>(
+        &mut self,
+        field: &str,
+        bounds: RangeInclusive<u64>,
+    ) -> Result<Option<N>, Problem> {
+        let number = match self.take(field) {
+            None => return Ok(None),
+            Some(Value::String(text)) if self.are_text => text.parse().ok(),
+            Some(value) => value.as_u64(),
+        };
+        let number = number.filter(|number| bounds.contains(number));
+        let number = number.and_then(|number| N::try_from(number).ok());
+        let (least, most) = (bounds.start(), bounds.end());
+        number.map(Some).ok_or_else(|| {
+            wrong(
+                field,
+                format!("must be a whole number from {least} to {most}"),
+            )
+        })
+    }
+
+    /// Refuses what nobody took.
+    pub(crate) fn end(self) -> Result<(), Problem> {
+        match self.left.first() {
+            None => Ok(()),
+            Some((name, _)) => Err(wrong(name, "is not known here")),
+        }
+    }
+}
+
+fn malformed(detail: impl Into<String>) -> Problem {
+    Problem::new(StatusCode::BAD_REQUEST, detail).because("malformed")
+}
+
+/// What is wrong with a field.
+pub(crate) fn wrong(field: &str, what: impl fmt::Display) -> Problem {
+    let shown: String = field.chars().take(SHOWN_CHARS_MAX).collect();
+    let shown = shown.escape_debug();
+    let problem = Problem::new(StatusCode::BAD_REQUEST, format!("the field {shown} {what}"));
+    problem
+        .because("field")
+        .tell([("field".to_owned(), shown.to_string().into())])
+}
+
+/// A name as a member of a JSON object: itself if it is text, else as base64, which its field then says.
+pub(crate) fn member(field: &str, name: &Name) -> (String, Value) {
+    match std::str::from_utf8(name.as_bytes()) {
+        Ok(text) => (field.to_owned(), text.into()),
+        Err(_) => (
+            format!("{field}_b64"),
+            STANDARD.encode(name.as_bytes()).into(),
+        ),
+    }
+}
+
+/// The members of a JSON object in their order, also those that are there twice.
+struct Members(Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Members;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Fields, member};
+    use crate::actors::lock::Name;
+    use actix_web::http::header::HeaderMap;
+
+    fn body(text: &str) -> Result<Fields, String> {
+        Fields::of_body(&HeaderMap::new(), text.as_bytes()).map_err(|problem| problem.to_string())
+    }
+
+    #[test]
+    fn a_name_is_text_or_base64_and_comes_back_as_it_was() {
+        for bytes in [
+            &b""[..],
+            b"plain",
+            "snowman \u{2603}\n".as_bytes(),
+            b"\xff\x00\xfe",
+        ] {
+            let name = Name::new(bytes).unwrap();
+            let object: serde_json::Value = [member("key", &name)].into_iter().collect();
+            let mut fields = body(&object.to_string()).unwrap();
+            assert_eq!(fields.needed_name("key").unwrap(), name, "{object}");
+            fields.end().unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let take = |text: &str| {
+            let mut fields = body(text)?;
+            let taken = (|| {
+                fields.needed_name("key")?;
+                fields.number::<u16>("ttl", 1..=65_535)?;
+                fields.end()
+            })();
+            taken.map_err(|problem| problem.to_string())
+        };
+        assert_eq!(take(r#"{"key":"a","ttl":5}"#), Ok(()));
+        let long = format!(r#"{{"key":"{}"}}"#, "x".repeat(256));
+        for (text, words) in [
+            ("{}", "key is missing"),
+            (r#"{"key":1}"#, "key must be a string"),
+            (r#"{"key_b64":"a"}"#, "key_b64 must be base64"),
+            (r#"{"key":"a","key_b64":"YQ=="}"#, "exclude each other"),
+            (&long, "key must have at most 255 bytes"),
+            (
+                r#"{"key":"a","ttl":0}"#,
+                "ttl must be a whole number from 1 to 65535",
+            ),
+            (r#"{"key":"a","ttl":"5"}"#, "ttl must be"),
+            (r#"{"key":"a","ttl":1.5}"#, "ttl must be"),
+            (r#"{"key":"a","tll":5}"#, "tll is not known here"),
+            (r#"{"key":"a","key":"b"}"#, "key is there more than once"),
+            (r#"["secret"]"#, "expected a JSON object"),
+            (r#"{"key":"#, "not JSON"),
+            ("", "not JSON"),
+        ] {
+            let problem = take(text).unwrap_err();
+            assert!(problem.contains(words), "{text}: {problem}");
+            assert!(!problem.contains("secret"), "nothing of the body is shown");
+        }
+    }
+
+    #[test]
+    fn a_query_is_decoded_or_refused() {
+        let mut fields = Fields::of_query("key=a%20b+c%2B&owner=&ttl=7").unwrap();
+        assert_eq!(fields.needed_name("key").unwrap().as_bytes(), b"a b c+");
+        assert_eq!(fields.needed_name("owner").unwrap().as_bytes(), b"");
+        assert_eq!(fields.number::<u8>("ttl", 0..=9).unwrap(), Some(7));
+        fields.end().unwrap();
+        assert!(Fields::of_query("key=%ff").is_err());
+        assert!(Fields::of_query("key=a&key=b").is_err());
+    }
+}

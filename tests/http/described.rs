@@ -1,0 +1,170 @@
+//! Holds every answer of these tests against `openapi.json`: its status, its content type and its body must be in it.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a description that lacks a part fails the test"
+)]
+
+use crate::opened::Answer;
+use serde_json::Value;
+use std::sync::LazyLock;
+
+static DESCRIPTION: LazyLock<Value> = LazyLock::new(|| {
+    let text = include_str!("../../src/protocols/http/openapi.json");
+    serde_json::from_str(text).expect("the description is JSON")
+});
+
+/// Words that say something for people, or of which no validity is checked here.
+const ANNOTATIONS: [&str; 4] = ["description", "default", "contentEncoding", "pattern"];
+
+/// Fails if a described path was asked and this is no described answer. What is not described is not served.
+pub(crate) fn check(method: &str, target: &str, answer: &Answer) {
+    let path = target.split('?').next().expect("a target has a path");
+    let operation = &DESCRIPTION["paths"][path][method.to_lowercase()];
+    if operation.is_null() {
+        assert!(
+            answer.status >= 400,
+            "{method} {target} is not described: {answer:?}"
+        );
+        return;
+    }
+    let status = answer.status.to_string();
+    let response = resolve(&operation["responses"][&status]);
+    assert!(
+        !response.is_null(),
+        "{method} {path} is not described to answer {status}: {answer:?}"
+    );
+    let content_type = answer.header("content-type").expect("an answer has a type");
+    let content = &response["content"][content_type];
+    assert!(
+        !content.is_null(),
+        "{method} {path} {status} is not described as {content_type}"
+    );
+    if content_type.ends_with("json") {
+        let body: Value = serde_json::from_str(&answer.body).expect("it is JSON");
+        if let Err(wrong) = valid(&content["schema"], &body) {
+            panic!("{method} {path} {status}: {wrong}: {body}");
+        }
+    }
+}
+
+fn resolve(value: &Value) -> &Value {
+    match value["$ref"].as_str() {
+        Some(reference) => {
+            let pointer = reference
+                .strip_prefix('#')
+                .expect("it is in the same document");
+            DESCRIPTION
+                .pointer(pointer)
+                .unwrap_or_else(|| panic!("no {reference}"))
+        }
+        None => value,
+    }
+}
+
+/// Whether a value fits a schema, as far as this description uses JSON Schema.
+fn valid(schema: &Value, value: &Value) -> Result<(), String> {
+    let schema = resolve(schema).as_object().expect("a schema is an object");
+    for (keyword, rule) in schema {
+        let fits = match keyword.as_str() {
+            "type" => match rule {
+                Value::Array(kinds) => kinds.iter().any(|kind| is_a(kind, value)),
+                kind => is_a(kind, value),
+            },
+            "const" => rule == value,
+            "enum" => rule.as_array().expect("values").contains(value),
+            "minimum" => value
+                .as_i64()
+                .is_none_or(|it| it >= rule.as_i64().expect("a number")),
+            "maximum" => value
+                .as_i64()
+                .is_none_or(|it| it <= rule.as_i64().expect("a number")),
+            "maxLength" => value
+                .as_str()
+                .is_none_or(|it| it.len() as u64 <= rule.as_u64().expect("a number")),
+            "required" => value.as_object().is_none_or(|object| {
+                let mut fields = rule.as_array().expect("fields").iter();
+                fields.all(|field| object.contains_key(field.as_str().expect("a field")))
+            }),
+            "additionalProperties" => {
+                assert_eq!(rule, &Value::Bool(false), "a rule that this checker knows");
+                let known = &schema["properties"];
+                value
+                    .as_object()
+                    .is_none_or(|object| object.keys().all(|field| !known[field].is_null()))
+            }
+            "properties" => {
+                for (field, schema) in rule.as_object().expect("schemas") {
+                    if let Some(value) = value.get(field) {
+                        valid(schema, value).map_err(|wrong| format!("{field}: {wrong}"))?;
+                    }
+                }
+                true
+            }
+            "items" => {
+                for value in value.as_array().into_iter().flatten() {
+                    valid(rule, value)?;
+                }
+                true
+            }
+            "allOf" => {
+                for schema in rule.as_array().expect("schemas") {
+                    valid(schema, value)?;
+                }
+                true
+            }
+            "oneOf" => {
+                let schemas = rule.as_array().expect("schemas").iter();
+                schemas
+                    .filter(|schema| valid(schema, value).is_ok())
+                    .count()
+                    == 1
+            }
+            keyword => {
+                assert!(
+                    ANNOTATIONS.contains(&keyword),
+                    "this checker does not know {keyword}"
+                );
+                true
+            }
+        };
+        if !fits {
+            return Err(format!("{keyword} {rule} does not hold"));
+        }
+    }
+    Ok(())
+}
+
+fn is_a(kind: &Value, value: &Value) -> bool {
+    match kind.as_str().expect("a type") {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "integer" => value.is_u64() || value.is_i64(),
+        "boolean" => value.is_boolean(),
+        "null" => value.is_null(),
+        other => panic!("this checker does not know the type {other}"),
+    }
+}
+
+#[test]
+fn the_checker_finds_what_does_not_fit() {
+    let granted = serde_json::json!({"$ref": "#/components/schemas/Granted"});
+    let good = serde_json::json!({"key": "a", "index": "", "owner": "o", "place": 1, "token": 7});
+    assert_eq!(valid(&granted, &good), Ok(()));
+    for (field, bad) in [
+        ("token", Value::Null),
+        ("token", (-1).into()),
+        ("place", 2.into()),
+        ("key", 1.into()),
+        ("key_b64", "YQ==".into()),
+        ("more", 1.into()),
+    ] {
+        let mut object = good.clone();
+        object[field] = bad;
+        assert!(valid(&granted, &object).is_err(), "{object}");
+    }
+    let mut less = good.clone();
+    less.as_object_mut().expect("an object").remove("owner");
+    assert!(valid(&granted, &less).is_err());
+}
