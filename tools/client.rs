@@ -21,15 +21,25 @@ pub(crate) struct Answer {
 
 /// Gets a path from the coordinator of this data directory.
 pub(crate) fn get(data: &Path, path: &str) -> Result<Answer, Failure> {
-    ask(data, ("GET", path), PATIENCE)
+    ask(data, ("GET", path, ""), PATIENCE)
 }
 
 /// Posts to a path, without a body, and waits so long for the answer.
 pub(crate) fn post(data: &Path, path: &str, patience: Duration) -> Result<Answer, Failure> {
-    ask(data, ("POST", path), patience)
+    ask(data, ("POST", path, ""), patience)
 }
 
-fn ask(data: &Path, request: (&str, &str), patience: Duration) -> Result<Answer, Failure> {
+/// Posts these fields to a path. Waits for the answer for longer than a request itself may `wait`.
+pub(crate) fn send(
+    data: &Path,
+    path: &str,
+    fields: &serde_json::Value,
+    wait: Duration,
+) -> Result<Answer, Failure> {
+    ask(data, ("POST", path, &fields.to_string()), wait + PATIENCE)
+}
+
+fn ask(data: &Path, request: (&str, &str, &str), patience: Duration) -> Result<Answer, Failure> {
     let socket = data.join("sexton.sock");
     let shown = socket.display();
     let stream =
@@ -73,18 +83,21 @@ fn unreachable_because(error: &io::Error, data: &Path, socket: &Path) -> Failure
 
 fn exchange(
     mut stream: UnixStream,
-    (method, path): (&str, &str),
+    (method, path, body): (&str, &str, &str),
     patience: Duration,
 ) -> io::Result<Vec<u8>> {
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(patience))?;
-    let length = if method == "POST" {
-        "Content-Length: 0\r\n"
-    } else {
-        ""
+    let content = match (method, body.len()) {
+        ("POST", 0) => "Content-Length: 0\r\n".to_owned(),
+        (_, 0) => String::new(),
+        (_, length) => {
+            format!("Content-Type: application/json\r\nContent-Length: {length}\r\n")
+        }
     };
-    let request =
-        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{length}\r\n");
+    let head =
+        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{content}");
+    let request = format!("{head}\r\n{body}");
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     match stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer) {

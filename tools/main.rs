@@ -6,8 +6,10 @@ mod bench;
 mod checkpoint;
 mod client;
 mod directory;
+mod drain;
 mod inspect;
 mod isolated;
+mod lock;
 mod log;
 mod manual;
 mod notify;
@@ -39,8 +41,10 @@ enum Command {
     Checkpoint(checkpoint::Checkpoint),
     Completions(manual::Completions),
     Config(Box<settings::ShowConfig>),
+    Drain(drain::Drain),
     Inspect(inspect::Inspect),
     KeepScratch(scratch::KeepScratch),
+    Lock(Box<lock::Lock>),
     Man(manual::Manual),
     ReadStore(isolated::ReadStore),
     Replay(replay::Replaying),
@@ -60,6 +64,8 @@ fn main() -> std::process::ExitCode {
         Command::Checkpoint(checkpoint) => checkpoint.run(),
         Command::Completions(completions) => completions.run(Arguments::command()),
         Command::Config(config) => config.run(),
+        Command::Drain(drain) => drain.run(),
+        Command::Lock(lock) => lock.run(),
         Command::Man(manual) => manual.run(Arguments::command()),
         Command::Inspect(inspect) => inspect.run(),
         Command::ReadStore(read) => read.run(),

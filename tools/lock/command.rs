@@ -1,0 +1,385 @@
+//! The subcommands of `sexton lock`, and what each asks a coordinator for.
+
+use crate::client::{self, Answer};
+use crate::lock::answer::{print, table, well};
+use crate::lock::named::{Which, Whose, name, put, shown};
+use crate::report::Failure;
+use crate::serve::data_directory;
+use crate::text::{number, words};
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+use sexton::actors::lock::Name;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The longest wait of one request, in seconds. A longer one is made of several.
+const WAIT_MAX: u64 = 3600;
+
+/// Entries that are asked for at a time.
+const PAGE: u64 = 1000;
+
+/// Take, keep and give back locks of a running coordinator, and see who has them.
+///
+/// Asks over DATA/sexton.sock, so only the coordinator's own user (or root) gets an answer. Commands of one shell are
+/// one owner, unless --owner or SEXTON_OWNER says otherwise.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sexton lock acquire backup && ./backup; sexton lock release backup
+  sexton lock acquire account 42 --wait 30 --ttl 120     wait at most 30 s, keep it for 120 s
+  sexton lock renew account 42 --token 17                begin the 120 s again, if it is still ours
+  sexton lock list                                       who holds what, and who waits
+
+Exit status: 0 well; 1 the answer is no: held, absent, lost; 2 usage; 3 no coordinator runs there; 4 it has halted.")]
+pub(crate) struct Lock {
+    #[command(subcommand)]
+    action: Action,
+
+    /// Where the coordinator keeps its data [default: as for `sexton serve`]
+    #[arg(long, global = true, value_name = "DIR")]
+    data: Option<PathBuf>,
+
+    /// Print the answer as it is, in JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Take a lock; what this owner has already is renewed
+    ///
+    /// Prints the token, which only ever grows: show it to whatever the lock guards, so that it can refuse a holder
+    /// of the past. Ended while it waits, by Ctrl-C or otherwise, it stands in line no longer.
+    #[command(after_help = "\
+Examples:
+  sexton lock acquire backup                   exit status 1 if somebody else holds it
+  sexton lock acquire backup --wait 600        wait in line for up to ten minutes
+  token=$(sexton lock acquire backup --json | jq .token)")]
+    Acquire {
+        #[command(flatten)]
+        which: Which,
+        #[command(flatten)]
+        whose: Whose,
+        /// Seconds until the lock passes on, unless it is renewed
+        #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..))]
+        ttl: u16,
+        /// Seconds to wait for it at most
+        #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=WAIT_MAX))]
+        wait: u64,
+        /// Standing among those who wait; the larger goes first
+        #[arg(long, default_value_t = 0)]
+        priority: u8,
+    },
+    /// Begin the time of a lock again, or of waiting for it
+    #[command(after_help = "Example: sexton lock renew backup --token 17")]
+    Renew {
+        #[command(flatten)]
+        which: Which,
+        #[command(flatten)]
+        whose: Whose,
+        /// Only if the lock is held with this token
+        #[arg(long)]
+        token: Option<u64>,
+    },
+    /// Give a lock back, or its place in line
+    #[command(after_help = "Example: sexton lock release backup --token 17")]
+    Release {
+        #[command(flatten)]
+        which: Which,
+        #[command(flatten)]
+        whose: Whose,
+        /// Only if the lock is held with this token
+        #[arg(long)]
+        token: Option<u64>,
+    },
+    /// Give back every lock of an owner, and every place in line
+    #[command(after_help = "Example: sexton lock release-all --owner worker-7")]
+    ReleaseAll {
+        #[command(flatten)]
+        whose: Whose,
+    },
+    /// Print who holds a lock
+    #[command(after_help = "Example: sexton lock owner backup")]
+    Owner {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Print where an owner stands in line: 1 holds the lock
+    #[command(after_help = "Example: sexton lock place backup --owner worker-7")]
+    Place {
+        #[command(flatten)]
+        which: Which,
+        #[command(flatten)]
+        whose: Whose,
+    },
+    /// Show who holds locks, and who waits for them
+    #[command(after_help = "\
+Examples:
+  sexton lock list                             all of them
+  sexton lock list account --owner worker-7    those of one key and one owner
+  sexton lock list --json | jq -r '.locks[].owner'")]
+    List {
+        /// Only this key
+        #[arg(value_parser = name)]
+        key: Option<Name>,
+        /// Only this index
+        #[arg(value_parser = name)]
+        index: Option<Name>,
+        /// Only this owner
+        #[arg(long, value_name = "NAME", value_parser = name)]
+        owner: Option<Name>,
+        /// The most entries to show
+        #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+        limit: u64,
+    },
+    /// Wait until a lock is lost: released by whoever, or out of time
+    #[command(after_help = "\
+Example: sexton lock watch backup --token 17 && kill \"$worker\"
+
+Exit status: 0 it is lost; 1 it is still held when the wait is over.")]
+    Watch {
+        #[command(flatten)]
+        which: Which,
+        #[command(flatten)]
+        whose: Whose,
+        /// The token with which it is held
+        #[arg(long)]
+        token: u64,
+        /// Seconds to wait at most [default: without end]
+        #[arg(long, value_name = "SECONDS")]
+        wait: Option<u64>,
+    },
+}
+
+/// Where a command asks.
+struct Asking {
+    data: PathBuf,
+    json: bool,
+}
+
+impl Lock {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let asking = Asking {
+            data: data_directory(self.data.as_deref())?,
+            json: self.json,
+        };
+        asking.act(self.action)
+    }
+}
+
+impl Asking {
+    fn act(&self, action: Action) -> Result<(), Failure> {
+        match action {
+            Action::Acquire {
+                which,
+                whose,
+                ttl,
+                wait,
+                priority,
+            } => {
+                let mut fields = entry(&which, &whose.name());
+                fields.extend(members([
+                    ("ttl", ttl.into()),
+                    ("wait", wait.into()),
+                    ("priority", priority.into()),
+                ]));
+                let answer = self.post("acquire", fields, wait)?;
+                self.tell(&answer, |said| {
+                    let (owner, token) = (shown(said, "owner"), words(said, "/token"));
+                    format!("acquired as {owner}, token {token}, for {ttl} s\n")
+                })
+            }
+            Action::Renew {
+                which,
+                whose,
+                token,
+            } => {
+                let answer =
+                    self.post("renew", with_token(entry(&which, &whose.name()), token), 0)?;
+                self.tell(&answer, |said| format!("renewed, {}\n", place(said)))
+            }
+            Action::Release {
+                which,
+                whose,
+                token,
+            } => {
+                let fields = with_token(entry(&which, &whose.name()), token);
+                let answer = self.post("release", fields, 0)?;
+                self.tell(&answer, |_| "released\n".to_owned())
+            }
+            Action::ReleaseAll { whose } => {
+                let mut fields = Map::new();
+                put(&mut fields, "owner", &whose.name());
+                let answer = self.post("release-all", fields, 0)?;
+                self.tell(&answer, |said| {
+                    format!("released {}\n", number(said, "/ended"))
+                })
+            }
+            Action::Owner { which } => {
+                let answer = self.get("owner", lock(&which))?;
+                self.tell(&answer, |said| format!("{}\n", shown(said, "owner")))
+            }
+            Action::Place { which, whose } => {
+                let answer = self.get("place", entry(&which, &whose.name()))?;
+                self.tell(&answer, |said| format!("{}\n", place(said)))
+            }
+            Action::List {
+                key,
+                index,
+                owner,
+                limit,
+            } => {
+                let mut filter = Map::new();
+                for (field, name) in [("key", key), ("index", index), ("owner", owner)] {
+                    if let Some(name) = name {
+                        put(&mut filter, field, &name);
+                    }
+                }
+                self.list(&filter, limit)
+            }
+            Action::Watch {
+                which,
+                whose,
+                token,
+                wait,
+            } => self.watch(&with_token(entry(&which, &whose.name()), Some(token)), wait),
+        }
+    }
+
+    fn list(&self, filter: &Map<String, Value>, limit: u64) -> Result<(), Failure> {
+        let mut entries: Vec<Value> = Vec::new();
+        let mut next = Value::Null;
+        loop {
+            let left = limit - entries.len() as u64;
+            let mut query = filter.clone();
+            query.insert("limit".to_owned(), left.min(PAGE).to_string().into());
+            if !next.is_null() {
+                query.insert("after".to_owned(), next);
+            }
+            let mut said = well(&self.get("", query)?)?;
+            next = said.get_mut("next").map_or(Value::Null, Value::take);
+            if let Some(Value::Array(found)) = said.get_mut("locks").map(Value::take) {
+                entries.extend(found);
+            }
+            if next.is_null() || entries.len() as u64 >= limit {
+                break;
+            }
+        }
+        if self.json {
+            return print(&format!("{}\n", json!({ "locks": entries, "next": next })));
+        }
+        if entries.is_empty() {
+            return print("no locks\n");
+        }
+        // Each page was in order, all together are not.
+        entries.sort_by_cached_key(|entry| {
+            let place = number(entry, "/place");
+            (shown(entry, "key"), shown(entry, "index"), place)
+        });
+        print(&table(&entries))?;
+        if next.is_null() {
+            return Ok(());
+        }
+        print(&format!("and more: --limit is {limit}\n"))
+    }
+
+    /// Waits until the lock is lost, an hour at a time.
+    fn watch(&self, fields: &Map<String, Value>, wait: Option<u64>) -> Result<(), Failure> {
+        let mut left = wait;
+        loop {
+            let turn = left.unwrap_or(WAIT_MAX).min(WAIT_MAX);
+            let mut fields = fields.clone();
+            fields.insert("wait".to_owned(), turn.into());
+            let answer = self.post("watch", fields, turn)?;
+            let said = well(&answer)?;
+            left = left.map(|left| left - turn);
+            let lost = said.pointer("/lost") == Some(&Value::Bool(true));
+            if lost || left == Some(0) {
+                if self.json {
+                    print(&answer.body)?;
+                }
+                return match (lost, self.json) {
+                    (true, true) => Ok(()),
+                    (true, false) => print("lost\n"),
+                    (false, _) => Err(Failure::found("still held: the wait is over")),
+                };
+            }
+        }
+    }
+
+    fn post(&self, what: &str, fields: Map<String, Value>, wait: u64) -> Result<Answer, Failure> {
+        let path = format!("/v1/locks/{what}");
+        let wait = Duration::from_secs(wait);
+        client::send(&self.data, &path, &Value::Object(fields), wait)
+    }
+
+    fn get(&self, what: &str, fields: Map<String, Value>) -> Result<Answer, Failure> {
+        let mut path = "/v1/locks".to_owned();
+        if !what.is_empty() {
+            path.push('/');
+            path.push_str(what);
+        }
+        for (place, (field, value)) in fields.iter().enumerate() {
+            path.push(if place == 0 { '?' } else { '&' });
+            path.push_str(field);
+            path.push('=');
+            let value = value.as_str().unwrap_or("");
+            let encoded =
+                percent_encoding::utf8_percent_encode(value, percent_encoding::NON_ALPHANUMERIC);
+            path.extend(encoded);
+        }
+        client::get(&self.data, &path)
+    }
+
+    /// Prints an answer, as it is or as people read it.
+    fn tell(&self, answer: &Answer, page: impl FnOnce(&Value) -> String) -> Result<(), Failure> {
+        if self.json {
+            print(&answer.body)?;
+        }
+        let said = well(answer)?;
+        if self.json {
+            Ok(())
+        } else {
+            print(&page(&said))
+        }
+    }
+}
+
+fn lock(which: &Which) -> Map<String, Value> {
+    let mut fields = Map::new();
+    put(&mut fields, "key", &which.key);
+    if let Some(index) = &which.index {
+        put(&mut fields, "index", index);
+    }
+    fields
+}
+
+fn entry(which: &Which, owner: &Name) -> Map<String, Value> {
+    let mut fields = lock(which);
+    put(&mut fields, "owner", owner);
+    fields
+}
+
+fn with_token(mut fields: Map<String, Value>, token: Option<u64>) -> Map<String, Value> {
+    fields.extend(members(token.map(|token| ("token", token.into()))));
+    fields
+}
+
+fn members(
+    members: impl IntoIterator<Item = (&'static str, Value)>,
+) -> impl Iterator<Item = (String, Value)> {
+    members
+        .into_iter()
+        .map(|(field, value)| (field.to_owned(), value))
+}
+
+/// A place in line, in words.
+fn place(said: &Value) -> String {
+    match number(said, "/place") {
+        1 => format!(
+            "place 1: it holds the lock, token {}",
+            words(said, "/token")
+        ),
+        place => format!("place {place}: it waits"),
+    }
+}

@@ -1,0 +1,14 @@
+//! `sexton lock`: locks of a running coordinator from a shell, over its Unix socket.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `command.rs` | the subcommands, and what they ask for |
+//! | `named.rs` | keys, indexes and owners on the command line and in JSON |
+//! | `answer.rs` | what is answered: for people, as JSON, and as an exit status |
+
+mod answer;
+mod command;
+mod named;
+
+pub(crate) use answer::refused;
+pub(crate) use command::Lock;
