@@ -3,7 +3,7 @@
 use crate::client;
 use crate::lock::refused;
 use crate::report::{Failure, written};
-use crate::serve::data_directory;
+use crate::settings::data_directory;
 use crate::text::{grouped, number};
 use clap::Args;
 use serde_json::Value;

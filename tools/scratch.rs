@@ -31,7 +31,10 @@ impl Scratch {
     /// A new one in `folder`, whose name begins with `prefix`.
     pub(crate) fn make(folder: &Path, prefix: impl AsRef<OsStr>) -> io::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["keep-scratch", "--"]).arg(folder).arg(&prefix);
+        command
+            .args(["keep-scratch", "--"])
+            .arg(folder)
+            .arg(&prefix);
         // Outside the group that a terminal or a timeout sends its signals to.
         command.process_group(0);
         let streams = command.stdin(Stdio::piped()).stdout(Stdio::piped());

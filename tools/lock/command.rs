@@ -4,7 +4,7 @@ use crate::client::{self, Answer};
 use crate::lock::answer::{print, table, well};
 use crate::lock::named::{Which, Whose, name, put, shown};
 use crate::report::Failure;
-use crate::serve::data_directory;
+use crate::settings::data_directory;
 use crate::text::{number, words};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
