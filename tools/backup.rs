@@ -151,7 +151,7 @@ fn copy_to(target: &Target, data: &Path) -> Result<Copied, Failure> {
     let upto = taken()?;
     let parent = RealDisk::new(&target.parent);
     parent.create_folder("").map_err(failed)?;
-    let scratch = Scratch::make(&target.parent, &format!("{}.partial-", target.name));
+    let scratch = Scratch::make(&target.parent, format!("{}.partial-", target.name));
     let scratch = scratch.map_err(failed)?;
     let copied = copy_and_check(data, &RealDisk::new(scratch.path()), upto)?;
     std::fs::rename(scratch.path(), &target.path).map_err(failed)?;

@@ -28,6 +28,10 @@ fn refusal(data: &Path, names: &[&str]) -> Option<(String, &'static str)> {
 
 /// What an error about a path means, and what to do.
 pub(crate) fn refused(error: &io::Error) -> (String, &'static str) {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "there are many kinds, and more to come"
+    )]
     match error.kind() {
         ErrorKind::PermissionDenied => (
             "permission denied".to_owned(),

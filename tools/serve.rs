@@ -95,7 +95,7 @@ async fn serve(config: Config, format: LogFormat) -> Result<(), Failure> {
                 Asked::Drain => {
                     notify.status("draining");
                     // A node that has halted says so below.
-                    drop(handle.begin_drain().await);
+                    let _begun = handle.begin_drain().await;
                     tracing::info!("draining: no new locks, the end comes when none is left");
                 }
             },

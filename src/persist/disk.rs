@@ -106,9 +106,12 @@ impl RealDisk {
     /// Takes the directory for this process, until the returned lock is dropped or the process ends.
     pub fn lock(&self) -> Result<DirLock, PersistError> {
         let shown = self.root.to_string_lossy().into_owned();
-        let made = self.create_folder("").map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => io::Error::other("it is a file, not a directory"),
-            _ => error,
+        let made = self.create_folder("").map_err(|error| {
+            if error.kind() == io::ErrorKind::AlreadyExists {
+                io::Error::other("it is a file, not a directory")
+            } else {
+                error
+            }
         });
         made.map_err(PersistError::io("create", &shown))?;
         let directory = File::open(&self.root).map_err(PersistError::io("open", &shown))?;

@@ -284,13 +284,8 @@ impl Replay {
             ..line
         };
         if self.reads_only {
-            if whole.kind == Kind::Entry && whole.outcome.is_none() {
-                return Err(impossible(
-                    "it has no outcome, and no state to decide it on".into(),
-                ));
-            }
             self.last = seq;
-            return Ok(vec![whole]);
+            return only_read(whole).map_err(impossible);
         }
         self.compare_noted(seq);
         match whole.kind {
@@ -452,4 +447,12 @@ fn following(last: Seq) -> Result<Seq, String> {
         .checked_add(1)
         .ok_or("sequence numbers are used up")?;
     Ok(Seq(seq))
+}
+
+/// A line as it stands, where there is no state to replay it on.
+fn only_read(line: Line) -> Result<Vec<Line>, String> {
+    if line.kind == Kind::Entry && line.outcome.is_none() {
+        return Err("it has no outcome, and no state to decide it on".into());
+    }
+    Ok(vec![line])
 }

@@ -67,10 +67,10 @@ fn valid(schema: &Value, value: &Value) -> Result<(), String> {
     let schema = resolve(schema).as_object().expect("a schema is an object");
     for (keyword, rule) in schema {
         let fits = match keyword.as_str() {
-            "type" => match rule {
-                Value::Array(kinds) => kinds.iter().any(|kind| is_a(kind, value)),
-                kind => is_a(kind, value),
-            },
+            "type" => rule.as_array().map_or_else(
+                || is_a(rule, value),
+                |kinds| kinds.iter().any(|kind| is_a(kind, value)),
+            ),
             "const" => rule == value,
             "enum" => rule.as_array().expect("values").contains(value),
             "minimum" => value

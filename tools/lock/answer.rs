@@ -37,10 +37,11 @@ pub(crate) fn refused(status: u16, said: &Value) -> Failure {
         (404, Some("absent")) => Failure::found(format!("not done: {detail}")).help(
             "an entry is known by key, index and owner together; `sexton lock list` shows them all",
         ),
-        (403, Some("reserved")) => Failure::found(format!("not done: {detail}")),
         (503, Some("draining")) => Failure::found(format!("not done: {detail}"))
             .help("renewals and releases go on; a start ends the drain"),
-        (503, Some("full" | "waits")) => Failure::found(format!("not done: {detail}")),
+        (403, Some("reserved")) | (503, Some("full" | "waits")) => {
+            Failure::found(format!("not done: {detail}"))
+        }
         (507, _) => Failure::found(format!("not done: {detail}"))
             .help("free space on the coordinator's disk; it goes on by itself"),
         (400, _) => Failure::usage(format!("the coordinator did not understand: {detail}")),

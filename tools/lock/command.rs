@@ -20,8 +20,8 @@ const PAGE: u64 = 1000;
 
 /// Take, keep and give back locks of a running coordinator, and see who has them.
 ///
-/// Asks over DATA/sexton.sock, so only the coordinator's own user (or root) gets an answer. Commands of one shell are
-/// one owner, unless --owner or SEXTON_OWNER says otherwise.
+/// Asks over `DATA/sexton.sock`, so only the coordinator's own user (or root) gets an answer. Commands of one shell are
+/// one owner, unless --owner or `SEXTON_OWNER` says otherwise.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -177,17 +177,14 @@ impl Asking {
                 wait,
                 priority,
             } => {
-                let mut fields = entry(&which, &whose.name());
-                fields.extend(members([
+                let terms = [
                     ("ttl", ttl.into()),
                     ("wait", wait.into()),
                     ("priority", priority.into()),
-                ]));
-                let answer = self.post("acquire", fields, wait)?;
-                self.tell(&answer, |said| {
-                    let (owner, token) = (shown(said, "owner"), words(said, "/token"));
-                    format!("acquired as {owner}, token {token}, for {ttl} s\n")
-                })
+                ];
+                let mut fields = entry(&which, &whose.name());
+                fields.extend(members(terms));
+                self.acquire(fields, ttl, wait)
             }
             Action::Renew {
                 which,
@@ -216,11 +213,11 @@ impl Asking {
                 })
             }
             Action::Owner { which } => {
-                let answer = self.get("owner", lock(&which))?;
+                let answer = self.get("owner", &lock(&which))?;
                 self.tell(&answer, |said| format!("{}\n", shown(said, "owner")))
             }
             Action::Place { which, whose } => {
-                let answer = self.get("place", entry(&which, &whose.name()))?;
+                let answer = self.get("place", &entry(&which, &whose.name()))?;
                 self.tell(&answer, |said| format!("{}\n", place(said)))
             }
             Action::List {
@@ -246,6 +243,14 @@ impl Asking {
         }
     }
 
+    fn acquire(&self, fields: Map<String, Value>, ttl: u16, wait: u64) -> Result<(), Failure> {
+        let answer = self.post("acquire", fields, wait)?;
+        self.tell(&answer, |said| {
+            let (owner, token) = (shown(said, "owner"), words(said, "/token"));
+            format!("acquired as {owner}, token {token}, for {ttl} s\n")
+        })
+    }
+
     fn list(&self, filter: &Map<String, Value>, limit: u64) -> Result<(), Failure> {
         let mut entries: Vec<Value> = Vec::new();
         let mut next = Value::Null;
@@ -256,7 +261,7 @@ impl Asking {
             if !next.is_null() {
                 query.insert("after".to_owned(), next);
             }
-            let mut said = well(&self.get("", query)?)?;
+            let mut said = well(&self.get("", &query)?)?;
             next = said.get_mut("next").map_or(Value::Null, Value::take);
             if let Some(Value::Array(found)) = said.get_mut("locks").map(Value::take) {
                 entries.extend(found);
@@ -313,7 +318,7 @@ impl Asking {
         client::send(&self.data, &path, &Value::Object(fields), wait)
     }
 
-    fn get(&self, what: &str, fields: Map<String, Value>) -> Result<Answer, Failure> {
+    fn get(&self, what: &str, fields: &Map<String, Value>) -> Result<Answer, Failure> {
         let mut path = "/v1/locks".to_owned();
         if !what.is_empty() {
             path.push('/');

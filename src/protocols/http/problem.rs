@@ -11,7 +11,10 @@ const CONTENT_TYPE: &str = "application/problem+json";
 
 /// Why a request is not answered as asked.
 #[derive(Debug, Clone)]
-pub(crate) struct Problem {
+pub(crate) struct Problem(Box<Parts>);
+
+#[derive(Debug, Clone)]
+struct Parts {
     status: StatusCode,
     detail: String,
     header: Option<(HeaderName, HeaderValue)>,
@@ -31,12 +34,12 @@ struct Document<'a> {
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self {
+        Self(Box::new(Parts {
             status,
             detail: detail.into(),
             header: None,
             members: Map::new(),
-        }
+        }))
     }
 
     /// With a word for programs, where one status stands for several reasons.
@@ -46,19 +49,19 @@ impl Problem {
 
     /// With members for programs.
     pub(crate) fn tell(mut self, members: impl IntoIterator<Item = (String, Value)>) -> Self {
-        self.members.extend(members);
+        self.0.members.extend(members);
         self
     }
 
     /// With a header that says what would be heard.
     pub(crate) fn with(mut self, name: HeaderName, value: &'static str) -> Self {
-        self.header = Some((name, HeaderValue::from_static(value)));
+        self.0.header = Some((name, HeaderValue::from_static(value)));
         self
     }
 
     /// Whether the request would be refused again for the same reason: it was carried out, and this came of it.
     pub(crate) fn is_final(&self) -> bool {
-        matches!(self.status, StatusCode::NOT_FOUND | StatusCode::CONFLICT)
+        matches!(self.0.status, StatusCode::NOT_FOUND | StatusCode::CONFLICT)
     }
 
     /// An answer of the web framework itself, in our words.
@@ -75,28 +78,28 @@ pub(crate) fn is_bare(status: StatusCode, content_type: Option<&HeaderValue>) ->
 
 impl std::fmt::Display for Problem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.detail)
+        f.write_str(&self.0.detail)
     }
 }
 
 impl ResponseError for Problem {
     fn status_code(&self) -> StatusCode {
-        self.status
+        self.0.status
     }
 
     fn error_response(&self) -> HttpResponse {
         let document = Document {
             r#type: "about:blank",
-            title: self.status.canonical_reason().unwrap_or("Problem"),
-            status: self.status.as_u16(),
-            detail: &self.detail,
-            members: &self.members,
+            title: self.0.status.canonical_reason().unwrap_or("Problem"),
+            status: self.0.status.as_u16(),
+            detail: &self.0.detail,
+            members: &self.0.members,
         };
         let mut body = serde_json::to_vec(&document).expect("strings and a number are JSON");
         body.push(b'\n');
-        let mut response = HttpResponse::build(self.status);
+        let mut response = HttpResponse::build(self.0.status);
         response.insert_header((header::CONTENT_TYPE, CONTENT_TYPE));
-        if let Some(header) = &self.header {
+        if let Some(header) = &self.0.header {
             response.insert_header(header.clone());
         }
         response.body(body)

@@ -191,7 +191,7 @@ impl<IO: Stream> Session<IO> {
             }
         }
         // So much is not read ahead that its end would be seen.
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// Reads a request with its body to its end, if it is one that is heard.
