@@ -175,6 +175,12 @@ fn everything_wrong_is_told_at_once_with_its_place() {
     let told = errors.lines().skip(1).count();
     assert_eq!(told, expected.len(), "nothing twice: {errors}");
 
+    let of_the_file = errors.lines().filter_map(|line| {
+        let (_, at) = line.split_once("sexton.toml:")?;
+        at.split(':').next()?.parse::<u32>().ok()
+    });
+    assert!(of_the_file.is_sorted(), "in the order of lines: {errors}");
+
     // And `serve` says the same, before it opens anything.
     let mut command = sexton();
     command.args(["serve", "--checkpoint-every", "0", "--config", text(&path)]);

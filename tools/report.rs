@@ -15,6 +15,8 @@ use std::process::ExitCode;
 pub(crate) struct Failure {
     status: u8,
     words: String,
+    /// What was found, each a line of its own below the words.
+    found: Vec<String>,
     help: Option<String>,
 }
 
@@ -24,6 +26,7 @@ impl Failure {
         Self {
             status: 1,
             words: words.into(),
+            found: Vec::new(),
             help: None,
         }
     }
@@ -33,6 +36,7 @@ impl Failure {
         Self {
             status: 2,
             words: words.into(),
+            found: Vec::new(),
             help: None,
         }
     }
@@ -42,6 +46,7 @@ impl Failure {
         Self {
             status: 3,
             words: words.into(),
+            found: Vec::new(),
             help: None,
         }
     }
@@ -51,6 +56,7 @@ impl Failure {
         Self {
             status: 4,
             words: words.into(),
+            found: Vec::new(),
             help: None,
         }
     }
@@ -60,6 +66,7 @@ impl Failure {
         Self {
             status: 0,
             words: String::new(),
+            found: Vec::new(),
             help: None,
         }
     }
@@ -77,12 +84,21 @@ impl Failure {
     /// The same as a line of the log, for those who read nothing else; nothing is printed beside it.
     pub(crate) fn logged(self) -> Self {
         let help = self.help.unwrap_or_default();
-        tracing::error!(status = self.status, help, "{}", self.words);
+        let found = self.found.join("; ");
+        let words = [self.words, found].join(" ");
+        tracing::error!(status = self.status, help, "{}", words.trim_end());
         Self {
             status: self.status,
             words: String::new(),
+            found: Vec::new(),
             help: None,
         }
+    }
+
+    /// Says what was found, a line each.
+    pub(crate) fn listing(mut self, found: Vec<String>) -> Self {
+        self.found = found;
+        self
     }
 
     /// Says what to do about it.
@@ -203,6 +219,9 @@ pub(crate) fn end(result: Result<(), Failure>) -> ExitCode {
     };
     if !failure.words.is_empty() {
         eprintln!("{bold}sexton:{plain} {}", text::plain(&failure.words));
+    }
+    for found in &failure.found {
+        eprintln!("  {}", text::plain(found));
     }
     if let Some(help) = failure.help {
         eprintln!("  {bold}help:{plain} {}", text::plain(&help));

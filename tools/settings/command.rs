@@ -3,6 +3,7 @@
 
 use crate::report::{Failure, written};
 use crate::settings::layer::{Entry, Given, Values};
+use crate::text;
 use clap::Args;
 use serde_json::{Map, Value, json};
 use std::ffi::OsStr;
@@ -94,8 +95,5 @@ fn table(entries: &[Entry]) -> String {
 
 /// Nothing of a value can steer a terminal.
 fn word(value: &OsStr) -> String {
-    let text = value.to_string_lossy();
-    text.chars()
-        .map(|letter| if letter.is_control() { ' ' } else { letter })
-        .collect()
+    text::plain(&value.to_string_lossy())
 }

@@ -203,10 +203,10 @@ impl Given {
 
 fn refuse(problems: &[Problem]) -> Failure {
     let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    Failure::usage(match lines.as_slice() {
-        [line] => format!("failed to check the settings: {line}"),
-        lines => format!("failed to check the settings:\n  {}", lines.join("\n  ")),
-    })
+    match lines.as_slice() {
+        [line] => Failure::usage(format!("failed to check the settings: {line}")),
+        _ => Failure::usage("failed to check the settings:").listing(lines),
+    }
 }
 
 /// What prevails so far, from the highest rank down.
