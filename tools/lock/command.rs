@@ -167,6 +167,17 @@ impl Lock {
     }
 }
 
+/// The names that are asked for, where there are any.
+fn filter(names: [(&str, Option<Name>); 3]) -> Map<String, Value> {
+    let mut filter = Map::new();
+    for (field, name) in names {
+        if let Some(name) = name {
+            put(&mut filter, field, &name);
+        }
+    }
+    filter
+}
+
 impl Asking {
     fn act(&self, action: Action) -> Result<(), Failure> {
         match action {
@@ -225,15 +236,10 @@ impl Asking {
                 index,
                 owner,
                 limit,
-            } => {
-                let mut filter = Map::new();
-                for (field, name) in [("key", key), ("index", index), ("owner", owner)] {
-                    if let Some(name) = name {
-                        put(&mut filter, field, &name);
-                    }
-                }
-                self.list(&filter, limit)
-            }
+            } => self.list(
+                &filter([("key", key), ("index", index), ("owner", owner)]),
+                limit,
+            ),
             Action::Watch {
                 which,
                 whose,
