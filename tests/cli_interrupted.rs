@@ -33,6 +33,21 @@ fn names(folder: &Path) -> Vec<String> {
     entries.map(name).collect()
 }
 
+/// Whether a signal means anything to what this process starts: a shell's background jobs do not hear SIGINT.
+fn is_heard(signal: Signal) -> bool {
+    let status = fs::read_to_string("/proc/self/status").expect("the system has it");
+    let ignored = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .expect("a mask of signals");
+    let heard = ignored & (1 << (signal.as_raw() - 1)) == 0;
+    if !heard {
+        println!("left out: {signal:?} is ignored here");
+    }
+    heard
+}
+
 /// Sends a signal as soon as something is made in the folder.
 fn interrupt(mut command: Command, folder: &Path, signal: Signal) -> ExitStatus {
     let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -56,7 +71,8 @@ fn an_interrupted_backup_never_has_its_name_and_leaves_nothing() {
     let shown = data.to_str().expect("a plain name");
     let daemon = Daemon::serve(&["--data", shown]);
     let copy = copies.join("copy");
-    for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
+    let signals = [Signal::INT, Signal::TERM, Signal::KILL];
+    for signal in signals.into_iter().filter(|signal| is_heard(*signal)) {
         let mut rounds = 0;
         loop {
             let mut command = sexton();
@@ -92,11 +108,12 @@ fn copies_of_an_interrupted_look_are_removed() {
     let (data, scratch) = (files.path().join("data"), files.path().join("scratch"));
     directory::make(&data);
     fs::create_dir(&scratch).expect("it can be made");
-    for (subcommand, signal) in [
+    let all = [
         ("inspect", Signal::INT),
         ("replay", Signal::TERM),
         ("inspect", Signal::KILL),
-    ] {
+    ];
+    for (subcommand, signal) in all.into_iter().filter(|(_, signal)| is_heard(*signal)) {
         let mut rounds = 0;
         loop {
             let mut command = sexton();
