@@ -34,6 +34,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 /// Whether a signal means anything to what this process starts: a shell's background jobs do not hear SIGINT.
+#[expect(clippy::print_stdout, reason = "what is left out is said")]
 fn is_heard(signal: Signal) -> bool {
     let status = fs::read_to_string("/proc/self/status").expect("the system has it");
     let ignored = status

@@ -168,7 +168,7 @@ fn who_waits_is_passed_the_lock_and_who_is_interrupted_waits_no_longer() {
     let passed = wait("three");
     let place = coordinator.well(&["lock", "place", "a", "--owner", "three"]);
     assert_eq!(place, "place 3: it waits\n");
-    kill_process(Pid::from_child(&interrupted), Signal::INT).expect("it runs");
+    kill_process(Pid::from_child(&interrupted), Signal::TERM).expect("it runs");
     interrupted.wait().expect("it ends");
     until("it is withdrawn", || {
         let place = coordinator.run(&["lock", "place", "a", "--owner", "two"]);
