@@ -41,7 +41,9 @@ impl Stores for IsolatedStores {
     fn open(&self, folder: &str) -> Result<Box<dyn Store>, PersistError> {
         let program = std::env::current_exe().map_err(PersistError::io("find", "sexton"))?;
         let mut command = Command::new(program);
-        command.arg("read-store").arg(&self.root).arg(folder);
+        let asker = std::process::id().to_string();
+        command.args(["read-store", "--asker", &asker]);
+        command.arg(&self.root).arg(folder);
         Ok(Box::new(Isolated::start(command, folder, PATIENCE)?))
     }
 }
@@ -216,6 +218,9 @@ impl Drop for Isolated {
 pub(crate) struct ReadStore {
     root: PathBuf,
     folder: String,
+    /// The process that asks.
+    #[arg(long)]
+    asker: Option<i32>,
 }
 
 impl ReadStore {
@@ -224,6 +229,11 @@ impl ReadStore {
         let with_parent = Some(rustix::process::Signal::KILL);
         if let Err(error) = rustix::process::set_parent_process_death_signal(with_parent) {
             return Err(Failure::unreachable(error.to_string()));
+        }
+        // Gone before that, it cannot be told of; its copy may be gone, too, and opening would make it again.
+        let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
+        if self.asker.is_some() && parent != self.asker {
+            return Err(Failure::unreachable("whoever asked is gone"));
         }
         let mut output = BufWriter::new(io::stdout().lock());
         let ended = self.send(&mut output);
