@@ -57,7 +57,7 @@ pub(crate) struct Recovery {
     rounds: u32,
 
     /// How long touches and cycles are measured, after half as long that does not count
-    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = parse_seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "4", value_parser = parse_seconds)]
     seconds: Duration,
 
     /// Where data directories are made, and removed [default: the system's temporary directory]
