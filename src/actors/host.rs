@@ -5,7 +5,7 @@
 //! the next message or query. Never here: threads, sockets, files, clocks. The runtime and the simulation drive it.
 
 use crate::actors::ledger::{Ledger, Poisoned, Stage};
-use crate::actors::machine::{Effect, Effects, Machine, Refusal, Stamp, Tell, Weight};
+use crate::actors::machine::{Effect, Effects, Keeping, Machine, Refusal, Start, Tell, Weight};
 use crate::actors::outbox::Outbox;
 use crate::actors::pages::{self, Copied};
 use crate::clock::Timestamp;
@@ -42,7 +42,8 @@ pub struct Failed;
 /// Who gets the answers of a delivery. Called once, on the core.
 pub type ReplyTo<R> = Box<dyn FnOnce(Vec<Answer<R>>) + Send>;
 
-/// What one socket read brought: commands in order, answered together.
+/// What one socket read brought: commands in order, answered together. Whatever stands behind an answer that must be
+/// waited on is not done, and has no answer.
 pub struct Delivery<M: Machine> {
     /// The commands.
     pub items: Vec<Item<M>>,
@@ -88,6 +89,8 @@ pub struct Host<M: Machine> {
     spent: bool,
     /// The newest entry of this actor.
     last: Seq,
+    /// The newest that answers wait for.
+    awaited: Seq,
     backlog: Option<Running<M>>,
     watches: BTreeMap<Ticket, (M::Watch, ReplyTo<M::Reply>)>,
     quarantined: Vec<Report>,
@@ -99,7 +102,7 @@ pub struct Host<M: Machine> {
 
 /// A delivery that is being worked through.
 struct Running<M: Machine> {
-    items: std::iter::Peekable<std::vec::IntoIter<Item<M>>>,
+    items: std::vec::IntoIter<Item<M>>,
     answers: Vec<Answer<M::Reply>>,
     reply_to: ReplyTo<M::Reply>,
 }
@@ -111,6 +114,7 @@ impl<M: Machine> Host<M> {
             machine,
             spent: false,
             last,
+            awaited: last,
             backlog: None,
             watches: BTreeMap::new(),
             quarantined: Vec::new(),
@@ -121,10 +125,11 @@ impl<M: Machine> Host<M> {
         }
     }
 
-    /// The coordinator started with this entry.
-    pub fn start(&mut self, entry: Stamp) {
-        self.machine.start(entry);
-        self.last = entry.seq;
+    /// The coordinator started.
+    pub fn start(&mut self, start: Start) {
+        self.machine.start(start);
+        self.last = start.stamp.seq;
+        self.awaited = self.last;
         self.machine.resume(&mut self.effects);
         self.hold_effects();
     }
@@ -137,7 +142,7 @@ impl<M: Machine> Host<M> {
         );
         self.backlog = Some(Running {
             answers: Vec::with_capacity(delivery.items.len()),
-            items: delivery.items.into_iter().peekable(),
+            items: delivery.items.into_iter(),
             reply_to: delivery.reply_to,
         });
         self.proceed(ledger)
@@ -164,7 +169,7 @@ impl<M: Machine> Host<M> {
                     answers, reply_to, ..
                 }) = self.backlog.take()
                 {
-                    self.outbox.hold(self.last, answers, reply_to);
+                    self.outbox.hold(self.awaited, answers, reply_to);
                 }
                 return Flow::Done;
             };
@@ -176,8 +181,12 @@ impl<M: Machine> Host<M> {
                 Ok(reply) => (Ok(reply), None),
                 Err(report) => (Err(Failed), Some(report)),
             };
+            let holds_up = answer.as_ref().is_ok_and(M::holds_up);
             if let Some(running) = &mut self.backlog {
                 running.answers.push(answer);
+                if holds_up {
+                    running.items = Vec::new().into_iter();
+                }
             }
             if let Some(report) = panicked {
                 return Flow::Panicked(report);
@@ -199,7 +208,7 @@ impl<M: Machine> Host<M> {
             let Some(item) = self.machine.due(at) else {
                 break;
             };
-            let message = M::tick(item);
+            let message = self.machine.tick(item);
             if let Err(mut report) = self.message(ledger, at, &message, Stage::Tick) {
                 report.item = Some(item);
                 if !self.spent {
@@ -243,22 +252,29 @@ impl<M: Machine> Host<M> {
             Ok(Err(refusal)) => return Ok(refusal),
             Err(cause) => return Err(self.poison(ledger, at, (stage, cause), message)),
         };
-        if !M::is_durable(&outcome) {
-            return Ok(M::reply(Seq(0), message, &outcome));
+        let keeping = M::keeping(&outcome);
+        if keeping == Keeping::Nothing {
+            return guard(|| self.machine.reply(Seq(0), message, &outcome))
+                .map_err(|cause| self.poison(ledger, at, (stage, cause), message));
         }
-        let stamp = ledger.order(at);
+        let stamp = ledger.order_some(at, M::numbers(&outcome));
         let (machine, effects) = (&mut self.machine, &mut self.effects);
         let committed = guard(|| {
             if let Some(saboteur) = saboteur {
                 saboteur(Stage::Commit, message);
             }
             machine.commit(stamp, message, &outcome, effects);
-            M::reply(stamp.seq, message, &outcome)
+            machine.reply(stamp.seq, message, &outcome)
         });
         match committed {
             Ok(reply) => {
-                ledger.append(M::ID, stamp, &(message, &outcome));
                 self.last = stamp.seq;
+                if keeping == Keeping::Durable {
+                    ledger.append(M::ID, stamp, &(message, &outcome));
+                    self.awaited = stamp.seq;
+                } else {
+                    ledger.append_passing(M::ID, stamp, &(message, &outcome));
+                }
                 self.hold_effects();
                 Ok(reply)
             }
@@ -305,6 +321,7 @@ impl<M: Machine> Host<M> {
             },
         );
         self.last = stamp.seq;
+        self.awaited = stamp.seq;
         Report {
             actor: M::NAME,
             stage,
@@ -324,7 +341,7 @@ impl<M: Machine> Host<M> {
             match effect {
                 Effect::Wake(ticket, reply) => {
                     if let Some((_, reply_to)) = self.watches.remove(&ticket) {
-                        self.outbox.hold(self.last, vec![Ok(reply)], reply_to);
+                        self.outbox.hold(self.awaited, vec![Ok(reply)], reply_to);
                     }
                 }
                 Effect::Tell(tell) => self.tells.push(tell),

@@ -3,7 +3,7 @@
 //! Promises: numbers are handed out only below a bound that is durable; time in the log never goes back.
 //! Never here: deciding, writing, syncing. Whoever drives the node (the runtime, the simulation) takes the batch.
 
-use crate::actors::machine::Stamp;
+use crate::actors::machine::{Stamp, Start};
 use crate::clock::{Clock, Timestamp};
 use crate::ids::{ActorId, Seq};
 use crate::persist::format::{About, Batch, Chance, Kind, Mark, Watermark};
@@ -61,6 +61,8 @@ pub struct Ledger {
     /// Without a journal nothing is gathered, and numbers need no reserve.
     memory: bool,
     appended: Appended,
+    /// Numbers passed over behind the tail.
+    skipped: u64,
 }
 
 /// What a start would have to repeat if there were no snapshot but that of before.
@@ -92,6 +94,7 @@ impl Ledger {
                 records: tail.entries,
                 bytes: 0,
             },
+            skipped: next.0 - 1 - tail.last.0,
         }
     }
 
@@ -102,16 +105,19 @@ impl Ledger {
     }
 
     /// Reserves numbers and notes the start. The batch must be durable before anything else is ordered.
-    pub fn start(&mut self, chance: Chance) -> Stamp {
+    pub fn start(&mut self, chance: Chance) -> Start {
         self.bound = Seq(self.next.0 + RESERVE_STEP);
         self.mark(&Mark::Reserve { bound: self.bound });
         self.offset_ms = self.clock.offset_ms();
         let program = env!("CARGO_PKG_VERSION").to_owned();
-        self.mark(&Mark::Start {
+        let skipped = self.skipped;
+        let stamp = self.mark(&Mark::Start {
             chance,
             offset_ms: self.offset_ms,
             program,
-        })
+            skipped,
+        });
+        Start { stamp, skipped }
     }
 
     /// Notes that a slot is about to be sealed with these states.
@@ -135,23 +141,28 @@ impl Ledger {
 
     /// Hands out the next number, with the time it was asked for at.
     pub fn order(&mut self, at: Timestamp) -> Stamp {
+        self.order_some(at, 1)
+    }
+
+    /// Hands out so many numbers in a row; the first of them, with the time it was asked for at.
+    pub fn order_some(&mut self, at: Timestamp, numbers: u64) -> Stamp {
         if !self.memory && self.reserving.is_none() && self.bound.0 - self.next.0 < RESERVE_STEP / 2
         {
             let bound = Seq(self.bound.0 + RESERVE_STEP);
-            let stamp = self.number(at);
+            let stamp = self.number(at, 1);
             self.reserving = Some((stamp.seq, bound));
             self.put_mark(stamp, &Mark::Reserve { bound });
         }
-        self.number(at)
+        self.number(at, numbers)
     }
 
-    fn number(&mut self, at: Timestamp) -> Stamp {
+    fn number(&mut self, at: Timestamp, numbers: u64) -> Stamp {
+        let seq = self.next;
+        self.next = Seq(seq.0 + numbers);
         assert!(
-            self.memory || self.next < self.bound,
+            self.memory || self.next <= self.bound,
             "sequence numbers are handed out only below the durable bound"
         );
-        let seq = self.next;
-        self.next = Seq(seq.0 + 1);
         Stamp { seq, at }
     }
 
@@ -172,27 +183,42 @@ impl Ledger {
         self.put(actor, Kind::Entry, stamp, content);
     }
 
+    /// Appends an entry that nobody waits for.
+    pub fn append_passing<T: Serialize>(&mut self, actor: ActorId, stamp: Stamp, content: &T) {
+        self.record(actor, Kind::Entry, stamp, |batch, about| {
+            batch.push_passing(about, |bytes| encode(bytes, content));
+        });
+    }
+
     /// Appends a poisoned message.
     pub fn poison<M: Serialize>(&mut self, actor: ActorId, stamp: Stamp, content: &Poisoned<M>) {
         self.put(actor, Kind::Poisoned, stamp, content);
     }
 
     fn put<T: Serialize>(&mut self, actor: ActorId, kind: Kind, stamp: Stamp, content: &T) {
+        self.record(actor, kind, stamp, |batch, about| {
+            batch.push(about, |bytes| encode(bytes, content));
+        });
+    }
+
+    fn record(
+        &mut self,
+        actor: ActorId,
+        kind: Kind,
+        stamp: Stamp,
+        push: impl FnOnce(&mut Batch, About),
+    ) {
         if self.memory {
             return;
         }
         let before = self.batch.len();
-        self.batch.push(
-            About {
-                seq: stamp.seq,
-                at: stamp.at,
-                actor,
-                kind,
-            },
-            |bytes| {
-                rmp_serde::encode::write(bytes, content).expect("writing to memory does not fail");
-            },
-        );
+        let about = About {
+            seq: stamp.seq,
+            at: stamp.at,
+            actor,
+            kind,
+        };
+        push(&mut self.batch, about);
         self.appended.records += u64::from(kind != Kind::Mark);
         self.appended.bytes += (self.batch.len() - before) as u64;
     }
@@ -272,4 +298,8 @@ impl Ledger {
     pub fn last(&self) -> Seq {
         Seq(self.next.0 - 1)
     }
+}
+
+fn encode<T: Serialize>(bytes: &mut Vec<u8>, content: &T) {
+    rmp_serde::encode::write(bytes, content).expect("writing to memory does not fail");
 }

@@ -44,8 +44,12 @@ pub trait Machine: Send + Sized + 'static {
 
     /// What this message does, without doing it.
     fn decide(&self, at: Timestamp, message: &Self::Message) -> Self::Outcome;
-    /// Whether an outcome changes durable state: what does not is neither committed nor journaled.
-    fn is_durable(outcome: &Self::Outcome) -> bool;
+    /// What an outcome changes, and so how it is kept.
+    fn keeping(outcome: &Self::Outcome) -> Keeping;
+    /// How many sequence numbers an outcome takes: as many as it makes items that each need one.
+    fn numbers(_outcome: &Self::Outcome) -> u64 {
+        1
+    }
     /// Makes the outcome so. Total: there is nothing left to decide, and nothing here depends on the rules.
     fn commit(
         &mut self,
@@ -54,8 +58,13 @@ pub trait Machine: Send + Sized + 'static {
         outcome: &Self::Outcome,
         effects: &mut Effects<Self::Reply>,
     );
-    /// The answer to whoever sent the message. `seq` is the entry's, zero if none was needed.
-    fn reply(seq: Seq, message: &Self::Message, outcome: &Self::Outcome) -> Self::Reply;
+    /// The answer to whoever sent the message, once its outcome is committed. `seq` is the entry's, zero if none was
+    /// needed.
+    fn reply(&self, seq: Seq, message: &Self::Message, outcome: &Self::Outcome) -> Self::Reply;
+    /// Whether an answer must be waited on before anything behind it is done: a delivery ends there.
+    fn holds_up(_reply: &Self::Reply) -> bool {
+        false
+    }
     /// The answer to a query. Never expires anything.
     fn query(&self, at: Timestamp, query: &Self::Query) -> Self::Reply;
 
@@ -69,7 +78,7 @@ pub trait Machine: Send + Sized + 'static {
     /// The item due first at `at`, in (deadline, id) order. May sort volatile indexes, changes nothing else.
     fn due(&mut self, at: Timestamp) -> Option<u64>;
     /// The message that lets time act on an item. Its outcome must be durable, or take the item out of `due`.
-    fn tick(item: u64) -> Self::Message;
+    fn tick(&self, item: u64) -> Self::Message;
     /// Takes an item whose tick panicked at `at` out of `due`, until something else puts it back. Not if it is no
     /// longer due then: it was put back since, or another item stands in its place.
     fn quarantine(&mut self, item: u64, at: Timestamp);
@@ -80,7 +89,7 @@ pub trait Machine: Send + Sized + 'static {
     fn unwatch(&mut self, ticket: Ticket);
 
     /// The coordinator started: begins every span again in full, and ends what belonged to connections.
-    fn start(&mut self, entry: Stamp);
+    fn start(&mut self, start: Start);
     /// States every standing obligation again, after recovery.
     fn resume(&mut self, effects: &mut Effects<Self::Reply>);
 
@@ -124,6 +133,28 @@ pub struct Stamp {
     pub seq: Seq,
     /// Its time.
     pub at: Timestamp,
+}
+
+/// What an outcome changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeping {
+    /// Nothing: it is neither committed nor journaled.
+    Nothing,
+    /// What ends with the process anyway: it is journaled, but nobody waits until the disk has it. A crash that forgets
+    /// it does what it would have done to it.
+    Passing,
+    /// Durable state: whoever asked learns of it when the journal has it.
+    Durable,
+}
+
+/// A start of the coordinator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// Its entry.
+    pub stamp: Stamp,
+    /// How many sequence numbers were passed over, since the coordinator before may have handed them out: no more
+    /// entries than that are lost.
+    pub skipped: u64,
 }
 
 /// How a message bears on space that runs out.

@@ -1,6 +1,6 @@
 //! How far a recovery has come, for whoever waits for it. Nothing here slows it down or changes what comes of it.
 
-use crate::actors::machine::Stamp;
+use crate::actors::machine::Start;
 use crate::actors::recovery::{Recovering, RecoveryError};
 use crate::ids::{ActorId, Digest, Seq};
 use crate::persist::format::Watermark;
@@ -80,8 +80,8 @@ impl Recovering for Watched<'_> {
         self.replica.apply(record)
     }
 
-    fn start(&mut self, stamp: Stamp) {
-        self.replica.start(stamp);
+    fn start(&mut self, start: Start) {
+        self.replica.start(start);
     }
 
     fn digest(&self) -> Digest {

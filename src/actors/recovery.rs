@@ -5,7 +5,7 @@
 //! time; only when neither reads and the journal no longer has the beginning is anything lost, which is an error.
 
 use crate::actors::host::panic_words;
-use crate::actors::machine::{Effects, Machine, Stamp};
+use crate::actors::machine::{Effects, Machine, Stamp, Start};
 use crate::actors::parallel::{both, in_shares};
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Digest, Seq};
@@ -135,7 +135,7 @@ pub trait Recovering {
     /// Commits one entry of that actor.
     fn apply(&mut self, record: &Record<'_>) -> Result<(), RecoveryError>;
     /// The coordinator started here.
-    fn start(&mut self, stamp: Stamp);
+    fn start(&mut self, start: Start);
     /// The digest of its state.
     fn digest(&self) -> Digest;
     /// Its newest entry.
@@ -163,9 +163,9 @@ impl<M: Machine> Recovering for Replica<M> {
         )
     }
 
-    fn start(&mut self, stamp: Stamp) {
-        self.machine.start(stamp);
-        self.last = stamp.seq;
+    fn start(&mut self, start: Start) {
+        self.machine.start(start);
+        self.last = start.stamp.seq;
     }
 
     fn digest(&self) -> Digest {
@@ -454,15 +454,16 @@ fn apply(
             }
         }
         Kind::Mark => {
-            if matches!(decode_mark(record)?, Mark::Start { .. }) {
+            if let Mark::Start { skipped, .. } = decode_mark(record)? {
                 for replica in replicas.iter_mut() {
                     if record.seq <= replica.last() {
                         continue;
                     }
-                    replica.start(Stamp {
+                    let stamp = Stamp {
                         seq: record.seq,
                         at: record.at,
-                    });
+                    };
+                    replica.start(Start { stamp, skipped });
                 }
             }
             Ok(())

@@ -433,11 +433,11 @@ impl<M: Machine> Message for WatchFor<M> {
 impl<M: Machine> Handler<WatchFor<M>> for Shell<M> {
     type Result = ();
 
-    fn handle(&mut self, wait: WatchFor<M>, _: &mut Self::Context) {
-        if !self.spine.is_over() {
-            self.host.watch(wait.ticket, wait.watch, wait.reply_to);
-            self.host.outbox().release(self.spine.durable());
-        }
+    fn handle(&mut self, wait: WatchFor<M>, context: &mut Self::Context) {
+        self.drive(context, |host, ledger| {
+            host.watch(wait.ticket, wait.watch, wait.reply_to);
+            host.proceed(ledger)
+        });
     }
 }
 

@@ -99,6 +99,8 @@ pub enum Mark {
         offset_ms: i64,
         /// Version of the program.
         program: String,
+        /// Sequence numbers passed over since the stop before was no clean one.
+        skipped: u64,
     },
     /// The coordinator stopped in good order; everything before this is on disk.
     Stop,
@@ -315,11 +317,18 @@ pub struct Batch {
     bytes: Vec<u8>,
     last: Seq,
     urgent: bool,
+    awaited: bool,
 }
 
 impl Batch {
-    /// Appends a record; `payload` writes its payload behind what the buffer holds already.
+    /// Appends a record that an answer waits for; `payload` writes its payload behind what the buffer holds already.
     pub fn push(&mut self, about: About, payload: impl FnOnce(&mut Vec<u8>)) {
+        self.push_passing(about, payload);
+        self.awaited = true;
+    }
+
+    /// Appends a record that no answer waits for.
+    pub fn push_passing(&mut self, about: About, payload: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         let header = FrameHeader {
             size: 0,
@@ -375,11 +384,17 @@ impl Batch {
         self.urgent
     }
 
+    /// Whether any answer waits for it.
+    pub fn is_awaited(&self) -> bool {
+        self.awaited
+    }
+
     /// Puts the records of `later` behind these.
     pub fn merge(&mut self, later: &Self) {
         self.bytes.extend_from_slice(&later.bytes);
         self.last = self.last.max(later.last);
         self.urgent |= later.urgent;
+        self.awaited |= later.awaited;
     }
 
     /// Whether there is nothing to write.
@@ -426,6 +441,7 @@ impl Batch {
         self.bytes.clear();
         self.last = Seq::default();
         self.urgent = false;
+        self.awaited = false;
     }
 }
 

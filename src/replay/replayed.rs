@@ -2,7 +2,7 @@
 
 use crate::actors::host::panic_words;
 use crate::actors::ledger::Poisoned;
-use crate::actors::machine::{About, Machine, Stamp};
+use crate::actors::machine::{About, Keeping, Machine, Stamp};
 use crate::actors::recovery::{Recovering, RecoveryError, Replica};
 use crate::clock::Timestamp;
 use crate::ids::{Digest, Seq};
@@ -94,7 +94,7 @@ impl<M: Machine> Replayed for Replica<M> {
             Some(outcome) => from_json(outcome)?,
             None => self.machine().decide(stamp.at, &message),
         };
-        if !M::is_durable(&outcome) {
+        if M::keeping(&outcome) == Keeping::Nothing {
             return Ok(None);
         }
         let told = self.told(&message, &outcome);
@@ -111,15 +111,15 @@ impl<M: Machine> Replayed for Replica<M> {
     }
 
     fn due(&mut self, at: Timestamp) -> Option<Value> {
-        self.machine_mut()
-            .due(at)
-            .map(|item| to_json(&M::tick(item)))
+        let item = self.machine_mut().due(at)?;
+        Some(to_json(&self.machine().tick(item)))
     }
 
     fn reply(&self, seq: Seq, message: &Value, outcome: &Value) -> Result<String, String> {
         Ok(format!(
             "{:?}",
-            M::reply(seq, &from_json(message)?, &from_json(outcome)?)
+            self.machine()
+                .reply(seq, &from_json(message)?, &from_json(outcome)?)
         ))
     }
 

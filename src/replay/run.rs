@@ -1,7 +1,7 @@
 //! Records and lines in order, into the actors they belong to; and the comparison with what would be decided now.
 
 use crate::actors::lock::{self, LockMachine};
-use crate::actors::machine::{Machine, Stamp};
+use crate::actors::machine::{Machine, Stamp, Start};
 use crate::actors::recovery::{self, Recovering, RecoveryError, Replica, decode_mark};
 use crate::clock::Timestamp;
 use crate::ids::{Digest, Seq};
@@ -384,10 +384,12 @@ impl Replay {
     }
 
     fn mark(&mut self, stamp: Stamp, mark: &Mark) {
-        if matches!(mark, Mark::Start { .. }) && !self.reads_only {
+        if let Mark::Start { skipped, .. } = *mark
+            && !self.reads_only
+        {
             for actor in &mut self.actors {
                 if stamp.seq > actor.last() {
-                    actor.start(stamp);
+                    actor.start(Start { stamp, skipped });
                 }
             }
         }

@@ -4,7 +4,7 @@
 use crate::directory::{SEGMENTS, name};
 use sexton::actors::ledger::{Ledger, Poisoned, Stage};
 use sexton::actors::lock::{LockMachine, Message, Name, Rules};
-use sexton::actors::machine::{Effects, Machine as _, Stamp};
+use sexton::actors::machine::{Effects, Keeping, Machine as _, Stamp};
 use sexton::actors::pages::slice;
 use sexton::clock::{ManualClock, Timestamp};
 use sexton::ids::Seq;
@@ -90,7 +90,7 @@ impl Maker {
         };
         let start = maker.ledger.start(Chance([0x5e; 32]));
         maker.locks.start(start);
-        maker.last = start.seq;
+        maker.last = start.stamp.seq;
         maker.write();
         maker
     }
@@ -131,13 +131,14 @@ impl Maker {
     fn pass(&mut self) {
         let at = self.ledger.now();
         while let Some(item) = self.locks.due(at) {
-            self.decide(at, &LockMachine::tick(item));
+            let tick = self.locks.tick(item);
+            self.decide(at, &tick);
         }
     }
 
     fn decide(&mut self, at: Timestamp, message: &Message) {
         let outcome = self.locks.decide(at, message);
-        if !LockMachine::is_durable(&outcome) {
+        if LockMachine::keeping(&outcome) == Keeping::Nothing {
             return;
         }
         let stamp: Stamp = self.ledger.order(at);

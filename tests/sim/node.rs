@@ -149,12 +149,12 @@ impl Node {
         clock.set_offset_ms(offset(wall, tail.last_at));
         let mut log = Log::open(disk, setting, &tail)?;
         let mut ledger = Ledger::new(Arc::clone(&clock) as _, &tail, false);
-        let stamp = ledger.start(Chance([7; 32]));
+        let start = ledger.start(Chance([7; 32]));
         let batch = ledger.take_batch();
         tap.pass(&batch)?;
         log.hand(batch);
         log.drain()?;
-        ledger.durable(stamp.seq);
+        ledger.durable(start.stamp.seq);
         let mut node = Self {
             lock: Actor::new(lock),
             left: Actor::new(left),
@@ -167,7 +167,7 @@ impl Node {
                 from_snapshot: snapshot.is_some(),
                 mended,
                 digests,
-                start: stamp.seq,
+                start: start.stamp.seq,
             },
             slots,
             sealed,
@@ -180,9 +180,9 @@ impl Node {
             tells: VecDeque::new(),
         };
         node.lock.early_reads = setting.plant == Some(Plant::ReadBeforeSync);
-        node.lock.host.start(stamp);
-        node.left.host.start(stamp);
-        node.right.host.start(stamp);
+        node.lock.host.start(start);
+        node.left.host.start(start);
+        node.right.host.start(start);
         node.gather_tells();
         Ok(node)
     }

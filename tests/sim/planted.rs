@@ -9,7 +9,7 @@ use crate::violation::{Promise, Violation};
 use sexton::actors::Machine;
 use sexton::actors::ledger::Poisoned;
 use sexton::actors::lock::{self, LockMachine};
-use sexton::actors::machine::Stamp;
+use sexton::actors::machine::{Keeping, Stamp, Start};
 use sexton::actors::recovery::{Past, Recovering as _, RecoveryError, Replica, decode_mark};
 use sexton::clock::Timestamp;
 use sexton::ids::{ActorId, Seq};
@@ -83,11 +83,12 @@ pub(crate) fn recover_with_poison(
     while let Some(record) = reader.next()? {
         match (record.kind, record.actor) {
             (Kind::Mark, _) => {
-                if let Mark::Start { .. } = decode_mark(&record)? {
+                if let Mark::Start { skipped, .. } = decode_mark(&record)? {
                     let stamp = stamp(&record);
-                    lock.start(stamp);
-                    left.start(stamp);
-                    right.start(stamp);
+                    let start = Start { stamp, skipped };
+                    lock.start(start);
+                    left.start(start);
+                    right.start(start);
                 }
             }
             (Kind::Entry, ActorId::LOCK) => lock.apply(&record)?,
@@ -112,7 +113,7 @@ fn apply_poison<M: Machine>(
     let poisoned: Poisoned<M::Message> =
         rmp_serde::from_slice(record.payload).expect("poisoned records decode");
     let outcome = replica.machine().decide(record.at, &poisoned.message);
-    if M::is_durable(&outcome) {
+    if M::keeping(&outcome) != Keeping::Nothing {
         replica.commit(stamp(record), &poisoned.message, &outcome)?;
     }
     Ok(())

@@ -10,7 +10,7 @@ use crate::reference::{MessageOf, Origin, OutcomeOf, Reference, ReplyOf};
 use crate::violation::{Promise, Violation, ensure};
 use sexton::actors::host::Answer;
 use sexton::actors::ledger::Poisoned;
-use sexton::actors::machine::{Machine, Stamp};
+use sexton::actors::machine::{Machine, Stamp, Start};
 use sexton::actors::recovery::{Recovering as _, Replica};
 use sexton::clock::Timestamp;
 use sexton::ids::{ActorId, Digest, Seq};
@@ -34,9 +34,13 @@ impl Kept {
         }
     }
 
-    pub(crate) fn is_start(&self) -> bool {
-        self.kind == Kind::Mark
-            && matches!(rmp_serde::from_slice(&self.payload), Ok(Mark::Start { .. }))
+    fn as_start(&self) -> Option<Start> {
+        let mark = (self.kind == Kind::Mark).then(|| rmp_serde::from_slice(&self.payload))?;
+        let Ok(Mark::Start { skipped, .. }) = mark else {
+            return None;
+        };
+        let stamp = self.stamp();
+        Some(Start { stamp, skipped })
     }
 }
 
@@ -80,10 +84,10 @@ impl<R: Reference> Witness<R> {
         self.justify(waits);
         for kept in log {
             match kept.kind {
-                Kind::Mark if kept.is_start() => {
+                Kind::Mark if let Some(start) = kept.as_start() => {
                     cursor.end(&self.reference)?;
                     self.reference.start(kept.at);
-                    self.shadow.start(kept.stamp());
+                    self.shadow.start(start);
                 }
                 Kind::Poisoned if kept.actor == R::Machine::ID => {
                     let poisoned: Poisoned<MessageOf<R>> = decode(kept)?;
@@ -121,7 +125,7 @@ impl<R: Reference> Witness<R> {
         cursor: &mut Cursor<'_, R>,
     ) -> Result<(), Violation> {
         let stamp = kept.stamp();
-        let reply = R::Machine::reply(stamp.seq, message, outcome);
+        let reply = self.shadow.machine().reply(stamp.seq, message, outcome);
         cursor.meet(&self.reference, stamp.seq, message, Some(&reply))?;
         let name = R::Machine::NAME;
         self.reference

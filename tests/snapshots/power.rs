@@ -5,7 +5,7 @@ use crate::chance::Chance;
 use crate::directory::{SMALL, let_go, open, slots, start, take};
 use crate::platter::Platter;
 use sexton::actors::lock::{LockMachine, Rules};
-use sexton::actors::machine::{Machine as _, Stamp};
+use sexton::actors::machine::{Machine as _, Stamp, Start};
 use sexton::actors::pages::slice;
 use sexton::actors::recovery::{Recovering as _, Replica, decode_mark};
 use sexton::ids::{Digest, Seq};
@@ -220,10 +220,11 @@ fn repeat(journal: &Path, platter: &Platter, slots: &Slots) {
                 replica.apply(&record).expect("it can happen again");
                 entries += 1;
             }
-            Kind::Mark if matches!(decode_mark(&record), Ok(Mark::Start { .. })) => {
-                replica.start(stamp);
-            }
-            Kind::Mark | Kind::Poisoned | Kind::End => continue,
+            Kind::Mark => match decode_mark(&record) {
+                Ok(Mark::Start { skipped, .. }) => replica.start(Start { stamp, skipped }),
+                Ok(_) | Err(_) => continue,
+            },
+            Kind::Poisoned | Kind::End => continue,
         }
         if entries > 0 && entries.is_multiple_of(EVERY) {
             let manifest = Manifest {

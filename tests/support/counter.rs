@@ -5,7 +5,7 @@
 //! made good. Promises nothing to anyone: it exists to show that host, journal and replay know no lock.
 
 use serde::{Deserialize, Serialize};
-use sexton::actors::machine::{Effects, Machine, Refusal, Stamp, Weight};
+use sexton::actors::machine::{Effects, Keeping, Machine, Refusal, Stamp, Start, Weight};
 use sexton::actors::pages::Pages;
 use sexton::clock::Timestamp;
 use sexton::ids::{ActorId, Digest, PageId, Seq, Ticket};
@@ -185,8 +185,11 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
         }
     }
 
-    fn is_durable(outcome: &Outcome) -> bool {
-        *outcome != Outcome::Nothing
+    fn keeping(outcome: &Outcome) -> Keeping {
+        match outcome {
+            Outcome::Nothing => Keeping::Nothing,
+            _ => Keeping::Durable,
+        }
     }
 
     fn commit(
@@ -225,7 +228,7 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
         }
     }
 
-    fn reply(_seq: Seq, _message: &Message, outcome: &Outcome) -> Reply {
+    fn reply(&self, _seq: Seq, _message: &Message, outcome: &Outcome) -> Reply {
         match outcome {
             Outcome::Added { value, .. } => Reply::Value(*value),
             Outcome::Labelled => Reply::Labelled,
@@ -265,7 +268,7 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
         (*deadline <= at).then_some(u64::from(*name))
     }
 
-    fn tick(item: u64) -> Message {
+    fn tick(&self, item: u64) -> Message {
         let name = u16::try_from(item).expect("items are names");
         Message::Lapse { name }
     }
@@ -285,7 +288,7 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
         self.watches.remove(&ticket);
     }
 
-    fn start(&mut self, entry: Stamp) {
+    fn start(&mut self, Start { stamp: entry, .. }: Start) {
         let names: Vec<u16> = self.counters.keys().copied().collect();
         for name in names {
             self.change(name, entry.seq, |counter| {

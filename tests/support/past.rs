@@ -2,7 +2,7 @@
 //! the beginning, and, apart from that, what the node's own recovery comes to.
 
 use sexton::actors::lock::{LockMachine, Message, Rules};
-use sexton::actors::machine::Stamp;
+use sexton::actors::machine::{Stamp, Start};
 use sexton::actors::recovery::{self, Recovering, Replica, Scope, decode_mark, recover};
 use sexton::ids::Seq;
 use sexton::persist::disk::RealDisk;
@@ -91,8 +91,8 @@ impl Past {
             }
             Kind::Mark => {
                 let mark = decode_mark(record).expect("marks decode");
-                if matches!(mark, Mark::Start { .. }) {
-                    self.replica.start(stamp);
+                if let Mark::Start { skipped, .. } = mark {
+                    self.replica.start(Start { stamp, skipped });
                 }
                 self.checkpoints += u64::from(matches!(mark, Mark::Checkpoint { .. }));
             }

@@ -11,7 +11,7 @@ use crate::actors::lock::message::{
 use crate::actors::lock::pages::{self, Page};
 use crate::actors::lock::state::State;
 use crate::actors::lock::waiting::Waiting;
-use crate::actors::machine::{About, Effects, Machine, Refusal, Stamp, Weight};
+use crate::actors::machine::{About, Effects, Keeping, Machine, Refusal, Stamp, Start, Weight};
 use crate::actors::pages::Pages;
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket, Token};
@@ -337,14 +337,14 @@ impl Machine for LockMachine {
         }
     }
 
-    fn is_durable(outcome: &Outcome) -> bool {
+    fn keeping(outcome: &Outcome) -> Keeping {
         match outcome {
             Outcome::Granted { .. }
             | Outcome::Queued { .. }
             | Outcome::Renewed { .. }
             | Outcome::Ended { .. }
-            | Outcome::Draining => true,
-            Outcome::Absent | Outcome::Refused(_) => false,
+            | Outcome::Draining => Keeping::Durable,
+            Outcome::Absent | Outcome::Refused(_) => Keeping::Nothing,
         }
     }
 
@@ -387,7 +387,7 @@ impl Machine for LockMachine {
         }
     }
 
-    fn reply(seq: Seq, _message: &Message, outcome: &Outcome) -> Reply {
+    fn reply(&self, seq: Seq, _message: &Message, outcome: &Outcome) -> Reply {
         match outcome {
             Outcome::Granted { .. } => Reply::Standing(Standing {
                 place: 1,
@@ -459,7 +459,7 @@ impl Machine for LockMachine {
         self.state.due(at).map(|slot| slot.0.into())
     }
 
-    fn tick(item: u64) -> Message {
+    fn tick(&self, item: u64) -> Message {
         Message::Expire {
             slot: Slot(u32::try_from(item).expect("items are slots")),
         }
@@ -502,8 +502,8 @@ impl Machine for LockMachine {
     }
 
     /// Row 34: order and ownership stay, spans begin again; and a drain ends with the coordinator that drained.
-    fn start(&mut self, entry: Stamp) {
-        self.state.start(entry);
+    fn start(&mut self, start: Start) {
+        self.state.start(start.stamp);
     }
 
     fn resume(&mut self, _effects: &mut Effects<Reply>) {}

@@ -5,7 +5,7 @@ use crate::actors::lock::shelf::Shelf;
 use crate::actors::lock::{
     Listed, LockMachine, Message, Name, Outcome, Query, Reply, Rules, Selection, Standing, Watch,
 };
-use crate::actors::machine::{Effect, Effects, Machine as _, Stamp};
+use crate::actors::machine::{Effect, Effects, Keeping, Machine as _, Stamp, Start};
 use crate::clock::Timestamp;
 use crate::ids::{Seq, Slot, Ticket, Token};
 use proptest::prelude::*;
@@ -43,7 +43,7 @@ struct Pair {
 
 enum Logged {
     Entry(Stamp, Message, Outcome),
-    Start(Stamp),
+    Start(Start),
 }
 
 impl Pair {
@@ -73,8 +73,8 @@ impl Pair {
             self.machine.decide(self.now, &message),
             "deciding changes nothing"
         );
-        if !LockMachine::is_durable(&outcome) {
-            return LockMachine::reply(Seq(0), &message, &outcome);
+        if LockMachine::keeping(&outcome) == Keeping::Nothing {
+            return self.machine.reply(Seq(0), &message, &outcome);
         }
         self.seq.0 += 1;
         let stamp = Stamp {
@@ -84,7 +84,7 @@ impl Pair {
         let mut effects = Effects::default();
         self.machine.commit(stamp, &message, &outcome, &mut effects);
         self.note_wakes(&mut effects);
-        let reply = LockMachine::reply(self.seq, &message, &outcome);
+        let reply = self.machine.reply(self.seq, &message, &outcome);
         self.log.push(Logged::Entry(stamp, message, outcome));
         reply
     }
@@ -112,7 +112,7 @@ impl Pair {
             let expected = self.model.next_due(self.now).map(|it| u64::from(it.slot.0));
             assert_eq!(Some(item), expected, "due in order of deadline, then slot");
             self.model.tick(next, self.now);
-            let reply = self.apply(LockMachine::tick(item));
+            let reply = self.apply(self.machine.tick(item));
             assert!(
                 matches!(reply, Reply::Ended(1..)),
                 "a tick ends what was due"
@@ -140,8 +140,9 @@ impl Pair {
                     seq: self.seq,
                     at: self.now,
                 };
-                self.machine.start(stamp);
-                self.log.push(Logged::Start(stamp));
+                let start = Start { stamp, skipped: 0 };
+                self.machine.start(start);
+                self.log.push(Logged::Start(start));
                 self.model.draining = false;
                 for it in &mut self.model.entries {
                     it.begin_span(self.now);
@@ -353,7 +354,7 @@ impl Logged {
             Self::Entry(stamp, message, outcome) if stamp.seq > after => {
                 machine.commit(*stamp, message, outcome, &mut Effects::default());
             }
-            Self::Start(stamp) if stamp.seq > after => machine.start(*stamp),
+            Self::Start(start) if start.stamp.seq > after => machine.start(*start),
             Self::Entry(..) | Self::Start(_) => {}
         }
     }

@@ -237,10 +237,15 @@ impl Shared {
                     writer.refill();
                     self.note_room(&writer);
                     unsynced_for += look;
-                    if interval.is_some_and(|interval| unsynced_for >= interval) {
+                    let owed = match self.fsync {
+                        Fsync::Always => true,
+                        Fsync::Interval(interval) => unsynced_for >= interval,
+                        Fsync::Never => false,
+                    };
+                    if owed {
                         unsynced_for = Duration::ZERO;
-                        if writer.is_dirty() {
-                            self.sync(&mut writer);
+                        if writer.is_dirty() && self.sync(&mut writer) {
+                            self.publish(&writer);
                         }
                     }
                 }
@@ -293,8 +298,11 @@ impl Shared {
         self.counters
             .bytes
             .fetch_add(batch.len() as u64, Ordering::Relaxed);
-        let synced = self.fsync == Fsync::Always || batch.is_urgent();
-        !synced || self.sync(writer)
+        match self.fsync {
+            // What nobody waits for is synced with the next that somebody does, or when the thread next looks.
+            Fsync::Always => batch.is_awaited() && self.sync(writer),
+            Fsync::Interval(_) | Fsync::Never => !batch.is_urgent() || self.sync(writer),
+        }
     }
 
     /// Says how far answers may go. What was on its way is no longer counted as such.
