@@ -287,13 +287,11 @@ impl fmt::Display for Command<'_> {
         let Self::Put(put) = self else {
             return write!(f, "{self:?}");
         };
-        let Put {
-            priority,
-            delay,
-            ttr,
-            ref dedup,
-            ref body,
-        } = *put;
-        write!(f, "Put {priority} {delay} {ttr} {} {dedup:?}", body.len())
+        let (priority, delay, ttr) = (put.priority, put.delay, put.ttr);
+        write!(f, "Put {priority} {delay} {ttr} {}", put.body.len())?;
+        match &put.dedup {
+            None => Ok(()),
+            Some(Dedup { key, ttl }) => write!(f, " idp:{}:{ttl}", key.escape_ascii()),
+        }
     }
 }

@@ -1,0 +1,232 @@
+//! The same bytes to beanstalkd itself. What only the queues can decide is left aside: here it matters what is
+//! refused, with which word, and what is swallowed.
+
+use crate::chance::Chance;
+use crate::encode::server;
+use crate::row::{Client, KnownTo, Row, is_refusal};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+#[path = "../support/patience.rs"]
+mod patience;
+
+/// beanstalkd, until this is dropped.
+struct Beanstalkd {
+    child: Child,
+    /// Since 1.13.
+    since_13: bool,
+    socket: PathBuf,
+    _directory: TempDir,
+}
+
+impl Beanstalkd {
+    /// Starts it, or says that it is left out. `BEANSTALKD_PATH` names another than that of this machine.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "who runs the tests names the program"
+    )]
+    fn start() -> Option<Self> {
+        let program = std::env::var("BEANSTALKD_PATH").unwrap_or_else(|_| "beanstalkd".to_owned());
+        let version = match Command::new(&program).arg("-v").output() {
+            Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
+            Err(error) => {
+                println!("left out: what beanstalkd itself says, {program}: {error}");
+                return None;
+            }
+        };
+        let since_13 = !version.contains(" 1.12");
+        let directory = tempfile::tempdir().expect("there is room for a socket");
+        let socket = directory.path().join("socket");
+        let child = Command::new(&program)
+            .arg("-l")
+            .arg(format!("unix:{}", socket.display()))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it started before");
+        let started = Self {
+            child,
+            since_13,
+            socket,
+            _directory: directory,
+        };
+        patience::until("beanstalkd listens", || {
+            UnixStream::connect(&started.socket).ok()
+        });
+        Some(started)
+    }
+
+    /// Everything that it says to these bytes and their end.
+    fn say(&self, input: &[u8]) -> Vec<u8> {
+        let mut stream = UnixStream::connect(&self.socket).expect("it listens");
+        stream
+            .set_read_timeout(Some(patience::PATIENCE))
+            .expect("a time above zero");
+        let mut writer = stream.try_clone().expect("a second handle");
+        let input = input.to_vec();
+        // It reads no further while its replies are not read.
+        let writing = std::thread::Builder::new()
+            .spawn(move || -> std::io::Result<()> {
+                writer.write_all(&input)?;
+                writer.shutdown(Shutdown::Write)
+            })
+            .expect("a thread");
+        let mut output = Vec::new();
+        match stream.read_to_end(&mut output) {
+            Ok(_) => {}
+            // What it had not read when it closed.
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+            Err(error) => panic!("{error}"),
+        }
+        writing
+            .join()
+            .expect("writing does not panic")
+            .expect("it reads all of it");
+        output
+    }
+}
+
+impl Drop for Beanstalkd {
+    fn drop(&mut self) {
+        self.child.kill().expect("it can be ended");
+        self.child.wait().expect("it ends");
+    }
+}
+
+/// The word of each refusal, and "accepted" for each other reply.
+fn verdicts(mut replies: &[u8]) -> Vec<String> {
+    let mut verdicts = Vec::new();
+    while !replies.is_empty() {
+        let len = replies
+            .windows(2)
+            .position(|pair| pair == b"\r\n")
+            .expect("a reply has an end");
+        let line = std::str::from_utf8(&replies[..len]).expect("a reply is text");
+        replies = &replies[len + 2..];
+        let words: Vec<&str> = line.split(' ').collect();
+        if let ["OK", bytes] | ["FOUND" | "RESERVED", _, bytes] = words[..] {
+            let bytes: usize = bytes.parse().expect("a length is a number");
+            replies = &replies[bytes + 2..];
+        }
+        verdicts.push(verdict(line));
+    }
+    verdicts
+}
+
+fn verdict(outcome: &str) -> String {
+    if is_refusal(outcome) {
+        outcome.to_owned()
+    } else {
+        "accepted".to_owned()
+    }
+}
+
+#[test]
+fn beanstalkd_says_what_the_table_says() {
+    let Some(beanstalkd) = Beanstalkd::start() else {
+        return;
+    };
+    let mut wrong = Vec::new();
+    for row in Row::all() {
+        match row.known_to {
+            KnownTo::Ours => continue,
+            KnownTo::Since13 if !beanstalkd.since_13 => continue,
+            KnownTo::Since13 | KnownTo::Beanstalkd => {}
+        }
+        let expected: Vec<String> = row.outcomes.iter().map(|it| verdict(it)).collect();
+        let found = verdicts(&beanstalkd.say(&row.input));
+        if found != expected {
+            wrong.push(format!("{}\n    but {found:?}", row.text));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// What random sequences are made of. Nothing that waits, and no CR but before LF: see the table on both.
+const PIECES: &[&[u8]] = &[
+    b"put 0 0 1 5\r\nhello\r\n",
+    b"put 0 0 1 5\r\nhello world\r\n",
+    b"put 0 0 1 20\r\n",
+    b"put 0 0 1 70 \r\n",
+    b"put 0 0 1 66000\r\n",
+    b"hello",
+    b"\r\n",
+    b"\r\n",
+    b"\r\n",
+    b"\n",
+    b"\0",
+    b" ",
+    b" 7",
+    b"-",
+    b"x",
+    b"delete ",
+    b"delete 7\r\n",
+    b"release 1 2 3\r\n",
+    b"bury ",
+    b"touch 0",
+    b"reserve-with-timeout 0",
+    b"reserve-job",
+    b"peek",
+    b"peek-ready",
+    b"kick",
+    b"kick-job ",
+    b"kick  +3",
+    b"stats",
+    b"stats-tube default",
+    b"stats-job 99",
+    b"use ",
+    b"use a\r\n",
+    b"watch b\r\n",
+    b"ignore default",
+    b"list-tubes",
+    b"list-tube-used\r\n",
+    b"pause-tube",
+    b"pause-tube zz 1\r\n",
+];
+
+#[test]
+fn random_sequences_come_to_the_same() {
+    let Some(beanstalkd) = Beanstalkd::start() else {
+        return;
+    };
+    for seed in 0..1000 {
+        let mut chance = Chance::new(seed);
+        let mut input = Vec::new();
+        // A line stays far from 224 bytes, which have rows of their own in the table.
+        while input.len() < 150 {
+            let piece = chance.below(u64::try_from(PIECES.len()).expect("they are few"));
+            input.extend_from_slice(PIECES[usize::try_from(piece).expect("it is small")]);
+        }
+        if chance.below(4) == 0 {
+            input.resize(input.len() + 300, b'y');
+        }
+        input.extend_from_slice(b"\r\nlist-tube-used\r\n");
+        let ours: Vec<String> = Client::of([input.as_slice()])
+            .outcomes
+            .iter()
+            .map(|outcome| verdict(outcome))
+            .collect();
+        let theirs = verdicts(&beanstalkd.say(&input));
+        assert_eq!(ours, theirs, "seed {seed}: {}", input.escape_ascii());
+    }
+}
+
+/// Clients compare the statistics as wholes, so the keys and their order are its own.
+#[test]
+fn statistics_have_the_keys_of_beanstalkd() {
+    let Some(beanstalkd) = Beanstalkd::start() else {
+        return;
+    };
+    let keys = |yaml: &[u8]| -> Vec<String> {
+        String::from_utf8_lossy(yaml)
+            .lines()
+            .filter_map(|line| Some(line.split_once(": ")?.0.to_owned()))
+            .collect()
+    };
+    let theirs = keys(&beanstalkd.say(b"stats\r\n"));
+    assert_eq!(keys(&server().to_yaml()), theirs);
+}
