@@ -151,10 +151,10 @@ impl Client {
 }
 
 fn outcome(command: &Command<'_>) -> String {
-    match *command {
-        Command::Refused { refusal, .. } => Reply::from(refusal).to_string(),
-        _ => command.to_string(),
+    if let Command::Refused { refusal, .. } = command {
+        return Reply::from(*refusal).to_string();
     }
+    command.to_string()
 }
 
 /// The words for what was refused. Everything else depends on the queues.
