@@ -193,7 +193,7 @@ pub(crate) fn server() -> ServerStats<'static> {
         pid: 14,
         version: "1.13",
         user_time: Duration::from_micros(1_000_015),
-        system_time: Duration::from_micros(2_500_000),
+        system_time: Duration::from_millis(2500),
         uptime: 16,
         binlog: BinlogStats {
             oldest_index: 17,
