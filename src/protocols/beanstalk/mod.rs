@@ -1,4 +1,4 @@
-//! beanstalkd's protocol, as of its version 1.13, with a few words more that clients of others know already.
+//! beanstalkd's protocol, as `docs/protocols/beanstalk.md` has it: that of 1.13, and a few words more.
 //!
 //! | file | holds |
 //! |---|---|
