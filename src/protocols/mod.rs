@@ -6,8 +6,10 @@
 //! | `connection.rs` | from socket to session and back, with its bounds |
 //! | `listener.rs` | who is let in |
 //! | `lockserver/` | LockServer 0.9b: codec, session, hosts list, counters |
+//! | `beanstalk/` | beanstalkd's protocol: codec |
 //! | `http/` | HTTP/JSON on TCP and on the Unix socket |
 
+pub mod beanstalk;
 pub mod connection;
 #[cfg(feature = "http")]
 pub mod http;

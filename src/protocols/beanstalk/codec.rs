@@ -1,0 +1,242 @@
+//! Bytes into commands, in the order they came, however they were cut. Sans-I/O.
+//!
+//! Owns the framing: where a line ends, how long a body is, what is swallowed. Holds nothing of a line, and of a body
+//! only what came, never more than announced and allowed. Decides nothing about jobs.
+
+use crate::protocols::beanstalk::command::{Command, Counted, Put, Refusal};
+use crate::protocols::beanstalk::line::{self, Line, PutLine};
+use std::borrow::Cow;
+
+/// The longest command line, with its end.
+pub const LINE_BYTES_MAX: usize = 224;
+
+const END: &[u8; 2] = b"\r\n";
+
+/// The least memory that is taken for a body that comes in pieces. Beyond that it grows with what came.
+const BODY_STEP_BYTES: usize = 4096;
+
+/// One connection's framing.
+#[derive(Debug)]
+pub struct Decoder {
+    job_bytes_max: u32,
+    state: State,
+}
+
+/// What the next byte belongs to.
+#[derive(Debug)]
+enum State {
+    /// A command line.
+    Line,
+    /// A line that is too long already, up to its end.
+    Overlong {
+        /// The byte before was the first half of an end.
+        half: bool,
+    },
+    /// A body that is too big, and its end, unseen.
+    Oversize { left: u64 },
+    /// A body.
+    Body(Box<Incoming>),
+}
+
+/// A job whose body is under way.
+#[derive(Debug)]
+struct Incoming {
+    line: PutLine,
+    body: Vec<u8>,
+    /// How much of the end came.
+    end: usize,
+    /// What came of the end is as it must be.
+    ended_well: bool,
+}
+
+impl Decoder {
+    /// A decoder for a new connection; bodies have at most `job_bytes_max` bytes.
+    pub fn new(job_bytes_max: u32) -> Self {
+        Self {
+            job_bytes_max,
+            state: State::Line,
+        }
+    }
+
+    /// Takes bytes off the front of `input` until a command is complete: how many, and the command. Without a command,
+    /// what was not taken is less than a line, and must be offered again with more behind it.
+    pub fn take<'a>(&mut self, input: &'a [u8]) -> (usize, Option<Command<'a>>) {
+        let mut taken = 0;
+        loop {
+            let rest = input.get(taken..).unwrap_or(&[]);
+            let (bytes, command) = match &mut self.state {
+                State::Line => self.take_line(rest),
+                State::Overlong { half } => match swallow_line(half, rest) {
+                    (bytes, true) => {
+                        self.state = State::Line;
+                        (bytes, Some(refused(Refusal::BadFormat, None)))
+                    }
+                    (bytes, false) => (bytes, None),
+                },
+                State::Oversize { left } => {
+                    let len = u64::try_from(rest.len()).unwrap_or(u64::MAX);
+                    let bytes = len.min(*left);
+                    *left -= bytes;
+                    let done = *left == 0;
+                    if done {
+                        self.state = State::Line;
+                    }
+                    let command = done.then(|| refused(Refusal::JobTooBig, Some(Counted::Put)));
+                    (usize::try_from(bytes).unwrap_or(rest.len()), command)
+                }
+                State::Body(incoming) => {
+                    let bytes = incoming.take(rest);
+                    let command = incoming.complete().then(|| self.finish_body());
+                    (bytes, command)
+                }
+            };
+            taken += bytes;
+            if command.is_some() || bytes == 0 {
+                return (taken, command);
+            }
+        }
+    }
+
+    /// How much memory the bytes of an unfinished body take.
+    pub fn held_bytes(&self) -> usize {
+        match &self.state {
+            State::Body(incoming) => incoming.body.capacity(),
+            State::Line | State::Overlong { .. } | State::Oversize { .. } => 0,
+        }
+    }
+
+    fn take_line<'a>(&mut self, input: &'a [u8]) -> (usize, Option<Command<'a>>) {
+        let window = input.get(..LINE_BYTES_MAX).unwrap_or(input);
+        let Some(len) = line_len(window) else {
+            if window.len() < LINE_BYTES_MAX {
+                return (0, None);
+            }
+            // The last byte may be the first half of the end.
+            self.state = State::Overlong { half: false };
+            return (LINE_BYTES_MAX - 1, None);
+        };
+        let taken = len + END.len();
+        match line::read(input.get(..len).unwrap_or(input)) {
+            Line::Command(command) => (taken, Some(command)),
+            Line::Put(put) => {
+                let rest = input.get(taken..).unwrap_or(&[]);
+                let (bytes, command) = self.begin_body(put, rest);
+                (taken + bytes, command)
+            }
+        }
+    }
+
+    /// The line of a `put` was taken: what becomes of its body.
+    fn begin_body<'a>(
+        &mut self,
+        mut line: PutLine,
+        input: &'a [u8],
+    ) -> (usize, Option<Command<'a>>) {
+        if line.body_bytes > self.job_bytes_max {
+            let left = u64::from(line.body_bytes) + 2;
+            self.state = State::Oversize { left };
+            return (0, None);
+        }
+        if let Err(refusal) = line.tail {
+            // The body is not taken off: what comes next is a line again.
+            return (0, Some(refused(refusal, Some(Counted::Put))));
+        }
+        let len = body_len(&line);
+        let Some((body, end)) = input
+            .get(..len + END.len())
+            .map(|whole| whole.split_at(len))
+        else {
+            self.state = State::Body(Box::new(Incoming {
+                line,
+                body: Vec::new(),
+                end: 0,
+                ended_well: true,
+            }));
+            return (0, None);
+        };
+        let command = put(&mut line, Cow::Borrowed(body), end == END);
+        (len + END.len(), Some(command))
+    }
+
+    fn finish_body(&mut self) -> Command<'static> {
+        let State::Body(incoming) = std::mem::replace(&mut self.state, State::Line) else {
+            unreachable!("only a body is finished");
+        };
+        let Incoming {
+            mut line,
+            body,
+            ended_well,
+            ..
+        } = *incoming;
+        put(&mut line, Cow::Owned(body), ended_well)
+    }
+}
+
+impl Incoming {
+    /// Takes what belongs to the body and its end.
+    fn take(&mut self, input: &[u8]) -> usize {
+        let size = body_len(&self.line);
+        let missing = size - self.body.len();
+        let part = input.get(..missing).unwrap_or(input);
+        self.make_room(part.len(), size);
+        self.body.extend_from_slice(part);
+        let mut taken = part.len();
+        while let (Some(expected), Some(byte)) = (END.get(self.end), input.get(taken)) {
+            self.ended_well &= expected == byte;
+            self.end += 1;
+            taken += 1;
+        }
+        taken
+    }
+
+    /// Doubles, as a vector does, but never beyond the size: a complete body has no room to spare.
+    fn make_room(&mut self, more: usize, size: usize) {
+        let len = self.body.len() + more;
+        if len > self.body.capacity() {
+            let capacity = len.max(2 * self.body.len()).max(BODY_STEP_BYTES).min(size);
+            self.body.reserve_exact(capacity - self.body.len());
+        }
+    }
+
+    fn complete(&self) -> bool {
+        self.end == END.len()
+    }
+}
+
+/// The job, or what is said of one that does not end as it must.
+fn put<'a>(line: &mut PutLine, body: Cow<'a, [u8]>, ended_well: bool) -> Command<'a> {
+    if !ended_well {
+        return refused(Refusal::ExpectedCrlf, Some(Counted::Put));
+    }
+    Command::Put(Put {
+        priority: line.priority,
+        delay: line.delay,
+        ttr: line.ttr,
+        dedup: line.tail.as_mut().map_or(None, Option::take),
+        body,
+    })
+}
+
+fn refused(refusal: Refusal, counted: Option<Counted>) -> Command<'static> {
+    Command::Refused { refusal, counted }
+}
+
+fn body_len(line: &PutLine) -> usize {
+    usize::try_from(line.body_bytes).expect("memory is addressed by 64 bits")
+}
+
+/// Where the first end begins.
+fn line_len(window: &[u8]) -> Option<usize> {
+    window.windows(END.len()).position(|pair| pair == END)
+}
+
+/// Takes up to the end of the line, and says whether it came.
+fn swallow_line(half: &mut bool, input: &[u8]) -> (usize, bool) {
+    for (at, byte) in input.iter().enumerate() {
+        if *half && *byte == b'\n' {
+            return (at + 1, true);
+        }
+        *half = *byte == b'\r';
+    }
+    (input.len(), false)
+}

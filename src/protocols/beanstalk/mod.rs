@@ -1,0 +1,23 @@
+//! beanstalkd's protocol, as `docs/protocols/beanstalk.md` has it: that of 1.13, and a few words more.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `command.rs` | what a client may ask, and what it is counted as |
+//! | `line.rs` | a command line into a command: prefixes, numbers, names |
+//! | `codec.rs` | bytes into commands: line limit, bodies, what is swallowed |
+//! | `reply.rs` | replies into bytes |
+//! | `stats.rs` | the statistics of a job, a tube and the server, as YAML |
+
+pub mod codec;
+pub mod command;
+mod line;
+pub mod reply;
+pub mod stats;
+
+pub use codec::Decoder;
+pub use command::{Command, Counted, Dedup, Put, Refusal, ReserveMode, TubeName};
+pub use reply::{Job, JobState, Reply, encode};
+pub use stats::{JobStats, ServerStats, TubeStats};
+
+/// Where `-d` finds the commands and replies of this protocol in the log.
+pub const DEBUG_TARGET: &str = "sexton::beanstalk::wire";

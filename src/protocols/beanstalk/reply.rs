@@ -1,0 +1,273 @@
+//! What the server says, as bytes. Sans-I/O; copies each body once, into the output.
+
+use crate::protocols::beanstalk::command::{Refusal, ReserveMode};
+use crate::protocols::beanstalk::stats::{JobStats, ServerStats, TubeStats};
+use std::fmt;
+
+/// A reply, as a client gets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply<'a> {
+    /// `INSERTED id`
+    Inserted(u64),
+    /// `INSERTED id STATE [priority]`, of the extensions: another job has the key.
+    InsertedBefore {
+        /// That job.
+        id: u64,
+        /// Its state.
+        state: JobState,
+        /// Its priority, if this `put` raised it.
+        priority: Option<u32>,
+    },
+    /// `EXPECTED_CRLF`
+    ExpectedCrlf,
+    /// `JOB_TOO_BIG`
+    JobTooBig,
+    /// `DRAINING`
+    Draining,
+    /// `USING tube`
+    Using(&'a [u8]),
+    /// `USING mode`, of the extensions: to `reserve-mode`.
+    UsingMode(ReserveMode),
+    /// `RESERVED id bytes`, and the body.
+    Reserved(Job<'a>),
+    /// `RESERVED_BATCH count`, of the extensions, and each job as `RESERVED` has it.
+    ReservedBatch(Vec<Job<'a>>),
+    /// `DEADLINE_SOON`
+    DeadlineSoon,
+    /// `TIMED_OUT`
+    TimedOut,
+    /// `DELETED`
+    Deleted,
+    /// `DELETED_BATCH deleted absent`, of the extensions.
+    DeletedBatch {
+        /// How many are gone now.
+        deleted: u64,
+        /// How many were not there, or another's.
+        absent: u64,
+    },
+    /// `RELEASED`
+    Released,
+    /// `BURIED`
+    Buried,
+    /// `TOUCHED`
+    Touched,
+    /// `WATCHING count`
+    Watching(u64),
+    /// `NOT_IGNORED`
+    NotIgnored,
+    /// `FOUND id bytes`, and the body.
+    Found(Job<'a>),
+    /// `KICKED count`: to `kick`.
+    Kicked(u64),
+    /// `KICKED`: to `kick-job`.
+    JobKicked,
+    /// `PAUSED`
+    Paused,
+    /// `FLUSHED count`, of the extensions.
+    Flushed(u64),
+    /// `OK bytes`, and a job's statistics.
+    JobStats(JobStats<'a>),
+    /// `OK bytes`, and a tube's statistics.
+    TubeStats(TubeStats<'a>),
+    /// `OK bytes`, and the server's statistics.
+    ServerStats(Box<ServerStats<'a>>),
+    /// `OK bytes`, and names of tubes.
+    Tubes(Vec<&'a [u8]>),
+    /// `NOT_FOUND`
+    NotFound,
+    /// `OUT_OF_MEMORY`
+    OutOfMemory,
+    /// `INTERNAL_ERROR`
+    InternalError,
+    /// `BAD_FORMAT`
+    BadFormat,
+    /// `UNKNOWN_COMMAND`
+    UnknownCommand,
+}
+
+/// A job, as it is handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job<'a> {
+    /// Its id.
+    pub id: u64,
+    /// Its body, without the end of line.
+    pub body: &'a [u8],
+}
+
+/// Where a job is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobState {
+    /// To be reserved.
+    Ready,
+    /// Not before its time.
+    Delayed,
+    /// Somebody's.
+    Reserved,
+    /// Put aside.
+    Buried,
+    /// Gone, with its key still taken. In `INSERTED` only.
+    Deleted,
+}
+
+impl JobState {
+    /// As statistics have it.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Delayed => "delayed",
+            Self::Reserved => "reserved",
+            Self::Buried => "buried",
+            Self::Deleted => "deleted",
+        }
+    }
+}
+
+impl From<Refusal> for Reply<'_> {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::BadFormat => Self::BadFormat,
+            Refusal::UnknownCommand => Self::UnknownCommand,
+            Refusal::JobTooBig => Self::JobTooBig,
+            Refusal::ExpectedCrlf => Self::ExpectedCrlf,
+        }
+    }
+}
+
+/// Puts a reply behind `output`.
+pub fn encode(reply: &Reply<'_>, output: &mut Vec<u8>) {
+    match reply {
+        Reply::Inserted(id) => put_numbers(output, "INSERTED", &[*id]),
+        Reply::InsertedBefore {
+            id,
+            state,
+            priority,
+        } => {
+            output.extend_from_slice(b"INSERTED ");
+            put_number(output, *id);
+            output.push(b' ');
+            output.extend_from_slice(state.word().to_ascii_uppercase().as_bytes());
+            let priority = priority.map(u64::from);
+            put_numbers(output, "", priority.as_slice());
+        }
+        Reply::Using(tube) => put_word(output, "USING", tube),
+        Reply::UsingMode(mode) => put_word(output, "USING", mode.word().as_bytes()),
+        Reply::Reserved(job) => put_job(output, "RESERVED", *job),
+        Reply::ReservedBatch(jobs) => {
+            put_numbers(output, "RESERVED_BATCH", &[count(jobs.len())]);
+            for job in jobs {
+                put_job(output, "RESERVED", *job);
+            }
+        }
+        Reply::DeletedBatch { deleted, absent } => {
+            put_numbers(output, "DELETED_BATCH", &[*deleted, *absent]);
+        }
+        Reply::Watching(watched) => put_numbers(output, "WATCHING", &[*watched]),
+        Reply::Found(job) => put_job(output, "FOUND", *job),
+        Reply::Kicked(kicked) => put_numbers(output, "KICKED", &[*kicked]),
+        Reply::Flushed(flushed) => put_numbers(output, "FLUSHED", &[*flushed]),
+        Reply::JobStats(stats) => put_block(output, &stats.to_yaml()),
+        Reply::TubeStats(stats) => put_block(output, &stats.to_yaml()),
+        Reply::ServerStats(stats) => put_block(output, &stats.to_yaml()),
+        Reply::Tubes(names) => put_list(output, names),
+        Reply::ExpectedCrlf => put_line(output, "EXPECTED_CRLF"),
+        Reply::JobTooBig => put_line(output, "JOB_TOO_BIG"),
+        Reply::Draining => put_line(output, "DRAINING"),
+        Reply::DeadlineSoon => put_line(output, "DEADLINE_SOON"),
+        Reply::TimedOut => put_line(output, "TIMED_OUT"),
+        Reply::Deleted => put_line(output, "DELETED"),
+        Reply::Released => put_line(output, "RELEASED"),
+        Reply::Buried => put_line(output, "BURIED"),
+        Reply::Touched => put_line(output, "TOUCHED"),
+        Reply::NotIgnored => put_line(output, "NOT_IGNORED"),
+        Reply::JobKicked => put_line(output, "KICKED"),
+        Reply::Paused => put_line(output, "PAUSED"),
+        Reply::NotFound => put_line(output, "NOT_FOUND"),
+        Reply::OutOfMemory => put_line(output, "OUT_OF_MEMORY"),
+        Reply::InternalError => put_line(output, "INTERNAL_ERROR"),
+        Reply::BadFormat => put_line(output, "BAD_FORMAT"),
+        Reply::UnknownCommand => put_line(output, "UNKNOWN_COMMAND"),
+    }
+}
+
+fn put_line(output: &mut Vec<u8>, words: &str) {
+    output.extend_from_slice(words.as_bytes());
+    output.extend_from_slice(b"\r\n");
+}
+
+fn put_word(output: &mut Vec<u8>, first: &str, second: &[u8]) {
+    output.extend_from_slice(first.as_bytes());
+    output.push(b' ');
+    output.extend_from_slice(second);
+    output.extend_from_slice(b"\r\n");
+}
+
+fn put_numbers(output: &mut Vec<u8>, word: &str, numbers: &[u64]) {
+    output.extend_from_slice(word.as_bytes());
+    for number in numbers {
+        output.push(b' ');
+        put_number(output, *number);
+    }
+    output.extend_from_slice(b"\r\n");
+}
+
+fn put_job(output: &mut Vec<u8>, word: &str, job: Job<'_>) {
+    output.reserve(word.len() + 2 * (1 + DIGITS_MAX) + 4 + job.body.len());
+    put_numbers(output, word, &[job.id, count(job.body.len())]);
+    output.extend_from_slice(job.body);
+    output.extend_from_slice(b"\r\n");
+}
+
+fn put_block(output: &mut Vec<u8>, block: &[u8]) {
+    put_numbers(output, "OK", &[count(block.len())]);
+    output.extend_from_slice(block);
+    output.extend_from_slice(b"\r\n");
+}
+
+/// Names stand bare here, unlike in statistics.
+fn put_list(output: &mut Vec<u8>, names: &[&[u8]]) {
+    const HEAD: &[u8] = b"---\n";
+    let len = HEAD.len() + names.iter().map(|name| name.len() + 3).sum::<usize>();
+    output.reserve(len + DIGITS_MAX + 7);
+    put_numbers(output, "OK", &[count(len)]);
+    output.extend_from_slice(HEAD);
+    for name in names {
+        output.extend_from_slice(b"- ");
+        output.extend_from_slice(name);
+        output.push(b'\n');
+    }
+    output.extend_from_slice(b"\r\n");
+}
+
+/// The digits of `u64::MAX`.
+const DIGITS_MAX: usize = 20;
+
+/// Puts a number in decimal. Every reply has one, and formatting it otherwise takes longer than all the rest.
+pub(super) fn put_number(output: &mut Vec<u8>, mut number: u64) {
+    let start = output.len();
+    loop {
+        let digit = u8::try_from(number % 10).expect("a remainder of ten fits");
+        output.push(b'0' + digit);
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    output
+        .get_mut(start..)
+        .expect("the output has only grown")
+        .reverse();
+}
+
+fn count(len: usize) -> u64 {
+    u64::try_from(len).expect("memory is addressed by 64 bits")
+}
+
+/// For the log: the first line.
+impl fmt::Display for Reply<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut output = Vec::new();
+        encode(self, &mut output);
+        let line = output.split(|byte| *byte == b'\r').next().unwrap_or(&[]);
+        write!(f, "{}", line.escape_ascii())
+    }
+}

@@ -1,0 +1,301 @@
+//! The statistics of a job, a tube and the server: beanstalkd 1.13's keys, in its order, with its quotes.
+//!
+//! Clients compare these maps as wholes: no key may come or go.
+
+use crate::protocols::beanstalk::command::Counted;
+use crate::protocols::beanstalk::reply::{JobState, put_number};
+use std::time::Duration;
+
+/// What `stats-job` tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobStats<'a> {
+    /// Its id.
+    pub id: u64,
+    /// Where it is.
+    pub tube: &'a [u8],
+    /// What it is.
+    pub state: JobState,
+    /// 0 is the most urgent.
+    pub priority: u32,
+    /// Seconds since it was put.
+    pub age: u64,
+    /// Seconds that it was delayed last.
+    pub delay: u64,
+    /// Seconds that a reservation lasts.
+    pub ttr: u64,
+    /// Seconds left of its reservation or its delay, else 0.
+    pub time_left: u64,
+    /// The number of the file that holds it, 0 if none does.
+    pub file: u64,
+    /// How often it was reserved.
+    pub reserves: u64,
+    /// How often a reservation ran out.
+    pub timeouts: u64,
+    /// How often it was released.
+    pub releases: u64,
+    /// How often it was buried.
+    pub buries: u64,
+    /// How often it was kicked.
+    pub kicks: u64,
+}
+
+/// Jobs by state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JobCounts {
+    /// Ready, with a priority below 1024.
+    pub urgent: u64,
+    /// Ready, urgent ones included.
+    pub ready: u64,
+    /// Reserved.
+    pub reserved: u64,
+    /// Delayed.
+    pub delayed: u64,
+    /// Buried.
+    pub buried: u64,
+}
+
+/// What `stats-tube` tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TubeStats<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// Its jobs at this moment.
+    pub jobs: JobCounts,
+    /// How many were put.
+    pub total_jobs: u64,
+    /// Connections that use it.
+    pub using: u64,
+    /// Connections that watch it.
+    pub watching: u64,
+    /// Connections that wait for a job of it.
+    pub waiting: u64,
+    /// How many of its jobs were deleted.
+    pub deletes: u64,
+    /// How often it was paused.
+    pub pauses: u64,
+    /// Seconds that it is paused for, 0 if it is not.
+    pub pause: u64,
+    /// Seconds until its pause ends.
+    pub pause_time_left: u64,
+}
+
+/// What `stats` tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerStats<'a> {
+    /// All jobs at this moment.
+    pub jobs: JobCounts,
+    /// How often each command came, at `Counted as usize`.
+    pub commands: [u64; Counted::COUNT],
+    /// How many reservations ran out.
+    pub job_timeouts: u64,
+    /// How many jobs were put.
+    pub total_jobs: u64,
+    /// The longest body.
+    pub job_bytes_max: u64,
+    /// How many tubes there are.
+    pub tubes: u64,
+    /// Open connections.
+    pub connections: u64,
+    /// Those of them that have put.
+    pub producers: u64,
+    /// Those of them that have reserved.
+    pub workers: u64,
+    /// Those of them that wait for a job.
+    pub waiting: u64,
+    /// Connections so far.
+    pub total_connections: u64,
+    /// Of this process.
+    pub pid: u32,
+    /// Of this program.
+    pub version: &'a str,
+    /// Processor time spent in the process.
+    pub user_time: Duration,
+    /// Processor time spent in the kernel for it.
+    pub system_time: Duration,
+    /// Seconds since the start.
+    pub uptime: u64,
+    /// The journal, in the words that clients know.
+    pub binlog: BinlogStats,
+    /// No job is accepted any more.
+    pub draining: bool,
+    /// 16 hexadecimal digits, others at every start.
+    pub id: &'a str,
+    /// Of this machine.
+    pub hostname: &'a str,
+    /// The version of its system.
+    pub os: &'a str,
+    /// Its architecture.
+    pub platform: &'a str,
+}
+
+/// The journal in beanstalkd's words. All 0 where there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BinlogStats {
+    /// The oldest file with jobs.
+    pub oldest_index: u64,
+    /// The file that is written to.
+    pub current_index: u64,
+    /// Records moved so that a file could go.
+    pub records_migrated: u64,
+    /// Records written.
+    pub records_written: u64,
+    /// The most bytes of a file.
+    pub file_bytes_max: u64,
+}
+
+impl JobStats<'_> {
+    /// The map, without the end of line that follows it.
+    pub fn to_yaml(&self) -> Vec<u8> {
+        let mut yaml = Yaml::new();
+        yaml.number("id", self.id);
+        yaml.quoted("tube", self.tube);
+        yaml.bare("state", self.state.word());
+        yaml.number("pri", self.priority.into());
+        yaml.number("age", self.age);
+        yaml.number("delay", self.delay);
+        yaml.number("ttr", self.ttr);
+        yaml.number("time-left", self.time_left);
+        yaml.number("file", self.file);
+        yaml.number("reserves", self.reserves);
+        yaml.number("timeouts", self.timeouts);
+        yaml.number("releases", self.releases);
+        yaml.number("buries", self.buries);
+        yaml.number("kicks", self.kicks);
+        yaml.output
+    }
+}
+
+impl TubeStats<'_> {
+    /// The map, without the end of line that follows it.
+    pub fn to_yaml(&self) -> Vec<u8> {
+        let mut yaml = Yaml::new();
+        yaml.quoted("name", self.name);
+        yaml.jobs(self.jobs);
+        yaml.number("total-jobs", self.total_jobs);
+        yaml.number("current-using", self.using);
+        yaml.number("current-watching", self.watching);
+        yaml.number("current-waiting", self.waiting);
+        yaml.number("cmd-delete", self.deletes);
+        yaml.number("cmd-pause-tube", self.pauses);
+        yaml.number("pause", self.pause);
+        yaml.number("pause-time-left", self.pause_time_left);
+        yaml.output
+    }
+}
+
+impl ServerStats<'_> {
+    /// The map, without the end of line that follows it.
+    pub fn to_yaml(&self) -> Vec<u8> {
+        let mut yaml = Yaml::new();
+        yaml.jobs(self.jobs);
+        for (key, count) in COMMAND_KEYS.iter().zip(self.commands) {
+            yaml.number(key, count);
+        }
+        yaml.number("job-timeouts", self.job_timeouts);
+        yaml.number("total-jobs", self.total_jobs);
+        yaml.number("max-job-size", self.job_bytes_max);
+        yaml.number("current-tubes", self.tubes);
+        yaml.number("current-connections", self.connections);
+        yaml.number("current-producers", self.producers);
+        yaml.number("current-workers", self.workers);
+        yaml.number("current-waiting", self.waiting);
+        yaml.number("total-connections", self.total_connections);
+        yaml.number("pid", self.pid.into());
+        yaml.quoted("version", self.version.as_bytes());
+        yaml.bare("rusage-utime", &seconds(self.user_time));
+        yaml.bare("rusage-stime", &seconds(self.system_time));
+        yaml.number("uptime", self.uptime);
+        yaml.number("binlog-oldest-index", self.binlog.oldest_index);
+        yaml.number("binlog-current-index", self.binlog.current_index);
+        yaml.number("binlog-records-migrated", self.binlog.records_migrated);
+        yaml.number("binlog-records-written", self.binlog.records_written);
+        yaml.number("binlog-max-size", self.binlog.file_bytes_max);
+        yaml.bare("draining", if self.draining { "true" } else { "false" });
+        yaml.bare("id", self.id);
+        yaml.quoted("hostname", self.hostname.as_bytes());
+        yaml.quoted("os", self.os.as_bytes());
+        yaml.quoted("platform", self.platform.as_bytes());
+        yaml.output
+    }
+}
+
+/// In the order of [`Counted`].
+const COMMAND_KEYS: [&str; Counted::COUNT] = [
+    "cmd-put",
+    "cmd-peek",
+    "cmd-peek-ready",
+    "cmd-peek-delayed",
+    "cmd-peek-buried",
+    "cmd-reserve",
+    "cmd-reserve-with-timeout",
+    "cmd-delete",
+    "cmd-release",
+    "cmd-use",
+    "cmd-watch",
+    "cmd-ignore",
+    "cmd-bury",
+    "cmd-kick",
+    "cmd-touch",
+    "cmd-stats",
+    "cmd-stats-job",
+    "cmd-stats-tube",
+    "cmd-list-tubes",
+    "cmd-list-tube-used",
+    "cmd-list-tubes-watched",
+    "cmd-pause-tube",
+];
+
+fn seconds(time: Duration) -> String {
+    format!("{}.{:06}", time.as_secs(), time.subsec_micros())
+}
+
+/// A map of one level, as it grows.
+struct Yaml {
+    output: Vec<u8>,
+}
+
+impl Yaml {
+    fn new() -> Self {
+        Self {
+            output: b"---\n".to_vec(),
+        }
+    }
+
+    fn jobs(&mut self, jobs: JobCounts) {
+        self.number("current-jobs-urgent", jobs.urgent);
+        self.number("current-jobs-ready", jobs.ready);
+        self.number("current-jobs-reserved", jobs.reserved);
+        self.number("current-jobs-delayed", jobs.delayed);
+        self.number("current-jobs-buried", jobs.buried);
+    }
+
+    fn number(&mut self, key: &str, number: u64) {
+        self.key(key);
+        put_number(&mut self.output, number);
+        self.output.push(b'\n');
+    }
+
+    fn bare(&mut self, key: &str, word: &str) {
+        self.key(key);
+        self.output.extend_from_slice(word.as_bytes());
+        self.output.push(b'\n');
+    }
+
+    /// What could be taken for a number, were it bare.
+    fn quoted(&mut self, key: &str, text: &[u8]) {
+        self.key(key);
+        self.output.push(b'"');
+        for byte in text {
+            if matches!(byte, b'"' | b'\\') {
+                self.output.push(b'\\');
+            }
+            self.output.push(*byte);
+        }
+        self.output.extend_from_slice(b"\"\n");
+    }
+
+    fn key(&mut self, key: &str) {
+        self.output.extend_from_slice(key.as_bytes());
+        self.output.extend_from_slice(b": ");
+    }
+}
