@@ -53,6 +53,8 @@ impl ActorId {
     pub const NODE: Self = Self(0);
     /// The LockActor.
     pub const LOCK: Self = Self(1);
+    /// The QueueActor.
+    pub const QUEUE: Self = Self(2);
 }
 
 impl fmt::Display for ActorId {
@@ -61,8 +63,10 @@ impl fmt::Display for ActorId {
     }
 }
 
-/// One open request that waits for something to become true. Volatile: never in the journal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// One open request that waits for something to become true. Means something only to the process that gave it: in the
+/// journal it says that somebody waited, no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Ticket(pub u64);
 
 /// The place of an item in an actor's slab, at most `u32::MAX - 1`.
@@ -90,6 +94,23 @@ pub struct PageId(pub u32);
 impl PageId {
     /// The page of what an actor has but once.
     pub const HEAD: Self = Self(0);
+    /// The bits above this say which kind of page it is, for machines that have several.
+    pub const AREA_SHIFT: u32 = 30;
+
+    /// Its kind.
+    pub const fn area(self) -> usize {
+        (self.0 >> Self::AREA_SHIFT) as usize
+    }
+
+    /// Its place among those of its kind.
+    pub const fn in_area(self) -> usize {
+        (self.0 & ((1 << Self::AREA_SHIFT) - 1)) as usize
+    }
+
+    /// The number of the first page of the next kind, whether or not there is one.
+    pub const fn next_area(self) -> u64 {
+        (self.0 as u64 >> Self::AREA_SHIFT).wrapping_add(1) << Self::AREA_SHIFT
+    }
 }
 
 /// A sum of item hashes, equal for equal durable state whatever its layout in memory.

@@ -16,7 +16,8 @@
 //! | `supervisor.rs` | restart or halt |
 //! | `runtime.rs` | the only file that names actix |
 //! | `slab.rs` `table.rs` `wheel.rs` | items by slot, slots by name, slots by deadline |
-//! | `lock/` | one folder an actor |
+//! | `text.rs` | bytes as text that can be read back |
+//! | `lock/` `queue/` | one folder an actor |
 
 pub mod checkpoint;
 pub mod directory;
@@ -28,12 +29,14 @@ pub mod outbox;
 pub mod pages;
 pub mod parallel;
 pub mod progress;
+pub mod queue;
 pub mod recovery;
 pub mod runtime;
 pub mod slab;
 pub mod spine;
 pub mod supervisor;
 pub mod table;
+mod text;
 pub mod wheel;
 
 pub use host::Host;

@@ -11,6 +11,9 @@
 use crate::actors::machine::Machine;
 use crate::ids::{PageId, Seq};
 
+/// Pages of a kind have numbers of their own, so that each kind may grow.
+const AREAS: usize = 4;
+
 /// A page as it was at the watermark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copied {
@@ -26,8 +29,8 @@ pub struct Copied {
 /// The pages of one machine.
 #[derive(Debug, Default)]
 pub struct Pages {
-    /// The entry that changed each page last; zero if none ever did.
-    changed: Vec<Seq>,
+    /// The entry that changed each page last, by area; zero if none ever did.
+    changed: [Vec<Seq>; AREAS],
     running: Option<Running>,
 }
 
@@ -39,7 +42,7 @@ struct Running {
     /// The watermark: changes after it are not.
     upto: Seq,
     /// Pages before this one have been looked at.
-    next: u32,
+    next: u64,
     /// Pages that were copied before their turn.
     early: Vec<Copied>,
 }
@@ -47,11 +50,14 @@ struct Running {
 impl Pages {
     /// Says that `page` changes with this entry. Copies it first, by `encode`, if a checkpoint still wants it as it is.
     pub fn touch(&mut self, page: PageId, entry: Seq, encode: impl FnOnce(&mut Vec<u8>)) {
-        let index = page.0 as usize;
-        if self.changed.len() <= index {
-            self.changed.resize(index + 1, Seq(0));
+        let (area, index) = (page.area(), page.in_area());
+        let Some(area) = self.changed.get_mut(area) else {
+            return;
+        };
+        if area.len() <= index {
+            area.resize(index + 1, Seq(0));
         }
-        let Some(changed) = self.changed.get_mut(index) else {
+        let Some(changed) = area.get_mut(index) else {
             return;
         };
         let before = std::mem::replace(changed, entry);
@@ -86,8 +92,13 @@ impl Pages {
     /// The next page that is wanted, with the entry that changed it last; `None` behind the last.
     fn next_wanted(&mut self) -> Option<(PageId, Seq)> {
         let running = self.running.as_mut()?;
-        while let Some(changed) = self.changed.get(running.next as usize) {
-            let page = PageId(running.next);
+        while let Ok(next) = u32::try_from(running.next) {
+            let page = PageId(next);
+            let area = self.changed.get(page.area());
+            let Some(changed) = area.and_then(|area| area.get(page.in_area())) else {
+                running.next = page.next_area();
+                continue;
+            };
             let wanted = running.wants(page, *changed);
             running.next += 1;
             if wanted {
@@ -138,6 +149,6 @@ pub fn slice<M: Machine>(machine: &mut M, bytes_max: usize) -> (Vec<Copied>, boo
 impl Running {
     /// Whether a page that `changed` changed last is still to be copied.
     fn wants(&self, page: PageId, changed: Seq) -> bool {
-        page.0 >= self.next && changed > self.since && changed <= self.upto
+        u64::from(page.0) >= self.next && changed > self.since && changed <= self.upto
     }
 }

@@ -4,6 +4,7 @@
 //! not understand raises `FORMAT_VERSION`, with a golden directory and a CHANGELOG line under "Formats".
 
 use crate::actors::machine::Refusal;
+use crate::actors::text;
 use crate::clock::Timestamp;
 use crate::ids::{Slot, Token};
 use serde::de::{Error as _, Unexpected, Visitor};
@@ -35,38 +36,12 @@ impl Name {
     /// The name as text: itself where it is printable UTF-8 without a backslash, else with `\xNN` escapes, which
     /// [`Name::from_text`] reads back.
     pub fn to_text(&self) -> String {
-        match std::str::from_utf8(&self.0) {
-            Ok(text) if !text.contains(|c: char| c.is_control() || c == '\\') => text.to_owned(),
-            Ok(_) | Err(_) => self.0.escape_ascii().to_string(),
-        }
+        text::escaped(&self.0)
     }
 
     /// Reads what [`Name::to_text`] wrote; `None` for a broken escape or too many bytes.
     pub fn from_text(text: &str) -> Option<Self> {
-        let mut bytes = Vec::with_capacity(text.len());
-        let mut rest = text.as_bytes();
-        while let Some((first, after)) = rest.split_first() {
-            rest = after;
-            if *first != b'\\' {
-                bytes.push(*first);
-                continue;
-            }
-            let (escape, after) = rest.split_first()?;
-            rest = after;
-            bytes.push(match escape {
-                b'n' => b'\n',
-                b'r' => b'\r',
-                b't' => b'\t',
-                b'\\' | b'\'' | b'"' => *escape,
-                b'x' => {
-                    let (digits, after) = rest.split_at_checked(2)?;
-                    rest = after;
-                    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?
-                }
-                _ => return None,
-            });
-        }
-        Self::new(bytes)
+        Self::new(text::unescaped(text)?)
     }
 }
 

@@ -1,0 +1,130 @@
+//! What the QueueActor tells of itself: answers to questions, and what a claim is told.
+
+use crate::actors::queue::job::{Job, Phase};
+use crate::actors::queue::machine::{QueueMachine, shown};
+use crate::actors::queue::message::{
+    Claim, Claimant, JobView, Pop, Query, QueueView, Reply, Totals, View,
+};
+use crate::actors::queue::name::QueueName;
+use crate::ids::Slot;
+
+impl QueueMachine {
+    /// What whoever claimed this job is told.
+    pub(super) fn claim_reply(&self, slot: Slot) -> Reply {
+        let job = self.state.job(slot).expect("a claimed job is there");
+        let story = job.story();
+        Reply::Claim(Box::new(Claim {
+            id: job.id,
+            token: story.token,
+            queue: self.state.queue(job.queue).name.clone(),
+            attempts: story.attempts,
+            until: story.until,
+            body: job.body.clone(),
+        }))
+    }
+
+    /// What whoever found nothing to claim is told.
+    pub(super) fn nothing(&self, pop: &Pop) -> Reply {
+        Reply::Nothing {
+            waits: pop.waits,
+            soonest: match pop.by {
+                Claimant::Worker(worker) => self.state.soonest(worker),
+                Claimant::Bearer => None,
+            },
+        }
+    }
+
+    pub(super) fn look(&self, query: &Query) -> Reply {
+        match query {
+            Query::Peek { id } => self.found(self.state.find(*id).map(|(slot, _)| slot)),
+            Query::PeekNext { queue, phase } => self.found(self.next_of(queue, *phase)),
+            Query::Job { id } => match self.state.find(*id) {
+                Some((slot, job)) => Reply::Job(Box::new(self.job_view(slot, job))),
+                None => Reply::Absent,
+            },
+            Query::Queue { queue } => match self.state.queue_named(queue) {
+                Some((_, queue)) => Reply::Queue(Box::new(queue.view())),
+                None => Reply::Absent,
+            },
+            Query::Totals => Reply::Totals(Box::new(self.totals())),
+            Query::Queues { most } => {
+                let queues = self.state.queues.iter().take(*most as usize);
+                Reply::Queues(queues.map(|(_, queue)| queue.name.clone()).collect())
+            }
+            Query::Next { chance } => {
+                let poppable = self.state.poppable();
+                let place = chance.checked_rem(poppable.len() as u64);
+                let place = place.and_then(|place| usize::try_from(place).ok());
+                match place.and_then(|place| poppable.get(place)) {
+                    Some(slot) => Reply::Queues(vec![self.state.queue(*slot).name.clone()]),
+                    None => Reply::Absent,
+                }
+            }
+        }
+    }
+
+    fn found(&self, slot: Option<Slot>) -> Reply {
+        match slot.and_then(|slot| self.state.job(slot)) {
+            Some(job) => Reply::Found(job.id, job.body.clone()),
+            None => Reply::Absent,
+        }
+    }
+
+    fn next_of(&self, queue: &QueueName, phase: Phase) -> Option<Slot> {
+        let (_, queue) = self.state.queue_named(queue)?;
+        match phase {
+            Phase::Ready => queue.ready.first(&self.state.jobs).map(|(_, _, slot)| slot),
+            Phase::Delayed => queue.delayed.first().map(|(_, _, slot)| *slot),
+            Phase::Buried => queue.buried.first().map(|(_, _, slot)| *slot),
+            Phase::Claimed | Phase::Abandoned => None,
+        }
+    }
+
+    fn totals(&self) -> Totals {
+        Totals {
+            waiting: u32::try_from(self.waiting.len()).unwrap_or(u32::MAX),
+            ..self.state.totals
+        }
+    }
+
+    fn job_view(&self, slot: Slot, job: &Job) -> JobView {
+        let story = job.story();
+        JobView {
+            id: job.id,
+            queue: self.state.queue(job.queue).name.clone(),
+            phase: job.phase,
+            priority: job.priority,
+            created: job.created,
+            until: self.state.deadline_of(slot),
+            delay_ms: story.delay_ms,
+            ttr_ms: job.ttr_ms,
+            attempts: story.attempts,
+            reserves: story.reserves,
+            timeouts: story.timeouts,
+            releases: story.releases,
+            buries: story.buries,
+            kicks: story.kicks,
+            token: shown(story.token),
+            bytes: job.body.as_bytes().len() as u64,
+        }
+    }
+
+    pub(super) fn show(&self) -> View {
+        let durable = self
+            .state
+            .queues
+            .iter()
+            .filter(|(_, queue)| queue.is_durable());
+        let mut queues: Vec<QueueView> = durable.map(|(_, queue)| queue.view()).collect();
+        queues.sort_by(|one, other| one.name.cmp(&other.name));
+        let jobs = self.state.jobs.iter();
+        let mut jobs: Vec<JobView> = jobs.map(|(slot, job)| self.job_view(slot, job)).collect();
+        jobs.sort_by_key(|job| job.id);
+        View {
+            totals: self.totals(),
+            next_id: self.state.head.next_id,
+            queues,
+            jobs,
+        }
+    }
+}

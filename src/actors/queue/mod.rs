@@ -1,0 +1,45 @@
+//! The QueueActor: every queue that the coordinator keeps, whichever door asks.
+//!
+//! Follows MediaWiki's JobQueue for what a job is, and beanstalkd's protocol for what can be done with one; adds claims
+//! that are fenced by a token, and time that acts when it should.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `message.rs` `name.rs` `body.rs` | what can be asked, what can come of it, what is answered |
+//! | `rules.rs` | configuration: what holds for all queues, and for each type |
+//! | `job.rs` `queue.rs` | one job; one queue |
+//! | `ready.rs` | the jobs of a queue that can be claimed, in order |
+//! | `state.rs` | jobs, queues and the indexes over them; moving a job from phase to phase |
+//! | `waiting.rs` | who waits for a job, who has to do with a queue |
+//! | `pages.rs` `load.rs` | durable state as pages; indexes built again from them |
+//! | `machine.rs` | the rules: which job goes to whom, and what becomes of it |
+//! | `look.rs` | answers to questions |
+
+mod body;
+mod job;
+mod load;
+mod look;
+mod machine;
+mod message;
+mod name;
+mod pages;
+#[expect(
+    clippy::module_inception,
+    reason = "one queue, among all that the actor keeps"
+)]
+mod queue;
+mod ready;
+mod rules;
+mod state;
+mod waiting;
+
+pub use body::Body;
+pub use job::{Job, Phase};
+pub use machine::QueueMachine;
+pub use message::{
+    Claim, Claimant, Counts, DedupKey, JobView, Message, Outcome, Pop, Put, Query, QueueView,
+    Refused, Reply, Right, Totals, View, Watch, Worker,
+};
+pub use name::QueueName;
+pub use pages::Page;
+pub use rules::{Order, Rules, TypeRules};

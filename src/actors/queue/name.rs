@@ -1,0 +1,140 @@
+//! Names of queues.
+
+use serde::de::{Error as _, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::sync::Arc;
+
+/// The name of a queue: the type of its jobs, and the tenant they belong to, if it is not the default one.
+///
+/// Written `TYPE` or `TENANT:TYPE`. Both parts are 1 to 200 bytes of letters, digits and `-+/;.$_()`, the first no `-`:
+/// the names that beanstalkd's tubes may have. Cloning is cheap.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueName(Arc<[u8]>);
+
+impl QueueName {
+    /// The longest type or tenant.
+    pub const PART_BYTES_MAX: usize = 200;
+
+    /// A queue of the default tenant; `None` if that is no name.
+    pub fn new(kind: &[u8]) -> Option<Self> {
+        is_part(kind).then(|| Self(kind.into()))
+    }
+
+    /// A queue by its name as it is written; `None` if that is no name.
+    pub fn parse(name: &[u8]) -> Option<Self> {
+        let whole = match name.iter().position(|byte| *byte == b':') {
+            None => is_part(name),
+            Some(at) => {
+                let (tenant, kind) = name.split_at(at);
+                is_part(tenant) && is_part(kind.get(1..).unwrap_or(&[]))
+            }
+        };
+        whole.then(|| Self(name.into()))
+    }
+
+    /// The name as it is written.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+
+    /// The type of its jobs.
+    pub fn kind(&self) -> &[u8] {
+        self.0.rsplit(|byte| *byte == b':').next().unwrap_or(&[])
+    }
+
+    /// The tenant; empty for the default one.
+    pub fn tenant(&self) -> &[u8] {
+        let kind = self.kind().len();
+        self.0
+            .get(..self.0.len().saturating_sub(kind + 1))
+            .unwrap_or(&[])
+    }
+}
+
+fn is_part(bytes: &[u8]) -> bool {
+    let first = bytes.first().is_some_and(|first| *first != b'-');
+    let may_hold = |byte: &u8| byte.is_ascii_alphanumeric() || b"-+/;.$_()".contains(byte);
+    first && bytes.len() <= QueueName::PART_BYTES_MAX && bytes.iter().all(may_hold)
+}
+
+impl fmt::Debug for QueueName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Display for QueueName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for QueueName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for QueueName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Names;
+        impl Visitor<'_> for Names {
+            type Value = QueueName;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("TYPE or TENANT:TYPE, each of letters, digits and -+/;.$_()")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<QueueName, E> {
+                QueueName::parse(text.as_bytes())
+                    .ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+            }
+        }
+        deserializer.deserialize_str(Names)
+    }
+}
+
+impl TryFrom<&str> for QueueName {
+    type Error = serde::de::value::Error;
+
+    fn try_from(text: &str) -> Result<Self, Self::Error> {
+        Self::parse(text.as_bytes()).ok_or_else(|| {
+            Self::Error::custom(
+                "a queue is TYPE or TENANT:TYPE, each of letters, digits and -+/;.$_()",
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::QueueName;
+
+    #[test]
+    fn a_name_has_one_or_two_parts() {
+        let parsed = |text: &str| {
+            QueueName::parse(text.as_bytes())
+                .map(|name| (name.tenant().to_vec(), name.kind().to_vec()))
+        };
+        assert_eq!(parsed("a"), Some((b"".to_vec(), b"a".to_vec())));
+        assert_eq!(parsed("t:a"), Some((b"t".to_vec(), b"a".to_vec())));
+        let long = "x".repeat(201);
+        for wrong in [
+            "",
+            ":",
+            "a:",
+            ":a",
+            "a:b:c",
+            "-a",
+            "a:-b",
+            "a b",
+            long.as_str(),
+        ] {
+            assert_eq!(parsed(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! One queue: its jobs in the order of each phase, and who has to do with it.
+
+use crate::actors::queue::message::{Counts, QueueView};
+use crate::actors::queue::name::QueueName;
+use crate::actors::queue::ready::Ready;
+use crate::actors::queue::rules::Order;
+use crate::clock::Timestamp;
+use crate::ids::{Seq, Slot, Ticket};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// One queue. Durable are its name and its pause, as long as it has jobs or is paused; the rest is built again.
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub(super) name: QueueName,
+    pub(super) order: Order,
+    /// Its number in pages, while it has anything durable.
+    pub(super) number: Option<Slot>,
+    pub(super) ready: Ready,
+    pub(super) delayed: BTreeSet<(Timestamp, u64, Slot)>,
+    /// In the order in which they were buried; abandoned jobs are no part of it.
+    pub(super) buried: BTreeSet<(Seq, u64, Slot)>,
+    pub(super) counts: Counts,
+    pub(super) pause: Option<Pause>,
+    /// Who waits for a job of it, first come first.
+    pub(super) waiting: BTreeSet<Ticket>,
+    pub(super) using: u32,
+    pub(super) watching: u32,
+    pub(super) total: u64,
+    pub(super) deletes: u64,
+    pub(super) pauses: u64,
+    /// Where it stands among those from which something can be claimed.
+    pub(super) place: Option<u32>,
+}
+
+/// A time in which nothing is claimed from a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Pause {
+    pub(super) since: Timestamp,
+    pub(super) until: Timestamp,
+}
+
+impl Queue {
+    pub(super) fn new(name: QueueName, order: Order) -> Self {
+        Self {
+            name,
+            order,
+            number: None,
+            ready: Ready::default(),
+            delayed: BTreeSet::new(),
+            buried: BTreeSet::new(),
+            counts: Counts::default(),
+            pause: None,
+            waiting: BTreeSet::new(),
+            using: 0,
+            watching: 0,
+            total: 0,
+            deletes: 0,
+            pauses: 0,
+            place: None,
+        }
+    }
+
+    /// Whether there is anything of it that outlives the process.
+    pub(super) fn is_durable(&self) -> bool {
+        self.counts.all() > 0 || self.pause.is_some()
+    }
+
+    /// Whether anybody has to do with it.
+    pub(super) fn is_present(&self) -> bool {
+        self.is_durable() || self.using > 0 || self.watching > 0 || !self.waiting.is_empty()
+    }
+
+    pub(super) fn view(&self) -> QueueView {
+        let pause = self.pause.as_ref();
+        QueueView {
+            name: self.name.clone(),
+            jobs: self.counts,
+            total: self.total,
+            using: self.using,
+            watching: self.watching,
+            waiting: u32::try_from(self.waiting.len()).unwrap_or(u32::MAX),
+            deletes: self.deletes,
+            pauses: self.pauses,
+            pause_ms: pause.map_or(0, |pause| pause.until.0.saturating_sub(pause.since.0)),
+            paused_until: pause.map(|pause| pause.until),
+        }
+    }
+
+    /// What the digest is made of.
+    pub(super) fn canonical(&self, number: Slot, bytes: &mut Vec<u8>) {
+        bytes.clear();
+        bytes.extend_from_slice(&number.0.to_le_bytes());
+        let (since, until) = self
+            .pause
+            .map_or((0, 0), |pause| (pause.since.0, pause.until.0));
+        bytes.extend_from_slice(&since.to_le_bytes());
+        bytes.extend_from_slice(&until.to_le_bytes());
+        bytes.extend_from_slice(self.name.as_bytes());
+    }
+}

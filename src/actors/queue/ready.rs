@@ -1,0 +1,107 @@
+//! The jobs of a queue that can be claimed, in order: by rank, then by number.
+//!
+//! A job mostly comes behind all others of its rank: those hang together in a lane, without memory of its own for any
+//! of them. One that comes back among younger ones (released, kicked, out of time) stands apart, in a tree.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "slots come from lanes over the slab: one that leads nowhere is an impossible state"
+)]
+
+use crate::actors::queue::job::Job;
+use crate::actors::slab::Slab;
+use crate::ids::Slot;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// As the previous job of one that stands apart.
+const APART: Slot = Slot(u32::MAX - 1);
+
+/// Jobs in order.
+#[derive(Debug, Default)]
+pub(super) struct Ready {
+    lanes: BTreeMap<u64, Lane>,
+    apart: BTreeSet<(u64, u64, Slot)>,
+}
+
+/// Jobs of one rank, each younger than the one before.
+#[derive(Debug)]
+struct Lane {
+    first: Slot,
+    last: Slot,
+}
+
+impl Ready {
+    /// Adds a job.
+    pub(super) fn insert(&mut self, jobs: &mut Slab<Job>, slot: Slot, rank: u64) {
+        let id = jobs[slot].id;
+        let (previous, next) = match self.lanes.get_mut(&rank) {
+            None => {
+                let lane = Lane {
+                    first: slot,
+                    last: slot,
+                };
+                self.lanes.insert(rank, lane);
+                (Slot::NONE, Slot::NONE)
+            }
+            Some(lane) if jobs[lane.last].id < id => {
+                let before = std::mem::replace(&mut lane.last, slot);
+                jobs[before].next = slot;
+                (before, Slot::NONE)
+            }
+            Some(_) => {
+                self.apart.insert((rank, id, slot));
+                (APART, Slot::NONE)
+            }
+        };
+        let job = &mut jobs[slot];
+        (job.previous, job.next) = (previous, next);
+    }
+
+    /// Takes a job out.
+    pub(super) fn remove(&mut self, jobs: &mut Slab<Job>, slot: Slot, rank: u64) {
+        let Job {
+            id, previous, next, ..
+        } = jobs[slot];
+        if previous == APART {
+            let was = self.apart.remove(&(rank, id, slot));
+            assert!(was, "a job that stands apart is in the tree");
+            return;
+        }
+        if previous != Slot::NONE {
+            jobs[previous].next = next;
+        }
+        if next != Slot::NONE {
+            jobs[next].previous = previous;
+        }
+        if previous != Slot::NONE && next != Slot::NONE {
+            return;
+        }
+        let lane = self.lanes.get_mut(&rank);
+        let lane = lane.expect("a job that stands in a lane has one");
+        match (previous, next) {
+            (Slot::NONE, Slot::NONE) => drop(self.lanes.remove(&rank)),
+            (Slot::NONE, next) => lane.first = next,
+            (previous, _) => lane.last = previous,
+        }
+    }
+
+    /// The first job: rank, number, slot.
+    pub(super) fn first(&self, jobs: &Slab<Job>) -> Option<(u64, u64, Slot)> {
+        self.from(jobs, 0)
+    }
+
+    /// The first job of this rank or a later one, else the first of all.
+    pub(super) fn around(&self, jobs: &Slab<Job>, rank: u64) -> Option<(u64, u64, Slot)> {
+        self.from(jobs, rank).or_else(|| self.first(jobs))
+    }
+
+    fn from(&self, jobs: &Slab<Job>, rank: u64) -> Option<(u64, u64, Slot)> {
+        let lane = self.lanes.range(rank..).next();
+        let in_lane = lane.map(|(rank, lane)| (*rank, jobs[lane.first].id, lane.first));
+        let apart = self.apart.range((rank, 0, Slot(0))..).next().copied();
+        match (in_lane, apart) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+}

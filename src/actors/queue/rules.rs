@@ -1,0 +1,90 @@
+//! Configuration of the QueueActor: what holds for all queues, and for each type of job.
+
+use crate::actors::queue::name::QueueName;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// Configuration of the QueueActor.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// The most jobs, in all queues together.
+    pub jobs_max: u32,
+    /// The most bytes of bodies, in all queues together.
+    pub bytes_max: u64,
+    /// The most queues.
+    pub queues_max: u32,
+    /// The longest body.
+    pub body_bytes_max: u32,
+    /// What holds for a type that has no entry of its own.
+    pub default: TypeRules,
+    /// What holds for a type.
+    pub types: BTreeMap<String, TypeRules>,
+}
+
+/// What holds for the jobs of one type.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TypeRules {
+    /// In which order jobs are claimed.
+    pub order: Order,
+    /// Milliseconds that whoever claims a job has, unless the job says so itself; 0 for ever.
+    pub claim_ttl_ms: u64,
+    /// Tries after which a job is abandoned; 0 for no limit.
+    pub max_tries: u32,
+    /// Why nothing is added, if nothing is.
+    pub read_only: Option<String>,
+    /// Milliseconds after which an abandoned job is pruned, and one that is claimed for ever.
+    pub prune_ms: u64,
+}
+
+/// In which order jobs are claimed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// The most urgent first; among equals the oldest.
+    #[default]
+    Priority,
+    /// The oldest first, however urgent.
+    Fifo,
+    /// By the time they were added.
+    Timestamp,
+    /// Any, by chance.
+    Random,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            jobs_max: 10_000_000,
+            bytes_max: 8 << 30,
+            queues_max: 1_000_000,
+            body_bytes_max: 65_535,
+            default: TypeRules::default(),
+            types: BTreeMap::new(),
+        }
+    }
+}
+
+impl Default for TypeRules {
+    /// As beanstalkd's tubes are: by priority, tried without end.
+    fn default() -> Self {
+        Self {
+            order: Order::Priority,
+            claim_ttl_ms: 3_600_000,
+            max_tries: 0,
+            read_only: None,
+            prune_ms: 604_800_000,
+        }
+    }
+}
+
+impl Rules {
+    /// What holds for a queue.
+    pub fn of(&self, queue: &QueueName) -> &TypeRules {
+        if self.types.is_empty() {
+            return &self.default;
+        }
+        let kind = std::str::from_utf8(queue.kind()).unwrap_or_default();
+        self.types.get(kind).unwrap_or(&self.default)
+    }
+}

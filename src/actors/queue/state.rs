@@ -1,0 +1,592 @@
+//! Jobs and queues, and the indexes over them; moving a job from phase to phase.
+//!
+//! Invariants: a job is in the index of its phase and in no other; a queue has a number while it has jobs or is paused,
+//! and is there while it has a number or anybody has to do with it; counts are what a walk would count.
+//! Never here: what should become of a job. That is decided in `machine.rs` and only carried out here.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "slots come from indexes over the slabs: one that leads nowhere is an impossible state"
+)]
+
+use crate::actors::machine::{Stamp, Start};
+use crate::actors::pages::Pages;
+use crate::actors::queue::job::{Job, Phase, Story};
+use crate::actors::queue::message::{DedupKey, Put, Totals, Worker};
+use crate::actors::queue::name::QueueName;
+use crate::actors::queue::pages::{self, Head, Place};
+use crate::actors::queue::queue::{Pause, Queue};
+use crate::actors::queue::rules::{Order, Rules};
+use crate::actors::slab::Slab;
+use crate::actors::table::Table;
+use crate::actors::wheel::Wheel;
+use crate::clock::Timestamp;
+use crate::ids::{Digest, Seq, Slot, Ticket};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Every job and every queue, by every way of asking for one.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) rules: Rules,
+    pub(super) jobs: Slab<Job>,
+    pub(super) ids: Table,
+    pub(super) wheel: Wheel,
+    pub(super) queues: Slab<Queue>,
+    pub(super) names: Table,
+    /// Queues by their number in pages.
+    pub(super) numbers: Slab<Slot>,
+    pauses: BTreeSet<(Timestamp, Slot)>,
+    /// What connections have claimed, by when the claim ends.
+    workers: BTreeMap<Worker, BTreeSet<(Timestamp, Slot)>>,
+    /// The unclaimed jobs that others may be one with.
+    dedup: HashMap<(Slot, DedupKey), Slot, foldhash::fast::RandomState>,
+    /// Queues from which something can be claimed.
+    poppable: Vec<Slot>,
+    /// Those of them that somebody waits for.
+    wanted: BTreeSet<Slot>,
+    pub(super) totals: Totals,
+    pub(super) head: Head,
+    pub(super) digest: Digest,
+    scratch: Vec<u8>,
+    pub(super) pages: Pages,
+}
+
+impl State {
+    pub(super) fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            jobs: Slab::default(),
+            ids: Table::default(),
+            wheel: Wheel::default(),
+            queues: Slab::default(),
+            names: Table::default(),
+            numbers: Slab::default(),
+            pauses: BTreeSet::new(),
+            workers: BTreeMap::new(),
+            dedup: HashMap::default(),
+            poppable: Vec::new(),
+            wanted: BTreeSet::new(),
+            totals: Totals::default(),
+            head: Head::default(),
+            digest: Digest::default(),
+            scratch: Vec::new(),
+            pages: Pages::default(),
+        }
+    }
+
+    pub(super) fn job(&self, slot: Slot) -> Option<&Job> {
+        self.jobs.get(slot)
+    }
+
+    /// A job by its number.
+    pub(super) fn find(&self, id: u64) -> Option<(Slot, &Job)> {
+        let slot = self.ids.find(&id, |slot| self.jobs[slot].id == id)?;
+        Some((slot, &self.jobs[slot]))
+    }
+
+    /// A queue by its name, if anybody has to do with it.
+    pub(super) fn queue_named(&self, name: &QueueName) -> Option<(Slot, &Queue)> {
+        let slot = self
+            .names
+            .find(name, |slot| self.queues[slot].name == *name)?;
+        Some((slot, &self.queues[slot]))
+    }
+
+    pub(super) fn queue(&self, slot: Slot) -> &Queue {
+        &self.queues[slot]
+    }
+
+    /// The unclaimed job of a queue with this key.
+    pub(super) fn twin(&self, queue: &QueueName, key: DedupKey) -> Option<Slot> {
+        let (queue, _) = self.queue_named(queue)?;
+        self.dedup.get(&(queue, key)).copied()
+    }
+
+    /// The job that a claim from this queue would take.
+    pub(super) fn best(&self, name: &QueueName, chance: u64) -> Option<(u64, u64, Slot)> {
+        let (_, queue) = self.queue_named(name)?;
+        queue.place?;
+        match queue.order {
+            Order::Random => queue.ready.around(&self.jobs, mix(chance)),
+            Order::Priority | Order::Fifo | Order::Timestamp => queue.ready.first(&self.jobs),
+        }
+    }
+
+    /// When the first of a worker's claims ends.
+    pub(super) fn soonest(&self, worker: Worker) -> Option<Timestamp> {
+        let claims = self.workers.get(&worker)?;
+        claims.first().map(|(until, _)| *until)
+    }
+
+    /// A worker's claims, by when they end.
+    pub(super) fn claims(&self, worker: Worker) -> impl Iterator<Item = Slot> + '_ {
+        let claims = self.workers.get(&worker).into_iter().flatten();
+        claims.map(|(_, slot)| *slot)
+    }
+
+    /// Those from which something can be claimed.
+    pub(super) fn poppable(&self) -> &[Slot] {
+        &self.poppable
+    }
+
+    /// A queue that has a job, and who waits for it first: of several, the one with the most urgent job.
+    pub(super) fn wanted(&self) -> Option<Ticket> {
+        let best = self.wanted.iter().min_by_key(|slot| {
+            let first = self.queues[**slot].ready.first(&self.jobs);
+            first.map(|(rank, id, _)| (rank, id))
+        })?;
+        self.queues[*best].waiting.first().copied()
+    }
+
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
+    /// The first pause to end.
+    pub(super) fn pause_ends(&self) -> Option<(Timestamp, Slot)> {
+        self.pauses.first().copied()
+    }
+
+    /// When time acts on a job.
+    pub(super) fn deadline_of(&self, slot: Slot) -> Option<Timestamp> {
+        self.jobs.get(slot)?.deadline(self.head.epoch)
+    }
+
+    /// Takes a job that is due at `at` out of the order of deadlines, until its phase changes.
+    pub(super) fn forget_deadline(&mut self, slot: Slot, at: Timestamp) {
+        if let Some(deadline) = self.deadline_of(slot).filter(|deadline| *deadline <= at) {
+            self.wheel.remove(slot, deadline);
+        }
+    }
+
+    pub(super) fn forget_pause(&mut self, queue: Slot) {
+        self.pauses.retain(|(_, other)| *other != queue);
+    }
+
+    /// Says that a page is about to change.
+    pub(super) fn touch(&mut self, place: Place, seq: Seq) {
+        let Self {
+            pages,
+            jobs,
+            queues,
+            numbers,
+            head,
+            ..
+        } = self;
+        pages.touch(place.page(), seq, |content| {
+            pages::encode(place.page(), *head, (jobs, queues, numbers), content);
+        });
+    }
+
+    /// Adds a job.
+    pub(super) fn put(
+        &mut self,
+        slot: Slot,
+        stamp: Stamp,
+        put: &Put,
+        (id, until): (u64, Timestamp),
+    ) {
+        let queue = self.queue_for(&put.queue);
+        self.hold(queue, stamp.seq);
+        self.touch(Place::Head, stamp.seq);
+        self.head.next_id = self.head.next_id.max(id + 1);
+        let delayed = until != Timestamp(0);
+        let story = (delayed || put.dedup.is_some() || put.delay_ms > 0).then(|| {
+            Box::new(Story {
+                since: stamp.at,
+                until,
+                delay_ms: put.delay_ms,
+                dedup: put.dedup,
+                ..Story::default()
+            })
+        });
+        let job = Job {
+            id,
+            body: put.body.clone(),
+            created: stamp.at,
+            ttr_ms: put.ttr_ms,
+            previous: Slot::NONE,
+            next: Slot::NONE,
+            queue,
+            priority: put.priority,
+            phase: if delayed {
+                Phase::Delayed
+            } else {
+                Phase::Ready
+            },
+            story,
+        };
+        self.touch(Place::of_job(slot), stamp.seq);
+        if pages::is_apart(&put.body) {
+            self.touch(Place::of_body(slot), stamp.seq);
+        }
+        job.canonical_body(&mut self.scratch);
+        self.digest.add(&self.scratch);
+        self.totals.bytes += job.body.as_bytes().len() as u64;
+        self.totals.added += 1;
+        self.queues[queue].total += 1;
+        self.jobs.insert(slot, job);
+        let (jobs, ids) = (&self.jobs, &mut self.ids);
+        ids.insert(&id, slot, |other| jobs[other].id);
+        self.enter(slot);
+    }
+
+    /// Ends a job.
+    pub(super) fn delete(&mut self, slot: Slot, seq: Seq) {
+        self.touch(Place::of_job(slot), seq);
+        if pages::is_apart(&self.jobs[slot].body) {
+            self.touch(Place::of_body(slot), seq);
+        }
+        self.leave(slot);
+        let job = self.jobs.remove(slot);
+        assert!(
+            self.ids.remove(&job.id, slot),
+            "a job is found by its number"
+        );
+        job.canonical_body(&mut self.scratch);
+        self.digest.remove(&self.scratch);
+        self.totals.bytes -= job.body.as_bytes().len() as u64;
+        self.queues[job.queue].deletes += 1;
+        self.let_go(job.queue, seq);
+    }
+
+    /// Changes a job, and with it page, digest, counts and every index.
+    pub(super) fn change(&mut self, slot: Slot, seq: Seq, change: impl FnOnce(&mut Job)) {
+        self.touch(Place::of_job(slot), seq);
+        self.leave(slot);
+        change(&mut self.jobs[slot]);
+        self.enter(slot);
+    }
+
+    /// Pauses a queue, or ends its pause.
+    pub(super) fn pause(&mut self, name: &QueueName, stamp: Stamp, pause: Option<Pause>) {
+        let queue = self.queue_for(name);
+        if pause.is_some() {
+            self.hold(queue, stamp.seq);
+        }
+        if let Some(number) = self.queues[queue].number {
+            self.touch(Place::of_queue(number), stamp.seq);
+            self.count_queue(queue, number, false);
+            let before = std::mem::replace(&mut self.queues[queue].pause, pause);
+            self.count_queue(queue, number, true);
+            if let Some(before) = before {
+                self.pauses.remove(&(before.until, queue));
+            }
+            if let Some(pause) = pause {
+                self.pauses.insert((pause.until, queue));
+            }
+        }
+        self.review(queue);
+        self.let_go(queue, stamp.seq);
+    }
+
+    /// The coordinator started: spans begin again, what belonged to connections is given back, and a drain is over.
+    pub(super) fn start(&mut self, start: Start) {
+        let Start { stamp, skipped } = start;
+        self.touch(Place::Head, stamp.seq);
+        self.head = Head {
+            epoch: stamp.at,
+            draining: false,
+            next_id: self.head.next_id + skipped,
+        };
+        self.totals.draining = false;
+        let bound: Vec<Slot> = self
+            .workers
+            .values()
+            .flatten()
+            .map(|(_, slot)| *slot)
+            .collect();
+        self.workers.clear();
+        self.wheel = self.wind();
+        // Their deadlines are those of the new wheel now.
+        for slot in &bound {
+            if let Some(worker) = self.jobs[*slot].story().worker {
+                let claim = (self.deadline_of(*slot).unwrap_or_default(), *slot);
+                self.workers.entry(worker).or_default().insert(claim);
+            }
+        }
+        for slot in bound {
+            self.give_back(slot, stamp);
+        }
+    }
+
+    /// A claim has ended without a word: the job is ready again, or abandoned if that was its last try.
+    pub(super) fn give_back(&mut self, slot: Slot, stamp: Stamp) {
+        self.change(slot, stamp.seq, |job| {
+            let story = job.story_mut();
+            let prune = story.prune;
+            end_claim(story, stamp.at);
+            if prune == Timestamp(0) {
+                job.phase = Phase::Ready;
+            } else {
+                story.until = prune;
+                job.phase = Phase::Abandoned;
+            }
+        });
+    }
+
+    /// Every deadline, set anew.
+    pub(super) fn wind(&self) -> Wheel {
+        let mut wheel = Wheel::default();
+        for (slot, job) in self.jobs.iter() {
+            if let Some(deadline) = job.deadline(self.head.epoch) {
+                wheel.insert(slot, deadline);
+            }
+        }
+        wheel
+    }
+
+    /// The queue of this name, made if there is none.
+    pub(super) fn queue_for(&mut self, name: &QueueName) -> Slot {
+        if let Some((slot, _)) = self.queue_named(name) {
+            return slot;
+        }
+        let slot = self.queues.next_free();
+        let order = self.rules.of(name).order;
+        self.queues.insert(slot, Queue::new(name.clone(), order));
+        let (queues, names) = (&self.queues, &mut self.names);
+        names.insert(name, slot, |other| queues[other].name.clone());
+        self.totals.queues += 1;
+        slot
+    }
+
+    /// Gives a queue a number, if it has none: it is about to have something durable.
+    fn hold(&mut self, queue: Slot, seq: Seq) {
+        if self.queues[queue].number.is_some() {
+            return;
+        }
+        let number = self.numbers.next_free();
+        self.touch(Place::of_queue(number), seq);
+        self.numbers.insert(number, queue);
+        self.queues[queue].number = Some(number);
+        self.count_queue(queue, number, true);
+    }
+
+    /// Takes a queue's number away if it has nothing durable any more, and the queue if nobody has to do with it.
+    pub(super) fn let_go(&mut self, queue: Slot, seq: Seq) {
+        if let Some(number) = self.queues[queue].number
+            && !self.queues[queue].is_durable()
+        {
+            self.touch(Place::of_queue(number), seq);
+            self.count_queue(queue, number, false);
+            self.numbers.remove(number);
+            self.queues[queue].number = None;
+        }
+        self.forsake(queue);
+    }
+
+    /// Takes a queue away if nobody has to do with it.
+    pub(super) fn forsake(&mut self, queue: Slot) {
+        if self.queues.get(queue).is_none_or(Queue::is_present) {
+            return;
+        }
+        let gone = self.queues.remove(queue);
+        assert!(
+            self.names.remove(&gone.name, queue),
+            "a queue is found by its name"
+        );
+        self.totals.queues -= 1;
+    }
+
+    /// Somebody begins or ends to have to do with a queue.
+    pub(super) fn attend(&mut self, queue: Slot, change: impl FnOnce(&mut Queue)) {
+        change(&mut self.queues[queue]);
+    }
+
+    /// Somebody begins or ends to wait for a job of a queue.
+    pub(super) fn await_job(&mut self, queue: Slot, ticket: Ticket, waits: bool) {
+        let waiting = &mut self.queues[queue].waiting;
+        if waits {
+            waiting.insert(ticket);
+        } else {
+            waiting.remove(&ticket);
+        }
+        self.review(queue);
+    }
+
+    /// Puts a queue from a page in its place.
+    pub(super) fn load_queue(&mut self, number: Slot, name: &QueueName, pause: Option<Pause>) {
+        let slot = self.queue_for(name);
+        self.numbers.append(number, slot);
+        let queue = &mut self.queues[slot];
+        (queue.number, queue.pause) = (Some(number), pause);
+        if let Some(pause) = pause {
+            self.pauses.insert((pause.until, slot));
+        }
+        self.count_queue(slot, number, true);
+    }
+
+    /// Puts a job from a page in its place. They come by slot.
+    pub(super) fn load_job(&mut self, slot: Slot, job: Job) {
+        job.canonical_body(&mut self.scratch);
+        self.digest.add(&self.scratch);
+        self.totals.bytes += job.body.as_bytes().len() as u64;
+        self.totals.added += 1;
+        self.queues[job.queue].total += 1;
+        let id = job.id;
+        self.jobs.append(slot, job);
+        let (jobs, ids) = (&self.jobs, &mut self.ids);
+        ids.insert(&id, slot, |other| jobs[other].id);
+        self.enter(slot);
+    }
+
+    fn count_queue(&mut self, queue: Slot, number: Slot, present: bool) {
+        self.queues[queue].canonical(number, &mut self.scratch);
+        if present {
+            self.digest.add(&self.scratch);
+        } else {
+            self.digest.remove(&self.scratch);
+        }
+    }
+
+    /// Puts a job into the indexes of its phase.
+    pub(super) fn enter(&mut self, slot: Slot) {
+        let deadline = self.deadline_of(slot);
+        if let Some(deadline) = deadline {
+            self.wheel.insert(slot, deadline);
+        }
+        let job = &self.jobs[slot];
+        let (id, queue_slot, story) = (job.id, job.queue, job.story());
+        let queue = &mut self.queues[queue_slot];
+        match job.phase {
+            Phase::Ready => {
+                let rank = rank(queue.order, job);
+                queue.ready.insert(&mut self.jobs, slot, rank);
+            }
+            Phase::Delayed => drop(queue.delayed.insert((story.until, id, slot))),
+            Phase::Claimed => {
+                if let Some(worker) = story.worker {
+                    let claim = (deadline.unwrap_or_default(), slot);
+                    self.workers.entry(worker).or_default().insert(claim);
+                }
+            }
+            Phase::Buried => drop(queue.buried.insert((story.buried, id, slot))),
+            Phase::Abandoned => {}
+        }
+        self.index_twin(slot, &story, true);
+        self.count(slot, true);
+    }
+
+    /// Takes a job out of the indexes of its phase.
+    fn leave(&mut self, slot: Slot) {
+        self.count(slot, false);
+        let deadline = self.deadline_of(slot);
+        if let Some(deadline) = deadline {
+            self.wheel.remove(slot, deadline);
+        }
+        let job = &self.jobs[slot];
+        let (id, queue_slot, story) = (job.id, job.queue, job.story());
+        let queue = &mut self.queues[queue_slot];
+        match job.phase {
+            Phase::Ready => {
+                let rank = rank(queue.order, job);
+                queue.ready.remove(&mut self.jobs, slot, rank);
+            }
+            Phase::Delayed => drop(queue.delayed.remove(&(story.until, id, slot))),
+            Phase::Claimed => {
+                if let Some(worker) = story.worker {
+                    self.unclaim(worker, deadline.unwrap_or_default(), slot);
+                }
+            }
+            Phase::Buried => drop(queue.buried.remove(&(story.buried, id, slot))),
+            Phase::Abandoned => {}
+        }
+        self.index_twin(slot, &story, false);
+    }
+
+    fn unclaim(&mut self, worker: Worker, deadline: Timestamp, slot: Slot) {
+        if let Some(claims) = self.workers.get_mut(&worker) {
+            claims.remove(&(deadline, slot));
+            if claims.is_empty() {
+                self.workers.remove(&worker);
+            }
+        }
+    }
+
+    fn index_twin(&mut self, slot: Slot, story: &Story, present: bool) {
+        let Some(key) = story.dedup else { return };
+        let job = &self.jobs[slot];
+        if !matches!(job.phase, Phase::Ready | Phase::Delayed) {
+            return;
+        }
+        if present {
+            // One that came back among younger ones leaves the key to them.
+            self.dedup.entry((job.queue, key)).or_insert(slot);
+        } else if self.dedup.get(&(job.queue, key)) == Some(&slot) {
+            self.dedup.remove(&(job.queue, key));
+        }
+    }
+
+    /// Keeps digest and counts: called before a job leaves its phase, and after it entered one.
+    fn count(&mut self, slot: Slot, present: bool) {
+        let job = &self.jobs[slot];
+        let queue = job.queue;
+        let number = self.queues[queue]
+            .number
+            .expect("a queue with jobs has a number");
+        job.canonical(number, &mut self.scratch);
+        let (phase, priority) = (job.phase, job.priority);
+        if present {
+            self.digest.add(&self.scratch);
+        } else {
+            self.digest.remove(&self.scratch);
+        }
+        self.queues[queue].counts.note(phase, priority, present);
+        self.totals.jobs.note(phase, priority, present);
+        if phase == Phase::Ready {
+            self.review(queue);
+        }
+    }
+
+    /// Whether something can be claimed from a queue, and whether anybody waits for it.
+    pub(super) fn review(&mut self, slot: Slot) {
+        let queue = &mut self.queues[slot];
+        let can = queue.counts.ready > 0 && queue.pause.is_none();
+        match (can, queue.place) {
+            (true, None) => {
+                queue.place = Some(u32::try_from(self.poppable.len()).expect("queues are bounded"));
+                self.poppable.push(slot);
+            }
+            (false, Some(place)) => {
+                queue.place = None;
+                self.poppable.swap_remove(place as usize);
+                if let Some(moved) = self.poppable.get(place as usize) {
+                    self.queues[*moved].place = Some(place);
+                }
+            }
+            (true, Some(_)) | (false, None) => {}
+        }
+        if can && !self.queues[slot].waiting.is_empty() {
+            self.wanted.insert(slot);
+        } else {
+            self.wanted.remove(&slot);
+        }
+    }
+}
+
+/// The claim of a job is over.
+pub(super) fn end_claim(story: &mut Story, at: Timestamp) {
+    story.since = at;
+    story.until = Timestamp(0);
+    story.worker = None;
+    story.token = crate::ids::Token(0);
+    story.prune = Timestamp(0);
+}
+
+/// What a queue's order goes by.
+fn rank(order: Order, job: &Job) -> u64 {
+    match order {
+        Order::Priority => job.priority.into(),
+        Order::Fifo => 0,
+        Order::Timestamp => job.created.0,
+        Order::Random => mix(job.id),
+    }
+}
+
+/// Spreads numbers evenly: the finishing steps of SplitMix64 (Steele, Lea, Flood 2014).
+pub(super) fn mix(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
