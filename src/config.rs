@@ -3,15 +3,17 @@
 //! Flags and environment are the program's business (`tools/settings/`); this is what they lead to.
 
 use crate::actors::progress::Progress;
-use crate::actors::{checkpoint, lock, supervisor};
+use crate::actors::{checkpoint, lock, queue, supervisor};
 use crate::persist::journal::{Fsync, Sizes};
-pub use crate::protocols::listener::Listeners;
+pub use crate::protocols::listener::{Listeners, Network};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// The LockServer door's own port.
 pub const LOCKSERVER_PORT: u16 = 11340;
+/// The beanstalkd door's own port.
+pub const BEANSTALK_PORT: u16 = 11300;
 /// The HTTP door's own port.
 pub const HTTP_PORT: u16 = 11380;
 
@@ -30,10 +32,14 @@ pub struct Config {
     pub open_commands_max: u32,
     /// Rules of locks.
     pub locks: lock::Rules,
+    /// Rules of queues.
+    pub queues: queue::Rules,
     /// When panics are too many.
     pub supervisor: supervisor::Rules,
     /// The LockServer door; closed if `None`.
     pub lockserver: Option<LockserverConfig>,
+    /// The beanstalkd door; closed if `None`.
+    pub beanstalk: Option<BeanstalkConfig>,
     /// The HTTP door; closed if `None`.
     pub http: Option<HttpConfig>,
     /// Listeners that are open already, in place of the doors' addresses.
@@ -60,8 +66,10 @@ impl Config {
             checkpoints: checkpoint::Rules::default(),
             open_commands_max: 65_536,
             locks: lock::Rules::default(),
+            queues: queue::Rules::default(),
             supervisor: supervisor::Rules::default(),
             lockserver: None,
+            beanstalk: None,
             http: None,
             listeners: Listeners::default(),
             progress: Progress::default(),
@@ -109,6 +117,32 @@ impl Config {
                 (1..=1 << 20).contains(&most),
                 "lockserver-connections",
                 format!("{most} is not within 1 to 1048576"),
+            );
+        }
+        let jobs = self.queues.jobs_max;
+        check(
+            (1..=1 << 28).contains(&jobs),
+            "jobs",
+            format!("{jobs} is not within 1 to 268435456"),
+        );
+        let bytes = self.queues.body_bytes_max;
+        check(
+            (1..=1 << 30).contains(&bytes),
+            "job-bytes",
+            format!("{bytes} is not within 1 to 1073741824"),
+        );
+        if let Some(door) = &self.beanstalk {
+            let most = door.connections_max;
+            check(
+                (1..=1 << 20).contains(&most),
+                "beanstalk-connections",
+                format!("{most} is not within 1 to 1048576"),
+            );
+            let address = door.address;
+            check(
+                address.ip().is_loopback() || !door.hosts.is_empty(),
+                "beanstalk",
+                format!("{address} is beyond loopback, and needs --beanstalk-hosts"),
             );
         }
         if let Some(http) = &self.http {
@@ -175,6 +209,30 @@ pub enum LongWidth {
     Four,
     /// 64-bit Linux.
     Eight,
+}
+
+/// Settings of the beanstalkd door.
+#[derive(Clone, Debug)]
+pub struct BeanstalkConfig {
+    /// Where it listens; port 0 picks one.
+    pub address: SocketAddr,
+    /// Networks that are let in, beside loopback.
+    pub hosts: Vec<Network>,
+    /// The most connections at a time.
+    pub connections_max: u32,
+    /// The longest body of a job.
+    pub job_bytes_max: u32,
+}
+
+impl Default for BeanstalkConfig {
+    fn default() -> Self {
+        Self {
+            address: SocketAddr::from(([127, 0, 0, 1], BEANSTALK_PORT)),
+            hosts: Vec::new(),
+            connections_max: 16_384,
+            job_bytes_max: 65_535,
+        }
+    }
 }
 
 /// Settings of the HTTP door.

@@ -3,6 +3,7 @@
 //! Plain data with stable names; who asks for what is in `node/`.
 
 use crate::actors::checkpoint::SnapshotStatus;
+use crate::actors::queue::Totals;
 use crate::actors::runtime::ActorStatus;
 use crate::actors::supervisor;
 use crate::clock::Timestamp;
@@ -40,6 +41,8 @@ pub struct NodeStatus {
     pub lock_owners: u32,
     /// Contenders for locks.
     pub lock_contenders: u32,
+    /// Jobs and queues.
+    pub queues: Totals,
     /// Commands delivered and not yet answered.
     pub open_commands: u64,
     /// The journal; none if the node keeps no files.
@@ -62,6 +65,8 @@ pub struct NodeStatus {
 pub struct Doors {
     /// LockServer protocol.
     pub lockserver: Option<SocketAddr>,
+    /// beanstalkd's protocol.
+    pub beanstalk: Option<SocketAddr>,
     /// HTTP over TCP.
     pub http: Option<SocketAddr>,
     /// HTTP over a Unix socket.

@@ -37,7 +37,14 @@ fn refused(flags: &[&str]) -> (Option<i32>, String) {
 
 /// The same with a data directory, and doors that disturb nobody.
 fn refused_at(data: &Path, more: &[&str]) -> (Option<i32>, String) {
-    let doors = ["--lockserver", "127.0.0.1:0", "--http", "off"];
+    let doors = [
+        "--beanstalk",
+        "off",
+        "--lockserver",
+        "127.0.0.1:0",
+        "--http",
+        "off",
+    ];
     let data = ["--data", text(data)];
     refused(&[&doors[..], &data[..], more].concat())
 }
@@ -185,7 +192,15 @@ fn wrong_flags_are_usage_errors_that_help() {
 fn an_address_in_use_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("it is bound").to_string();
-    let found = refused(&["--memory", "--http", "off", "--lockserver", &address]);
+    let found = refused(&[
+        "--memory",
+        "--http",
+        "off",
+        "--beanstalk",
+        "off",
+        "--lockserver",
+        &address,
+    ]);
     says(
         found,
         3,
@@ -217,7 +232,14 @@ fn a_door_that_cannot_be_opened_leaves_a_directory_in_good_order() {
     first.kill();
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("it is bound").to_string();
-    let doors = ["--lockserver", "127.0.0.1:0", "--http", &address];
+    let doors = [
+        "--beanstalk",
+        "off",
+        "--lockserver",
+        "127.0.0.1:0",
+        "--http",
+        &address,
+    ];
     let found = refused(&[&doors[..], &["--data", text(files.path())]].concat());
     assert!(!found.1.contains("panicked"), "{}", found.1);
     says(found, 3, &["http", "in use"]);
@@ -422,7 +444,15 @@ fn the_data_directory_comes_from_flag_environment_or_home() {
     let [flag, named, state, home] = &places;
     let begun = |wanted: &Path, set: &dyn Fn(&mut Command)| {
         let mut command = sexton();
-        command.args(["serve", "--lockserver", "127.0.0.1:0", "--http", "off"]);
+        command.args([
+            "serve",
+            "--beanstalk",
+            "off",
+            "--lockserver",
+            "127.0.0.1:0",
+            "--http",
+            "off",
+        ]);
         command.env("XDG_STATE_HOME", state).env("HOME", home);
         set(&mut command);
         let daemon = Daemon::start(command);
@@ -493,6 +523,8 @@ fn a_flag_goes_before_the_environment() {
         "serve",
         "--memory",
         "--http",
+        "off",
+        "--beanstalk",
         "off",
         "--lockserver",
         "127.0.0.1:0",

@@ -69,6 +69,8 @@ fn no_secret_stands_in_the_log_however_much_is_asked_for() {
         let mut command = sexton();
         command.args([
             "serve",
+            "--beanstalk",
+            "off",
             "--lockserver",
             "127.0.0.1:0",
             "--http",
@@ -116,7 +118,15 @@ fn a_program_can_read_the_log_and_the_end() {
     let daemon = Daemon::serve(&flags);
     // A second one fails, and says so in the same way.
     let mut second = sexton();
-    second.args(["serve", "--lockserver", "127.0.0.1:0", "--http", "off"]);
+    second.args([
+        "serve",
+        "--beanstalk",
+        "off",
+        "--lockserver",
+        "127.0.0.1:0",
+        "--http",
+        "off",
+    ]);
     let output = second.args(flags).output().expect("the program starts");
     assert_eq!(output.status.code(), Some(3));
     let said = events(&String::from_utf8_lossy(&output.stderr));

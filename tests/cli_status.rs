@@ -83,7 +83,14 @@ impl Drop for Coordinator {
 
 fn serve(data: &Path, flags: &[&str]) -> Command {
     let mut command = sexton();
-    command.args(["serve", "--lockserver", "127.0.0.1:0", "--data"]);
+    command.args([
+        "serve",
+        "--beanstalk",
+        "off",
+        "--lockserver",
+        "127.0.0.1:0",
+        "--data",
+    ]);
     command.arg(data).args(flags);
     if !flags.contains(&"--http") {
         command.args(["--http", "127.0.0.1:0"]);

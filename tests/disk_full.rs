@@ -67,6 +67,8 @@ impl Disk {
         ]);
         command.args([
             "serve",
+            "--beanstalk",
+            "off",
             "--lockserver",
             "127.0.0.1:0",
             "--http",

@@ -80,7 +80,15 @@ fn has(notice: &str, line: &str) -> bool {
 
 fn serve(flags: &[&str]) -> Command {
     let mut command = sexton();
-    command.args(["serve", "--lockserver", "127.0.0.1:0", "--http", "off"]);
+    command.args([
+        "serve",
+        "--beanstalk",
+        "off",
+        "--lockserver",
+        "127.0.0.1:0",
+        "--http",
+        "off",
+    ]);
     command.args(flags);
     command
 }
@@ -263,6 +271,8 @@ fn passed_listeners_become_doors() {
     let flags = [
         "--data",
         text(&data),
+        "--beanstalk",
+        "off",
         "--lockserver",
         "off",
         "--http",
@@ -287,7 +297,13 @@ fn passed_listeners_that_are_not_understood_are_refused() {
         let descriptors = [first, second];
         refused(passed(Passed { names, descriptors }, flags))
     };
-    let memory = &["--memory", "--lockserver", "127.0.0.1:0"][..];
+    let memory = &[
+        "--memory",
+        "--beanstalk",
+        "off",
+        "--lockserver",
+        "127.0.0.1:0",
+    ][..];
     let said = refuse("sexton.socket", listening(), None, memory);
     assert!(
         said.contains("descriptor 0 (sexton.socket): no door has this name"),
@@ -305,7 +321,7 @@ fn passed_listeners_that_are_not_understood_are_refused() {
         "lockserver",
         listening(),
         None,
-        &["--memory", "--lockserver", "off"],
+        &["--memory", "--beanstalk", "off", "--lockserver", "off"],
     );
     assert!(said.contains("lockserver: this door is off"), "{said}");
     let (listener, at) = listener();
@@ -392,7 +408,14 @@ fn as_process_1_it_stops_in_good_order() {
         forget_environment(&mut command);
         command.args(["--pid", "--fork", "--kill-child", PROGRAM, "serve"]);
         command.args(["--data", text(&data)]);
-        command.args(["--lockserver", "127.0.0.1:0", "--http", "off"]);
+        command.args([
+            "--beanstalk",
+            "off",
+            "--lockserver",
+            "127.0.0.1:0",
+            "--http",
+            "off",
+        ]);
         let daemon = Daemon::start(command);
         let mut client = Client::connect(daemon.lockserver()).expect("let in");
         let lock = request("k", "i", "alice", (600, 60, 0));

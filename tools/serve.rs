@@ -52,7 +52,7 @@ impl Serve {
         sockets::open_on(&mut node, listeners)?;
         log::start(&settings);
         let descriptors = raise_descriptor_limit();
-        let most = u64::from(settings.lockserver_connections);
+        let most = u64::from(settings.lockserver_connections + settings.beanstalk_connections);
         if descriptors < most + 64 {
             tracing::warn!(
                 descriptors,
@@ -142,8 +142,9 @@ fn announce(handle: &Handle) {
         .as_ref()
         .map_or("off".to_owned(), |path| path.display().to_string());
     println!(
-        "ready lockserver={} beanstalk=off http={} socket={socket}",
+        "ready lockserver={} beanstalk={} http={} socket={socket}",
         shown(doors.lockserver),
+        shown(doors.beanstalk),
         shown(doors.http),
     );
     let recovered = handle.recovered();

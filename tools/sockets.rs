@@ -10,8 +10,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-const HELP: &str =
-    "name them by FileDescriptorName= in their socket units, one each: lockserver, http, socket";
+const HELP: &str = "name them by FileDescriptorName= in their socket units, one each: lockserver, beanstalk, http, socket";
 
 /// Takes what was passed (`LISTEN_FDS`, `LISTEN_FDNAMES`). To be called before there are threads, since it takes the
 /// variables away, so that no child believes they were for it.
@@ -31,14 +30,14 @@ pub(crate) fn take() -> Result<Listeners, Failure> {
         let refused = |error: io::Error| wrong(&error.to_string());
         let taken = || wrong("there is one of this name already");
         match name {
-            "lockserver" | "http" => {
+            "lockserver" | "beanstalk" | "http" => {
                 let listener = passed.take_tcp_listener(index).map_err(refused)?;
                 let listener = Arc::new(listener.ok_or_else(taken)?);
                 check(&listener).map_err(refused)?;
-                let place = if name == "http" {
-                    &mut listeners.http
-                } else {
-                    &mut listeners.lockserver
+                let place = match name {
+                    "http" => &mut listeners.http,
+                    "beanstalk" => &mut listeners.beanstalk,
+                    _ => &mut listeners.lockserver,
                 };
                 if place.replace(listener).is_some() {
                     return Err(taken());
@@ -82,6 +81,10 @@ pub(crate) fn open_on(config: &mut Config, listeners: Listeners) -> Result<(), F
             .lockserver
             .as_mut()
             .ok_or_else(|| off("lockserver"))?;
+        door.address = listener.local_addr().map_err(unusable)?;
+    }
+    if let Some(listener) = &listeners.beanstalk {
+        let door = config.beanstalk.as_mut().ok_or_else(|| off("beanstalk"))?;
         door.address = listener.local_addr().map_err(unusable)?;
     }
     if let Some(listener) = &listeners.http {

@@ -99,21 +99,29 @@ impl<M: Machine> Mailbox<M> {
 
     /// Waits for something to become true.
     pub async fn watch(&self, watch: M::Watch) -> Result<Answer<M::Reply>, Stopped> {
+        self.begin_watch(watch).answer().await
+    }
+
+    /// Begins to wait for something to become true.
+    pub fn begin_watch(&self, watch: M::Watch) -> Waiting<M> {
         let ticket = self.admission.ticket();
         let (answer, answers) = oneshot::channel();
         let reply_to: ReplyTo<M::Reply> = Box::new(move |all| drop(answer.send(all)));
-        let withdrawn = Withdrawn {
-            address: self.address.clone(),
-            ticket,
-        };
         self.address.do_send(WatchFor {
             ticket,
             watch,
             reply_to,
         });
-        let all = answers.await.map_err(|_| Stopped)?;
-        drop(withdrawn);
-        all.into_iter().next().ok_or(Stopped)
+        Waiting {
+            address: self.address.clone(),
+            ticket,
+            answers: Some(answers),
+        }
+    }
+
+    /// A number that no other wait and nobody else who asked for one has, as long as the process lives.
+    pub fn ticket(&self) -> Ticket {
+        self.admission.ticket()
     }
 
     /// Asks the actor about itself.
@@ -130,13 +138,31 @@ impl<M: Machine> Mailbox<M> {
     }
 }
 
-/// Ends a wait when whoever waits goes away.
-struct Withdrawn<M: Machine> {
+/// A wait that has begun. Dropping it ends it.
+pub struct Waiting<M: Machine> {
     address: Addr<Shell<M>>,
     ticket: Ticket,
+    /// None, once it was answered.
+    answers: Option<oneshot::Receiver<Vec<Answer<M::Reply>>>>,
 }
 
-impl<M: Machine> Drop for Withdrawn<M> {
+impl<M: Machine> Waiting<M> {
+    /// The answer. May be given up, and asked for again.
+    pub async fn answer(&mut self) -> Result<Answer<M::Reply>, Stopped> {
+        let answers = self.answers.as_mut().ok_or(Stopped)?;
+        let all = answers.await;
+        self.answers = None;
+        all.map_err(|_| Stopped)?.into_iter().next().ok_or(Stopped)
+    }
+
+    /// Ends the wait: what was answered before that, if it was.
+    pub async fn withdraw(mut self) -> Option<Answer<M::Reply>> {
+        self.address.do_send(Unwatch(self.ticket));
+        self.answer().await.ok()
+    }
+}
+
+impl<M: Machine> Drop for Waiting<M> {
     fn drop(&mut self) {
         self.address.do_send(Unwatch(self.ticket));
     }

@@ -6,7 +6,9 @@ use crate::actors::directory::Admission;
 use crate::actors::host::Host;
 use crate::actors::ledger::Ledger;
 use crate::actors::lock::LockMachine;
+use crate::actors::machine::Machine;
 use crate::actors::progress::Watched;
+use crate::actors::queue::QueueMachine;
 use crate::actors::recovery::{self, Recovering, Replica, Scope};
 use crate::actors::runtime::{self, Mailbox};
 use crate::actors::spine::{Halt, Spine, SpineFiles};
@@ -18,6 +20,7 @@ use crate::persist::disk::{DirLock, Disk, RealDisk};
 use crate::persist::format::Chance;
 use crate::persist::journal::{Fsync, Journal, JournalThread, ThreadFiller, Writer};
 use crate::persist::snapshots::{SledStores, Slots};
+use crate::protocols::beanstalk;
 use crate::protocols::lockserver::{self, Hosts};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -60,6 +63,7 @@ struct Held(JournalThread, DirLock);
 /// A recovered past, not yet begun anew.
 struct Past {
     locks: Host<LockMachine>,
+    queues: Host<QueueMachine>,
     found: recovery::Past,
     files: Option<Files>,
 }
@@ -105,6 +109,7 @@ impl Core {
             }
         };
         past.locks.start(start);
+        past.queues.start(start);
         let admission = Admission::new(config.open_commands_max);
         let log = journal.as_ref().map(|files| files.journal.clone());
         let supervisor = SupervisorActor::new(config.supervisor);
@@ -130,10 +135,11 @@ impl Core {
         let releasing = Rc::clone(&spine);
         runtime::spawn(async move { releasing.release_forever().await });
         runtime::spawn(runtime::watch_wall_clock(Rc::clone(&spine)));
-        let locks = runtime::start(past.locks, config.locks.clone(), &spine, admission);
+        let locks = runtime::start(past.locks, config.locks.clone(), &spine, admission.clone());
+        let queues = runtime::start(past.queues, config.queues.clone(), &spine, admission);
         let (taking, mended) = (Rc::clone(&checkpoints), !past.found.mended.is_empty());
         runtime::spawn(async move { taking.run(asked, mended).await });
-        match open_doors(&config, hosts, locks, facts, self.halted).await {
+        match open_doors(&config, hosts, (locks, queues), facts, self.halted).await {
             Ok(handle) => Ok(Open {
                 handle,
                 spine,
@@ -171,7 +177,7 @@ fn recovered(past: &recovery::Past, ms: u64) -> Recovered {
 async fn open_doors(
     config: &Config,
     hosts: Hosts,
-    locks: Mailbox<LockMachine>,
+    (locks, queues): (Mailbox<LockMachine>, Mailbox<QueueMachine>),
     facts: Facts,
     halt: watch::Receiver<Option<Halt>>,
 ) -> Result<Handle, NodeError> {
@@ -180,6 +186,7 @@ async fn open_doors(
         None => None,
         Some(door) => {
             let open = config.listeners.lockserver.as_ref();
+            let clock = Arc::clone(&clock);
             let opened = lockserver::Door::open(door, open, hosts, locks.clone(), clock);
             Some(opened.map_err(|source| NodeError::Door {
                 door: "lockserver",
@@ -188,9 +195,24 @@ async fn open_doors(
             })?)
         }
     };
+    let beanstalk = match &config.beanstalk {
+        None => None,
+        Some(door) => {
+            let open = config.listeners.beanstalk.as_ref();
+            let id = u64::from_le_bytes(chance()?);
+            let opened = beanstalk::Door::open(door, open, queues.clone(), clock, id);
+            Some(opened.map_err(|source| NodeError::Door {
+                door: "beanstalk",
+                address: door.address.to_string(),
+                source,
+            })?)
+        }
+    };
     let handle = Handle {
         locks,
+        queues,
         lockserver,
+        beanstalk,
         #[cfg(feature = "http")]
         http: None,
         facts: Arc::new(facts),
@@ -210,10 +232,11 @@ async fn open_doors(
 /// Brings the actors to where the log ends, and opens the log for appending.
 fn recover(config: &Config) -> Result<Past, NodeError> {
     let mut locks = Replica::<LockMachine>::new(config.locks.clone());
+    let mut queues = Replica::<QueueMachine>::new(config.queues.clone());
     let Some(data) = &config.data else {
-        let (machine, last) = locks.into_parts();
         return Ok(Past {
-            locks: Host::new(machine, last),
+            locks: host(locks),
+            queues: host(queues),
             found: recovery::Past::default(),
             files: None,
         });
@@ -221,8 +244,9 @@ fn recover(config: &Config) -> Result<Past, NodeError> {
     let real = RealDisk::new(data);
     let lock = real.lock()?;
     let disk: Arc<dyn Disk> = Arc::new(real);
-    let mut watched = Watched::new(&mut locks, config.progress.clone());
-    let replicas: &mut [&mut dyn Recovering] = &mut [&mut watched];
+    let mut watched_locks = Watched::new(&mut locks, config.progress.clone());
+    let mut watched_queues = Watched::new(&mut queues, config.progress.clone());
+    let replicas: &mut [&mut dyn Recovering] = &mut [&mut watched_locks, &mut watched_queues];
     let slots = Slots::new(Arc::clone(&disk), Arc::new(SledStores::new(data)));
     let found = recovery::recover(disk.as_ref(), Some(&slots), replicas, Scope::default())?;
     if let Some(cut) = &found.tail.cut {
@@ -234,9 +258,9 @@ fn recover(config: &Config) -> Result<Past, NodeError> {
     let salt = u32::from_le_bytes(chance()?);
     let filler = Box::new(ThreadFiller::start(Arc::clone(&disk), salt)?);
     let writer = Writer::open(Arc::clone(&disk), config.segments, filler, &found.tail)?;
-    let (machine, last) = locks.into_parts();
     Ok(Past {
-        locks: Host::new(machine, last),
+        locks: host(locks),
+        queues: host(queues),
         found,
         files: Some(Files {
             disk,
@@ -245,6 +269,12 @@ fn recover(config: &Config) -> Result<Past, NodeError> {
             lock,
         }),
     })
+}
+
+/// A host around what was recovered.
+fn host<M: Machine>(replica: Replica<M>) -> Host<M> {
+    let (machine, last) = replica.into_parts();
+    Host::new(machine, last)
 }
 
 /// Bytes that nobody can foresee.

@@ -12,7 +12,8 @@ use crate::actors::checkpoint::{self, CheckpointError, SnapshotStatus, Taken};
 use crate::actors::directory::Admission;
 use crate::actors::host::Item;
 use crate::actors::lock::{LockMachine, Message, Query, Reply, Watch};
-use crate::actors::machine::Machine as _;
+use crate::actors::machine::Machine;
+use crate::actors::queue::{self, QueueMachine};
 use crate::actors::recovery::RecoveryError;
 use crate::actors::runtime::{self, Mailbox, Stopped};
 use crate::actors::spine::Halt;
@@ -22,6 +23,7 @@ use crate::config::Config;
 use crate::ids::Seq;
 use crate::persist::PersistError;
 use crate::persist::journal::{Cut, Fsync, Journal};
+use crate::protocols::beanstalk;
 use crate::protocols::lockserver::{self, HostsError};
 use crate::status::{ActorReport, Doors, NodeStatus, fsync_words};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -78,7 +80,9 @@ pub struct Node {
 #[derive(Clone)]
 pub struct Handle {
     locks: Mailbox<LockMachine>,
+    queues: Mailbox<QueueMachine>,
     lockserver: Option<lockserver::Door>,
+    beanstalk: Option<beanstalk::Door>,
     #[cfg(feature = "http")]
     http: Option<crate::protocols::http::Door>,
     facts: Arc<Facts>,
@@ -215,6 +219,8 @@ impl Handle {
     pub async fn begin_drain(&self) -> Result<(), Stopped> {
         // Whether this drain began or another had makes no difference.
         drop(self.locks.call(vec![Item::Message(Message::Drain)]).await?);
+        let drain = Item::Message(queue::Message::Drain);
+        drop(self.queues.call(vec![drain]).await?);
         self.facts.draining.send_replace(true);
         Ok(())
     }
@@ -266,6 +272,7 @@ impl Handle {
         let (http, socket) = (None, None);
         Doors {
             lockserver: self.lockserver.as_ref().map(lockserver::Door::address),
+            beanstalk: self.beanstalk.as_ref().map(beanstalk::Door::address),
             http,
             socket,
         }
@@ -320,11 +327,15 @@ impl Handle {
             Some(Ok(Reply::Counts { owners, contenders })) => (*owners, *contenders),
             Some(_) | None => (0, 0),
         };
-        let status = self.locks.status().await?;
-        let (answer, panics) = oneshot::channel();
-        let asked = Command::Panics(LockMachine::NAME, answer);
-        facts.supervisor.send(asked).map_err(|_| Stopped)?;
-        let panics = panics.await.map_err(|_| Stopped)?;
+        let asked = vec![Item::Query(queue::Query::Totals)];
+        let jobs = match self.queues.call(asked).await?.pop() {
+            Some(Ok(queue::Reply::Totals(totals))) => *totals,
+            Some(_) | None => queue::Totals::default(),
+        };
+        let actors = vec![
+            self.report(&self.locks).await?,
+            self.report(&self.queues).await?,
+        ];
         let now = facts.clock.now();
         Ok(NodeStatus {
             version: env!("CARGO_PKG_VERSION"),
@@ -342,7 +353,8 @@ impl Handle {
             open_commands: facts.admission.open(),
             journal: facts.journal.as_ref().map(Into::into),
             snapshots: facts.data.as_ref().map(|_| self.snapshots()),
-            actors: vec![ActorReport { status, panics }],
+            queues: jobs,
+            actors,
             lockserver: self
                 .lockserver
                 .as_ref()
@@ -351,6 +363,21 @@ impl Handle {
             http: self.http.as_ref().map(crate::protocols::http::Door::stats),
             halted: self.halt_words(),
         })
+    }
+
+    async fn report<M: Machine>(&self, mailbox: &Mailbox<M>) -> Result<ActorReport, Stopped> {
+        let status = mailbox.status().await?;
+        let (answer, panics) = oneshot::channel();
+        let asked = Command::Panics(M::NAME, answer);
+        self.facts.supervisor.send(asked).map_err(|_| Stopped)?;
+        let panics = panics.await.map_err(|_| Stopped)?;
+        Ok(ActorReport { status, panics })
+    }
+
+    /// Plants panics in the QueueActor, for tests.
+    #[doc(hidden)]
+    pub fn sabotage_queues(&self, saboteur: crate::actors::host::Saboteur<QueueMachine>) {
+        self.queues.sabotage(saboteur);
     }
 
     /// Plants panics in the LockActor, for tests.

@@ -6,11 +6,14 @@ use std::cell::RefCell;
 use std::io;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
 /// What one read takes at most.
 const READ_BYTES: usize = 64 * 1024;
+
+/// How much is read of what a client sends while it waits for an answer: only its end is of interest then.
+const AHEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// How long a client may take nothing of what is written to it.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
@@ -19,6 +22,41 @@ const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 1 << 20;
 
+/// A socket, TCP or Unix.
+pub(crate) trait Stream {
+    fn try_read(&self, bytes: &mut [u8]) -> io::Result<usize>;
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
+    async fn readable(&self) -> io::Result<()>;
+    async fn writable(&self) -> io::Result<()>;
+    /// Sends the end of what is written.
+    async fn end(&mut self) -> io::Result<()>;
+}
+
+macro_rules! stream {
+    ($socket:ty) => {
+        impl Stream for $socket {
+            fn try_read(&self, bytes: &mut [u8]) -> io::Result<usize> {
+                <$socket>::try_read(self, bytes)
+            }
+            fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+                <$socket>::try_write(self, bytes)
+            }
+            async fn readable(&self) -> io::Result<()> {
+                <$socket>::readable(self).await
+            }
+            async fn writable(&self) -> io::Result<()> {
+                <$socket>::writable(self).await
+            }
+            async fn end(&mut self) -> io::Result<()> {
+                self.shutdown().await
+            }
+        }
+    };
+}
+
+stream!(TcpStream);
+stream!(UnixStream);
+
 thread_local! {
     // One buffer serves every connection of a thread: an idle connection costs none.
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
@@ -26,7 +64,7 @@ thread_local! {
 
 /// Serves a connection until either side ends it.
 pub(crate) async fn serve<S: Session>(
-    stream: &TcpStream,
+    stream: &impl Stream,
     session: &mut S,
     idle: Option<Duration>,
 ) -> io::Result<()> {
@@ -54,8 +92,19 @@ pub(crate) async fn serve<S: Session>(
             if output.capacity() > READ_BYTES {
                 output = Vec::new();
             }
-            if then == Then::Close {
-                return Ok(());
+            match then {
+                Then::Close => return Ok(()),
+                Then::Wait => {
+                    tokio::select! {
+                        () = session.wait(&mut output) => {}
+                        ended = read_ahead(stream, &mut rest) => {
+                            ended?;
+                            session.give_up(&mut output).await;
+                        }
+                    }
+                    continue;
+                }
+                Then::Continue => {}
             }
             if rest.is_empty() {
                 break;
@@ -70,7 +119,11 @@ pub(crate) async fn serve<S: Session>(
 }
 
 /// Reads once, and offers the session what there is; keeps in `rest` what it leaves.
-fn read<S: Session>(stream: &TcpStream, session: &mut S, rest: &mut Vec<u8>) -> io::Result<usize> {
+fn read<S: Session>(
+    stream: &impl Stream,
+    session: &mut S,
+    rest: &mut Vec<u8>,
+) -> io::Result<usize> {
     SCRATCH.with_borrow_mut(|scratch| {
         let read = stream.try_read(scratch)?;
         let bytes = scratch.get(..read).unwrap_or(&[]);
@@ -86,11 +139,31 @@ fn read<S: Session>(stream: &TcpStream, session: &mut S, rest: &mut Vec<u8>) -> 
     })
 }
 
+/// Keeps a bounded part of what a client sends; resolves when it has ended its side.
+async fn read_ahead(stream: &impl Stream, rest: &mut Vec<u8>) -> io::Result<()> {
+    while rest.len() < AHEAD_BYTES_MAX {
+        stream.readable().await?;
+        let read = SCRATCH.with_borrow_mut(|scratch| {
+            let room = scratch.len().min(AHEAD_BYTES_MAX - rest.len());
+            let read = stream.try_read(scratch.get_mut(..room).unwrap_or(&mut []))?;
+            rest.extend_from_slice(scratch.get(..read).unwrap_or(&[]));
+            Ok::<_, io::Error>(read)
+        });
+        match read {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    std::future::pending().await
+}
+
 /// Ends a connection so that what was written arrives: closing a socket with unread bytes would reset it.
 ///
 /// Waits for the client's end, for a short while and a bounded number of bytes.
-pub(crate) async fn finish(mut stream: TcpStream) {
-    if stream.shutdown().await.is_err() {
+pub(crate) async fn finish(mut stream: impl Stream) {
+    if stream.end().await.is_err() {
         return;
     }
     let unread = async {
@@ -110,7 +183,7 @@ pub(crate) async fn finish(mut stream: TcpStream) {
 }
 
 /// Writes all of it, unless the client takes nothing for too long.
-pub(crate) async fn write(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+pub(crate) async fn write(stream: &impl Stream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match stream.try_write(bytes) {
             Ok(written) => bytes = bytes.get(written..).unwrap_or(&[]),

@@ -60,10 +60,57 @@ impl Drop for Place {
 pub struct Listeners {
     /// That of the LockServer door.
     pub lockserver: Option<Arc<std::net::TcpListener>>,
+    /// That of the beanstalkd door.
+    pub beanstalk: Option<Arc<std::net::TcpListener>>,
     /// That of the HTTP door on TCP.
     pub http: Option<Arc<std::net::TcpListener>>,
     /// That of the HTTP door as a Unix socket; its file stays when the node stops.
     pub socket: Option<Arc<std::os::unix::net::UnixListener>>,
+}
+
+/// Addresses that begin alike: `ADDRESS/BITS`, or one address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    bits: u8,
+}
+
+impl Network {
+    /// Whether an address is one of them.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        fn alike(one: u128, other: u128, width: u32, bits: u8) -> bool {
+            let rest = width - u32::from(bits);
+            one.checked_shr(rest).unwrap_or(0) == other.checked_shr(rest).unwrap_or(0)
+        }
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(ours), IpAddr::V4(theirs)) => alike(
+                u32::from(ours).into(),
+                u32::from(theirs).into(),
+                32,
+                self.bits,
+            ),
+            (IpAddr::V6(ours), IpAddr::V6(theirs)) => {
+                alike(ours.into(), theirs.into(), 128, self.bits)
+            }
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
+        }
+    }
+}
+
+impl std::str::FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text} is no network: ADDRESS/BITS, such as 10.0.0.0/8");
+        let (address, bits) = text.split_once('/').unzip();
+        let address: IpAddr = address.unwrap_or(text).parse().map_err(|_| wrong())?;
+        let width = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(width), str::parse).map_err(|_| wrong())?;
+        if bits > width {
+            return Err(wrong());
+        }
+        Ok(Self { address, bits })
+    }
 }
 
 /// Listens on what is open already, else on an address.

@@ -11,6 +11,13 @@ pub(crate) trait Session {
 
     /// The answers are on their way to the client.
     fn answered(&mut self) {}
+
+    /// Waits for what `perform` said it must wait for, and puts the answer behind `output`. May be given up at any
+    /// moment, and begun again.
+    async fn wait(&mut self, _output: &mut Vec<u8>) {}
+
+    /// The client will ask nothing more: ends the wait, and puts its answer behind `output`.
+    async fn give_up(&mut self, _output: &mut Vec<u8>) {}
 }
 
 /// What happens to the connection next.
@@ -18,6 +25,8 @@ pub(crate) trait Session {
 pub(crate) enum Then {
     /// It goes on.
     Continue,
+    /// The answers so far are written, then it waits; after that there is more to perform.
+    Wait,
     /// It ends once the answers so far are written.
     Close,
 }

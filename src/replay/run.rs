@@ -2,6 +2,7 @@
 
 use crate::actors::lock::{self, LockMachine};
 use crate::actors::machine::{Machine, Stamp, Start};
+use crate::actors::queue::{self, QueueMachine};
 use crate::actors::recovery::{self, Recovering, RecoveryError, Replica, decode_mark};
 use crate::clock::Timestamp;
 use crate::ids::{Digest, Seq};
@@ -81,7 +82,9 @@ pub enum ReplayError {
 
 impl Default for Replay {
     fn default() -> Self {
-        Self::new().with_actor::<LockMachine>(lock::Rules::default())
+        Self::new()
+            .with_actor::<LockMachine>(lock::Rules::default())
+            .with_actor::<QueueMachine>(queue::Rules::default())
     }
 }
 

@@ -164,6 +164,8 @@ impl Campaign {
         let mut command = sexton();
         command.args([
             "serve",
+            "--beanstalk",
+            "off",
             "--lockserver",
             "127.0.0.1:0",
             "--http",

@@ -26,6 +26,8 @@ fn serve(data: &Path) -> Daemon {
     ]);
     command.args([
         "serve",
+        "--beanstalk",
+        "off",
         "--lockserver",
         "127.0.0.1:0",
         "--http",

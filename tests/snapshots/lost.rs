@@ -108,6 +108,8 @@ fn with_its_beginning_gone_the_start_is_refused_and_names_the_loss() {
                 "serve",
                 "--http",
                 "off",
+                "--beanstalk",
+                "off",
                 "--lockserver",
                 "127.0.0.1:0",
                 "--data",

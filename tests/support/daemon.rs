@@ -42,7 +42,15 @@ impl Daemon {
     /// `sexton serve` with these flags and a LockServer door on a free port, once it is ready.
     pub(crate) fn serve(flags: &[&str]) -> Self {
         let mut command = sexton();
-        command.args(["serve", "--lockserver", "127.0.0.1:0", "--http", "off"]);
+        command.args([
+            "serve",
+            "--beanstalk",
+            "off",
+            "--lockserver",
+            "127.0.0.1:0",
+            "--http",
+            "off",
+        ]);
         command.args(flags);
         Self::start(command)
     }

@@ -186,7 +186,13 @@ impl Peer {
 fn sexton(data: Option<&Path>, address: SocketAddr) -> Result<Command, Failure> {
     let program = std::env::current_exe().map_err(|error| cannot(SEXTON, error))?;
     let mut command = Command::new(program);
-    command.args(["serve", "--lockserver", &address.to_string()]);
+    command.args([
+        "serve",
+        "--beanstalk",
+        "off",
+        "--lockserver",
+        &address.to_string(),
+    ]);
     command.args(["--http", "off", "--log", "error"]);
     command
         .env_remove("SEXTON_DATA")

@@ -5,8 +5,11 @@
 
 use crate::report::Failure;
 use clap::{Args, ValueEnum};
-use sexton::actors::{checkpoint, lock};
-use sexton::config::{Config, HTTP_PORT, HttpConfig, LOCKSERVER_PORT, LockserverConfig, LongWidth};
+use sexton::actors::{checkpoint, lock, queue};
+use sexton::config::{
+    BEANSTALK_PORT, BeanstalkConfig, Config, HTTP_PORT, HttpConfig, LOCKSERVER_PORT,
+    LockserverConfig, LongWidth, Network,
+};
 use sexton::persist::journal::Fsync;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -38,6 +41,26 @@ pub(crate) struct Settings {
     /// Address of the LockServer door, or off; port 0 picks one
     #[arg(long, value_name = "ADDR", default_value_t = default_address(LOCKSERVER_PORT))]
     lockserver: Door,
+
+    /// Address of the beanstalkd door, or off; port 0 picks one
+    #[arg(long, value_name = "ADDR", default_value_t = default_address(BEANSTALK_PORT))]
+    beanstalk: Door,
+
+    /// Network that the beanstalkd door lets in beside loopback, such as 10.0.0.0/8; repeatable
+    #[arg(long = "beanstalk-hosts", value_name = "NETWORK")]
+    beanstalk_hosts: Vec<Network>,
+
+    /// The most beanstalkd connections at a time; more are refused
+    #[arg(long, value_name = "N", default_value_t = 16_384)]
+    pub(crate) beanstalk_connections: u32,
+
+    /// The most bytes of a job's body; longer ones are refused
+    #[arg(long, value_name = "BYTES", default_value_t = 65_535)]
+    job_bytes: u32,
+
+    /// The most jobs, in all queues together; more are refused
+    #[arg(long, value_name = "N", default_value_t = 10_000_000)]
+    jobs: u32,
 
     /// Address of the HTTP door, or off; port 0 picks one
     #[arg(long, value_name = "ADDR", default_value_t = default_address(HTTP_PORT))]
@@ -223,6 +246,12 @@ impl Settings {
                 LongWidth::Eight
             },
         });
+        let beanstalk = self.beanstalk.address().map(|address| BeanstalkConfig {
+            address,
+            hosts: self.beanstalk_hosts.clone(),
+            connections_max: self.beanstalk_connections,
+            job_bytes_max: self.job_bytes,
+        });
         Ok(Config {
             checkpoints: self
                 .checkpoint_every
@@ -233,7 +262,13 @@ impl Settings {
                 high_first: self.lockserver_priority == First::High,
                 entries_max: self.lock_entries,
             },
+            queues: queue::Rules {
+                jobs_max: self.jobs,
+                body_bytes_max: self.job_bytes,
+                ..queue::Rules::default()
+            },
             lockserver,
+            beanstalk,
             http: (http.is_some() || socket.is_some()).then(|| HttpConfig {
                 tcp: http,
                 socket,

@@ -424,6 +424,9 @@ impl Machine for QueueMachine {
     fn decide(&self, at: Timestamp, message: &Message) -> Outcome {
         match message {
             Message::Put(put) => self.decide_put(at, put),
+            Message::Spoil => Outcome::Spoiled {
+                id: self.state.head.next_id,
+            },
             Message::Pop(pop) => self.decide_pop(at, pop),
             Message::PopJob { id, by } => self.decide_pop_job(at, *id, *by),
             Message::Delete { id, by } => self.decide_delete(*id, *by),
@@ -476,6 +479,7 @@ impl Machine for QueueMachine {
         match outcome {
             Outcome::Claimed { passing: true, .. }
             | Outcome::Touched { passing: true, .. }
+            | Outcome::Spoiled { .. }
             | Outcome::Ready { .. }
             | Outcome::TimedOut { .. } => Keeping::Passing,
             Outcome::Departed { abandoned, .. } if abandoned.is_empty() => Keeping::Passing,
@@ -511,6 +515,10 @@ impl Machine for QueueMachine {
                     unreachable!("only a put adds a job")
                 };
                 self.state.put(*slot, entry, put, (*id, *until));
+            }
+            Outcome::Spoiled { id } => {
+                self.state.touch(Place::Head, entry.seq);
+                self.state.head.next_id = self.state.head.next_id.max(id + 1);
             }
             Outcome::Claimed { slot, .. } => {
                 let (by, ticket) = match message {
@@ -582,6 +590,7 @@ impl Machine for QueueMachine {
             | Outcome::TimedOut { .. }
             | Outcome::Abandoned { .. }
             | Outcome::Pruned { .. }
+            | Outcome::Spoiled { .. }
             | Outcome::Draining => Reply::Done,
             Outcome::Absent => match message {
                 Message::Pop(pop) => self.nothing(pop),
@@ -605,6 +614,7 @@ impl Machine for QueueMachine {
             Message::Put(_) => Weight::Adds,
             Message::Pop(_)
             | Message::PopJob { .. }
+            | Message::Spoil
             | Message::Touch { .. }
             | Message::Kick { .. }
             | Message::KickJob { .. }

@@ -28,6 +28,8 @@ pub struct DedupKey(pub [u8; 20]);
 pub enum Message {
     /// Add a job.
     Put(Put),
+    /// Use up the number of a job that is not to be.
+    Spoil,
     /// Claim the best job of some queues.
     Pop(Pop),
     /// Claim one job, unless it is claimed already.
@@ -193,6 +195,11 @@ pub enum Outcome {
         /// When it is ready; at once if zero.
         until: Timestamp,
     },
+    /// The number is used up.
+    Spoiled {
+        /// The number.
+        id: u64,
+    },
     /// A job is claimed.
     Claimed {
         /// Which.
@@ -317,6 +324,24 @@ pub enum Refused {
     ReadOnly,
     /// The disk is full.
     DiskFull,
+}
+
+impl DedupKey {
+    /// The key of whatever these bytes stand for.
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut key = [0; 20];
+        if let Some(copied) = key.get_mut(..bytes.len()) {
+            copied.copy_from_slice(bytes);
+        } else {
+            let hash = xxhash_rust::xxh3::xxh3_128(bytes).to_le_bytes();
+            let len = hash.len();
+            if let Some(copied) = key.get_mut(..len) {
+                copied.copy_from_slice(&hash);
+            }
+            key[19] = 0xff;
+        }
+        Self(key)
+    }
 }
 
 impl From<Refusal> for Refused {

@@ -7,15 +7,23 @@
 //! | `codec.rs` | bytes into commands: line limit, bodies, what is swallowed |
 //! | `reply.rs` | replies into bytes |
 //! | `stats.rs` | the statistics of a job, a tube and the server, as YAML |
+//! | `asked.rs` `show.rs` | commands and statistics, from and into what the QueueActor speaks |
+//! | `session.rs` | one client: commands into messages for the QueueActor, in order |
+//! | `door.rs` | who is let in, how many at a time, what is counted |
 
+mod asked;
 pub mod codec;
 pub mod command;
+mod door;
 mod line;
 pub mod reply;
+mod session;
+mod show;
 pub mod stats;
 
 pub use codec::Decoder;
 pub use command::{Command, Counted, Dedup, Put, Refusal, ReserveMode, TubeName};
+pub use door::Door;
 pub use reply::{Job, JobState, Reply, encode};
 pub use stats::{JobStats, ServerStats, TubeStats};
 

@@ -1,0 +1,145 @@
+//! A client's command, freed of the bytes it came in, with the names that the QueueActor has for things.
+
+use crate::actors::queue::{Body, DedupKey, QueueName};
+use crate::protocols::beanstalk::command::{Command, Put as Sent, Refusal, TubeName};
+
+/// A command, as the session keeps it until its turn.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    Put(Put),
+    /// A job whose body did not end as it must: it is refused, and its number is used up.
+    Spoiled,
+    /// How many seconds to wait; for ever if `None`.
+    Reserve {
+        patience: Option<u32>,
+    },
+    ReserveJob(u64),
+    Delete(u64),
+    Release {
+        id: u64,
+        priority: u32,
+        delay: u32,
+    },
+    Bury {
+        id: u64,
+        priority: u32,
+    },
+    Touch(u64),
+    Kick(u32),
+    KickJob(u64),
+    Pause {
+        tube: QueueName,
+        seconds: u32,
+    },
+    Flush(QueueName),
+    Peek(u64),
+    PeekReady,
+    PeekDelayed,
+    PeekBuried,
+    Stats,
+    StatsJob(u64),
+    StatsTube(QueueName),
+    ListTubes,
+    Use(QueueName),
+    Watch(QueueName),
+    Ignore(QueueName),
+    ListTubeUsed,
+    ListTubesWatched,
+    Quit,
+    Refused(Refusal),
+}
+
+/// A job to be put.
+#[derive(Debug)]
+pub(crate) struct Put {
+    pub(crate) priority: u32,
+    pub(crate) delay: u32,
+    pub(crate) ttr: u32,
+    pub(crate) dedup: Option<DedupKey>,
+    pub(crate) body: Body,
+}
+
+impl Asked {
+    pub(crate) const fn is_put(&self) -> bool {
+        matches!(self, Self::Put(_) | Self::Spoiled)
+    }
+
+    pub(crate) const fn is_reserve(&self) -> bool {
+        matches!(self, Self::Reserve { .. } | Self::ReserveJob(_))
+    }
+}
+
+impl From<Command<'_>> for Asked {
+    fn from(command: Command<'_>) -> Self {
+        match command {
+            Command::Put(put) => Self::Put(put.into()),
+            Command::Use(tube) => Self::Use(queue(tube)),
+            Command::Reserve => Self::Reserve { patience: None },
+            Command::ReserveWithTimeout(seconds) => Self::Reserve {
+                patience: Some(seconds),
+            },
+            Command::ReserveJob(id) => Self::ReserveJob(id),
+            Command::Delete(id) => Self::Delete(id),
+            Command::Release {
+                id,
+                priority,
+                delay,
+            } => Self::Release {
+                id,
+                priority,
+                delay,
+            },
+            Command::Bury { id, priority } => Self::Bury { id, priority },
+            Command::Touch(id) => Self::Touch(id),
+            Command::Watch { tube, weight: None } => Self::Watch(queue(tube)),
+            Command::Ignore(tube) => Self::Ignore(queue(tube)),
+            Command::Peek(id) => Self::Peek(id),
+            Command::PeekReady => Self::PeekReady,
+            Command::PeekDelayed => Self::PeekDelayed,
+            Command::PeekBuried => Self::PeekBuried,
+            Command::Kick(count) => Self::Kick(count),
+            Command::KickJob(id) => Self::KickJob(id),
+            Command::PauseTube { tube, seconds } => Self::Pause {
+                tube: queue(tube),
+                seconds,
+            },
+            Command::FlushTube(tube) => Self::Flush(queue(tube)),
+            Command::Stats => Self::Stats,
+            Command::StatsJob(id) => Self::StatsJob(id),
+            Command::StatsTube(tube) => Self::StatsTube(queue(tube)),
+            Command::ListTubes => Self::ListTubes,
+            Command::ListTubesWatched => Self::ListTubesWatched,
+            Command::ListTubeUsed => Self::ListTubeUsed,
+            Command::Quit => Self::Quit,
+            Command::Refused {
+                refusal: Refusal::ExpectedCrlf,
+                ..
+            } => Self::Spoiled,
+            Command::Refused { refusal, .. } => Self::Refused(refusal),
+            // Of the extensions, what is not there yet is as unknown as it is to beanstalkd.
+            Command::ReserveMode(_) | Command::ReserveBatch(_) | Command::DeleteBatch(_) => {
+                Self::Refused(Refusal::UnknownCommand)
+            }
+            Command::Watch {
+                weight: Some(_), ..
+            } => Self::Refused(Refusal::BadFormat),
+        }
+    }
+}
+
+impl From<Sent<'_>> for Put {
+    fn from(sent: Sent<'_>) -> Self {
+        Self {
+            priority: sent.priority,
+            delay: sent.delay,
+            ttr: sent.ttr,
+            dedup: sent.dedup.map(|dedup| DedupKey::of(&dedup.key)),
+            body: Body::new(sent.body.as_ref()),
+        }
+    }
+}
+
+/// The tube's queue in the default tenant.
+fn queue(tube: TubeName<'_>) -> QueueName {
+    QueueName::new(tube.as_bytes()).expect("names of tubes are names of queues")
+}

@@ -1,0 +1,214 @@
+//! The beanstalkd door: who is let in, how many at a time, and what is counted.
+
+use crate::actors::queue::{QueueMachine, Totals};
+use crate::actors::runtime::{self, Mailbox};
+use crate::clock::{Clock, Timestamp};
+use crate::config::BeanstalkConfig;
+use crate::protocols::beanstalk::command::{Command, Counted};
+use crate::protocols::beanstalk::reply::Reply;
+use crate::protocols::beanstalk::session::BeanstalkSession;
+use crate::protocols::beanstalk::show;
+use crate::protocols::beanstalk::stats::{BinlogStats, ServerStats};
+use crate::protocols::connection;
+use crate::protocols::listener::{self, Place, Places};
+use rustix::system::uname;
+use rustix::time::{ClockId, clock_gettime};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+
+/// What the door's connections share, and others may look at. Cloning gives another handle.
+#[derive(Clone)]
+pub struct Door {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+}
+
+pub(crate) struct Shared {
+    pub(crate) counters: Counters,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) job_bytes_max: u32,
+    places: Arc<Places>,
+    started: Timestamp,
+    /// 16 hexadecimal digits, others at every start.
+    id: String,
+    hostname: String,
+    os: String,
+    platform: String,
+}
+
+/// What the door counts since it opened.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    commands: [AtomicU64; Counted::COUNT],
+    connections: AtomicI64,
+    connections_total: AtomicU64,
+    producers: AtomicI64,
+    workers: AtomicI64,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            commands: std::array::from_fn(|_| AtomicU64::new(0)),
+            connections: AtomicI64::new(0),
+            connections_total: AtomicU64::new(0),
+            producers: AtomicI64::new(0),
+            workers: AtomicI64::new(0),
+        }
+    }
+}
+
+impl Counters {
+    pub(crate) fn command(&self, command: &Command<'_>) {
+        let counted = command.counted();
+        if let Some(count) = counted.and_then(|counted| self.commands.get(counted as usize)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn connected(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        self.connections_total.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn disconnected(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn producers(&self, more: i64) {
+        self.producers.fetch_add(more, Ordering::Relaxed);
+    }
+
+    pub(crate) fn workers(&self, more: i64) {
+        self.workers.fetch_add(more, Ordering::Relaxed);
+    }
+}
+
+fn shown(count: &AtomicI64) -> u64 {
+    u64::try_from(count.load(Ordering::Relaxed)).unwrap_or(0)
+}
+
+impl Shared {
+    /// The answer to `stats`.
+    pub(crate) fn server_stats(&self, totals: &Totals, now: Timestamp) -> Reply<'_> {
+        let counters = &self.counters;
+        let spent = processor_time();
+        Reply::ServerStats(Box::new(ServerStats {
+            jobs: show::counts(&totals.jobs),
+            commands: std::array::from_fn(|at| {
+                let count = counters.commands.get(at);
+                count.map_or(0, |count| count.load(Ordering::Relaxed))
+            }),
+            job_timeouts: totals.timeouts,
+            total_jobs: totals.added,
+            job_bytes_max: self.job_bytes_max.into(),
+            tubes: totals.queues.into(),
+            connections: shown(&counters.connections),
+            producers: shown(&counters.producers),
+            workers: shown(&counters.workers),
+            waiting: totals.waiting.into(),
+            total_connections: counters.connections_total.load(Ordering::Relaxed),
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION"),
+            user_time: spent,
+            system_time: Duration::ZERO,
+            uptime: now.since(self.started).as_secs(),
+            binlog: BinlogStats::default(),
+            draining: totals.draining,
+            id: &self.id,
+            hostname: &self.hostname,
+            os: &self.os,
+            platform: &self.platform,
+        }))
+    }
+}
+
+/// What the process has used of processors, as far as the system tells.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+impl Door {
+    /// Opens the door: listens, and serves from now on. On the core thread.
+    pub(crate) fn open(
+        config: &BeanstalkConfig,
+        open: Option<&Arc<std::net::TcpListener>>,
+        queues: Mailbox<QueueMachine>,
+        clock: Arc<dyn Clock>,
+        id: u64,
+    ) -> io::Result<Self> {
+        let listener = listener::listen_on(open, config.address)?;
+        let address = listener.local_addr()?;
+        let system = uname();
+        let text = |words: &std::ffi::CStr| words.to_string_lossy().into_owned();
+        let shared = Arc::new(Shared {
+            counters: Counters::default(),
+            started: clock.now(),
+            clock,
+            job_bytes_max: config.job_bytes_max,
+            places: Places::new(config.connections_max),
+            id: format!("{id:016x}"),
+            hostname: text(system.nodename()),
+            os: text(system.version()),
+            platform: text(system.machine()),
+        });
+        runtime::spawn(serve(listener, config.clone(), queues, Arc::clone(&shared)));
+        Ok(Self { shared, address })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Connections open now.
+    pub fn connections(&self) -> u32 {
+        self.shared.places.taken()
+    }
+}
+
+async fn serve(
+    listener: TcpListener,
+    config: BeanstalkConfig,
+    queues: Mailbox<QueueMachine>,
+    shared: Arc<Shared>,
+) {
+    loop {
+        let (stream, peer) = listener::accept(&listener).await;
+        if let Some(place) = admit(&config, &shared, peer) {
+            let session = BeanstalkSession::new(queues.clone(), Arc::clone(&shared));
+            runtime::spawn(attend(stream, session, place));
+        }
+    }
+}
+
+/// The protocol has no word for a refusal: whoever is not let in sees the connection end.
+fn admit(config: &BeanstalkConfig, shared: &Arc<Shared>, peer: IpAddr) -> Option<Place> {
+    if !peer.is_loopback() && !config.hosts.iter().any(|network| network.contains(peer)) {
+        tracing::info!(%peer, "refused: not in the list of hosts");
+        return None;
+    }
+    let place = shared.places.take();
+    if place.is_none() {
+        tracing::info!(%peer, "refused: too many connections");
+    }
+    place
+}
+
+async fn attend(stream: TcpStream, mut session: BeanstalkSession, place: Place) {
+    match connection::serve(&stream, &mut session, None).await {
+        Ok(()) => {
+            // What the client has claimed goes back now, however long it takes to read what is left for it.
+            drop(session);
+            connection::finish(stream).await;
+        }
+        Err(error) => tracing::debug!(%error, "a connection broke"),
+    }
+    drop(place);
+}

@@ -1,0 +1,68 @@
+//! What the QueueActor knows of jobs and queues, in beanstalkd's words.
+
+use crate::actors::queue::{Counts, JobView, Phase, QueueView};
+use crate::clock::Timestamp;
+use crate::protocols::beanstalk::reply::JobState;
+use crate::protocols::beanstalk::stats::{JobCounts, JobStats, TubeStats};
+
+/// A job for `stats-job`.
+pub(crate) fn job(job: &JobView, now: Timestamp) -> JobStats<'_> {
+    let left = matches!(job.phase, Phase::Claimed | Phase::Delayed)
+        .then_some(job.until)
+        .flatten();
+    JobStats {
+        id: job.id,
+        tube: job.queue.as_bytes(),
+        state: state(job.phase),
+        priority: job.priority,
+        age: now.since(job.created).as_secs(),
+        delay: job.delay_ms / 1000,
+        ttr: job.ttr_ms / 1000,
+        time_left: left.map_or(0, |until| until.since(now).as_secs()),
+        file: 0,
+        reserves: job.reserves.into(),
+        timeouts: job.timeouts.into(),
+        releases: job.releases.into(),
+        buries: job.buries.into(),
+        kicks: job.kicks.into(),
+    }
+}
+
+/// A queue for `stats-tube`.
+pub(crate) fn tube(queue: &QueueView, now: Timestamp) -> TubeStats<'_> {
+    TubeStats {
+        name: queue.name.as_bytes(),
+        jobs: counts(&queue.jobs),
+        total_jobs: queue.total,
+        using: queue.using.into(),
+        watching: queue.watching.into(),
+        waiting: queue.waiting.into(),
+        deletes: queue.deletes,
+        pauses: queue.pauses,
+        pause: queue.pause_ms / 1000,
+        pause_time_left: queue
+            .paused_until
+            .map_or(0, |until| until.since(now).as_secs()),
+    }
+}
+
+/// Jobs by state. Abandoned ones are as good as buried: a kick makes them ready.
+pub(crate) fn counts(counts: &Counts) -> JobCounts {
+    JobCounts {
+        urgent: counts.urgent.into(),
+        ready: counts.ready.into(),
+        reserved: counts.claimed.into(),
+        delayed: counts.delayed.into(),
+        buried: (counts.buried + counts.abandoned).into(),
+    }
+}
+
+/// A phase as a state.
+pub(crate) const fn state(phase: Phase) -> JobState {
+    match phase {
+        Phase::Ready => JobState::Ready,
+        Phase::Delayed => JobState::Delayed,
+        Phase::Claimed => JobState::Reserved,
+        Phase::Buried | Phase::Abandoned => JobState::Buried,
+    }
+}
