@@ -92,7 +92,10 @@ impl Core {
         };
         let began = SystemClock::starting_at(Timestamp(0)).now();
         let mut past = recover(&config)?;
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::starting_at(past.found.tail.last_at));
+        let clock: Arc<dyn Clock> = match &config.clock {
+            Some(clock) => Arc::new(clock.clone()),
+            None => Arc::new(SystemClock::starting_at(past.found.tail.last_at)),
+        };
         let ended = SystemClock::starting_at(Timestamp(0)).now();
         let recovered = recovered(&past.found, ended.0.saturating_sub(began.0));
         let mut ledger = Ledger::new(Arc::clone(&clock), &past.found.tail, past.files.is_none());
@@ -116,7 +119,7 @@ impl Core {
             data: config.data.clone(),
             fsync: config.fsync,
             started: clock.now(),
-            clock,
+            clock: Arc::clone(&clock),
             recovered,
             journal: log,
             admission: admission.clone(),
@@ -131,6 +134,7 @@ impl Core {
         runtime::spawn(async move { releasing.release_forever().await });
         runtime::spawn(runtime::watch_wall_clock(Rc::clone(&spine)));
         let locks = runtime::start(past.locks, config.locks.clone(), &spine, admission);
+        clock.whenever_moved(locks.rouse());
         let (taking, mended) = (Rc::clone(&checkpoints), !past.found.mended.is_empty());
         runtime::spawn(async move { taking.run(asked, mended).await });
         match open_doors(&config, hosts, locks, facts, self.halted).await {
