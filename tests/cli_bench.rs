@@ -1,6 +1,8 @@
 //! `sexton bench` as a person or a program runs it: it measures, says what it left out, and cleans up. How fast
 //! anything is does not matter here.
 
+#![cfg(feature = "cli")]
+
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
