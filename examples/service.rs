@@ -13,7 +13,11 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-const ACCOUNT: &str = "account 42";
+const TERMS: Terms = Terms {
+    ttl: 60,
+    wait: 30,
+    priority: 0,
+};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -23,37 +27,30 @@ type Failure = Box<dyn Error + Send + Sync>;
 struct Account(Mutex<(i64, Option<Token>)>);
 
 impl Account {
-    fn book(&self, token: Token, amount: i64) -> Result<(), Failure> {
+    /// The balance after it.
+    fn book(&self, token: Token, amount: i64) -> Result<i64, Failure> {
         let mut account = self.0.lock().expect("nobody panics in it");
         if account.1.is_some_and(|newest| token < newest) {
             return Err("somebody else has had the lock since".into());
         }
         *account = (account.0 + amount, Some(token));
-        Ok(())
-    }
-
-    fn balance(&self) -> i64 {
-        self.0.lock().expect("nobody panics in it").0
+        Ok(account.0)
     }
 }
 
 /// A clerk waits in line for half a minute at most, books, and gives the lock back.
-fn clerk(locks: &Locks, account: &Account, name: &str, amount: i64) -> Result<(), Failure> {
-    let entry = Entry::new(ACCOUNT, name)?;
-    let terms = Terms {
-        wait: 30,
-        ..Terms::default()
-    };
-    let token = block_on(locks.acquire(&entry, terms))?;
-    account.book(token, amount)?;
+fn clerk(locks: &Locks, account: &Account, name: &str, amount: i64) -> Result<i64, Failure> {
+    let entry = Entry::new("account 42", name)?;
+    let token = block_on(locks.acquire(&entry, TERMS))?;
+    let balance = account.book(token, amount)?;
     block_on(locks.release(&entry, Some(token)))?;
-    Ok(())
+    Ok(balance)
 }
 
 /// The audit goes on for long: it renews its lock on the way, and stops when it has lost it.
 async fn audit(locks: &Locks, began: Sender<()>) -> Result<Token, Failure> {
-    let entry = Entry::new(ACCOUNT, "audit")?;
-    let token = locks.acquire(&entry, Terms::default()).await?;
+    let entry = Entry::new("account 42", "audit")?;
+    let token = locks.acquire(&entry, TERMS).await?;
     began.send(())?;
     let mut pages = tokio::time::interval(Duration::from_secs(20));
     let audited = async {
@@ -78,19 +75,16 @@ pub(crate) fn run(out: &mut impl Write) -> Result<(), Failure> {
         let (began, begun) = channel();
         let audit = scope.spawn(move || runtime.block_on(audit(locks, began)));
         begun.recv()?;
-        let clerks = [("ann", 70), ("bob", -30)]
-            .map(|(name, amount)| scope.spawn(move || clerk(locks, account, name, amount)));
-        // Until somebody ends the audit, both wait.
-        block_on(locks.release_all(&"audit".try_into()?))?;
-        for clerk in clerks {
-            clerk.join().expect("a clerk does not panic")?;
-        }
+        let ann = scope.spawn(move || clerk(locks, account, "ann", 70)); // waits for the audit
+        block_on(locks.release_all(&"audit".try_into()?))?; // which an operator ends
+        ann.join().expect("she does not panic")?;
+        let balance = clerk(locks, account, "bob", -30)?;
         let old = audit.join().expect("the audit does not panic")?;
         writeln!(out, "the audit lost its lock, and stopped")?;
         if let Err(refused) = account.book(old, 1_000_000) {
             writeln!(out, "had it booked all the same: {refused}")?;
         }
-        writeln!(out, "balance: {}", account.balance())?;
+        writeln!(out, "balance: {balance}")?;
         Ok(())
     })
 }

@@ -134,6 +134,11 @@ pub mod protocols;
 pub mod replay;
 pub mod status;
 
+/// What the README shows in Rust, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use block_on::block_on;
 pub use config::Config;
 pub use node::Node;
