@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A moment, in milliseconds since 1970 as the node counts them.
@@ -52,7 +53,14 @@ pub trait Clock: Send + Sync {
     fn offset_ms(&self) -> i64 {
         i64::try_from(i128::from(self.wall().0) - i128::from(self.now().0)).unwrap_or(0)
     }
+
+    /// Has `rouse` called whenever time was moved by hand, until it returns false. Time that passes by itself is
+    /// waited for, and calls nobody.
+    fn whenever_moved(&self, _rouse: Rouse) {}
 }
+
+/// Called when time was moved by hand; false when nobody is there any more.
+pub type Rouse = Box<dyn Fn() -> bool + Send>;
 
 /// The operating system's time: the wall clock at the start, the boot-time clock from there on.
 #[derive(Debug)]
@@ -81,46 +89,85 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only when told to, for simulation and for tests of programs that embed a node.
-#[derive(Debug, Default)]
+/// A clock that moves only when told to, for simulation and for tests of programs that embed a node. Cloning gives
+/// another handle on the same time.
+///
+/// ```
+/// use sexton::clock::{Clock, ManualClock, Timestamp};
+/// use std::time::Duration;
+///
+/// let clock = ManualClock::default();
+/// clock.advance(Duration::from_secs(60));
+/// assert_eq!(clock.now(), Timestamp(60_000));
+/// ```
+#[derive(Clone, Default)]
 pub struct ManualClock {
+    hands: Arc<Hands>,
+}
+
+#[derive(Default)]
+struct Hands {
     now: AtomicU64,
     offset: AtomicI64,
+    moved: Mutex<Vec<Rouse>>,
 }
 
 impl ManualClock {
     /// A clock that stands at `now`, with a wall clock that agrees.
     pub fn at(now: Timestamp) -> Self {
-        Self {
-            now: AtomicU64::new(now.0),
-            offset: AtomicI64::new(0),
-        }
+        let clock = Self::default();
+        clock.hands.now.store(now.0, Ordering::SeqCst);
+        clock
+    }
+
+    /// Moves time forward, by whole milliseconds. Whatever becomes due by it is done before a node on this clock does
+    /// anything that it is asked after this call.
+    pub fn advance(&self, by: Duration) {
+        self.advance_ms(u64::try_from(by.as_millis()).unwrap_or(u64::MAX));
     }
 
     /// Moves time forward.
     pub fn advance_ms(&self, ms: u64) {
-        self.now.fetch_add(ms, Ordering::SeqCst);
+        self.hands.now.fetch_add(ms, Ordering::SeqCst);
+        self.rouse();
     }
 
     /// Sets time outright, also back: only to show that going back is noticed.
     pub fn set(&self, now: Timestamp) {
-        self.now.store(now.0, Ordering::SeqCst);
+        self.hands.now.store(now.0, Ordering::SeqCst);
+        self.rouse();
     }
 
     /// Steps the wall clock against node time.
     pub fn set_offset_ms(&self, offset: i64) {
-        self.offset.store(offset, Ordering::SeqCst);
+        self.hands.offset.store(offset, Ordering::SeqCst);
+    }
+
+    fn rouse(&self) {
+        let moved = self.hands.moved.lock();
+        moved.expect("nobody panics in it").retain(|rouse| rouse());
+    }
+}
+
+impl fmt::Debug for ManualClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ManualClock({})", self.now())
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        Timestamp(self.now.load(Ordering::SeqCst))
+        Timestamp(self.hands.now.load(Ordering::SeqCst))
     }
 
     fn wall(&self) -> Timestamp {
-        let now = self.now.load(Ordering::SeqCst);
-        Timestamp(now.saturating_add_signed(self.offset.load(Ordering::SeqCst)))
+        let now = self.hands.now.load(Ordering::SeqCst);
+        Timestamp(now.saturating_add_signed(self.hands.offset.load(Ordering::SeqCst)))
+    }
+
+    fn whenever_moved(&self, rouse: Rouse) {
+        let moved = self.hands.moved.lock();
+        moved.expect("nobody panics in it").push(rouse);
     }
 }
 

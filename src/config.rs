@@ -4,6 +4,7 @@
 
 use crate::actors::progress::Progress;
 use crate::actors::{checkpoint, lock, queue, supervisor};
+use crate::clock::ManualClock;
 use crate::persist::journal::{Fsync, Sizes};
 pub use crate::protocols::listener::{Listeners, Network};
 use std::net::SocketAddr;
@@ -44,6 +45,8 @@ pub struct Config {
     pub http: Option<HttpConfig>,
     /// Listeners that are open already, in place of the doors' addresses.
     pub listeners: Listeners,
+    /// Where time comes from; the operating system's if `None`.
+    pub clock: Option<ManualClock>,
     /// Where a start shows how far it has come: keep a clone to look at from another thread.
     pub progress: Progress,
 }
@@ -72,7 +75,16 @@ impl Config {
             beanstalk: None,
             http: None,
             listeners: Listeners::default(),
+            clock: None,
             progress: Progress::default(),
+        }
+    }
+
+    /// A node that keeps no files, with every door closed, whose time moves when `clock` is moved: for tests.
+    pub fn manual(clock: &ManualClock) -> Self {
+        Self {
+            clock: Some(clock.clone()),
+            ..Self::in_memory()
         }
     }
 

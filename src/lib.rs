@@ -2,8 +2,9 @@
 //! to come. It runs inside a Rust program, as here, or as a daemon beside one (`sexton serve`).
 //!
 //! A [`Node`] is a coordinator on threads of its own. What it acknowledges is on disk before the answer leaves, and
-//! every change stands in a journal that [`replay`] can read. A node installs no signal handlers, prints nothing and
-//! never ends the program.
+//! every change stands in a journal that [`replay`] can read.
+//!
+//! # In ten lines
 //!
 //! ```
 //! use sexton::node::{Entry, Terms};
@@ -11,18 +12,105 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let node = Node::open(Config::in_memory())?; // or Config::at("/var/lib/app/locks")
-//! let locks = node.handle().locks(); // from any thread, in any runtime
+//! let locks = node.handle().locks();
 //!
-//! let nightly = Entry::new("nightly-report", "worker-7")?;
-//! let terms = Terms { ttl: 60, wait: 30, priority: 5 }; // seconds, seconds, the larger goes first
-//! let token = block_on(locks.acquire(&nightly, terms))?;
-//! // Show the token to what the lock guards: it only ever grows, so an older one has lost the lock since.
+//! let nightly = Entry::new("nightly-report", "worker-7")?; // what is locked, and for whom
+//! let token = block_on(locks.acquire(&nightly, Terms::default()))?;
 //! println!("the nightly report is ours, token {token}");
 //! block_on(locks.release(&nightly, Some(token)))?;
 //! node.stop()?;
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # From plain threads, and from async code
+//!
+//! A [`Handle`](node::Handle) and its [`Locks`](node::Locks) are cloned freely and used from any thread. Every call is a
+//! future that runs in any async runtime and needs none: on a plain thread, [`block_on`] waits for it. Whoever has many
+//! things to ask at once asks with [`Locks::batch`](node::Locks::batch), which costs one wake-up and one sync for all.
+//!
+//! # Waiting
+//!
+//! [`acquire`](node::Locks::acquire) waits as long as its [`Terms`](node::Terms) say, in line, without polling. Dropping
+//! the future leaves the line, so a timeout or a `select!` of the runtime's own does what it looks like.
+//!
+//! ```
+//! # use sexton::node::{Entry, LockError, Terms};
+//! # use sexton::{Config, Node, block_on};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let node = Node::open(Config::in_memory())?;
+//! # let locks = node.handle().locks();
+//! let (ann, bob) = (Entry::new("printer", "ann")?, Entry::new("printer", "bob")?);
+//! let terms = Terms { ttl: 60, wait: 30, priority: 5 }; // seconds, seconds, the larger goes first
+//! let held = block_on(locks.acquire(&ann, terms))?;
+//! let bobs = std::thread::spawn({
+//!     let locks = locks.clone();
+//!     move || block_on(locks.acquire(&bob, terms))
+//! });
+//! block_on(locks.release(&ann, Some(held)))?;
+//! match bobs.join().expect("it does not panic") {
+//!     Ok(token) => println!("bob has the printer, token {token}"),
+//!     Err(LockError::Held { place }) => println!("30 seconds are over; bob came at place {place}"),
+//!     Err(other) => return Err(other.into()),
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Loss, and tokens
+//!
+//! A lock lasts for its `ttl`, and as long as it is [renewed](node::Locks::renew) within that. Then it passes on, although
+//! its last holder may still be at work. [`lost`](node::Locks::lost) resolves when that happens; and what the lock guards is
+//! safe if it is shown the [`Token`](ids::Token), which only ever grows: whoever comes with an older one than was seen before
+//! has lost the lock since. `examples/service.rs` does both.
+//!
+//! # What survives
+//!
+//! With [`Config::at`], everything that was acknowledged: through a panic, a kill and a power cut, as long as
+//! [`Config::fsync`] is left at `Always`. A start begins every span again in full. With [`Config::in_memory`], nothing does.
+//! A node that can no longer keep its word halts: each call ends with [`Stopped`](actors::runtime::Stopped), and
+//! [`Node::halted`] says why. The program around it goes on: a node installs no signal handlers, prints nothing, and never
+//! ends the process. What it has to say goes to [`tracing`](https://docs.rs/tracing).
+//!
+//! # Testing
+//!
+//! [`Config::manual`] makes a node in memory whose time moves only with a [`ManualClock`](clock::ManualClock): what is due is
+//! done at once, whoever waits is told, and a test need not sleep.
+//!
+//! ```
+//! use sexton::clock::ManualClock;
+//! use sexton::node::{Entry, LockError, Terms};
+//! use sexton::{Config, Node, block_on};
+//! use std::time::Duration;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let clock = ManualClock::default();
+//! let node = Node::open(Config::manual(&clock))?;
+//! let locks = node.handle().locks();
+//! let report = Entry::new("report", "worker-7")?;
+//! let token = block_on(locks.acquire(&report, Terms { ttl: 60, ..Terms::default() }))?;
+//!
+//! clock.advance(Duration::from_secs(60));
+//! block_on(locks.lost(&report, token))?; // resolves: its time is over
+//! assert_eq!(block_on(locks.renew(&report, Some(token))), Err(LockError::Absent));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What once went wrong can be a test too: `sexton replay --export` writes a log that [`replay`] (feature `replay`) carries
+//! out again, see `examples/recorded_log.rs`.
+//!
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `cli` (default) | the program `sexton`; a program that embeds the library needs none of it |
+//! | `http` (default) | HTTP on TCP and on a Unix socket |
+//! | `replay` | logs as JSON lines, and their replay |
+//!
+//! So a program says `default-features = false`, and adds `http` if it opens that door.
+//!
+//! # Where things are
 //!
 //! | module | holds |
 //! |---|---|
@@ -45,6 +133,11 @@ pub mod protocols;
 #[cfg(feature = "replay")]
 pub mod replay;
 pub mod status;
+
+/// What the README shows in Rust, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 pub use block_on::block_on;
 pub use config::Config;

@@ -1,5 +1,7 @@
 //! The program as a person meets it: what it prints, where it looks, how it says no, and its exit statuses.
 
+#![cfg(feature = "cli")]
+
 #[path = "support/daemon.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod daemon;

@@ -1,6 +1,8 @@
 //! `sexton backup` under load, and a coordinator that is started on the copy: everything that was acknowledged before the
 //! backup began is there.
 
+#![cfg(feature = "cli")]
+
 #[path = "support/daemon.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod daemon;

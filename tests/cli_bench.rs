@@ -1,6 +1,8 @@
 //! `sexton bench` as a person or a program runs it: it measures, says what it left out, and cleans up. How fast
 //! anything is does not matter here.
 
+#![cfg(feature = "cli")]
+
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -82,6 +84,65 @@ fn redis_is_measured_where_it_is_installed() {
         (ratio - own / peer).abs() < 1e-9,
         "{ratio} of {own} and {peer}"
     );
+}
+
+#[test]
+fn locks_over_http_are_measured_beside_etcd_where_it_is_installed() {
+    let arguments = [
+        "http",
+        "--rounds",
+        "1",
+        "--seconds",
+        "0.2",
+        "--connections",
+        "3",
+    ];
+    let nothing = tempfile::tempdir().expect("a temporary directory can be made");
+    let alone = bench(&arguments, Some(nothing.path()));
+    let note = alone["notes"][0].as_str().expect("there is a note");
+    assert!(note.contains("etcd is not installed"), "{note}");
+    assert!(alone["rows"][0]["ratio"].is_null());
+    positive(&alone["rows"][0]["standings"][0]["per_second"]["median"]);
+    positive(&alone["told"][0]["p50_us"]["median"]);
+    let etcd = Command::new("etcd").arg("--version").output();
+    if !etcd.is_ok_and(|output| output.status.success()) {
+        println!("left out: etcd is not installed");
+        return;
+    }
+    let beside = bench(&arguments, None);
+    let names: Vec<_> = (0..3)
+        .map(|at| &beside["rows"][0]["standings"][at]["name"])
+        .collect();
+    assert_eq!(names, ["sexton", "etcd, lock", "etcd, txn"]);
+    positive(&beside["rows"][0]["ratio"]["median"]);
+    positive(&beside["told"][1]["p50_us"]["median"]);
+}
+
+#[test]
+fn a_node_inside_the_program_is_measured() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sexton"));
+    command.args([
+        "bench",
+        "embed",
+        "--rounds",
+        "1",
+        "--seconds",
+        "0.05",
+        "--json",
+    ]);
+    let output = command.output().expect("the program starts");
+    assert!(output.status.success());
+    let figures: Value = serde_json::from_slice(&output.stdout).expect("the figures are JSON");
+    let rates = ["batch_cycles_per_second", "future_cycles_per_second"];
+    let spans = [
+        "acquire_p50_us",
+        "acquire_p99_us",
+        "told_p50_us",
+        "told_p99_us",
+    ];
+    for figure in rates.iter().chain(&spans) {
+        positive(&figures[figure]["median"]);
+    }
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Settings as an operator meets them: flag, environment, file and default, which prevails, and everything that is
 //! wrong told at once with its place.
 
+#![cfg(feature = "cli")]
+
 #[path = "support/daemon.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod daemon;

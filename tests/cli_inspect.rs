@@ -1,6 +1,7 @@
 //! `sexton inspect`: it finds each planted damage and names it, says what a start would do, which the start then does, and
 //! changes nothing, to the bit and to the time of the last change.
 
+#![cfg(feature = "cli")]
 #![expect(clippy::indexing_slicing, reason = "what is not there fails the test")]
 
 #[path = "support/daemon.rs"]

@@ -1,6 +1,8 @@
 //! Commands that are interrupted or killed in the middle: a backup has its name only when it is whole, and what was made
 //! on the way is gone soon after.
 
+#![cfg(feature = "cli")]
+
 #[path = "support/daemon.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod daemon;

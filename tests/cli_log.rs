@@ -1,5 +1,7 @@
 //! The log: lines for programs, how much of it there is, and that no secret ever stands in it.
 
+#![cfg(feature = "cli")]
+
 #[path = "support/daemon.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod daemon;

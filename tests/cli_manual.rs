@@ -1,5 +1,7 @@
 //! Completions and man pages come out, and name every command.
 
+#![cfg(feature = "cli")]
+
 #[path = "support/daemon.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod daemon;

@@ -1,5 +1,7 @@
 //! `sexton replay` as a person meets it: logs that mean no good end in words, and an export replaces nothing.
 
+#![cfg(feature = "cli")]
+
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -1,6 +1,7 @@
 //! `sexton replay` of a journal whose beginning is gone: all that is there is shown; a state begins with a snapshot, says so,
 //! and is the same as that of a replay of everything; compares what checkpoints noted, and refuses in words what it no longer can show.
 
+#![cfg(feature = "cli")]
 #![expect(clippy::indexing_slicing, reason = "what is not there fails the test")]
 
 #[path = "support/daemon.rs"]

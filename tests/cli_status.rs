@@ -1,5 +1,7 @@
 //! `sexton status` and the HTTP side of `sexton serve`, with the real program.
 
+#![cfg(feature = "cli")]
+
 use assert_cmd::assert::OutputAssertExt as _;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

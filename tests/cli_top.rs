@@ -1,5 +1,7 @@
 //! `sexton top` with the real program, a real coordinator, and a terminal of its own.
 
+#![cfg(feature = "cli")]
+
 #[path = "support/daemon.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod daemon;

@@ -4,6 +4,8 @@
 //! Two disks are tried: a limit on the size of files, which any user can set on their own process, and a small tmpfs,
 //! which needs the right to mount and is plainly left out where that is missing.
 
+#![cfg(feature = "cli")]
+
 #[path = "support/daemon.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod daemon;

@@ -1,6 +1,8 @@
 //! Clients that mean no good, against the real program while an honest client is served: bytes at random, halves of
 //! commands, ten thousand that say nothing, some that never read what they asked for. Memory stays bounded.
 
+#![cfg(feature = "cli")]
+
 #[path = "support/chance.rs"]
 mod chance;
 #[path = "support/daemon.rs"]

@@ -1,6 +1,8 @@
 //! The program under a service manager: what it tells it, the listeners it is passed, its unit files, and life as
 //! process 1.
 
+#![cfg(feature = "cli")]
+
 #[path = "support/daemon.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod daemon;

@@ -1,5 +1,7 @@
 //! Each signal of LockServer, sent to a real process.
 
+#![cfg(feature = "cli")]
+
 #[path = "support/daemon.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod daemon;

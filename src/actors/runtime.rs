@@ -12,7 +12,7 @@ use crate::actors::parallel::both;
 use crate::actors::recovery::{self, Recovering, RecoveryError, Replica, Scope};
 use crate::actors::spine::{Halt, Spine};
 use crate::actors::supervisor::Verdict;
-use crate::clock::Timestamp;
+use crate::clock::{Rouse, Timestamp};
 use crate::ids::{ActorId, Digest, Seq, Ticket};
 use crate::persist::disk::Disk;
 use crate::persist::format::Watermark;
@@ -122,6 +122,16 @@ impl<M: Machine> Mailbox<M> {
     /// A number that no other wait and nobody else who asked for one has, as long as the process lives.
     pub fn ticket(&self) -> Ticket {
         self.admission.ticket()
+    }
+
+    /// Lets what is due pass whenever it is called, as long as the actor is there.
+    pub fn rouse(&self) -> Rouse {
+        let mailbox = self.clone();
+        Box::new(move || {
+            // What is due comes before the next command, and so before none.
+            mailbox.cast(Vec::new());
+            mailbox.address.connected()
+        })
     }
 
     /// Asks the actor about itself.

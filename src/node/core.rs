@@ -96,7 +96,10 @@ impl Core {
         };
         let began = SystemClock::starting_at(Timestamp(0)).now();
         let mut past = recover(&config)?;
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::starting_at(past.found.tail.last_at));
+        let clock: Arc<dyn Clock> = match &config.clock {
+            Some(clock) => Arc::new(clock.clone()),
+            None => Arc::new(SystemClock::starting_at(past.found.tail.last_at)),
+        };
         let ended = SystemClock::starting_at(Timestamp(0)).now();
         let recovered = recovered(&past.found, ended.0.saturating_sub(began.0));
         let mut ledger = Ledger::new(Arc::clone(&clock), &past.found.tail, past.files.is_none());
@@ -121,7 +124,7 @@ impl Core {
             data: config.data.clone(),
             fsync: config.fsync,
             started: clock.now(),
-            clock,
+            clock: Arc::clone(&clock),
             recovered,
             journal: log,
             admission: admission.clone(),
@@ -137,6 +140,8 @@ impl Core {
         runtime::spawn(runtime::watch_wall_clock(Rc::clone(&spine)));
         let locks = runtime::start(past.locks, config.locks.clone(), &spine, admission.clone());
         let queues = runtime::start(past.queues, config.queues.clone(), &spine, admission);
+        clock.whenever_moved(locks.rouse());
+        clock.whenever_moved(queues.rouse());
         let (taking, mended) = (Rc::clone(&checkpoints), !past.found.mended.is_empty());
         runtime::spawn(async move { taking.run(asked, mended).await });
         match open_doors(&config, hosts, (locks, queues), facts, self.halted).await {

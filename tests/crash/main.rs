@@ -6,6 +6,8 @@
 //! shows the same locks; and the directory does not grow.
 //! `SEXTON_CRASH_KILLS=500 cargo test --test crash` is the long campaign; `SEXTON_CRASH_SEED` repeats one.
 
+#![cfg(feature = "cli")]
+
 mod counts;
 mod reference;
 mod worker;

@@ -1,5 +1,7 @@
 //! Data directories that were made once and must be read for ever: `snapshots/README.md` says what they are.
 
+#![cfg(feature = "cli")]
+
 #[path = "../support/directory.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod directory;

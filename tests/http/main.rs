@@ -1,5 +1,7 @@
 //! The HTTP door of a node in this process, over real sockets.
 
+#![cfg(feature = "http")]
+
 mod access;
 mod described;
 mod hostile;

@@ -13,6 +13,8 @@
 //! | `stop.rs` | the checkpoint of a stop in good order |
 //! | `full.rs` | a disk that is full while a checkpoint is taken |
 
+#![cfg(feature = "cli")]
+
 mod damage;
 mod directory;
 mod full;

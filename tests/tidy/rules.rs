@@ -28,6 +28,9 @@ pub(crate) const RULES: &[Rule] = &[
             ),
             ("src/protocols/listener.rs", "use actix::prelude::*;"),
             ("src/actors/ledger.rs", "std :: thread :: spawn(f)"),
+            ("src/node/mod.rs", "println!(\"stopped\");"),
+            ("src/node/mod.rs", "tokio::signal::ctrl_c()"),
+            ("src/block_on.rs", "std :: process :: exit(1)"),
         ],
         good: &[
             ("src/actors/runtime.rs", "use actix::Actor;"),

@@ -2,6 +2,7 @@
 //!
 //! Keys and owners have the same length for both, so that neither server has more bytes to look at than it must.
 
+use crate::bench::gateway::Gateway;
 use std::fmt::Write as _;
 
 /// A key or an owner.
@@ -38,6 +39,8 @@ pub(crate) enum Protocol {
         /// SHA-1 of the renewal script, in hexadecimal.
         renew: String,
     },
+    /// JSON over HTTP.
+    Http(Gateway),
 }
 
 /// What a client asks.
@@ -83,7 +86,7 @@ impl Protocol {
     pub(crate) fn greeting(&self) -> &'static [u8] {
         match self {
             Self::Lockserver => &[1],
-            Self::Redis { .. } => &[],
+            Self::Redis { .. } | Self::Http(_) => &[],
         }
     }
 
@@ -99,6 +102,7 @@ impl Protocol {
                 };
                 ask_redis(asked, script, key, owner, output);
             }
+            Self::Http(gateway) => gateway.ask(asked, key, owner, output),
         }
     }
 
@@ -111,6 +115,7 @@ impl Protocol {
         match self {
             Self::Lockserver => hear_lockserver(asked, input),
             Self::Redis { .. } => hear_redis(asked, input),
+            Self::Http(gateway) => gateway.hear(asked, input),
         }
     }
 }

@@ -23,7 +23,8 @@ const FUTURES: u32 = 256;
 ///
 /// A node without files and without doors, asked from one thread. A cycle acquires a lock and releases it. Batches have
 /// 256 acquires and their releases in one call; futures are 256 tasks of a current-thread runtime, each of which awaits
-/// its own calls; one call at a time awaits an acquire and then a release, and counts how long the acquire took.
+/// its own calls; one call at a time awaits an acquire and then a release, and counts how long the acquire took. A waiter
+/// is a task that awaits a lock which another holds: counted is the time from that other's release until the waiter has it.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton bench embed
@@ -52,19 +53,24 @@ impl Embed {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .map_err(|error| Failure::unreachable(format!("failed to start: {error}")))?;
-        let (mut batches, mut futures, mut single) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut batches, mut futures) = (Vec::new(), Vec::new());
+        let (mut single, mut told) = (Vec::new(), Vec::new());
         for round in 1..=self.rounds {
             show(&format!("round {round} of {}", self.rounds));
             batches.push(self.batches(&locks, stop)?);
             futures.push(self.futures(&locks, &runtime, stop)?);
             single.push(self.single(&locks, &runtime, stop)?);
+            told.push(self.told(&locks, &runtime, stop)?);
         }
         show("");
         node.stop().map_err(Failure::from)?;
         let batches = Spread::of(batches.into_iter());
         let futures = Spread::of(futures.into_iter());
-        let p50 = Spread::of(single.iter().map(|latencies| latencies.quantile_us(0.5)));
-        let p99 = Spread::of(single.iter().map(|latencies| latencies.quantile_us(0.99)));
+        let quantile = |rounds: &[Latencies], share| {
+            Spread::of(rounds.iter().map(|latencies| latencies.quantile_us(share)))
+        };
+        let [p50, p99] = [0.5, 0.99].map(|share| quantile(&single, share));
+        let [told_p50, told_p99] = [0.5, 0.99].map(|share| quantile(&told, share));
         if self.json {
             let json = serde_json::json!({
                 "sexton": env!("CARGO_PKG_VERSION"),
@@ -74,6 +80,8 @@ impl Embed {
                 "future_cycles_per_second": futures,
                 "acquire_p50_us": p50,
                 "acquire_p99_us": p99,
+                "told_p50_us": told_p50,
+                "told_p99_us": told_p99,
             });
             return print(&format!("{json:#}\n"));
         }
@@ -89,12 +97,16 @@ impl Embed {
              batches of {BATCH} cycles     {}\n\
              {FUTURES} futures side by side  {}\n\
              one awaited acquire, p50  {}\n\
-             one awaited acquire, p99  {}\n",
+             one awaited acquire, p99  {}\n\
+             a waiter is told, p50     {}\n\
+             a waiter is told, p99     {}\n",
             env!("CARGO_PKG_VERSION"),
             rate(batches),
             rate(futures),
             span(p50),
             span(p99),
+            span(told_p50),
+            span(told_p99),
         ))
     }
 
@@ -144,6 +156,20 @@ impl Embed {
         Ok(as_float(cycles) / (now() - began).as_secs_f64())
     }
 
+    /// How long it takes from a release until who waits for it has the lock.
+    fn told(&self, locks: &Locks, runtime: &Runtime, stop: &Stop) -> Result<Latencies, Failure> {
+        let end = now() + self.seconds;
+        let names = |owner| Entry::new("passed-on", owner).expect("short names");
+        let (one, other) = (names("one"), names("other"));
+        let mut latencies = Latencies::default();
+        while now() < end {
+            stop.check()?;
+            let passed = runtime.block_on(pass_on(locks, &one, &other));
+            latencies.note(passed.map_err(wrong)?);
+        }
+        Ok(latencies)
+    }
+
     /// How long an acquire takes that is awaited alone.
     fn single(&self, locks: &Locks, runtime: &Runtime, stop: &Stop) -> Result<Latencies, Failure> {
         let end = now() + self.seconds;
@@ -163,6 +189,32 @@ impl Embed {
             Ok(latencies)
         })
     }
+}
+
+/// Gives a lock back that somebody waits for; how long it took until that one had it.
+async fn pass_on(locks: &Locks, from: &Entry, to: &Entry) -> Result<Duration, LockError> {
+    let held = locks.acquire(from, Terms::default()).await?;
+    let waiting = Terms {
+        wait: 60,
+        ..Terms::default()
+    };
+    let waiter = async {
+        let token = locks.acquire(to, waiting).await?;
+        let had = now();
+        locks.release(to, Some(token)).await?;
+        Ok::<_, LockError>(had)
+    };
+    let holder = async {
+        // It stands in line once it can be seen there.
+        while locks.place(to).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        let began = now();
+        locks.release(from, Some(held)).await?;
+        Ok::<_, LockError>(began)
+    };
+    let (had, began) = tokio::try_join!(waiter, holder)?;
+    Ok(had - began)
 }
 
 fn wrong(what: impl std::fmt::Debug) -> Failure {

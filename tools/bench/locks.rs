@@ -276,7 +276,7 @@ pub(crate) fn show(what: &str) {
     }
 }
 
-fn figures(measured: &load::Measured, server_cpu: f64) -> Round {
+pub(crate) fn figures(measured: &load::Measured, server_cpu: f64) -> Round {
     let span = measured.span.as_secs_f64();
     Round {
         per_second: as_float(measured.done.iter().sum()) / span,

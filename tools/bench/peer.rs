@@ -2,6 +2,7 @@
 //! dropped.
 
 use crate::bench::codec::{self, Protocol};
+use crate::bench::gateway::Gateway;
 use crate::report::Failure;
 use rustix::param::clock_ticks_per_second;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -17,6 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 const SEXTON: &str = "sexton";
 const REDIS: &str = "redis-server";
+const ETCD: &str = "etcd";
 
 /// A running server.
 pub(crate) struct Peer {
@@ -43,45 +45,84 @@ fn cannot(name: &str, error: impl std::fmt::Display) -> Failure {
 
 /// The version of the Redis that is installed, or why there is none.
 pub(crate) fn redis_version() -> Result<String, String> {
-    let output = Command::new(REDIS)
+    version(REDIS, |word| word.strip_prefix("v="))
+}
+
+/// The version of the etcd that is installed, or why there is none.
+pub(crate) fn etcd_version() -> Result<String, String> {
+    version(ETCD, |word| {
+        word.starts_with(|first: char| first.is_ascii_digit())
+            .then_some(word)
+    })
+}
+
+/// The first word of a program's `--version` that is one.
+fn version(name: &str, of: impl Fn(&str) -> Option<&str>) -> Result<String, String> {
+    let output = Command::new(name)
         .arg("--version")
         .output()
         .map_err(|error| {
             if error.kind() == io::ErrorKind::NotFound {
-                "redis-server is not installed".to_owned()
+                format!("{name} is not installed")
             } else {
-                format!("redis-server does not start: {error}")
+                format!("{name} does not start: {error}")
             }
         })?;
     let words = String::from_utf8_lossy(&output.stdout);
-    let version = words
-        .split_whitespace()
-        .find_map(|word| word.strip_prefix("v="));
-    version
-        .map(str::to_owned)
-        .ok_or_else(|| "redis-server does not tell its version".to_owned())
+    let version = words.split_whitespace().find_map(of).map(str::to_owned);
+    version.ok_or_else(|| format!("{name} does not tell its version"))
 }
 
 impl Peer {
     /// This very program as a server, with its data below `root` or without files.
     pub(crate) fn sexton(durable: bool, root: &Path) -> Result<Self, Failure> {
+        Self::sexton_with(Protocol::Lockserver, durable, root)
+    }
+
+    /// The same, with its HTTP door open in place of the other.
+    pub(crate) fn sexton_over_http(durable: bool, root: &Path) -> Result<Self, Failure> {
+        Self::sexton_with(Protocol::Http(Gateway::Sexton), durable, root)
+    }
+
+    fn sexton_with(protocol: Protocol, durable: bool, root: &Path) -> Result<Self, Failure> {
         let directory = directory(root)?;
         let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let command = sexton(durable.then(|| directory.path()), any_port)?;
+        let command = sexton(&protocol, durable.then(|| directory.path()), any_port)?;
         let (child, mut output) = start(command, SEXTON)?;
         let mut peer = Self {
             child,
             address: any_port,
-            protocol: Protocol::Lockserver,
+            protocol,
             durable,
             directory,
         };
         let ready = line_with(&mut output, SEXTON, "ready ")?;
+        let (door, _) = doors(&peer.protocol);
         peer.address = ready
             .split_whitespace()
-            .find_map(|word| word.strip_prefix("lockserver=")?.parse().ok())
+            .filter_map(|word| word.split_once('='))
+            .find_map(|(name, address)| (name == door).then(|| address.parse().ok())?)
             .ok_or_else(|| cannot(SEXTON, format!("it said {ready:?}")))?;
         drain(output, SEXTON)?;
+        Ok(peer)
+    }
+
+    /// etcd as it comes: a cluster of one, everything on disk before the answer, with its data below `root`.
+    pub(crate) fn etcd(root: &Path) -> Result<Self, Failure> {
+        let directory = directory(root)?;
+        let [address, among_peers] = [free_address(), free_address()];
+        let address = address.map_err(|error| cannot(ETCD, error))?;
+        let among_peers = among_peers.map_err(|error| cannot(ETCD, error))?;
+        let (child, mut output) = start(etcd(directory.path(), address, among_peers), ETCD)?;
+        let peer = Self {
+            child,
+            address,
+            protocol: Protocol::Http(Gateway::EtcdLock),
+            durable: true,
+            directory,
+        };
+        line_with(&mut output, ETCD, "serving client traffic insecurely")?;
+        drain(output, ETCD)?;
         Ok(peer)
     }
 
@@ -119,7 +160,7 @@ impl Peer {
             (command, REDIS)
         } else {
             let data = self.durable.then(|| self.directory.path());
-            (sexton(data, self.address)?, SEXTON)
+            (sexton(&self.protocol, data, self.address)?, SEXTON)
         };
         let (child, output) = start(command, name)?;
         self.child = child;
@@ -182,18 +223,26 @@ impl Peer {
     }
 }
 
-/// The command that starts this very program, with its data here or without files.
-fn sexton(data: Option<&Path>, address: SocketAddr) -> Result<Command, Failure> {
+/// The door that speaks a protocol, and the other one.
+fn doors(protocol: &Protocol) -> (&'static str, &'static str) {
+    match protocol {
+        Protocol::Lockserver | Protocol::Redis { .. } => ("lockserver", "http"),
+        Protocol::Http(_) => ("http", "lockserver"),
+    }
+}
+
+/// The command that starts this very program with one door open, and its data here or without files.
+fn sexton(
+    protocol: &Protocol,
+    data: Option<&Path>,
+    address: SocketAddr,
+) -> Result<Command, Failure> {
     let program = std::env::current_exe().map_err(|error| cannot(SEXTON, error))?;
     let mut command = Command::new(program);
-    command.args([
-        "serve",
-        "--beanstalk",
-        "off",
-        "--lockserver",
-        &address.to_string(),
-    ]);
-    command.args(["--http", "off", "--log", "error"]);
+    let (open, shut) = doors(protocol);
+    command.args(["serve", "--log", "error", "--beanstalk", "off"]);
+    command.args([&format!("--{open}"), &address.to_string()]);
+    command.args([&format!("--{shut}"), "off"]);
     command
         .env_remove("SEXTON_DATA")
         .env_remove("NOTIFY_SOCKET");
@@ -219,6 +268,37 @@ fn redis(durable: bool, directory: &Path, address: SocketAddr) -> Command {
     command
 }
 
+/// The command that starts etcd, which logs where others print.
+fn etcd(directory: &Path, address: SocketAddr, among_peers: SocketAddr) -> Command {
+    let mut command = Command::new(ETCD);
+    // It warns of what is as it should be for a measurement.
+    command.stderr(Stdio::null());
+    let (own, peers) = (format!("http://{address}"), format!("http://{among_peers}"));
+    command.arg("--data-dir").arg(directory);
+    command.args([
+        "--name",
+        "one",
+        "--logger",
+        "zap",
+        "--log-outputs",
+        "stdout",
+    ]);
+    command.args([
+        "--listen-client-urls",
+        &own,
+        "--advertise-client-urls",
+        &own,
+    ]);
+    command.args([
+        "--listen-peer-urls",
+        &peers,
+        "--initial-advertise-peer-urls",
+        &peers,
+    ]);
+    command.args(["--initial-cluster", &format!("one={peers}")]);
+    command
+}
+
 pub(crate) fn directory(root: &Path) -> Result<TempDir, Failure> {
     tempfile::Builder::new()
         .prefix("sexton-bench-")
@@ -231,7 +311,7 @@ pub(crate) fn directory(root: &Path) -> Result<TempDir, Failure> {
         })
 }
 
-/// An address that nobody listens on now. Redis cannot pick one itself.
+/// An address that nobody listens on now: other servers cannot pick one and tell it.
 fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }

@@ -1,0 +1,79 @@
+//! A test that replays a recorded log: what happened once, kept as a file, and what must come of it.
+//!
+//! `sexton replay DATA --export recorded_log.jsonl` wrote the file, in a night in which the coordinator was killed. A line
+//! is an entry with what was decided about it, or a mark of the node's own; lines may be cut, mailed, and written by
+//! hand. `cargo run --example recorded_log` prints what came of it, `cargo test` has the tests.
+
+use serde_json::Value;
+use sexton::replay::{Replay, ReplayError};
+use std::error::Error;
+use std::io::Write;
+
+const LOG: &str = include_str!("recorded_log.jsonl");
+
+/// The log, carried out; each entry decided again on the way.
+fn replayed(log: &str) -> Result<Replay, ReplayError> {
+    let mut replay = Replay::default().verifying();
+    replay.log(log)?;
+    Ok(replay)
+}
+
+/// Who holds a lock in the end, or waits for it: key and owner, in line.
+fn in_line(replay: &Replay) -> Vec<(String, String)> {
+    let locks = replay.states().find(|(actor, ..)| *actor == "lock");
+    let (_, _, state) = locks.expect("every node keeps locks");
+    let entries = state.get("entries").and_then(Value::as_array);
+    let text = |entry: &Value, name| entry.get(name)?.as_str().map(str::to_owned);
+    let names = |entry| Some((text(entry, "key")?, text(entry, "owner")?));
+    let names = entries.expect("a list").iter().map(names);
+    names.collect::<Option<_>>().expect("all names are text")
+}
+
+pub(crate) fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
+    for (key, owner) in in_line(&replayed(LOG)?) {
+        writeln!(out, "{key}: {owner}")?;
+    }
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    run(&mut std::io::stdout())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(key: &str, owner: &str) -> (String, String) {
+        (key.to_owned(), owner.to_owned())
+    }
+
+    #[test]
+    fn the_night_ends_with_the_locks_where_they_belong() {
+        let found = in_line(&replayed(LOG).expect("the log is whole"));
+        assert_eq!(
+            found,
+            [held("cleanup", "carol"), held("nightly-report", "bob")]
+        );
+    }
+
+    #[test]
+    fn bob_waited_until_the_time_of_alice_ran_out() {
+        let before: Vec<_> = LOG
+            .lines()
+            .take_while(|line| !line.contains("expire"))
+            .collect();
+        let held_before = in_line(&replayed(&before.join("\n")).expect("it may be cut"));
+        let report = [("nightly-report", "alice"), ("nightly-report", "bob")];
+        assert_eq!(
+            held_before[1..],
+            report.map(|(key, owner)| held(key, owner))
+        );
+    }
+
+    #[test]
+    fn the_same_would_be_decided_today() {
+        let replay = replayed(LOG).expect("the log is whole");
+        assert_eq!(replay.mismatches(), []);
+    }
+}

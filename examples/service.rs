@@ -1,0 +1,94 @@
+//! A service that embeds a node: an account is booked by one worker at a time.
+//!
+//! Clerks are plain threads that wait their turn; the audit is an async task that keeps its lock for long, and is told
+//! when it loses it. `cargo run --example service`
+
+use sexton::ids::Token;
+use sexton::node::{Entry, Locks, Terms};
+use sexton::{Config, Node, block_on};
+use std::error::Error;
+use std::io::Write;
+use std::sync::Mutex;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+const TERMS: Terms = Terms {
+    ttl: 60,
+    wait: 30,
+    priority: 0,
+};
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// What the lock guards: a balance, and the newest token that came with a booking. Whoever comes with an older one has
+/// lost the lock since, and may not know it yet.
+#[derive(Default)]
+struct Account(Mutex<(i64, Option<Token>)>);
+
+impl Account {
+    /// The balance after it.
+    fn book(&self, token: Token, amount: i64) -> Result<i64, Failure> {
+        let mut account = self.0.lock().expect("nobody panics in it");
+        if account.1.is_some_and(|newest| token < newest) {
+            return Err("somebody else has had the lock since".into());
+        }
+        *account = (account.0 + amount, Some(token));
+        Ok(account.0)
+    }
+}
+
+/// A clerk waits in line for half a minute at most, books, and gives the lock back.
+fn clerk(locks: &Locks, account: &Account, name: &str, amount: i64) -> Result<i64, Failure> {
+    let entry = Entry::new("account 42", name)?;
+    let token = block_on(locks.acquire(&entry, TERMS))?;
+    let balance = account.book(token, amount)?;
+    block_on(locks.release(&entry, Some(token)))?;
+    Ok(balance)
+}
+
+/// The audit goes on for long: it renews its lock on the way, and stops when it has lost it.
+async fn audit(locks: &Locks, began: Sender<()>) -> Result<Token, Failure> {
+    let entry = Entry::new("account 42", "audit")?;
+    let token = locks.acquire(&entry, TERMS).await?;
+    began.send(())?;
+    let mut pages = tokio::time::interval(Duration::from_secs(20));
+    let audited = async {
+        while locks.renew(&entry, Some(token)).await.is_ok() {
+            pages.tick().await; // here it would look at some more of the account
+        }
+    };
+    tokio::select! {
+        () = audited => {}
+        lost = locks.lost(&entry, token) => lost?,
+    }
+    Ok(token)
+}
+
+pub(crate) fn run(out: &mut impl Write) -> Result<(), Failure> {
+    let node = Node::open(Config::in_memory())?; // with Config::at("/var/lib/bank"), locks outlive a crash
+    let (locks, account) = (&node.handle().locks(), &Account::default());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()?;
+    thread::scope(|scope| {
+        let (began, begun) = channel();
+        let audit = scope.spawn(move || runtime.block_on(audit(locks, began)));
+        begun.recv()?;
+        let ann = scope.spawn(move || clerk(locks, account, "ann", 70)); // waits for the audit
+        block_on(locks.release_all(&"audit".try_into()?))?; // which an operator ends
+        ann.join().expect("she does not panic")?;
+        let balance = clerk(locks, account, "bob", -30)?;
+        let old = audit.join().expect("the audit does not panic")?;
+        writeln!(out, "the audit lost its lock, and stopped")?;
+        if let Err(refused) = account.book(old, 1_000_000) {
+            writeln!(out, "had it booked all the same: {refused}")?;
+        }
+        writeln!(out, "balance: {balance}")?;
+        Ok(())
+    })
+}
+
+fn main() -> Result<(), Failure> {
+    run(&mut std::io::stdout())
+}

@@ -1,0 +1,331 @@
+//! `sexton bench http`: locks over HTTP with JSON, beside etcd's gateway in the same run.
+
+use crate::bench::codec::{Answer, Asked, Name, Protocol, name};
+use crate::bench::cycle::Cycles;
+use crate::bench::figures::{self, Latencies, Measured, Round, Spread, Standing};
+use crate::bench::gateway::{Gateway, LEASE_SECONDS, lease, put_request, response};
+use crate::bench::interrupt::Stop;
+use crate::bench::load::{Load, now};
+use crate::bench::locks::{self, parse_seconds, print, show};
+use crate::bench::peer::{self, Peer};
+use crate::report::Failure;
+use clap::Args;
+use serde::Serialize;
+use serde_json::json;
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Measure locks over HTTP, beside etcd's JSON gateway in the same run.
+///
+/// Each connection is kept, and acquires a lock of its own and releases it, one request after the other. Both servers
+/// have everything on disk before they answer. etcd is measured in two ways: its lock service (lock and unlock under a
+/// lease), which keeps a line as sexton does; and a transaction that puts a key if there is none, and a delete, which
+/// keeps none. Leases are granted before, one for each connection. The ratio is to the faster of the two.
+///
+/// Then a waiter: one connection holds a lock, another waits for it, and what counts is the time from sending the
+/// release to the waiter's answer.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  sexton bench http
+  sexton bench http --connections 200 --rounds 9 --seconds 2
+  sexton bench http --json
+
+docs/benchmarks.md says how to read it.")]
+pub(crate) struct Http {
+    /// How many connections there are
+    #[arg(long, value_name = "C", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    connections: u32,
+
+    /// How often everything is measured
+    #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+
+    /// How long each measurement is
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
+    seconds: Duration,
+
+    /// How long a measurement runs before it counts
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = parse_seconds)]
+    warm_up: Duration,
+
+    /// Where data directories are made, and removed [default: the system's temporary directory]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+
+    /// Figures for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is measured, by name; etcd's ways are those of one server.
+const CONTESTANTS: [(&str, Gateway); 3] = [
+    ("sexton", Gateway::Sexton),
+    ("etcd, lock", Gateway::EtcdLock),
+    ("etcd, txn", Gateway::EtcdTxn),
+];
+
+/// How long a waiter waits between a release and its answer, in microseconds.
+#[derive(Serialize)]
+struct Told {
+    name: &'static str,
+    p50_us: Spread,
+    p99_us: Spread,
+}
+
+impl Told {
+    fn line(&self) -> String {
+        let Self {
+            name,
+            p50_us: p50,
+            p99_us: p99,
+        } = self;
+        let span =
+            |Spread { median, min, max }: &Spread| format!("{median:>7.0} us ({min:.0}-{max:.0})");
+        let (p50, p99) = (span(p50), span(p99));
+        format!("a waiter is told of a release, {name:<11} p50 {p50}   p99 {p99}\n")
+    }
+}
+
+impl Http {
+    pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
+        crate::serve::raise_descriptor_limit();
+        let root = self.dir.clone().unwrap_or_else(std::env::temp_dir);
+        let version = peer::etcd_version();
+        let mut notes = Vec::new();
+        if let Err(why) = &version {
+            notes.push(format!("{why}: etcd is left out, sexton stands alone"));
+        }
+        if locks::is_in_memory(&root) {
+            let root = root.display();
+            notes.push(format!(
+                "{root} is a file system in memory, where a sync costs nothing: give --dir"
+            ));
+        }
+        let sexton = Peer::sexton_over_http(true, &root)?;
+        let etcd = match version {
+            Ok(_) => Some(Peer::etcd(&root)?),
+            Err(_) => None,
+        };
+        if let Some(etcd) = &etcd {
+            grant_leases(etcd, self.connections.max(2))?;
+        }
+        let measured = self.cycles((&sexton, etcd.as_ref()), stop)?;
+        let told = self.waits((&sexton, etcd.as_ref()), stop)?;
+        show("");
+        if self.json {
+            let json = json!({
+                "sexton": env!("CARGO_PKG_VERSION"),
+                "etcd": version.ok(),
+                "notes": notes,
+                "rounds": self.rounds,
+                "seconds": self.seconds.as_secs_f64(),
+                "rows": [measured],
+                "told": told,
+            });
+            return print(&format!("{json:#}\n"));
+        }
+        let beside = version.map_or(String::new(), |version| format!(" beside etcd {version}"));
+        print(&format!("sexton {}{beside}\n", env!("CARGO_PKG_VERSION")))?;
+        for note in notes {
+            print(&format!("{note}\n"))?;
+        }
+        print(&format!("\n{}{}\n", figures::heading(), measured.lines()))?;
+        told.iter().try_for_each(|told| print(&told.line()))
+    }
+
+    /// Cycles of each contestant, round by round.
+    fn cycles(
+        &self,
+        (sexton, etcd): (&Peer, Option<&Peer>),
+        stop: &Stop,
+    ) -> Result<Measured, Failure> {
+        let mut rounds = CONTESTANTS.map(|_| Vec::new());
+        for round in 1..=self.rounds {
+            for ((name, gateway), rounds) in CONTESTANTS.iter().zip(&mut rounds) {
+                show(&format!("round {round} of {}, {name}", self.rounds));
+                match (gateway, etcd) {
+                    (Gateway::Sexton, _) => rounds.push(self.round(*gateway, sexton, stop)?),
+                    (_, Some(etcd)) => rounds.push(self.round(*gateway, etcd, stop)?),
+                    (_, None) => {}
+                }
+            }
+        }
+        let standings = CONTESTANTS
+            .iter()
+            .zip(rounds)
+            .filter(|(_, rounds)| !rounds.is_empty())
+            .map(|((name, gateway), rounds)| {
+                let peer = *gateway != Gateway::Sexton;
+                Standing::of(((*name).to_owned(), peer), false, rounds)
+            });
+        let row = format!("http:{}", self.connections);
+        Ok(Measured::new(row, "cycles", standings.collect()))
+    }
+
+    fn round(&self, gateway: Gateway, peer: &Peer, stop: &Stop) -> Result<Round, Failure> {
+        let protocol = Rc::new(Protocol::Http(gateway));
+        let clients =
+            (0..self.connections).map(|at| Cycles::new(Rc::clone(&protocol), at, 1, now()));
+        let (began, wall) = (peer.cpu(), now());
+        let load = Load::connect(peer.address, &protocol, clients)?;
+        let measured = load.measure(self.warm_up, self.seconds, stop)?;
+        let cpu = peer.cpu().saturating_sub(began).as_secs_f64();
+        let server_cpu = cpu / (now() - wall).as_secs_f64();
+        Ok(locks::figures(&measured, server_cpu))
+    }
+
+    /// How long a release takes to reach who waits, in each contestant that keeps a line.
+    fn waits(
+        &self,
+        (sexton, etcd): (&Peer, Option<&Peer>),
+        stop: &Stop,
+    ) -> Result<Vec<Told>, Failure> {
+        let lines = [
+            ("sexton", Gateway::Sexton, Some(sexton)),
+            ("etcd, lock", Gateway::EtcdLock, etcd),
+        ];
+        let mut told = Vec::new();
+        for (name, gateway, peer) in lines {
+            let Some(peer) = peer else { continue };
+            let mut rounds = Vec::new();
+            for round in 1..=self.rounds {
+                show(&format!(
+                    "waiting, round {round} of {}, {name}",
+                    self.rounds
+                ));
+                rounds.push(self.waiting(gateway, peer, stop)?);
+            }
+            let quantile = |share| Spread::of(rounds.iter().map(|round| round.quantile_us(share)));
+            told.push(Told {
+                name,
+                p50_us: quantile(0.5),
+                p99_us: quantile(0.99),
+            });
+        }
+        Ok(told)
+    }
+
+    /// Two clients take a lock from each other.
+    fn waiting(&self, gateway: Gateway, peer: &Peer, stop: &Stop) -> Result<Latencies, Failure> {
+        let mut latencies = Latencies::default();
+        let key = name(u32::MAX, 0);
+        let talk = |owner| Talk::open(peer, gateway, (key, name(owner, u32::MAX)));
+        let (mut holder, mut waiter, mut watcher) = (talk(0)?, talk(1)?, talk(1)?);
+        holder.ask(Asked::Acquire)?;
+        holder.hear()?;
+        let end = now() + self.seconds;
+        while now() < end {
+            stop.check()?;
+            waiter.ask(Asked::Acquire)?;
+            // Until it stands in line, the release would be too early.
+            loop {
+                watcher.ask(Asked::Place)?;
+                if let Answer::InLine(2) = watcher.hear()? {
+                    break;
+                }
+            }
+            let began = now();
+            holder.ask(Asked::Release)?;
+            waiter.hear()?;
+            latencies.note(now() - began);
+            holder.hear()?;
+            std::mem::swap(&mut holder, &mut waiter);
+            watcher.owner = waiter.owner;
+        }
+        holder.ask(Asked::Release)?;
+        holder.hear()?;
+        Ok(latencies)
+    }
+}
+
+/// A connection on which one thing is said at a time.
+struct Talk {
+    stream: TcpStream,
+    gateway: Gateway,
+    key: Name,
+    owner: Name,
+    asked: Asked,
+}
+
+impl Talk {
+    fn open(peer: &Peer, gateway: Gateway, (key, owner): (Name, Name)) -> Result<Self, Failure> {
+        Ok(Self {
+            stream: connect(peer).map_err(lost)?,
+            gateway,
+            key,
+            owner,
+            asked: Asked::Acquire,
+        })
+    }
+
+    fn ask(&mut self, asked: Asked) -> Result<(), Failure> {
+        let mut request = Vec::new();
+        self.asked = asked;
+        self.gateway
+            .ask(asked, &self.key, &self.owner, &mut request);
+        self.stream.write_all(&request).map_err(lost)
+    }
+
+    fn hear(&mut self) -> Result<Answer, Failure> {
+        let mut input = Vec::new();
+        loop {
+            let heard = self.gateway.hear(self.asked, &input);
+            if let Some((answer, _)) = heard.map_err(lost)? {
+                return Ok(answer);
+            }
+            read_more(&mut self.stream, &mut input).map_err(lost)?;
+        }
+    }
+}
+
+/// Has etcd grant the leases that its clients keep their locks by.
+fn grant_leases(etcd: &Peer, clients: u32) -> Result<(), Failure> {
+    let grant = || -> io::Result<()> {
+        let mut stream = connect(etcd)?;
+        for client in 0..clients {
+            let lease = lease(&name(client, u32::MAX));
+            let body = json!({"ID": lease, "TTL": LEASE_SECONDS});
+            let mut request = Vec::new();
+            put_request("/v3/lease/grant", Some(&body), &mut request);
+            stream.write_all(&request)?;
+            let mut input = Vec::new();
+            let status = loop {
+                if let Some((status, ..)) = response(&input) {
+                    break status;
+                }
+                read_more(&mut stream, &mut input)?;
+            };
+            if status != 200 {
+                let words = String::from_utf8_lossy(&input).into_owned();
+                return Err(io::Error::other(words));
+            }
+        }
+        Ok(())
+    };
+    grant().map_err(lost)
+}
+
+fn connect(peer: &Peer) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(peer.address)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    Ok(stream)
+}
+
+fn read_more(stream: &mut TcpStream, input: &mut Vec<u8>) -> io::Result<()> {
+    let mut bytes = [0; 4096];
+    match stream.read(&mut bytes)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        read => {
+            input.extend_from_slice(bytes.get(..read).unwrap_or(&[]));
+            Ok(())
+        }
+    }
+}
+
+fn lost(error: impl std::fmt::Display) -> Failure {
+    Failure::unreachable(format!("failed to measure locks over HTTP: {error}"))
+}
