@@ -135,7 +135,7 @@ impl Churn {
         let (mut disk, mut resident) = (Bytes::default(), Bytes::default());
         let mut failed = None;
         let mut next = Duration::ZERO;
-        let load = Load::connect(peer.address, &protocol, clients)?;
+        let load = Load::connect(peer.address, protocol.greeting(), clients)?;
         let measured = load.measure_while(Duration::ZERO, stop, |counted| {
             if counted >= next {
                 next = counted + LOOK;

@@ -41,6 +41,8 @@ pub(crate) enum Protocol {
     },
     /// JSON over HTTP.
     Http(Gateway),
+    /// beanstalkd's protocol, which `job.rs` speaks: it has no locks.
+    Jobs,
 }
 
 /// What a client asks.
@@ -86,7 +88,7 @@ impl Protocol {
     pub(crate) fn greeting(&self) -> &'static [u8] {
         match self {
             Self::Lockserver => &[1],
-            Self::Redis { .. } | Self::Http(_) => &[],
+            Self::Redis { .. } | Self::Http(_) | Self::Jobs => &[],
         }
     }
 
@@ -103,6 +105,7 @@ impl Protocol {
                 ask_redis(asked, script, key, owner, output);
             }
             Self::Http(gateway) => gateway.ask(asked, key, owner, output),
+            Self::Jobs => unreachable!("nobody asks a queue for a lock"),
         }
     }
 
@@ -116,6 +119,7 @@ impl Protocol {
             Self::Lockserver => hear_lockserver(asked, input),
             Self::Redis { .. } => hear_redis(asked, input),
             Self::Http(gateway) => gateway.hear(asked, input),
+            Self::Jobs => unreachable!("nobody asks a queue for a lock"),
         }
     }
 }

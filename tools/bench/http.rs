@@ -170,7 +170,7 @@ impl Http {
         let clients =
             (0..self.connections).map(|at| Cycles::new(Rc::clone(&protocol), at, 1, now()));
         let (began, wall) = (peer.cpu(), now());
-        let load = Load::connect(peer.address, &protocol, clients)?;
+        let load = Load::connect(peer.address, protocol.greeting(), clients)?;
         let measured = load.measure(self.warm_up, self.seconds, stop)?;
         let cpu = peer.cpu().saturating_sub(began).as_secs_f64();
         let server_cpu = cpu / (now() - wall).as_secs_f64();

@@ -3,7 +3,7 @@
 //! Both servers of a measurement are driven by this same code; only what clients say differs. It shares the machine
 //! with the server, so it does as little as it can, and says how much processor time it took.
 
-use crate::bench::codec::{Protocol, Unexpected};
+use crate::bench::codec::Unexpected;
 use crate::bench::figures::Latencies;
 use crate::bench::interrupt::Stop;
 use crate::report::Failure;
@@ -108,10 +108,10 @@ fn lost(what: &str, error: impl std::fmt::Display) -> Failure {
 }
 
 impl<C: Client> Load<C> {
-    /// Connects every client.
+    /// Connects every client. `greeting` is what the server says first.
     pub(crate) fn connect(
         address: SocketAddr,
-        protocol: &Protocol,
+        greeting: &[u8],
         clients: impl Iterator<Item = C>,
     ) -> Result<Self, Failure> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
@@ -120,9 +120,9 @@ impl<C: Client> Load<C> {
             let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
             stream.set_nodelay(true)?;
             stream.set_read_timeout(Some(PATIENCE))?;
-            let mut greeting = vec![0; protocol.greeting().len()];
-            stream.read_exact(&mut greeting)?;
-            if greeting != protocol.greeting() {
+            let mut greeted = vec![0; greeting.len()];
+            stream.read_exact(&mut greeted)?;
+            if greeted != greeting {
                 return Err(io::Error::other("the server does not let us in"));
             }
             stream.set_nonblocking(true)?;

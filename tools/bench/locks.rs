@@ -243,7 +243,7 @@ impl Locks {
             } => {
                 let clients =
                     (0..connections).map(|at| Cycles::new(Rc::clone(&protocol), at, depth, now()));
-                Load::connect(peer.address, &protocol, clients)?.measure(
+                Load::connect(peer.address, protocol.greeting(), clients)?.measure(
                     self.warm_up,
                     self.seconds,
                     stop,
@@ -254,7 +254,7 @@ impl Locks {
                 let clients = (0..clients).map(|at| {
                     Contender::new(Rc::clone(&protocol), contestant.pace(), key, at, now())
                 });
-                Load::connect(peer.address, &protocol, clients)?.measure(
+                Load::connect(peer.address, protocol.greeting(), clients)?.measure(
                     self.warm_up,
                     self.seconds * TURNS,
                     stop,

@@ -1,9 +1,9 @@
 //! `sexton bench`: measures sexton, beside what people use today where that is installed. It prints figures and
 //! asserts none; it starts its own servers in directories of its own, and never touches a running coordinator.
 //!
-//! `locks` measures locks over TCP beside Redis, `http` over HTTP beside etcd, `embed` inside the program, `recovery` a large table of them and how it comes back, `churn` what
+//! `locks` measures locks over TCP beside Redis, `queue` jobs beside beanstalkd and Redis, `http` locks over HTTP beside etcd, `embed` inside the program, `recovery` a large table of them and how it comes back, `churn` what
 //! many changes leave on disk and in memory, `replay` how fast a start reads the log. `row` and `recovery_row` say what is measured, `codec` and `gateway` speak to each server, `load`
-//! drives connections, `cycle`, `contend` and `held` are what a client does, `peer` starts servers, `question` asks
+//! drives connections, `cycle`, `contend`, `held` and `job` are what a client does, `peer` starts servers, `question` asks
 //! them beside the load, `figures` turns measurements into what is printed, `interrupt` ends it all in good order.
 
 mod churn;
@@ -16,10 +16,12 @@ mod gateway;
 mod held;
 mod http;
 mod interrupt;
+mod job;
 mod load;
 mod locks;
 mod peer;
 mod question;
+mod queue;
 mod rebuild;
 mod recovery;
 mod recovery_row;
@@ -29,7 +31,7 @@ mod row;
 use crate::report::Failure;
 use clap::{Args, Subcommand};
 
-/// Measure how fast sexton is on this machine, beside Redis and etcd where they are installed.
+/// Measure how fast sexton is on this machine, beside Redis, beanstalkd and etcd where they are installed.
 ///
 /// Each measurement starts servers of its own on loopback, with data directories that are removed afterwards. Figures
 /// of different runs differ with the machine's other work: compare the ratios within one run.
@@ -42,6 +44,7 @@ use clap::{Args, Subcommand};
   sexton bench churn                          ten million changes: disk and memory
   sexton bench embed                          a node inside the program
   sexton bench http                           locks over HTTP, beside etcd
+  sexton bench queue                          jobs over TCP, beside beanstalkd and Redis
   sexton bench replay --entries 1000000       how fast a start reads the log
 
 docs/benchmarks.md says what each row does and how to read it.")]
@@ -56,6 +59,7 @@ enum Measure {
     Embed(embed::Embed),
     Http(http::Http),
     Locks(locks::Locks),
+    Queue(queue::Queue),
     Recovery(recovery::Recovery),
     Replay(replay::Replay),
 }
@@ -66,6 +70,7 @@ impl Bench {
             Measure::Churn(churn) => interrupt::watched(move |stop| churn.run(stop)),
             Measure::Embed(embed) => interrupt::watched(move |stop| embed.run(stop)),
             Measure::Http(http) => interrupt::watched(move |stop| http.run(stop)),
+            Measure::Queue(queue) => interrupt::watched(move |stop| queue.run(stop)),
             Measure::Locks(locks) => interrupt::watched(move |stop| locks.run(stop)),
             Measure::Recovery(recovery) => interrupt::watched(move |stop| recovery.run(stop)),
             Measure::Replay(replay) => interrupt::watched(move |stop| replay.run(stop)),

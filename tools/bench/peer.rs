@@ -3,6 +3,8 @@
 
 use crate::bench::codec::{self, Protocol};
 use crate::bench::gateway::Gateway;
+use crate::bench::load::now;
+use crate::bench::question::rest;
 use crate::report::Failure;
 use rustix::param::clock_ticks_per_second;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -19,6 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const SEXTON: &str = "sexton";
 const REDIS: &str = "redis-server";
 const ETCD: &str = "etcd";
+const BEANSTALKD: &str = "beanstalkd";
 
 /// A running server.
 pub(crate) struct Peer {
@@ -56,18 +59,27 @@ pub(crate) fn etcd_version() -> Result<String, String> {
     })
 }
 
+/// The version of the beanstalkd that is installed, or why there is none.
+pub(crate) fn beanstalkd_version() -> Result<String, String> {
+    version_by(BEANSTALKD, "-v", |word| {
+        word.starts_with(|first: char| first.is_ascii_digit())
+            .then_some(word)
+    })
+}
+
 /// The first word of a program's `--version` that is one.
 fn version(name: &str, of: impl Fn(&str) -> Option<&str>) -> Result<String, String> {
-    let output = Command::new(name)
-        .arg("--version")
-        .output()
-        .map_err(|error| {
-            if error.kind() == io::ErrorKind::NotFound {
-                format!("{name} is not installed")
-            } else {
-                format!("{name} does not start: {error}")
-            }
-        })?;
+    version_by(name, "--version", of)
+}
+
+fn version_by(name: &str, flag: &str, of: impl Fn(&str) -> Option<&str>) -> Result<String, String> {
+    let output = Command::new(name).arg(flag).output().map_err(|error| {
+        if error.kind() == io::ErrorKind::NotFound {
+            format!("{name} is not installed")
+        } else {
+            format!("{name} does not start: {error}")
+        }
+    })?;
     let words = String::from_utf8_lossy(&output.stdout);
     let version = words.split_whitespace().find_map(of).map(str::to_owned);
     version.ok_or_else(|| format!("{name} does not tell its version"))
@@ -84,6 +96,36 @@ impl Peer {
         Self::sexton_with(Protocol::Http(Gateway::Sexton), durable, root)
     }
 
+    /// The same, with its beanstalkd door open in place of the other.
+    pub(crate) fn sexton_for_jobs(durable: bool, root: &Path) -> Result<Self, Failure> {
+        Self::sexton_with(Protocol::Jobs, durable, root)
+    }
+
+    /// beanstalkd, with its log below `root` and synced before each answer, or without files.
+    pub(crate) fn beanstalkd(durable: bool, root: &Path) -> Result<Self, Failure> {
+        let directory = directory(root)?;
+        let address = free_address().map_err(|error| cannot(BEANSTALKD, error))?;
+        let command = beanstalkd(durable, directory.path(), address);
+        let (child, output) = start(command, BEANSTALKD)?;
+        drain(output, BEANSTALKD)?;
+        let peer = Self {
+            child,
+            address,
+            protocol: Protocol::Jobs,
+            durable,
+            directory,
+        };
+        // It says nothing when it is ready.
+        let patience = now() + PATIENCE;
+        while TcpStream::connect(address).is_err() {
+            if now() > patience {
+                return Err(cannot(BEANSTALKD, "nobody listens"));
+            }
+            rest(Duration::from_millis(1));
+        }
+        Ok(peer)
+    }
+
     fn sexton_with(protocol: Protocol, durable: bool, root: &Path) -> Result<Self, Failure> {
         let directory = directory(root)?;
         let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -97,7 +139,7 @@ impl Peer {
             directory,
         };
         let ready = line_with(&mut output, SEXTON, "ready ")?;
-        let (door, _) = doors(&peer.protocol);
+        let door = door(&peer.protocol);
         peer.address = ready
             .split_whitespace()
             .filter_map(|word| word.split_once('='))
@@ -223,11 +265,15 @@ impl Peer {
     }
 }
 
-/// The door that speaks a protocol, and the other one.
-fn doors(protocol: &Protocol) -> (&'static str, &'static str) {
+/// Every door, of which a measurement needs one.
+const DOORS: [&str; 3] = ["lockserver", "beanstalk", "http"];
+
+/// The door that speaks a protocol.
+fn door(protocol: &Protocol) -> &'static str {
     match protocol {
-        Protocol::Lockserver | Protocol::Redis { .. } => ("lockserver", "http"),
-        Protocol::Http(_) => ("http", "lockserver"),
+        Protocol::Lockserver | Protocol::Redis { .. } => "lockserver",
+        Protocol::Http(_) => "http",
+        Protocol::Jobs => "beanstalk",
     }
 }
 
@@ -239,10 +285,15 @@ fn sexton(
 ) -> Result<Command, Failure> {
     let program = std::env::current_exe().map_err(|error| cannot(SEXTON, error))?;
     let mut command = Command::new(program);
-    let (open, shut) = doors(protocol);
-    command.args(["serve", "--log", "error", "--beanstalk", "off"]);
-    command.args([&format!("--{open}"), &address.to_string()]);
-    command.args([&format!("--{shut}"), "off"]);
+    command.args(["serve", "--log", "error"]);
+    for name in DOORS {
+        let place = if name == door(protocol) {
+            address.to_string()
+        } else {
+            "off".to_owned()
+        };
+        command.args([format!("--{name}"), place]);
+    }
     command
         .env_remove("SEXTON_DATA")
         .env_remove("NOTIFY_SOCKET");
@@ -264,6 +315,16 @@ fn redis(durable: bool, directory: &Path, address: SocketAddr) -> Command {
         command.args(["--auto-aof-rewrite-percentage", "0"]);
     } else {
         command.args(["--appendonly", "no"]);
+    }
+    command
+}
+
+/// The command that starts beanstalkd.
+fn beanstalkd(durable: bool, directory: &Path, address: SocketAddr) -> Command {
+    let mut command = Command::new(BEANSTALKD);
+    command.args(["-l", "127.0.0.1", "-p", &address.port().to_string()]);
+    if durable {
+        command.args(["-f", "0", "-b"]).arg(directory);
     }
     command
 }

@@ -233,7 +233,7 @@ impl Act<'_> {
             let range = (share * at).min(locks)..(share * (at + 1)).min(locks);
             Taker::new(Rc::clone(&protocol), range)
         });
-        Load::connect(peer.address, &protocol, clients)?.complete(self.stop)
+        Load::connect(peer.address, protocol.greeting(), clients)?.complete(self.stop)
     }
 
     /// Notes what each lock adds to the server's memory.
@@ -270,7 +270,7 @@ impl Act<'_> {
         let protocol = Rc::new(peer.protocol.clone());
         let clients = (0..TOUCHERS).map(|at| Toucher::new(Rc::clone(&protocol), at, locks, now()));
         let span = self.recovery.seconds;
-        let load = Load::connect(peer.address, &protocol, clients)?;
+        let load = Load::connect(peer.address, protocol.greeting(), clients)?;
         let measured = load.measure(span / 2, span, self.stop)?;
         let touched = as_float(measured.done.iter().sum());
         Ok(measured.span.as_secs_f64() * 1e6 / touched)
@@ -288,7 +288,7 @@ impl Act<'_> {
             let due = begin + PERIOD * at / PACED;
             Paced::new(Rc::clone(&protocol), at, PERIOD, due)
         });
-        Load::connect(peer.address, &protocol, clients)?
+        Load::connect(peer.address, protocol.greeting(), clients)?
             .resting()
             .measure_while(self.recovery.seconds / 2, self.stop, goes_on)
     }

@@ -1,0 +1,360 @@
+//! `sexton bench queue`: jobs over TCP, beside beanstalkd and Redis' lists.
+
+use crate::bench::figures::{self, Measured, Round, Spread, Standing};
+use crate::bench::interrupt::Stop;
+use crate::bench::job::{Jobs, Speech, Waker, Work};
+use crate::bench::load::{Load, now};
+use crate::bench::locks::{self, is_in_memory, parse_seconds, print, show};
+use crate::bench::peer::{self, Peer};
+use crate::report::Failure;
+use clap::Args;
+use serde::Serialize;
+use serde_json::json;
+use std::cell::Cell;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Measure jobs over TCP, beside beanstalkd and Redis' lists in the same run.
+///
+/// A row memory:50x16 is 50 connections, each of which puts 16 jobs in one write, reserves 16 in one write when they
+/// are in, and deletes them in one write; all of them share one queue. sexton runs with --memory, beanstalkd and Redis
+/// without files. In fsync:50x1 everything is on disk before the answer: sexton as it comes, beanstalkd with -f 0,
+/// Redis with appendfsync always. put:50 only puts. A row ending in /4096 has bodies of so many bytes, others of 64.
+///
+/// Redis' lists are used so that nothing is lost with whoever takes a job: LPUSH, LMOVE to a list of its own, LREM.
+///
+/// wake:256 is the time from a put until one of 256 consumers that wait for it has the job.
+///
+/// All servers run at the same time and are measured in turn. The ratio is sexton's figure for each of the better
+/// peer's, round by round: its median, smallest and largest. Every answer is checked.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  sexton bench queue
+  sexton bench queue --rows memory:50x1,put:50 --rounds 9
+  sexton bench queue --json
+
+docs/benchmarks.md says how to read it.")]
+pub(crate) struct Queue {
+    /// Rows: memory:CxD, fsync:CxD (connections x jobs per write), put:C, wake:C, each with /BYTES if wanted [default:
+    /// all of docs/benchmarks.md]
+    #[arg(long, value_name = "ROW,...", value_delimiter = ',')]
+    rows: Vec<Row>,
+
+    /// How often each row is measured
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+
+    /// How long a measurement takes
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
+    seconds: Duration,
+
+    /// How long a measurement runs before it counts
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = parse_seconds)]
+    warm_up: Duration,
+
+    /// Where data directories are made, and removed [default: the system's temporary directory]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+
+    /// Figures for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    kind: Kind,
+    connections: u32,
+    depth: u32,
+    bytes: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Memory,
+    Fsync,
+    Put,
+    Wake,
+}
+
+const BODY_BYTES: u32 = 64;
+
+impl Row {
+    fn all() -> Vec<Self> {
+        let names = "memory:1x1,memory:50x1,memory:50x16,memory:256x1,memory:50x1/4096,put:1,put:50,put:256,\
+                     fsync:1x1,fsync:50x1,fsync:256x1,wake:1,wake:256";
+        let rows = names.split(',').map(str::parse);
+        rows.collect::<Result<_, _>>().expect("these are rows")
+    }
+
+    fn is_durable(self) -> bool {
+        matches!(self.kind, Kind::Fsync | Kind::Put)
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            kind,
+            connections,
+            depth,
+            bytes,
+        } = self;
+        let mut name = match kind {
+            Kind::Memory => format!("memory:{connections}x{depth}"),
+            Kind::Fsync => format!("fsync:{connections}x{depth}"),
+            Kind::Put => format!("put:{connections}"),
+            Kind::Wake => format!("wake:{connections}"),
+        };
+        if *bytes != BODY_BYTES {
+            name = format!("{name}/{bytes}");
+        }
+        f.pad(&name)
+    }
+}
+
+impl FromStr for Row {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            "expected memory:CxD, fsync:CxD, put:C or wake:C, with 1 to 4000 connections, a depth of 1 to 1024, and \
+             perhaps /BYTES up to 65535"
+                .to_owned()
+        };
+        let number = |text: &str, most: u32| {
+            let number = text.parse().ok();
+            number.filter(|number| (1..=most).contains(number))
+        };
+        let (rest, bytes) = text.split_once('/').unwrap_or((text, "64"));
+        let (kind, shape) = rest.split_once(':').ok_or_else(wrong)?;
+        let (kind, (connections, depth)) = match kind {
+            "memory" => (Kind::Memory, shape.split_once('x').ok_or_else(wrong)?),
+            "fsync" => (Kind::Fsync, shape.split_once('x').ok_or_else(wrong)?),
+            "put" => (Kind::Put, (shape, "1")),
+            "wake" => (Kind::Wake, (shape, "1")),
+            _ => return Err(wrong()),
+        };
+        Ok(Self {
+            kind,
+            connections: number(connections, 4000).ok_or_else(wrong)?,
+            depth: number(depth, 1024).ok_or_else(wrong)?,
+            bytes: number(bytes, 65_535).ok_or_else(wrong)?,
+        })
+    }
+}
+
+/// What is measured, in order.
+const CONTESTANTS: [(&str, Speech); 3] = [
+    ("sexton", Speech::Beanstalk),
+    ("beanstalkd", Speech::Beanstalk),
+    ("redis lists", Speech::Lists),
+];
+
+/// How soon somebody who waits has a job.
+#[derive(Debug, Serialize)]
+struct Woken {
+    row: String,
+    name: &'static str,
+    p50_us: Spread,
+    p99_us: Spread,
+}
+
+impl Woken {
+    fn line(&self) -> String {
+        let spread =
+            |Spread { median, min, max }: Spread| format!("{median:.0} us ({min:.0}-{max:.0})");
+        format!(
+            "{:<13} {:<18} p50 {}, p99 {}\n",
+            self.row,
+            self.name,
+            spread(self.p50_us),
+            spread(self.p99_us)
+        )
+    }
+}
+
+impl Queue {
+    pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
+        crate::serve::raise_descriptor_limit();
+        let rows = if self.rows.is_empty() {
+            Row::all()
+        } else {
+            self.rows.clone()
+        };
+        let root = self.dir.clone().unwrap_or_else(std::env::temp_dir);
+        let versions = [peer::beanstalkd_version(), peer::redis_version()];
+        let mut notes: Vec<String> = versions
+            .iter()
+            .filter_map(|version| version.as_ref().err())
+            .map(|why| format!("{why}: it is left out"))
+            .collect();
+        if rows.iter().any(|row| row.is_durable()) && is_in_memory(&root) {
+            let root = root.display();
+            notes.push(format!(
+                "{root} is a file system in memory, where a sync costs nothing: give --dir for the rows on disk"
+            ));
+        }
+        let [beanstalkd, redis] = versions.map(Result::ok);
+        if !self.json {
+            let beside = |name, version: &Option<String>| {
+                let version = version.as_ref();
+                version.map_or(String::new(), |version| format!(" beside {name} {version}"))
+            };
+            let (one, other) = (beside("beanstalkd", &beanstalkd), beside("Redis", &redis));
+            print(&format!(
+                "sexton {}{one}{other}\n",
+                env!("CARGO_PKG_VERSION")
+            ))?;
+            for note in &notes {
+                print(&format!("{note}\n"))?;
+            }
+            print(&format!("\n{}", figures::heading()))?;
+        }
+        let there = [true, beanstalkd.is_some(), redis.is_some()];
+        let (mut measured, mut woken) = (Vec::new(), Vec::new());
+        for row in rows {
+            let peers = start(row, there, &root)?;
+            if row.kind == Kind::Wake {
+                for told in self.wake(row, &peers, stop)? {
+                    if !self.json {
+                        print(&told.line())?;
+                    }
+                    woken.push(told);
+                }
+            } else {
+                let row = self.measure(row, &peers, stop)?;
+                if !self.json {
+                    print(&row.lines())?;
+                }
+                measured.push(row);
+            }
+        }
+        if self.json {
+            let json = json!({
+                "sexton": env!("CARGO_PKG_VERSION"),
+                "beanstalkd": beanstalkd,
+                "redis": redis,
+                "notes": notes,
+                "rounds": self.rounds,
+                "seconds": self.seconds.as_secs_f64(),
+                "rows": measured,
+                "wake": woken,
+            });
+            print(&format!("{json:#}\n"))?;
+        }
+        Ok(())
+    }
+
+    /// Measures a row: round by round, contestant by contestant.
+    fn measure(&self, row: Row, peers: &[Option<Peer>], stop: &Stop) -> Result<Measured, Failure> {
+        let mut rounds = CONTESTANTS.map(|_| Vec::new());
+        for round in 1..=self.rounds {
+            let contestants = CONTESTANTS.iter().zip(peers).zip(&mut rounds);
+            for (((name, speech), peer), rounds) in contestants {
+                let Some(peer) = peer else { continue };
+                show(&format!("{row}, round {round} of {}, {name}", self.rounds));
+                rounds.push(self.round(row, *speech, peer, stop)?);
+            }
+        }
+        show("");
+        let standings = CONTESTANTS
+            .iter()
+            .zip(rounds)
+            .enumerate()
+            .filter(|(_, (_, rounds))| !rounds.is_empty())
+            .map(|(at, ((name, _), rounds))| {
+                Standing::of(((*name).to_owned(), at > 0), false, rounds)
+            });
+        let unit = if row.kind == Kind::Put {
+            "puts"
+        } else {
+            "cycles"
+        };
+        Ok(Measured::new(row.to_string(), unit, standings.collect()))
+    }
+
+    fn round(&self, row: Row, speech: Speech, peer: &Peer, stop: &Stop) -> Result<Round, Failure> {
+        let body: Rc<[u8]> = (0..row.bytes).map(|_| b'x').collect();
+        let work = if row.kind == Kind::Put {
+            Work::Puts
+        } else {
+            Work::Cycles
+        };
+        let clients = (0..row.connections)
+            .map(|at| Jobs::new((speech, work), (at, row.depth), Rc::clone(&body), now()));
+        let (began, wall) = (peer.cpu(), now());
+        let load = Load::connect(peer.address, &[], clients)?;
+        let measured = load.measure(self.warm_up, self.seconds, stop)?;
+        let cpu = peer.cpu().saturating_sub(began).as_secs_f64();
+        let server_cpu = cpu / (now() - wall).as_secs_f64();
+        Ok(locks::figures(&measured, server_cpu))
+    }
+
+    /// How long a job takes to reach one of those that wait.
+    fn wake(&self, row: Row, peers: &[Option<Peer>], stop: &Stop) -> Result<Vec<Woken>, Failure> {
+        let mut rounds = CONTESTANTS.map(|_| Vec::new());
+        for round in 1..=self.rounds {
+            let contestants = CONTESTANTS.iter().zip(peers).zip(&mut rounds);
+            for (((name, speech), peer), rounds) in contestants {
+                let Some(peer) = peer else { continue };
+                show(&format!("{row}, round {round} of {}, {name}", self.rounds));
+                let on_its_way = Rc::new(Cell::new(None));
+                let clients =
+                    (0..=row.connections).map(|at| Waker::new(*speech, at, Rc::clone(&on_its_way)));
+                let load = Load::connect(peer.address, &[], clients)?;
+                let measured = load.measure(self.warm_up, self.seconds, stop)?;
+                rounds.push(measured.latencies);
+            }
+        }
+        show("");
+        let told = CONTESTANTS.iter().zip(rounds);
+        let told = told.filter(|(_, rounds)| !rounds.is_empty());
+        let told = told.map(|((name, _), rounds)| {
+            let quantile = |share| Spread::of(rounds.iter().map(|round| round.quantile_us(share)));
+            Woken {
+                row: row.to_string(),
+                name,
+                p50_us: quantile(0.5),
+                p99_us: quantile(0.99),
+            }
+        });
+        Ok(told.collect())
+    }
+}
+
+/// The servers of a row, of those that are there.
+fn start(row: Row, there: [bool; 3], root: &Path) -> Result<Vec<Option<Peer>>, Failure> {
+    let durable = row.is_durable();
+    let start = [Peer::sexton_for_jobs, Peer::beanstalkd, Peer::redis];
+    let peers = there.into_iter().zip(start);
+    peers
+        .map(|(there, start)| there.then(|| start(durable, root)).transpose())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Row;
+
+    #[test]
+    fn rows_are_read_as_they_are_shown() {
+        for row in Row::all() {
+            assert_eq!(row.to_string().parse(), Ok(row));
+        }
+        for wrong in [
+            "memory",
+            "memory:0x1",
+            "put:1x1",
+            "fsync:1",
+            "wake:1/99999",
+            "put:9999",
+        ] {
+            wrong.parse::<Row>().unwrap_err();
+        }
+    }
+}
