@@ -4,6 +4,7 @@
 //! that caused it and no other; nothing leaves before everything it rests on is durable; what is due happens before
 //! the next message or query. Never here: threads, sockets, files, clocks. The runtime and the simulation drive it.
 
+use crate::actors::feed::Feed;
 use crate::actors::ledger::{Ledger, Poisoned, Stage};
 use crate::actors::machine::{Effect, Effects, Keeping, Machine, Refusal, Start, Tell, Weight};
 use crate::actors::outbox::Outbox;
@@ -15,6 +16,7 @@ use crate::persist::journal::Room;
 use crate::persist::snapshots::Page;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 /// Ticks in a row after which others get their turn: expiring a million locks at once must not stop the node.
 const TICKS_IN_A_ROW: usize = 1024;
@@ -97,6 +99,8 @@ pub struct Host<M: Machine> {
     effects: Effects<M::Reply>,
     outbox: Outbox<M::Reply>,
     tells: Vec<Tell>,
+    /// Who is told what happens, if anybody is.
+    feed: Option<Arc<Feed>>,
     saboteur: Option<Saboteur<M>>,
 }
 
@@ -121,6 +125,7 @@ impl<M: Machine> Host<M> {
             effects: Effects::default(),
             outbox: Outbox::default(),
             tells: Vec::new(),
+            feed: None,
             saboteur: None,
         }
     }
@@ -258,7 +263,9 @@ impl<M: Machine> Host<M> {
                 .map_err(|cause| self.poison(ledger, at, (stage, cause), message));
         }
         let stamp = ledger.order_some(at, M::numbers(&outcome));
-        let (machine, effects) = (&mut self.machine, &mut self.effects);
+        let listened = self.tell_events(stamp, message, &outcome);
+        let (machine, effects, saboteur) =
+            (&mut self.machine, &mut self.effects, &self.saboteur);
         let committed = guard(|| {
             if let Some(saboteur) = saboteur {
                 saboteur(Stage::Commit, message);
@@ -281,9 +288,25 @@ impl<M: Machine> Host<M> {
             Err(cause) => {
                 self.spent = true;
                 self.effects.take();
+                if let Some(feed) = self.feed.as_ref().filter(|_| listened) {
+                    feed.retract(stamp.seq);
+                }
                 Err(self.poison(ledger, at, (Stage::Commit, cause), message))
             }
         }
+    }
+
+    /// Tells whoever listens what the outcome comes to; whether anybody does.
+    fn tell_events(&self, entry: Stamp, message: &M::Message, outcome: &M::Outcome) -> bool {
+        let Some(feed) = self.feed.as_ref().filter(|feed| feed.is_open()) else {
+            return false;
+        };
+        let mut tell = |what| feed.put(entry.seq, entry.at, M::NAME, what);
+        let told = guard(|| self.machine.events(entry, message, outcome, &mut tell));
+        if let Err(cause) = told {
+            tracing::error!(actor = M::NAME, cause, "what happened could not be told");
+        }
+        true
     }
 
     fn ask(
@@ -433,6 +456,11 @@ impl<M: Machine> Host<M> {
         if !self.spent {
             self.machine.pages().abort();
         }
+    }
+
+    /// Tells what happens to whoever listens there.
+    pub fn tell_to(&mut self, feed: Arc<Feed>) {
+        self.feed = Some(feed);
     }
 
     /// Whether the machine must be rebuilt before anything else.

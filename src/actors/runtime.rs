@@ -180,11 +180,12 @@ impl<M: Machine> Drop for Waiting<M> {
 
 /// Starts an actor on the core thread.
 pub fn start<M: Machine>(
-    host: Host<M>,
+    mut host: Host<M>,
     rules: M::Rules,
     spine: &Rc<Spine>,
     admission: Admission,
 ) -> Mailbox<M> {
+    host.tell_to(Arc::clone(spine.feed()));
     spine.register(host.outbox().clone());
     let actor = host.actor();
     let shell = Shell {
@@ -254,6 +255,7 @@ impl<M: Machine> Shell<M> {
         }
         self.spine.delivered();
         self.host.outbox().release(self.spine.durable());
+        self.spine.feed().show(self.spine.durable());
         match flow {
             Flow::Done => self.set_timer(context),
             Flow::Yield => self.go_on_later(context),

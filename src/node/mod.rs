@@ -4,12 +4,16 @@
 //! [`Node::halted`]; the host program goes on.
 
 mod core;
+mod events;
 mod locks;
 
 use self::core::Core;
+pub use self::events::Events;
 pub use self::locks::{Entry, LockError, Locks, Terms};
 use crate::actors::checkpoint::{self, CheckpointError, SnapshotStatus, Taken};
 use crate::actors::directory::Admission;
+use crate::actors::event::Position;
+use crate::actors::feed::Reader;
 use crate::actors::host::Item;
 use crate::actors::lock::{LockMachine, Message, Query, Reply, Watch};
 use crate::actors::machine::Machine;
@@ -122,9 +126,11 @@ pub struct Recovered {
     pub mended: Vec<String>,
 }
 
+#[derive(Debug)]
 enum Command {
     Stop,
     Panics(&'static str, oneshot::Sender<supervisor::Record>),
+    Listen(Option<Position>, oneshot::Sender<Reader>),
 }
 
 impl Node {
