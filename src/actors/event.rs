@@ -7,6 +7,7 @@ use crate::clock::Timestamp;
 use crate::ids::Seq;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 /// Where an event stands: behind the entry that it tells of, and among the events of that entry.
 ///
@@ -60,6 +61,10 @@ impl FromStr for Position {
     }
 }
 
+/// What is written of an event beside its contents, and for each byte of them, at most.
+const WRITTEN_BYTES: usize = 320;
+const WRITTEN_PER_BYTE: usize = 6;
+
 /// An event in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -71,6 +76,8 @@ pub struct Event {
     pub actor: &'static str,
     /// What.
     pub what: Happening,
+    /// The event as it is written for those who listen over HTTP: by whoever comes first, for all of them.
+    pub written: OnceLock<Box<str>>,
 }
 
 /// What happened, by whichever actor's words.
@@ -133,7 +140,7 @@ impl Happening {
 }
 
 impl Event {
-    /// About how many bytes it takes in memory.
+    /// How many bytes it takes in memory at most, with what is written of it.
     pub fn bytes(&self) -> usize {
         let content = |(_, field): &(&str, Field)| match field {
             Field::Name(name) => name.len(),
@@ -142,7 +149,8 @@ impl Event {
         };
         let fields = &self.what.fields;
         let contents: usize = fields.iter().map(content).sum();
-        size_of::<Self>() + fields.capacity() * size_of::<(&str, Field)>() + contents
+        let kept = size_of::<Self>() + fields.capacity() * size_of::<(&str, Field)>() + contents;
+        kept + WRITTEN_BYTES + contents * WRITTEN_PER_BYTE
     }
 }
 
@@ -161,7 +169,9 @@ mod tests {
             assert_eq!(text.parse(), Ok(position));
             assert_eq!(position.to_string(), text);
         }
-        for wrong in ["", ".", "1.", ".1", "-1", "+1", "1.+1", "1.1.1", "a", "1 ", "1\0"] {
+        for wrong in [
+            "", ".", "1.", ".1", "-1", "+1", "1.+1", "1.1.1", "a", "1 ", "1\0",
+        ] {
             assert!(wrong.parse::<Position>().is_err(), "{wrong:?}");
         }
     }

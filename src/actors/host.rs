@@ -264,8 +264,7 @@ impl<M: Machine> Host<M> {
         }
         let stamp = ledger.order_some(at, M::numbers(&outcome));
         let listened = self.tell_events(stamp, message, &outcome);
-        let (machine, effects, saboteur) =
-            (&mut self.machine, &mut self.effects, &self.saboteur);
+        let (machine, effects, saboteur) = (&mut self.machine, &mut self.effects, &self.saboteur);
         let committed = guard(|| {
             if let Some(saboteur) = saboteur {
                 saboteur(Stage::Commit, message);

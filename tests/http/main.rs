@@ -3,8 +3,11 @@
 #![cfg(feature = "http")]
 
 mod access;
+mod crowd;
 mod described;
+mod event;
 mod hostile;
+mod listener;
 mod lock;
 mod lock_refused;
 mod opened;

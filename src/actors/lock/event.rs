@@ -6,7 +6,7 @@
 
 use crate::actors::event::Happening;
 use crate::actors::lock::entry::Entry;
-use crate::actors::lock::message::{Gone, Message, Outcome};
+use crate::actors::lock::message::{Gone, Message, Name, Outcome};
 use crate::actors::lock::state::State;
 use crate::actors::machine::Stamp;
 use crate::ids::Token;
@@ -29,7 +29,7 @@ pub(super) fn events(
                 ..
             },
         ) => {
-            let names = [key, index, owner].map(|name| name.as_bytes());
+            let names = [key, index, owner].map(Name::as_bytes);
             tell(granted(names, entry.seq.into(), *ttl));
         }
         (
@@ -38,7 +38,7 @@ pub(super) fn events(
                 key, index, owner, ..
             },
         ) => {
-            let names = [key, index, owner].map(|name| name.as_bytes());
+            let names = [key, index, owner].map(Name::as_bytes);
             tell(named("waiting", names).number("place", *place));
         }
         (Outcome::Ended { gone }, message) => {

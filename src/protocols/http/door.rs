@@ -16,6 +16,7 @@ use actix_service::IntoServiceFactory as _;
 use actix_web::dev::{AppConfig, ServiceFactory as _};
 use actix_web::http::StatusCode;
 use actix_web::web::Data;
+use rustix::net::sockopt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,9 @@ use tokio::time::timeout;
 
 /// Connections beyond that, which are being told so at a time.
 const REFUSALS_MAX: u32 = 64;
+
+/// What the system may hold of an answer that is not read: left to itself it takes megabytes for each client.
+const SEND_BYTES: usize = 128 * 1024;
 
 /// How long requests may take to be answered once the door closes, and how long closing may take at all.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(3);
@@ -287,7 +291,8 @@ impl<A: App> Hall<A> {
         let accept = async || loop {
             let (stream, _) = listener::accept(&listener).await;
             // A connection that ended meanwhile has no address.
-            if let Ok(local) = stream.local_addr() {
+            let bounded = sockopt::set_socket_send_buffer_size(&stream, SEND_BYTES);
+            if let (Ok(local), Ok(())) = (stream.local_addr(), bounded) {
                 return (stream, Peer::Tcp(local.ip().to_canonical()));
             }
         };

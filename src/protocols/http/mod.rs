@@ -12,6 +12,7 @@
 //! | `socket.rs` | the Unix socket's file |
 //! | `route.rs` | what is served |
 //! | `lock.rs` | locks: requests into calls, and what came of them into answers |
+//! | `event.rs` | what happens, as server-sent events |
 //! | `field.rs` | the fields of a request, from its query or its body, and names in JSON |
 //! | `caller.rs` | waiting for as long as the client does |
 //! | `metric.rs` | a status as metrics |
@@ -23,6 +24,7 @@ mod access;
 mod caller;
 mod counters;
 mod door;
+mod event;
 mod field;
 mod lock;
 mod metric;
