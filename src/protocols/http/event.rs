@@ -126,7 +126,7 @@ impl Wanted {
                 let lost = json!({
                     "kind": "lost", "after": after.to_string(), "upto": upto.to_string(),
                 });
-                said.push_str(&format!("id: {upto}\nevent: lost\ndata: {lost}\n\n"));
+                *said += format!("id: {upto}\nevent: lost\ndata: {lost}\n\n").as_str();
             }
         }
     }
