@@ -96,7 +96,9 @@ fn what_happens_is_shown_until_the_coordinator_ends() {
     assert!(told["token"].as_u64() <= first);
     let mut rest = Showing::start(&data, &["events", "--after", &after, "--name", "later*"]);
     let mut locks = Showing::start(&data, &["lock", "watch", "l*r"]);
-    let shown = rest.line_after(|| drop(acquire("later")));
+    let shown = rest.line_after(|| {
+        acquire("later");
+    });
     assert!(
         shown.contains("lock  granted      key=later  owner=me  token="),
         "{shown}"

@@ -55,6 +55,10 @@ pub enum NodeError {
     #[cfg(feature = "http")]
     #[error(transparent)]
     Token(#[from] crate::protocols::http::TokenError),
+    /// The certificate or its key cannot be used.
+    #[cfg(feature = "http")]
+    #[error(transparent)]
+    Tls(#[from] crate::protocols::http::TlsError),
     /// A door cannot be opened.
     #[error("open the {door} door on {address}: {source}")]
     Door {

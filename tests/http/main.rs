@@ -14,3 +14,4 @@ mod opened;
 mod repetition;
 mod route;
 mod socket;
+mod tls;

@@ -8,6 +8,7 @@
 //! | `door.rs` | listeners, limits, the thread that serves, opening and closing |
 //! | `session.rs` | one client: requests into answers, with their bounds |
 //! | `access.rs` | whose requests are heard: `Host`, `Origin`, token, peer |
+//! | `tls.rs` | the certificate, its key, and the handshake |
 //! | `token.rs` | the bearer token and its file |
 //! | `socket.rs` | the Unix socket's file |
 //! | `route.rs` | what is served |
@@ -33,8 +34,10 @@ mod repetition;
 mod route;
 mod session;
 mod socket;
+mod tls;
 mod token;
 
 pub use counters::Stats;
 pub use door::Door;
+pub use tls::TlsError;
 pub use token::TokenError;

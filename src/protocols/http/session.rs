@@ -338,7 +338,12 @@ impl<IO: Stream> Session<IO> {
     }
 
     async fn flush(&mut self) -> io::Result<()> {
-        let written = timeout(WRITE_PATIENCE, self.stream.write_all(&self.output)).await;
+        let write = async {
+            self.stream.write_all(&self.output).await?;
+            // What TLS has taken is not written yet.
+            self.stream.flush().await
+        };
+        let written = timeout(WRITE_PATIENCE, write).await;
         self.output.clear();
         written?
     }
