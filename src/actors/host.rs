@@ -102,6 +102,7 @@ pub struct Host<M: Machine> {
     /// Who is told what happens, if anybody is.
     feed: Option<Arc<Feed>>,
     saboteur: Option<Saboteur<M>>,
+    query_saboteur: Option<Box<dyn Fn(&M::Query) + Send>>,
 }
 
 /// A delivery that is being worked through.
@@ -127,6 +128,7 @@ impl<M: Machine> Host<M> {
             tells: Vec::new(),
             feed: None,
             saboteur: None,
+            query_saboteur: None,
         }
     }
 
@@ -314,7 +316,13 @@ impl<M: Machine> Host<M> {
         at: Timestamp,
         query: &M::Query,
     ) -> Result<M::Reply, Report> {
-        guard(|| self.machine.query(at, query)).map_err(|cause| Report {
+        let asked = guard(|| {
+            if let Some(saboteur) = &self.query_saboteur {
+                saboteur(query);
+            }
+            self.machine.query(at, query)
+        });
+        asked.map_err(|cause| Report {
             actor: M::NAME,
             stage: Stage::Query,
             seq: ledger.last(),
@@ -523,6 +531,11 @@ impl<M: Machine> Host<M> {
     /// Plants panics, for tests.
     pub fn sabotage(&mut self, saboteur: Saboteur<M>) {
         self.saboteur = Some(saboteur);
+    }
+
+    /// Plants panics in answers to queries, for tests.
+    pub fn sabotage_queries(&mut self, saboteur: Box<dyn Fn(&M::Query) + Send>) {
+        self.query_saboteur = Some(saboteur);
     }
 }
 

@@ -144,7 +144,15 @@ impl<M: Machine> Mailbox<M> {
     /// Plants panics, for tests.
     #[doc(hidden)]
     pub fn sabotage(&self, saboteur: crate::actors::host::Saboteur<M>) {
-        self.address.do_send(Sabotage(saboteur));
+        let plant = |host: &mut Host<M>| host.sabotage(saboteur);
+        self.address.do_send(Sabotage(Box::new(plant)));
+    }
+
+    /// Plants panics in answers to queries, for tests.
+    #[doc(hidden)]
+    pub fn sabotage_queries(&self, saboteur: Box<dyn Fn(&M::Query) + Send>) {
+        let plant = |host: &mut Host<M>| host.sabotage_queries(saboteur);
+        self.address.do_send(Sabotage(Box::new(plant)));
     }
 }
 
@@ -601,7 +609,7 @@ impl<M: Machine> Handler<AbortCheckpoint> for Shell<M> {
     }
 }
 
-struct Sabotage<M: Machine>(crate::actors::host::Saboteur<M>);
+struct Sabotage<M: Machine>(Box<dyn FnOnce(&mut Host<M>) + Send>);
 
 impl<M: Machine> Message for Sabotage<M> {
     type Result = ();
@@ -610,7 +618,7 @@ impl<M: Machine> Message for Sabotage<M> {
 impl<M: Machine> Handler<Sabotage<M>> for Shell<M> {
     type Result = ();
 
-    fn handle(&mut self, Sabotage(saboteur): Sabotage<M>, _: &mut Self::Context) {
-        self.host.sabotage(saboteur);
+    fn handle(&mut self, Sabotage(plant): Sabotage<M>, _: &mut Self::Context) {
+        plant(&mut self.host);
     }
 }

@@ -220,17 +220,19 @@ impl Handle {
     }
 
     /// Takes no new locks from now on, and resolves when none is left.
-    pub async fn drain(&self) -> Result<(), Stopped> {
+    pub async fn drain(&self) -> Result<(), LockError> {
         self.begin_drain().await?;
-        self.drained().await
+        Ok(self.drained().await?)
     }
 
     /// Takes no new locks from now on.
-    pub async fn begin_drain(&self) -> Result<(), Stopped> {
+    pub async fn begin_drain(&self) -> Result<(), LockError> {
+        let answers = self.locks.call(vec![Item::Message(Message::Drain)]).await?;
         // Whether this drain began or another had makes no difference.
-        drop(self.locks.call(vec![Item::Message(Message::Drain)]).await?);
+        drop(answers.into_iter().next().ok_or(Stopped)??);
         let drain = Item::Message(queue::Message::Drain);
-        drop(self.queues.call(vec![drain]).await?);
+        let answers = self.queues.call(vec![drain]).await?;
+        drop(answers.into_iter().next().ok_or(Stopped)??);
         self.facts.draining.send_replace(true);
         Ok(())
     }
@@ -388,6 +390,12 @@ impl Handle {
     #[doc(hidden)]
     pub fn sabotage_queues(&self, saboteur: crate::actors::host::Saboteur<QueueMachine>) {
         self.queues.sabotage(saboteur);
+    }
+
+    /// Plants panics in what the LockActor answers to queries, for tests.
+    #[doc(hidden)]
+    pub fn sabotage_lock_queries(&self, saboteur: Box<dyn Fn(&Query) + Send>) {
+        self.locks.sabotage_queries(saboteur);
     }
 
     /// Plants panics in the LockActor, for tests.
