@@ -84,6 +84,9 @@ pub struct Report {
 /// Makes panics, for tests: called before each decide, commit and tick with the message in question.
 pub type Saboteur<M> = Box<dyn Fn(Stage, &<M as Machine>::Message) + Send>;
 
+/// The same for queries: called before each is answered.
+pub type QuerySaboteur<M> = Box<dyn Fn(&<M as Machine>::Query) + Send>;
+
 /// A machine and what it needs to outlive its own panics.
 pub struct Host<M: Machine> {
     machine: M,
@@ -102,7 +105,7 @@ pub struct Host<M: Machine> {
     /// Who is told what happens, if anybody is.
     feed: Option<Arc<Feed>>,
     saboteur: Option<Saboteur<M>>,
-    query_saboteur: Option<Box<dyn Fn(&M::Query) + Send>>,
+    query_saboteur: Option<QuerySaboteur<M>>,
 }
 
 /// A delivery that is being worked through.
@@ -534,7 +537,7 @@ impl<M: Machine> Host<M> {
     }
 
     /// Plants panics in answers to queries, for tests.
-    pub fn sabotage_queries(&mut self, saboteur: Box<dyn Fn(&M::Query) + Send>) {
+    pub fn sabotage_queries(&mut self, saboteur: QuerySaboteur<M>) {
         self.query_saboteur = Some(saboteur);
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::actors::checkpoint::Paged;
 use crate::actors::directory::Admission;
-use crate::actors::host::{Answer, Delivery, Flow, Host, Item, ReplyTo, Report};
+use crate::actors::host::{Answer, Delivery, Flow, Host, Item, QuerySaboteur, ReplyTo, Report};
 use crate::actors::ledger::Ledger;
 use crate::actors::machine::Machine;
 use crate::actors::parallel::both;
@@ -150,7 +150,7 @@ impl<M: Machine> Mailbox<M> {
 
     /// Plants panics in answers to queries, for tests.
     #[doc(hidden)]
-    pub fn sabotage_queries(&self, saboteur: Box<dyn Fn(&M::Query) + Send>) {
+    pub fn sabotage_queries(&self, saboteur: QuerySaboteur<M>) {
         let plant = |host: &mut Host<M>| host.sabotage_queries(saboteur);
         self.address.do_send(Sabotage(Box::new(plant)));
     }
@@ -609,7 +609,10 @@ impl<M: Machine> Handler<AbortCheckpoint> for Shell<M> {
     }
 }
 
-struct Sabotage<M: Machine>(Box<dyn FnOnce(&mut Host<M>) + Send>);
+/// What plants panics in a host.
+type Planting<M> = Box<dyn FnOnce(&mut Host<M>) + Send>;
+
+struct Sabotage<M: Machine>(Planting<M>);
 
 impl<M: Machine> Message for Sabotage<M> {
     type Result = ();

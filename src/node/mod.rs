@@ -394,7 +394,7 @@ impl Handle {
 
     /// Plants panics in what the LockActor answers to queries, for tests.
     #[doc(hidden)]
-    pub fn sabotage_lock_queries(&self, saboteur: Box<dyn Fn(&Query) + Send>) {
+    pub fn sabotage_lock_queries(&self, saboteur: crate::actors::host::QuerySaboteur<LockMachine>) {
         self.locks.sabotage_queries(saboteur);
     }
 

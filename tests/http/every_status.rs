@@ -83,15 +83,24 @@ impl Asking {
     }
 
     fn at(&self, address: SocketAddr) -> Answer {
-        let mut stream = send(address, &self.text());
-        stream.shutdown(Shutdown::Write).expect("it is open");
+        // Whoever waits must not close its side; a stream of events has no other end.
+        let closes = self.target == "/v1/events" || self.headers.contains("Connection");
+        let text = if closes {
+            self.text()
+        } else {
+            self.clone().with("Connection: close").text()
+        };
+        let mut stream = send(address, &text);
+        if closes {
+            stream.shutdown(Shutdown::Write).expect("it is open");
+        }
         received(&mut stream)
     }
 }
 
 fn send(address: SocketAddr, text: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("it listens");
-    let patience = Some(Duration::from_secs(60));
+    let patience = Some(Duration::from_mins(1));
     stream.set_read_timeout(patience).expect("it can be set");
     stream.write_all(text.as_bytes()).expect("it is read");
     stream
@@ -280,8 +289,8 @@ impl FullDisk {
             maximum: None,
         };
         prlimit(Some(daemon.pid()), Resource::Fsize, limit).expect("it is our child");
-        let words = daemon.ready().split_whitespace();
-        let address = words.filter_map(|word| word.strip_prefix("http=")).next();
+        let mut words = daemon.ready().split_whitespace();
+        let address = words.find_map(|word| word.strip_prefix("http="));
         let address = address.and_then(|address| address.parse().ok());
         let full = Self {
             address: address.expect("the ready line names the door"),

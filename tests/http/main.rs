@@ -25,3 +25,4 @@ mod repetition;
 mod route;
 mod socket;
 mod tls;
+mod tricks;

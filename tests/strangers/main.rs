@@ -53,6 +53,7 @@ impl Served {
 }
 
 /// Where a program of others is, if it is installed.
+#[expect(clippy::print_stdout, reason = "what is left out is said")]
 fn installed(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let mut places = std::env::split_paths(&path).map(|place| place.join(program));
