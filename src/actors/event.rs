@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 /// As text the number of the entry, and behind a dot the place among its events unless it is the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// The entry; for what is no entry, the newest one before.
+    /// The entry; for what is no entry, that of the newest event before.
     pub seq: Seq,
     /// Which of its events.
     pub place: u32,

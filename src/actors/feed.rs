@@ -42,6 +42,8 @@ struct Ring {
     bytes: usize,
     /// Everything behind this is here.
     floor: Position,
+    /// Where it began.
+    begun: Seq,
     newest: Position,
     readers: u32,
     /// Since when there is no reader, as far as the core has noticed.
@@ -92,6 +94,21 @@ impl Feed {
 
     /// Gathers what happened in an entry, or behind it. It is shown once the entry is durable.
     pub fn put(&self, seq: Seq, at: Timestamp, actor: &'static str, what: Happening) {
+        self.append(at, actor, what, |ring| ring.next(seq));
+    }
+
+    /// Gathers what happened that is no entry: it stands behind the newest event.
+    pub fn put_behind(&self, at: Timestamp, actor: &'static str, what: Happening) {
+        self.append(at, actor, what, |ring| ring.next(ring.newest.seq));
+    }
+
+    fn append(
+        &self,
+        at: Timestamp,
+        actor: &'static str,
+        what: Happening,
+        place: impl FnOnce(&Ring) -> Position,
+    ) {
         let mut ring = self.ring();
         if ring.readers == 0 {
             let since = *ring.deserted.get_or_insert(at);
@@ -101,7 +118,7 @@ impl Feed {
                 return;
             }
         }
-        let position = ring.next(seq);
+        let position = place(&ring);
         ring.push(Event {
             position,
             at,
@@ -122,12 +139,23 @@ impl Feed {
             return;
         }
         let ring = self.ring();
-        let upto = ring.newest_upto(durable);
+        // Where nobody listened yet there is nothing to wait for.
+        let upto = ring.newest_upto(durable.max(ring.begun));
         self.shown.send_if_modified(|shown| {
             let more = upto.is_some_and(|upto| upto > shown.upto);
             shown.upto = upto.unwrap_or_default().max(shown.upto);
             more
         });
+    }
+
+    /// Up to which entry the journal must be relied on before everything is shown.
+    pub fn newest(&self) -> Seq {
+        let ring = self.ring();
+        if ring.newest.seq == ring.begun {
+            Seq(0)
+        } else {
+            ring.newest.seq
+        }
     }
 
     /// Nothing more is shown: the node has stopped or halted. What was not shown never is.
@@ -140,6 +168,7 @@ impl Ring {
     fn open(&mut self, at: Position) {
         *self = Self {
             floor: at,
+            begun: at.seq,
             newest: at,
             ..Self::default()
         };
@@ -304,6 +333,22 @@ mod tests {
         feed.show(Seq(u64::MAX));
         assert_eq!(heard(&mut early), ["12.1"]);
         assert!(heard(&mut early).is_empty(), "nothing is heard twice");
+    }
+
+    #[test]
+    fn what_is_no_entry_stands_behind_the_newest_event() {
+        let feed = Arc::new(Feed::default());
+        let mut reader = feed.listen(Seq(9), None);
+        let behind = || feed.put_behind(AT, "node", Happening::new("checkpoint"));
+        behind();
+        feed.show(Seq(3));
+        assert_eq!(heard(&mut reader), ["9.1"], "it waits for nothing");
+        put(&feed, 12);
+        behind();
+        feed.show(Seq(11));
+        assert!(heard(&mut reader).is_empty());
+        feed.show(Seq(12));
+        assert_eq!(heard(&mut reader), ["12", "12.1"]);
     }
 
     #[test]

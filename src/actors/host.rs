@@ -6,7 +6,9 @@
 
 use crate::actors::feed::Feed;
 use crate::actors::ledger::{Ledger, Poisoned, Stage};
-use crate::actors::machine::{Effect, Effects, Keeping, Machine, Refusal, Start, Tell, Weight};
+use crate::actors::machine::{
+    Effect, Effects, Keeping, Machine, Refusal, Stamp, Start, Tell, Weight,
+};
 use crate::actors::outbox::Outbox;
 use crate::actors::pages::{self, Copied};
 use crate::clock::Timestamp;

@@ -173,13 +173,20 @@ impl Spine {
         &self.feed
     }
 
-    /// Tells whoever listens of something that is no entry: it stands behind the newest.
+    /// Tells whoever listens of something that is no entry.
     pub fn happened(&self, actor: &'static str, what: Happening) {
         if self.feed.is_open() {
-            let mut ledger = self.ledger.borrow_mut();
-            let (last, at) = (ledger.last(), ledger.now());
-            self.feed.put(last, at, actor, what);
-            drop(ledger);
+            let at = self.ledger.borrow_mut().now();
+            self.feed.put_behind(at, actor, what);
+            self.feed.show(self.durable());
+        }
+    }
+
+    /// Tells whoever listens of a panic that stands in the journal.
+    fn poisoned(&self, report: &Report) {
+        if self.feed.is_open() {
+            let (seq, at) = (report.seq, report.at);
+            self.feed.put(seq, at, report.actor, restarted(report));
             self.feed.show(self.durable());
         }
     }
@@ -318,7 +325,11 @@ impl Spine {
         let verdict = self.supervisor.borrow_mut().panicked(report);
         match verdict {
             Verdict::Halt => self.halt(Halt::Panics(report.clone())),
-            Verdict::Restart => self.happened(report.actor, restarted(report)),
+            // A question leaves nothing in the journal; what was poisoned is told once it stands there.
+            Verdict::Restart if report.stage == Stage::Query => {
+                self.happened(report.actor, restarted(report));
+            }
+            Verdict::Restart => self.poisoned(report),
         }
         verdict
     }
