@@ -1,5 +1,7 @@
 //! `sexton events` and `sexton lock watch` without a token, with the real program.
 
+#![cfg(feature = "cli")]
+
 #[path = "support/daemon.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod daemon;

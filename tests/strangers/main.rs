@@ -2,6 +2,8 @@
 //! openapi-python-client makes of it, and schemathesis, which asks whatever the description allows and much that it
 //! does not. Each is left out, and that is said, where it is not installed; `.ci/run` installs both.
 
+#![cfg(feature = "cli")]
+
 #[path = "../support/daemon.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod daemon;
