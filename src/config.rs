@@ -158,6 +158,17 @@ impl Config {
             );
         }
         if let Some(http) = &self.http {
+            let (certificate, key) = (http.tls_certificate.is_some(), http.tls_key.is_some());
+            check(
+                certificate || !key,
+                "tls-key",
+                "there is a key and no certificate: tls-cert is missing".to_owned(),
+            );
+            check(
+                key || !certificate,
+                "tls-cert",
+                "there is a certificate and no key: tls-key is missing".to_owned(),
+            );
             let beyond = http.tcp.filter(|address| !address.ip().is_loopback());
             if let Some(address) = beyond {
                 check(
@@ -256,6 +267,10 @@ pub struct HttpConfig {
     pub socket: Option<PathBuf>,
     /// A file with the token that requests over TCP must carry.
     pub token_file: Option<PathBuf>,
+    /// A chain of certificates in PEM, our own first: with it TCP speaks TLS. Needs `tls_key`.
+    pub tls_certificate: Option<PathBuf>,
+    /// The private key of the certificate, in PEM.
+    pub tls_key: Option<PathBuf>,
     /// Names by which requests over TCP may call this machine, beside its addresses and `localhost`.
     pub names: Vec<String>,
     /// Connections of each listener at a time.
@@ -270,6 +285,8 @@ impl Default for HttpConfig {
             tcp: None,
             socket: None,
             token_file: None,
+            tls_certificate: None,
+            tls_key: None,
             names: Vec::new(),
             connections_max: 16_384,
             waits_max: 12_288,

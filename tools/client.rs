@@ -1,7 +1,7 @@
 //! Asks a running coordinator over the Unix socket of its data directory: one request, bounded in time and bytes.
 
 use crate::report::Failure;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -11,6 +11,13 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The longest answer.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+/// How long a stream may be silent: it says every 15 s that it is alive.
+const SILENCE: Duration = Duration::from_secs(45);
+
+/// The longest head, and the longest part, of a stream.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+const CHUNK_BYTES_MAX: usize = 1 << 20;
 
 /// What a coordinator answered.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,6 +60,60 @@ fn ask(data: &Path, request: (&str, &str, &str), patience: Duration) -> Result<A
     })
 }
 
+/// Gets a path whose answer has no end of its own, and gives each line of it to `take`, until the coordinator ends it.
+/// An answer that is no such stream is given back.
+pub(crate) fn follow(
+    data: &Path,
+    path: &str,
+    mut take: impl FnMut(&str) -> Result<(), Failure>,
+) -> Result<Option<Answer>, Failure> {
+    let socket = data.join("sexton.sock");
+    let stream =
+        UnixStream::connect(&socket).map_err(|error| unreachable_because(&error, data, &socket))?;
+    let broken = |error: io::Error| {
+        let words = format!("the coordinator was cut off: {error}");
+        Failure::unreachable(words).help("`sexton status` says whether it runs")
+    };
+    let mut reader = ask_on(stream, ("GET", path, ""), SILENCE).map_err(broken)?;
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head).map_err(broken)? == 0 || head.len() > HEAD_BYTES_MAX {
+            return Err(broken(io::ErrorKind::UnexpectedEof.into()));
+        }
+    }
+    if !head.starts_with("HTTP/1.1 200 ") {
+        let mut answer = head.into_bytes();
+        let mut body = reader.take(ANSWER_BYTES_MAX);
+        body.read_to_end(&mut answer).map_err(broken)?;
+        let answer = parse(&answer);
+        return answer
+            .map(Some)
+            .ok_or_else(|| broken(io::ErrorKind::InvalidData.into()));
+    }
+    let mut rest = Vec::new();
+    while let Some(chunk) = next_chunk(&mut reader).map_err(broken)? {
+        rest.extend_from_slice(&chunk);
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = rest.drain(..=end).collect();
+            take(String::from_utf8_lossy(&line).trim_end())?;
+        }
+    }
+    Ok(None)
+}
+
+/// The next chunk of a body; none at its end.
+fn next_chunk(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    let mut size = String::new();
+    reader.read_line(&mut size)?;
+    let size = usize::from_str_radix(size.trim_end(), 16).ok();
+    let size = size.filter(|size| *size <= CHUNK_BYTES_MAX);
+    let size = size.ok_or(io::ErrorKind::InvalidData)?;
+    let mut chunk = vec![0; size + 2];
+    reader.read_exact(&mut chunk)?;
+    chunk.truncate(size);
+    Ok((size > 0).then_some(chunk))
+}
+
 fn unreachable_because(error: &io::Error, data: &Path, socket: &Path) -> Failure {
     let tried = socket.display();
     let start = format!(
@@ -81,11 +142,12 @@ fn unreachable_because(error: &io::Error, data: &Path, socket: &Path) -> Failure
     .help(start)
 }
 
-fn exchange(
+/// Sends a request; what is answered is read from what this gives.
+fn ask_on(
     mut stream: UnixStream,
     (method, path, body): (&str, &str, &str),
     patience: Duration,
-) -> io::Result<Vec<u8>> {
+) -> io::Result<BufReader<UnixStream>> {
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(patience))?;
     let content = match (method, body.len()) {
@@ -99,8 +161,19 @@ fn exchange(
         format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{content}");
     let request = format!("{head}\r\n{body}");
     stream.write_all(request.as_bytes())?;
+    Ok(BufReader::new(stream))
+}
+
+fn exchange(
+    stream: UnixStream,
+    request: (&str, &str, &str),
+    patience: Duration,
+) -> io::Result<Vec<u8>> {
     let mut answer = Vec::new();
-    match stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer) {
+    match ask_on(stream, request, patience)?
+        .take(ANSWER_BYTES_MAX)
+        .read_to_end(&mut answer)
+    {
         Ok(_) => Ok(answer),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             let words = format!(

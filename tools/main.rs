@@ -7,6 +7,7 @@ mod checkpoint;
 mod client;
 mod directory;
 mod drain;
+mod events;
 mod inspect;
 mod isolated;
 mod lock;
@@ -42,6 +43,7 @@ enum Command {
     Completions(manual::Completions),
     Config(Box<settings::ShowConfig>),
     Drain(drain::Drain),
+    Events(events::Events),
     Inspect(inspect::Inspect),
     KeepScratch(scratch::KeepScratch),
     Lock(Box<lock::Lock>),
@@ -65,6 +67,7 @@ fn main() -> std::process::ExitCode {
         Command::Completions(completions) => completions.run(Arguments::command()),
         Command::Config(config) => config.run(),
         Command::Drain(drain) => drain.run(),
+        Command::Events(events) => events.run(),
         Command::Lock(lock) => lock.run(),
         Command::Man(manual) => manual.run(Arguments::command()),
         Command::Inspect(inspect) => inspect.run(),

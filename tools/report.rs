@@ -154,6 +154,8 @@ impl From<NodeError> for Failure {
             NodeError::Token(_) => Self::unreachable(format!("failed to {error}")).help(
                 "make one: `(umask 077; head -c 32 /dev/urandom | base64 > FILE)`; `chmod 600 FILE` closes it to others",
             ),
+            NodeError::Tls(_) => Self::unreachable(format!("failed to {error}"))
+                .help("--tls-cert takes a chain of certificates, our own first, and --tls-key its private key, both in PEM"),
             NodeError::Hosts(_) | NodeError::Door { .. } | NodeError::Core(_) => {
                 Self::unreachable(format!("failed to {error}"))
             }

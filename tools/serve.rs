@@ -242,6 +242,7 @@ fn reload(handle: &Handle) {
     }
     if let Some(door) = handle.http() {
         reloaded("token file", door.reload_token());
+        reloaded("TLS certificate", door.reload_identity());
     }
     tracing::info!("settings are read at the start alone");
 }

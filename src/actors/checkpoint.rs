@@ -9,6 +9,7 @@
 //! Promises: one at a time; a crash between any two steps leaves the other slot and the journal it needs as they were.
 //! An actor whose state is spent before all of it was copied interrupts the checkpoint.
 
+use crate::actors::event::Happening;
 use crate::actors::ledger::{Appended, Ledger};
 use crate::actors::recovery::Past;
 use crate::actors::spine::Spine;
@@ -256,6 +257,7 @@ impl Checkpoints {
                 shown.taken += 1;
                 shown.last = Some(taken.clone());
                 shown.last_failure = None;
+                self.spine.happened("node", happening(taken));
             }
             Err(CheckpointError::Persist(error)) => {
                 tracing::warn!(%error, "no snapshot was taken; the journal is kept");
@@ -353,6 +355,14 @@ impl Checkpoints {
         thread.seal(mark, older, Box::new(|done| drop(seal.send(done))));
         answer(sealed).await
     }
+}
+
+fn happening(taken: &Taken) -> Happening {
+    Happening::new("checkpoint")
+        .text("slot", taken.slot.clone())
+        .number("upto", taken.upto.0)
+        .number("file_bytes", taken.file_bytes)
+        .number("ms", taken.ms)
 }
 
 /// The slot to write: one without a seal, else the older. `sealed` says up to where each goes.

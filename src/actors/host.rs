@@ -4,8 +4,11 @@
 //! that caused it and no other; nothing leaves before everything it rests on is durable; what is due happens before
 //! the next message or query. Never here: threads, sockets, files, clocks. The runtime and the simulation drive it.
 
+use crate::actors::feed::Feed;
 use crate::actors::ledger::{Ledger, Poisoned, Stage};
-use crate::actors::machine::{Effect, Effects, Keeping, Machine, Refusal, Start, Tell, Weight};
+use crate::actors::machine::{
+    Effect, Effects, Keeping, Machine, Refusal, Stamp, Start, Tell, Weight,
+};
 use crate::actors::outbox::Outbox;
 use crate::actors::pages::{self, Copied};
 use crate::clock::Timestamp;
@@ -15,6 +18,7 @@ use crate::persist::journal::Room;
 use crate::persist::snapshots::Page;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 /// Ticks in a row after which others get their turn: expiring a million locks at once must not stop the node.
 const TICKS_IN_A_ROW: usize = 1024;
@@ -82,6 +86,9 @@ pub struct Report {
 /// Makes panics, for tests: called before each decide, commit and tick with the message in question.
 pub type Saboteur<M> = Box<dyn Fn(Stage, &<M as Machine>::Message) + Send>;
 
+/// The same for queries: called before each is answered.
+pub type QuerySaboteur<M> = Box<dyn Fn(&<M as Machine>::Query) + Send>;
+
 /// A machine and what it needs to outlive its own panics.
 pub struct Host<M: Machine> {
     machine: M,
@@ -97,7 +104,10 @@ pub struct Host<M: Machine> {
     effects: Effects<M::Reply>,
     outbox: Outbox<M::Reply>,
     tells: Vec<Tell>,
+    /// Who is told what happens, if anybody is.
+    feed: Option<Arc<Feed>>,
     saboteur: Option<Saboteur<M>>,
+    query_saboteur: Option<QuerySaboteur<M>>,
 }
 
 /// A delivery that is being worked through.
@@ -121,7 +131,9 @@ impl<M: Machine> Host<M> {
             effects: Effects::default(),
             outbox: Outbox::default(),
             tells: Vec::new(),
+            feed: None,
             saboteur: None,
+            query_saboteur: None,
         }
     }
 
@@ -258,7 +270,8 @@ impl<M: Machine> Host<M> {
                 .map_err(|cause| self.poison(ledger, at, (stage, cause), message));
         }
         let stamp = ledger.order_some(at, M::numbers(&outcome));
-        let (machine, effects) = (&mut self.machine, &mut self.effects);
+        let listened = self.tell_events(stamp, message, &outcome);
+        let (machine, effects, saboteur) = (&mut self.machine, &mut self.effects, &self.saboteur);
         let committed = guard(|| {
             if let Some(saboteur) = saboteur {
                 saboteur(Stage::Commit, message);
@@ -281,9 +294,25 @@ impl<M: Machine> Host<M> {
             Err(cause) => {
                 self.spent = true;
                 self.effects.take();
+                if let Some(feed) = self.feed.as_ref().filter(|_| listened) {
+                    feed.retract(stamp.seq);
+                }
                 Err(self.poison(ledger, at, (Stage::Commit, cause), message))
             }
         }
+    }
+
+    /// Tells whoever listens what the outcome comes to; whether anybody does.
+    fn tell_events(&self, entry: Stamp, message: &M::Message, outcome: &M::Outcome) -> bool {
+        let Some(feed) = self.feed.as_ref().filter(|feed| feed.is_open()) else {
+            return false;
+        };
+        let mut tell = |what| feed.put(entry.seq, entry.at, M::NAME, what);
+        let told = guard(|| self.machine.events(entry, message, outcome, &mut tell));
+        if let Err(cause) = told {
+            tracing::error!(actor = M::NAME, cause, "what happened could not be told");
+        }
+        true
     }
 
     fn ask(
@@ -292,7 +321,13 @@ impl<M: Machine> Host<M> {
         at: Timestamp,
         query: &M::Query,
     ) -> Result<M::Reply, Report> {
-        guard(|| self.machine.query(at, query)).map_err(|cause| Report {
+        let asked = guard(|| {
+            if let Some(saboteur) = &self.query_saboteur {
+                saboteur(query);
+            }
+            self.machine.query(at, query)
+        });
+        asked.map_err(|cause| Report {
             actor: M::NAME,
             stage: Stage::Query,
             seq: ledger.last(),
@@ -435,6 +470,11 @@ impl<M: Machine> Host<M> {
         }
     }
 
+    /// Tells what happens to whoever listens there.
+    pub fn tell_to(&mut self, feed: Arc<Feed>) {
+        self.feed = Some(feed);
+    }
+
     /// Whether the machine must be rebuilt before anything else.
     pub fn is_spent(&self) -> bool {
         self.spent
@@ -496,6 +536,11 @@ impl<M: Machine> Host<M> {
     /// Plants panics, for tests.
     pub fn sabotage(&mut self, saboteur: Saboteur<M>) {
         self.saboteur = Some(saboteur);
+    }
+
+    /// Plants panics in answers to queries, for tests.
+    pub fn sabotage_queries(&mut self, saboteur: QuerySaboteur<M>) {
+        self.query_saboteur = Some(saboteur);
     }
 }
 

@@ -4,6 +4,7 @@
 //! `decide` to learn what a message does, `commit` to make it so, and journals both; recovery calls `commit` alone.
 //! See `ARCHITECTURE.md`, "The one idea".
 
+use crate::actors::event::Happening;
 use crate::actors::pages::Pages;
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket};
@@ -109,6 +110,16 @@ pub trait Machine: Send + Sized + 'static {
     fn digest(&self) -> Digest;
     /// Durable state, to look at.
     fn view(&self) -> Self::View;
+    /// Tells whoever listens what an outcome comes to, in order; called only while somebody does, just before the
+    /// commit. Nothing may rest on it.
+    fn events(
+        &self,
+        _entry: Stamp,
+        _message: &Self::Message,
+        _outcome: &Self::Outcome,
+        _tell: &mut dyn FnMut(Happening),
+    ) {
+    }
     /// What stands in the slots that an outcome speaks of and its message does not, as long as it is not committed: for
     /// people who read a log.
     fn about(&self, _outcome: &Self::Outcome) -> Vec<About> {

@@ -6,6 +6,7 @@
 //! | `ledger.rs` | sequence numbers, time, the records of one write |
 //! | `host.rs` | the shell: order, decide, commit, append; catches panics |
 //! | `outbox.rs` | answers that wait for the journal |
+//! | `event.rs` `feed.rs` | what happened, as data; the newest of it, for whoever listens |
 //! | `recovery.rs` | from snapshots and journal to machines: the one recovery path |
 //! | `progress.rs` | how far a recovery has come |
 //! | `checkpoint.rs` | when a snapshot is due, and its steps |
@@ -21,6 +22,8 @@
 
 pub mod checkpoint;
 pub mod directory;
+pub mod event;
+pub mod feed;
 pub mod host;
 pub mod ledger;
 pub mod lock;

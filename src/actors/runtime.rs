@@ -5,7 +5,7 @@
 
 use crate::actors::checkpoint::Paged;
 use crate::actors::directory::Admission;
-use crate::actors::host::{Answer, Delivery, Flow, Host, Item, ReplyTo, Report};
+use crate::actors::host::{Answer, Delivery, Flow, Host, Item, QuerySaboteur, ReplyTo, Report};
 use crate::actors::ledger::Ledger;
 use crate::actors::machine::Machine;
 use crate::actors::parallel::both;
@@ -144,7 +144,15 @@ impl<M: Machine> Mailbox<M> {
     /// Plants panics, for tests.
     #[doc(hidden)]
     pub fn sabotage(&self, saboteur: crate::actors::host::Saboteur<M>) {
-        self.address.do_send(Sabotage(saboteur));
+        let plant = |host: &mut Host<M>| host.sabotage(saboteur);
+        self.address.do_send(Sabotage(Box::new(plant)));
+    }
+
+    /// Plants panics in answers to queries, for tests.
+    #[doc(hidden)]
+    pub fn sabotage_queries(&self, saboteur: QuerySaboteur<M>) {
+        let plant = |host: &mut Host<M>| host.sabotage_queries(saboteur);
+        self.address.do_send(Sabotage(Box::new(plant)));
     }
 }
 
@@ -180,11 +188,12 @@ impl<M: Machine> Drop for Waiting<M> {
 
 /// Starts an actor on the core thread.
 pub fn start<M: Machine>(
-    host: Host<M>,
+    mut host: Host<M>,
     rules: M::Rules,
     spine: &Rc<Spine>,
     admission: Admission,
 ) -> Mailbox<M> {
+    host.tell_to(Arc::clone(spine.feed()));
     spine.register(host.outbox().clone());
     let actor = host.actor();
     let shell = Shell {
@@ -254,6 +263,7 @@ impl<M: Machine> Shell<M> {
         }
         self.spine.delivered();
         self.host.outbox().release(self.spine.durable());
+        self.spine.feed().show(self.spine.durable());
         match flow {
             Flow::Done => self.set_timer(context),
             Flow::Yield => self.go_on_later(context),
@@ -599,7 +609,10 @@ impl<M: Machine> Handler<AbortCheckpoint> for Shell<M> {
     }
 }
 
-struct Sabotage<M: Machine>(crate::actors::host::Saboteur<M>);
+/// What plants panics in a host.
+type Planting<M> = Box<dyn FnOnce(&mut Host<M>) + Send>;
+
+struct Sabotage<M: Machine>(Planting<M>);
 
 impl<M: Machine> Message for Sabotage<M> {
     type Result = ();
@@ -608,7 +621,7 @@ impl<M: Machine> Message for Sabotage<M> {
 impl<M: Machine> Handler<Sabotage<M>> for Shell<M> {
     type Result = ();
 
-    fn handle(&mut self, Sabotage(saboteur): Sabotage<M>, _: &mut Self::Context) {
-        self.host.sabotage(saboteur);
+    fn handle(&mut self, Sabotage(plant): Sabotage<M>, _: &mut Self::Context) {
+        plant(&mut self.host);
     }
 }

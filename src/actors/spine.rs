@@ -4,8 +4,10 @@
 
 use crate::actors::checkpoint::Paged;
 use crate::actors::directory::Directory;
+use crate::actors::event::Happening;
+use crate::actors::feed::Feed;
 use crate::actors::host::Report;
-use crate::actors::ledger::Ledger;
+use crate::actors::ledger::{Ledger, Stage};
 use crate::actors::outbox::Outbox;
 use crate::actors::recovery::RecoveryError;
 use crate::actors::supervisor::{SupervisorActor, Verdict};
@@ -54,6 +56,7 @@ pub struct Spine {
     supervisor: RefCell<SupervisorActor>,
     directory: RefCell<Directory>,
     outboxes: RefCell<Vec<Box<dyn Outgoing>>>,
+    feed: Arc<Feed>,
     dirty: Notify,
     /// Deliveries since the last write: one alone is written in place.
     gathered: Cell<u32>,
@@ -126,6 +129,7 @@ impl Spine {
             supervisor: RefCell::new(supervisor),
             directory: RefCell::default(),
             outboxes: RefCell::default(),
+            feed: Arc::default(),
             dirty: Notify::new(),
             gathered: Cell::new(0),
             durable: watch::Sender::new(durable),
@@ -162,6 +166,29 @@ impl Spine {
     /// The snapshots, unless the node keeps no files.
     pub fn slots(&self) -> Option<Slots> {
         self.slots.clone()
+    }
+
+    /// Who is told what happens.
+    pub fn feed(&self) -> &Arc<Feed> {
+        &self.feed
+    }
+
+    /// Tells whoever listens of something that is no entry.
+    pub fn happened(&self, actor: &'static str, what: Happening) {
+        if self.feed.is_open() {
+            let at = self.ledger.borrow_mut().now();
+            self.feed.put_behind(at, actor, what);
+            self.feed.show(self.durable());
+        }
+    }
+
+    /// Tells whoever listens of a panic that stands in the journal.
+    fn poisoned(&self, report: &Report) {
+        if self.feed.is_open() {
+            let (seq, at) = (report.seq, report.at);
+            self.feed.put(seq, at, report.actor, restarted(report));
+            self.feed.show(self.durable());
+        }
     }
 
     /// Waits until nobody else writes a slot, and keeps others from it.
@@ -285,6 +312,7 @@ impl Spine {
             for outbox in self.outboxes.borrow().iter() {
                 outbox.release(durable);
             }
+            self.feed.show(durable);
         }
     }
 
@@ -295,8 +323,13 @@ impl Spine {
             return Verdict::Halt;
         }
         let verdict = self.supervisor.borrow_mut().panicked(report);
-        if verdict == Verdict::Halt {
-            self.halt(Halt::Panics(report.clone()));
+        match verdict {
+            Verdict::Halt => self.halt(Halt::Panics(report.clone())),
+            // A question leaves nothing in the journal; what was poisoned is told once it stands there.
+            Verdict::Restart if report.stage == Stage::Query => {
+                self.happened(report.actor, restarted(report));
+            }
+            Verdict::Restart => self.poisoned(report),
         }
         verdict
     }
@@ -314,6 +347,7 @@ impl Spine {
             for outbox in self.outboxes.borrow().iter() {
                 outbox.discard();
             }
+            self.feed.end();
         }
     }
 
@@ -342,4 +376,19 @@ impl Spine {
     pub fn is_over(&self) -> bool {
         self.stopped.get() || self.is_halted()
     }
+}
+
+/// An actor panicked and goes on: with everything, or without the item on which time was to act.
+fn restarted(report: &Report) -> Happening {
+    let stage = match report.stage {
+        Stage::Decide => "decide",
+        Stage::Commit => "commit",
+        Stage::Query => "query",
+        Stage::Tick => "tick",
+    };
+    let what = match report.item {
+        None => Happening::new("restarted").text("stage", stage),
+        Some(item) => Happening::new("quarantined").number("item", item),
+    };
+    what.text("cause", report.cause.clone())
 }

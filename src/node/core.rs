@@ -3,6 +3,7 @@
 use super::{Command, Facts, Handle, NodeError, Recovered, cut_words};
 use crate::actors::checkpoint::Checkpoints;
 use crate::actors::directory::Admission;
+use crate::actors::event::Happening;
 use crate::actors::host::Host;
 use crate::actors::ledger::Ledger;
 use crate::actors::lock::LockMachine;
@@ -24,7 +25,12 @@ use crate::protocols::beanstalk;
 use crate::protocols::lockserver::{self, Hosts};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+/// How long those who listen may hold up the end: an entry that nobody waits for need not be on its way to the disk.
+const GOODBYE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The core thread's side of opening, running and stopping.
 pub(super) struct Core {
@@ -305,9 +311,20 @@ impl Open {
             checkpoints,
             files,
         } = self;
-        while let Some(Command::Panics(actor, answer)) = received.recv().await {
-            drop(answer.send(spine.supervisor().record(actor)));
+        loop {
+            // Whoever asked may be gone.
+            match received.recv().await {
+                Some(Command::Panics(actor, answer)) => {
+                    drop(answer.send(spine.supervisor().record(actor)));
+                }
+                Some(Command::Listen(after, answer)) => {
+                    let last = spine.ledger().last();
+                    drop(answer.send(spine.feed().listen(last, after)));
+                }
+                Some(Command::Stop) | None => break,
+            }
         }
+        say_goodbye(&spine).await;
         #[cfg(feature = "http")]
         if let Some(http) = &handle.http {
             http.close().await;
@@ -315,6 +332,20 @@ impl Open {
         drop(handle);
         end(&spine, &checkpoints, files).await;
     }
+}
+
+/// Tells whoever listens that the node stops in good order, before the doors close.
+async fn say_goodbye(spine: &Spine) {
+    if spine.is_halted() {
+        return;
+    }
+    spine.happened("node", Happening::new("stopping"));
+    spine.write();
+    let told = spine.until_durable_or_halted(spine.feed().newest());
+    if timeout(GOODBYE_PATIENCE, told).await.is_err() {
+        tracing::info!("the end is not told: the journal is behind");
+    }
+    spine.feed().end();
 }
 
 /// Takes a last snapshot, notes the stop, and lets the journal and the directory go.

@@ -4,12 +4,16 @@
 //! [`Node::halted`]; the host program goes on.
 
 mod core;
+mod events;
 mod locks;
 
 use self::core::Core;
+pub use self::events::Events;
 pub use self::locks::{Entry, LockError, Locks, Terms};
 use crate::actors::checkpoint::{self, CheckpointError, SnapshotStatus, Taken};
 use crate::actors::directory::Admission;
+use crate::actors::event::Position;
+use crate::actors::feed::Reader;
 use crate::actors::host::Item;
 use crate::actors::lock::{LockMachine, Message, Query, Reply, Watch};
 use crate::actors::machine::Machine;
@@ -51,6 +55,10 @@ pub enum NodeError {
     #[cfg(feature = "http")]
     #[error(transparent)]
     Token(#[from] crate::protocols::http::TokenError),
+    /// The certificate or its key cannot be used.
+    #[cfg(feature = "http")]
+    #[error(transparent)]
+    Tls(#[from] crate::protocols::http::TlsError),
     /// A door cannot be opened.
     #[error("open the {door} door on {address}: {source}")]
     Door {
@@ -122,9 +130,11 @@ pub struct Recovered {
     pub mended: Vec<String>,
 }
 
+#[derive(Debug)]
 enum Command {
     Stop,
     Panics(&'static str, oneshot::Sender<supervisor::Record>),
+    Listen(Option<Position>, oneshot::Sender<Reader>),
 }
 
 impl Node {
@@ -210,17 +220,19 @@ impl Handle {
     }
 
     /// Takes no new locks from now on, and resolves when none is left.
-    pub async fn drain(&self) -> Result<(), Stopped> {
+    pub async fn drain(&self) -> Result<(), LockError> {
         self.begin_drain().await?;
-        self.drained().await
+        Ok(self.drained().await?)
     }
 
     /// Takes no new locks from now on.
-    pub async fn begin_drain(&self) -> Result<(), Stopped> {
+    pub async fn begin_drain(&self) -> Result<(), LockError> {
+        let answers = self.locks.call(vec![Item::Message(Message::Drain)]).await?;
         // Whether this drain began or another had makes no difference.
-        drop(self.locks.call(vec![Item::Message(Message::Drain)]).await?);
+        drop(answers.into_iter().next().ok_or(Stopped)??);
         let drain = Item::Message(queue::Message::Drain);
-        drop(self.queues.call(vec![drain]).await?);
+        let answers = self.queues.call(vec![drain]).await?;
+        drop(answers.into_iter().next().ok_or(Stopped)??);
         self.facts.draining.send_replace(true);
         Ok(())
     }
@@ -378,6 +390,12 @@ impl Handle {
     #[doc(hidden)]
     pub fn sabotage_queues(&self, saboteur: crate::actors::host::Saboteur<QueueMachine>) {
         self.queues.sabotage(saboteur);
+    }
+
+    /// Plants panics in what the LockActor answers to queries, for tests.
+    #[doc(hidden)]
+    pub fn sabotage_lock_queries(&self, saboteur: crate::actors::host::QuerySaboteur<LockMachine>) {
+        self.locks.sabotage_queries(saboteur);
     }
 
     /// Plants panics in the LockActor, for tests.

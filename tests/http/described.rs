@@ -48,6 +48,21 @@ pub(crate) fn check(method: &str, target: &str, answer: &Answer) {
     }
 }
 
+/// Every answer that is described: path, method, status.
+#[cfg(feature = "cli")]
+pub(crate) fn answers() -> Vec<(String, String, u16)> {
+    let mut found = Vec::new();
+    for (path, operations) in DESCRIPTION["paths"].as_object().expect("paths") {
+        for (method, operation) in operations.as_object().expect("operations") {
+            for status in operation["responses"].as_object().expect("answers").keys() {
+                let status = status.parse().expect("a status");
+                found.push((path.clone(), method.to_uppercase(), status));
+            }
+        }
+    }
+    found
+}
+
 fn resolve(value: &Value) -> &Value {
     match value["$ref"].as_str() {
         Some(reference) => {

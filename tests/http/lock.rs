@@ -21,7 +21,7 @@ fn wait_for(opened: &Opened, key: &str, owner: &str) -> TcpStream {
     waiting
 }
 
-fn until(mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(mut holds: impl FnMut() -> bool) {
     while !holds() {
         std::thread::yield_now();
     }
@@ -192,7 +192,7 @@ fn a_lock_passes_through_a_thousand_hands_in_turn() {
     }
 }
 
-fn raise_descriptor_limit() {
+pub(crate) fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::Nofile).maximum;
     let raised = Rlimit {

@@ -2,12 +2,27 @@
 
 #![cfg(feature = "http")]
 
+#[cfg(feature = "cli")]
+#[path = "../support/daemon.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod daemon;
+#[cfg(feature = "cli")]
+#[path = "../support/patience.rs"]
+mod patience;
+
 mod access;
+mod crowd;
 mod described;
+mod event;
+#[cfg(feature = "cli")]
+mod every_status;
 mod hostile;
+mod listener;
 mod lock;
 mod lock_refused;
 mod opened;
 mod repetition;
 mod route;
 mod socket;
+mod tls;
+mod tricks;

@@ -231,6 +231,11 @@ pub(crate) fn answers(mut text: &str) -> Vec<Answer> {
         let length = answer
             .header("content-length")
             .map_or(0, |length| length.parse().expect("a length"));
+        if answer.header("transfer-encoding") == Some("chunked") {
+            text = unchunk(rest, &mut answer.body);
+            found.push(answer);
+            continue;
+        }
         let (body, more) = rest
             .split_at_checked(length)
             .expect("a body is as long as it says");
@@ -240,6 +245,20 @@ pub(crate) fn answers(mut text: &str) -> Vec<Answer> {
     }
     assert_eq!(text, "", "something stands behind the answers");
     found
+}
+
+/// Takes a body in chunks apart; what stands behind it.
+fn unchunk<'t>(mut text: &'t str, body: &mut String) -> &'t str {
+    loop {
+        let (size, rest) = text.split_once("\r\n").expect("a chunk says its size");
+        let size = usize::from_str_radix(size, 16).expect("a size");
+        let (chunk, rest) = rest.split_at_checked(size).expect("it is whole");
+        body.push_str(chunk);
+        text = rest.strip_prefix("\r\n").expect("a chunk has an end");
+        if size == 0 {
+            return text;
+        }
+    }
 }
 
 pub(crate) fn write_private(file: &Path, text: &str) {

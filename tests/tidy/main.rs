@@ -25,6 +25,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
         &[
             "src/actors/checkpoint.rs",
             "src/actors/directory.rs",
+            "src/actors/feed.rs",
             "src/actors/runtime.rs",
             "src/actors/spine.rs",
             "src/node/",
@@ -55,6 +56,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
             "src/persist/disk.rs",
             "src/persist/snapshots/sled.rs",
             "src/protocols/http/socket.rs",
+            "src/protocols/http/tls.rs",
             "src/protocols/http/token.rs",
             "src/protocols/lockserver/hosts.rs",
             "tools/",
@@ -124,11 +126,16 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     ("src/actors/table.rs", &["ids"]),
     ("src/actors/wheel.rs", &["clock", "ids"]),
     ("src/actors/pages.rs", &["actors::machine", "ids"]),
-    ("src/actors/machine.rs", &["actors::pages", "clock", "ids"]),
+    ("src/actors/event.rs", &["clock", "ids"]),
+    (
+        "src/actors/machine.rs",
+        &["actors::event", "actors::pages", "clock", "ids"],
+    ),
     // A machine knows its own words and the contract.
     (
         "src/actors/lock/",
         &[
+            "actors::event",
             "actors::lock",
             "actors::machine",
             "actors::pages",
@@ -199,7 +206,9 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
 ];
 
 const LOCK_RULES: &[&str] = &[
+    "actors::event",
     "actors::lock::entry",
+    "actors::lock::event",
     "actors::lock::message",
     "actors::lock::pages",
     "actors::lock::state",

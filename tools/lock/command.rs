@@ -1,6 +1,7 @@
 //! The subcommands of `sexton lock`, and what each asks a coordinator for.
 
 use crate::client::{self, Answer};
+use crate::events::{self, Wanted};
 use crate::lock::answer::{print, table, well};
 use crate::lock::named::{Which, Whose, name, put, shown};
 use crate::report::Failure;
@@ -132,23 +133,41 @@ Examples:
         #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
         limit: u64,
     },
-    /// Wait until a lock is lost: released by whoever, or out of time
+    /// Show what happens to locks as it happens; with a token, wait until that lock is lost
+    ///
+    /// Without --token: who is granted a lock, who waits, who gives one back or runs out of time, until the
+    /// coordinator ends. With it: until the lock is released by whoever, or out of time.
     #[command(after_help = "\
-Example: sexton lock watch backup --token 17 && kill \"$worker\"
+Examples:
+  sexton lock watch                            all locks, until Ctrl-C
+  sexton lock watch 'account*'                 those whose key begins so
+  sexton lock watch backup --token 17 && kill \"$worker\"
 
-Exit status: 0 it is lost; 1 it is still held when the wait is over.")]
-    Watch {
-        #[command(flatten)]
-        which: Which,
-        #[command(flatten)]
-        whose: Whose,
-        /// The token with which it is held
-        #[arg(long)]
-        token: u64,
-        /// Seconds to wait at most [default: without end]
-        #[arg(long, value_name = "SECONDS")]
-        wait: Option<u64>,
-    },
+Exit status: 0 it is lost, or the coordinator ended; 1 it is still held when the wait is over.")]
+    Watch(Watched),
+}
+
+/// What `sexton lock watch` watches.
+#[derive(Args)]
+struct Watched {
+    /// The key of the lock; without --token a pattern, in which * stands for anything
+    #[arg(value_name = "KEY", value_parser = name)]
+    key: Option<Name>,
+
+    /// The index below the key
+    #[arg(value_parser = name, requires = "token")]
+    index: Option<Name>,
+
+    #[command(flatten)]
+    whose: Whose,
+
+    /// The token with which it is held
+    #[arg(long, requires = "key")]
+    token: Option<u64>,
+
+    /// Seconds to wait at most until it is lost [default: without end]
+    #[arg(long, value_name = "SECONDS", requires = "token")]
+    wait: Option<u64>,
 }
 
 /// Where a command asks.
@@ -195,7 +214,7 @@ impl Asking {
                 ];
                 let mut fields = entry(&which, &whose.name());
                 fields.extend(members(terms));
-                self.acquire(fields, ttl, wait)
+                self.acquire(fields, wait)
             }
             Action::Renew {
                 which,
@@ -240,20 +259,38 @@ impl Asking {
                 &filter([("key", key), ("index", index), ("owner", owner)]),
                 limit,
             ),
-            Action::Watch {
-                which,
-                whose,
-                token,
-                wait,
-            } => self.watch(&with_token(entry(&which, &whose.name()), Some(token)), wait),
+            Action::Watch(watched) => self.watch(watched),
         }
     }
 
-    fn acquire(&self, fields: Map<String, Value>, ttl: u16, wait: u64) -> Result<(), Failure> {
+    /// Shows what happens to locks, or waits until one is lost.
+    fn watch(&self, watched: Watched) -> Result<(), Failure> {
+        let Watched {
+            key,
+            index,
+            whose,
+            token,
+            wait,
+        } = watched;
+        if let (Some(key), Some(token)) = (&key, token) {
+            let key = key.clone();
+            let fields = entry(&Which { key, index }, &whose.name());
+            return self.until_lost(&with_token(fields, Some(token)), wait);
+        }
+        let wanted = Wanted {
+            actor: Some("lock"),
+            name: key.as_ref(),
+            ..Wanted::default()
+        };
+        events::follow(&self.data, &wanted, self.json)
+    }
+
+    fn acquire(&self, fields: Map<String, Value>, wait: u64) -> Result<(), Failure> {
         let answer = self.post("acquire", fields, wait)?;
         self.tell(&answer, |said| {
             let (owner, token) = (shown(said, "owner"), words(said, "/token"));
-            format!("acquired as {owner}, token {token}, for {ttl} s\n")
+            // What was held already goes on as it was: for how long is not this command's to say.
+            format!("acquired as {owner}, token {token}\n")
         })
     }
 
@@ -295,7 +332,7 @@ impl Asking {
     }
 
     /// Waits until the lock is lost, an hour at a time.
-    fn watch(&self, fields: &Map<String, Value>, wait: Option<u64>) -> Result<(), Failure> {
+    fn until_lost(&self, fields: &Map<String, Value>, wait: Option<u64>) -> Result<(), Failure> {
         let mut left = wait;
         loop {
             let turn = left.unwrap_or(WAIT_MAX).min(WAIT_MAX);

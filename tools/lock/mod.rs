@@ -12,3 +12,4 @@ mod named;
 
 pub(crate) use answer::refused;
 pub(crate) use command::Lock;
+pub(crate) use named::{name, put, shown};

@@ -42,7 +42,7 @@ impl Whose {
 }
 
 /// Reads a name as a person writes it.
-pub(super) fn name(text: &str) -> Result<Name, String> {
+pub(crate) fn name(text: &str) -> Result<Name, String> {
     Name::from_text(text).ok_or_else(|| {
         format!(
             "expected at most {} bytes, with \\xNN for what is no text and \\\\ for a backslash",
@@ -52,7 +52,7 @@ pub(super) fn name(text: &str) -> Result<Name, String> {
 }
 
 /// Puts a name into the fields of a request: as text, or in base64 if it is none.
-pub(super) fn put(fields: &mut Map<String, Value>, field: &str, name: &Name) {
+pub(crate) fn put(fields: &mut Map<String, Value>, field: &str, name: &Name) {
     match std::str::from_utf8(name.as_bytes()) {
         Ok(text) => fields.insert(field.to_owned(), text.into()),
         Err(_) => fields.insert(
@@ -63,7 +63,7 @@ pub(super) fn put(fields: &mut Map<String, Value>, field: &str, name: &Name) {
 }
 
 /// A name in an answer, as it is shown; `-` if there is none.
-pub(super) fn shown(object: &Value, field: &str) -> String {
+pub(crate) fn shown(object: &Value, field: &str) -> String {
     let text = object.get(field).and_then(Value::as_str);
     let encoded = object.get(format!("{field}_b64")).and_then(Value::as_str);
     let decoded = encoded.and_then(|encoded| STANDARD.decode(encoded).ok());

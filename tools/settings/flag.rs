@@ -70,6 +70,14 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
+    /// Chain of certificates in PEM, our own first: HTTP over TCP speaks TLS; needs --tls-key
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+
+    /// Private key of the certificate, in PEM
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+
     /// Name by which HTTP requests over TCP may call this machine, beside its addresses and localhost; repeatable
     #[arg(long = "http-host", value_name = "NAME")]
     http_hosts: Vec<String>,
@@ -273,6 +281,8 @@ impl Settings {
                 tcp: http,
                 socket,
                 token_file: self.token_file.clone(),
+                tls_certificate: self.tls_cert.clone(),
+                tls_key: self.tls_key.clone(),
                 names: self.http_hosts.clone(),
                 ..HttpConfig::default()
             }),

@@ -3,7 +3,9 @@
 //! Follows LockServer 0.9b; the open points of that text are settled in `docs/protocols/lockserver.md`, whose rows
 //! are cited here as "row n". Decides without changing anything, and commits without deciding anything.
 
+use crate::actors::event::Happening;
 use crate::actors::lock::entry::{Entry, Terms};
+use crate::actors::lock::event;
 use crate::actors::lock::message::{
     Gone, Listed, Message, Name, Outcome, Query, Refused, Reply, Rules, Selection, Standing, View,
     Watch,
@@ -540,6 +542,16 @@ impl Machine for LockMachine {
             draining,
             entries: self.list(None, u32::MAX),
         }
+    }
+
+    fn events(
+        &self,
+        entry: Stamp,
+        message: &Message,
+        outcome: &Outcome,
+        tell: &mut dyn FnMut(Happening),
+    ) {
+        event::events(&self.state, entry, (message, outcome), tell);
     }
 
     fn about(&self, outcome: &Outcome) -> Vec<About> {

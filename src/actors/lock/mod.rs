@@ -7,12 +7,14 @@
 //! | `message.rs` | what can be asked, what can come of it, what is answered |
 //! | `entry.rs` | one owner or contender |
 //! | `state.rs` | entries and their indexes; moving an entry in, out and up |
+//! | `event.rs` | what an entry of the journal came to, for whoever listens |
 //! | `waiting.rs` | who waits for something about locks |
 //! | `pages.rs` `load.rs` | durable state as pages; indexes built again from them |
 //! | `machine.rs` | the rules: who gets a lock, when, and for how long |
 //! | `invariants.rs` `model.rs` `shelf.rs` `tests.rs` | the machine compared with a plain model, its state walked |
 
 mod entry;
+mod event;
 mod machine;
 mod message;
 mod pages;

@@ -7,8 +7,10 @@ use crate::protocols::http::door::Shared;
 use crate::protocols::http::field::Fields;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::repetition::{self, Said};
+use crate::protocols::listener::Place;
 use actix_web::dev::Payload;
-use actix_web::http::StatusCode;
+use actix_web::http::header::HeaderValue;
+use actix_web::http::{Method, StatusCode};
 use actix_web::web::{Bytes, Data, ReqData};
 use actix_web::{FromRequest, HttpRequest};
 use std::pin::Pin;
@@ -64,12 +66,32 @@ impl Asked {
         }
     }
 
+    /// How it was asked.
+    pub(crate) fn method(&self) -> &Method {
+        self.request.method()
+    }
+
+    /// A header's value, the first if there are several.
+    pub(crate) fn header(&self, name: &str) -> Option<&[u8]> {
+        let value = self.request.headers().get(name);
+        value.map(HeaderValue::as_bytes)
+    }
+
+    /// Turns true when the door closes.
+    pub(crate) fn closing(&self) -> watch::Receiver<bool> {
+        self.caller.closing.clone()
+    }
+
+    /// A place among the requests that wait.
+    pub(crate) fn place(&self) -> Result<Place, Problem> {
+        let words = "as many requests wait as are allowed: ask again later, or without waiting";
+        let none = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, words).because("waits");
+        self.shared.waits.take().ok_or_else(none)
+    }
+
     /// Waits for something, as long as the caller does. Whatever is waited for is dropped when the caller goes away.
     pub(crate) async fn wait<T>(&self, work: impl Future<Output = T>) -> Result<T, Problem> {
-        let Some(place) = self.shared.waits.take() else {
-            let words = "as many requests wait as are allowed: ask again later, or without waiting";
-            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, words).because("waits"));
-        };
+        let place = self.place()?;
         let mut closing = self.caller.closing.clone();
         let done = tokio::select! {
             biased;

@@ -10,12 +10,14 @@ use crate::protocols::http::repetition::Repetitions;
 use crate::protocols::http::route;
 use crate::protocols::http::session::{App, Session, Stream};
 use crate::protocols::http::socket::{self, SocketFile};
+use crate::protocols::http::tls::{Identity, TlsError};
 use crate::protocols::http::token::{Token, TokenError};
 use crate::protocols::listener::{self, Listeners, Places};
 use actix_service::IntoServiceFactory as _;
 use actix_web::dev::{AppConfig, ServiceFactory as _};
 use actix_web::http::StatusCode;
 use actix_web::web::Data;
+use rustix::net::sockopt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -29,6 +31,9 @@ use tokio::time::timeout;
 
 /// Connections beyond that, which are being told so at a time.
 const REFUSALS_MAX: u32 = 64;
+
+/// What the system may hold of an answer that is not read: left to itself it takes megabytes for each client.
+const SEND_BYTES: usize = 128 * 1024;
 
 /// How long requests may take to be answered once the door closes, and how long closing may take at all.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(3);
@@ -51,6 +56,8 @@ pub(crate) struct Shared {
     pub(crate) names: Vec<String>,
     token_file: Option<PathBuf>,
     token: Mutex<Option<Arc<Token>>>,
+    tls_files: Option<(PathBuf, PathBuf)>,
+    identity: Mutex<Option<Identity>>,
     connections_max: u32,
     tcp: Arc<Places>,
     /// The socket has its own places: whatever happens on TCP, the command line gets in.
@@ -66,6 +73,12 @@ impl Shared {
         let token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
         token.as_ref().map(Arc::clone)
     }
+
+    /// What TLS clients are shown at this moment; none if TCP is plain.
+    fn identity(&self) -> Option<Identity> {
+        let identity = self.identity.lock();
+        identity.unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl Door {
@@ -76,6 +89,11 @@ impl Door {
         node: &Handle,
     ) -> Result<Self, NodeError> {
         let token = config.token_file.as_deref().map(Token::read).transpose()?;
+        let tls_files = config.tls_certificate.clone().zip(config.tls_key.clone());
+        let identity = tls_files
+            .as_ref()
+            .map(|(certificate, key)| Identity::read(certificate, key));
+        let identity = identity.transpose()?;
         let tcp = |at| listen_tcp(open.http.as_ref(), at);
         let tcp = config.tcp.map(tcp).transpose()?;
         let unix = match &open.socket {
@@ -90,6 +108,8 @@ impl Door {
                 names: config.names.clone(),
                 token_file: config.token_file.clone(),
                 token: Mutex::new(token.map(Arc::new)),
+                tls_files,
+                identity: Mutex::new(identity),
                 connections_max: config.connections_max,
                 tcp: Places::new(config.connections_max),
                 unix: Places::new(config.connections_max),
@@ -156,6 +176,20 @@ impl Door {
         let changed = current.as_ref() != Some(&token);
         *current = Some(token);
         Ok(changed)
+    }
+
+    /// Reads the certificate and its key again, for connections from now on; the old ones stay in force if that
+    /// fails. True if the certificate changed.
+    pub fn reload_identity(&self) -> Result<bool, TlsError> {
+        let Some((certificate, key)) = &self.shared.tls_files else {
+            return Ok(false);
+        };
+        let identity = Identity::read(certificate, key)?;
+        let current = &self.shared.identity;
+        let mut current = current.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = current.as_ref().is_some_and(|old| old.is_same(&identity));
+        *current = Some(identity);
+        Ok(!same)
     }
 
     /// Lets nobody in any more, and waits for what is being answered, for a bounded time.
@@ -287,11 +321,19 @@ impl<A: App> Hall<A> {
         let accept = async || loop {
             let (stream, _) = listener::accept(&listener).await;
             // A connection that ended meanwhile has no address.
-            if let Ok(local) = stream.local_addr() {
+            let bounded = sockopt::set_socket_send_buffer_size(&stream, SEND_BYTES);
+            if let (Ok(local), Ok(())) = (stream.local_addr(), bounded) {
                 return (stream, Peer::Tcp(local.ip().to_canonical()));
             }
         };
-        self.serve(accept, &self.shared.tcp).await;
+        if self.shared.identity().is_none() {
+            self.serve(accept, async |stream| Some(stream), &self.shared.tcp)
+                .await;
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        let greet = async move |stream| shared.identity()?.greet(stream).await;
+        self.serve(accept, greet, &self.shared.tcp).await;
     }
 
     async fn serve_unix(&self, listener: Option<UnixListener>) {
@@ -300,21 +342,28 @@ impl<A: App> Hall<A> {
             let (stream, uid) = listener::accept_unix(&listener).await;
             (stream, Peer::Socket { uid })
         };
-        self.serve(accept, &self.shared.unix).await;
+        self.serve(accept, async |stream| Some(stream), &self.shared.unix)
+            .await;
     }
 
     /// Lets connections in until the door closes, and waits a while for those that are being answered.
-    async fn serve<IO: Stream + 'static>(
+    async fn serve<S: 'static, IO: Stream + 'static>(
         &self,
-        accept: impl AsyncFn() -> (IO, Peer),
+        accept: impl AsyncFn() -> (S, Peer),
+        greet: impl AsyncFn(S) -> Option<IO> + 'static,
         places: &Arc<Places>,
     ) {
+        let greet = Rc::new(greet);
         let refusals = Places::new(REFUSALS_MAX);
         let mut closing = self.closing.clone();
         let mut sessions = JoinSet::new();
         loop {
             tokio::select! {
-                (stream, peer) = accept() => self.admit((stream, peer), places, &refusals, &mut sessions),
+                (socket, peer) = accept() => {
+                    let greet = Rc::clone(&greet);
+                    let stream = async move { greet(socket).await };
+                    self.admit((stream, peer), places, &refusals, &mut sessions);
+                }
                 // Those that ended are forgotten.
                 Some(_) = sessions.join_next() => {}
                 _ = closing.wait_for(|closing| *closing) => break,
@@ -328,18 +377,24 @@ impl<A: App> Hall<A> {
 
     fn admit<IO: Stream + 'static>(
         &self,
-        (stream, peer): (IO, Peer),
+        (stream, peer): (impl Future<Output = Option<IO>> + 'static, Peer),
         places: &Arc<Places>,
         refusals: &Arc<Places>,
         sessions: &mut JoinSet<()>,
     ) {
         let shared = Arc::clone(&self.shared);
-        let session = Session::new(stream, peer, self.config.clone(), shared);
+        let config = self.config.clone();
+        let session = async move {
+            let stream = stream.await?;
+            Some(Session::new(stream, peer, config, shared))
+        };
         if let Some(place) = places.take() {
             self.shared.counters.accepted();
             let (app, closing) = (Rc::clone(&self.app), self.closing.clone());
             sessions.spawn_local(async move {
-                session.serve(app, closing).await;
+                if let Some(session) = session.await {
+                    session.serve(app, closing).await;
+                }
                 drop(place);
             });
             return;
@@ -350,7 +405,9 @@ impl<A: App> Hall<A> {
             sessions.spawn_local(async move {
                 let words = format!("{most} connections are open, and no more are let in");
                 let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, words);
-                session.turn_away(&problem).await;
+                if let Some(session) = session.await {
+                    session.turn_away(&problem).await;
+                }
                 drop(place);
             });
         }

@@ -121,6 +121,15 @@ impl Fields {
             .ok_or_else(|| wrong(field, format!("must have at most {most} bytes")))
     }
 
+    /// A text.
+    pub(crate) fn text(&mut self, field: &str) -> Result<Option<String>, Problem> {
+        match self.take(field) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(_) => Err(wrong(field, "must be a string")),
+        }
+    }
+
     /// A name that must be there.
     pub(crate) fn needed_name(&mut self, field: &str) -> Result<Name, Problem> {
         let name = self.name(field)?;

@@ -190,7 +190,8 @@ pub(crate) async fn drain(asked: Asked) -> Answer {
     fields.end()?;
     let node = &asked.node;
     let stopped = |_| refusal(&asked, &LockError::Stopped(crate::actors::runtime::Stopped));
-    node.begin_drain().await.map_err(stopped)?;
+    let begun = node.begin_drain().await;
+    begun.map_err(|error| refusal(&asked, &error))?;
     if wait > 0 {
         let drained = timeout(Duration::from_secs(wait), node.drained());
         // When the wait is over it says how many are left.

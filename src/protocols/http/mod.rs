@@ -8,10 +8,12 @@
 //! | `door.rs` | listeners, limits, the thread that serves, opening and closing |
 //! | `session.rs` | one client: requests into answers, with their bounds |
 //! | `access.rs` | whose requests are heard: `Host`, `Origin`, token, peer |
+//! | `tls.rs` | the certificate, its key, and the handshake |
 //! | `token.rs` | the bearer token and its file |
 //! | `socket.rs` | the Unix socket's file |
 //! | `route.rs` | what is served |
 //! | `lock.rs` | locks: requests into calls, and what came of them into answers |
+//! | `event.rs` | what happens, as server-sent events |
 //! | `field.rs` | the fields of a request, from its query or its body, and names in JSON |
 //! | `caller.rs` | waiting for as long as the client does |
 //! | `metric.rs` | a status as metrics |
@@ -23,6 +25,7 @@ mod access;
 mod caller;
 mod counters;
 mod door;
+mod event;
 mod field;
 mod lock;
 mod metric;
@@ -31,8 +34,10 @@ mod repetition;
 mod route;
 mod session;
 mod socket;
+mod tls;
 mod token;
 
 pub use counters::Stats;
 pub use door::Door;
+pub use tls::TlsError;
 pub use token::TokenError;

@@ -2,6 +2,7 @@
 
 use crate::actors::checkpoint::CheckpointError;
 use crate::node::Handle;
+use crate::protocols::http::event;
 use crate::protocols::http::lock;
 use crate::protocols::http::metric;
 use crate::protocols::http::problem::Problem;
@@ -26,6 +27,7 @@ fn table() -> Vec<Route> {
         reads("/healthz", health),
         reads("/metrics", metrics),
         reads("/v1/openapi.json", describe),
+        reads("/v1/events", event::events),
         reads("/v1/status", status),
         acts("/v1/checkpoint", checkpoint),
         acts("/v1/drain", lock::drain),

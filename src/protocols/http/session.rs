@@ -18,9 +18,10 @@ use actix_web::http::header::{self, HeaderName, HeaderValue};
 use actix_web::web::{Bytes, BytesMut};
 use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{Notify, watch};
@@ -302,11 +303,11 @@ impl<IO: Stream> Session<IO> {
         self.codec.encode(head, &mut self.output)?;
         if !matches!(size, BodySize::None | BodySize::Sized(0)) {
             let mut body = pin!(body);
-            while let Some(chunk) = poll_fn(|context| body.as_mut().poll_next(context)).await {
-                let chunk = chunk.map_err(|error| io::Error::other(error.to_string()))?;
+            while let Some(chunk) = self.part(body.as_mut()).await? {
                 self.codec
                     .encode(Message::Chunk(Some(chunk)), &mut self.output)?;
-                if self.output.len() >= WRITE_BYTES {
+                // A stream gathers its own parts, and may lie unread for long.
+                if size == BodySize::Stream || self.output.len() >= WRITE_BYTES {
                     self.flush().await?;
                 }
             }
@@ -315,8 +316,34 @@ impl<IO: Stream> Session<IO> {
         self.flush().await
     }
 
+    /// The next part of an answer. What was gathered is written before one is waited for; and none is waited for once
+    /// the client has closed its side.
+    async fn part(&mut self, mut body: Pin<&mut BoxBody>) -> io::Result<Option<Bytes>> {
+        let at_once = poll_fn(|context| Poll::Ready(body.as_mut().poll_next(context)));
+        let part = match at_once.await {
+            Poll::Ready(part) => part,
+            Poll::Pending => {
+                self.flush().await?;
+                // There may be thousands that wait: none keeps room for what it is not saying.
+                self.output = BytesMut::new();
+                tokio::select! {
+                    biased;
+                    part = poll_fn(|context| body.as_mut().poll_next(context)) => part,
+                    () = self.gone() => None,
+                }
+            }
+        };
+        let failed = |error: Box<dyn std::error::Error>| io::Error::other(error.to_string());
+        part.transpose().map_err(failed)
+    }
+
     async fn flush(&mut self) -> io::Result<()> {
-        let written = timeout(WRITE_PATIENCE, self.stream.write_all(&self.output)).await;
+        let write = async {
+            self.stream.write_all(&self.output).await?;
+            // What TLS has taken is not written yet.
+            self.stream.flush().await
+        };
+        let written = timeout(WRITE_PATIENCE, write).await;
         self.output.clear();
         written?
     }

@@ -1,0 +1,433 @@
+//! The newest events of a node, for any number of readers: one ring that all of them share, each with a position in it.
+//!
+//! Promises: an event is shown only once the journal has what it tells of; a reader that asks for what is no longer
+//! kept, or falls behind, is told so before anything else; nothing is gathered while nobody listens.
+//! Never here: waiting for a reader. Whoever is slow costs a position, and no more.
+
+use crate::actors::event::{Event, Happening, Position};
+use crate::clock::Timestamp;
+use crate::ids::Seq;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use tokio::sync::watch;
+
+/// Events that are kept at most, and their bytes.
+pub const EVENTS_MAX: usize = 65_536;
+/// See [`EVENTS_MAX`].
+pub const EVENT_BYTES_MAX: usize = 64 << 20;
+
+/// How long events are kept for readers that may come back, once there are none.
+const LINGER_MS: u64 = 600_000;
+
+/// Events and who reads them. The core writes, any thread reads.
+#[derive(Debug)]
+pub struct Feed {
+    /// Whether events are gathered: all that is looked at while nobody listens.
+    open: AtomicBool,
+    ring: Mutex<Ring>,
+    /// The newest event that may be shown, and whether others may still come.
+    shown: watch::Sender<Shown>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Shown {
+    upto: Position,
+    ended: bool,
+}
+
+#[derive(Debug, Default)]
+struct Ring {
+    events: VecDeque<Arc<Event>>,
+    bytes: usize,
+    /// Everything behind this is here.
+    floor: Position,
+    /// Where it began.
+    begun: Seq,
+    newest: Position,
+    readers: u32,
+    /// Since when there is no reader, as far as the core has noticed.
+    deserted: Option<Timestamp>,
+}
+
+impl Default for Feed {
+    fn default() -> Self {
+        Self {
+            open: AtomicBool::new(false),
+            ring: Mutex::default(),
+            shown: watch::Sender::default(),
+        }
+    }
+}
+
+impl Feed {
+    fn ring(&self) -> MutexGuard<'_, Ring> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether anybody listens, or did not long ago.
+    pub fn is_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Lets somebody listen from now on, or behind `after`. On the core thread; `last` is the newest entry.
+    pub fn listen(self: &Arc<Self>, last: Seq, after: Option<Position>) -> Reader {
+        let mut ring = self.ring();
+        if !self.is_open() {
+            ring.open(last.into());
+            self.shown.send_modify(|shown| shown.upto = last.into());
+            self.open.store(true, Ordering::Relaxed);
+        }
+        ring.readers += 1;
+        ring.deserted = None;
+        drop(ring);
+        let shown = self.shown.subscribe();
+        let upto = shown.borrow().upto;
+        Reader {
+            feed: Arc::clone(self),
+            at: after.unwrap_or(upto),
+            // Positions that are not reached yet are not of this log.
+            astray: after.is_some_and(|after| after > upto.max(last.into())),
+            shown,
+        }
+    }
+
+    /// Gathers what happened in an entry, or behind it. It is shown once the entry is durable.
+    pub fn put(&self, seq: Seq, at: Timestamp, actor: &'static str, what: Happening) {
+        self.append(at, actor, what, |ring| ring.next(seq));
+    }
+
+    /// Gathers what happened that is no entry: it stands behind the newest event.
+    pub fn put_behind(&self, at: Timestamp, actor: &'static str, what: Happening) {
+        self.append(at, actor, what, |ring| ring.next(ring.newest.seq));
+    }
+
+    fn append(
+        &self,
+        at: Timestamp,
+        actor: &'static str,
+        what: Happening,
+        place: impl FnOnce(&Ring) -> Position,
+    ) {
+        let mut ring = self.ring();
+        if ring.readers == 0 {
+            let since = *ring.deserted.get_or_insert(at);
+            if at.since(since) > std::time::Duration::from_millis(LINGER_MS) {
+                self.open.store(false, Ordering::Relaxed);
+                *ring = Ring::default();
+                return;
+            }
+        }
+        let position = place(&ring);
+        ring.push(Event {
+            position,
+            at,
+            actor,
+            what,
+            written: OnceLock::new(),
+        });
+    }
+
+    /// Forgets what was gathered of an entry that came to nothing after all. It was not shown yet.
+    pub fn retract(&self, seq: Seq) {
+        self.ring().truncate(|event| event.position.seq != seq);
+    }
+
+    /// Shows everything that rests on nothing later than `durable`.
+    pub fn show(&self, durable: Seq) {
+        if !self.is_open() {
+            return;
+        }
+        let ring = self.ring();
+        // Where nobody listened yet there is nothing to wait for.
+        let upto = ring.newest_upto(durable.max(ring.begun));
+        self.shown.send_if_modified(|shown| {
+            let more = upto.is_some_and(|upto| upto > shown.upto);
+            shown.upto = upto.unwrap_or_default().max(shown.upto);
+            more
+        });
+    }
+
+    /// Up to which entry the journal must be relied on before everything is shown.
+    pub fn newest(&self) -> Seq {
+        let ring = self.ring();
+        if ring.newest.seq == ring.begun {
+            Seq(0)
+        } else {
+            ring.newest.seq
+        }
+    }
+
+    /// Nothing more is shown: the node has stopped or halted. What was not shown never is.
+    pub fn end(&self) {
+        self.shown.send_modify(|shown| shown.ended = true);
+    }
+}
+
+impl Ring {
+    fn open(&mut self, at: Position) {
+        *self = Self {
+            floor: at,
+            begun: at.seq,
+            newest: at,
+            ..Self::default()
+        };
+    }
+
+    fn next(&self, seq: Seq) -> Position {
+        assert!(
+            self.newest.seq <= seq,
+            "events come in the order of what they tell of"
+        );
+        if self.newest.seq == seq {
+            let place = self.newest.place + 1;
+            Position { seq, place }
+        } else {
+            seq.into()
+        }
+    }
+
+    fn push(&mut self, event: Event) {
+        self.newest = event.position;
+        self.bytes += event.bytes();
+        self.events.push_back(Arc::new(event));
+        while self.events.len() > EVENTS_MAX || self.bytes > EVENT_BYTES_MAX {
+            let Some(oldest) = self.events.pop_front() else {
+                return;
+            };
+            self.bytes -= oldest.bytes();
+            self.floor = oldest.position;
+        }
+    }
+
+    /// Drops the newest events up to the first that stays.
+    fn truncate(&mut self, stays: impl Fn(&Event) -> bool) {
+        while let Some(gone) = self.events.pop_back_if(|newest| !stays(newest)) {
+            self.bytes -= gone.bytes();
+        }
+        self.newest = self
+            .events
+            .back()
+            .map_or(self.floor, |event| event.position);
+    }
+
+    fn newest_upto(&self, durable: Seq) -> Option<Position> {
+        let many = self
+            .events
+            .partition_point(|event| event.position.seq <= durable);
+        let newest = self.events.get(many.checked_sub(1)?)?;
+        Some(newest.position)
+    }
+}
+
+/// What a reader hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Something happened.
+    Event(Arc<Event>),
+    /// Of what happened behind `after`, nothing up to `upto` is kept.
+    Lost {
+        /// Where the reader stood.
+        after: Position,
+        /// Where it stands now.
+        upto: Position,
+    },
+}
+
+/// Somebody who listens: a position in the ring.
+#[derive(Debug)]
+pub struct Reader {
+    feed: Arc<Feed>,
+    at: Position,
+    /// It asked for a position that this node has not reached.
+    astray: bool,
+    shown: watch::Receiver<Shown>,
+}
+
+impl Reader {
+    /// What is there now, at most so many; empty if that is nothing.
+    pub fn take(&mut self, most: usize) -> Vec<Heard> {
+        let upto = self.shown.borrow_and_update().upto;
+        let ring = self.feed.ring();
+        let mut heard = Vec::new();
+        // What was dropped before it could be shown is not spoken of either.
+        let gone = self.at < ring.floor && ring.floor <= upto;
+        if gone || self.astray {
+            let after = self.at;
+            self.at = if gone { ring.floor } else { upto };
+            self.astray = false;
+            heard.push(Heard::Lost {
+                after,
+                upto: self.at,
+            });
+        } else if self.at < ring.floor {
+            return heard;
+        }
+        let from = ring
+            .events
+            .partition_point(|event| event.position <= self.at);
+        let events = ring.events.range(from..).take(most);
+        for event in events.take_while(|event| event.position <= upto) {
+            self.at = event.position;
+            heard.push(Heard::Event(Arc::clone(event)));
+        }
+        heard
+    }
+
+    /// Waits until there may be something to take; false if there never will be again.
+    pub async fn more(&mut self) -> bool {
+        if self.shown.borrow().ended {
+            return false;
+        }
+        self.shown.changed().await.is_ok() && !self.shown.borrow().ended
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.feed.ring().readers -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EVENT_BYTES_MAX, EVENTS_MAX, Feed, Heard, LINGER_MS, Reader};
+    use crate::actors::event::{Happening, Position};
+    use crate::clock::Timestamp;
+    use crate::ids::Seq;
+    use std::sync::Arc;
+
+    const AT: Timestamp = Timestamp(1000);
+
+    fn put(feed: &Feed, seq: u64) {
+        feed.put(Seq(seq), AT, "lock", Happening::new("granted"));
+    }
+
+    /// What a reader hears now, as text; what is lost as a range.
+    fn heard(reader: &mut Reader) -> Vec<String> {
+        let text = |heard| match heard {
+            Heard::Event(event) => event.position.to_string(),
+            Heard::Lost { after, upto } => format!("{after}..{upto}"),
+        };
+        reader.take(usize::MAX).into_iter().map(text).collect()
+    }
+
+    #[test]
+    fn an_event_is_shown_once_it_is_durable_and_in_its_place() {
+        let feed = Arc::new(Feed::default());
+        assert!(!feed.is_open(), "nobody listens");
+        let mut early = feed.listen(Seq(9), None);
+        for seq in [10, 10, 12] {
+            put(&feed, seq);
+        }
+        assert!(heard(&mut early).is_empty(), "nothing is durable");
+        feed.show(Seq(11));
+        assert_eq!(heard(&mut early), ["10", "10.1"]);
+        let mut late = feed.listen(Seq(12), None);
+        let mut back = feed.listen(Seq(12), Some(Seq(10).into()));
+        feed.show(Seq(u64::MAX));
+        assert_eq!(heard(&mut early), ["12"]);
+        assert_eq!(heard(&mut late), ["12"], "from where it came");
+        assert_eq!(heard(&mut back), ["10.1", "12"], "from where it was");
+        put(&feed, 12);
+        feed.show(Seq(u64::MAX));
+        assert_eq!(heard(&mut early), ["12.1"]);
+        assert!(heard(&mut early).is_empty(), "nothing is heard twice");
+    }
+
+    #[test]
+    fn what_is_no_entry_stands_behind_the_newest_event() {
+        let feed = Arc::new(Feed::default());
+        let mut reader = feed.listen(Seq(9), None);
+        let behind = || feed.put_behind(AT, "node", Happening::new("checkpoint"));
+        behind();
+        feed.show(Seq(3));
+        assert_eq!(heard(&mut reader), ["9.1"], "it waits for nothing");
+        put(&feed, 12);
+        behind();
+        feed.show(Seq(11));
+        assert!(heard(&mut reader).is_empty());
+        feed.show(Seq(12));
+        assert_eq!(heard(&mut reader), ["12", "12.1"]);
+    }
+
+    #[test]
+    fn what_came_to_nothing_is_never_shown() {
+        let feed = Arc::new(Feed::default());
+        let mut reader = feed.listen(Seq(0), None);
+        put(&feed, 1);
+        put(&feed, 2);
+        put(&feed, 2);
+        feed.retract(Seq(2));
+        put(&feed, 3);
+        feed.show(Seq(3));
+        assert_eq!(heard(&mut reader), ["1", "3"]);
+    }
+
+    #[test]
+    fn whoever_asks_for_what_is_gone_is_told_so_once() {
+        let feed = Arc::new(Feed::default());
+        let mut before = feed.listen(Seq(9), Some(Seq(4).into()));
+        let mut exact = feed.listen(Seq(9), Some(Seq(9).into()));
+        let mut astray = feed.listen(Seq(9), Some(Seq(10).into()));
+        put(&feed, 10);
+        feed.show(Seq(10));
+        assert_eq!(heard(&mut before), ["4..9", "10"]);
+        assert_eq!(heard(&mut exact), ["10"], "there was nothing in between");
+        assert_eq!(
+            heard(&mut astray),
+            ["10..10"],
+            "it is a position of another log"
+        );
+        put(&feed, 11);
+        feed.show(Seq(11));
+        assert_eq!(heard(&mut before), ["11"]);
+        assert_eq!(heard(&mut astray), ["11"]);
+    }
+
+    #[test]
+    fn the_ring_is_bounded_in_events_and_bytes() {
+        let feed = Arc::new(Feed::default());
+        let mut slow = feed.listen(Seq(0), None);
+        let many = EVENTS_MAX as u64 + 5;
+        (1..=many).for_each(|seq| put(&feed, seq));
+        assert!(
+            heard(&mut slow).is_empty(),
+            "what is not durable is not even lost"
+        );
+        feed.show(Seq(many));
+        let told = heard(&mut slow);
+        assert_eq!(told.first().map(String::as_str), Some("0..5"));
+        assert_eq!(told.len(), EVENTS_MAX + 1);
+        for seq in many + 1..many + 100 {
+            let cause = "x".repeat(1 << 20);
+            let what = Happening::new("restarted").text("cause", cause);
+            feed.put(Seq(seq), AT, "lock", what);
+        }
+        assert!(feed.ring().bytes <= EVENT_BYTES_MAX);
+        assert!(
+            feed.ring().events.len() >= 8,
+            "and no smaller than it must be"
+        );
+        let bytes: usize = feed.ring().events.iter().map(|event| event.bytes()).sum();
+        assert_eq!(feed.ring().bytes, bytes);
+    }
+
+    #[test]
+    fn nothing_is_gathered_long_after_the_last_reader_left() {
+        let feed = Arc::new(Feed::default());
+        drop(feed.listen(Seq(0), None));
+        let at = |seq: u64, ms| feed.put(Seq(seq), Timestamp(ms), "lock", Happening::new("x"));
+        at(1, 5);
+        at(2, 5 + LINGER_MS);
+        feed.show(Seq(2));
+        let mut again = feed.listen(Seq(2), Some(Position::default()));
+        assert_eq!(heard(&mut again), ["1", "2"], "it may come back");
+        drop(again);
+        at(3, 6 + LINGER_MS);
+        at(4, 7 + 2 * LINGER_MS);
+        assert!(!feed.is_open() && feed.ring().events.is_empty());
+        let mut new = feed.listen(Seq(4), Some(Seq(2).into()));
+        assert_eq!(heard(&mut new), ["2..4"]);
+    }
+}

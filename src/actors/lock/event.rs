@@ -1,0 +1,98 @@
+//! What an entry of the journal came to, as events for whoever listens: who got a lock, who waits for it, who has it
+//! no longer and why.
+//!
+//! Told before the commit, while the names of those who end still stand in their slots. Renewals are no events: they
+//! change nothing but a deadline.
+
+use crate::actors::event::Happening;
+use crate::actors::lock::entry::Entry;
+use crate::actors::lock::message::{Gone, Message, Name, Outcome};
+use crate::actors::lock::state::State;
+use crate::actors::machine::Stamp;
+use crate::ids::Token;
+
+/// Tells what this outcome comes to, in order.
+pub(super) fn events(
+    state: &State,
+    entry: Stamp,
+    (message, outcome): (&Message, &Outcome),
+    tell: &mut dyn FnMut(Happening),
+) {
+    match (outcome, message) {
+        (
+            Outcome::Granted { .. },
+            Message::Request {
+                key,
+                index,
+                owner,
+                ttl,
+                ..
+            },
+        ) => {
+            let names = [key, index, owner].map(Name::as_bytes);
+            tell(granted(names, entry.seq.into(), *ttl));
+        }
+        (
+            Outcome::Queued { place, .. },
+            Message::Request {
+                key, index, owner, ..
+            },
+        ) => {
+            let names = [key, index, owner].map(Name::as_bytes);
+            tell(named("waiting", names).number("place", *place));
+        }
+        (Outcome::Ended { gone }, message) => {
+            let in_time = !matches!(message, Message::Expire { .. });
+            for Gone { slot, heir } in gone {
+                if let Some(gone) = state.entry(*slot) {
+                    tell(ended(gone, in_time));
+                }
+                if let Some(heir) = heir.and_then(|heir| state.entry(heir)) {
+                    tell(granted(names(heir), entry.seq.into(), heir.ttl));
+                }
+            }
+        }
+        (Outcome::Draining, _) => tell(Happening::new("draining")),
+        (
+            Outcome::Granted { .. }
+            | Outcome::Queued { .. }
+            | Outcome::Renewed { .. }
+            | Outcome::Absent
+            | Outcome::Refused(_),
+            _,
+        ) => {}
+    }
+}
+
+/// An owner that has lost its lock, or a contender that waits no longer.
+fn ended(entry: &Entry, in_time: bool) -> Happening {
+    let kind = match (entry.is_owner(), in_time) {
+        (true, true) => "released",
+        (true, false) => "expired",
+        (false, true) => "withdrawn",
+        (false, false) => "timed-out",
+    };
+    let ended = named(kind, names(entry));
+    if entry.is_owner() {
+        ended.number("token", entry.token().0)
+    } else {
+        ended
+    }
+}
+
+fn granted(names: [&[u8]; 3], token: Token, ttl: u16) -> Happening {
+    named("granted", names)
+        .number("token", token.0)
+        .number("ttl", ttl)
+}
+
+fn named(kind: &'static str, [key, index, owner]: [&[u8]; 3]) -> Happening {
+    Happening::new(kind)
+        .name("key", key)
+        .name("index", index)
+        .name("owner", owner)
+}
+
+fn names(entry: &Entry) -> [&[u8]; 3] {
+    [entry.key(), entry.index(), entry.owner()]
+}

@@ -1,0 +1,308 @@
+//! What happens on the node, as server-sent events: `docs/protocols/http.md`, "Events".
+//!
+//! A stream holds a position in what the node keeps, and at most one part of an answer: what a client does not read
+//! in time is lost to it, and it is told so.
+
+use crate::actors::event::{Event, Field, Position};
+use crate::actors::feed::Heard;
+use crate::actors::lock::Name;
+use crate::node::Events;
+use crate::protocols::http::caller::Asked;
+use crate::protocols::http::field::{Fields, member, wrong};
+use crate::protocols::http::problem::Problem;
+use crate::protocols::http::route::unavailable;
+use crate::protocols::listener::Place;
+use actix_web::HttpResponse;
+use actix_web::body::{BodySize, BoxBody, MessageBody};
+use actix_web::http::{Method, StatusCode};
+use actix_web::web::Bytes;
+use serde_json::{Map, Value, json};
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Interval, interval};
+
+/// How often a stream says that it is alive.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// What it says then, and first of all.
+const ALIVE: &str = ":\n\n";
+
+/// What is told at a time.
+const PART_BYTES: usize = 8 * 1024;
+
+/// Events that are looked at in a row: others get their turn in between.
+const LOOKED_AT: usize = 1024;
+
+/// Tells what happens, for as long as somebody reads it.
+pub(crate) async fn events(asked: Asked) -> Result<HttpResponse, Problem> {
+    let mut fields = asked.query()?;
+    let wanted = Wanted::of(&mut fields)?;
+    let after = after(&asked, &mut fields)?;
+    fields.end()?;
+    let mut response = HttpResponse::build(StatusCode::OK);
+    response.content_type("text/event-stream");
+    if asked.method() == Method::HEAD {
+        return Ok(response.finish());
+    }
+    let place = asked.place()?;
+    let events = asked.node.events(after).await;
+    let events = events.map_err(|stopped| {
+        let words = asked.node.halt_words();
+        unavailable(words.unwrap_or_else(|| stopped.to_string())).because("stopped")
+    })?;
+    if let Some(words) = asked.node.halt_words() {
+        return Err(unavailable(words).because("stopped"));
+    }
+    let telling = Telling {
+        events,
+        wanted,
+        closing: asked.closing(),
+        beat: None,
+        place,
+    };
+    Ok(response.body(BoxBody::new(Stream {
+        turn: Some(Box::pin(telling.turn())),
+    })))
+}
+
+/// Behind which event it begins: what a reader that comes back says itself prevails.
+fn after(asked: &Asked, fields: &mut Fields) -> Result<Option<Position>, Problem> {
+    let field = fields.text("after")?;
+    let header = asked.header("last-event-id").filter(|id| !id.is_empty());
+    let (name, text) = match (header, &field) {
+        (Some(header), _) => ("Last-Event-ID", header),
+        (None, Some(field)) => ("after", field.as_bytes()),
+        (None, None) => return Ok(None),
+    };
+    let text = std::str::from_utf8(text).ok();
+    let position = text.and_then(|text| text.parse().ok());
+    let words = "must be the id of an event, as in 812 or 812.1";
+    position.map(Some).ok_or_else(|| wrong(name, words))
+}
+
+/// Which events are told.
+#[derive(Debug, Default)]
+struct Wanted {
+    actor: Option<String>,
+    kinds: Option<Vec<String>>,
+    subject: Option<Name>,
+}
+
+impl Wanted {
+    fn of(fields: &mut Fields) -> Result<Self, Problem> {
+        let kinds = fields.text("kind")?;
+        Ok(Self {
+            actor: fields.text("actor")?,
+            kinds: kinds.map(|kinds| kinds.split(',').map(str::to_owned).collect()),
+            subject: fields.name("name")?,
+        })
+    }
+
+    fn lets_through(&self, event: &Event) -> bool {
+        let fits = |pattern: &Name| {
+            let subject = event.what.subject();
+            subject.is_some_and(|subject| matches(pattern.as_bytes(), subject))
+        };
+        let actor = self.actor.as_ref();
+        actor.is_none_or(|actor| actor == event.actor)
+            && self.kinds.as_ref().is_none_or(|kinds| {
+                let mut kinds = kinds.iter();
+                kinds.any(|kind| kind == event.what.kind)
+            })
+            && self.subject.as_ref().is_none_or(fits)
+    }
+
+    /// Says what was heard, if it is wanted.
+    fn tell(&self, heard: &Heard, said: &mut String) {
+        match heard {
+            Heard::Event(event) if self.lets_through(event) => {
+                said.push_str(event.written.get_or_init(|| written(event).into()));
+            }
+            Heard::Event(_) => {}
+            Heard::Lost { after, upto } => {
+                let lost = json!({
+                    "kind": "lost", "after": after.to_string(), "upto": upto.to_string(),
+                });
+                *said += format!("id: {upto}\nevent: lost\ndata: {lost}\n\n").as_str();
+            }
+        }
+    }
+}
+
+/// Whether a name is as the pattern says, in which `*` stands for any bytes.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    let mut parts = pattern.split(|byte| *byte == b'*');
+    let first = parts.next().unwrap_or(&[]);
+    let Some(mut rest) = name.strip_prefix(first) else {
+        return false;
+    };
+    let Some(last) = parts.next_back() else {
+        return rest.is_empty();
+    };
+    for part in parts.filter(|part| !part.is_empty()) {
+        let found = rest.windows(part.len()).position(|bytes| bytes == part);
+        match found.and_then(|at| rest.get(at + part.len()..)) {
+            Some(behind) => rest = behind,
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+/// One stream.
+struct Telling {
+    events: Events,
+    wanted: Wanted,
+    closing: watch::Receiver<bool>,
+    /// None before the first word.
+    beat: Option<Interval>,
+    #[expect(dead_code, reason = "held for as long as the stream is open")]
+    place: Place,
+}
+
+impl Telling {
+    async fn turn(mut self) -> (Self, Option<Bytes>) {
+        let part = self.part().await;
+        (self, part)
+    }
+
+    /// The next part of the stream; nothing behind its end.
+    async fn part(&mut self) -> Option<Bytes> {
+        let Some(beat) = &mut self.beat else {
+            let mut beat = interval(HEARTBEAT);
+            beat.reset();
+            self.beat = Some(beat);
+            return Some(ALIVE.into());
+        };
+        // A client that takes everything at once has its turn among the others all the same.
+        tokio::task::yield_now().await;
+        let mut said = String::new();
+        let mut looked_at = 0;
+        while said.is_empty() {
+            let heard = tokio::select! {
+                biased;
+                _ = beat.tick() => return Some(ALIVE.into()),
+                heard = self.events.next() => heard,
+                // What happened before is still told.
+                _ = self.closing.wait_for(|closing| *closing) => self.events.at_once(),
+            };
+            match heard {
+                Some(heard) => self.wanted.tell(&heard, &mut said),
+                None => return None,
+            }
+            looked_at += 1;
+            if looked_at % LOOKED_AT == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        while said.len() < PART_BYTES {
+            match self.events.at_once() {
+                Some(heard) if looked_at < LOOKED_AT => self.wanted.tell(&heard, &mut said),
+                Some(heard) => {
+                    self.wanted.tell(&heard, &mut said);
+                    break;
+                }
+                None => break,
+            }
+            looked_at += 1;
+        }
+        Some(said.into())
+    }
+}
+
+/// An event as it stands in a stream.
+fn written(event: &Event) -> String {
+    let mut told = Map::new();
+    let head = [
+        ("position", json!(event.position.to_string())),
+        ("at", json!(event.at)),
+        ("actor", json!(event.actor)),
+        ("kind", json!(event.what.kind)),
+    ];
+    told.extend(head.map(|(field, value)| (field.to_owned(), value)));
+    told.extend(event.what.fields.iter().map(|(field, value)| match value {
+        Field::Name(name) => member(field, &Name::new(name.clone()).unwrap_or_default()),
+        Field::Number(number) => ((*field).to_owned(), (*number).into()),
+        Field::Text(text) => ((*field).to_owned(), text.as_str().into()),
+    }));
+    let (id, kind, told) = (event.position, event.what.kind, Value::Object(told));
+    format!("id: {id}\nevent: {kind}\ndata: {told}\n\n")
+}
+
+/// The next part on its way, and who tells it.
+type Turn = Pin<Box<dyn Future<Output = (Telling, Option<Bytes>)>>>;
+
+/// A stream as the body of an answer.
+struct Stream {
+    turn: Option<Turn>,
+}
+
+impl MessageBody for Stream {
+    type Error = Infallible;
+
+    fn size(&self) -> BodySize {
+        BodySize::Stream
+    }
+
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Infallible>>> {
+        let Some(turn) = &mut self.turn else {
+            return Poll::Ready(None);
+        };
+        let (telling, part) = ready!(turn.as_mut().poll(context));
+        self.turn = None;
+        if part.is_some() {
+            self.turn = Some(Box::pin(telling.turn()));
+        }
+        Poll::Ready(part.map(Ok))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn a_star_stands_for_any_bytes() {
+        for (pattern, name) in [
+            ("", ""),
+            ("a", "a"),
+            ("*", ""),
+            ("*", "a"),
+            ("a*", "a"),
+            ("a*", "abc"),
+            ("*c", "abc"),
+            ("a*c", "ac"),
+            ("a*b*c", "a-b-b-c"),
+            ("**", "x"),
+            ("*b*", "abc"),
+            ("a*a", "aa"),
+        ] {
+            assert!(
+                matches(pattern.as_bytes(), name.as_bytes()),
+                "{pattern} {name}"
+            );
+        }
+        for (pattern, name) in [
+            ("", "a"),
+            ("a", ""),
+            ("a", "ab"),
+            ("a", "ba"),
+            ("a*", "ba"),
+            ("*c", "ca"),
+            ("a*a", "a"),
+            ("a*b*c", "a-c-b"),
+            ("*bb*b", "abb"),
+        ] {
+            assert!(
+                !matches(pattern.as_bytes(), name.as_bytes()),
+                "{pattern} {name}"
+            );
+        }
+    }
+}

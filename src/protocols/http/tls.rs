@@ -1,0 +1,148 @@
+//! TLS: the certificate and its key, from two files into what a handshake needs, and the handshake with its bound.
+//!
+//! Never here: anything of the key in an error or in the log.
+
+use std::fmt;
+use std::io::{self, Read as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::server::TlsStream;
+
+/// The longest file: a chain of certificates has a few thousand bytes.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// How long a handshake may take: as long as a request.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What clients are shown, and what proves that it is ours. Cloning gives another handle.
+#[derive(Clone)]
+pub(crate) struct Identity {
+    config: Arc<ServerConfig>,
+    /// What the files held, to see a change.
+    certificates: Arc<[CertificateDer<'static>]>,
+}
+
+/// A certificate or key that cannot be used. Names the file, never what is in it.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// The file cannot be read.
+    #[error("read the {what} {}: {source}", .file.display())]
+    Unreadable {
+        /// Which of the two.
+        what: &'static str,
+        /// The file.
+        file: PathBuf,
+        /// The operating system's answer.
+        source: io::Error,
+    },
+    /// Anybody may read the key.
+    #[error("use the TLS key {}: its mode is {mode:04o}, so anybody may use it", .file.display())]
+    Exposed {
+        /// The file.
+        file: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// It is not what it should be.
+    #[error("use the {what} {}: {found}", .file.display())]
+    Unusable {
+        /// Which of the two.
+        what: &'static str,
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        found: String,
+    },
+}
+
+const CERTIFICATE: &str = "TLS certificate";
+const KEY: &str = "TLS key";
+
+impl Identity {
+    /// Reads a chain of certificates, our own first, and the key that belongs to it, both in PEM.
+    pub(crate) fn read(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
+        let unusable = |what, file: &Path, found: &dyn fmt::Display| TlsError::Unusable {
+            what,
+            file: file.to_owned(),
+            found: found.to_string(),
+        };
+        let (chain, _) = read(CERTIFICATE, certificate)?;
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&chain).collect();
+        let chain = chain.map_err(|_| unusable(CERTIFICATE, certificate, &"it is no PEM"))?;
+        if chain.is_empty() {
+            return Err(unusable(
+                CERTIFICATE,
+                certificate,
+                &"it holds no certificate in PEM",
+            ));
+        }
+        let (secret, mode) = read(KEY, key)?;
+        if mode & 0o007 != 0 {
+            let file = key.to_owned();
+            return Err(TlsError::Exposed { file, mode });
+        }
+        let secret = PrivateKeyDer::from_pem_slice(&secret)
+            .map_err(|_| unusable(KEY, key, &"it holds no private key in PEM"))?;
+        let certificates: Arc<[_]> = chain.clone().into();
+        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| unusable(CERTIFICATE, certificate, &error))?
+            .with_no_client_auth()
+            .with_single_cert(chain, secret)
+            .map_err(|error| {
+                let with = format!("with {}: {error}", certificate.display());
+                unusable(KEY, key, &with)
+            })?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self {
+            config: Arc::new(config),
+            certificates,
+        })
+    }
+
+    /// Whether clients would be shown the same.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.certificates == other.certificates
+    }
+
+    /// Shakes hands; nothing comes of it with a client that does not speak TLS, or too slowly.
+    pub(crate) async fn greet(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
+        let acceptor = TlsAcceptor::from(Arc::clone(&self.config));
+        match timeout(HANDSHAKE_PATIENCE, acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => Some(stream),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "no TLS came of a connection");
+                None
+            }
+            Err(_) => {
+                tracing::debug!("a TLS handshake took too long");
+                None
+            }
+        }
+    }
+}
+
+/// A file's bytes and its mode.
+fn read(what: &'static str, file: &Path) -> Result<(Vec<u8>, u32), TlsError> {
+    let read = || {
+        let opened = std::fs::File::open(file)?;
+        let mode = opened.metadata()?.permissions().mode() & 0o7777;
+        let mut bytes = Vec::new();
+        opened.take(BYTES_MAX).read_to_end(&mut bytes)?;
+        Ok((bytes, mode))
+    };
+    read().map_err(|source| TlsError::Unreadable {
+        what,
+        file: file.to_owned(),
+        source,
+    })
+}

@@ -1,0 +1,114 @@
+//! Many who listen, and some who do not read: nobody else notices, and what it costs is bounded.
+
+use crate::listener::Listener;
+use crate::opened::{Opened, request, run};
+use sexton::actors::host::Item;
+use sexton::actors::lock::{LockMachine, Message, Name};
+use sexton::node::Handle;
+use std::collections::BTreeSet;
+
+/// Lets so many locks be taken and given back: as many pairs of events.
+fn happen(handle: &Handle, pairs: u32) {
+    let mut items: Vec<Item<LockMachine>> = Vec::new();
+    for pair in 0..pairs {
+        items.push(request(&pair.to_be_bytes(), b"busy"));
+    }
+    items.push(Item::Message(Message::ReleaseAll {
+        owner: Name::new(*b"busy").expect("it is short"),
+    }));
+    run(handle.locks().batch(items)).expect("it runs");
+}
+
+/// A node without files, for what is about streams alone.
+fn in_memory() -> Opened {
+    Opened::configured(|config| {
+        config.data = None;
+        config.http.as_mut().expect("it has one").socket = None;
+    })
+}
+
+#[test]
+fn whoever_falls_behind_is_told_what_it_has_lost() {
+    let opened = in_memory();
+    let mut slow = Listener::new(&opened, "/v1/events", "");
+    let mut told = BTreeSet::new();
+    let mut rounds = 0;
+    // Until the buffers between are full and the ring has come round, it misses nothing.
+    for _ in 0..10 {
+        happen(&opened.handle(), 10_000);
+        rounds += 1;
+    }
+    run(opened.handle().locks().batch(vec![request(b"end", b"me")])).expect("it runs");
+    let mut lost = Vec::new();
+    loop {
+        let event = slow.next().expect("it goes on");
+        if event.kind == "lost" {
+            lost.push(event.data);
+            continue;
+        }
+        let position: sexton::actors::event::Position = event.id.parse().expect("a position");
+        assert!(told.last().is_none_or(|last| *last < position), "in order");
+        told.insert(position);
+        if event.data["key"] == "end" {
+            break;
+        }
+    }
+    assert!(!lost.is_empty(), "200,001 events were kept somewhere");
+    let all = rounds * 20_000 + 1;
+    assert!(told.len() < all);
+    // What is said to be lost was not told, and the rest was.
+    for gap in lost {
+        let at = |field: &str| {
+            let text = gap[field].as_str().expect("a position");
+            text.parse::<sexton::actors::event::Position>()
+                .expect("a position")
+        };
+        let (after, upto) = (at("after"), at("upto"));
+        assert!(after < upto);
+        let between = (
+            std::ops::Bound::Excluded(after),
+            std::ops::Bound::Included(upto),
+        );
+        assert_eq!(told.range(between).next(), None);
+    }
+}
+
+#[test]
+fn five_thousand_streams_are_a_crowd_and_no_burden() {
+    crate::lock::raise_descriptor_limit();
+    let opened = in_memory();
+    let before = resident_bytes();
+    let mut crowd: Vec<Listener> = (0..5000)
+        .map(|_| Listener::new(&opened, "/v1/events", ""))
+        .collect();
+    // Nobody reads, and there is more to tell than fits in between.
+    for _ in 0..5 {
+        happen(&opened.handle(), 10_000);
+        assert_eq!(opened.get("/healthz", "").status, 200);
+    }
+    assert_eq!(opened.get("/v1/status", "").status, 200);
+    let grown = resident_bytes().saturating_sub(before);
+    assert!(
+        grown < 5000 * 64 * 1024 + OTHERS_BYTES,
+        "{grown} bytes for 5000 streams that are not read"
+    );
+    let mut one = crowd.swap_remove(2500);
+    assert!(one.next().is_some());
+    drop((one, crowd));
+    let stats = || opened.handle().http().expect("it is open").stats();
+    crate::lock::until(|| stats().active == 0);
+    assert!(
+        opened.get("/v1/events?after=x", "").status == 400,
+        "places are given back"
+    );
+}
+
+/// What the other tests of this process may come to hold meanwhile.
+const OTHERS_BYTES: usize = 256 << 20;
+
+/// What this process has in memory.
+fn resident_bytes() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("it can be read");
+    let pages = statm.split(' ').nth(1).expect("a number");
+    pages.parse::<usize>().expect("a number") * 4096
+}

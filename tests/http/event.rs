@@ -1,0 +1,246 @@
+//! What happens on a node, as its clients are told.
+
+use crate::listener::Listener;
+use crate::opened::{Opened, run};
+use serde_json::{Value, json};
+use sexton::actors::event::Position;
+use sexton::actors::feed::Heard;
+use sexton::actors::ledger::Stage;
+use sexton::actors::lock::Message;
+
+const ACQUIRE: &str = "/v1/locks/acquire";
+const RELEASE: &str = "/v1/locks/release";
+
+fn acquire(opened: &Opened, key: &str, owner: &str) -> Value {
+    let fields = json!({"key": key, "owner": owner});
+    opened.post(ACQUIRE, &fields).json()
+}
+
+#[test]
+fn the_life_of_a_lock_is_told_in_order() {
+    let mut opened = Opened::new();
+    let mut listener = Listener::new(&opened, "/v1/events", "");
+    let token = acquire(&opened, "a", "one")["token"].clone();
+    let granted = listener.hear(&["granted"]).remove(0);
+    assert_eq!(granted.id, token.to_string(), "its place is its entry's");
+    let mut expected = json!({
+        "position": token.to_string(), "at": granted.data["at"], "actor": "lock", "kind": "granted",
+        "key": "a", "index": "", "owner": "one", "token": token, "ttl": 60,
+    });
+    assert_eq!(granted.data, expected);
+    assert!(granted.data["at"].as_u64() > Some(1_600_000_000_000));
+    // Renewals are not told.
+    acquire(&opened, "a", "one");
+    let waiting = opened.begin(
+        ACQUIRE,
+        &json!({"key": "a", "owner": "two", "wait": 60, "ttl": 7}),
+    );
+    let queued = listener.hear(&["waiting"]).remove(0);
+    assert_eq!(
+        (&queued.data["owner"], &queued.data["place"]),
+        (&"two".into(), &2.into())
+    );
+    let released = json!({"key": "a", "owner": "one", "token": token});
+    opened.post(RELEASE, &released).json();
+    let passed = listener.hear(&["released", "granted"]);
+    assert_eq!(passed[0].data["token"], token);
+    assert_eq!(passed[1].id, format!("{}.1", passed[0].id));
+    expected["position"] = passed[1].id.as_str().into();
+    expected["owner"] = "two".into();
+    expected["at"] = passed[1].data["at"].clone();
+    expected["token"] = passed[0].id.parse::<u64>().expect("a number").into();
+    expected["ttl"] = 7.into();
+    assert_eq!(passed[1].data, expected);
+    drop(waiting);
+    // A grant that nobody waits for is given back, whichever came first.
+    opened
+        .post("/v1/locks/release-all", &json!({"owner": "two"}))
+        .json();
+    listener.hear(&["released"]);
+    opened.post("/v1/checkpoint", &Value::Null).json();
+    let taken = listener.hear(&["checkpoint"]).remove(0);
+    assert_eq!(taken.data["actor"], "node");
+    assert!(taken.data["upto"].as_u64() > token.as_u64());
+    opened.post("/v1/drain", &Value::Null).json();
+    listener.hear(&["draining"]);
+    opened.stop();
+    listener.hear(&["stopping"]);
+    assert!(listener.next().is_none(), "it ends well");
+}
+
+#[test]
+fn what_ends_by_itself_says_so() {
+    let opened = Opened::new();
+    let mut listener = Listener::new(&opened, "/v1/events", "");
+    let held = json!({"key": "a", "owner": "one", "ttl": 2});
+    opened.post(ACQUIRE, &held).json();
+    let wait = json!({"key": "a", "owner": "two", "wait": 1});
+    let refused = opened.begin(ACQUIRE, &wait);
+    let told = listener.hear(&["granted", "waiting", "timed-out", "expired"]);
+    assert_eq!(told[2].data["owner"], "two");
+    assert_eq!(told[3].data["token"], told[0].data["token"]);
+    drop(refused);
+    acquire(&opened, "b", "one");
+    acquire(&opened, "c", "one");
+    opened
+        .post("/v1/locks/release-all", &json!({"owner": "one"}))
+        .json();
+    let told = listener.hear(&["granted", "granted", "released", "released"]);
+    assert_eq!([&told[2].data["key"], &told[3].data["key"]], ["b", "c"]);
+}
+
+#[test]
+fn a_listener_goes_on_where_it_was() {
+    let opened = Opened::new();
+    let mut first = Listener::new(&opened, "/v1/events", "");
+    for owner in ["one", "two"] {
+        let wait = json!({"key": "a", "owner": owner, "wait": 60});
+        drop(opened.begin(ACQUIRE, &wait));
+        first.next();
+    }
+    let mut ids: Vec<String> = Vec::new();
+    for key in ["x", "y", "z"] {
+        acquire(&opened, key, "o");
+    }
+    while ids.len() < 3 {
+        let told = first.next().expect("it goes on");
+        if told.data["owner"] == "o" {
+            ids.push(told.id);
+        }
+    }
+    let again = |target: &str, headers: &str| {
+        let mut listener = Listener::new(&opened, target, headers);
+        // Those who went away leave their places whenever it is noticed.
+        loop {
+            let told = listener.next().expect("it goes on");
+            if told.data["key"] != "a" {
+                return told;
+            }
+        }
+    };
+    let after = again(&format!("/v1/events?after={}", ids[0]), "");
+    assert_eq!(after.id, ids[1]);
+    let header = format!("Last-Event-ID: {}\r\n", ids[1]);
+    assert_eq!(again("/v1/events", &header).id, ids[2]);
+    let both = again(&format!("/v1/events?after={}", ids[0]), &header);
+    assert_eq!(
+        both.id, ids[2],
+        "what a reader that comes back says goes first"
+    );
+    // What was before anybody listened is not kept, and nobody is told otherwise.
+    let lost = again("/v1/events?after=0", "");
+    assert_eq!(
+        (lost.kind.as_str(), &lost.data["after"]),
+        ("lost", &"0".into())
+    );
+    assert_eq!(lost.data["upto"], lost.id.as_str());
+    let strange = again("/v1/events?after=1000000000000", "");
+    assert_eq!(strange.kind, "lost", "a position of another log");
+    for wrong in ["x", "-1", "1.2.3", "18446744073709551616"] {
+        let problem = opened.get(&format!("/v1/events?after={wrong}"), "");
+        assert_eq!(problem.because(400, "field")["field"], "after");
+    }
+    let problem = opened.get("/v1/events", "Last-Event-ID: x\r\n");
+    assert_eq!(problem.because(400, "field")["field"], "Last-Event-ID");
+}
+
+#[test]
+fn events_are_filtered() {
+    let opened = Opened::new();
+    let listen = |query: &str| Listener::new(&opened, &format!("/v1/events?{query}"), "");
+    let mut of_key = listen("actor=lock&name=account*");
+    let mut of_kind = listen("kind=released,checkpoint");
+    let mut of_node = listen("actor=node");
+    let mut of_bytes = listen("name_b64=%2F%2Bo%3D"); // ff ea
+    for key in ["other", "account", "account-2"] {
+        acquire(&opened, key, "o");
+    }
+    opened
+        .post(ACQUIRE, &json!({"key_b64": "/+o=", "owner": "o"}))
+        .json();
+    opened
+        .post(RELEASE, &json!({"key": "other", "owner": "o"}))
+        .json();
+    opened.post("/v1/checkpoint", &Value::Null).json();
+    let told = of_key.hear(&["granted", "granted"]);
+    assert_eq!(
+        [&told[0].data["key"], &told[1].data["key"]],
+        ["account", "account-2"]
+    );
+    of_kind.hear(&["released", "checkpoint"]);
+    of_node.hear(&["checkpoint"]);
+    assert_eq!(of_bytes.hear(&["granted"])[0].data["key_b64"], "/+o=");
+    for query in ["name=a&name_b64=YQ==", "colour=red", "kind=a&kind=b"] {
+        let problem = opened.get(&format!("/v1/events?{query}"), "");
+        problem.because(400, "field");
+    }
+}
+
+#[test]
+fn a_panic_is_told_and_what_it_undid_is_not() {
+    let opened = Opened::new();
+    let mut listener = Listener::new(&opened, "/v1/events", "");
+    opened.handle().sabotage_locks(Box::new(|stage, message| {
+        let Message::Request { key, .. } = message else {
+            return;
+        };
+        let planted = match key.as_bytes() {
+            b"decide" => stage == Stage::Decide,
+            b"commit" => stage == Stage::Commit,
+            _ => false,
+        };
+        assert!(!planted, "planted");
+    }));
+    for key in ["decide", "commit"] {
+        let fields = json!({"key": key, "owner": "o"});
+        opened.post(ACQUIRE, &fields).because(500, "failed");
+        let told = listener.hear(&["restarted"]).remove(0);
+        assert_eq!(told.data["stage"], key);
+        assert_eq!(told.data["cause"], "planted");
+        assert_eq!(told.data["actor"], "lock");
+    }
+    acquire(&opened, "fine", "o");
+    assert_eq!(listener.hear(&["granted"])[0].data["key"], "fine");
+}
+
+#[test]
+fn streams_are_among_what_waits_and_end_with_their_client() {
+    let opened = Opened::with(|http| http.waits_max = 1);
+    let listener = Listener::new(&opened, "/v1/events", "");
+    opened.get("/v1/events", "").because(503, "waits");
+    let head = opened.exchange(b"HEAD /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"));
+    assert_eq!(head.matches("\r\n\r\n").count(), 1, "{head}");
+    drop(listener);
+    // Its end is noticed without anything being written.
+    crate::lock::until(|| opened.exchange(REQUEST).starts_with("HTTP/1.1 200"));
+}
+
+const REQUEST: &[u8] = b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+#[test]
+fn a_program_that_embeds_the_node_listens_too() {
+    let mut opened = Opened::configured(|config| {
+        config.data = None;
+        config.http.as_mut().expect("it has one").socket = None;
+    });
+    let handle = opened.handle();
+    let mut events = run(handle.events(None)).expect("it runs");
+    assert!(events.at_once().is_none());
+    acquire(&opened, "a", "one");
+    let Some(Heard::Event(event)) = run(events.next()) else {
+        panic!("an event was expected");
+    };
+    assert_eq!((event.actor, event.what.kind), ("lock", "granted"));
+    assert_eq!(event.what.subject(), Some(&b"a"[..]));
+    let mut again = run(handle.events(Some(Position::default()))).expect("it runs");
+    assert!(matches!(again.at_once(), Some(Heard::Lost { .. })));
+    assert_eq!(again.at_once(), Some(Heard::Event(event)));
+    opened.stop();
+    let Some(Heard::Event(last)) = run(events.next()) else {
+        panic!("the end is told");
+    };
+    assert_eq!(last.what.kind, "stopping");
+    assert_eq!(run(events.next()), None);
+    assert!(run(handle.events(None)).is_err());
+}

@@ -1,0 +1,362 @@
+//! Every answer that `openapi.json` describes is given here once: a path or a status that is added to it and has no
+//! case here fails the test.
+
+use crate::daemon::{Daemon, forget_environment};
+use crate::described;
+use crate::opened::{Answer, Opened, answers, read_all, request, run};
+use rustix::process::{Resource, Rlimit, prlimit};
+use serde_json::{Value, json};
+use sexton::actors::ledger::Stage;
+use sexton::actors::lock::Message;
+use std::io::Write as _;
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::process::Command;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+/// A request, not yet sent.
+#[derive(Clone)]
+struct Asking {
+    method: String,
+    target: String,
+    host: &'static str,
+    headers: String,
+    body: Option<String>,
+}
+
+impl Asking {
+    /// What a path takes, if the lock `held` is held by `me`.
+    fn well(path: &str, method: &str) -> Self {
+        let entry = "key=held&owner=me";
+        let (query, body) = match path {
+            "/healthz" | "/metrics" | "/v1/checkpoint" | "/v1/drain" | "/v1/events"
+            | "/v1/locks" | "/v1/openapi.json" | "/v1/status" => (None, None),
+            "/v1/locks/owner" => (Some("key=held"), None),
+            "/v1/locks/place" => (Some(entry), None),
+            "/v1/locks/acquire" | "/v1/locks/release" | "/v1/locks/renew" => {
+                (None, Some(json!({"key": "held", "owner": "me"})))
+            }
+            "/v1/locks/release-all" => (None, Some(json!({"owner": "me"}))),
+            "/v1/locks/watch" => (
+                None,
+                Some(json!({"key": "held", "owner": "me", "token": 0})),
+            ),
+            path => panic!("{path} has no case here"),
+        };
+        Self {
+            method: method.to_owned(),
+            target: query.map_or(path.to_owned(), |query| format!("{path}?{query}")),
+            host: "localhost",
+            headers: String::new(),
+            body: body.map(|body| body.to_string()),
+        }
+    }
+
+    fn with(mut self, header: &str) -> Self {
+        self.headers.push_str(header);
+        self.headers.push_str("\r\n");
+        self
+    }
+
+    fn about(mut self, body: &Value) -> Self {
+        self.body = Some(body.to_string());
+        self
+    }
+
+    fn text(&self) -> String {
+        let Self {
+            method,
+            target,
+            host,
+            headers,
+            body,
+        } = self;
+        let length = body.as_ref().map_or(String::new(), |body| {
+            format!("Content-Length: {}\r\n", body.len())
+        });
+        let body = body.as_deref().unwrap_or("");
+        format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n{headers}{length}\r\n{body}")
+    }
+
+    fn of(&self, opened: &Opened) -> Answer {
+        self.at(opened.address())
+    }
+
+    fn at(&self, address: SocketAddr) -> Answer {
+        // Whoever waits must not close its side; a stream of events has no other end.
+        let closes = self.target == "/v1/events" || self.headers.contains("Connection");
+        let text = if closes {
+            self.text()
+        } else {
+            self.clone().with("Connection: close").text()
+        };
+        let mut stream = send(address, &text);
+        if closes {
+            stream.shutdown(Shutdown::Write).expect("it is open");
+        }
+        received(&mut stream)
+    }
+}
+
+fn send(address: SocketAddr, text: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    let patience = Some(Duration::from_mins(1));
+    stream.set_read_timeout(patience).expect("it can be set");
+    stream.write_all(text.as_bytes()).expect("it is read");
+    stream
+}
+
+fn received(stream: &mut TcpStream) -> Answer {
+    answers(&read_all(stream)).pop().expect("an answer")
+}
+
+/// Nodes in the states in which they answer so.
+struct Nodes {
+    well: Opened,
+    guarded: Opened,
+    full: Opened,
+    panicking: Opened,
+    memory: Opened,
+    draining: Opened,
+    /// Its one place is taken.
+    crowded: (Opened, TcpStream),
+}
+
+fn hold(opened: &Opened) {
+    run(opened.handle().locks().batch(vec![request(b"held", b"me")])).expect("it runs");
+}
+
+impl Nodes {
+    fn open() -> Self {
+        let panicking = Opened::new();
+        hold(&panicking);
+        let handle = panicking.handle();
+        handle.sabotage_locks(Box::new(|stage, _| {
+            assert_ne!(stage, Stage::Decide, "planted");
+        }));
+        handle.sabotage_lock_queries(Box::new(|_| panic!("planted")));
+        // Where snapshots are to be, a file stands.
+        let snapshots = panicking.directory.path().join("data/snapshots");
+        if snapshots.exists() {
+            std::fs::remove_dir_all(&snapshots).expect("it is ours");
+        }
+        std::fs::write(&snapshots, "no folder").expect("it is ours");
+        let crowded = Opened::with(|http| http.connections_max = 1);
+        let taken = crowded.connect();
+        let stats = || crowded.handle().http().expect("it is open").stats();
+        crate::lock::until(|| stats().active == 1);
+        let full = Opened::configured(|config| config.locks.entries_max = 1);
+        hold(&full);
+        Self {
+            well: Opened::new(),
+            guarded: Opened::with_token(),
+            full,
+            panicking,
+            memory: Opened::configured(|config| {
+                config.data = None;
+                config.http.as_mut().expect("it has one").socket = None;
+            }),
+            draining: Opened::new(),
+            crowded: (crowded, taken),
+        }
+    }
+
+    /// Provokes an answer of this status.
+    fn provoke(&self, path: &str, method: &str, status: u16) -> Answer {
+        hold(&self.well);
+        let well = Asking::well(path, method);
+        match (status, path) {
+            (200, "/v1/drain") => well.of(&self.draining),
+            (200, _) => well.of(&self.well),
+            (400, _) => well.with("Host: localhost").of(&self.well),
+            (401, _) => well.of(&self.guarded),
+            (403, _) => well.with("Origin: http://evil.example").of(&self.well),
+            (404, "/v1/locks/owner" | "/v1/locks/place") => {
+                let target = well.target.replace("held", "absent");
+                Asking { target, ..well }.of(&self.well)
+            }
+            (404, _) => {
+                let absent = json!({"key": "absent", "owner": "me"});
+                well.about(&absent).of(&self.well)
+            }
+            (405, _) => {
+                let method = "PUT".to_owned();
+                Asking { method, ..well }.of(&self.well)
+            }
+            (409, "/v1/checkpoint") => well.of(&self.memory),
+            (409, "/v1/locks/acquire") => {
+                let other = json!({"key": "held", "owner": "other"});
+                well.about(&other).of(&self.well)
+            }
+            (409, "/v1/locks/release-all") => running(&well),
+            (409, _) => {
+                let stale = json!({"key": "held", "owner": "me", "token": 1});
+                well.about(&stale).of(&self.well)
+            }
+            (413, _) => {
+                let body = None;
+                let large = Asking { body, ..well };
+                large.with("Content-Length: 1000000").of(&self.well)
+            }
+            (415, _) => well.with("Content-Type: text/plain").of(&self.well),
+            (421, _) => {
+                let host = "evil.example";
+                Asking { host, ..well }.of(&self.well)
+            }
+            (422, _) => {
+                let key = format!("Idempotency-Key: {path}");
+                let first = well.clone().with(&key).of(&self.well);
+                assert_eq!(first.status, 200, "{first:?}");
+                well.about(&json!({"owner": "other"}))
+                    .with(&key)
+                    .of(&self.well)
+            }
+            (431, _) => well
+                .with(&format!("X: {}", "x".repeat(20_000)))
+                .of(&self.well),
+            (500, _) => well.of(&self.panicking),
+            (501, _) => {
+                let upgrade = well.with("Connection: upgrade").with("Upgrade: websocket");
+                upgrade.of(&self.well)
+            }
+            (503, "/v1/locks/acquire") => well
+                .about(&json!({"key": "b", "owner": "me"}))
+                .of(&self.full),
+            (503, _) => {
+                let (crowded, _) = &self.crowded;
+                received(&mut send(crowded.address(), ""))
+            }
+            (status, path) => panic!("{method} {path} {status} has no case here"),
+        }
+    }
+}
+
+/// Asks twice under one key, while the first is still being carried out.
+fn running(well: &Asking) -> Answer {
+    let opened = Opened::new();
+    hold(&opened);
+    let gate = Arc::new((Mutex::new((false, false)), Condvar::new()));
+    let theirs = Arc::clone(&gate);
+    opened
+        .handle()
+        .sabotage_locks(Box::new(move |stage, message| {
+            if stage == Stage::Decide && matches!(message, Message::ReleaseAll { .. }) {
+                let (state, changed) = &*theirs;
+                let mut state = state.lock().expect("nobody panics here");
+                state.0 = true;
+                changed.notify_all();
+                while !state.1 {
+                    state = changed.wait(state).expect("nobody panics here");
+                }
+            }
+        }));
+    let well = well.clone().with("Idempotency-Key: k");
+    let first = send(opened.address(), &well.text());
+    let (state, changed) = &*gate;
+    let mut reached = state.lock().expect("nobody panics here");
+    while !reached.0 {
+        reached = changed.wait(reached).expect("nobody panics here");
+    }
+    drop(reached);
+    let answer = well.of(&opened);
+    state.lock().expect("nobody panics here").1 = true;
+    changed.notify_all();
+    drop(first);
+    answer
+}
+
+/// A coordinator whose disk is so full that renewals are refused too.
+struct FullDisk {
+    _files: tempfile::TempDir,
+    _daemon: Daemon,
+    address: SocketAddr,
+}
+
+impl FullDisk {
+    fn fill() -> Self {
+        let files = tempfile::tempdir().expect("a directory can be made");
+        let mut command = Command::new("sh");
+        forget_environment(&mut command);
+        // A write beyond the limit must fail as an error, not as a signal.
+        let exec = "trap '' XFSZ; exec \"$0\" \"$@\"";
+        command.args(["-c", exec, env!("CARGO_BIN_EXE_sexton"), "serve"]);
+        command.args(["--lockserver", "off", "--http", "127.0.0.1:0"]);
+        command.args(["--fsync", "never", "--data"]);
+        command.arg(files.path().join("data"));
+        let daemon = Daemon::start(command);
+        let limit = Rlimit {
+            current: Some(3 << 20),
+            maximum: None,
+        };
+        prlimit(Some(daemon.pid()), Resource::Fsize, limit).expect("it is our child");
+        let mut words = daemon.ready().split_whitespace();
+        let address = words.find_map(|word| word.strip_prefix("http="));
+        let address = address.and_then(|address| address.parse().ok());
+        let full = Self {
+            address: address.expect("the ready line names the door"),
+            _files: files,
+            _daemon: daemon,
+        };
+        // Large entries until there is no room for one more, then renewals until there is none for these.
+        full.repeat(|round| json!({"key": format!("{round:0>255}"), "owner": "x".repeat(255)}));
+        full.repeat(|_| json!({"key": format!("{:0>255}", 0), "owner": "x".repeat(255)}));
+        full
+    }
+
+    /// Acquires, many times on each connection, until that is refused for want of space.
+    fn repeat(&self, fields: impl Fn(u32) -> Value) {
+        for round in 0..1000_u32 {
+            let asking = |entry| {
+                let well = Asking::well("/v1/locks/acquire", "POST");
+                well.about(&fields(round * 200 + entry)).text()
+            };
+            let text: String = (0..200).map(asking).collect();
+            let mut stream = send(self.address, &text);
+            stream.shutdown(Shutdown::Write).expect("it is open");
+            let answers = answers(&read_all(&mut stream));
+            if answers.iter().any(|answer| answer.status == 507) {
+                return;
+            }
+        }
+        panic!("the disk does not become full");
+    }
+
+    fn provoke(&self, path: &str, method: &str) -> Answer {
+        let fields = json!({"key": format!("{:0>255}", 0), "owner": "x".repeat(255)});
+        Asking::well(path, method).about(&fields).at(self.address)
+    }
+}
+
+#[test]
+fn every_answer_that_is_described_is_given() {
+    let described = described::answers();
+    assert!(described.len() > 150, "the description was read");
+    let nodes = Nodes::open();
+    // Those that take their time take it together.
+    let late: Vec<_> = described
+        .iter()
+        .filter(|(_, _, status)| *status == 408)
+        .map(|(path, method, _)| {
+            let text = Asking::well(path, method).text();
+            let begun = text.split_once("\r\n").expect("a first line").0;
+            (path, method, send(nodes.well.address(), begun))
+        })
+        .collect();
+    let mut full = None;
+    for (path, method, status) in &described {
+        let answer = match status {
+            408 => continue,
+            507 => full
+                .get_or_insert_with(FullDisk::fill)
+                .provoke(path, method),
+            status => nodes.provoke(path, method, *status),
+        };
+        assert_eq!(answer.status, *status, "{method} {path}: {answer:?}");
+        described::check(method, path, &answer);
+    }
+    for (path, method, mut stream) in late {
+        let answer = received(&mut stream);
+        assert_eq!(answer.status, 408, "{method} {path}: {answer:?}");
+        described::check(method, path, &answer);
+    }
+}

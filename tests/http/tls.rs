@@ -1,0 +1,209 @@
+//! HTTP over TLS: the same as without, with a certificate in front.
+
+use crate::opened::{Answer, Opened, answers, read_all, write_private};
+use sexton::config::{Config, HttpConfig};
+use sexton::node::{Node, NodeError};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+/// A certificate that signs itself, and the key of it, in files.
+struct Identity {
+    certificate: PathBuf,
+    key: PathBuf,
+    der: CertificateDer<'static>,
+    secret: String,
+}
+
+impl Identity {
+    fn in_directory(directory: &Path, name: &str) -> Self {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]);
+        let made = made.expect("a certificate can be made");
+        let identity = Self {
+            certificate: directory.join(format!("{name}.crt")),
+            key: directory.join(format!("{name}.key")),
+            der: made.cert.der().clone(),
+            secret: made.signing_key.serialize_pem(),
+        };
+        write_private(&identity.certificate, &made.cert.pem());
+        write_private(&identity.key, &identity.secret);
+        identity
+    }
+}
+
+fn opened() -> (Opened, Identity) {
+    let mut made = None;
+    let opened = Opened::with(|http| {
+        let socket = http.socket.as_ref().expect("it has one");
+        let directory = socket.parent().and_then(Path::parent).expect("inside");
+        let identity = Identity::in_directory(directory, "own");
+        http.tls_certificate = Some(identity.certificate.clone());
+        http.tls_key = Some(identity.key.clone());
+        made = Some(identity);
+    });
+    (opened, made.expect("it was just made"))
+}
+
+type Tls = StreamOwned<ClientConnection, TcpStream>;
+
+/// A client that trusts this certificate alone.
+fn connect(opened: &Opened, trusted: &CertificateDer<'static>) -> Tls {
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted.clone()).expect("it is a certificate");
+    let provider = tokio_rustls::rustls::crypto::ring::default_provider();
+    let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
+        .with_safe_default_protocol_versions()
+        .expect("there are versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let name = ServerName::try_from("localhost").expect("it is a name");
+    let client = ClientConnection::new(Arc::new(config), name).expect("it can connect");
+    StreamOwned::new(client, opened.connect())
+}
+
+fn ask(mut stream: Tls, request: &str) -> Answer {
+    stream.write_all(request.as_bytes()).expect("it is read");
+    answers(&read_all(&mut stream)).pop().expect("an answer")
+}
+
+const HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+
+#[test]
+fn a_lock_is_taken_over_tls() {
+    let (opened, identity) = opened();
+    let body = r#"{"key":"a","owner":"o"}"#;
+    let length = body.len();
+    let head = "POST /v1/locks/acquire HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
+    let request = format!("{head}Content-Length: {length}\r\n\r\n{body}");
+    let granted = ask(connect(&opened, &identity.der), &request).json();
+    assert_eq!(granted["place"], 1);
+    let description =
+        "GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let described = ask(connect(&opened, &identity.der), description).json();
+    assert_eq!(described["openapi"], "3.1.0");
+    // Of what is not known to end, each part comes when it is said.
+    let mut events = connect(&opened, &identity.der);
+    events
+        .write_all(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .expect("it is read");
+    let mut begin = String::new();
+    while !begin.ends_with(":\n\n\r\n") {
+        let mut byte = [0];
+        events.read_exact(&mut byte).expect("it goes on");
+        begin.push(byte[0].into());
+    }
+    assert_eq!(events.conn.alpn_protocol(), Some(&b"http/1.1"[..]));
+    assert_eq!(
+        opened.get_over_socket("/healthz").status,
+        200,
+        "the socket is plain"
+    );
+}
+
+#[test]
+fn who_speaks_no_tls_or_says_nothing_gets_no_answer_and_holds_up_nobody() {
+    let (opened, identity) = opened();
+    let silent: Vec<TcpStream> = (0..50).map(|_| opened.connect()).collect();
+    let plain = {
+        let mut stream = opened.connect();
+        stream.write_all(HEALTH.as_bytes()).expect("it is read");
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).expect("it ends");
+        bytes
+    };
+    assert!(!plain.starts_with(b"HTTP"), "{plain:?}");
+    assert_eq!(ask(connect(&opened, &identity.der), HEALTH).status, 200);
+    // Whoever does not shake hands in time is let go of.
+    for mut stream in silent {
+        assert_eq!(stream.read(&mut [0; 8]).expect("it ends well"), 0);
+    }
+    let stats = || opened.handle().http().expect("it is open").stats();
+    crate::lock::until(|| stats().active == 0);
+}
+
+#[test]
+fn a_certificate_is_read_again() {
+    let (opened, identity) = opened();
+    let handle = opened.handle();
+    let door = handle.http().expect("it is open");
+    assert!(!door.reload_identity().expect("it is still there"));
+    let next = Identity::in_directory(opened.directory.path(), "next");
+    std::fs::copy(&next.certificate, &identity.certificate).expect("it can be written");
+    let wrong = door
+        .reload_identity()
+        .expect_err("the key is another's")
+        .to_string();
+    assert!(
+        wrong.contains("own.key") && !wrong.contains("PRIVATE"),
+        "{wrong}"
+    );
+    assert_eq!(
+        ask(connect(&opened, &identity.der), HEALTH).status,
+        200,
+        "the old stays"
+    );
+    std::fs::copy(&next.key, &identity.key).expect("it can be written");
+    assert!(door.reload_identity().expect("they belong together"));
+    assert_eq!(ask(connect(&opened, &next.der), HEALTH).status, 200);
+    let mut old = connect(&opened, &identity.der);
+    assert!(
+        old.write_all(HEALTH.as_bytes()).is_err(),
+        "it is shown another"
+    );
+}
+
+#[test]
+fn files_that_cannot_be_used_stop_the_start() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let identity = Identity::in_directory(directory.path(), "own");
+    let other = Identity::in_directory(directory.path(), "other");
+    let at = |name: &str| directory.path().join(name);
+    write_private(&at("text"), "no PEM at all\n");
+    let torn = identity.secret.get(..80).expect("it is longer");
+    write_private(&at("torn"), torn);
+    let open = at("open");
+    write_private(&open, &identity.secret);
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o644)).expect("it is ours");
+    let start = |certificate: Option<PathBuf>, key: Option<PathBuf>| {
+        let http = HttpConfig {
+            tcp: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
+            tls_certificate: certificate,
+            tls_key: key,
+            ..HttpConfig::default()
+        };
+        let config = Config {
+            http: Some(http),
+            ..Config::in_memory()
+        };
+        Node::open(config).map(drop)
+    };
+    let (certificate, key) = (identity.certificate.clone(), identity.key.clone());
+    for (certificate, key, words) in [
+        (at("absent"), key.clone(), "read the TLS certificate"),
+        (at("text"), key.clone(), "no certificate in PEM"),
+        (key.clone(), key.clone(), "no certificate in PEM"),
+        (certificate.clone(), at("absent"), "read the TLS key"),
+        (certificate.clone(), at("text"), "no private key in PEM"),
+        (certificate.clone(), at("torn"), "no private key in PEM"),
+        (certificate.clone(), other.key, "use the TLS key"),
+        (certificate.clone(), open, "0644"),
+    ] {
+        let error = start(Some(certificate), Some(key)).expect_err(words);
+        let shown = error.to_string();
+        assert!(matches!(error, NodeError::Tls(_)), "{shown}");
+        assert!(shown.contains(words), "{words}: {shown}");
+        assert!(!shown.contains("PRIVATE"), "{shown}");
+    }
+    for (certificate, key, words) in [
+        (Some(certificate), None, "tls-key is missing"),
+        (None, Some(key), "tls-cert is missing"),
+    ] {
+        let error = start(certificate, key).expect_err(words).to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}

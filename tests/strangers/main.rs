@@ -1,0 +1,134 @@
+//! Programs that others wrote, and that know of sexton only what it serves as its description: a client that
+//! openapi-python-client makes of it, and schemathesis, which asks whatever the description allows and much that it
+//! does not. Each is left out, and that is said, where it is not installed; `.ci/run` installs both.
+
+#![cfg(feature = "cli")]
+
+#[path = "../support/daemon.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod daemon;
+#[path = "../support/patience.rs"]
+mod patience;
+
+use daemon::{Daemon, forget_environment};
+use std::path::PathBuf;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// How long schemathesis asks, in seconds.
+const ASKING: &str = "40";
+
+/// A coordinator with an HTTP door on TCP.
+struct Served {
+    _daemon: Daemon,
+    files: TempDir,
+    address: String,
+}
+
+impl Served {
+    fn start() -> Self {
+        let files = tempfile::tempdir().expect("a directory can be made");
+        let mut command = daemon::sexton();
+        command.args([
+            "serve",
+            "--lockserver",
+            "off",
+            "--http",
+            "127.0.0.1:0",
+            "--data",
+        ]);
+        command.arg(files.path().join("data"));
+        let daemon = Daemon::start(command);
+        let mut words = daemon.ready().split_whitespace();
+        let address = words.find_map(|word| word.strip_prefix("http="));
+        let address = address.expect("the ready line names the door").to_owned();
+        Self {
+            _daemon: daemon,
+            files,
+            address,
+        }
+    }
+
+    fn description(&self) -> String {
+        format!("http://{}/v1/openapi.json", self.address)
+    }
+}
+
+/// Where a program of others is, if it is installed.
+#[expect(clippy::print_stdout, reason = "what is left out is said")]
+fn installed(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let mut places = std::env::split_paths(&path).map(|place| place.join(program));
+    let found = places.find(|place| place.is_file());
+    if found.is_none() {
+        println!("left out: {program} is not installed");
+    }
+    found
+}
+
+/// Runs it in a directory of its own; fails with what it printed if it does.
+fn run(served: &Served, mut command: Command) -> String {
+    forget_environment(&mut command);
+    command.current_dir(served.files.path());
+    let done = command.output().expect("it starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&done.stdout), text(&done.stderr));
+    assert!(done.status.success(), "{command:?}\n{out}\n{err}");
+    out
+}
+
+#[test]
+fn a_client_made_of_the_description_takes_and_gives_back_a_lock() {
+    let Some(generator) = installed("openapi-python-client") else {
+        return;
+    };
+    let served = Served::start();
+    let mut generate = Command::new(&generator);
+    generate.args([
+        "generate",
+        "--meta",
+        "none",
+        "--output-path",
+        "sexton_client",
+        "--url",
+    ]);
+    generate.arg(served.description());
+    run(&served, generate);
+    // What the client needs is installed where its generator is.
+    let mut take = Command::new(generator.with_file_name("python"));
+    take.arg(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/strangers/take_a_lock.py"
+    ));
+    take.arg(served.files.path()).arg(&served.address);
+    assert_eq!(run(&served, take), "taken and given back\n");
+}
+
+#[test]
+fn whoever_asks_anything_is_answered_as_described() {
+    let Some(schemathesis) = installed("schemathesis") else {
+        return;
+    };
+    let served = Served::start();
+    let mut ask = Command::new(schemathesis);
+    ask.arg("run").arg(served.description());
+    ask.args([
+        "--max-time",
+        ASKING,
+        "--request-timeout",
+        "15",
+        "--no-color",
+    ]);
+    ask.args(["--generation-database", "none", "--continue-on-failure"]);
+    // A stream of events has no end, and a drain is the end of the coordinator.
+    ask.args(["--exclude-path-regex", "^/v1/(events|drain)$"]);
+    // A schema cannot say that a name has at most 255 bytes as UTF-8, nor that a key came before with another body.
+    ask.args(["--exclude-checks", "positive_data_acceptance"]);
+    let said = run(&served, ask);
+    let asked = said.lines().find_map(|line| {
+        let (asked, _) = line.trim().split_once(" generated, ")?;
+        asked.parse::<u32>().ok()
+    });
+    assert!(asked > Some(500), "it asked: {said}");
+    println!("{said}");
+}

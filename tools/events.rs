@@ -1,0 +1,160 @@
+//! `sexton events`: what happens on a running coordinator, line by line, as it happens.
+
+use crate::client::{self, Answer};
+use crate::lock::{refused, shown};
+use crate::report::{Failure, written};
+use crate::settings::data_directory;
+use crate::text::{number, time, words};
+use clap::Args;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+use sexton::actors::event::Position;
+use sexton::actors::lock::Name;
+use sexton::clock::Timestamp;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+/// Show what happens on a running coordinator, as it happens.
+///
+/// Who is granted a lock, who waits, who gives one back or runs out of time; restarts of actors, checkpoints, the
+/// beginning of a drain, the end. Begins with what happens next, or behind --after. Ends when the coordinator does.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sexton events                                everything, until Ctrl-C
+  sexton events --kind expired,restarted       what somebody should know about
+  sexton events --name 'account*' --json | jq -r .owner
+  sexton events --after 812                    what came behind this position, if it is still kept
+
+Exit status: 0 the coordinator ended; 2 usage; 3 no coordinator runs there, or it was cut off; 4 it has halted.")]
+pub(crate) struct Events {
+    /// Only those of this actor: lock, node
+    #[arg(long, value_name = "NAME")]
+    actor: Option<String>,
+
+    /// Only those of these kinds, with commas between them
+    #[arg(long, value_name = "KINDS")]
+    kind: Option<String>,
+
+    /// Only those about what is called so, such as the key of a lock; * stands for anything
+    #[arg(long, value_name = "PATTERN", value_parser = crate::lock::name)]
+    name: Option<Name>,
+
+    /// Begin behind this position
+    #[arg(long, value_name = "POSITION", value_parser = position)]
+    after: Option<Position>,
+
+    /// Where the coordinator keeps its data [default: as for `sexton serve`]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+
+    /// Print each event as a line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn position(text: &str) -> Result<Position, String> {
+    text.parse()
+        .map_err(|error: sexton::actors::event::NoPosition| error.to_string())
+}
+
+impl Events {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let data = data_directory(self.data.as_deref())?;
+        let after = self.after.map(|after| after.to_string());
+        let wanted = Wanted {
+            actor: self.actor.as_deref(),
+            kind: self.kind.as_deref(),
+            name: self.name.as_ref(),
+            after: after.as_deref(),
+        };
+        follow(&data, &wanted, self.json)
+    }
+}
+
+/// Which events are asked for.
+#[derive(Default)]
+pub(crate) struct Wanted<'w> {
+    pub(crate) actor: Option<&'w str>,
+    pub(crate) kind: Option<&'w str>,
+    pub(crate) name: Option<&'w Name>,
+    pub(crate) after: Option<&'w str>,
+}
+
+impl Wanted<'_> {
+    fn path(&self) -> String {
+        let mut fields: Vec<(String, String)> = Vec::new();
+        let mut put = |field: &str, value: Option<&str>| {
+            fields.extend(value.map(|value| (field.to_owned(), value.to_owned())));
+        };
+        put("actor", self.actor);
+        put("kind", self.kind);
+        put("after", self.after);
+        if let Some(name) = self.name {
+            let mut members = serde_json::Map::new();
+            crate::lock::put(&mut members, "name", name);
+            let text = |value: Value| value.as_str().unwrap_or_default().to_owned();
+            fields.extend(
+                members
+                    .into_iter()
+                    .map(|(field, value)| (field, text(value))),
+            );
+        }
+        let pair = |(field, value): &(String, String)| {
+            format!("{field}={}", utf8_percent_encode(value, NON_ALPHANUMERIC))
+        };
+        let query: Vec<String> = fields.iter().map(pair).collect();
+        format!("/v1/events?{}", query.join("&"))
+    }
+}
+
+/// Prints what happens until the coordinator ends.
+pub(crate) fn follow(data: &Path, wanted: &Wanted<'_>, json: bool) -> Result<(), Failure> {
+    let mut out = std::io::stdout();
+    let ended = client::follow(data, &wanted.path(), |line| {
+        // The kind and the position are in it too.
+        let Some(told) = line.strip_prefix("data: ") else {
+            return Ok(());
+        };
+        let line = if json {
+            format!("{told}\n")
+        } else {
+            serde_json::from_str(told)
+                .map_or_else(|_| format!("{told}\n"), |told| shown_to_people(&told))
+        };
+        written(out.write_all(line.as_bytes()).and_then(|()| out.flush()))
+    })?;
+    ended.map_or(Ok(()), |Answer { status, body }| {
+        let said = serde_json::from_str(&body).unwrap_or_default();
+        Err(refused(status, &said))
+    })
+}
+
+/// An event in a line.
+fn shown_to_people(told: &Value) -> String {
+    let kind = words(told, "/kind");
+    if kind == "lost" {
+        let (after, upto) = (words(told, "/after"), words(told, "/upto"));
+        return format!(
+            "events are lost: of what came behind {after} and up to {upto} nothing is kept\n"
+        );
+    }
+    let at = time(Timestamp(number(told, "/at")));
+    let mut line = format!("{at}  {:<4}  {kind:<11}", words(told, "/actor"));
+    for (field, _) in told.as_object().into_iter().flatten() {
+        let field = field.strip_suffix("_b64").unwrap_or(field);
+        let value = match field {
+            "position" | "at" | "actor" | "kind" => continue,
+            "key" | "index" | "owner" => shown(told, field),
+            field => words(told, &format!("/{field}")),
+        };
+        if value.is_empty() {
+            continue;
+        }
+        let quoted = value.contains(char::is_whitespace);
+        let value = if quoted { format!("{value:?}") } else { value };
+        line.extend(["  ", field, "=", value.as_str()]);
+    }
+    line.push('\n');
+    line
+}
