@@ -88,6 +88,35 @@ impl Config {
         }
     }
 
+    fn check_queues(&self, check: &mut impl FnMut(bool, &'static str, String)) {
+        let jobs = self.queues.jobs_max;
+        check(
+            (1..=1 << 28).contains(&jobs),
+            "jobs",
+            format!("{jobs} is not within 1 to 268435456"),
+        );
+        let bytes = self.queues.body_bytes_max;
+        check(
+            (1..=1 << 30).contains(&bytes),
+            "job-bytes",
+            format!("{bytes} is not within 1 to 1073741824"),
+        );
+        if let Some(door) = &self.beanstalk {
+            let most = door.connections_max;
+            check(
+                (1..=1 << 20).contains(&most),
+                "beanstalk-connections",
+                format!("{most} is not within 1 to 1048576"),
+            );
+            let address = door.address;
+            check(
+                address.ip().is_loopback() || !door.hosts.is_empty(),
+                "beanstalk",
+                format!("{address} is beyond loopback, and needs --beanstalk-hosts"),
+            );
+        }
+    }
+
     /// Everything that is wrong; empty if nothing is.
     pub fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
@@ -131,32 +160,7 @@ impl Config {
                 format!("{most} is not within 1 to 1048576"),
             );
         }
-        let jobs = self.queues.jobs_max;
-        check(
-            (1..=1 << 28).contains(&jobs),
-            "jobs",
-            format!("{jobs} is not within 1 to 268435456"),
-        );
-        let bytes = self.queues.body_bytes_max;
-        check(
-            (1..=1 << 30).contains(&bytes),
-            "job-bytes",
-            format!("{bytes} is not within 1 to 1073741824"),
-        );
-        if let Some(door) = &self.beanstalk {
-            let most = door.connections_max;
-            check(
-                (1..=1 << 20).contains(&most),
-                "beanstalk-connections",
-                format!("{most} is not within 1 to 1048576"),
-            );
-            let address = door.address;
-            check(
-                address.ip().is_loopback() || !door.hosts.is_empty(),
-                "beanstalk",
-                format!("{address} is beyond loopback, and needs --beanstalk-hosts"),
-            );
-        }
+        self.check_queues(&mut check);
         if let Some(http) = &self.http {
             let (certificate, key) = (http.tls_certificate.is_some(), http.tls_key.is_some());
             check(

@@ -15,7 +15,7 @@
 //! | `directory.rs` | addresses, and the bound on open commands |
 //! | `spine.rs` | what the actors of a node share; when answers leave; halting |
 //! | `supervisor.rs` | restart or halt |
-//! | `runtime.rs` | the only file that names actix |
+//! | `runtime/` | the only place that names actix |
 //! | `slab.rs` `table.rs` `wheel.rs` | items by slot, slots by name, slots by deadline |
 //! | `text.rs` | bytes as text that can be read back |
 //! | `lock/` `queue/` | one folder an actor |

@@ -92,14 +92,7 @@ impl Core {
     }
 
     async fn open(self, config: Config) -> Result<Open, NodeError> {
-        let hosts = match config
-            .lockserver
-            .as_ref()
-            .and_then(|door| door.hosts.as_ref())
-        {
-            Some(file) => Hosts::read(file)?,
-            None => Hosts::Loopback,
-        };
+        let hosts = hosts(&config)?;
         let began = SystemClock::starting_at(Timestamp(0)).now();
         let mut past = recover(&config)?;
         let clock: Arc<dyn Clock> = match &config.clock {
@@ -163,6 +156,15 @@ impl Core {
                 Err(error)
             }
         }
+    }
+}
+
+/// Who LockServer lets in.
+fn hosts(config: &Config) -> Result<Hosts, NodeError> {
+    let door = config.lockserver.as_ref();
+    match door.and_then(|door| door.hosts.as_ref()) {
+        Some(file) => Ok(Hosts::read(file)?),
+        None => Ok(Hosts::Loopback),
     }
 }
 

@@ -188,7 +188,10 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
     fn keeping(outcome: &Outcome) -> Keeping {
         match outcome {
             Outcome::Nothing => Keeping::Nothing,
-            _ => Keeping::Durable,
+            Outcome::Added { .. }
+            | Outcome::Labelled
+            | Outcome::Cleared { .. }
+            | Outcome::Heard => Keeping::Durable,
         }
     }
 

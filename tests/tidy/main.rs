@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// Who may name what is outside: a word of code, and the files or folders that may have it.
 pub(crate) const WORLD: &[(&str, &[&str])] = &[
-    ("actix", &["src/actors/runtime.rs"]),
+    ("actix", &["src/actors/runtime/"]),
     ("actix_web", &["src/protocols/http/"]),
     (
         "sled",
@@ -26,9 +26,11 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
             "src/actors/checkpoint.rs",
             "src/actors/directory.rs",
             "src/actors/feed.rs",
-            "src/actors/runtime.rs",
+            "src/actors/runtime/",
             "src/actors/spine.rs",
             "src/node/",
+            "src/protocols/beanstalk/door.rs",
+            "src/protocols/beanstalk/session.rs",
             "src/protocols/connection.rs",
             "src/protocols/http/",
             "src/protocols/listener.rs",
@@ -64,13 +66,18 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
     ),
     (
         "std::process",
-        &["src/node/", "src/persist/disk.rs", "tools/"],
+        &[
+            "src/node/",
+            "src/persist/disk.rs",
+            "src/protocols/beanstalk/door.rs",
+            "tools/",
+        ],
     ),
     (
         "std::thread",
         &[
             "src/actors/parallel.rs",
-            "src/actors/runtime.rs",
+            "src/actors/runtime/",
             "src/block_on.rs",
             "src/node/",
             "src/persist/journal/filler.rs",
@@ -110,7 +117,11 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
     ("rand", &[]),
     (
         "RandomState",
-        &["src/actors/table.rs", "src/actors/lock/state.rs"],
+        &[
+            "src/actors/table.rs",
+            "src/actors/lock/state.rs",
+            "src/actors/queue/state.rs",
+        ],
     ),
 ];
 
@@ -152,7 +163,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     // What stands in the journal depends on nothing that may change beneath it.
     (
         "src/actors/lock/message.rs",
-        &["actors::machine::Refusal", "clock", "ids"],
+        &["actors::machine::Refusal", "actors::text", "clock", "ids"],
     ),
     (
         "src/protocols/",
@@ -160,6 +171,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "actors::host",
             "actors::lock",
             "actors::machine",
+            "actors::queue",
             "actors::runtime",
             "clock",
             "config",

@@ -33,7 +33,7 @@ pub(crate) const RULES: &[Rule] = &[
             ("src/block_on.rs", "std :: process :: exit(1)"),
         ],
         good: &[
-            ("src/actors/runtime.rs", "use actix::Actor;"),
+            ("src/actors/runtime/mod.rs", "use actix::Actor;"),
             ("src/persist/disk.rs", "use std::fs::File;"),
             (
                 "src/actors/host.rs",

@@ -97,22 +97,24 @@ impl Speech {
             let whole = end + 2 + len.ok_or_else(wrong)? + 2;
             Ok((input.len() >= whole).then_some((heard, whole)))
         };
+        let is_put = match self {
+            Self::Beanstalk => first == "INSERTED",
+            Self::Lists => first.starts_with(':'),
+        };
         match (self, asked, first) {
-            (Self::Beanstalk, Asked::Put, "INSERTED") => Ok(Some((Heard::Put, end + 2))),
+            (_, Asked::Put, _) if is_put => Ok(Some((Heard::Put, end + 2))),
             (Self::Beanstalk, Asked::Take, "RESERVED") => {
                 let id = number().ok_or_else(wrong)?;
                 let len = number();
                 with_body(Heard::Taken(id), len)
             }
-            (Self::Beanstalk, Asked::End, "DELETED") => Ok(Some((Heard::Ended, end + 2))),
-            (Self::Lists, Asked::Put, first) if first.starts_with(':') => {
-                Ok(Some((Heard::Put, end + 2)))
+            (Self::Beanstalk, Asked::End, "DELETED") | (Self::Lists, Asked::End, ":1") => {
+                Ok(Some((Heard::Ended, end + 2)))
             }
             (Self::Lists, Asked::Take, first) if first.starts_with('$') && first != "$-1" => {
                 let len = first.get(1..).and_then(|len| len.parse().ok());
                 with_body(Heard::Taken(0), len)
             }
-            (Self::Lists, Asked::End, ":1") => Ok(Some((Heard::Ended, end + 2))),
             _ => Err(wrong()),
         }
     }

@@ -3,7 +3,8 @@
 //! A panic is caught in the host, before actix would see it; the actor then stops its context and is restarted by
 //! actix's Supervisor, which keeps the address and the mailbox.
 
-use crate::actors::checkpoint::Paged;
+mod paging;
+
 use crate::actors::directory::Admission;
 use crate::actors::host::{Answer, Delivery, Flow, Host, Item, QuerySaboteur, ReplyTo, Report};
 use crate::actors::ledger::Ledger;
@@ -13,14 +14,14 @@ use crate::actors::recovery::{self, Recovering, RecoveryError, Replica, Scope};
 use crate::actors::spine::{Halt, Spine};
 use crate::actors::supervisor::Verdict;
 use crate::clock::{Rouse, Timestamp};
-use crate::ids::{ActorId, Digest, Seq, Ticket};
+use crate::ids::{Digest, Seq, Ticket};
 use crate::persist::disk::Disk;
-use crate::persist::format::Watermark;
-use crate::persist::snapshots::{Page, Slots};
+use crate::persist::snapshots::Slots;
 use actix::{
     Actor, ActorContext as _, ActorFutureExt as _, Addr, AsyncContext as _, Context, Handler,
     Message, SpawnHandle, Supervised, WrapFuture as _,
 };
+use paging::Pager;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,9 +29,6 @@ use tokio::sync::oneshot;
 
 /// The longest a timer sleeps: tokio's clock stands still while the machine sleeps, the node's does not.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
-
-/// How much of its pages an actor hands over at a time: less than half a millisecond of work.
-const SLICE_BYTES: usize = 64 * 1024;
 
 /// A host inside actix.
 struct Shell<M: Machine> {
@@ -209,10 +207,7 @@ pub fn start<M: Machine>(
         abandoned.do_send(Abandon);
     });
     let told = address.clone();
-    spine.register_paged(Rc::new(Pager {
-        address: address.clone(),
-        actor,
-    }));
+    spine.register_paged(Rc::new(Pager::new(address.clone(), actor)));
     spine
         .directory()
         .register(actor, Box::new(move |message| told.do_send(Told(message))));
@@ -533,79 +528,6 @@ impl<M: Machine> Handler<Describe> for Shell<M> {
             quarantined: self.host.quarantined().to_vec(),
         };
         drop(answer.send(status));
-    }
-}
-
-/// An actor's pages, for checkpoints.
-struct Pager<M: Machine> {
-    address: Addr<Shell<M>>,
-    actor: ActorId,
-}
-
-impl<M: Machine> Paged for Pager<M> {
-    fn actor(&self) -> ActorId {
-        self.actor
-    }
-
-    fn begin(&self, since: Seq) -> oneshot::Receiver<Option<Watermark>> {
-        let (answer, begun) = oneshot::channel();
-        self.address.do_send(BeginCheckpoint { since, answer });
-        begun
-    }
-
-    fn next(&self) -> oneshot::Receiver<Option<(Vec<Page>, bool)>> {
-        let (answer, pages) = oneshot::channel();
-        self.address.do_send(NextPages(answer));
-        pages
-    }
-
-    fn abort(&self) {
-        self.address.do_send(AbortCheckpoint);
-    }
-}
-
-struct BeginCheckpoint {
-    since: Seq,
-    answer: oneshot::Sender<Option<Watermark>>,
-}
-
-impl Message for BeginCheckpoint {
-    type Result = ();
-}
-
-impl<M: Machine> Handler<BeginCheckpoint> for Shell<M> {
-    type Result = ();
-
-    fn handle(&mut self, begin: BeginCheckpoint, _: &mut Self::Context) {
-        drop(begin.answer.send(self.host.begin_checkpoint(begin.since)));
-    }
-}
-
-struct NextPages(oneshot::Sender<Option<(Vec<Page>, bool)>>);
-
-impl Message for NextPages {
-    type Result = ();
-}
-
-impl<M: Machine> Handler<NextPages> for Shell<M> {
-    type Result = ();
-
-    fn handle(&mut self, NextPages(answer): NextPages, _: &mut Self::Context) {
-        drop(answer.send(self.host.next_pages(SLICE_BYTES)));
-    }
-}
-
-struct AbortCheckpoint;
-
-impl Message for AbortCheckpoint {
-    type Result = ();
-}
-
-impl<M: Machine> Handler<AbortCheckpoint> for Shell<M> {
-    type Result = ();
-
-    fn handle(&mut self, AbortCheckpoint: AbortCheckpoint, _: &mut Self::Context) {
-        self.host.abort_checkpoint();
     }
 }
 

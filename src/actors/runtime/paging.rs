@@ -1,0 +1,92 @@
+//! How a checkpoint asks an actor for its pages: among its other messages.
+
+use super::Shell;
+use crate::actors::checkpoint::Paged;
+use crate::actors::machine::Machine;
+use crate::ids::{ActorId, Seq};
+use crate::persist::format::Watermark;
+use crate::persist::snapshots::Page;
+use actix::{Addr, Handler, Message};
+use tokio::sync::oneshot;
+
+/// How much of its pages an actor hands over at a time: less than half a millisecond of work.
+const SLICE_BYTES: usize = 64 * 1024;
+
+/// An actor's pages, for checkpoints.
+pub(super) struct Pager<M: Machine> {
+    address: Addr<Shell<M>>,
+    actor: ActorId,
+}
+
+impl<M: Machine> Pager<M> {
+    pub(super) const fn new(address: Addr<Shell<M>>, actor: ActorId) -> Self {
+        Self { address, actor }
+    }
+}
+
+impl<M: Machine> Paged for Pager<M> {
+    fn actor(&self) -> ActorId {
+        self.actor
+    }
+
+    fn begin(&self, since: Seq) -> oneshot::Receiver<Option<Watermark>> {
+        let (answer, begun) = oneshot::channel();
+        self.address.do_send(BeginCheckpoint { since, answer });
+        begun
+    }
+
+    fn next(&self) -> oneshot::Receiver<Option<(Vec<Page>, bool)>> {
+        let (answer, pages) = oneshot::channel();
+        self.address.do_send(NextPages(answer));
+        pages
+    }
+
+    fn abort(&self) {
+        self.address.do_send(AbortCheckpoint);
+    }
+}
+
+struct BeginCheckpoint {
+    since: Seq,
+    answer: oneshot::Sender<Option<Watermark>>,
+}
+
+impl Message for BeginCheckpoint {
+    type Result = ();
+}
+
+impl<M: Machine> Handler<BeginCheckpoint> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, begin: BeginCheckpoint, _: &mut Self::Context) {
+        drop(begin.answer.send(self.host.begin_checkpoint(begin.since)));
+    }
+}
+
+struct NextPages(oneshot::Sender<Option<(Vec<Page>, bool)>>);
+
+impl Message for NextPages {
+    type Result = ();
+}
+
+impl<M: Machine> Handler<NextPages> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, NextPages(answer): NextPages, _: &mut Self::Context) {
+        drop(answer.send(self.host.next_pages(SLICE_BYTES)));
+    }
+}
+
+struct AbortCheckpoint;
+
+impl Message for AbortCheckpoint {
+    type Result = ();
+}
+
+impl<M: Machine> Handler<AbortCheckpoint> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, AbortCheckpoint: AbortCheckpoint, _: &mut Self::Context) {
+        self.host.abort_checkpoint();
+    }
+}
