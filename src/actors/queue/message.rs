@@ -1,4 +1,4 @@
-//! What the QueueActor can be asked, what can come of it, and what it answers.
+//! What the `QueueActor` can be asked, what can come of it, and what it answers.
 //!
 //! Change rule: `Message` and `Outcome` are stored in the journal. A change that an old reader or an old log would
 //! not understand raises `FORMAT_VERSION`, with a golden directory and a CHANGELOG line under "Formats".

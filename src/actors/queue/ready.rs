@@ -3,11 +3,6 @@
 //! A job mostly comes behind all others of its rank: those hang together in a lane, without memory of its own for any
 //! of them. One that comes back among younger ones (released, kicked, out of time) stands apart, in a tree.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "slots come from lanes over the slab: one that leads nowhere is an impossible state"
-)]
-
 use crate::actors::queue::job::Job;
 use crate::actors::slab::Slab;
 use crate::ids::Slot;
@@ -83,6 +78,16 @@ impl Ready {
             (Slot::NONE, next) => lane.first = next,
             (previous, _) => lane.last = previous,
         }
+    }
+
+    /// All of them: those in lanes by rank and number, then those that stand apart.
+    pub(super) fn iter<'a>(&'a self, jobs: &'a Slab<Job>) -> impl Iterator<Item = Slot> + 'a {
+        let lane = move |lane: &Lane| {
+            let next = move |slot: &Slot| Some(jobs[*slot].next).filter(|next| *next != Slot::NONE);
+            std::iter::successors(Some(lane.first), next)
+        };
+        let apart = self.apart.iter().map(|(_, _, slot)| *slot);
+        self.lanes.values().flat_map(lane).chain(apart)
     }
 
     /// The first job: rank, number, slot.
