@@ -130,9 +130,9 @@ impl Machine for QueueMachine {
             | Outcome::Departed { .. }
             | Outcome::Ready { .. }
             | Outcome::TimedOut { .. }
-            | Outcome::Abandoned { .. }
             | Outcome::Pruned { .. }
             | Outcome::Draining => Reply::Done,
+            Outcome::Abandoned { .. } => Reply::Abandoned,
             Outcome::Absent => self.absent(message),
             Outcome::Refused(refused) => Reply::Refused(*refused),
         }

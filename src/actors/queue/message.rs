@@ -276,7 +276,7 @@ pub enum Outcome {
         /// Which job.
         slot: Slot,
     },
-    /// A claim is over, and it was the last.
+    /// A claim is over, or was given back, and it was the last.
     Abandoned {
         /// Which job.
         slot: Slot,
@@ -401,6 +401,8 @@ pub enum Reply {
     },
     /// It is done.
     Done,
+    /// The job was given back, and its last try is over.
+    Abandoned,
     /// So many.
     Count(u32),
     /// No such job, or not the asker's.

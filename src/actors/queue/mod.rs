@@ -15,17 +15,22 @@
 //! | `machine.rs` | what the host asks, and what is due when |
 //! | `decide.rs` `commit.rs` | the rules: which job goes to whom, and what becomes of it; and making it so |
 //! | `look.rs` | answers to questions |
+//! | `invariants.rs` `model.rs` `tests.rs` | the machine compared with a plain model, its state walked |
 
 mod body;
 mod commit;
 mod decide;
 mod held;
 mod index;
+#[cfg(test)]
+mod invariants;
 mod job;
 mod load;
 mod look;
 mod machine;
 mod message;
+#[cfg(test)]
+mod model;
 mod name;
 mod pages;
 #[expect(
@@ -36,6 +41,8 @@ mod queue;
 mod ready;
 mod rules;
 mod state;
+#[cfg(test)]
+mod tests;
 mod waiting;
 
 pub use body::Body;

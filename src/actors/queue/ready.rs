@@ -90,6 +90,24 @@ impl Ready {
         self.lanes.values().flat_map(lane).chain(apart)
     }
 
+    /// Asserts that lanes are by age, linked both ways, and that what stands apart knows it.
+    #[cfg(test)]
+    pub(super) fn assert_whole(&self, jobs: &Slab<Job>) {
+        for lane in self.lanes.values() {
+            let (mut before, mut slot) = (Slot::NONE, lane.first);
+            while slot != Slot::NONE {
+                let job = &jobs[slot];
+                assert_eq!(job.previous, before, "links lead back");
+                assert!(before == Slot::NONE || jobs[before].id < job.id, "by age");
+                (before, slot) = (slot, job.next);
+            }
+            assert_eq!(lane.last, before, "a lane knows its end");
+        }
+        for (_, id, slot) in &self.apart {
+            assert_eq!((jobs[*slot].id, jobs[*slot].previous), (*id, APART));
+        }
+    }
+
     /// The first job: rank, number, slot.
     pub(super) fn first(&self, jobs: &Slab<Job>) -> Option<(u64, u64, Slot)> {
         self.from(jobs, 0)
