@@ -53,7 +53,7 @@ impl ActorId {
     pub const NODE: Self = Self(0);
     /// The LockActor.
     pub const LOCK: Self = Self(1);
-    /// The QueueActor.
+    /// The `QueueActor`.
     pub const QUEUE: Self = Self(2);
 }
 

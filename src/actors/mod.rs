@@ -17,6 +17,7 @@
 //! | `supervisor.rs` | restart or halt |
 //! | `runtime/` | the only place that names actix |
 //! | `slab.rs` `table.rs` `wheel.rs` | items by slot, slots by name, slots by deadline |
+//! | `shelf.rs` | snapshots in memory, for tests |
 //! | `text.rs` | bytes as text that can be read back |
 //! | `lock/` `queue/` | one folder an actor |
 
@@ -35,6 +36,8 @@ pub mod progress;
 pub mod queue;
 pub mod recovery;
 pub mod runtime;
+#[cfg(test)]
+mod shelf;
 pub mod slab;
 pub mod spine;
 pub mod supervisor;

@@ -108,6 +108,12 @@ impl Wheel {
         self.link_mut(slot.0).previous = OUT;
     }
 
+    /// Whether an item is in.
+    #[cfg(test)]
+    pub(crate) fn holds(&self, slot: Slot) -> bool {
+        slot.index() < self.links.len() * CHUNK && self.link(slot.0).previous != OUT
+    }
+
     /// A time before which nothing is due.
     pub fn deadline(&self) -> Option<Timestamp> {
         if let Some((deadline, _)) = self.due.first() {

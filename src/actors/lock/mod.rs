@@ -11,7 +11,7 @@
 //! | `waiting.rs` | who waits for something about locks |
 //! | `pages.rs` `load.rs` | durable state as pages; indexes built again from them |
 //! | `machine.rs` | the rules: who gets a lock, when, and for how long |
-//! | `invariants.rs` `model.rs` `shelf.rs` `tests.rs` | the machine compared with a plain model, its state walked |
+//! | `invariants.rs` `model.rs` `tests.rs` | the machine compared with a plain model, its state walked |
 
 mod entry;
 mod event;
@@ -38,7 +38,5 @@ pub type LockActor = crate::actors::Host<LockMachine>;
 
 #[cfg(test)]
 mod model;
-#[cfg(test)]
-mod shelf;
 #[cfg(test)]
 mod tests;

@@ -1,11 +1,11 @@
 //! The lock rules against a model of a few lines that searches a plain list for everything.
 
 use crate::actors::lock::model::Model;
-use crate::actors::lock::shelf::Shelf;
 use crate::actors::lock::{
     Listed, LockMachine, Message, Name, Outcome, Query, Reply, Rules, Selection, Standing, Watch,
 };
 use crate::actors::machine::{Effect, Effects, Keeping, Machine as _, Stamp, Start};
+use crate::actors::shelf::Shelf;
 use crate::clock::Timestamp;
 use crate::ids::{Seq, Slot, Ticket, Token};
 use proptest::prelude::*;
@@ -36,7 +36,7 @@ struct Pair {
     now: Timestamp,
     seq: Seq,
     log: Vec<Logged>,
-    shelf: Shelf,
+    shelf: Shelf<LockMachine>,
     watching: u64,
     woken: u64,
 }
@@ -55,11 +55,11 @@ impl Pair {
         Self {
             machine: LockMachine::new(rules.clone()),
             model: Model::new(high_first, ENTRIES_MAX),
-            rules,
             now: BEGIN,
             seq: Seq(0),
             log: Vec::new(),
-            shelf: Shelf::default(),
+            shelf: Shelf::new(rules.clone(), shown),
+            rules,
             watching: 0,
             woken: 0,
         }
@@ -155,7 +155,7 @@ impl Pair {
                     .watch(Ticket(self.watching), &Watch::Empty, &mut effects);
                 self.note_wakes(&mut effects);
             }
-            Step::Checkpoint => self.shelf.step(&mut self.machine, self.seq, &self.rules),
+            Step::Checkpoint => self.shelf.step(&mut self.machine, self.seq),
             Step::Reload => self.reload(),
         }
         self.compare();
@@ -315,7 +315,7 @@ impl Pair {
     }
 
     fn reload(&mut self) {
-        let (mut machine, upto) = self.shelf.load(&self.rules);
+        let (mut machine, upto) = self.shelf.load();
         for logged in &self.log {
             logged.repeat(&mut machine, upto);
         }
@@ -345,6 +345,11 @@ impl Pair {
         assert_eq!(fresh.view().entries, self.machine.view().entries);
         assert_eq!(fresh.view().draining, self.machine.view().draining);
     }
+}
+
+fn shown(machine: &LockMachine) -> String {
+    machine.assert_whole();
+    format!("{:?}", machine.view())
 }
 
 impl Logged {

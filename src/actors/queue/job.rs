@@ -32,7 +32,7 @@ pub struct Job {
     pub(super) body: Body,
     pub(super) created: Timestamp,
     pub(super) ttr_ms: u64,
-    /// Neighbours in the order of what is ready, see `ready.rs`.
+    /// Neighbours among what is ready, see `ready.rs`, or among what is not, see `held.rs`.
     pub(super) previous: Slot,
     pub(super) next: Slot,
     /// Where its queue stands in memory.
@@ -75,6 +75,16 @@ impl Job {
 
     pub(super) fn story_mut(&mut self) -> &mut Story {
         self.story.get_or_insert_default()
+    }
+
+    /// Claims that count as tries. One that was put aside begins again when somebody takes it.
+    pub(super) fn tries(&self) -> u32 {
+        match self.phase {
+            Phase::Buried | Phase::Abandoned => 0,
+            Phase::Ready | Phase::Delayed | Phase::Claimed => {
+                self.story.as_deref().map_or(0, |story| story.attempts)
+            }
+        }
     }
 
     /// When time acts on it, if spans began again at `epoch`.

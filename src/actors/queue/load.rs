@@ -1,8 +1,15 @@
 //! Queue state from its pages: every index built again.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "slots come from indexes over the slabs: one that leads nowhere is an impossible state"
+)]
+
 use crate::actors::queue::body::Body;
 use crate::actors::queue::job::Job;
+use crate::actors::queue::name::QueueName;
 use crate::actors::queue::pages::{KeptJob, Page};
+use crate::actors::queue::queue::Pause;
 use crate::actors::queue::rules::Rules;
 use crate::actors::queue::state::State;
 use crate::ids::Slot;
@@ -34,6 +41,7 @@ impl State {
         let jobs = jobs.into_iter().flatten();
         let jobs: Vec<(Slot, KeptJob)> = jobs.collect();
         state.ids.reserve(jobs.len());
+        let mut by_age: Vec<(u64, Slot)> = jobs.iter().map(|(slot, job)| (job.id, *slot)).collect();
         for (slot, job) in jobs {
             let body = job.body.clone().or_else(|| bodies.remove(&slot));
             state.load_kept(
@@ -43,7 +51,37 @@ impl State {
             );
         }
         assert!(bodies.is_empty(), "a page of a body has a job");
+        // A lane of what is ready takes those that come by age; all others would stand apart.
+        by_age.sort_unstable();
+        for (_, slot) in by_age {
+            state.enter(slot);
+        }
         state
+    }
+
+    /// Puts a queue from a page in its place.
+    fn load_queue(&mut self, number: Slot, name: &QueueName, pause: Option<Pause>) {
+        let slot = self.queue_for(name);
+        self.numbers.append(number, slot);
+        let queue = &mut self.queues[slot];
+        (queue.number, queue.pause) = (Some(number), pause);
+        if let Some(pause) = pause {
+            self.pauses.insert((pause.until, number));
+        }
+        self.count_queue(slot, number, true);
+    }
+
+    /// Puts a job in its place. They come by slot, and enter the indexes of their phases afterwards.
+    fn load_job(&mut self, slot: Slot, job: Job) {
+        job.canonical_body(&mut self.scratch);
+        self.digest.add(&self.scratch);
+        self.totals.bytes += job.body.as_bytes().len() as u64;
+        self.totals.added += 1;
+        self.queues[job.queue].total += 1;
+        let id = job.id;
+        self.jobs.append(slot, job);
+        let (jobs, ids) = (&self.jobs, &mut self.ids);
+        ids.insert(&id, slot, |other| jobs[other].id);
     }
 
     fn load_kept(&mut self, slot: Slot, kept: KeptJob, body: Body) {

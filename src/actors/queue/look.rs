@@ -1,9 +1,9 @@
-//! What the QueueActor tells of itself: answers to questions, and what a claim is told.
+//! What the `QueueActor` tells of itself: answers to questions, and what a claim is told.
 
 use crate::actors::queue::job::{Job, Phase};
 use crate::actors::queue::machine::{QueueMachine, shown};
 use crate::actors::queue::message::{
-    Claim, Claimant, JobView, Pop, Query, QueueView, Reply, Totals, View,
+    Claim, Claimant, JobView, Message, Pop, Query, QueueView, Reply, Totals, View,
 };
 use crate::actors::queue::name::QueueName;
 use crate::ids::Slot;
@@ -23,8 +23,18 @@ impl QueueMachine {
         }))
     }
 
-    /// What whoever found nothing to claim is told.
-    pub(super) fn nothing(&self, pop: &Pop) -> Reply {
+    /// What whoever asked for something that is not there is told.
+    pub(super) fn absent(&self, message: &Message) -> Reply {
+        if let Message::Pop(pop) = message {
+            return self.nothing(pop);
+        }
+        if matches!(message, Message::Kick { .. } | Message::Flush { .. }) {
+            return Reply::Count(0);
+        }
+        Reply::Absent
+    }
+
+    fn nothing(&self, pop: &Pop) -> Reply {
         Reply::Nothing {
             waits: pop.waits,
             soonest: match pop.by {

@@ -1,4 +1,4 @@
-//! What the QueueActor can be asked, what can come of it, and what it answers.
+//! What the `QueueActor` can be asked, what can come of it, and what it answers.
 //!
 //! Change rule: `Message` and `Outcome` are stored in the journal. A change that an old reader or an old log would
 //! not understand raises `FORMAT_VERSION`, with a golden directory and a CHANGELOG line under "Formats".
@@ -283,7 +283,7 @@ pub enum Outcome {
         /// Which job.
         slot: Slot,
     },
-    /// A claim is over, and it was the last.
+    /// A claim is over, or was given back, and it was the last.
     Abandoned {
         /// Which job.
         slot: Slot,
@@ -426,6 +426,8 @@ pub enum Reply {
     },
     /// It is done.
     Done,
+    /// The job was given back, and its last try is over.
+    Abandoned,
     /// So many.
     Count(u32),
     /// No such job, or not the asker's.

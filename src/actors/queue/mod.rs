@@ -1,6 +1,6 @@
-//! The QueueActor: every queue that the coordinator keeps, whichever door asks.
+//! The `QueueActor`: every queue that the coordinator keeps, whichever door asks.
 //!
-//! Follows MediaWiki's JobQueue for what a job is, and beanstalkd's protocol for what can be done with one; adds claims
+//! Follows MediaWiki's `JobQueue` for what a job is, and beanstalkd's protocol for what can be done with one; adds claims
 //! that are fenced by a token, and time that acts when it should.
 //!
 //! | file | holds |
@@ -8,19 +8,29 @@
 //! | `message.rs` `name.rs` `body.rs` | what can be asked, what can come of it, what is answered |
 //! | `rules.rs` | configuration: what holds for all queues, and for each type |
 //! | `job.rs` `queue.rs` | one job; one queue |
-//! | `ready.rs` | the jobs of a queue that can be claimed, in order |
-//! | `state.rs` | jobs, queues and the indexes over them; moving a job from phase to phase |
+//! | `ready.rs` `held.rs` | the jobs of a queue that can be claimed, in order; those that are claimed or abandoned |
+//! | `state.rs` `index.rs` | jobs and queues, moving a job from phase to phase; the indexes over them |
 //! | `waiting.rs` | who waits for a job, who has to do with a queue |
 //! | `pages.rs` `load.rs` | durable state as pages; indexes built again from them |
-//! | `machine.rs` | the rules: which job goes to whom, and what becomes of it |
+//! | `machine.rs` | what the host asks, and what is due when |
+//! | `decide.rs` `commit.rs` | the rules: which job goes to whom, and what becomes of it; and making it so |
 //! | `look.rs` | answers to questions |
+//! | `invariants.rs` `model.rs` `tests.rs` | the machine compared with a plain model, its state walked |
 
 mod body;
+mod commit;
+mod decide;
+mod held;
+mod index;
+#[cfg(test)]
+mod invariants;
 mod job;
 mod load;
 mod look;
 mod machine;
 mod message;
+#[cfg(test)]
+mod model;
 mod name;
 mod pages;
 #[expect(
@@ -31,6 +41,8 @@ mod queue;
 mod ready;
 mod rules;
 mod state;
+#[cfg(test)]
+mod tests;
 mod waiting;
 
 pub use body::Body;

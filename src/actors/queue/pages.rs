@@ -19,6 +19,9 @@ const SLOTS: u32 = if cfg!(test) { 2 } else { 16 };
 /// A body that is longer has a page of its own, which is written once and not with each change of its job.
 const INLINE_BYTES_MAX: usize = 200;
 
+/// Slots of jobs and numbers of queues stay below this, so that each has a page.
+pub(super) const NUMBERS_MAX: u32 = 1 << KIND_SHIFT;
+
 /// Where something durable is kept.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place {

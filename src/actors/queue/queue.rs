@@ -1,9 +1,12 @@
 //! One queue: its jobs in the order of each phase, and who has to do with it.
 
+use crate::actors::queue::held::Held;
+use crate::actors::queue::job::Job;
 use crate::actors::queue::message::{Counts, QueueView};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::ready::Ready;
 use crate::actors::queue::rules::Order;
+use crate::actors::slab::Slab;
 use crate::clock::Timestamp;
 use crate::ids::{Seq, Slot, Ticket};
 use serde::{Deserialize, Serialize};
@@ -20,6 +23,8 @@ pub(super) struct Queue {
     pub(super) delayed: BTreeSet<(Timestamp, u64, Slot)>,
     /// In the order in which they were buried; abandoned jobs are no part of it.
     pub(super) buried: BTreeSet<(Seq, u64, Slot)>,
+    /// Claimed and abandoned jobs.
+    pub(super) held: Held,
     pub(super) counts: Counts,
     pub(super) pause: Option<Pause>,
     /// Who waits for a job of it, first come first.
@@ -49,6 +54,7 @@ impl Queue {
             ready: Ready::default(),
             delayed: BTreeSet::new(),
             buried: BTreeSet::new(),
+            held: Held::default(),
             counts: Counts::default(),
             pause: None,
             waiting: BTreeSet::new(),
@@ -69,6 +75,17 @@ impl Queue {
     /// Whether anybody has to do with it.
     pub(super) fn is_present(&self) -> bool {
         self.is_durable() || self.using > 0 || self.watching > 0 || !self.waiting.is_empty()
+    }
+
+    /// All of its jobs, by slot.
+    pub(super) fn slots(&self, jobs: &Slab<Job>) -> Vec<Slot> {
+        let delayed = self.delayed.iter().map(|(_, _, slot)| *slot);
+        let buried = self.buried.iter().map(|(_, _, slot)| *slot);
+        let listed = delayed.chain(buried);
+        let linked = self.ready.iter(jobs).chain(self.held.iter(jobs));
+        let mut slots: Vec<Slot> = listed.chain(linked).collect();
+        slots.sort_unstable();
+        slots
     }
 
     pub(super) fn view(&self) -> QueueView {

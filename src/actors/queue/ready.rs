@@ -3,11 +3,6 @@
 //! A job mostly comes behind all others of its rank: those hang together in a lane, without memory of its own for any
 //! of them. One that comes back among younger ones (released, kicked, out of time) stands apart, in a tree.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "slots come from lanes over the slab: one that leads nowhere is an impossible state"
-)]
-
 use crate::actors::queue::job::Job;
 use crate::actors::slab::Slab;
 use crate::ids::Slot;
@@ -82,6 +77,34 @@ impl Ready {
             (Slot::NONE, Slot::NONE) => drop(self.lanes.remove(&rank)),
             (Slot::NONE, next) => lane.first = next,
             (previous, _) => lane.last = previous,
+        }
+    }
+
+    /// All of them: those in lanes by rank and number, then those that stand apart.
+    pub(super) fn iter<'a>(&'a self, jobs: &'a Slab<Job>) -> impl Iterator<Item = Slot> + 'a {
+        let lane = move |lane: &Lane| {
+            let next = move |slot: &Slot| Some(jobs[*slot].next).filter(|next| *next != Slot::NONE);
+            std::iter::successors(Some(lane.first), next)
+        };
+        let apart = self.apart.iter().map(|(_, _, slot)| *slot);
+        self.lanes.values().flat_map(lane).chain(apart)
+    }
+
+    /// Asserts that lanes are by age, linked both ways, and that what stands apart knows it.
+    #[cfg(test)]
+    pub(super) fn assert_whole(&self, jobs: &Slab<Job>) {
+        for lane in self.lanes.values() {
+            let (mut before, mut slot) = (Slot::NONE, lane.first);
+            while slot != Slot::NONE {
+                let job = &jobs[slot];
+                assert_eq!(job.previous, before, "links lead back");
+                assert!(before == Slot::NONE || jobs[before].id < job.id, "by age");
+                (before, slot) = (slot, job.next);
+            }
+            assert_eq!(lane.last, before, "a lane knows its end");
+        }
+        for (_, id, slot) in &self.apart {
+            assert_eq!((jobs[*slot].id, jobs[*slot].previous), (*id, APART));
         }
     }
 

@@ -1,10 +1,10 @@
-//! Configuration of the QueueActor: what holds for all queues, and for each type of job.
+//! Configuration of the `QueueActor`: what holds for all queues, and for each type of job.
 
 use crate::actors::queue::name::QueueName;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Configuration of the QueueActor.
+/// Configuration of the `QueueActor`.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// The most jobs, in all queues together.

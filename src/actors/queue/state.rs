@@ -11,6 +11,7 @@
 
 use crate::actors::machine::{Stamp, Start};
 use crate::actors::pages::Pages;
+use crate::actors::queue::index::mix;
 use crate::actors::queue::job::{Job, Phase, Story};
 use crate::actors::queue::message::{DedupKey, Put, Totals, Worker};
 use crate::actors::queue::name::QueueName;
@@ -22,7 +23,7 @@ use crate::actors::table::Table;
 use crate::actors::wheel::Wheel;
 use crate::clock::Timestamp;
 use crate::ids::{Digest, Seq, Slot, Ticket};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Every job and every queue, by every way of asking for one.
 #[derive(Debug)]
@@ -35,19 +36,20 @@ pub(super) struct State {
     pub(super) names: Table,
     /// Queues by their number in pages.
     pub(super) numbers: Slab<Slot>,
-    pauses: BTreeSet<(Timestamp, Slot)>,
+    /// Queues by the end of their pause, and by their number.
+    pub(super) pauses: BTreeSet<(Timestamp, Slot)>,
     /// What connections have claimed, by when the claim ends.
-    workers: BTreeMap<Worker, BTreeSet<(Timestamp, Slot)>>,
-    /// The unclaimed jobs that others may be one with.
-    dedup: HashMap<(Slot, DedupKey), Slot, foldhash::fast::RandomState>,
+    pub(super) workers: BTreeMap<Worker, BTreeSet<(Timestamp, Slot)>>,
+    /// The unclaimed jobs that others may be one with: of a queue, by key, the oldest first.
+    pub(super) dedup: BTreeSet<(Slot, DedupKey, u64, Slot)>,
     /// Queues from which something can be claimed.
-    poppable: Vec<Slot>,
+    pub(super) poppable: Vec<Slot>,
     /// Those of them that somebody waits for.
-    wanted: BTreeSet<Slot>,
+    pub(super) wanted: BTreeSet<Slot>,
     pub(super) totals: Totals,
     pub(super) head: Head,
     pub(super) digest: Digest,
-    scratch: Vec<u8>,
+    pub(super) scratch: Vec<u8>,
     pub(super) pages: Pages,
 }
 
@@ -63,7 +65,7 @@ impl State {
             numbers: Slab::default(),
             pauses: BTreeSet::new(),
             workers: BTreeMap::new(),
-            dedup: HashMap::default(),
+            dedup: BTreeSet::new(),
             poppable: Vec::new(),
             wanted: BTreeSet::new(),
             totals: Totals::default(),
@@ -96,10 +98,14 @@ impl State {
         &self.queues[slot]
     }
 
-    /// The unclaimed job of a queue with this key.
+    /// The oldest unclaimed job of a queue with this key.
     pub(super) fn twin(&self, queue: &QueueName, key: DedupKey) -> Option<Slot> {
         let (queue, _) = self.queue_named(queue)?;
-        self.dedup.get(&(queue, key)).copied()
+        let mut twins = self.dedup.range((queue, key, 0, Slot(0))..);
+        let twin = twins
+            .next()
+            .filter(|(of, with, ..)| (*of, *with) == (queue, key));
+        twin.map(|(.., slot)| *slot)
     }
 
     /// The job that a claim from this queue would take.
@@ -142,7 +148,7 @@ impl State {
         !self.wanted.is_empty()
     }
 
-    /// The first pause to end.
+    /// The first pause to end, and the number of its queue.
     pub(super) fn pause_ends(&self) -> Option<(Timestamp, Slot)> {
         self.pauses.first().copied()
     }
@@ -159,8 +165,10 @@ impl State {
         }
     }
 
-    pub(super) fn forget_pause(&mut self, queue: Slot) {
-        self.pauses.retain(|(_, other)| *other != queue);
+    /// Takes the queue of this number, whose pause is over at `at`, out of the order of pauses, until its pause changes.
+    pub(super) fn forget_pause(&mut self, number: Slot, at: Timestamp) {
+        self.pauses
+            .retain(|(until, other)| *other != number || *until > at);
     }
 
     /// Says that a page is about to change.
@@ -270,10 +278,10 @@ impl State {
             let before = std::mem::replace(&mut self.queues[queue].pause, pause);
             self.count_queue(queue, number, true);
             if let Some(before) = before {
-                self.pauses.remove(&(before.until, queue));
+                self.pauses.remove(&(before.until, number));
             }
             if let Some(pause) = pause {
-                self.pauses.insert((pause.until, queue));
+                self.pauses.insert((pause.until, number));
             }
         }
         self.review(queue);
@@ -404,162 +412,12 @@ impl State {
         self.review(queue);
     }
 
-    /// Puts a queue from a page in its place.
-    pub(super) fn load_queue(&mut self, number: Slot, name: &QueueName, pause: Option<Pause>) {
-        let slot = self.queue_for(name);
-        self.numbers.append(number, slot);
-        let queue = &mut self.queues[slot];
-        (queue.number, queue.pause) = (Some(number), pause);
-        if let Some(pause) = pause {
-            self.pauses.insert((pause.until, slot));
-        }
-        self.count_queue(slot, number, true);
-    }
-
-    /// Puts a job from a page in its place. They come by slot.
-    pub(super) fn load_job(&mut self, slot: Slot, job: Job) {
-        job.canonical_body(&mut self.scratch);
-        self.digest.add(&self.scratch);
-        self.totals.bytes += job.body.as_bytes().len() as u64;
-        self.totals.added += 1;
-        self.queues[job.queue].total += 1;
-        let id = job.id;
-        self.jobs.append(slot, job);
-        let (jobs, ids) = (&self.jobs, &mut self.ids);
-        ids.insert(&id, slot, |other| jobs[other].id);
-        self.enter(slot);
-    }
-
-    fn count_queue(&mut self, queue: Slot, number: Slot, present: bool) {
+    pub(super) fn count_queue(&mut self, queue: Slot, number: Slot, present: bool) {
         self.queues[queue].canonical(number, &mut self.scratch);
         if present {
             self.digest.add(&self.scratch);
         } else {
             self.digest.remove(&self.scratch);
-        }
-    }
-
-    /// Puts a job into the indexes of its phase.
-    pub(super) fn enter(&mut self, slot: Slot) {
-        let deadline = self.deadline_of(slot);
-        if let Some(deadline) = deadline {
-            self.wheel.insert(slot, deadline);
-        }
-        let job = &self.jobs[slot];
-        let (id, queue_slot, story) = (job.id, job.queue, job.story());
-        let queue = &mut self.queues[queue_slot];
-        match job.phase {
-            Phase::Ready => {
-                let rank = rank(queue.order, job);
-                queue.ready.insert(&mut self.jobs, slot, rank);
-            }
-            Phase::Delayed => drop(queue.delayed.insert((story.until, id, slot))),
-            Phase::Claimed => {
-                if let Some(worker) = story.worker {
-                    let claim = (deadline.unwrap_or_default(), slot);
-                    self.workers.entry(worker).or_default().insert(claim);
-                }
-            }
-            Phase::Buried => drop(queue.buried.insert((story.buried, id, slot))),
-            Phase::Abandoned => {}
-        }
-        self.index_twin(slot, &story, true);
-        self.count(slot, true);
-    }
-
-    /// Takes a job out of the indexes of its phase.
-    fn leave(&mut self, slot: Slot) {
-        self.count(slot, false);
-        let deadline = self.deadline_of(slot);
-        if let Some(deadline) = deadline {
-            self.wheel.remove(slot, deadline);
-        }
-        let job = &self.jobs[slot];
-        let (id, queue_slot, story) = (job.id, job.queue, job.story());
-        let queue = &mut self.queues[queue_slot];
-        match job.phase {
-            Phase::Ready => {
-                let rank = rank(queue.order, job);
-                queue.ready.remove(&mut self.jobs, slot, rank);
-            }
-            Phase::Delayed => drop(queue.delayed.remove(&(story.until, id, slot))),
-            Phase::Claimed => {
-                if let Some(worker) = story.worker {
-                    self.unclaim(worker, deadline.unwrap_or_default(), slot);
-                }
-            }
-            Phase::Buried => drop(queue.buried.remove(&(story.buried, id, slot))),
-            Phase::Abandoned => {}
-        }
-        self.index_twin(slot, &story, false);
-    }
-
-    fn unclaim(&mut self, worker: Worker, deadline: Timestamp, slot: Slot) {
-        if let Some(claims) = self.workers.get_mut(&worker) {
-            claims.remove(&(deadline, slot));
-            if claims.is_empty() {
-                self.workers.remove(&worker);
-            }
-        }
-    }
-
-    fn index_twin(&mut self, slot: Slot, story: &Story, present: bool) {
-        let Some(key) = story.dedup else { return };
-        let job = &self.jobs[slot];
-        if !matches!(job.phase, Phase::Ready | Phase::Delayed) {
-            return;
-        }
-        if present {
-            // One that came back among younger ones leaves the key to them.
-            self.dedup.entry((job.queue, key)).or_insert(slot);
-        } else if self.dedup.get(&(job.queue, key)) == Some(&slot) {
-            self.dedup.remove(&(job.queue, key));
-        }
-    }
-
-    /// Keeps digest and counts: called before a job leaves its phase, and after it entered one.
-    fn count(&mut self, slot: Slot, present: bool) {
-        let job = &self.jobs[slot];
-        let queue = job.queue;
-        let number = self.queues[queue]
-            .number
-            .expect("a queue with jobs has a number");
-        job.canonical(number, &mut self.scratch);
-        let (phase, priority) = (job.phase, job.priority);
-        if present {
-            self.digest.add(&self.scratch);
-        } else {
-            self.digest.remove(&self.scratch);
-        }
-        self.queues[queue].counts.note(phase, priority, present);
-        self.totals.jobs.note(phase, priority, present);
-        if phase == Phase::Ready {
-            self.review(queue);
-        }
-    }
-
-    /// Whether something can be claimed from a queue, and whether anybody waits for it.
-    pub(super) fn review(&mut self, slot: Slot) {
-        let queue = &mut self.queues[slot];
-        let can = queue.counts.ready > 0 && queue.pause.is_none();
-        match (can, queue.place) {
-            (true, None) => {
-                queue.place = Some(u32::try_from(self.poppable.len()).expect("queues are bounded"));
-                self.poppable.push(slot);
-            }
-            (false, Some(place)) => {
-                queue.place = None;
-                self.poppable.swap_remove(place as usize);
-                if let Some(moved) = self.poppable.get(place as usize) {
-                    self.queues[*moved].place = Some(place);
-                }
-            }
-            (true, Some(_)) | (false, None) => {}
-        }
-        if can && !self.queues[slot].waiting.is_empty() {
-            self.wanted.insert(slot);
-        } else {
-            self.wanted.remove(&slot);
         }
     }
 }
@@ -571,22 +429,4 @@ pub(super) fn end_claim(story: &mut Story, at: Timestamp) {
     story.worker = None;
     story.token = crate::ids::Token(0);
     story.prune = Timestamp(0);
-}
-
-/// What a queue's order goes by.
-fn rank(order: Order, job: &Job) -> u64 {
-    match order {
-        Order::Priority => job.priority.into(),
-        Order::Fifo => 0,
-        Order::Timestamp => job.created.0,
-        Order::Random => mix(job.id),
-    }
-}
-
-/// Spreads numbers evenly: the finishing steps of SplitMix64 (Steele, Lea, Flood 2014).
-pub(super) fn mix(number: u64) -> u64 {
-    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }

@@ -12,13 +12,22 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     pops: BTreeMap<Ticket, (Pop, Vec<Slot>)>,
-    presences: BTreeMap<Ticket, (Slot, Vec<Slot>)>,
+    presences: BTreeMap<Ticket, Presence>,
+}
+
+/// The queues that somebody has to do with.
+#[derive(Debug)]
+struct Presence {
+    using: Slot,
+    watching: Vec<Slot>,
 }
 
 impl Waiting {
+    /// Begins to wait, or to be there, in the place of what the ticket stood for.
     pub(super) fn watch(&mut self, state: &mut State, ticket: Ticket, watch: &Watch) {
         match watch {
             Watch::Job(pop) => {
+                self.forget(state, ticket);
                 let queues = slots(state, &pop.queues);
                 for queue in &queues {
                     state.await_job(*queue, ticket, true);
@@ -31,18 +40,22 @@ impl Waiting {
                 self.pops.insert(ticket, (pop, queues));
             }
             Watch::Presence { using, watching } => {
-                let using = state.queue_for(using);
-                state.attend(using, |queue| queue.using += 1);
-                let watching = slots(state, watching);
-                for queue in &watching {
+                let presence = Presence {
+                    using: state.queue_for(using),
+                    watching: slots(state, watching),
+                };
+                state.attend(presence.using, |queue| queue.using += 1);
+                for queue in &presence.watching {
                     state.attend(*queue, |queue| queue.watching += 1);
                 }
-                self.presences.insert(ticket, (using, watching));
+                // Only now does it leave what it stays with: a queue that is not left does not go.
+                self.forget(state, ticket);
+                self.presences.insert(ticket, presence);
             }
         }
     }
 
-    /// Waits no longer. Also called when a wait has been answered.
+    /// Waits no longer, and is not there any more. Also called when a wait has been answered.
     pub(super) fn forget(&mut self, state: &mut State, ticket: Ticket) {
         if let Some((_, queues)) = self.pops.remove(&ticket) {
             for queue in queues {
@@ -50,14 +63,15 @@ impl Waiting {
                 state.forsake(queue);
             }
         }
-        if let Some((using, watching)) = self.presences.remove(&ticket) {
+        if let Some(Presence { using, watching }) = self.presences.remove(&ticket) {
             state.attend(using, |queue| queue.using -= 1);
             for queue in &watching {
                 state.attend(*queue, |queue| queue.watching -= 1);
             }
-            for queue in watching.into_iter().chain([using]) {
+            for queue in watching {
                 state.forsake(queue);
             }
+            state.forsake(using);
         }
     }
 
@@ -66,12 +80,27 @@ impl Waiting {
         self.pops.get(&ticket).map(|(pop, _)| pop)
     }
 
+    /// Everyone who waits, and for which queues.
+    #[cfg(test)]
+    pub(super) fn pops(&self) -> impl Iterator<Item = (Ticket, &[Slot])> {
+        let pops = self.pops.iter();
+        pops.map(|(ticket, (_, queues))| (*ticket, queues.as_slice()))
+    }
+
+    /// Everyone who is there: the queue that they use, and those that they watch.
+    #[cfg(test)]
+    pub(super) fn presences(&self) -> impl Iterator<Item = (Slot, &[Slot])> {
+        let presences = self.presences.values();
+        presences.map(|presence| (presence.using, presence.watching.as_slice()))
+    }
+
     /// How many wait.
     pub(super) fn len(&self) -> usize {
         self.pops.len()
     }
 }
 
+/// The queues of these names, each once.
 fn slots(state: &mut State, names: &Arc<[QueueName]>) -> Vec<Slot> {
     let mut slots: Vec<Slot> = names.iter().map(|name| state.queue_for(name)).collect();
     slots.sort_unstable();

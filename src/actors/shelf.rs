@@ -1,14 +1,15 @@
-//! Two snapshots of a lock machine in memory, written in turn from its pages as a coordinator's are: for the model test.
+//! Two snapshots of a machine in memory, written in turn from its pages as a coordinator's are: for model tests.
 
-use crate::actors::lock::{LockMachine, Rules};
-use crate::actors::machine::Machine as _;
+use crate::actors::machine::Machine;
 use crate::actors::pages;
 use crate::ids::{Digest, PageId, Seq};
 use std::collections::BTreeMap;
 
 /// The two snapshots, and the checkpoint under way.
-#[derive(Default)]
-pub(super) struct Shelf {
+pub(super) struct Shelf<M: Machine> {
+    rules: M::Rules,
+    /// Asserts that a machine is whole, and shows what a snapshot keeps of it.
+    look: fn(&M) -> String,
     slots: [Slot; 2],
     running: Option<Running>,
     /// Checkpoints that came to their end.
@@ -30,9 +31,20 @@ struct Running {
     shown: String,
 }
 
-impl Shelf {
+impl<M: Machine> Shelf<M> {
+    pub(super) fn new(rules: M::Rules, look: fn(&M) -> String) -> Self {
+        Self {
+            rules,
+            look,
+            slots: Default::default(),
+            running: None,
+            taken: 0,
+            early: 0,
+        }
+    }
+
     /// Begins a checkpoint, or takes one page more of the one under way.
-    pub(super) fn step(&mut self, machine: &mut LockMachine, last: Seq, rules: &Rules) {
+    pub(super) fn step(&mut self, machine: &mut M, last: Seq) {
         let Some(running) = &self.running else {
             let slot = usize::from(self.slots[1].upto < self.slots[0].upto);
             machine.pages().begin(self.slots[slot].upto, last);
@@ -40,7 +52,7 @@ impl Shelf {
                 slot,
                 upto: last,
                 digest: machine.digest(),
-                shown: shown(machine),
+                shown: (self.look)(machine),
             });
             return;
         };
@@ -54,38 +66,34 @@ impl Shelf {
         if done && let Some(running) = self.running.take() {
             self.slots[running.slot].upto = running.upto;
             self.taken += 1;
-            let read = self.read(running.slot, rules);
-            read.assert_whole();
+            let read = self.read(running.slot);
+            let shown = (self.look)(&read);
             assert_eq!(read.digest(), running.digest, "a snapshot is of its time");
-            assert_eq!(shown(&read), running.shown);
+            assert_eq!(shown, running.shown);
         }
     }
 
     /// The machine of the newest snapshot, with its watermark. What was under way is given up.
-    pub(super) fn load(&mut self, rules: &Rules) -> (LockMachine, Seq) {
+    pub(super) fn load(&mut self) -> (M, Seq) {
         if let Some(running) = self.running.take() {
             // Half written: its slot is written afresh next time.
             self.slots[running.slot] = Slot::default();
         }
         let newest = usize::from(self.slots[1].upto > self.slots[0].upto);
-        (self.read(newest, rules), self.slots[newest].upto)
+        (self.read(newest), self.slots[newest].upto)
     }
 
-    fn read(&self, slot: usize, rules: &Rules) -> LockMachine {
+    fn read(&self, slot: usize) -> M {
         let slot = &self.slots[slot];
         let decode = |(page, (_, content)): (&PageId, &(Seq, Vec<u8>))| {
-            LockMachine::decode_page(*page, content).expect("what was written reads")
+            M::decode_page(*page, content).expect("what was written reads")
         };
         let filled = slot.pages.iter().filter(|(_, page)| !page.1.is_empty());
         let pages = filled.map(decode).collect();
-        let mut machine = LockMachine::from_pages(rules.clone(), pages);
+        let mut machine = M::from_pages(self.rules.clone(), pages);
         for (page, (changed, _)) in &slot.pages {
             machine.pages().loaded(*page, *changed);
         }
         machine
     }
-}
-
-fn shown(machine: &LockMachine) -> String {
-    format!("{:?}", machine.view())
 }

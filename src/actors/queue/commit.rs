@@ -1,0 +1,249 @@
+//! Makes an outcome so. Nothing is decided here, and nothing depends on the rules.
+
+use crate::actors::machine::{Effects, Stamp};
+use crate::actors::queue::job::Phase;
+use crate::actors::queue::machine::QueueMachine;
+use crate::actors::queue::message::{Claimant, Message, Outcome, Reply};
+use crate::actors::queue::pages::Place;
+use crate::actors::queue::queue::Pause;
+use crate::actors::queue::state::end_claim;
+use crate::clock::Timestamp;
+use crate::ids::Slot;
+
+impl QueueMachine {
+    pub(super) fn apply(
+        &mut self,
+        entry: Stamp,
+        message: &Message,
+        outcome: &Outcome,
+        effects: &mut Effects<Reply>,
+    ) {
+        match outcome {
+            Outcome::Put { id, slot, until } => {
+                let Message::Put(put) = message else {
+                    unreachable!("only a put adds a job")
+                };
+                self.state.put(*slot, entry, put, (*id, *until));
+            }
+            Outcome::Spoiled { id } => {
+                self.state.touch(Place::Head, entry.seq);
+                self.state.head.next_id = self.state.head.next_id.max(id + 1);
+            }
+            Outcome::Claimed { slot, .. } => {
+                let (by, ticket) = if let Message::Pop(pop) = message {
+                    (pop.by, pop.ticket)
+                } else if let Message::PopJob { by, .. } = message {
+                    (*by, None)
+                } else {
+                    unreachable!("only a pop claims")
+                };
+                self.commit_claim(*slot, entry, by, outcome);
+                if let Some(ticket) = ticket
+                    && self.waiting.pop(ticket).is_some()
+                {
+                    self.waiting.forget(&mut self.state, ticket);
+                    effects.wake(ticket, self.claim_reply(*slot));
+                }
+            }
+            Outcome::Touched { slot, until, .. } => self.commit_touch(*slot, entry, *until),
+            Outcome::Deleted { slot } | Outcome::Pruned { slot } => {
+                self.state.delete(*slot, entry.seq);
+            }
+            Outcome::Released { slot, until } => self.commit_release(*slot, entry, *until, message),
+            Outcome::Buried { slot } => self.commit_bury(*slot, entry, message),
+            Outcome::Failed { slot, until } => self.commit_fail(*slot, entry, *until),
+            Outcome::Kicked { buried, count } => self.commit_kick(entry, message, *buried, *count),
+            Outcome::KickedJob { slot } => self.kick(*slot, entry),
+            Outcome::Paused { until } => self.commit_pause(entry, message, *until),
+            Outcome::Flushed { .. } => self.commit_flush(entry, message),
+            Outcome::Departed { back, abandoned } => {
+                for slot in back.iter().chain(abandoned) {
+                    self.state.give_back(*slot, entry);
+                }
+            }
+            Outcome::Ready { slot } => self.commit_ready(*slot, entry),
+            Outcome::Abandoned { slot } if matches!(message, Message::Release { .. }) => {
+                self.commit_last_release(*slot, entry, message);
+            }
+            Outcome::TimedOut { slot } | Outcome::Abandoned { slot } => {
+                self.commit_time_out(*slot, entry);
+            }
+            Outcome::Draining => {
+                self.state.touch(Place::Head, entry.seq);
+                self.state.head.draining = true;
+                self.state.totals.draining = true;
+            }
+            Outcome::Duplicate { .. } | Outcome::Absent | Outcome::Refused(_) => {}
+        }
+    }
+
+    fn commit_claim(&mut self, slot: Slot, stamp: Stamp, by: Claimant, outcome: &Outcome) {
+        let Outcome::Claimed { until, prune, .. } = *outcome else {
+            unreachable!("only a claim is committed as one")
+        };
+        self.state.change(slot, stamp.seq, |job| {
+            let tries = job.tries();
+            job.phase = Phase::Claimed;
+            let story = job.story_mut();
+            story.since = stamp.at;
+            story.until = until;
+            story.prune = prune;
+            story.token = stamp.seq.into();
+            story.worker = match by {
+                Claimant::Worker(worker) => Some(worker),
+                Claimant::Bearer => None,
+            };
+            story.attempts = tries.saturating_add(1);
+            story.reserves = story.reserves.saturating_add(1);
+        });
+    }
+
+    fn commit_release(&mut self, slot: Slot, stamp: Stamp, until: Timestamp, message: &Message) {
+        let Message::Release {
+            priority, delay_ms, ..
+        } = message
+        else {
+            unreachable!("only a release gives a job back so")
+        };
+        self.state.change(slot, stamp.seq, |job| {
+            job.priority = priority.unwrap_or(job.priority);
+            let story = job.story_mut();
+            end_claim(story, stamp.at);
+            story.releases = story.releases.saturating_add(1);
+            story.delay_ms = *delay_ms;
+            story.until = until;
+            job.phase = if until == Timestamp(0) {
+                Phase::Ready
+            } else {
+                Phase::Delayed
+            };
+        });
+    }
+
+    /// Given back after its last try, it is abandoned.
+    fn commit_last_release(&mut self, slot: Slot, stamp: Stamp, message: &Message) {
+        let Message::Release { priority, .. } = message else {
+            unreachable!("only a release gives a job back so")
+        };
+        self.state.change(slot, stamp.seq, |job| {
+            job.priority = priority.unwrap_or(job.priority);
+            let story = job.story_mut();
+            story.releases = story.releases.saturating_add(1);
+        });
+        self.state.give_back(slot, stamp);
+    }
+
+    fn commit_bury(&mut self, slot: Slot, stamp: Stamp, message: &Message) {
+        let Message::Bury { priority, .. } = message else {
+            unreachable!("only a burial buries")
+        };
+        self.state.change(slot, stamp.seq, |job| {
+            job.priority = priority.unwrap_or(job.priority);
+            let story = job.story_mut();
+            end_claim(story, stamp.at);
+            story.buries = story.buries.saturating_add(1);
+            story.buried = stamp.seq;
+            job.phase = Phase::Buried;
+        });
+    }
+
+    fn commit_kick(&mut self, stamp: Stamp, message: &Message, buried: bool, count: u32) {
+        let Message::Kick { queue, .. } = message else {
+            unreachable!("only a kick kicks")
+        };
+        let Some((_, queue)) = self.state.queue_named(queue) else {
+            unreachable!("a queue with jobs is there")
+        };
+        let count = count as usize;
+        let slots: Vec<Slot> = if buried {
+            queue
+                .buried
+                .iter()
+                .take(count)
+                .map(|(_, _, slot)| *slot)
+                .collect()
+        } else {
+            queue
+                .delayed
+                .iter()
+                .take(count)
+                .map(|(_, _, slot)| *slot)
+                .collect()
+        };
+        for slot in slots {
+            self.kick(slot, stamp);
+        }
+    }
+
+    fn kick(&mut self, slot: Slot, stamp: Stamp) {
+        self.state.change(slot, stamp.seq, |job| {
+            let story = job.story_mut();
+            end_claim(story, stamp.at);
+            story.kicks = story.kicks.saturating_add(1);
+            story.attempts = 0;
+            job.phase = Phase::Ready;
+        });
+    }
+
+    fn commit_touch(&mut self, slot: Slot, stamp: Stamp, until: Timestamp) {
+        self.state.change(slot, stamp.seq, |job| {
+            let story = job.story_mut();
+            story.since = stamp.at;
+            story.until = until;
+        });
+    }
+
+    /// A failed job keeps its phase, and belongs to nobody.
+    fn commit_fail(&mut self, slot: Slot, stamp: Stamp, until: Timestamp) {
+        self.state.change(slot, stamp.seq, |job| {
+            let story = job.story_mut();
+            let prune = story.prune;
+            end_claim(story, stamp.at);
+            (story.until, story.prune) = (until, prune);
+        });
+    }
+
+    fn commit_ready(&mut self, slot: Slot, stamp: Stamp) {
+        self.state.change(slot, stamp.seq, |job| {
+            job.phase = Phase::Ready;
+            end_claim(job.story_mut(), stamp.at);
+        });
+    }
+
+    fn commit_time_out(&mut self, slot: Slot, stamp: Stamp) {
+        self.state.totals.timeouts += 1;
+        self.state.change(slot, stamp.seq, |job| {
+            let story = job.story_mut();
+            story.timeouts = story.timeouts.saturating_add(1);
+        });
+        self.state.give_back(slot, stamp);
+    }
+
+    fn commit_pause(&mut self, stamp: Stamp, message: &Message, until: Timestamp) {
+        let (Message::Pause { queue, .. } | Message::Unpause { queue }) = message else {
+            unreachable!("only a pause begins or ends one")
+        };
+        let pause = (until != Timestamp(0)).then_some(Pause {
+            since: stamp.at,
+            until,
+        });
+        if matches!(message, Message::Pause { .. }) {
+            let slot = self.state.queue_for(queue);
+            self.state.attend(slot, |queue| queue.pauses += 1);
+        }
+        self.state.pause(queue, stamp, pause);
+    }
+
+    fn commit_flush(&mut self, stamp: Stamp, message: &Message) {
+        let Message::Flush { queue } = message else {
+            unreachable!("only a flush flushes")
+        };
+        let Some((queue, _)) = self.state.queue_named(queue) else {
+            unreachable!("a queue with jobs is there")
+        };
+        let slots = self.state.queue(queue).slots(&self.state.jobs);
+        for slot in slots {
+            self.state.delete(slot, stamp.seq);
+        }
+    }
+}

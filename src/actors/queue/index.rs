@@ -1,0 +1,160 @@
+//! The indexes over jobs and queues: every job in that of its phase, every queue among those from which something can
+//! be claimed if that is so. Built again from durable state, and never part of it.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "slots come from indexes over the slabs: one that leads nowhere is an impossible state"
+)]
+
+use crate::actors::queue::job::{Job, Phase, Story};
+use crate::actors::queue::message::Worker;
+use crate::actors::queue::rules::Order;
+use crate::actors::queue::state::State;
+use crate::clock::Timestamp;
+use crate::ids::Slot;
+
+impl State {
+    /// Puts a job into the indexes of its phase.
+    pub(super) fn enter(&mut self, slot: Slot) {
+        let deadline = self.deadline_of(slot);
+        if let Some(deadline) = deadline {
+            self.wheel.insert(slot, deadline);
+        }
+        let job = &self.jobs[slot];
+        let (id, queue_slot, story) = (job.id, job.queue, job.story());
+        let queue = &mut self.queues[queue_slot];
+        match job.phase {
+            Phase::Ready => {
+                let rank = rank(queue.order, job);
+                queue.ready.insert(&mut self.jobs, slot, rank);
+            }
+            Phase::Delayed => drop(queue.delayed.insert((story.until, id, slot))),
+            Phase::Claimed => {
+                queue.held.insert(&mut self.jobs, slot);
+                if let Some(worker) = story.worker {
+                    let claim = (deadline.unwrap_or_default(), slot);
+                    self.workers.entry(worker).or_default().insert(claim);
+                }
+            }
+            Phase::Buried => drop(queue.buried.insert((story.buried, id, slot))),
+            Phase::Abandoned => queue.held.insert(&mut self.jobs, slot),
+        }
+        self.index_twin(slot, &story, true);
+        self.count(slot, true);
+    }
+
+    /// Takes a job out of the indexes of its phase.
+    pub(super) fn leave(&mut self, slot: Slot) {
+        self.count(slot, false);
+        let deadline = self.deadline_of(slot);
+        if let Some(deadline) = deadline {
+            self.wheel.remove(slot, deadline);
+        }
+        let job = &self.jobs[slot];
+        let (id, queue_slot, story) = (job.id, job.queue, job.story());
+        let queue = &mut self.queues[queue_slot];
+        match job.phase {
+            Phase::Ready => {
+                let rank = rank(queue.order, job);
+                queue.ready.remove(&mut self.jobs, slot, rank);
+            }
+            Phase::Delayed => drop(queue.delayed.remove(&(story.until, id, slot))),
+            Phase::Claimed => {
+                queue.held.remove(&mut self.jobs, slot);
+                if let Some(worker) = story.worker {
+                    self.unclaim(worker, deadline.unwrap_or_default(), slot);
+                }
+            }
+            Phase::Buried => drop(queue.buried.remove(&(story.buried, id, slot))),
+            Phase::Abandoned => queue.held.remove(&mut self.jobs, slot),
+        }
+        self.index_twin(slot, &story, false);
+    }
+
+    fn unclaim(&mut self, worker: Worker, deadline: Timestamp, slot: Slot) {
+        if let Some(claims) = self.workers.get_mut(&worker) {
+            claims.remove(&(deadline, slot));
+            if claims.is_empty() {
+                self.workers.remove(&worker);
+            }
+        }
+    }
+
+    fn index_twin(&mut self, slot: Slot, story: &Story, present: bool) {
+        let Some(key) = story.dedup else { return };
+        let job = &self.jobs[slot];
+        if !matches!(job.phase, Phase::Ready | Phase::Delayed) {
+            return;
+        }
+        let twin = (job.queue, key, job.id, slot);
+        if present {
+            self.dedup.insert(twin);
+        } else {
+            self.dedup.remove(&twin);
+        }
+    }
+
+    /// Keeps digest and counts: called before a job leaves its phase, and after it entered one.
+    fn count(&mut self, slot: Slot, present: bool) {
+        let job = &self.jobs[slot];
+        let queue = job.queue;
+        let number = self.queues[queue]
+            .number
+            .expect("a queue with jobs has a number");
+        job.canonical(number, &mut self.scratch);
+        let (phase, priority) = (job.phase, job.priority);
+        if present {
+            self.digest.add(&self.scratch);
+        } else {
+            self.digest.remove(&self.scratch);
+        }
+        self.queues[queue].counts.note(phase, priority, present);
+        self.totals.jobs.note(phase, priority, present);
+        if phase == Phase::Ready {
+            self.review(queue);
+        }
+    }
+
+    /// Whether something can be claimed from a queue, and whether anybody waits for it.
+    pub(super) fn review(&mut self, slot: Slot) {
+        let queue = &mut self.queues[slot];
+        let can = queue.counts.ready > 0 && queue.pause.is_none();
+        match (can, queue.place) {
+            (true, None) => {
+                queue.place = Some(u32::try_from(self.poppable.len()).expect("queues are bounded"));
+                self.poppable.push(slot);
+            }
+            (false, Some(place)) => {
+                queue.place = None;
+                self.poppable.swap_remove(place as usize);
+                if let Some(moved) = self.poppable.get(place as usize) {
+                    self.queues[*moved].place = Some(place);
+                }
+            }
+            (true, Some(_)) | (false, None) => {}
+        }
+        if can && !self.queues[slot].waiting.is_empty() {
+            self.wanted.insert(slot);
+        } else {
+            self.wanted.remove(&slot);
+        }
+    }
+}
+
+/// What a queue's order goes by.
+fn rank(order: Order, job: &Job) -> u64 {
+    match order {
+        Order::Priority => job.priority.into(),
+        Order::Fifo => 0,
+        Order::Timestamp => job.created.0,
+        Order::Random => mix(job.id),
+    }
+}
+
+/// Spreads numbers evenly: the finishing steps of `SplitMix64` (Steele, Lea, Flood 2014).
+pub(super) fn mix(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}

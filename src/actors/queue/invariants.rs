@@ -1,0 +1,219 @@
+//! Walks all of the queue state and asserts what `state.rs` promises about it. For tests, and slow.
+
+use crate::actors::machine::Machine as _;
+use crate::actors::queue::job::{Job, Phase};
+use crate::actors::queue::machine::QueueMachine;
+use crate::actors::queue::message::{Counts, Worker};
+use crate::actors::queue::queue::Queue;
+use crate::actors::queue::state::State;
+use crate::clock::Timestamp;
+use crate::ids::{Digest, Slot, Ticket};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl QueueMachine {
+    /// Asserts that every job is in each index or in none, that queues are there for a reason, and that running sums
+    /// are those of a fresh count.
+    pub(in crate::actors::queue) fn assert_whole(&self) {
+        let state = &self.state;
+        for (slot, queue) in state.queues.iter() {
+            state.assert_queue(slot, queue);
+            self.assert_attendance(slot, queue);
+        }
+        assert_eq!(
+            state.names.len(),
+            state.queues.len(),
+            "a table holds what there is"
+        );
+        assert_eq!(state.totals.queues as usize, state.queues.len());
+        for (number, queue) in state.numbers.iter() {
+            assert_eq!(
+                state.queue(*queue).number,
+                Some(number),
+                "a number leads to its queue"
+            );
+        }
+        state.assert_jobs();
+        state.assert_time();
+        state.assert_offers();
+        assert_eq!(
+            self.digest(),
+            self.fresh_digest(),
+            "the running digest is that of a fresh count"
+        );
+    }
+
+    /// Asserts that a queue knows who has to do with it.
+    fn assert_attendance(&self, slot: Slot, queue: &Queue) {
+        let pops = self.waiting.pops();
+        let waiting: BTreeSet<Ticket> = pops
+            .filter(|(_, queues)| queues.contains(&slot))
+            .map(|(ticket, _)| ticket)
+            .collect();
+        assert_eq!(queue.waiting, waiting, "a queue knows who waits");
+        let using = self.waiting.presences().filter(|(using, _)| *using == slot);
+        assert_eq!(queue.using as usize, using.count());
+        let presences = self.waiting.presences();
+        let watching = presences.filter(|(_, watching)| watching.contains(&slot));
+        assert_eq!(queue.watching as usize, watching.count());
+    }
+
+    fn fresh_digest(&self) -> Digest {
+        let (mut digest, mut bytes) = (Digest::default(), Vec::new());
+        for (_, job) in self.state.jobs.iter() {
+            let number = self.state.queue(job.queue).number;
+            job.canonical(number.expect("a queue with jobs has a number"), &mut bytes);
+            digest.add(&bytes);
+            job.canonical_body(&mut bytes);
+            digest.add(&bytes);
+        }
+        for (number, queue) in self.state.numbers.iter() {
+            self.state.queue(*queue).canonical(number, &mut bytes);
+            digest.add(&bytes);
+        }
+        digest.add(&self.state.head.canonical());
+        digest
+    }
+}
+
+impl State {
+    fn assert_queue(&self, slot: Slot, queue: &Queue) {
+        assert!(queue.is_present(), "a queue is there for a reason");
+        assert_eq!(
+            queue.number.is_some(),
+            queue.is_durable(),
+            "what lasts has a number"
+        );
+        assert_eq!(
+            self.queue_named(&queue.name).map(|(slot, _)| slot),
+            Some(slot)
+        );
+        let jobs: Vec<(Slot, &Job)> = self
+            .jobs
+            .iter()
+            .filter(|(_, job)| job.queue == slot)
+            .collect();
+        let of = |phases: &[Phase]| -> Vec<Slot> {
+            let of_phase = jobs.iter().filter(|(_, job)| phases.contains(&job.phase));
+            of_phase.map(|(slot, _)| *slot).collect()
+        };
+        let sorted = |slots: &mut dyn Iterator<Item = Slot>| -> Vec<Slot> {
+            let mut slots: Vec<Slot> = slots.collect();
+            slots.sort_unstable();
+            slots
+        };
+        assert_eq!(
+            sorted(&mut queue.ready.iter(&self.jobs)),
+            of(&[Phase::Ready])
+        );
+        assert_eq!(
+            sorted(&mut queue.held.iter(&self.jobs)),
+            of(&[Phase::Claimed, Phase::Abandoned])
+        );
+        let delayed = jobs.iter().filter(|(_, job)| job.phase == Phase::Delayed);
+        let delayed = delayed.map(|(slot, job)| (job.story().until, job.id, *slot));
+        assert_eq!(
+            queue.delayed,
+            delayed.collect(),
+            "delayed jobs stand by their end"
+        );
+        let buried = jobs.iter().filter(|(_, job)| job.phase == Phase::Buried);
+        let buried = buried.map(|(slot, job)| (job.story().buried, job.id, *slot));
+        assert_eq!(
+            queue.buried,
+            buried.collect(),
+            "buried jobs stand by their burial"
+        );
+        queue.ready.assert_whole(&self.jobs);
+        let mut counts = Counts::default();
+        for (_, job) in &jobs {
+            counts.note(job.phase, job.priority, true);
+        }
+        assert_eq!(queue.counts, counts, "counts are what a walk would count");
+        assert_eq!(queue.counts.all() as usize, jobs.len());
+        assert_eq!(
+            queue.slots(&self.jobs),
+            jobs.iter().map(|(slot, _)| *slot).collect::<Vec<_>>()
+        );
+    }
+
+    fn assert_jobs(&self) {
+        let (mut counts, mut bytes, mut dedup) = (Counts::default(), 0, BTreeSet::new());
+        for (slot, job) in self.jobs.iter() {
+            assert_eq!(
+                self.find(job.id).map(|(slot, _)| slot),
+                Some(slot),
+                "found by number"
+            );
+            assert!(job.id < self.head.next_id, "numbers only grow");
+            counts.note(job.phase, job.priority, true);
+            bytes += job.body.as_bytes().len() as u64;
+            if let Some(key) = job.story().dedup
+                && matches!(job.phase, Phase::Ready | Phase::Delayed)
+            {
+                dedup.insert((job.queue, key, job.id, slot));
+            }
+        }
+        assert_eq!(
+            self.ids.len(),
+            self.jobs.len(),
+            "a table holds what there is"
+        );
+        assert_eq!(
+            self.totals.jobs, counts,
+            "counts are what a walk would count"
+        );
+        assert_eq!(self.totals.bytes, bytes);
+        assert_eq!(self.totals.draining, self.head.draining);
+        assert_eq!(
+            self.dedup, dedup,
+            "keys lead to the unclaimed jobs that have them"
+        );
+    }
+
+    /// Asserts that time acts on what it should, and that claims are known by worker.
+    fn assert_time(&self) {
+        let mut workers: BTreeMap<Worker, BTreeSet<(Timestamp, Slot)>> = BTreeMap::new();
+        for (slot, job) in self.jobs.iter() {
+            let deadline = job.deadline(self.head.epoch);
+            let timed = !matches!(job.phase, Phase::Ready | Phase::Buried);
+            assert_eq!(deadline.is_some(), timed);
+            assert_eq!(self.wheel.holds(slot), timed, "what ends is in the wheel");
+            let story = job.story();
+            if job.phase != Phase::Claimed {
+                assert_eq!((story.token.0, story.worker, story.prune.0), (0, None, 0));
+            } else if let (Some(worker), Some(deadline)) = (story.worker, deadline) {
+                workers.entry(worker).or_default().insert((deadline, slot));
+            }
+        }
+        assert_eq!(self.workers, workers, "claims are known by worker");
+        let paused = self.queues.iter();
+        let paused = paused.filter_map(|(_, queue)| Some((queue.pause?.until, queue.number?)));
+        assert_eq!(
+            self.pauses,
+            paused.collect(),
+            "pauses are known by their end"
+        );
+    }
+
+    /// Asserts that what can be claimed is known, and who should be given it.
+    fn assert_offers(&self) {
+        let can = |queue: &Queue| queue.counts.ready > 0 && queue.pause.is_none();
+        let mut wanted = BTreeSet::new();
+        for (slot, queue) in self.queues.iter() {
+            let place = queue
+                .place
+                .and_then(|place| self.poppable.get(place as usize));
+            assert_eq!(
+                place,
+                can(queue).then_some(&slot),
+                "poppable queues know their place"
+            );
+            if can(queue) && !queue.waiting.is_empty() {
+                wanted.insert(slot);
+            }
+        }
+        let count = self.queues.iter().filter(|(_, queue)| can(queue)).count();
+        assert_eq!(self.poppable.len(), count);
+        assert_eq!(self.wanted, wanted, "who waits for what is there is known");
+    }
+}

@@ -1,0 +1,523 @@
+//! The queue rules once more, over a plain list of jobs that is searched for everything. What the machine is compared
+//! with. Shares no code with `decide.rs`, `commit.rs` or `state.rs`.
+
+use crate::actors::queue::{
+    Body, Claim, Claimant, Counts, DedupKey, JobView, Message, Order, Phase, Pop, Put, QueueName,
+    Refused, Reply, Right, Rules, TypeRules, Worker,
+};
+use crate::clock::Timestamp;
+use crate::ids::{Seq, Slot, Ticket, Token};
+
+/// What the model knows: lists in no particular order, and nothing beside them.
+pub(super) struct Model {
+    pub(super) rules: Rules,
+    pub(super) draining: bool,
+    pub(super) next_id: u64,
+    pub(super) jobs: Vec<Entry>,
+    pub(super) pauses: Vec<Pause>,
+    /// Which queue has which number.
+    numbers: Vec<Option<QueueName>>,
+    pub(super) waiters: Vec<(Ticket, Pop)>,
+    pub(super) present: Vec<(Ticket, QueueName, Vec<QueueName>)>,
+    /// Which job is claimed, if that is left to chance.
+    pub(super) chosen: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) slot: Slot,
+    pub(super) view: JobView,
+    pub(super) worker: Option<Worker>,
+    /// Milliseconds that the claim lasts.
+    span: u64,
+    /// If this is the last try: when it is pruned.
+    last: Option<Timestamp>,
+    buried: Seq,
+    dedup: Option<DedupKey>,
+    body: Body,
+}
+
+pub(super) struct Pause {
+    pub(super) queue: QueueName,
+    pub(super) ms: u64,
+    pub(super) until: Timestamp,
+}
+
+/// What time acts on next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    Job(Slot),
+    Pause(QueueName),
+    Waiter(Ticket),
+}
+
+/// When something happens, and under which number.
+type Instant = (Seq, Timestamp);
+
+impl Entry {
+    fn go(&mut self, phase: Phase, until: Option<Timestamp>) {
+        (self.view.phase, self.view.until) = (phase, until);
+        (self.view.token, self.worker) = (None, None);
+        if phase != Phase::Claimed {
+            self.last = None;
+        }
+    }
+
+    /// The claim is over, and nothing was said.
+    fn give_back(&mut self) {
+        match self.last {
+            Some(prune) => self.go(Phase::Abandoned, Some(prune)),
+            None => self.go(Phase::Ready, None),
+        }
+    }
+
+    fn kick(&mut self) {
+        self.view.kicks += 1;
+        self.view.attempts = 0;
+        self.go(Phase::Ready, None);
+    }
+
+    /// Spans begin again.
+    pub(super) fn start(&mut self, at: Timestamp) {
+        if self.worker.is_some() {
+            self.give_back();
+        } else if self.view.phase == Phase::Claimed {
+            self.view.until = Some(at.plus_ms(self.span));
+        }
+    }
+}
+
+impl Model {
+    pub(super) fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            draining: false,
+            next_id: 1,
+            jobs: Vec::new(),
+            pauses: Vec::new(),
+            numbers: Vec::new(),
+            waiters: Vec::new(),
+            present: Vec::new(),
+            chosen: None,
+        }
+    }
+
+    fn rules_of(&self, queue: &QueueName) -> TypeRules {
+        let kind = String::from_utf8_lossy(queue.kind()).into_owned();
+        let rules = self.rules.types.get(&kind);
+        rules.unwrap_or(&self.rules.default).clone()
+    }
+
+    fn lasts(&self, queue: &QueueName) -> bool {
+        self.jobs.iter().any(|job| job.view.queue == *queue)
+            || self.pauses.iter().any(|pause| pause.queue == *queue)
+    }
+
+    /// Queues that are there for whatever reason.
+    pub(super) fn queues(&self) -> Vec<QueueName> {
+        let jobs = self.jobs.iter().map(|job| job.view.queue.clone());
+        let pauses = self.pauses.iter().map(|pause| pause.queue.clone());
+        let waiting = self.waiters.iter().flat_map(|(_, pop)| pop.queues.to_vec());
+        let present = self.present.iter().flat_map(|(_, using, watching)| {
+            let mut queues = watching.clone();
+            queues.push(using.clone());
+            queues
+        });
+        let mut queues: Vec<QueueName> = jobs.chain(pauses).chain(waiting).chain(present).collect();
+        queues.sort();
+        queues.dedup();
+        queues
+    }
+
+    pub(super) fn counts(&self, queue: Option<&QueueName>) -> Counts {
+        let count = |phases: &[Phase], below: u64| {
+            let of_queue = |job: &&Entry| queue.is_none_or(|queue| job.view.queue == *queue);
+            let of_phase = |job: &&Entry| phases.contains(&job.view.phase);
+            let urgent = |job: &&Entry| u64::from(job.view.priority) < below;
+            let jobs = self.jobs.iter();
+            let counted = jobs.filter(of_queue).filter(of_phase).filter(urgent);
+            u32::try_from(counted.count()).expect("the model is small")
+        };
+        Counts {
+            urgent: count(&[Phase::Ready], 1024),
+            ready: count(&[Phase::Ready], u64::MAX),
+            delayed: count(&[Phase::Delayed], u64::MAX),
+            claimed: count(&[Phase::Claimed], u64::MAX),
+            buried: count(&[Phase::Buried], u64::MAX),
+            abandoned: count(&[Phase::Abandoned], u64::MAX),
+        }
+    }
+
+    /// The jobs of a queue in a phase, in order.
+    pub(super) fn line(&self, queue: &QueueName, phase: Phase) -> Vec<u64> {
+        let jobs = self.jobs.iter();
+        let mut line: Vec<&Entry> = jobs
+            .filter(|job| job.view.queue == *queue && job.view.phase == phase)
+            .collect();
+        line.sort_by_key(|job| match phase {
+            Phase::Ready => self.rank(job),
+            Phase::Buried => (job.buried.0, job.view.id),
+            Phase::Delayed | Phase::Claimed | Phase::Abandoned => {
+                (job.view.until.unwrap_or_default().0, job.view.id)
+            }
+        });
+        line.iter().map(|job| job.view.id).collect()
+    }
+
+    fn rank(&self, job: &Entry) -> (u64, u64) {
+        let rank = match self.rules.default.order {
+            Order::Priority => job.view.priority.into(),
+            Order::Timestamp => job.view.created.0,
+            Order::Fifo | Order::Random => 0,
+        };
+        (rank, job.view.id)
+    }
+
+    pub(super) fn is_paused(&self, queue: &QueueName) -> bool {
+        self.pauses.iter().any(|pause| pause.queue == *queue)
+    }
+
+    /// The job that a claim from these queues takes.
+    fn best(&self, queues: &[QueueName]) -> Option<&Entry> {
+        let can = |job: &&Entry| {
+            let queue = &job.view.queue;
+            job.view.phase == Phase::Ready && queues.contains(queue) && !self.is_paused(queue)
+        };
+        let jobs = self.jobs.iter().filter(can);
+        match (self.rules.default.order, self.chosen) {
+            (Order::Random, Some(chosen)) => jobs.into_iter().find(|job| job.view.id == chosen),
+            _ => jobs.min_by_key(|job| self.rank(job)),
+        }
+    }
+
+    pub(super) fn message(&mut self, message: &Message, (seq, at): Instant) -> Reply {
+        let reply = match message {
+            Message::Put(put) => self.put(put, at),
+            Message::Pop(pop) => match self.best(&pop.queues).map(|job| job.view.id) {
+                Some(id) => {
+                    self.waiters
+                        .retain(|(ticket, _)| Some(*ticket) != pop.ticket);
+                    self.claim(id, pop.by, (seq, at))
+                }
+                None => Reply::Nothing {
+                    waits: pop.waits,
+                    soonest: self.soonest(pop.by),
+                },
+            },
+            Message::PopJob { id, by } => match self.job(*id) {
+                Some(job) if job.view.phase != Phase::Claimed => self.claim(*id, *by, (seq, at)),
+                _ => Reply::Absent,
+            },
+            Message::Kick { queue, count } => {
+                let buried = self.line(queue, Phase::Buried);
+                let delayed = self.line(queue, Phase::Delayed);
+                let mut kicked = if buried.is_empty() { delayed } else { buried };
+                kicked.truncate(*count as usize);
+                for id in &kicked {
+                    self.job(*id).expect("it is in line").kick();
+                }
+                Reply::Count(u32::try_from(kicked.len()).expect("the model is small"))
+            }
+            Message::KickJob { id } => match self.job(*id) {
+                Some(job) if !matches!(job.view.phase, Phase::Ready | Phase::Claimed) => {
+                    job.kick();
+                    Reply::Done
+                }
+                _ => Reply::Absent,
+            },
+            Message::Pause { queue, ms } => self.pause(queue, *ms, at),
+            Message::Flush { queue } => {
+                let count = self.counts(Some(queue)).all();
+                self.jobs.retain(|job| job.view.queue != *queue);
+                Reply::Count(count)
+            }
+            Message::Depart { worker } => {
+                let mut mine = self
+                    .jobs
+                    .iter_mut()
+                    .filter(|job| job.worker == Some(*worker));
+                let done = mine.by_ref().map(Entry::give_back).count() > 0;
+                if done { Reply::Done } else { Reply::Absent }
+            }
+            Message::Drain if self.draining => Reply::Absent,
+            Message::Drain => {
+                self.draining = true;
+                Reply::Done
+            }
+            Message::Expire { .. } | Message::Unpause { .. } => {
+                unreachable!("time is told by `tick`")
+            }
+            Message::Delete { id, by }
+            | Message::Release { id, by, .. }
+            | Message::Bury { id, by, .. }
+            | Message::Touch { id, by }
+            | Message::Fail { id, by, .. } => self.end(message, (*id, *by), (seq, at)),
+        };
+        self.number();
+        reply
+    }
+
+    /// Queues that last have the lowest free numbers, as long as they do.
+    fn number(&mut self) {
+        for place in 0..self.numbers.len() {
+            if let Some(queue) = self.numbers[place].clone()
+                && !self.lasts(&queue)
+            {
+                self.numbers[place] = None;
+            }
+        }
+        for queue in self.queues() {
+            if self.lasts(&queue) && !self.numbers.contains(&Some(queue.clone())) {
+                match self.numbers.iter().position(Option::is_none) {
+                    Some(place) => self.numbers[place] = Some(queue),
+                    None => self.numbers.push(Some(queue)),
+                }
+            }
+        }
+    }
+
+    fn job(&mut self, id: u64) -> Option<&mut Entry> {
+        self.jobs.iter_mut().find(|job| job.view.id == id)
+    }
+
+    fn soonest(&self, by: Claimant) -> Option<Timestamp> {
+        let Claimant::Worker(worker) = by else {
+            return None;
+        };
+        let mine = self.jobs.iter().filter(|job| job.worker == Some(worker));
+        mine.filter_map(|job| job.view.until).min()
+    }
+
+    fn is_one_too_many(&self, queue: &QueueName) -> bool {
+        let lasting = self.queues().iter().filter(|it| self.lasts(it)).count();
+        lasting >= self.rules.queues_max as usize && !self.lasts(queue)
+    }
+
+    fn put(&mut self, put: &Put, at: Timestamp) -> Reply {
+        let bytes = put.body.as_bytes().len() as u64;
+        let used: u64 = self.jobs.iter().map(|job| job.view.bytes).sum();
+        let twin = |job: &&Entry| {
+            let unclaimed = matches!(job.view.phase, Phase::Ready | Phase::Delayed);
+            unclaimed
+                && job.view.queue == put.queue
+                && put.dedup.is_some()
+                && job.dedup == put.dedup
+        };
+        if bytes > self.rules.body_bytes_max.into() {
+            return Reply::Refused(Refused::TooBig);
+        } else if self.draining {
+            return Reply::Refused(Refused::Draining);
+        } else if self.rules_of(&put.queue).read_only.is_some() {
+            return Reply::Refused(Refused::ReadOnly);
+        } else if let Some(twin) = self.jobs.iter().filter(twin).min_by_key(|job| job.view.id) {
+            return Reply::Put {
+                id: twin.view.id,
+                duplicate: Some(twin.view.phase),
+            };
+        } else if self.jobs.len() >= self.rules.jobs_max as usize
+            || used + bytes > self.rules.bytes_max
+        {
+            return Reply::Refused(Refused::Full);
+        } else if self.is_one_too_many(&put.queue) {
+            return Reply::Refused(Refused::QueuesFull);
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        let taken = |slot: &Slot| self.jobs.iter().any(|job| job.slot == *slot);
+        let slot = (0..)
+            .map(Slot)
+            .find(|slot| !taken(slot))
+            .expect("there are enough");
+        let delayed = put.delay_ms > 0;
+        self.jobs.push(Entry {
+            slot,
+            view: JobView {
+                id,
+                queue: put.queue.clone(),
+                phase: if delayed {
+                    Phase::Delayed
+                } else {
+                    Phase::Ready
+                },
+                priority: put.priority,
+                created: at,
+                until: delayed.then(|| at.plus_ms(put.delay_ms)),
+                delay_ms: put.delay_ms,
+                ttr_ms: put.ttr_ms,
+                attempts: 0,
+                reserves: 0,
+                timeouts: 0,
+                releases: 0,
+                buries: 0,
+                kicks: 0,
+                token: None,
+                bytes,
+            },
+            worker: None,
+            span: 0,
+            last: None,
+            buried: Seq(0),
+            dedup: put.dedup,
+            body: put.body.clone(),
+        });
+        Reply::Put {
+            id,
+            duplicate: None,
+        }
+    }
+
+    fn span(&self, job: &JobView) -> u64 {
+        let rules = self.rules_of(&job.queue);
+        match (job.ttr_ms, rules.claim_ttl_ms) {
+            (0, 0) => rules.prune_ms + 1,
+            (0, ttl) => ttl + 1,
+            (ttr, _) => ttr,
+        }
+    }
+
+    fn claim(&mut self, id: u64, by: Claimant, (seq, at): Instant) -> Reply {
+        let view = self.job(id).expect("it is there").view.clone();
+        let (rules, span) = (self.rules_of(&view.queue), self.span(&view));
+        let job = self.job(id).expect("it is there");
+        if matches!(view.phase, Phase::Buried | Phase::Abandoned) {
+            job.view.attempts = 0;
+        }
+        job.go(Phase::Claimed, Some(at.plus_ms(span)));
+        job.span = span;
+        job.view.attempts += 1;
+        job.view.reserves += 1;
+        job.view.token = Some(seq.into());
+        let last = rules.max_tries > 0 && job.view.attempts >= rules.max_tries;
+        job.last = last.then(|| at.plus_ms(rules.prune_ms + 1));
+        job.worker = match by {
+            Claimant::Worker(worker) => Some(worker),
+            Claimant::Bearer => None,
+        };
+        Reply::Claim(Box::new(Claim {
+            id,
+            token: Token(seq.0),
+            queue: job.view.queue.clone(),
+            attempts: job.view.attempts,
+            until: at.plus_ms(span),
+            body: job.body.clone(),
+        }))
+    }
+
+    fn pause(&mut self, queue: &QueueName, ms: u64, at: Timestamp) -> Reply {
+        if ms > 0 && self.is_one_too_many(queue) {
+            return Reply::Refused(Refused::QueuesFull);
+        }
+        self.pauses.retain(|pause| pause.queue != *queue);
+        if ms > 0 {
+            self.pauses.push(Pause {
+                queue: queue.clone(),
+                ms: at.plus_ms(ms).0 - at.0,
+                until: at.plus_ms(ms),
+            });
+        }
+        Reply::Done
+    }
+
+    /// What whoever has claimed a job says of it.
+    fn end(&mut self, message: &Message, (id, by): (u64, Right), (seq, at): Instant) -> Reply {
+        let Some(job) = self.job(id) else {
+            return Reply::Absent;
+        };
+        let claimed = job.view.phase == Phase::Claimed;
+        let allowed = match by {
+            Right::Worker(worker) => job.worker == Some(worker),
+            Right::Token(token) => job.view.token == Some(token),
+            Right::Unclaimed => false,
+        };
+        let free = !claimed && matches!(message, Message::Delete { .. });
+        if let (Right::Token(_), false) = (by, allowed) {
+            return Reply::Refused(Refused::StaleToken);
+        } else if !allowed && !free {
+            return Reply::Absent;
+        }
+        let view = job.view.clone();
+        let span = self.span(&view);
+        let job = self.job(id).expect("it is there");
+        match message {
+            Message::Release {
+                priority, delay_ms, ..
+            } => {
+                job.view.priority = priority.unwrap_or(job.view.priority);
+                job.view.releases += 1;
+                if job.last.is_some() {
+                    job.give_back();
+                    return Reply::Abandoned;
+                }
+                job.view.delay_ms = *delay_ms;
+                match delay_ms {
+                    0 => job.go(Phase::Ready, None),
+                    ms => job.go(Phase::Delayed, Some(at.plus_ms(*ms))),
+                }
+            }
+            Message::Bury { priority, .. } => {
+                job.view.priority = priority.unwrap_or(job.view.priority);
+                job.view.buries += 1;
+                job.buried = seq;
+                job.go(Phase::Buried, None);
+            }
+            Message::Touch { .. } => (job.span, job.view.until) = (span, Some(at.plus_ms(span))),
+            Message::Fail { retry_after_ms, .. } => {
+                let until = retry_after_ms.map(|ms| at.plus_ms(ms));
+                job.go(Phase::Claimed, until.or(job.view.until));
+                job.span = job.view.until.expect("it is claimed").0 - at.0;
+            }
+            _ => self.jobs.retain(|job| job.view.id != id),
+        }
+        Reply::Done
+    }
+
+    /// What time acts on next.
+    pub(super) fn next_due(&self, at: Timestamp) -> Option<Due> {
+        let jobs = self.jobs.iter().filter_map(|job| {
+            let until = job.view.until?;
+            Some((until, 0, job.slot.0, Due::Job(job.slot)))
+        });
+        let pauses = (0..).zip(&self.numbers).filter_map(|(number, queue)| {
+            let of_queue = |pause: &&Pause| Some(&pause.queue) == queue.as_ref();
+            let pause = self.pauses.iter().find(of_queue)?;
+            Some((pause.until, 1, number, Due::Pause(pause.queue.clone())))
+        });
+        let timed = jobs.chain(pauses).filter(|(until, ..)| *until <= at);
+        let first = timed.min_by_key(|(until, kind, number, _)| (*until, *kind, *number));
+        first.map(|(.., due)| due).or_else(|| self.next_waiter())
+    }
+
+    fn next_waiter(&self) -> Option<Due> {
+        let waited: Vec<QueueName> = self
+            .waiters
+            .iter()
+            .flat_map(|(_, pop)| pop.queues.to_vec())
+            .collect();
+        let queue = &self.best(&waited)?.view.queue;
+        let waits = |(_, pop): &&(Ticket, Pop)| pop.queues.contains(queue);
+        let tickets = self.waiters.iter().filter(waits).map(|(ticket, _)| *ticket);
+        tickets.min().map(Due::Waiter)
+    }
+
+    pub(super) fn tick(&mut self, due: &Due) {
+        match due {
+            Due::Pause(queue) => self.pauses.retain(|pause| pause.queue != *queue),
+            Due::Job(slot) => {
+                let job = self.jobs.iter().find(|job| job.slot == *slot);
+                let view = job.expect("what is due is there").view.clone();
+                let ever = view.ttr_ms == 0 && self.rules_of(&view.queue).claim_ttl_ms == 0;
+                let job = self.job(view.id).expect("what is due is there");
+                let pruned = view.phase == Phase::Abandoned
+                    || ever && view.token.is_some() && job.last.is_none();
+                if pruned {
+                    self.jobs.retain(|job| job.slot != *slot);
+                } else {
+                    job.view.timeouts += u32::from(view.phase == Phase::Claimed);
+                    job.give_back();
+                }
+            }
+            Due::Waiter(_) => unreachable!("whoever waits sends a message"),
+        }
+        self.number();
+    }
+}

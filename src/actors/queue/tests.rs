@@ -1,0 +1,696 @@
+//! The queue rules against a model of a plain list, and against a second machine that only commits.
+
+use crate::actors::machine::{Effect, Effects, Keeping, Machine as _, Stamp, Start};
+use crate::actors::queue::model::{Due, Model};
+use crate::actors::queue::{
+    Body, Claimant, DedupKey, Message, Order, Outcome, Phase, Pop, Put, Query, QueueMachine,
+    QueueName, Reply, Right, Rules, TypeRules, View, Watch, Worker,
+};
+use crate::actors::shelf::Shelf;
+use crate::clock::Timestamp;
+use crate::ids::{Seq, Ticket};
+use proptest::prelude::*;
+
+const BEGIN: Timestamp = Timestamp(1_000_000_000_000);
+
+#[derive(Clone, Debug)]
+enum Step {
+    Send(Message),
+    /// Something about a job: the number in it says which of those that are there.
+    About(Message, Whose),
+    Wait(Pop),
+    Attend(QueueName, Vec<QueueName>),
+    /// One of those who wait or are there goes.
+    Leave(usize),
+    Pass(u64),
+    /// The coordinator starts, and so many numbers are passed over.
+    Start(u64),
+    /// A checkpoint begins, or goes on.
+    Checkpoint,
+    /// The machine is built anew, from the newest snapshot and the log behind it.
+    Reload,
+}
+
+/// By what right something is asked of a job.
+#[derive(Clone, Copy, Debug)]
+enum Whose {
+    /// Of whoever has it.
+    Claimant,
+    /// Of this worker, whether or not it has it.
+    Worker(u64),
+    /// A token that is too old by so much.
+    Stale(u64),
+    Nobody,
+}
+
+/// The machine under test beside its model and its replica, and the log of what was committed.
+struct Pair {
+    machine: QueueMachine,
+    /// Nobody waits here: what is decided must be the same.
+    replica: QueueMachine,
+    model: Model,
+    now: Timestamp,
+    seq: Seq,
+    log: Vec<Logged>,
+    shelf: Shelf<QueueMachine>,
+    tickets: u64,
+}
+
+enum Logged {
+    Entry(Stamp, Message, Outcome),
+    Start(Start),
+}
+
+fn rules(order: Order) -> Rules {
+    let default = TypeRules {
+        order,
+        claim_ttl_ms: 3000,
+        ..TypeRules::default()
+    };
+    let few = TypeRules {
+        max_tries: 2,
+        prune_ms: 9000,
+        ..default.clone()
+    };
+    let forever = TypeRules {
+        claim_ttl_ms: 0,
+        prune_ms: 15_000,
+        ..default.clone()
+    };
+    let closed = TypeRules {
+        read_only: Some("it moves".to_owned()),
+        ..default.clone()
+    };
+    let types = [("few", few), ("forever", forever), ("closed", closed)];
+    Rules {
+        jobs_max: 9,
+        bytes_max: 700,
+        queues_max: 4,
+        body_bytes_max: 300,
+        default,
+        types: types.map(|(name, rules)| (name.to_owned(), rules)).into(),
+    }
+}
+
+impl Pair {
+    fn new(order: Order) -> Self {
+        let rules = rules(order);
+        Self {
+            machine: QueueMachine::new(rules.clone()),
+            replica: QueueMachine::new(rules.clone()),
+            model: Model::new(rules.clone()),
+            now: BEGIN,
+            seq: Seq(0),
+            log: Vec::new(),
+            shelf: Shelf::new(rules, shown),
+            tickets: 0,
+        }
+    }
+
+    /// Decides, commits and logs, as the host does; compares with the model.
+    fn send(&mut self, message: &Message) -> Reply {
+        let outcome = self.machine.decide(self.now, message);
+        assert_eq!(
+            outcome,
+            self.replica.decide(self.now, message),
+            "whoever waits or is there has no part in {message:?}"
+        );
+        let stamp = Stamp {
+            seq: Seq(self.seq.0 + 1),
+            at: self.now,
+        };
+        let mut effects = Effects::default();
+        let mut seq = Seq(0);
+        if QueueMachine::keeping(&outcome) != Keeping::Nothing {
+            seq = stamp.seq;
+            self.seq = seq;
+            self.machine.commit(stamp, message, &outcome, &mut effects);
+            self.replica
+                .commit(stamp, message, &outcome, &mut Effects::default());
+        }
+        let reply = self.machine.reply(seq, message, &outcome);
+        self.model.chosen = match &reply {
+            Reply::Claim(claim) => Some(claim.id),
+            _ => None,
+        };
+        let waits = |ticket| self.model.waiters.iter().any(|(other, _)| *other == ticket);
+        let woken = match message {
+            Message::Pop(Pop {
+                ticket: Some(ticket),
+                ..
+            }) if waits(*ticket) => vec![*ticket],
+            _ => Vec::new(),
+        };
+        if !matches!(message, Message::Expire { .. } | Message::Unpause { .. }) {
+            let expected = self.model.message(message, (stamp.seq, stamp.at));
+            assert_eq!(reply, expected, "the answer to {message:?}");
+        }
+        for effect in effects.take() {
+            let Effect::Wake(ticket, told) = effect else {
+                panic!("nobody else is told anything");
+            };
+            assert_eq!((vec![ticket], told), (woken.clone(), reply.clone()));
+        }
+        if QueueMachine::keeping(&outcome) != Keeping::Nothing {
+            self.log
+                .push(Logged::Entry(stamp, message.clone(), outcome));
+        }
+        reply
+    }
+
+    fn let_time_act(&mut self) {
+        while self
+            .machine
+            .deadline()
+            .is_some_and(|deadline| deadline <= self.now)
+        {
+            let Some(item) = self.machine.due(self.now) else {
+                break;
+            };
+            let message = self.machine.tick(item);
+            let due = match &message {
+                Message::Expire { slot } => Due::Job(*slot),
+                Message::Unpause { queue } => Due::Pause(queue.clone()),
+                Message::Pop(pop) => Due::Waiter(pop.ticket.expect("it is of one who waits")),
+                other => panic!("{other:?} is no work of time"),
+            };
+            // What chance offers is what the machine will take.
+            self.model.chosen = match (&message, self.machine.decide(self.now, &message)) {
+                (Message::Pop(_), Outcome::Claimed { slot, .. }) => {
+                    let job = self.model.jobs.iter().find(|job| job.slot == slot);
+                    job.map(|job| job.view.id)
+                }
+                _ => None,
+            };
+            assert_eq!(
+                self.model.next_due(self.now),
+                Some(due.clone()),
+                "due in order"
+            );
+            let before = self.seq;
+            let reply = self.send(&message);
+            if matches!(due, Due::Waiter(_)) {
+                assert!(
+                    matches!(reply, Reply::Claim(_)),
+                    "whoever is offered a job gets it"
+                );
+            } else {
+                self.model.tick(&due);
+            }
+            assert!(
+                self.seq > before,
+                "what time does is kept, or it would do it again"
+            );
+            self.compare();
+        }
+        self.model.chosen = None;
+        assert_eq!(self.model.next_due(self.now), None, "nothing due is left");
+    }
+
+    fn step(&mut self, step: Step) {
+        self.let_time_act();
+        match step {
+            Step::Send(message) => drop(self.send(&message)),
+            Step::About(message, whose) => {
+                let message = self.about(message, whose);
+                self.send(&message);
+            }
+            Step::Wait(pop) => {
+                // Only who found nothing waits.
+                let pop = Pop {
+                    waits: true,
+                    ticket: None,
+                    ..pop
+                };
+                if let Reply::Nothing { waits, .. } = self.send(&Message::Pop(pop.clone())) {
+                    assert!(
+                        waits
+                            && QueueMachine::holds_up(&Reply::Nothing {
+                                waits,
+                                soonest: None
+                            })
+                    );
+                    self.tickets += 1;
+                    let ticket = Ticket(self.tickets);
+                    self.watch(ticket, &Watch::Job(pop.clone()));
+                    self.model.waiters.push((ticket, pop));
+                }
+            }
+            Step::Attend(using, watching) => self.attend(using, watching),
+            Step::Leave(which) => self.leave(which),
+            Step::Pass(ms) => self.now = self.now.plus_ms(ms),
+            Step::Start(skipped) => self.start(skipped),
+            Step::Checkpoint => self.shelf.step(&mut self.machine, self.seq),
+            Step::Reload => self.reload(),
+        }
+        self.compare();
+    }
+
+    fn watch(&mut self, ticket: Ticket, watch: &Watch) {
+        let mut effects = Effects::default();
+        self.machine.watch(ticket, watch, &mut effects);
+        assert!(effects.is_empty(), "jobs come by ticks");
+    }
+
+    /// Somebody new is there, or somebody who was there turns to other queues.
+    fn attend(&mut self, using: QueueName, watching: Vec<QueueName>) {
+        let turns = self.model.present.len() > 2;
+        let ticket = if turns {
+            self.model.present.remove(0).0
+        } else {
+            self.tickets += 1;
+            Ticket(self.tickets)
+        };
+        let watch = Watch::Presence {
+            using: using.clone(),
+            watching: watching.clone().into(),
+        };
+        self.watch(ticket, &watch);
+        self.model.present.push((ticket, using, watching));
+    }
+
+    fn leave(&mut self, which: usize) {
+        let waiting = self.model.waiters.iter().map(|(ticket, _)| *ticket);
+        let present = self.model.present.iter().map(|(ticket, ..)| *ticket);
+        let tickets: Vec<Ticket> = waiting.chain(present).collect();
+        if let Some(gone) = tickets.get(which % tickets.len().max(1)) {
+            self.machine.unwatch(*gone);
+            self.model.waiters.retain(|(ticket, _)| ticket != gone);
+            self.model.present.retain(|(ticket, ..)| ticket != gone);
+        }
+    }
+
+    /// Everyone is gone, and spans begin again.
+    fn start(&mut self, skipped: u64) {
+        while !self.model.waiters.is_empty() || !self.model.present.is_empty() {
+            self.leave(0);
+        }
+        self.seq.0 += 1 + skipped;
+        let stamp = Stamp {
+            seq: self.seq,
+            at: self.now,
+        };
+        let start = Start { stamp, skipped };
+        self.machine.start(start);
+        self.replica.start(start);
+        self.log.push(Logged::Start(start));
+        self.model.draining = false;
+        self.model.next_id += skipped;
+        for job in &mut self.model.jobs {
+            job.start(self.now);
+        }
+    }
+
+    /// Puts a job that is there, and the right to it, into a message.
+    fn about(&self, mut message: Message, whose: Whose) -> Message {
+        let pick = |id: u64| {
+            let jobs = &self.model.jobs;
+            let place = usize::try_from(id).expect("few") % (jobs.len() + 1);
+            jobs.get(place)
+        };
+        if let Message::PopJob { id, .. } | Message::KickJob { id } = &mut message {
+            *id = pick(*id).map_or(u64::MAX, |job| job.view.id);
+        }
+        if let Message::Delete { id, by }
+        | Message::Release { id, by, .. }
+        | Message::Bury { id, by, .. }
+        | Message::Touch { id, by }
+        | Message::Fail { id, by, .. } = &mut message
+        {
+            let job = pick(*id);
+            *id = job.map_or(u64::MAX, |job| job.view.id);
+            let token = job.and_then(|job| job.view.token).unwrap_or_default();
+            let worker = job.and_then(|job| job.worker);
+            *by = match (whose, worker) {
+                (Whose::Claimant, Some(worker)) => Right::Worker(worker),
+                (Whose::Claimant, None) => Right::Token(token),
+                (Whose::Worker(worker), _) => Right::Worker(Worker(worker)),
+                (Whose::Stale(by), _) => {
+                    Right::Token(crate::ids::Token(token.0.saturating_sub(by)))
+                }
+                (Whose::Nobody, _) => Right::Unclaimed,
+            };
+        }
+        message
+    }
+
+    /// Everything that can be asked, and everything that must hold.
+    fn compare(&self) {
+        self.machine.assert_whole();
+        assert_eq!(
+            self.replica.digest(),
+            self.machine.digest(),
+            "a replica has the same state"
+        );
+        let ask = |query| self.machine.query(self.now, &query);
+        for job in &self.model.jobs {
+            let id = job.view.id;
+            assert_eq!(
+                ask(Query::Job { id }),
+                Reply::Job(Box::new(job.view.clone()))
+            );
+        }
+        let queues = self.model.queues();
+        let Reply::Queues(mut names) = ask(Query::Queues { most: u32::MAX }) else {
+            panic!("names are asked for");
+        };
+        names.sort();
+        assert_eq!(names, queues);
+        for queue in &queues {
+            self.compare_queue(queue);
+        }
+        let Reply::Totals(totals) = ask(Query::Totals) else {
+            panic!("totals are asked for");
+        };
+        assert_eq!(totals.jobs, self.model.counts(None));
+        assert_eq!(
+            totals.bytes,
+            self.model
+                .jobs
+                .iter()
+                .map(|job| job.view.bytes)
+                .sum::<u64>()
+        );
+        assert_eq!(totals.waiting as usize, self.model.waiters.len());
+        assert_eq!(totals.draining, self.model.draining);
+        assert_eq!(self.machine.view().next_id, self.model.next_id);
+        let jobs = self.model.jobs.iter().filter_map(|job| job.view.until);
+        let pauses = self.model.pauses.iter().map(|pause| pause.until);
+        if let Some(first) = jobs.chain(pauses).min() {
+            let said = self.machine.deadline();
+            assert!(
+                said.is_some_and(|said| said <= first),
+                "nothing is due before it is said"
+            );
+        }
+    }
+
+    fn compare_queue(&self, name: &QueueName) {
+        let ask = |query| self.machine.query(self.now, &query);
+        let Reply::Queue(view) = ask(Query::Queue {
+            queue: name.clone(),
+        }) else {
+            panic!("{name} is there");
+        };
+        assert_eq!(
+            (&view.name, view.jobs),
+            (name, self.model.counts(Some(name)))
+        );
+        let pause = self.model.pauses.iter().find(|pause| pause.queue == *name);
+        assert_eq!(view.pause_ms, pause.map_or(0, |pause| pause.ms));
+        assert_eq!(view.paused_until, pause.map(|pause| pause.until));
+        let waiting = self.model.waiters.iter();
+        let waiting = waiting.filter(|(_, pop)| pop.queues.contains(name)).count();
+        let using = self.model.present.iter();
+        let using = using.filter(|(_, using, _)| using == name).count();
+        let watching = self.model.present.iter();
+        let watching = watching
+            .filter(|(.., watching)| watching.contains(name))
+            .count();
+        let people = [view.waiting, view.using, view.watching].map(|count| count as usize);
+        assert_eq!(people, [waiting, using, watching]);
+        for phase in [Phase::Ready, Phase::Delayed, Phase::Buried] {
+            let line = self.model.line(name, phase);
+            let queue = name.clone();
+            let found = match ask(Query::PeekNext { queue, phase }) {
+                Reply::Found(id, _) => Some(id),
+                _ => None,
+            };
+            let chance = self.model.rules.default.order == Order::Random && phase == Phase::Ready;
+            if chance {
+                assert_eq!(found.is_some(), !line.is_empty());
+            } else {
+                assert_eq!(found, line.first().copied(), "first of the {phase:?}");
+            }
+        }
+    }
+
+    fn reload(&mut self) {
+        let (mut machine, upto) = self.shelf.load();
+        for logged in &self.log {
+            logged.repeat(&mut machine, upto);
+        }
+        self.machine = machine;
+        for (ticket, pop) in self.model.waiters.clone() {
+            self.watch(ticket, &Watch::Job(pop));
+        }
+        for (ticket, using, watching) in self.model.present.clone() {
+            let watching = watching.into();
+            self.watch(ticket, &Watch::Presence { using, watching });
+        }
+    }
+
+    /// The log alone, committed into a machine with other rules, gives the same state.
+    fn replay(&self) {
+        let mut rules = rules(Order::Timestamp);
+        (rules.jobs_max, rules.queues_max, rules.bytes_max) = (0, 0, 0);
+        rules.types.clear();
+        let mut fresh = QueueMachine::new(rules);
+        for logged in &self.log {
+            logged.repeat(&mut fresh, Seq(0));
+        }
+        assert_eq!(fresh.digest(), self.machine.digest());
+        assert_eq!(shown(&fresh), shown(&self.machine));
+    }
+}
+
+/// What a snapshot keeps.
+fn shown(machine: &QueueMachine) -> String {
+    machine.assert_whole();
+    let View {
+        totals,
+        next_id,
+        mut queues,
+        jobs,
+    } = machine.view();
+    for queue in &mut queues {
+        (queue.using, queue.watching, queue.waiting) = (0, 0, 0);
+        (queue.total, queue.deletes, queue.pauses) = (0, 0, 0);
+    }
+    let (counts, bytes, draining) = (totals.jobs, totals.bytes, totals.draining);
+    format!("{counts:?} {bytes} {draining} {next_id} {queues:?} {jobs:?}")
+}
+
+impl Logged {
+    /// Commits it once more, if it is behind `after`.
+    fn repeat(&self, machine: &mut QueueMachine, after: Seq) {
+        match self {
+            Self::Entry(stamp, message, outcome) if stamp.seq > after => {
+                machine.commit(*stamp, message, outcome, &mut Effects::default());
+            }
+            Self::Start(start) if start.stamp.seq > after => machine.start(*start),
+            Self::Entry(..) | Self::Start(_) => {}
+        }
+    }
+}
+
+fn queue() -> impl Strategy<Value = QueueName> {
+    const NAMES: &[&str] = &[
+        "a", "a", "a", "b", "few", "few", "t:few", "forever", "closed",
+    ];
+    prop::sample::select(NAMES).prop_map(|name| QueueName::parse(name.as_bytes()).expect("a name"))
+}
+
+/// Few different ones, so that ends meet; and some that never come.
+fn span() -> impl Strategy<Value = u64> {
+    prop::sample::select(&[0, 0, 0, 1000, 1000, 2000, 4000, u64::MAX][..])
+}
+
+fn priority() -> impl Strategy<Value = u32> {
+    prop::sample::select(&[0, 1, 1, 1023, 1024, u32::MAX][..])
+}
+
+fn claimant() -> impl Strategy<Value = Claimant> {
+    prop_oneof![
+        3 => (1u64..4).prop_map(|worker| Claimant::Worker(Worker(worker))),
+        2 => Just(Claimant::Bearer),
+    ]
+}
+
+fn pop() -> impl Strategy<Value = Pop> {
+    // With doubles among them, and none.
+    let queues = prop::collection::vec(queue(), 0..5);
+    (queues, claimant()).prop_map(|(queues, by)| Pop {
+        queues: queues.into(),
+        by,
+        waits: false,
+        ticket: None,
+    })
+}
+
+fn put() -> impl Strategy<Value = Message> {
+    let key = prop::option::weighted(0.3, (0u8..2).prop_map(|key| DedupKey([key; 20])));
+    let len = prop::sample::select(&[0, 1, 8, 8, 8, 200, 201, 300, 301][..]);
+    let urgency = (priority(), span(), span());
+    (queue(), urgency, key, len).prop_map(|(queue, (priority, delay_ms, ttr_ms), dedup, len)| {
+        Message::Put(Put {
+            queue,
+            priority,
+            delay_ms,
+            ttr_ms,
+            dedup,
+            body: Body::new(vec![b'x'; len]),
+        })
+    })
+}
+
+fn about() -> impl Strategy<Value = Message> {
+    let (id, by) = (0u64..12, Right::Unclaimed);
+    let changed = (prop::option::of(priority()), span());
+    (id, 0..14, claimant(), changed).prop_map(move |(id, kind, claimant, (priority, delay_ms))| {
+        match kind {
+            0..3 => Message::Delete { id, by },
+            3..7 => Message::Release {
+                id,
+                by,
+                priority,
+                delay_ms,
+            },
+            7..9 => Message::Bury { id, by, priority },
+            9 => Message::Touch { id, by },
+            10 => Message::Fail {
+                id,
+                by,
+                retry_after_ms: priority.map(|_| delay_ms),
+            },
+            11..13 => Message::PopJob { id, by: claimant },
+            _ => Message::KickJob { id },
+        }
+    })
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    prop_oneof![
+        24 => put(),
+        12 => pop().prop_map(Message::Pop),
+        3 => (queue(), 0u32..4).prop_map(|(queue, count)| Message::Kick { queue, count }),
+        3 => (queue(), span()).prop_map(|(queue, ms)| Message::Pause { queue, ms }),
+        1 => queue().prop_map(|queue| Message::Flush { queue }),
+        2 => (1u64..4).prop_map(|worker| Message::Depart { worker: Worker(worker) }),
+    ]
+}
+
+fn whose() -> impl Strategy<Value = Whose> {
+    prop_oneof![
+        6 => Just(Whose::Claimant),
+        1 => (1u64..4).prop_map(Whose::Worker),
+        1 => (0u64..20).prop_map(Whose::Stale),
+        1 => Just(Whose::Nobody),
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        24 => message().prop_map(Step::Send),
+        16 => (about(), whose()).prop_map(|(message, whose)| Step::About(message, whose)),
+        4 => pop().prop_map(Step::Wait),
+        2 => (queue(), prop::collection::vec(queue(), 0..3))
+            .prop_map(|(using, watching)| Step::Attend(using, watching)),
+        2 => (0usize..9).prop_map(Step::Leave),
+        // Whole seconds, so that ends meet; and others, so that they do not.
+        8 => (0u64..3).prop_map(|seconds| Step::Pass(seconds * 1000)),
+        2 => (0u64..12_000).prop_map(Step::Pass),
+        1 => (0u64..3).prop_map(Step::Start),
+        12 => Just(Step::Checkpoint),
+        1 => Just(Step::Reload),
+    ];
+    // A drain is for good: late, if at all.
+    (
+        prop::collection::vec(step.clone(), 0..150),
+        prop::collection::vec(step, 0..20),
+    )
+        .prop_map(|(mut steps, late)| {
+            if !late.is_empty() {
+                steps.push(Step::Send(Message::Drain));
+                steps.extend(late);
+            }
+            steps
+        })
+}
+
+fn order() -> impl Strategy<Value = Order> {
+    prop::sample::select(
+        &[
+            Order::Priority,
+            Order::Priority,
+            Order::Fifo,
+            Order::Timestamp,
+            Order::Random,
+        ][..],
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+    #[test]
+    fn queues_are_as_a_plain_list_of_jobs_has_them(steps in steps(), order in order()) {
+        let mut pair = Pair::new(order);
+        for step in steps {
+            pair.step(step);
+        }
+        pair.replay();
+    }
+}
+
+#[test]
+fn the_model_meets_every_outcome_it_is_there_for() {
+    use proptest::strategy::ValueTree as _;
+    use proptest::test_runner::TestRunner;
+    use std::collections::BTreeMap;
+    let mut runner = TestRunner::deterministic();
+    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+    for _ in 0..200 {
+        let steps = steps()
+            .new_tree(&mut runner)
+            .expect("steps can be drawn")
+            .current();
+        let mut pair = Pair::new(Order::Priority);
+        for step in steps {
+            pair.step(step);
+        }
+        for logged in &pair.log {
+            let Logged::Entry(_, message, outcome) = logged else {
+                continue;
+            };
+            let word = |text: String| text.split([' ', '(']).next().unwrap_or("").to_owned();
+            let what = word(format!("{message:?}")) + " " + &word(format!("{outcome:?}"));
+            *seen.entry(what).or_default() += 1;
+            if let Message::Pop(Pop {
+                ticket: Some(_), ..
+            }) = message
+            {
+                *seen.entry("waited".to_owned()).or_default() += 1;
+            }
+        }
+        *seen.entry("taken".to_owned()).or_default() += pair.shelf.taken;
+        *seen.entry("early".to_owned()).or_default() += pair.shelf.early;
+    }
+    for what in [
+        "Put Put",
+        "Pop Claimed",
+        "PopJob Claimed",
+        "Delete Deleted",
+        "Release Released",
+        "Release Abandoned",
+        "Bury Buried",
+        "Touch Touched",
+        "Fail Failed",
+        "Kick Kicked",
+        "KickJob KickedJob",
+        "Pause Paused",
+        "Unpause Paused",
+        "Flush Flushed",
+        "Depart Departed",
+        "Expire Ready",
+        "Expire TimedOut",
+        "Expire Abandoned",
+        "Expire Pruned",
+        "Drain Draining",
+        "waited",
+        "taken",
+        "early",
+    ] {
+        let count = seen.get(what).copied().unwrap_or(0);
+        assert!(count >= 10, "{what}: {seen:?}");
+    }
+}
