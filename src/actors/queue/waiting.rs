@@ -13,6 +13,7 @@ use std::sync::Arc;
 pub(super) struct Waiting {
     pops: BTreeMap<Ticket, (Pop, Vec<Slot>)>,
     presences: BTreeMap<Ticket, (Slot, Vec<Slot>)>,
+    standing: BTreeMap<Ticket, Slot>,
 }
 
 impl Waiting {
@@ -29,6 +30,11 @@ impl Waiting {
                     ..pop.clone()
                 };
                 self.pops.insert(ticket, (pop, queues));
+            }
+            Watch::Standing(queue) => {
+                let queue = state.queue_for(queue);
+                state.attend(queue, |queue| queue.standing += 1);
+                self.standing.insert(ticket, queue);
             }
             Watch::Presence { using, watching } => {
                 let using = state.queue_for(using);
@@ -49,6 +55,10 @@ impl Waiting {
                 state.await_job(queue, ticket, false);
                 state.forsake(queue);
             }
+        }
+        if let Some(queue) = self.standing.remove(&ticket) {
+            state.attend(queue, |queue| queue.standing -= 1);
+            state.forsake(queue);
         }
         if let Some((using, watching)) = self.presences.remove(&ticket) {
             state.attend(using, |queue| queue.using -= 1);
