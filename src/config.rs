@@ -6,7 +6,7 @@ use crate::actors::progress::Progress;
 use crate::actors::{checkpoint, lock, queue, supervisor};
 use crate::clock::ManualClock;
 use crate::persist::journal::{Fsync, Sizes};
-pub use crate::protocols::listener::{Listeners, Network};
+pub use crate::protocols::listener::{Address, Listeners, Network, Opened};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -108,9 +108,9 @@ impl Config {
                 "beanstalk-connections",
                 format!("{most} is not within 1 to 1048576"),
             );
-            let address = door.address;
+            let address = &door.address;
             check(
-                address.ip().is_loopback() || !door.hosts.is_empty(),
+                address.is_local() || !door.hosts.is_empty(),
                 "beanstalk",
                 format!("{address} is beyond loopback, and needs --beanstalk-hosts"),
             );
@@ -241,8 +241,8 @@ pub enum LongWidth {
 /// Settings of the beanstalkd door.
 #[derive(Clone, Debug)]
 pub struct BeanstalkConfig {
-    /// Where it listens; port 0 picks one.
-    pub address: SocketAddr,
+    /// Where it listens.
+    pub address: Address,
     /// Networks that are let in, beside loopback.
     pub hosts: Vec<Network>,
     /// The most connections at a time.
@@ -254,7 +254,7 @@ pub struct BeanstalkConfig {
 impl Default for BeanstalkConfig {
     fn default() -> Self {
         Self {
-            address: SocketAddr::from(([127, 0, 0, 1], BEANSTALK_PORT)),
+            address: Address::Tcp(SocketAddr::from(([127, 0, 0, 1], BEANSTALK_PORT))),
             hosts: Vec::new(),
             connections_max: 16_384,
             job_bytes_max: 65_535,

@@ -7,6 +7,7 @@ use crate::actors::queue::Totals;
 use crate::actors::runtime::ActorStatus;
 use crate::actors::supervisor;
 use crate::clock::Timestamp;
+use crate::config::Address;
 use crate::ids::Seq;
 use crate::node::Recovered;
 use crate::persist::journal::{Fsync, Journal, JournalCounts, Room};
@@ -66,7 +67,7 @@ pub struct Doors {
     /// LockServer protocol.
     pub lockserver: Option<SocketAddr>,
     /// beanstalkd's protocol.
-    pub beanstalk: Option<SocketAddr>,
+    pub beanstalk: Option<Address>,
     /// HTTP over TCP.
     pub http: Option<SocketAddr>,
     /// HTTP over a Unix socket.

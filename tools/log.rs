@@ -4,7 +4,7 @@ use crate::report;
 use crate::settings::{LogFormat, Settings};
 use sexton::protocols::lockserver::DEBUG_TARGET;
 use tracing_subscriber::Layer as _;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
@@ -16,8 +16,13 @@ pub(crate) fn start(settings: &Settings) {
         LevelFilter::OFF
     };
     let filter = settings.log.clone().with_target(DEBUG_TARGET, wire);
+    start_with(filter, settings.log_format);
+}
+
+/// The same for what a filter lets through.
+pub(crate) fn start_with(filter: Targets, format: LogFormat) {
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-    let lines = match settings.log_format {
+    let lines = match format {
         LogFormat::Text => lines
             .with_ansi(report::colours())
             .with_target(false)

@@ -2,6 +2,7 @@
 
 mod allocator;
 mod backup;
+mod beanstalkd;
 mod bench;
 mod checkpoint;
 mod client;
@@ -38,6 +39,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Backup(backup::Backup),
+    Beanstalkd(beanstalkd::Beanstalkd),
     Bench(bench::Bench),
     Checkpoint(checkpoint::Checkpoint),
     Completions(manual::Completions),
@@ -57,11 +59,15 @@ enum Command {
 
 fn main() -> std::process::ExitCode {
     allocator::configure();
+    if let Some(words) = beanstalkd::called_so() {
+        return report::end(beanstalkd::run(words));
+    }
     let arguments = Arguments::parse();
     report::end(match arguments.command {
         Command::Serve(serve) => serve.run(),
         Command::Status(status) => status.run(),
         Command::Backup(backup) => backup.run(),
+        Command::Beanstalkd(beanstalkd) => beanstalkd.run(),
         Command::Bench(bench) => bench.run(),
         Command::Checkpoint(checkpoint) => checkpoint.run(),
         Command::Completions(completions) => completions.run(Arguments::command()),

@@ -61,6 +61,16 @@ impl Failure {
         }
     }
 
+    /// An end of the program in beanstalkd's place, with the exit status that beanstalkd has for it.
+    pub(crate) fn of_beanstalkd(status: u8, words: impl Into<String>) -> Self {
+        Self {
+            status,
+            words: words.into(),
+            found: Vec::new(),
+            help: None,
+        }
+    }
+
     /// Nobody is listening any more.
     pub(crate) fn quiet() -> Self {
         Self {

@@ -16,7 +16,6 @@ use sexton::config::Config;
 use sexton::node::{Handle, Node};
 use sexton::persist::disk::RealDisk;
 use std::fmt::Write as _;
-use std::net::SocketAddr;
 use std::path::Path;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -136,16 +135,15 @@ fn open(config: Config, format: LogFormat, notify: &Notify) -> Result<Node, Fail
 )]
 fn announce(handle: &Handle) {
     let doors = handle.doors();
-    let shown = |address: Option<SocketAddr>| address.map_or("off".to_owned(), |a| a.to_string());
     let socket = doors
         .socket
         .as_ref()
         .map_or("off".to_owned(), |path| path.display().to_string());
     println!(
         "ready lockserver={} beanstalk={} http={} socket={socket}",
-        shown(doors.lockserver),
-        shown(doors.beanstalk),
-        shown(doors.http),
+        shown(doors.lockserver.as_ref()),
+        shown(doors.beanstalk.as_ref()),
+        shown(doors.http.as_ref()),
     );
     let recovered = handle.recovered();
     tracing::info!(
@@ -154,6 +152,11 @@ fn announce(handle: &Handle) {
         clean = recovered.clean,
         "recovered"
     );
+}
+
+/// Where a door is, if it is open.
+fn shown(address: Option<&impl ToString>) -> String {
+    address.map_or_else(|| "off".to_owned(), ToString::to_string)
 }
 
 /// Raises the soft limit of descriptors to the hard one; the limit in force.

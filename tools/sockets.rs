@@ -5,7 +5,7 @@
 use crate::report::Failure;
 use listenfd::ListenFd;
 use rustix::net::sockopt::socket_acceptconn;
-use sexton::config::{Config, Listeners};
+use sexton::config::{Config, Listeners, Opened};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -30,13 +30,19 @@ pub(crate) fn take() -> Result<Listeners, Failure> {
         let refused = |error: io::Error| wrong(&error.to_string());
         let taken = || wrong("there is one of this name already");
         match name {
-            "lockserver" | "beanstalk" | "http" => {
+            "beanstalk" => {
+                let opened = take_either(&mut passed, index).map_err(refused)?;
+                let opened = opened.ok_or_else(taken)?;
+                if listeners.beanstalk.replace(opened).is_some() {
+                    return Err(taken());
+                }
+            }
+            "lockserver" | "http" => {
                 let listener = passed.take_tcp_listener(index).map_err(refused)?;
                 let listener = Arc::new(listener.ok_or_else(taken)?);
                 check(&listener).map_err(refused)?;
                 let place = match name {
                     "http" => &mut listeners.http,
-                    "beanstalk" => &mut listeners.beanstalk,
                     _ => &mut listeners.lockserver,
                 };
                 if place.replace(listener).is_some() {
@@ -55,6 +61,33 @@ pub(crate) fn take() -> Result<Listeners, Failure> {
         }
     }
     Ok(listeners)
+}
+
+/// The first descriptor that was passed, whatever its name: where there is one door alone.
+pub(crate) fn take_one() -> Result<Option<Opened>, Failure> {
+    let mut passed = ListenFd::from_env();
+    if passed.len() == 0 {
+        return Ok(None);
+    }
+    take_either(&mut passed, 0)
+        .map_err(|error| Failure::usage(format!("failed to use the passed descriptor: {error}")))
+}
+
+/// A listener of either kind.
+fn take_either(passed: &mut ListenFd, index: usize) -> io::Result<Option<Opened>> {
+    let opened = match passed.take_tcp_listener(index) {
+        Ok(listener) => listener.map(|listener| Opened::Tcp(Arc::new(listener))),
+        Err(_) => {
+            let listener = passed.take_unix_listener(index)?;
+            listener.map(|listener| Opened::Unix(Arc::new(listener)))
+        }
+    };
+    match &opened {
+        Some(Opened::Tcp(listener)) => check(listener)?,
+        Some(Opened::Unix(listener)) => check(listener)?,
+        None => {}
+    }
+    Ok(opened)
 }
 
 fn check(listener: &Arc<impl AsFd>) -> io::Result<()> {
@@ -85,7 +118,7 @@ pub(crate) fn open_on(config: &mut Config, listeners: Listeners) -> Result<(), F
     }
     if let Some(listener) = &listeners.beanstalk {
         let door = config.beanstalk.as_mut().ok_or_else(|| off("beanstalk"))?;
-        door.address = listener.local_addr().map_err(unusable)?;
+        door.address = listener.address().map_err(unusable)?;
     }
     if let Some(listener) = &listeners.http {
         let door = config.http.as_mut().filter(|door| door.tcp.is_some());

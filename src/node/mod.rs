@@ -284,7 +284,7 @@ impl Handle {
         let (http, socket) = (None, None);
         Doors {
             lockserver: self.lockserver.as_ref().map(lockserver::Door::address),
-            beanstalk: self.beanstalk.as_ref().map(beanstalk::Door::address),
+            beanstalk: self.beanstalk.as_ref().map(|door| door.address().clone()),
             http,
             socket,
         }

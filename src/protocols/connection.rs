@@ -104,6 +104,7 @@ pub(crate) async fn serve<S: Session>(
                     }
                     continue;
                 }
+                Then::Again => continue,
                 Then::Continue => {}
             }
             if rest.is_empty() {

@@ -25,6 +25,8 @@ pub(crate) trait Session {
 pub(crate) enum Then {
     /// It goes on.
     Continue,
+    /// The answers so far are written, then there is more to perform.
+    Again,
     /// The answers so far are written, then it waits; after that there is more to perform.
     Wait,
     /// It ends once the answers so far are written.

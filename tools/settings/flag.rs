@@ -7,8 +7,8 @@ use crate::report::Failure;
 use clap::{Args, ValueEnum};
 use sexton::actors::{checkpoint, lock, queue};
 use sexton::config::{
-    BEANSTALK_PORT, BeanstalkConfig, Config, HTTP_PORT, HttpConfig, LOCKSERVER_PORT,
-    LockserverConfig, LongWidth, Network,
+    Address, BeanstalkConfig, Config, HTTP_PORT, HttpConfig, LOCKSERVER_PORT, LockserverConfig,
+    LongWidth, Network,
 };
 use sexton::persist::journal::Fsync;
 use std::net::SocketAddr;
@@ -42,9 +42,9 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "ADDR", default_value_t = default_address(LOCKSERVER_PORT))]
     lockserver: Door,
 
-    /// Address of the beanstalkd door, or off; port 0 picks one
-    #[arg(long, value_name = "ADDR", default_value_t = default_address(BEANSTALK_PORT))]
-    beanstalk: Door,
+    /// Address of the beanstalkd door, unix:PATH for a Unix socket, or off; port 0 picks one
+    #[arg(long, value_name = "ADDR", default_value_t = default_beanstalk())]
+    beanstalk: JobDoor,
 
     /// Network that the beanstalkd door lets in beside loopback, such as 10.0.0.0/8; repeatable
     #[arg(long = "beanstalk-hosts", value_name = "NETWORK")]
@@ -143,6 +143,40 @@ enum First {
 enum Door {
     At(SocketAddr),
     Off,
+}
+
+/// Where the beanstalkd door is; closed if `None`.
+#[derive(Clone, Debug)]
+struct JobDoor(Option<Address>);
+
+impl std::str::FromStr for JobDoor {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Self(None)),
+            text => text
+                .parse()
+                .map(|address| Self(Some(address)))
+                .map_err(|_| {
+                    "expected an address and port such as 127.0.0.1:11300, unix:PATH, or off"
+                        .to_owned()
+                }),
+        }
+    }
+}
+
+impl std::fmt::Display for JobDoor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            Some(address) => address.fmt(f),
+            None => f.write_str("off"),
+        }
+    }
+}
+
+fn default_beanstalk() -> JobDoor {
+    JobDoor(Some(BeanstalkConfig::default().address))
 }
 
 /// How long a connection may be silent.
@@ -254,7 +288,7 @@ impl Settings {
                 LongWidth::Eight
             },
         });
-        let beanstalk = self.beanstalk.address().map(|address| BeanstalkConfig {
+        let beanstalk = self.beanstalk.0.clone().map(|address| BeanstalkConfig {
             address,
             hosts: self.beanstalk_hosts.clone(),
             connections_max: self.beanstalk_connections,

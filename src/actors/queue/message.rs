@@ -396,6 +396,8 @@ pub enum Query {
 pub enum Watch {
     /// A job of these queues. What was waited for is claimed.
     Job(Pop),
+    /// Nothing: this queue is there as long as somebody says so, whoever has to do with it.
+    Standing(QueueName),
     /// Nothing: these queues are there as long as somebody says so.
     Presence {
         /// The queue that new jobs go to.

@@ -31,6 +31,8 @@ pub(super) struct Queue {
     pub(super) waiting: BTreeSet<Ticket>,
     pub(super) using: u32,
     pub(super) watching: u32,
+    /// Who wants it to be there, without having to do with it.
+    pub(super) standing: u32,
     pub(super) total: u64,
     pub(super) deletes: u64,
     pub(super) pauses: u64,
@@ -60,6 +62,7 @@ impl Queue {
             waiting: BTreeSet::new(),
             using: 0,
             watching: 0,
+            standing: 0,
             total: 0,
             deletes: 0,
             pauses: 0,
@@ -74,7 +77,8 @@ impl Queue {
 
     /// Whether anybody has to do with it.
     pub(super) fn is_present(&self) -> bool {
-        self.is_durable() || self.using > 0 || self.watching > 0 || !self.waiting.is_empty()
+        let attended = self.using > 0 || self.watching > 0 || !self.waiting.is_empty();
+        self.is_durable() || attended || self.standing > 0
     }
 
     /// All of its jobs, by slot.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 pub(super) struct Waiting {
     pops: BTreeMap<Ticket, (Pop, Vec<Slot>)>,
     presences: BTreeMap<Ticket, Presence>,
+    standing: BTreeMap<Ticket, Slot>,
 }
 
 /// The queues that somebody has to do with.
@@ -39,6 +40,11 @@ impl Waiting {
                 };
                 self.pops.insert(ticket, (pop, queues));
             }
+            Watch::Standing(queue) => {
+                let queue = state.queue_for(queue);
+                state.attend(queue, |queue| queue.standing += 1);
+                self.standing.insert(ticket, queue);
+            }
             Watch::Presence { using, watching } => {
                 let presence = Presence {
                     using: state.queue_for(using),
@@ -62,6 +68,10 @@ impl Waiting {
                 state.await_job(queue, ticket, false);
                 state.forsake(queue);
             }
+        }
+        if let Some(queue) = self.standing.remove(&ticket) {
+            state.attend(queue, |queue| queue.standing -= 1);
+            state.forsake(queue);
         }
         if let Some(Presence { using, watching }) = self.presences.remove(&ticket) {
             state.attend(using, |queue| queue.using -= 1);

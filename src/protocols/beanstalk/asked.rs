@@ -1,7 +1,7 @@
 //! A client's command, freed of the bytes it came in, with the names that the QueueActor has for things.
 
 use crate::actors::queue::{Body, DedupKey, QueueName};
-use crate::protocols::beanstalk::command::{Command, Put as Sent, Refusal, TubeName};
+use crate::protocols::beanstalk::command::{Command, Put as Sent, Refusal, ReserveMode, TubeName};
 
 /// A command, as the session keeps it until its turn.
 #[derive(Debug)]
@@ -14,7 +14,9 @@ pub(crate) enum Asked {
         patience: Option<u32>,
     },
     ReserveJob(u64),
+    ReserveBatch(u32),
     Delete(u64),
+    DeleteBatch(Vec<u64>),
     Release {
         id: u64,
         priority: u32,
@@ -45,6 +47,8 @@ pub(crate) enum Asked {
     Ignore(QueueName),
     ListTubeUsed,
     ListTubesWatched,
+    /// How jobs are chosen: by the rule there is.
+    Mode(ReserveMode),
     Quit,
     Refused(Refusal),
 }
@@ -64,8 +68,23 @@ impl Asked {
         matches!(self, Self::Put(_) | Self::Spoiled)
     }
 
+    /// How many answers of the actor it takes.
+    pub(crate) fn items(&self) -> usize {
+        match self {
+            Self::ReserveBatch(count) => *count as usize,
+            Self::DeleteBatch(ids) => ids.len(),
+            _ => 1,
+        }
+    }
+
+    /// Whether its answer may be a claim.
+    pub(crate) const fn may_claim(&self) -> bool {
+        self.is_reserve() || matches!(self, Self::ReserveJob(_))
+    }
+
+    /// Whether whoever asks is a worker, whatever the answer.
     pub(crate) const fn is_reserve(&self) -> bool {
-        matches!(self, Self::Reserve { .. } | Self::ReserveJob(_))
+        matches!(self, Self::Reserve { .. } | Self::ReserveBatch(_))
     }
 }
 
@@ -116,11 +135,14 @@ impl From<Command<'_>> for Asked {
                 ..
             } => Self::Spoiled,
             Command::Refused { refusal, .. } => Self::Refused(refusal),
-            // Of the extensions, what is not there yet is as unknown as it is to beanstalkd.
-            Command::ReserveMode(_) | Command::ReserveBatch(_) | Command::DeleteBatch(_) => {
-                Self::Refused(Refusal::UnknownCommand)
+            Command::ReserveBatch(count) => Self::ReserveBatch(count),
+            Command::DeleteBatch(ids) => Self::DeleteBatch(ids),
+            Command::ReserveMode(mode @ (ReserveMode::Default | ReserveMode::Fifo)) => {
+                Self::Mode(mode)
             }
-            Command::Watch {
+            // There are no weights yet: refused as beanstalkd refuses them, so that a client can find out.
+            Command::ReserveMode(ReserveMode::Weighted)
+            | Command::Watch {
                 weight: Some(_), ..
             } => Self::Refused(Refusal::BadFormat),
         }

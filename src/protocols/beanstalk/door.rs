@@ -1,30 +1,33 @@
 //! The beanstalkd door: who is let in, how many at a time, and what is counted.
 
-use crate::actors::queue::{QueueMachine, Totals};
+use crate::actors::queue::{QueueMachine, QueueName, Totals, Watch};
 use crate::actors::runtime::{self, Mailbox};
 use crate::clock::{Clock, Timestamp};
-use crate::config::BeanstalkConfig;
-use crate::protocols::beanstalk::command::{Command, Counted};
+use crate::config::{Address, BeanstalkConfig, Opened};
+use crate::protocols::beanstalk::command::Counted;
 use crate::protocols::beanstalk::reply::Reply;
 use crate::protocols::beanstalk::session::BeanstalkSession;
 use crate::protocols::beanstalk::show;
 use crate::protocols::beanstalk::stats::{BinlogStats, ServerStats};
-use crate::protocols::connection;
+use crate::protocols::connection::{self, Stream};
 use crate::protocols::listener::{self, Place, Places};
 use rustix::system::uname;
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, UnixListener};
+
+/// The tube that a client uses and watches until it says otherwise.
+pub(crate) const DEFAULT_TUBE: &[u8] = b"default";
 
 /// What the door's connections share, and others may look at. Cloning gives another handle.
 #[derive(Clone)]
 pub struct Door {
     shared: Arc<Shared>,
-    address: SocketAddr,
+    address: Address,
 }
 
 pub(crate) struct Shared {
@@ -63,9 +66,8 @@ impl Default for Counters {
 }
 
 impl Counters {
-    pub(crate) fn command(&self, command: &Command<'_>) {
-        let counted = command.counted();
-        if let Some(count) = counted.and_then(|counted| self.commands.get(counted as usize)) {
+    pub(crate) fn command(&self, counted: Counted) {
+        if let Some(count) = self.commands.get(counted as usize) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -138,13 +140,14 @@ impl Door {
     /// Opens the door: listens, and serves from now on. On the core thread.
     pub(crate) fn open(
         config: &BeanstalkConfig,
-        open: Option<&Arc<std::net::TcpListener>>,
+        open: Option<&Opened>,
         queues: Mailbox<QueueMachine>,
         clock: Arc<dyn Clock>,
         id: u64,
     ) -> io::Result<Self> {
-        let listener = listener::listen_on(open, config.address)?;
-        let address = listener.local_addr()?;
+        let open = open.map_or_else(|| Opened::at(&config.address), |open| Ok(open.clone()))?;
+        let address = open.address()?;
+        let listener = Listening::on(&open)?;
         let system = uname();
         let text = |words: &std::ffi::CStr| words.to_string_lossy().into_owned();
         let shared = Arc::new(Shared {
@@ -163,8 +166,8 @@ impl Door {
     }
 
     /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn address(&self) -> &Address {
+        &self.address
     }
 
     /// Connections open now.
@@ -173,35 +176,71 @@ impl Door {
     }
 }
 
+/// A listener of either kind.
+enum Listening {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listening {
+    fn on(open: &Opened) -> io::Result<Self> {
+        Ok(match open {
+            Opened::Tcp(open) => {
+                let listener = open.try_clone()?;
+                listener.set_nonblocking(true)?;
+                Self::Tcp(TcpListener::from_std(listener)?)
+            }
+            Opened::Unix(open) => {
+                let listener = open.try_clone()?;
+                listener.set_nonblocking(true)?;
+                Self::Unix(UnixListener::from_std(listener)?)
+            }
+        })
+    }
+}
+
 async fn serve(
-    listener: TcpListener,
+    listener: Listening,
     config: BeanstalkConfig,
     queues: Mailbox<QueueMachine>,
     shared: Arc<Shared>,
 ) {
-    loop {
-        let (stream, peer) = listener::accept(&listener).await;
-        if let Some(place) = admit(&config, &shared, peer) {
-            let session = BeanstalkSession::new(queues.clone(), Arc::clone(&shared));
-            runtime::spawn(attend(stream, session, place));
-        }
+    // The tube that every client begins with is always there.
+    let default = QueueName::new(DEFAULT_TUBE).expect("it is one");
+    let _standing = queues.begin_watch(Watch::Standing(default));
+    let session = || BeanstalkSession::new(queues.clone(), Arc::clone(&shared));
+    match listener {
+        Listening::Tcp(listener) => loop {
+            let (stream, peer) = listener::accept(&listener).await;
+            if let Some(place) = admit(&config, &shared, Some(peer)) {
+                runtime::spawn(attend(stream, session(), place));
+            }
+        },
+        // Whoever may open the file is let in.
+        Listening::Unix(listener) => loop {
+            let (stream, _) = listener::accept_unix(&listener).await;
+            if let Some(place) = admit(&config, &shared, None) {
+                runtime::spawn(attend(stream, session(), place));
+            }
+        },
     }
 }
 
 /// The protocol has no word for a refusal: whoever is not let in sees the connection end.
-fn admit(config: &BeanstalkConfig, shared: &Arc<Shared>, peer: IpAddr) -> Option<Place> {
-    if !peer.is_loopback() && !config.hosts.iter().any(|network| network.contains(peer)) {
+fn admit(config: &BeanstalkConfig, shared: &Arc<Shared>, peer: Option<IpAddr>) -> Option<Place> {
+    let known = |peer| config.hosts.iter().any(|network| network.contains(peer));
+    if let Some(peer) = peer.filter(|peer| !peer.is_loopback() && !known(*peer)) {
         tracing::info!(%peer, "refused: not in the list of hosts");
         return None;
     }
     let place = shared.places.take();
     if place.is_none() {
-        tracing::info!(%peer, "refused: too many connections");
+        tracing::info!(?peer, "refused: too many connections");
     }
     place
 }
 
-async fn attend(stream: TcpStream, mut session: BeanstalkSession, place: Place) {
+async fn attend(stream: impl Stream, mut session: BeanstalkSession, place: Place) {
     match connection::serve(&stream, &mut session, None).await {
         Ok(()) => {
             // What the client has claimed goes back now, however long it takes to read what is left for it.

@@ -2,7 +2,7 @@
 //!
 //! Commands that only concern the connection (`use`, `watch`, `ignore`, …) are carried out here; others go to the actor
 //! in runs, as many as came. A run ends at a `reserve` that finds nothing: nothing behind it is read on until it is
-//! answered.
+//! answered. What is held for a client that does not read is bounded: some commands, their answers, some output.
 
 use crate::actors::host::{Answer, Item};
 use crate::actors::queue::{
@@ -14,7 +14,8 @@ use crate::clock::Timestamp;
 use crate::protocols::beanstalk::DEBUG_TARGET;
 use crate::protocols::beanstalk::asked::Asked;
 use crate::protocols::beanstalk::codec::Decoder;
-use crate::protocols::beanstalk::door::Shared;
+use crate::protocols::beanstalk::command::Counted;
+use crate::protocols::beanstalk::door::{DEFAULT_TUBE, Shared};
 use crate::protocols::beanstalk::reply::{Job, Reply, encode};
 use crate::protocols::beanstalk::show;
 use crate::protocols::session::{Session, Then};
@@ -25,6 +26,15 @@ use std::time::Duration;
 /// The most commands of one batch.
 const BATCH_MAX: usize = 1024;
 
+/// The most that one delivery asks of the actor, unless a single command asks more.
+const ITEMS_MAX: usize = 1024;
+
+/// Output beyond this is written before more is put behind it.
+const OUTPUT_BYTES: usize = 256 * 1024;
+
+/// The most tubes that a client watches.
+const WATCHED_MAX: usize = 1024;
+
 /// A reservation that has no more than this left is about to end: a client that asks for more is told so.
 const MARGIN: Duration = Duration::from_secs(1);
 
@@ -34,15 +44,22 @@ pub(crate) struct BeanstalkSession {
     shared: Arc<Shared>,
     worker: Worker,
     decoder: Decoder,
-    taken: VecDeque<Asked>,
+    /// Commands to be carried out, and what each is counted as.
+    taken: VecDeque<(Asked, Option<Counted>)>,
+    /// Answers to the first of them, still to be written.
+    answers: VecDeque<Answer<Told>>,
     using: QueueName,
     watching: Arc<[QueueName]>,
     /// Says that this client uses and watches its queues.
     presence: Waiting<QueueMachine>,
+    /// What it says is no longer so.
+    is_moved: bool,
     /// The `reserve` that waits for a job.
     reserving: Option<Reserving>,
     is_producer: bool,
     is_worker: bool,
+    /// It may have claims that its end gives back.
+    may_hold: bool,
 }
 
 /// A `reserve` that found nothing.
@@ -54,7 +71,7 @@ struct Reserving {
 
 impl BeanstalkSession {
     pub(crate) fn new(queues: Mailbox<QueueMachine>, shared: Arc<Shared>) -> Self {
-        let using = QueueName::new(b"default").expect("it is one");
+        let using = QueueName::new(DEFAULT_TUBE).expect("it is one");
         let watching: Arc<[QueueName]> = [using.clone()].into();
         shared.counters.connected();
         Self {
@@ -67,17 +84,50 @@ impl BeanstalkSession {
             queues,
             shared,
             taken: VecDeque::new(),
+            answers: VecDeque::new(),
+            is_moved: false,
             using,
             watching,
             reserving: None,
             is_producer: false,
             is_worker: false,
+            may_hold: false,
         }
     }
 
-    /// What a command asks of the QueueActor; nothing, if it only concerns the connection.
-    fn item(&self, asked: &Asked) -> Option<Item<QueueMachine>> {
+    /// The next commands' items for the actor, up to one that only concerns the connection.
+    fn run(&self) -> Vec<Item<QueueMachine>> {
+        let mut items = Vec::new();
+        for (asked, _) in &self.taken {
+            let before = items.len();
+            if before > 0 && before + asked.items() > ITEMS_MAX {
+                break;
+            }
+            self.ask(asked, &mut items);
+            if items.len() == before {
+                break;
+            }
+        }
+        items
+    }
+
+    /// Puts what a command asks of the actor behind `items`; nothing, if it only concerns the connection.
+    fn ask(&self, asked: &Asked, items: &mut Vec<Item<QueueMachine>>) {
         let by = Right::Worker(self.worker);
+        match asked {
+            Asked::ReserveBatch(count) => {
+                let pops = (0..*count).map(|_| Item::Message(Message::Pop(self.pop(false))));
+                items.extend(pops);
+            }
+            Asked::DeleteBatch(ids) => {
+                let deletes = ids.iter().map(|id| Message::Delete { id: *id, by });
+                items.extend(deletes.map(Item::Message));
+            }
+            asked => items.extend(self.item(asked, by)),
+        }
+    }
+
+    fn item(&self, asked: &Asked, by: Right) -> Option<Item<QueueMachine>> {
         let message = match asked {
             Asked::Put(put) => Message::Put(Put {
                 queue: self.using.clone(),
@@ -161,13 +211,17 @@ impl BeanstalkSession {
         match asked {
             Asked::Use(tube) => {
                 self.using = tube.clone();
-                self.attend();
+                self.is_moved = true;
                 self.tell(&Reply::Using(tube.as_bytes()), output);
             }
             Asked::Watch(tube) => {
                 if !self.watching.contains(tube) {
+                    if self.watching.len() >= WATCHED_MAX {
+                        self.tell(&Reply::OutOfMemory, output);
+                        return Then::Continue;
+                    }
                     self.watching = self.watching.iter().chain([tube]).cloned().collect();
-                    self.attend();
+                    self.is_moved = true;
                 }
                 self.tell(&Reply::Watching(self.watching.len() as u64), output);
             }
@@ -183,7 +237,7 @@ impl BeanstalkSession {
                 } else {
                     if rest.len() < self.watching.len() {
                         self.watching = rest;
-                        self.attend();
+                        self.is_moved = true;
                     }
                     self.tell(&Reply::Watching(self.watching.len() as u64), output);
                 }
@@ -193,6 +247,7 @@ impl BeanstalkSession {
                 let names = self.watching.iter().map(QueueName::as_bytes).collect();
                 self.tell(&Reply::Tubes(names), output);
             }
+            Asked::Mode(mode) => self.tell(&Reply::UsingMode(*mode), output),
             Asked::Refused(refusal) => self.tell(&(*refusal).into(), output),
             Asked::Quit => return Then::Close,
             other => unreachable!("{other:?} is for the actor"),
@@ -200,13 +255,73 @@ impl BeanstalkSession {
         Then::Continue
     }
 
-    /// Says anew which queues this client has to do with. The old saying ends behind the new one, so that no queue goes
-    /// away in between.
+    /// Says anew which queues this client has to do with, if they are others. The old saying ends behind the new one, so
+    /// that no queue goes away in between.
     fn attend(&mut self) {
+        if !std::mem::take(&mut self.is_moved) {
+            return;
+        }
         self.presence = self.queues.begin_watch(Watch::Presence {
             using: self.using.clone(),
             watching: Arc::clone(&self.watching),
         });
+    }
+
+    /// The next command is carried out: what the statistics say of that.
+    fn next(&mut self) -> Option<Asked> {
+        let (asked, counted) = self.taken.pop_front()?;
+        let counters = &self.shared.counters;
+        if let Some(counted) = counted {
+            counters.command(counted);
+        }
+        if asked.is_put() && !std::mem::replace(&mut self.is_producer, true) {
+            counters.producers(1);
+        }
+        if asked.is_reserve() {
+            self.is_a_worker();
+        }
+        Some(asked)
+    }
+
+    fn is_a_worker(&mut self) {
+        if !std::mem::replace(&mut self.is_worker, true) {
+            self.shared.counters.workers(1);
+        }
+    }
+
+    /// Puts the reply to the next command behind `output`; false if the client must wait for it.
+    fn reply_next(&mut self, output: &mut Vec<u8>) -> bool {
+        let Some(asked) = self.next() else {
+            unreachable!("an answer is to something that was asked");
+        };
+        match &asked {
+            Asked::ReserveBatch(_) | Asked::DeleteBatch(_) => {
+                let answers: Vec<_> = self.answers.drain(..asked.items()).collect();
+                self.reply_to_batch(&asked, &answers, output);
+                true
+            }
+            asked => {
+                let answer = self.answers.pop_front();
+                self.reply(asked, answer.expect("there is one"), output)
+            }
+        }
+    }
+
+    fn reply_to_batch(&self, asked: &Asked, answers: &[Answer<Told>], output: &mut Vec<u8>) {
+        let claims = answers.iter().filter_map(|answer| match answer {
+            Ok(Told::Claim(claim)) => Some(job(claim)),
+            _ => None,
+        });
+        let done = answers.iter().filter(|answer| **answer == Ok(Told::Done));
+        let reply = match asked {
+            Asked::ReserveBatch(_) => Reply::ReservedBatch(claims.collect()),
+            _ => {
+                let deleted = done.count() as u64;
+                let absent = answers.len() as u64 - deleted;
+                Reply::DeletedBatch { deleted, absent }
+            }
+        };
+        self.tell(&reply, output);
     }
 
     /// Puts the reply to a command behind `output`; false if the client must wait for it.
@@ -218,7 +333,8 @@ impl BeanstalkSession {
         let now = self.shared.clock.now();
         match (asked, told) {
             (Asked::Reserve { .. } | Asked::ReserveJob(_), Told::Claim(claim)) => {
-                self.tell(&reserved(&claim), output);
+                self.is_a_worker();
+                self.tell(&Reply::Reserved(job(&claim)), output);
             }
             (Asked::Reserve { patience }, Told::Nothing { soonest, .. }) => {
                 return self.reserve(now, *patience, soonest, output);
@@ -288,7 +404,7 @@ impl BeanstalkSession {
     /// What came for a `reserve` that waited.
     fn came(&self, answer: Option<Answer<Told>>, instead: &Reply<'_>, output: &mut Vec<u8>) {
         match answer {
-            Some(Ok(Told::Claim(claim))) => self.tell(&reserved(&claim), output),
+            Some(Ok(Told::Claim(claim))) => self.tell(&Reply::Reserved(job(&claim)), output),
             Some(_) => self.tell(&Reply::InternalError, output),
             None => self.tell(instead, output),
         }
@@ -303,45 +419,40 @@ impl Session for BeanstalkSession {
             taken += bytes;
             let Some(command) = command else { break };
             tracing::debug!(target: DEBUG_TARGET, "{} -> {command}", self.worker.0);
-            self.shared.counters.command(&command);
+            let counted = command.counted();
             let asked = Asked::from(command);
-            if asked.is_put() && !std::mem::replace(&mut self.is_producer, true) {
-                self.shared.counters.producers(1);
-            }
-            if asked.is_reserve() && !std::mem::replace(&mut self.is_worker, true) {
-                self.shared.counters.workers(1);
-            }
-            self.taken.push_back(asked);
+            self.may_hold |= asked.may_claim();
+            self.taken.push_back((asked, counted));
         }
         taken
     }
 
     async fn perform(&mut self, output: &mut Vec<u8>) -> Then {
         loop {
-            let run: Vec<_> = self
-                .taken
-                .iter()
-                .map_while(|asked| self.item(asked))
-                .collect();
-            if run.is_empty() {
-                let Some(asked) = self.taken.pop_front() else {
-                    return Then::Continue;
-                };
-                if self.settle(&asked, output) == Then::Close {
-                    return Then::Close;
+            if output.len() > OUTPUT_BYTES {
+                return Then::Again;
+            }
+            if !self.answers.is_empty() {
+                if !self.reply_next(output) {
+                    return Then::Wait;
                 }
                 continue;
             }
-            let Ok(answers) = self.queues.call(run).await else {
-                return Then::Close;
-            };
-            for answer in answers {
-                let Some(asked) = self.taken.pop_front() else {
-                    unreachable!("an answer is to something that was asked");
+            let run = self.run();
+            if !run.is_empty() {
+                self.attend();
+                let Ok(answers) = self.queues.call(run).await else {
+                    return Then::Close;
                 };
-                if !self.reply(&asked, answer, output) {
-                    return Then::Wait;
-                }
+                self.answers = answers.into();
+                continue;
+            }
+            let Some(asked) = self.next() else {
+                self.attend();
+                return Then::Continue;
+            };
+            if self.settle(&asked, output) == Then::Close {
+                return Then::Close;
             }
         }
     }
@@ -381,6 +492,8 @@ impl Drop for BeanstalkSession {
         }
         if self.is_worker {
             counters.workers(-1);
+        }
+        if self.may_hold {
             // Behind whatever is on its way: a job that is claimed meanwhile is given back, too.
             self.reserving = None;
             let worker = self.worker;
@@ -390,9 +503,9 @@ impl Drop for BeanstalkSession {
     }
 }
 
-fn reserved(claim: &Claim) -> Reply<'_> {
+fn job(claim: &Claim) -> Job<'_> {
     let (id, body) = (claim.id, claim.body.as_bytes());
-    Reply::Reserved(Job { id, body })
+    Job { id, body }
 }
 
 fn ms(seconds: u32) -> u64 {

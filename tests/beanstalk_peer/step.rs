@@ -1,0 +1,215 @@
+//! What may be done next: a command of any kind, several at once, or the end of a connection.
+
+use crate::chance::Chance;
+use crate::pair::Pair;
+
+/// One thing done on one connection.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// These bytes are sent, with so many replies to come.
+    Say {
+        /// On which.
+        connection: usize,
+        /// What.
+        bytes: Vec<u8>,
+        /// Replies to come, if none of them is waited for.
+        replies: usize,
+    },
+    /// It is closed, and another opened in its place.
+    Close(usize),
+    /// Its client sends no more; what then comes is read, and another is opened in its place.
+    End(usize),
+}
+
+const TUBES: &[&str] = &["default", "a", "b", "c-1"];
+
+impl Step {
+    /// Any step that can be done now.
+    pub(crate) fn any(chance: &mut Chance, pair: &Pair) -> Self {
+        let connection =
+            usize::try_from(chance.below(pair.connections() as u64)).expect("there are few");
+        match chance.below(30) {
+            0 => return Self::Close(connection),
+            1 => return Self::End(connection),
+            _ => {}
+        }
+        // Who waits is not heard.
+        let free = (0..pair.connections()).filter(|at| !pair.is_waiting(*at));
+        let free: Vec<usize> = free.collect();
+        let Some(connection) = pick(chance, &free) else {
+            return Self::Close(connection);
+        };
+        let together = if chance.below(5) == 0 {
+            1 + chance.below(6)
+        } else {
+            1
+        };
+        let mut bytes = Vec::new();
+        for _ in 0..together {
+            // Of two that wait, either may be served first: there is one at most, and nothing behind it.
+            let may_wait = together == 1 && !pair.is_anybody_waiting();
+            bytes.extend_from_slice(&command(chance, pair.next_id(), may_wait));
+        }
+        Self::Say {
+            connection,
+            bytes,
+            replies: usize::try_from(together).expect("there are few"),
+        }
+    }
+}
+
+fn pick<T: Copy>(chance: &mut Chance, all: &[T]) -> Option<T> {
+    let at = chance.any().checked_rem(all.len() as u64)?;
+    all.get(usize::try_from(at).ok()?).copied()
+}
+
+fn tube(chance: &mut Chance) -> &'static str {
+    pick(chance, TUBES).unwrap_or("default")
+}
+
+/// Mostly the number of a job that there is or was.
+fn id(chance: &mut Chance, next: u64) -> String {
+    match chance.below(20) {
+        0 => "0".to_owned(),
+        1 => u64::MAX.to_string(),
+        2 => "18446744073709551616".to_owned(),
+        3 => "x".to_owned(),
+        4 => format!("  {}", 1 + chance.below(next)),
+        5 => format!("{} ", 1 + chance.below(next)),
+        _ => {
+            let recent = next.min(8);
+            (next - chance.below(recent)).to_string()
+        }
+    }
+}
+
+fn priority(chance: &mut Chance) -> String {
+    match chance.below(12) {
+        0 => u32::MAX.to_string(),
+        1 => "4294967296".to_owned(),
+        2 => "-1".to_owned(),
+        3 => "1023".to_owned(),
+        4 => "1024".to_owned(),
+        number => (number % 4).to_string(),
+    }
+}
+
+fn put(chance: &mut Chance) -> Vec<u8> {
+    let priority = priority(chance);
+    let delay = [0, 0, 0, 0, 1, 2][usize::try_from(chance.below(6)).expect("it is small")];
+    let ttr = chance.below(4);
+    let len = [0, 1, 5, 40, 223, 224, 5000, 65_535]
+        [usize::try_from(chance.below(8)).expect("it is small")];
+    let body: Vec<u8> = (0..len)
+        .map(|_| u8::try_from(chance.below(256)).expect("it is small"))
+        .collect();
+    let mut bytes = format!("put {priority} {delay} {ttr} {len}").into_bytes();
+    if priority.starts_with('-') || priority.len() > 9 && priority != u32::MAX.to_string() {
+        // The body of a line that cannot be would be read as commands.
+        bytes.extend_from_slice(b"\r\n");
+        return bytes;
+    }
+    match chance.below(25) {
+        0 => bytes.extend_from_slice(b" more\r\n"),
+        1 => {
+            bytes = format!("put 0 0 1 {}\r\n", 65_536).into_bytes();
+            bytes.extend(std::iter::repeat_n(b'x', 65_538));
+        }
+        2 => {
+            bytes.extend_from_slice(b"\r\n");
+            bytes.extend_from_slice(&body);
+            bytes.extend_from_slice(b"\n\r");
+        }
+        _ => {
+            bytes.extend_from_slice(b"\r\n");
+            bytes.extend_from_slice(&body);
+            bytes.extend_from_slice(b"\r\n");
+        }
+    }
+    bytes
+}
+
+fn reserve(chance: &mut Chance, next: u64, may_wait: bool) -> String {
+    let waits = if may_wait { chance.below(6) } else { 5 };
+    match waits {
+        0 => "reserve".to_owned(),
+        1 => "reserve-with-timeout 1".to_owned(),
+        2 => "reserve-with-timeout 2".to_owned(),
+        3 => format!("reserve-job {}", id(chance, next)),
+        _ => "reserve-with-timeout 0".to_owned(),
+    }
+}
+
+fn words(chance: &mut Chance) -> &'static str {
+    const ODD: &[&str] = &[
+        "",
+        " ",
+        "reserved",
+        "reserve ",
+        "reserve-with-timeout",
+        "reserve-with-timeout x",
+        "reserve-with-timeout 4294967296",
+        "statsy",
+        "list-tubesX",
+        "peek-ready 1",
+        "use -a",
+        "use a b",
+        "watch",
+        "ignore ",
+        "kick",
+        "kick x",
+        "kick +1x",
+        "kick  1 2",
+        "delete",
+        "touch 1 2",
+        "bury 1",
+        "release 1 2",
+        "release 1 2 3 4",
+        "pause-tube a",
+        "pause-tube a x",
+        "pause-tubea 0",
+        "PUT 0 0 0 0",
+        "put 0 0 0",
+        "stats-tube",
+        "stats-job",
+        "a\0b",
+        "use a\0",
+        "nothing of the kind",
+        "\r",
+    ];
+    pick(chance, ODD).unwrap_or("")
+}
+
+fn command(chance: &mut Chance, next: u64, may_wait: bool) -> Vec<u8> {
+    let line = match chance.below(44) {
+        0..=8 => return put(chance),
+        9..=15 => reserve(chance, next, may_wait),
+        16..=18 => format!("delete {}", id(chance, next)),
+        19..=20 => {
+            let delay = chance.below(3).saturating_sub(1);
+            format!("release {} {} {delay}", id(chance, next), priority(chance))
+        }
+        21..=22 => format!("bury {} {}", id(chance, next), priority(chance)),
+        23 => format!("touch {}", id(chance, next)),
+        24..=25 => format!("use {}", tube(chance)),
+        26..=27 => format!("watch {}", tube(chance)),
+        28 => format!("ignore {}", tube(chance)),
+        29 => format!("peek {}", id(chance, next)),
+        30 => "peek-ready".to_owned(),
+        31 => "peek-delayed".to_owned(),
+        32 => "peek-buried".to_owned(),
+        33 => format!("kick {}", chance.below(4)),
+        34 => format!("kick-job {}", id(chance, next)),
+        35 => format!("pause-tube {} {}", tube(chance), chance.below(3)),
+        36 => "stats".to_owned(),
+        37..=38 => format!("stats-job {}", id(chance, next)),
+        39 => format!("stats-tube {}", tube(chance)),
+        40 => "list-tubes".to_owned(),
+        41 => "list-tubes-watched".to_owned(),
+        42 => "list-tube-used".to_owned(),
+        _ => words(chance).to_owned(),
+    };
+    let mut bytes = line.into_bytes();
+    bytes.extend_from_slice(b"\r\n");
+    bytes
+}

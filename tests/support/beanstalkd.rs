@@ -1,0 +1,187 @@
+//! A server that speaks beanstalkd's protocol on a Unix socket, started by beanstalkd's own command line: the real one,
+//! or sexton in its place. And a client that knows where a reply ends, and nothing else.
+
+use crate::patience::{PATIENCE, until};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+/// A running server. Killed when dropped.
+pub(crate) struct Server {
+    child: Child,
+    socket: PathBuf,
+    _directory: TempDir,
+}
+
+impl Server {
+    /// sexton in beanstalkd's place, with these flags.
+    pub(crate) fn sexton(flags: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sexton"));
+        command.arg("beanstalkd").args(flags);
+        Self::start(command)
+    }
+
+    /// beanstalkd itself; none, and words, if it is not there. `BEANSTALKD_PATH` names another than that of this machine.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "who runs the tests names the program"
+    )]
+    pub(crate) fn beanstalkd() -> Result<(Self, String), String> {
+        let program = std::env::var("BEANSTALKD_PATH").unwrap_or_else(|_| "beanstalkd".to_owned());
+        let version = Command::new(&program).arg("-v").output();
+        let version = version.map_err(|error| format!("{program}: {error}"))?;
+        let version = String::from_utf8_lossy(&version.stdout).trim().to_owned();
+        Ok((Self::start(Command::new(program)), version))
+    }
+
+    fn start(mut command: Command) -> Self {
+        let directory = tempfile::tempdir().expect("there is room for a socket");
+        let socket = directory.path().join("socket");
+        let child = command
+            .arg("-l")
+            .arg(format!("unix:{}", socket.display()))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        let server = Self {
+            child,
+            socket,
+            _directory: directory,
+        };
+        until("the server listens", || {
+            UnixStream::connect(&server.socket).ok()
+        });
+        server
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it still runs.
+    pub(crate) fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// A new connection.
+    pub(crate) fn connect(&self) -> Client {
+        let stream = UnixStream::connect(&self.socket).expect("it listens");
+        let patience = Some(PATIENCE);
+        stream.set_read_timeout(patience).expect("a time above 0");
+        Client {
+            stream,
+            received: Vec::new(),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// A connection.
+pub(crate) struct Client {
+    stream: UnixStream,
+    received: Vec<u8>,
+}
+
+impl Client {
+    /// Sends bytes as they are.
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).expect("it reads");
+    }
+
+    /// Says that nothing more will be sent.
+    pub(crate) fn end(&mut self) {
+        let ended = self.stream.shutdown(Shutdown::Write);
+        ended.expect("the connection is open");
+    }
+
+    /// Sends one command, its end left out, and waits for its reply, whose last end is left out too.
+    pub(crate) fn ask(&mut self, command: &str) -> String {
+        self.send(format!("{command}\r\n").as_bytes());
+        let reply = self.reply().expect("a reply");
+        String::from_utf8_lossy(&reply).trim_end().to_owned()
+    }
+
+    /// The next reply, whole; none if the server has ended the connection.
+    pub(crate) fn reply(&mut self) -> Option<Vec<u8>> {
+        loop {
+            if let Some(reply) = self.take_reply() {
+                return Some(reply);
+            }
+            if !self.receive().expect("it answers in time") {
+                assert!(self.received.is_empty(), "half a reply: {self:?}");
+                return None;
+            }
+        }
+    }
+
+    /// The next reply, if it is there.
+    pub(crate) fn reply_so_far(&mut self) -> Option<Vec<u8>> {
+        self.stream.set_nonblocking(true).expect("a mode of it");
+        loop {
+            match self.receive() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        self.stream.set_nonblocking(false).expect("a mode of it");
+        self.take_reply()
+    }
+
+    /// Everything until the server ends the connection.
+    pub(crate) fn rest(&mut self) -> Vec<u8> {
+        while self.receive().expect("it ends") {}
+        std::mem::take(&mut self.received)
+    }
+
+    /// The socket.
+    pub(crate) fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+
+    /// Receives what is there; false at the end.
+    fn receive(&mut self) -> std::io::Result<bool> {
+        let mut bytes = [0; 65_536];
+        match self.stream.read(&mut bytes) {
+            Ok(count) => {
+                self.received
+                    .extend_from_slice(bytes.get(..count).unwrap_or(&[]));
+                Ok(count > 0)
+            }
+            // What the server had not read when it ended the connection.
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn take_reply(&mut self) -> Option<Vec<u8>> {
+        let line = self.received.windows(2).position(|pair| pair == b"\r\n")? + 2;
+        let words = String::from_utf8_lossy(self.received.get(..line)?).into_owned();
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let body: usize = match words.as_slice() {
+            ["OK", bytes] | ["RESERVED" | "FOUND", _, bytes] => bytes.parse().ok()?,
+            _ => return Some(self.received.drain(..line).collect()),
+        };
+        let whole = line + body + 2;
+        (self.received.len() >= whole).then(|| self.received.drain(..whole).collect())
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.received.escape_ascii())
+    }
+}

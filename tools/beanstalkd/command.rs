@@ -1,0 +1,241 @@
+//! The server in beanstalkd's place: one door, jobs in memory or in a directory, and beanstalkd's signals and exit
+//! statuses.
+
+use crate::beanstalkd::flag::{self, Asked, Flags, Sync, USAGE};
+use crate::beanstalkd::user;
+use crate::log;
+use crate::notify::Notify;
+use crate::report::Failure;
+use crate::serve::raise_descriptor_limit;
+use crate::settings::LogFormat;
+use crate::sockets;
+use clap::Args;
+use sexton::actors::queue::Rules;
+use sexton::config::{Address, BeanstalkConfig, Config, Listeners, Network, Opened};
+use sexton::node::Node;
+use sexton::persist::journal::{Fsync, Sizes};
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::net::ToSocketAddrs as _;
+use std::path::Path;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+
+/// beanstalkd's exit statuses: for a command line that is wrong, and for an address that it cannot listen on.
+const WRONG_WORDS: u8 = 5;
+const CANNOT_LISTEN: u8 = 111;
+
+/// What ends process 1 by SIGTERM, as a shell would say of others.
+const TERMINATED: u8 = 143;
+
+/// Descriptors that are not connections.
+const OTHER_DESCRIPTORS: u64 = 64;
+
+/// Take beanstalkd's place: with its command line, and its door alone.
+///
+/// A link to this program that is named `beanstalkd` does the same, for programs that start it under that name. SIGTERM
+/// and SIGINT end it in good order; SIGUSR1 has it refuse new jobs. Without -b jobs are kept in memory only.
+#[derive(Args)]
+#[command(disable_help_flag = true)]
+#[command(after_help = "Examples:
+  sexton beanstalkd -l 127.0.0.1 -p 11300
+  sexton beanstalkd -b /var/lib/beanstalkd -f 0
+  ln -s $(command -v sexton) beanstalkd && ./beanstalkd -h")]
+pub(crate) struct Beanstalkd {
+    /// beanstalkd's flags; -h shows them
+    #[arg(
+        value_name = "FLAGS",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    words: Vec<OsString>,
+}
+
+impl Beanstalkd {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        run(self.words)
+    }
+}
+
+/// The words behind the program's name, if that is `beanstalkd`.
+pub(crate) fn called_so() -> Option<Vec<OsString>> {
+    let mut words = std::env::args_os();
+    let name = words.next()?;
+    let is_so = Path::new(&name).file_name() == Some("beanstalkd".as_ref());
+    is_so.then(|| words.collect())
+}
+
+/// Does what this command line of beanstalkd asks for.
+pub(crate) fn run(words: Vec<OsString>) -> Result<(), Failure> {
+    let words = words.into_iter();
+    let asked = flag::read(words.map(|word| word.to_string_lossy().into_owned()));
+    match asked {
+        Ok(Asked::Serve(flags)) => serve(&flags),
+        Ok(Asked::Version) => {
+            let version = env!("CARGO_PKG_VERSION");
+            let line = format!("beanstalkd 1.13 (sexton {version})\n");
+            crate::report::written(std::io::stdout().lock().write_all(line.as_bytes()))
+        }
+        Ok(Asked::Help) => {
+            crate::report::written(std::io::stderr().lock().write_all(USAGE.as_bytes()))
+        }
+        Err(words) => Err(Failure::of_beanstalkd(
+            WRONG_WORDS,
+            format!("{words}\n{USAGE}"),
+        )),
+    }
+}
+
+fn serve(flags: &Flags) -> Result<(), Failure> {
+    start_log(flags.verbosity);
+    let opened = match sockets::take_one()? {
+        Some(passed) => passed,
+        None => listen(flags)?,
+    };
+    if let Some(name) = &flags.user {
+        user::become_user(name).map_err(|(status, words)| Failure::of_beanstalkd(status, words))?;
+    }
+    for letter in &flags.ignored {
+        tracing::warn!("-{letter} has no meaning any more: the journal is always compacted");
+    }
+    if let Some(data) = &flags.data {
+        look_for_binlog(data);
+    }
+    let config = configure(flags, opened)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::unreachable(format!("failed to start: {error}")))?;
+    runtime.block_on(until_signal(config))
+}
+
+/// Errors and warnings; on request how it goes, then also every command and reply.
+fn start_log(verbosity: u32) {
+    let level = match verbosity {
+        0 => LevelFilter::WARN,
+        1 => LevelFilter::INFO,
+        _ => LevelFilter::DEBUG,
+    };
+    log::start_with(Targets::new().with_default(level), LogFormat::Text);
+}
+
+fn listen(flags: &Flags) -> Result<Opened, Failure> {
+    let shown = flags.address.as_deref().unwrap_or("0.0.0.0");
+    let cannot = |error: std::io::Error| {
+        let words = format!("failed to listen on {shown}, port {}: {error}", flags.port);
+        Failure::of_beanstalkd(CANNOT_LISTEN, words)
+    };
+    if let Some(path) = shown.strip_prefix("unix:") {
+        return Opened::at(&Address::Unix(path.into())).map_err(cannot);
+    }
+    let port: u16 = flags.port.parse().map_err(|_| {
+        let words = format!("failed to listen: {} is no port", flags.port);
+        Failure::of_beanstalkd(CANNOT_LISTEN, words)
+    })?;
+    let mut found = (shown, port).to_socket_addrs().map_err(cannot)?;
+    let address = found
+        .next()
+        .ok_or_else(|| cannot(std::io::ErrorKind::AddrNotAvailable.into()))?;
+    let opened = Opened::at(&Address::Tcp(address)).map_err(cannot)?;
+    if !address.ip().is_loopback() {
+        tracing::warn!(
+            "whoever reaches {address} can use the queues: -l 127.0.0.1 keeps others out"
+        );
+    }
+    Ok(opened)
+}
+
+/// Jobs that beanstalkd itself left in the directory are not read: who relies on them is told.
+fn look_for_binlog(data: &Path) {
+    let Ok(files) = std::fs::read_dir(data) else {
+        return;
+    };
+    let mut names = files.flatten().map(|file| file.file_name());
+    if names.any(|name| name.to_string_lossy().starts_with("binlog.")) {
+        let data = data.display();
+        tracing::warn!(
+            "{data} has a binlog of beanstalkd: its jobs are not read, and its files stay as they are"
+        );
+    }
+}
+
+fn configure(flags: &Flags, opened: Opened) -> Result<Config, Failure> {
+    let address = opened
+        .address()
+        .map_err(|error| Failure::of_beanstalkd(CANNOT_LISTEN, error.to_string()))?;
+    let descriptors = raise_descriptor_limit().saturating_sub(OTHER_DESCRIPTORS);
+    let connections = u32::try_from(descriptors)
+        .unwrap_or(u32::MAX)
+        .clamp(1, 1 << 20);
+    let everybody = ["0.0.0.0/0", "::/0"].map(|network| network.parse::<Network>());
+    let fsync = match flags.sync {
+        Sync::Never => Fsync::Never,
+        Sync::Within(0) => Fsync::Always,
+        Sync::Within(ms) => Fsync::Interval(Duration::from_millis(ms.min(60_000))),
+    };
+    let segments = flags.file_bytes.map_or_else(Sizes::default, |bytes| {
+        // A file must hold the longest record; larger ones than these gain nothing.
+        let bytes = bytes.next_multiple_of(4096).clamp(1 << 20, 1 << 30);
+        Sizes {
+            first_bytes: bytes,
+            max_bytes: bytes,
+        }
+    });
+    Ok(Config {
+        data: flags.data.clone(),
+        fsync,
+        segments,
+        queues: Rules {
+            body_bytes_max: flags.job_bytes.max(1),
+            ..Rules::default()
+        },
+        beanstalk: Some(BeanstalkConfig {
+            address,
+            hosts: everybody.into_iter().flatten().collect(),
+            connections_max: connections,
+            job_bytes_max: flags.job_bytes,
+        }),
+        listeners: Listeners {
+            beanstalk: Some(opened),
+            ..Listeners::default()
+        },
+        ..Config::in_memory()
+    })
+}
+
+async fn until_signal(config: Config) -> Result<(), Failure> {
+    let unheard = |error| Failure::unreachable(format!("failed to listen for signals: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(unheard)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(unheard)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(unheard)?;
+    let mut drain = signal(SignalKind::user_defined1()).map_err(unheard)?;
+    let notify = Notify::from_environment();
+    let node = Node::open(config)?;
+    notify.ready();
+    let handle = node.handle();
+    tracing::info!(pid = std::process::id(), doors = ?handle.doors().beanstalk, "serving");
+    let mut status = None;
+    loop {
+        tokio::select! {
+            Some(()) = terminate.recv() => {
+                status = (std::process::id() == 1).then_some(TERMINATED);
+                break;
+            }
+            Some(()) = interrupt.recv() => break,
+            Some(()) = hangup.recv() => break,
+            Some(()) = drain.recv() => {
+                // A node that has halted says so below.
+                let _begun = handle.begin_drain().await;
+                tracing::info!("draining: no new jobs");
+            }
+            halt = handle.halted() => {
+                drop(node);
+                return Err(halt.into());
+            }
+        }
+    }
+    let _patience = notify.stopping();
+    node.stop()?;
+    status.map_or(Ok(()), |status| Err(Failure::of_beanstalkd(status, "")))
+}

@@ -1,0 +1,48 @@
+//! Becoming another user, for good. To be called while there is one thread: the others would stay what they are.
+
+use rustix::process::{Gid, Uid};
+use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
+
+/// What beanstalkd's exit status says of it.
+pub(crate) const NO_LIST: u8 = 32;
+pub(crate) const NO_SUCH_USER: u8 = 33;
+pub(crate) const NOT_ALLOWED: u8 = 34;
+
+/// Becomes this user, and its group; else the exit status, and what is wrong.
+pub(crate) fn become_user(name: &str) -> Result<(), (u8, String)> {
+    let users = std::fs::read_to_string("/etc/passwd")
+        .map_err(|error| (NO_LIST, format!("failed to read /etc/passwd: {error}")))?;
+    let (user, group) =
+        find(&users, name).ok_or_else(|| (NO_SUCH_USER, format!("there is no user {name}")))?;
+    let change = || {
+        set_thread_groups(&[])?;
+        set_thread_gid(Gid::from_raw(group))?;
+        set_thread_uid(Uid::from_raw(user))
+    };
+    change().map_err(|error| (NOT_ALLOWED, format!("failed to become {name}: {error}")))
+}
+
+/// The numbers of a user and its group in `/etc/passwd`.
+fn find(users: &str, name: &str) -> Option<(u32, u32)> {
+    let line = users.lines().find_map(|line| {
+        let (found, rest) = line.split_once(':')?;
+        (found == name).then_some(rest)
+    })?;
+    let mut fields = line.split(':').skip(1);
+    let mut number = || fields.next()?.parse().ok();
+    Some((number()?, number()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::find;
+
+    #[test]
+    fn a_user_is_found_by_its_whole_name() {
+        let users = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65533::/:/bin/false\nhalf:x:1\n";
+        assert_eq!(find(users, "nobody"), Some((65534, 65533)));
+        for absent in ["no", "nobody:x", "half", ""] {
+            assert_eq!(find(users, absent), None, "{absent}");
+        }
+    }
+}
