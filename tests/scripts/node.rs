@@ -27,6 +27,9 @@ const SIZES: Sizes = Sizes {
 
 pub(crate) type Heard<T> = Result<T, String>;
 
+/// What a delivery comes back with.
+type Answers<M> = Vec<Answer<<M as Machine>::Reply>>;
+
 /// The words of an actor.
 pub(crate) trait Tongue: Default {
     type Machine: Machine;
@@ -247,7 +250,7 @@ impl<T: Tongue> Node<T> {
         let woken = Arc::clone(&self.woken);
         let owned = name.to_owned();
         let running = self.running()?;
-        let reply_to = move |answers: Vec<Answer<<T::Machine as Machine>::Reply>>| {
+        let reply_to = move |answers: Answers<T::Machine>| {
             let told = answers
                 .iter()
                 .flatten()
@@ -263,7 +266,7 @@ impl<T: Tongue> Node<T> {
     fn deliver(&mut self, items: Vec<Item<T::Machine>>) -> Heard<Vec<String>> {
         let rules = self.rules.clone();
         let running = self.running()?;
-        let answers: Arc<Mutex<Vec<Answer<<T::Machine as Machine>::Reply>>>> = Arc::default();
+        let answers: Arc<Mutex<Answers<T::Machine>>> = Arc::default();
         let theirs = Arc::clone(&answers);
         let delivery = Delivery {
             items,

@@ -1,4 +1,9 @@
-//! The queue actor's words. Every word of a script that is the actor's own is in [`item`].
+//! The queue actor's words. Every word of a script that is the actor's own is in [`message`] or [`question`].
+
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "what is no work of time is shown as it is"
+)]
 
 use crate::node::{Heard, Tongue, milliseconds, moment, number, split};
 use sexton::actors::host::Item;
@@ -108,7 +113,7 @@ impl Tongue for Words {
             Outcome::TimedOut { .. } => "ran out of time",
             Outcome::Abandoned { .. } => "is abandoned",
             Outcome::Pruned { .. } => "is pruned",
-            other => return Some(format!("{other:?}")),
+            _ => return Some(format!("{outcome:?}")),
         };
         let id = self.jobs.get(slot).copied().unwrap_or_default();
         Some(format!("{id} {what}"))
