@@ -7,25 +7,37 @@
 
 mod dialogue;
 mod lock;
+mod node;
+mod queue;
 
 use dialogue::Dialogue;
+use node::{Node, Tongue};
 use std::path::{Path, PathBuf};
 
 #[test]
 fn every_lock_dialogue_goes_as_recorded() {
+    every_dialogue_goes_as_recorded::<lock::Words>("lock");
+}
+
+#[test]
+fn every_queue_dialogue_goes_as_recorded() {
+    every_dialogue_goes_as_recorded::<queue::Words>("queue");
+}
+
+fn every_dialogue_goes_as_recorded<T: Tongue>(actor: &str) {
     let update = std::env::var_os("UPDATE").is_some_and(|value| value == "1");
     let mut differences = String::new();
-    let scripts = scripts_of("lock");
-    assert!(scripts.len() >= 15, "the dialogues are found");
+    let scripts = scripts_of(actor);
+    assert!(scripts.len() >= 8, "the dialogues are found");
     for path in scripts {
         let recorded = std::fs::read_to_string(&path).expect("a script can be read");
         let mut dialogue = Dialogue::parse(&recorded);
-        let difference = dialogue.run(&mut lock::Node::new());
+        let difference = dialogue.run(&mut Node::<T>::new());
         if update {
             std::fs::write(&path, dialogue.to_string()).expect("a script can be written");
         } else if let Some(difference) = difference {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            differences.extend(["tests/scripts/lock/", &name, "\n", &difference, "\n"]);
+            differences.extend(["tests/scripts/", actor, "/", &name, "\n", &difference, "\n"]);
         }
     }
     assert!(
@@ -39,7 +51,7 @@ fn what_comes_back_otherwise_is_shown_as_a_difference() {
     let mut dialogue = Dialogue::parse(
         "# words\nowner a 1\n----\nalice\n\ncounts\n----\n0 owners, 0 contenders\n",
     );
-    let difference = dialogue.run(&mut lock::Node::new());
+    let difference = dialogue.run(&mut Node::<lock::Words>::new());
     assert_eq!(
         difference.as_deref(),
         Some("2: owner a 1\n  - alice\n  + nobody\n")
@@ -53,7 +65,7 @@ fn what_comes_back_otherwise_is_shown_as_a_difference() {
 #[test]
 fn what_is_not_understood_is_said_and_not_passed_over() {
     let mut dialogue = Dialogue::parse("sing\n----\n\nrequest a\n----\n\nadvance 5\n----\n");
-    dialogue.run(&mut lock::Node::new());
+    dialogue.run(&mut Node::<lock::Words>::new());
     let said = dialogue.to_string();
     assert!(
         said.contains("sing\n----\n?? nobody here knows `sing`"),

@@ -1,6 +1,11 @@
 //! The queue rules once more, over a plain list of jobs that is searched for everything. What the machine is compared
 //! with. Shares no code with `decide.rs`, `commit.rs` or `state.rs`.
 
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "each rule names the messages it is about"
+)]
+
 use crate::actors::queue::{
     Body, Claim, Claimant, Counts, DedupKey, JobView, Message, Order, Phase, Pop, Put, QueueName,
     Refused, Reply, Right, Rules, TypeRules, Worker,
@@ -324,10 +329,8 @@ impl Model {
         let id = self.next_id;
         self.next_id += 1;
         let taken = |slot: &Slot| self.jobs.iter().any(|job| job.slot == *slot);
-        let slot = (0..)
-            .map(Slot)
-            .find(|slot| !taken(slot))
-            .expect("there are enough");
+        let mut slots = (0..=self.rules.jobs_max).map(Slot);
+        let slot = slots.find(|slot| !taken(slot)).expect("there is one more");
         let delayed = put.delay_ms > 0;
         self.jobs.push(Entry {
             slot,
@@ -466,7 +469,8 @@ impl Model {
                 job.go(Phase::Claimed, until.or(job.view.until));
                 job.span = job.view.until.expect("it is claimed").0 - at.0;
             }
-            _ => self.jobs.retain(|job| job.view.id != id),
+            Message::Delete { .. } => self.jobs.retain(|job| job.view.id != id),
+            other => unreachable!("{other:?} is not for whoever has a job"),
         }
         Reply::Done
     }

@@ -1,0 +1,419 @@
+//! A node with one actor in it, spoken to in words.
+//!
+//! The real spine stands behind it: ledger, host, journal files and recovery, driven by hand, with a clock that moves
+//! when told to. What is said about the world around the actor is in [`Node::around`]; the actor's own words are its
+//! [`Tongue`]'s.
+
+use crate::dialogue::Listener;
+use sexton::actors::host::{Answer, Delivery, Flow, Host, Item};
+use sexton::actors::ledger::{Ledger, Stage};
+use sexton::actors::machine::{Machine, Stamp};
+use sexton::actors::recovery::{Replica, Scope, recover};
+use sexton::clock::{Clock, ManualClock, Timestamp};
+use sexton::ids::{Digest, Seq, Ticket};
+use sexton::persist::disk::{Disk, RealDisk};
+use sexton::persist::format::{Chance, Kind};
+use sexton::persist::journal::{InlineFiller, Reader, Room, Sizes, Tail, Writer};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// When every script begins.
+const BEGIN: Timestamp = Timestamp(1_000_000_000_000);
+
+const SIZES: Sizes = Sizes {
+    first_bytes: 64 << 10,
+    max_bytes: 64 << 10,
+};
+
+pub(crate) type Heard<T> = Result<T, String>;
+
+/// What a delivery comes back with.
+type Answers<M> = Vec<Answer<<M as Machine>::Reply>>;
+
+/// The words of an actor.
+pub(crate) trait Tongue: Default {
+    type Machine: Machine;
+
+    /// The rules that hold unless a script says otherwise.
+    fn rules() -> <Self::Machine as Machine>::Rules;
+    /// Other rules.
+    fn rule(rules: &mut <Self::Machine as Machine>::Rules, words: &[&str]) -> Heard<()>;
+    /// What is said to the actor; `None` for other words.
+    fn item(words: &[&str]) -> Heard<Option<Item<Self::Machine>>>;
+    /// Who waits, and for what; `None` for other words.
+    fn watch(words: &[&str]) -> Heard<Option<(String, <Self::Machine as Machine>::Watch)>>;
+    /// An answer in words.
+    fn told(reply: &<Self::Machine as Machine>::Reply) -> Vec<String>;
+    /// What somebody who waited is told, in words.
+    fn woken(name: &str, reply: &<Self::Machine as Machine>::Reply) -> String;
+    /// Follows an entry; what it did, in words, if time was its cause.
+    fn note(
+        &mut self,
+        entry: Stamp,
+        message: &<Self::Machine as Machine>::Message,
+        outcome: &<Self::Machine as Machine>::Outcome,
+    ) -> Option<String>;
+}
+
+/// A node that a script speaks to. Begins at the first word, so that rules can be chosen before.
+pub(crate) struct Node<T: Tongue> {
+    rules: <T::Machine as Machine>::Rules,
+    clock: Arc<ManualClock>,
+    folder: tempfile::TempDir,
+    running: Option<Running<T::Machine>>,
+    /// Where the next message that gets there panics.
+    armed: Arc<Mutex<Option<Stage>>>,
+    tongue: T,
+    /// The newest entry that the tongue has followed.
+    seen: Seq,
+    tickets: BTreeMap<String, Ticket>,
+    given: u64,
+    /// Waits that were answered and not yet told.
+    woken: Arc<Mutex<Vec<String>>>,
+}
+
+struct Running<M: Machine> {
+    disk: Arc<RealDisk>,
+    ledger: Ledger,
+    writer: Writer,
+    host: Host<M>,
+}
+
+impl<T: Tongue> Listener for Node<T> {
+    fn hear(&mut self, said: &[&str]) -> Vec<String> {
+        match self.answer(said) {
+            Ok(back) => back,
+            Err(problem) => vec![format!("?? {problem}")],
+        }
+    }
+}
+
+impl<T: Tongue> Node<T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            rules: T::rules(),
+            clock: Arc::new(ManualClock::at(BEGIN)),
+            folder: tempfile::tempdir().expect("a temporary folder can be made"),
+            running: None,
+            armed: Arc::default(),
+            tongue: T::default(),
+            seen: Seq(0),
+            tickets: BTreeMap::new(),
+            given: 0,
+            woken: Arc::default(),
+        }
+    }
+
+    fn answer(&mut self, said: &[&str]) -> Heard<Vec<String>> {
+        let mut items = Vec::new();
+        let mut back = Vec::new();
+        for line in said {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match T::item(&words)? {
+                Some(item) => items.push(item),
+                None if items.is_empty() => back.extend(self.around(&words)?),
+                None => return Err(format!("`{line}` is not for the actor: give it a block")),
+            }
+        }
+        if !items.is_empty() {
+            back.extend(self.deliver(items)?);
+        }
+        Ok(back)
+    }
+
+    /// What is said not to the actor but about the world around it.
+    fn around(&mut self, words: &[&str]) -> Heard<Vec<String>> {
+        if let Some((name, watch)) = T::watch(words)? {
+            return self.watch(&name, watch);
+        }
+        match words {
+            ["rules", rest @ ..] => T::rule(&mut self.rules, rest).map(|()| Vec::new()),
+            ["advance", span] => {
+                self.clock.advance_ms(milliseconds(span)?);
+                Ok(Vec::new())
+            }
+            // The timer fires.
+            ["tick"] => self.deliver(Vec::new()),
+            ["panic", stage] => {
+                let stage = match *stage {
+                    "decide" => Stage::Decide,
+                    "commit" => Stage::Commit,
+                    "tick" => Stage::Tick,
+                    other => return Err(format!("nothing panics in `{other}`")),
+                };
+                *self.armed.lock().expect("no panic while armed") = Some(stage);
+                Ok(Vec::new())
+            }
+            ["disk", room] => {
+                let room = match *room {
+                    "ample" => Room::Ample,
+                    "low" => Room::Low,
+                    "scant" => Room::Scant,
+                    other => return Err(format!("a disk is never `{other}`")),
+                };
+                self.running()?.ledger.set_room(room);
+                Ok(Vec::new())
+            }
+            ["unwatch", name] => {
+                let ticket = self
+                    .tickets
+                    .remove(*name)
+                    .ok_or("nobody of that name waits")?;
+                self.running()?.host.unwatch(ticket);
+                Ok(Vec::new())
+            }
+            ["restart"] => self.start_again(true),
+            ["crash"] => self.start_again(false),
+            ["digest"] => {
+                let digest = self.running()?.host.machine().digest();
+                Ok(vec![digest.to_string()])
+            }
+            ["quarantined"] => {
+                let reports = self.running()?.host.quarantined();
+                let say = |report: &sexton::actors::host::Report| {
+                    format!(
+                        "slot {} since entry {}",
+                        report.item.unwrap_or(0),
+                        report.seq
+                    )
+                };
+                Ok(reports.iter().map(say).collect())
+            }
+            ["log"] => self.log(),
+            _ => Err(format!("nobody here knows `{}`", words.join(" "))),
+        }
+    }
+
+    fn running(&mut self) -> Heard<&mut Running<T::Machine>> {
+        if self.running.is_none() {
+            self.begin()?;
+        }
+        self.running
+            .as_mut()
+            .ok_or_else(|| "the node does not run".to_owned())
+    }
+
+    /// Opens the data directory, as a start of the coordinator does; the digest before spans begin again.
+    fn begin(&mut self) -> Heard<(Tail, Digest)> {
+        let disk = Arc::new(RealDisk::new(self.folder.path()));
+        let mut replica = Replica::<T::Machine>::new(self.rules.clone());
+        let tail = recover(disk.as_ref(), None, &mut [&mut replica], Scope::default())
+            .map_err(|error| error.to_string())?
+            .tail;
+        let (machine, last) = replica.into_parts();
+        let digest = machine.digest();
+        let filler = Box::new(InlineFiller::new(Arc::clone(&disk) as Arc<dyn Disk>));
+        let writer = Writer::open(Arc::clone(&disk) as Arc<dyn Disk>, SIZES, filler, &tail)
+            .map_err(|error| error.to_string())?;
+        let mut ledger = Ledger::new(Arc::clone(&self.clock) as Arc<dyn Clock>, &tail, false);
+        let mut host = Host::new(machine, last);
+        let stamp = ledger.start(Chance([0; 32]));
+        host.start(stamp);
+        let armed = Arc::clone(&self.armed);
+        host.sabotage(Box::new(move |stage, _| {
+            let mut armed = armed.lock().expect("no panic while armed");
+            let hit = armed.take_if(|planted| *planted == stage).is_some();
+            drop(armed);
+            assert!(!hit, "planted");
+        }));
+        let mut running = Running {
+            disk,
+            ledger,
+            writer,
+            host,
+        };
+        running.write();
+        self.running = Some(running);
+        Ok((tail, digest))
+    }
+
+    fn start_again(&mut self, clean: bool) -> Heard<Vec<String>> {
+        let running = self.running()?;
+        if clean {
+            running.ledger.stop();
+            running.write();
+        }
+        let before = running.host.machine().digest();
+        self.running = None;
+        self.tickets.clear();
+        let (tail, digest) = self.begin()?;
+        assert!(tail.cut.is_none() && tail.clean == clean, "{tail:?}");
+        assert!(digest == before, "the log tells the state as it was");
+        let begun = self.running()?.ledger.last();
+        Ok(vec![format!("began again with entry {begun}")])
+    }
+
+    fn watch(&mut self, name: &str, watch: <T::Machine as Machine>::Watch) -> Heard<Vec<String>> {
+        let ticket = Ticket(self.given + 1);
+        self.given += 1;
+        self.tickets.insert(name.to_owned(), ticket);
+        let woken = Arc::clone(&self.woken);
+        let owned = name.to_owned();
+        let running = self.running()?;
+        let reply_to = move |answers: Answers<T::Machine>| {
+            let told = answers
+                .iter()
+                .flatten()
+                .map(|reply| T::woken(&owned, reply));
+            woken.lock().expect("a wake does not panic").extend(told);
+        };
+        running.host.watch(ticket, watch, Box::new(reply_to));
+        running.write();
+        Ok(self.wakes())
+    }
+
+    /// One delivery, with the Supervisor's part in it: a spent machine is rebuilt from the log.
+    fn deliver(&mut self, items: Vec<Item<T::Machine>>) -> Heard<Vec<String>> {
+        let rules = self.rules.clone();
+        let running = self.running()?;
+        let answers: Arc<Mutex<Answers<T::Machine>>> = Arc::default();
+        let theirs = Arc::clone(&answers);
+        let delivery = Delivery {
+            items,
+            reply_to: Box::new(move |answers| {
+                *theirs.lock().expect("an answer does not panic") = answers;
+            }),
+        };
+        let mut panics = Vec::new();
+        let mut flow = running.host.deliver(&mut running.ledger, delivery);
+        loop {
+            running.write();
+            match flow {
+                Flow::Done => break,
+                Flow::Yield => {}
+                Flow::Panicked(report) => {
+                    let words = format!("panic in {:?}", report.stage).to_lowercase();
+                    panics.push(format!("{words}, entry {}: {}", report.seq, report.cause));
+                    if running.host.is_spent() {
+                        let mut replica = Replica::<T::Machine>::new(rules.clone());
+                        recover(
+                            running.disk.as_ref(),
+                            None,
+                            &mut [&mut replica],
+                            Scope::default(),
+                        )
+                        .map_err(|error| error.to_string())?;
+                        running.host.rebuilt(replica.into_parts().0);
+                        panics.push("rebuilt from the log".to_owned());
+                    }
+                }
+            }
+            flow = running.host.proceed(&mut running.ledger);
+        }
+        let answers = std::mem::take(&mut *answers.lock().expect("an answer does not panic"));
+        let mut back = self.ticks()?;
+        back.extend(panics);
+        for answer in answers {
+            match answer {
+                Ok(reply) => back.extend(T::told(&reply)),
+                Err(failed) => back.push(failed.to_string()),
+            }
+        }
+        back.extend(self.wakes());
+        Ok(back)
+    }
+
+    /// What time has done since the last word, as the journal has it.
+    fn ticks(&mut self) -> Heard<Vec<String>> {
+        let disk = RealDisk::new(self.folder.path());
+        let mut reader = Reader::open(&disk).map_err(|error| error.to_string())?;
+        let mut told = Vec::new();
+        while let Some(record) = reader.next().map_err(|error| error.to_string())? {
+            if record.seq <= self.seen || record.kind != Kind::Entry {
+                continue;
+            }
+            self.seen = record.seq;
+            let (message, outcome) =
+                Replica::<T::Machine>::decode(&record).map_err(|error| error.to_string())?;
+            let entry = Stamp {
+                seq: record.seq,
+                at: record.at,
+            };
+            if let Some(what) = self.tongue.note(entry, &message, &outcome) {
+                let at = moment(record.at);
+                told.push(format!("[entry {} at {at}: {what}]", record.seq));
+            }
+        }
+        Ok(told)
+    }
+
+    /// The whole log, one line a record.
+    fn log(&mut self) -> Heard<Vec<String>> {
+        self.running()?;
+        let disk = RealDisk::new(self.folder.path());
+        let mut reader = Reader::open(&disk).map_err(|error| error.to_string())?;
+        let mut lines = Vec::new();
+        while let Some(record) = reader.next().map_err(|error| error.to_string())? {
+            let kind = format!("{:?}", record.kind).to_lowercase();
+            lines.push(format!("{} at {} {kind}", record.seq, moment(record.at)));
+        }
+        Ok(lines)
+    }
+
+    fn wakes(&self) -> Vec<String> {
+        let mut woken = self.woken.lock().expect("a wake does not panic");
+        std::mem::take(&mut *woken)
+    }
+}
+
+impl<M: Machine> Running<M> {
+    /// What the journal thread does: writes and syncs, and lets out what rests on it.
+    fn write(&mut self) {
+        let mut batch = self.ledger.take_batch();
+        self.writer
+            .write(&mut batch)
+            .expect("the disk takes what is written");
+        self.writer.sync().expect("the disk syncs");
+        self.ledger.durable(self.writer.last());
+        self.host.outbox().release(self.writer.last());
+    }
+}
+
+/// Words as they stand, and the options among them that are known.
+pub(crate) type Split<'w> = (Vec<&'w str>, BTreeMap<&'w str, &'w str>);
+
+pub(crate) fn split<'w>(words: &[&'w str], known: &[&str]) -> Split<'w> {
+    let mut places = Vec::new();
+    let mut options = BTreeMap::new();
+    for word in words {
+        match word.split_once('=') {
+            Some((option, value)) if known.contains(&option) => {
+                options.insert(option, value);
+            }
+            _ => places.push(*word),
+        }
+    }
+    (places, options)
+}
+
+pub(crate) fn number<T: std::str::FromStr>(
+    options: &BTreeMap<&str, &str>,
+    option: &str,
+    otherwise: T,
+) -> Heard<T> {
+    match options.get(option) {
+        None => Ok(otherwise),
+        Some(value) => value
+            .parse()
+            .map_err(|_| format!("`{option}={value}` is no such number")),
+    }
+}
+
+/// Time since the beginning of the script.
+pub(crate) fn moment(at: Timestamp) -> String {
+    let since = at.since(BEGIN).as_millis();
+    match since % 1000 {
+        0 => format!("{}s", since / 1000),
+        rest => format!("{}.{rest:03}s", since / 1000),
+    }
+}
+
+pub(crate) fn milliseconds(span: &str) -> Heard<u64> {
+    let (digits, factor) = match (span.strip_suffix("ms"), span.strip_suffix('s')) {
+        (Some(digits), _) => (digits, 1),
+        (None, Some(digits)) => (digits, 1000),
+        (None, None) => return Err(format!("`{span}` of what? say 5s or 5ms")),
+    };
+    let count: u64 = digits.parse().map_err(|_| format!("`{span}` is no span"))?;
+    Ok(count * factor)
+}

@@ -1,0 +1,427 @@
+//! The queue actor's words. Every word of a script that is the actor's own is in [`message`] or [`question`].
+
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "what is no work of time is shown as it is"
+)]
+
+use crate::node::{Heard, Tongue, milliseconds, moment, number, split};
+use sexton::actors::host::Item;
+use sexton::actors::machine::Stamp;
+use sexton::actors::queue::{
+    Body, Claim, Claimant, DedupKey, JobView, Message, Order, Outcome, Phase, Pop, Put, Query,
+    QueueMachine, QueueName, QueueView, Refused, Reply, Right, Rules, Totals, Watch, Worker,
+};
+use sexton::clock::Timestamp;
+use sexton::ids::{Slot, Token};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+type Options<'w> = BTreeMap<&'w str, &'w str>;
+
+/// Which job stands in which slot, as the journal tells it.
+#[derive(Default)]
+pub(crate) struct Words {
+    jobs: BTreeMap<Slot, u64>,
+}
+
+impl Tongue for Words {
+    type Machine = QueueMachine;
+
+    fn rules() -> Rules {
+        Rules::default()
+    }
+
+    fn rule(rules: &mut Rules, words: &[&str]) -> Heard<()> {
+        const KNOWN: &[&str] = &[
+            "order",
+            "claim_ttl",
+            "max_tries",
+            "prune",
+            "read_only",
+            "jobs_max",
+            "queues_max",
+        ];
+        let (places, options) = split(words, KNOWN);
+        rules.jobs_max = number(&options, "jobs_max", rules.jobs_max)?;
+        rules.queues_max = number(&options, "queues_max", rules.queues_max)?;
+        let default = rules.default.clone();
+        let of_type = match places.as_slice() {
+            [] => &mut rules.default,
+            [kind] => rules.types.entry((*kind).to_owned()).or_insert(default),
+            _ => return Err("rules are for one type".to_owned()),
+        };
+        of_type.order = match options.get("order") {
+            None => of_type.order,
+            Some(&"priority") => Order::Priority,
+            Some(&"fifo") => Order::Fifo,
+            Some(&"timestamp") => Order::Timestamp,
+            Some(&"random") => Order::Random,
+            Some(other) => return Err(format!("there is no order `{other}`")),
+        };
+        of_type.claim_ttl_ms = span(&options, "claim_ttl", of_type.claim_ttl_ms)?;
+        of_type.max_tries = number(&options, "max_tries", of_type.max_tries)?;
+        of_type.prune_ms = span(&options, "prune", of_type.prune_ms)?;
+        of_type.read_only = options.get("read_only").map(|why| (*why).to_owned());
+        Ok(())
+    }
+
+    fn item(words: &[&str]) -> Heard<Option<Item<QueueMachine>>> {
+        if let Some(query) = question(words)? {
+            return Ok(Some(Item::Query(query)));
+        }
+        Ok(message(words)?.map(Item::Message))
+    }
+
+    fn watch(words: &[&str]) -> Heard<Option<(String, Watch)>> {
+        Ok(match words {
+            ["wait", who, queues @ ..] => {
+                let watch = Watch::Job(pop(queues, claimant(who), true)?);
+                Some(((*who).to_owned(), watch))
+            }
+            ["attend", who, using, watching @ ..] => {
+                let watch = Watch::Presence {
+                    using: queue(using)?,
+                    watching: queues(watching)?,
+                };
+                Some(((*who).to_owned(), watch))
+            }
+            _ => None,
+        })
+    }
+
+    fn told(reply: &Reply) -> Vec<String> {
+        vec![told(reply)]
+    }
+
+    fn woken(name: &str, reply: &Reply) -> String {
+        format!("{name}: {}", told(reply))
+    }
+
+    fn note(&mut self, _: Stamp, message: &Message, outcome: &Outcome) -> Option<String> {
+        if let Outcome::Put { id, slot, .. } = outcome {
+            self.jobs.insert(*slot, *id);
+        }
+        if let Message::Unpause { queue } = message {
+            return Some(format!("{queue} is paused no longer"));
+        }
+        let Message::Expire { slot } = message else {
+            return None;
+        };
+        let what = match outcome {
+            Outcome::Ready { .. } => "is ready",
+            Outcome::TimedOut { .. } => "ran out of time",
+            Outcome::Abandoned { .. } => "is abandoned",
+            Outcome::Pruned { .. } => "is pruned",
+            _ => return Some(format!("{outcome:?}")),
+        };
+        let id = self.jobs.get(slot).copied().unwrap_or_default();
+        Some(format!("{id} {what}"))
+    }
+}
+
+fn message(words: &[&str]) -> Heard<Option<Message>> {
+    const KNOWN: &[&str] = &["prio", "delay", "ttr", "key", "by", "token", "after"];
+    let (places, options) = split(words, KNOWN);
+    let priority = || match options.get("prio") {
+        None => Ok(None),
+        Some(_) => number(&options, "prio", 0).map(Some),
+    };
+    Ok(Some(match places.as_slice() {
+        ["put", to, body] => Message::Put(Put {
+            queue: queue(to)?,
+            priority: number(&options, "prio", 1024)?,
+            delay_ms: span(&options, "delay", 0)?,
+            ttr_ms: span(&options, "ttr", 0)?,
+            dedup: options.get("key").map(|key| key_of(key)),
+            body: body_of(body)?,
+        }),
+        ["pop", from @ ..] => Message::Pop(pop(from, by(&options), false)?),
+        ["pop-job", id] => Message::PopJob {
+            id: id_of(id)?,
+            by: by(&options),
+        },
+        ["delete", id] => Message::Delete {
+            id: id_of(id)?,
+            by: right(&options)?,
+        },
+        ["release", id] => Message::Release {
+            id: id_of(id)?,
+            by: right(&options)?,
+            priority: priority()?,
+            delay_ms: span(&options, "delay", 0)?,
+        },
+        ["bury", id] => Message::Bury {
+            id: id_of(id)?,
+            by: right(&options)?,
+            priority: priority()?,
+        },
+        ["touch", id] => Message::Touch {
+            id: id_of(id)?,
+            by: right(&options)?,
+        },
+        ["fail", id] => Message::Fail {
+            id: id_of(id)?,
+            by: right(&options)?,
+            retry_after_ms: match options.get("after") {
+                None => None,
+                Some(after) => Some(milliseconds(after)?),
+            },
+        },
+        ["kick", of, count] => Message::Kick {
+            queue: queue(of)?,
+            count: count.parse().map_err(|_| "how many?".to_owned())?,
+        },
+        ["kick-job", id] => Message::KickJob { id: id_of(id)? },
+        ["pause", which, ms] => Message::Pause {
+            queue: queue(which)?,
+            ms: milliseconds(ms)?,
+        },
+        ["flush", which] => Message::Flush {
+            queue: queue(which)?,
+        },
+        ["depart", who] => Message::Depart {
+            worker: worker(who),
+        },
+        ["drain"] => Message::Drain,
+        _ => return Ok(None),
+    }))
+}
+
+fn question(words: &[&str]) -> Heard<Option<Query>> {
+    Ok(Some(match words {
+        ["peek", id] => Query::Peek { id: id_of(id)? },
+        ["next", of, phase] => Query::PeekNext {
+            queue: queue(of)?,
+            phase: match *phase {
+                "ready" => Phase::Ready,
+                "delayed" => Phase::Delayed,
+                "buried" => Phase::Buried,
+                other => return Err(format!("nothing is asked of the {other}")),
+            },
+        },
+        ["job", id] => Query::Job { id: id_of(id)? },
+        ["queue", which] => Query::Queue {
+            queue: queue(which)?,
+        },
+        ["queues"] => Query::Queues { most: u32::MAX },
+        ["any", chance] => Query::Next {
+            chance: id_of(chance)?,
+        },
+        ["totals"] => Query::Totals,
+        _ => return Ok(None),
+    }))
+}
+
+fn pop(from: &[&str], by: Claimant, waits: bool) -> Heard<Pop> {
+    Ok(Pop {
+        queues: queues(from)?,
+        by,
+        waits,
+        ticket: None,
+    })
+}
+
+fn queues(names: &[&str]) -> Heard<Arc<[QueueName]>> {
+    names.iter().map(|name| queue(name)).collect()
+}
+
+fn queue(name: &str) -> Heard<QueueName> {
+    QueueName::parse(name.as_bytes()).ok_or_else(|| format!("`{name}` is no queue"))
+}
+
+fn id_of(word: &str) -> Heard<u64> {
+    word.parse().map_err(|_| format!("`{word}` is no number"))
+}
+
+/// `''` for an empty body, `x{255}` for 255 times x.
+fn body_of(word: &str) -> Heard<Body> {
+    if word == "''" {
+        return Ok(Body::default());
+    }
+    let repeated = word.strip_suffix('}').and_then(|word| word.split_once('{'));
+    let Some((part, count)) = repeated else {
+        return Ok(Body::new(word.as_bytes()));
+    };
+    let count = count
+        .parse()
+        .map_err(|_| format!("`{word}` repeats how often?"))?;
+    Ok(Body::new(part.repeat(count).into_bytes()))
+}
+
+fn key_of(word: &str) -> DedupKey {
+    let mut key = [0; 20];
+    for (place, byte) in key.iter_mut().zip(word.bytes()) {
+        *place = byte;
+    }
+    DedupKey(key)
+}
+
+/// Nobody's claim but by token, unless it is said whose.
+fn by(options: &Options<'_>) -> Claimant {
+    options
+        .get("by")
+        .map_or(Claimant::Bearer, |who| claimant(who))
+}
+
+fn claimant(who: &str) -> Claimant {
+    Claimant::Worker(worker(who))
+}
+
+fn worker(who: &str) -> Worker {
+    Worker(
+        who.bytes()
+            .fold(0, |number, byte| number << 8 | u64::from(byte)),
+    )
+}
+
+fn right(options: &Options<'_>) -> Heard<Right> {
+    Ok(match (options.get("by"), options.get("token")) {
+        (Some(who), None) => Right::Worker(worker(who)),
+        (None, Some(_)) => Right::Token(Token(number(options, "token", 0)?)),
+        (None, None) => Right::Unclaimed,
+        (Some(_), Some(_)) => return Err("by one right, not by two".to_owned()),
+    })
+}
+
+fn span(options: &Options<'_>, option: &str, otherwise: u64) -> Heard<u64> {
+    options
+        .get(option)
+        .map_or(Ok(otherwise), |span| milliseconds(span))
+}
+
+/// An answer in words.
+fn told(reply: &Reply) -> String {
+    match reply {
+        Reply::Put {
+            id,
+            duplicate: None,
+        } => format!("put {id}"),
+        Reply::Put {
+            id,
+            duplicate: Some(phase),
+        } => format!("{id} is there ({})", named(*phase)),
+        Reply::Claim(claim) => claimed(claim),
+        Reply::Nothing { soonest, .. } => {
+            let soonest = soonest.map(|at| format!(" (a claim ends at {})", moment(at)));
+            format!("nothing{}", soonest.unwrap_or_default())
+        }
+        Reply::Done => "done".to_owned(),
+        Reply::Abandoned => "abandoned".to_owned(),
+        Reply::Count(count) => count.to_string(),
+        Reply::Absent => "absent".to_owned(),
+        Reply::Refused(refused) => format!("refused: {}", reason(*refused)),
+        Reply::Found(id, body) => format!("{id} {}", text(body)),
+        Reply::Job(job) => job_in_words(job),
+        Reply::Queue(queue) => queue_in_words(queue),
+        Reply::Totals(totals) => totals_in_words(totals),
+        Reply::Queues(queues) => {
+            let mut names: Vec<&str> = queues.iter().map(QueueName::as_str).collect();
+            names.sort_unstable();
+            names.join(" ")
+        }
+    }
+}
+
+fn claimed(claim: &Claim) -> String {
+    let Claim {
+        id,
+        token,
+        queue,
+        attempts,
+        until,
+        body,
+    } = claim;
+    let (until, body) = (moment(*until), text(body));
+    format!("{id} {body} of {queue}, try {attempts} until {until}, token {token}")
+}
+
+fn job_in_words(job: &JobView) -> String {
+    let mut words = vec![format!("{} {} {}", job.id, job.queue, named(job.phase))];
+    words.push(format!("prio={}", job.priority));
+    let until = job.until.filter(|until| *until != Timestamp(u64::MAX));
+    words.extend(until.map(|until| format!("until {}", moment(until))));
+    let spans = [("delay", job.delay_ms), ("ttr", job.ttr_ms)];
+    let spans = spans.iter().filter(|(_, ms)| *ms > 0);
+    words.extend(spans.map(|(what, ms)| format!("{what}={ms}ms")));
+    let counts = [
+        ("attempts", job.attempts),
+        ("reserves", job.reserves),
+        ("timeouts", job.timeouts),
+        ("releases", job.releases),
+        ("buries", job.buries),
+        ("kicks", job.kicks),
+    ];
+    let counts = counts.iter().filter(|(_, count)| *count > 0);
+    words.extend(counts.map(|(what, count)| format!("{what}={count}")));
+    words.extend(job.token.map(|token| format!("token {token}")));
+    words.join(" ")
+}
+
+fn queue_in_words(queue: &QueueView) -> String {
+    let jobs = queue.jobs;
+    let counts = [
+        ("urgent", u64::from(jobs.urgent)),
+        ("ready", u64::from(jobs.ready)),
+        ("delayed", u64::from(jobs.delayed)),
+        ("claimed", u64::from(jobs.claimed)),
+        ("buried", u64::from(jobs.buried)),
+        ("abandoned", u64::from(jobs.abandoned)),
+        ("total", queue.total),
+        ("using", u64::from(queue.using)),
+        ("watching", u64::from(queue.watching)),
+        ("waiting", u64::from(queue.waiting)),
+        ("deletes", queue.deletes),
+        ("pauses", queue.pauses),
+    ];
+    let mut words = vec![queue.name.to_string()];
+    let counts = counts.iter().filter(|(_, count)| *count > 0);
+    words.extend(counts.map(|(what, count)| format!("{what}={count}")));
+    let until = queue
+        .paused_until
+        .filter(|until| *until != Timestamp(u64::MAX));
+    words.extend(until.map(|until| format!("paused until {}", moment(until))));
+    words.join(" ")
+}
+
+fn totals_in_words(totals: &Totals) -> String {
+    let Totals {
+        jobs,
+        bytes,
+        added,
+        timeouts,
+        queues,
+        waiting,
+        draining,
+    } = totals;
+    let (ready, all) = (jobs.ready, jobs.all());
+    format!(
+        "{all} jobs, {ready} ready, {bytes} bytes, {added} added, {timeouts} timeouts, {queues} queues, {waiting} waiting{}",
+        if *draining { ", draining" } else { "" }
+    )
+}
+
+fn named(phase: Phase) -> String {
+    format!("{phase:?}").to_lowercase()
+}
+
+fn text(body: &Body) -> String {
+    let text = String::from_utf8_lossy(body.as_bytes()).into_owned();
+    match text.chars().next() {
+        None => "''".to_owned(),
+        Some(first) if text.len() > 20 => format!("{first}{{{}}}", text.len()),
+        Some(_) => text,
+    }
+}
+
+fn reason(refused: Refused) -> &'static str {
+    match refused {
+        Refused::Draining => "draining",
+        Refused::StaleToken => "stale token",
+        Refused::Full => "full",
+        Refused::QueuesFull => "too many queues",
+        Refused::TooBig => "too big",
+        Refused::ReadOnly => "read only",
+        Refused::DiskFull => "disk full",
+    }
+}
