@@ -6,10 +6,12 @@
 mod core;
 mod events;
 mod locks;
+mod queues;
 
 use self::core::Core;
 pub use self::events::Events;
 pub use self::locks::{Entry, LockError, Locks, Terms};
+pub use self::queues::{Added, QueueError, Queues};
 use crate::actors::checkpoint::{self, CheckpointError, SnapshotStatus, Taken};
 use crate::actors::directory::Admission;
 use crate::actors::event::Position;
@@ -217,6 +219,11 @@ impl Handle {
     /// The locks.
     pub fn locks(&self) -> Locks {
         Locks::new(self.locks.clone())
+    }
+
+    /// The queues.
+    pub fn queues(&self) -> Queues {
+        Queues::new(self.queues.clone())
     }
 
     /// Takes no new locks from now on, and resolves when none is left.

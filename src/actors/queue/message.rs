@@ -144,6 +144,20 @@ pub struct Put {
     pub body: Body,
 }
 
+impl Put {
+    /// A job with nothing special about it: for this queue, as urgent as can be, ready at once.
+    pub fn new(queue: QueueName, body: Body) -> Self {
+        Self {
+            queue,
+            priority: 0,
+            delay_ms: 0,
+            ttr_ms: 0,
+            dedup: None,
+            body,
+        }
+    }
+}
+
 /// A claim to be made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
