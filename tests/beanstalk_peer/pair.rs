@@ -6,7 +6,7 @@
 use crate::beanstalkd::{Client, Server};
 use crate::patience::until;
 use crate::reply::Masked;
-use crate::step::Step;
+use crate::step::{LASTING, Step};
 use std::time::{Duration, Instant};
 
 /// No span, and no last second of one, ends before that.
@@ -29,6 +29,7 @@ pub(crate) enum Verdict {
 /// Both servers.
 pub(crate) struct Pair {
     seed: u64,
+    since_13: bool,
     ours: Side,
     theirs: Side,
     /// Which connection waits for a job.
@@ -56,7 +57,10 @@ fn now() -> Instant {
 
 impl Side {
     fn new(server: Server, connections: u64) -> Self {
-        let observer = server.connect();
+        let mut observer = server.connect();
+        for tube in LASTING {
+            observer.ask(&format!("watch {tube}"));
+        }
         let clients = (0..connections).map(|_| server.connect()).collect();
         let mut side = Self {
             _server: server,
@@ -157,11 +161,12 @@ impl Side {
 
 impl Pair {
     pub(crate) fn start(seed: u64, connections: u64, patience: Duration) -> Self {
-        let (beanstalkd, _) = Server::beanstalkd().expect("it was there before");
+        let (beanstalkd, version) = Server::beanstalkd().expect("it was there before");
         let ours = Side::new(Server::sexton(&[]), connections);
         let theirs = Side::new(beanstalkd, connections);
         Self {
             seed,
+            since_13: !version.contains(" 1.12"),
             ours,
             theirs,
             waiting: None,
@@ -170,6 +175,10 @@ impl Pair {
             patience,
             transcript: Vec::new(),
         }
+    }
+
+    pub(crate) fn since_13(&self) -> bool {
+        self.since_13
     }
 
     pub(crate) fn connections(&self) -> usize {
