@@ -55,6 +55,16 @@ fn now() -> Instant {
     Instant::now()
 }
 
+/// sexton tells time by milliseconds: of delays that end in the same one, the older job's is the first to end, whichever
+/// began first.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "another process is looked at, whose time is that of the machine"
+)]
+fn tick() {
+    std::thread::sleep(Duration::from_millis(1));
+}
+
 impl Side {
     fn new(server: Server, connections: u64) -> Self {
         let mut observer = server.connect();
@@ -99,11 +109,11 @@ impl Side {
         self.settle_connections();
     }
 
-    /// What comes for one that may wait: its reply, or nothing once it waits.
-    fn reply_or_wait(&mut self, connection: usize) -> Option<Vec<u8>> {
+    /// What comes for one that may wait: its reply, or nothing once so many wait.
+    fn reply_or_wait(&mut self, connection: usize, waiting: usize) -> Option<Vec<u8>> {
         until("it is answered, or waits", || {
             // In this order: one that waits no more is being answered.
-            let waits = self.count("current-waiting") == 1;
+            let waits = self.count("current-waiting") == waiting;
             let reply = self.client(connection).reply_so_far();
             (reply.is_some() || waits).then_some(reply)
         })
@@ -125,7 +135,7 @@ impl Side {
             } => {
                 self.client(*connection).send(bytes);
                 if *count == 1 && bytes.starts_with(b"reserve") {
-                    match self.reply_or_wait(*connection) {
+                    match self.reply_or_wait(*connection, usize::from(waiting.is_some()) + 1) {
                         Some(reply) => replies.push((*connection, reply)),
                         None => waiting = Some(*connection),
                     }
@@ -150,7 +160,7 @@ impl Side {
         }
         // Whoever waited may have been served by that.
         if let Some(connection) = waiting
-            && let Some(reply) = self.reply_or_wait(connection)
+            && let Some(reply) = self.reply_or_wait(connection, 1)
         {
             replies.push((connection, reply));
             waiting = None;
@@ -233,11 +243,26 @@ impl Pair {
             return Verdict::Late;
         }
         if !alike || waits != their_waits {
+            let beside = our.iter().zip(&their);
+            let differences: Vec<String> = beside
+                .filter(|((one, ours), (other, theirs))| one != other || !ours.is_like(theirs))
+                .map(|((one, ours), (other, theirs))| {
+                    let (ours, theirs) = (ours.beside(theirs), theirs.beside(ours));
+                    format!("sexton:     {one} <- {ours}\nbeanstalkd: {other} <- {theirs}")
+                })
+                .collect();
             panic!(
-                "SEXTON_PEER_SEED={}: they differ\n{}\nsexton:     {our:?}, waiting: {waits:?}\nbeanstalkd: {their:?}, waiting: {their_waits:?}",
+                "SEXTON_PEER_SEED={}: they differ\n{}\n{}\nreplies: {} and {}; waiting: {waits:?} and {their_waits:?}",
                 self.seed,
                 self.transcript.join("\n"),
+                differences.join("\n"),
+                our.len(),
+                their.len(),
             );
+        }
+        if matches!(step, Step::Say { bytes, .. } if bytes.starts_with(b"put") || bytes.starts_with(b"release"))
+        {
+            tick();
         }
         Verdict::Same
     }

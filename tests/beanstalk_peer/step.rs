@@ -61,9 +61,7 @@ impl Step {
         };
         let mut bytes = Vec::new();
         for _ in 0..together {
-            // Of two that wait, either may be served first: there is one at most, and nothing behind it.
-            let may_wait = together == 1 && !pair.is_anybody_waiting();
-            bytes.extend_from_slice(&command(chance, pair, may_wait));
+            bytes.extend_from_slice(&command(chance, pair, together == 1));
         }
         Self::Say {
             connection,
@@ -109,9 +107,12 @@ fn priority(chance: &mut Chance) -> String {
     }
 }
 
-fn put(chance: &mut Chance) -> Vec<u8> {
+fn put(chance: &mut Chance, is_alone: bool) -> Vec<u8> {
     let priority = priority(chance);
-    let delay = [0, 0, 0, 0, 1, 2][usize::try_from(chance.below(6)).expect("it is small")];
+    let delay = match chance.below(6) {
+        delay @ (1 | 2) if is_alone => delay,
+        _ => 0,
+    };
     let ttr = chance.below(4);
     let len = [0, 1, 5, 40, 223, 224, 5000, 65_535]
         [usize::try_from(chance.below(8)).expect("it is small")];
@@ -191,7 +192,6 @@ fn words(chance: &mut Chance, since_13: bool) -> &'static str {
         "a\0b",
         "use a\0",
         "nothing of the kind",
-        "\r",
     ];
     let odd = pick(chance, ODD).unwrap_or("");
     // Before 1.13 it was read with less care.
@@ -199,14 +199,15 @@ fn words(chance: &mut Chance, since_13: bool) -> &'static str {
     if is_new && !since_13 { "" } else { odd }
 }
 
-fn command(chance: &mut Chance, pair: &Pair, may_wait: bool) -> Vec<u8> {
+fn command(chance: &mut Chance, pair: &Pair, is_alone: bool) -> Vec<u8> {
     let next = pair.next_id();
     let line = match chance.below(44) {
-        0..=8 => return put(chance),
-        9..=15 => reserve(chance, next, may_wait),
+        0..=8 => return put(chance, is_alone),
+        // Of two that wait, either may be served first: there is one at most, and nothing behind it.
+        9..=15 => reserve(chance, next, is_alone && !pair.is_anybody_waiting()),
         16..=18 => format!("delete {}", id(chance, next)),
         19..=20 => {
-            let delay = chance.below(3).saturating_sub(1);
+            let delay = u64::from(is_alone && chance.below(3) == 0);
             format!("release {} {} {delay}", id(chance, next), priority(chance))
         }
         21..=22 => format!("bury {} {}", id(chance, next), priority(chance)),
