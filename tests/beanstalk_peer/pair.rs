@@ -6,7 +6,7 @@
 use crate::beanstalkd::{Client, Server};
 use crate::patience::until;
 use crate::reply::Masked;
-use crate::step::Step;
+use crate::step::{LASTING, Step};
 use std::time::{Duration, Instant};
 
 /// No span, and no last second of one, ends before that.
@@ -29,6 +29,7 @@ pub(crate) enum Verdict {
 /// Both servers.
 pub(crate) struct Pair {
     seed: u64,
+    since_13: bool,
     ours: Side,
     theirs: Side,
     /// Which connection waits for a job.
@@ -54,9 +55,22 @@ fn now() -> Instant {
     Instant::now()
 }
 
+/// sexton tells time by milliseconds: of delays that end in the same one, the older job's is the first to end, whichever
+/// began first.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "another process is looked at, whose time is that of the machine"
+)]
+fn tick() {
+    std::thread::sleep(Duration::from_millis(1));
+}
+
 impl Side {
     fn new(server: Server, connections: u64) -> Self {
-        let observer = server.connect();
+        let mut observer = server.connect();
+        for tube in LASTING {
+            observer.ask(&format!("watch {tube}"));
+        }
         let clients = (0..connections).map(|_| server.connect()).collect();
         let mut side = Self {
             _server: server,
@@ -95,11 +109,11 @@ impl Side {
         self.settle_connections();
     }
 
-    /// What comes for one that may wait: its reply, or nothing once it waits.
-    fn reply_or_wait(&mut self, connection: usize) -> Option<Vec<u8>> {
+    /// What comes for one that may wait: its reply, or nothing once so many wait.
+    fn reply_or_wait(&mut self, connection: usize, waiting: usize) -> Option<Vec<u8>> {
         until("it is answered, or waits", || {
             // In this order: one that waits no more is being answered.
-            let waits = self.count("current-waiting") == 1;
+            let waits = self.count("current-waiting") == waiting;
             let reply = self.client(connection).reply_so_far();
             (reply.is_some() || waits).then_some(reply)
         })
@@ -121,7 +135,7 @@ impl Side {
             } => {
                 self.client(*connection).send(bytes);
                 if *count == 1 && bytes.starts_with(b"reserve") {
-                    match self.reply_or_wait(*connection) {
+                    match self.reply_or_wait(*connection, usize::from(waiting.is_some()) + 1) {
                         Some(reply) => replies.push((*connection, reply)),
                         None => waiting = Some(*connection),
                     }
@@ -146,7 +160,7 @@ impl Side {
         }
         // Whoever waited may have been served by that.
         if let Some(connection) = waiting
-            && let Some(reply) = self.reply_or_wait(connection)
+            && let Some(reply) = self.reply_or_wait(connection, 1)
         {
             replies.push((connection, reply));
             waiting = None;
@@ -157,11 +171,12 @@ impl Side {
 
 impl Pair {
     pub(crate) fn start(seed: u64, connections: u64, patience: Duration) -> Self {
-        let (beanstalkd, _) = Server::beanstalkd().expect("it was there before");
+        let (beanstalkd, version) = Server::beanstalkd().expect("it was there before");
         let ours = Side::new(Server::sexton(&[]), connections);
         let theirs = Side::new(beanstalkd, connections);
         Self {
             seed,
+            since_13: !version.contains(" 1.12"),
             ours,
             theirs,
             waiting: None,
@@ -170,6 +185,10 @@ impl Pair {
             patience,
             transcript: Vec::new(),
         }
+    }
+
+    pub(crate) fn since_13(&self) -> bool {
+        self.since_13
     }
 
     pub(crate) fn connections(&self) -> usize {
@@ -224,11 +243,26 @@ impl Pair {
             return Verdict::Late;
         }
         if !alike || waits != their_waits {
+            let beside = our.iter().zip(&their);
+            let differences: Vec<String> = beside
+                .filter(|((one, ours), (other, theirs))| one != other || !ours.is_like(theirs))
+                .map(|((one, ours), (other, theirs))| {
+                    let (ours, theirs) = (ours.beside(theirs), theirs.beside(ours));
+                    format!("sexton:     {one} <- {ours}\nbeanstalkd: {other} <- {theirs}")
+                })
+                .collect();
             panic!(
-                "SEXTON_PEER_SEED={}: they differ\n{}\nsexton:     {our:?}, waiting: {waits:?}\nbeanstalkd: {their:?}, waiting: {their_waits:?}",
+                "SEXTON_PEER_SEED={}: they differ\n{}\n{}\nreplies: {} and {}; waiting: {waits:?} and {their_waits:?}",
                 self.seed,
                 self.transcript.join("\n"),
+                differences.join("\n"),
+                our.len(),
+                their.len(),
             );
+        }
+        if matches!(step, Step::Say { bytes, .. } if bytes.starts_with(b"put") || bytes.starts_with(b"release"))
+        {
+            tick();
         }
         Verdict::Same
     }

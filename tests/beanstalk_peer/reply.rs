@@ -66,6 +66,26 @@ impl Masked {
         Self::Map(map, seconds)
     }
 
+    /// What of it is otherwise in another: of a map, only that.
+    pub(crate) fn beside(&self, other: &Self) -> String {
+        match (self, other) {
+            (Self::Map(ours, our_seconds), Self::Map(theirs, their_seconds)) => {
+                let words = ours
+                    .iter()
+                    .filter(|(key, value)| theirs.get(*key) != Some(*value));
+                let seconds = our_seconds.iter();
+                let seconds =
+                    seconds.filter(|(key, value)| their_seconds.get(*key) != Some(*value));
+                format!(
+                    "{:?} {:?}",
+                    words.collect::<Vec<_>>(),
+                    seconds.collect::<Vec<_>>()
+                )
+            }
+            (ours, _) => format!("{ours:?}"),
+        }
+    }
+
     /// Whether both mean the same.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         match (self, other) {

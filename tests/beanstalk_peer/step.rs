@@ -4,7 +4,7 @@ use crate::chance::Chance;
 use crate::pair::Pair;
 
 /// One thing done on one connection.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) enum Step {
     /// These bytes are sent, with so many replies to come.
     Say {
@@ -21,7 +21,22 @@ pub(crate) enum Step {
     End(usize),
 }
 
+impl std::fmt::Debug for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Say {
+                connection, bytes, ..
+            } => write!(f, "{connection} -> {}", bytes.escape_ascii()),
+            Self::Close(connection) => write!(f, "{connection} is closed"),
+            Self::End(connection) => write!(f, "{connection} sends no more"),
+        }
+    }
+}
+
 const TUBES: &[&str] = &["default", "a", "b", "c-1"];
+
+/// Tubes that are always there. Of others a pause is forgotten with the tube by beanstalkd, and kept by sexton.
+pub(crate) const LASTING: &[&str] = &["default", "a"];
 
 impl Step {
     /// Any step that can be done now.
@@ -46,9 +61,7 @@ impl Step {
         };
         let mut bytes = Vec::new();
         for _ in 0..together {
-            // Of two that wait, either may be served first: there is one at most, and nothing behind it.
-            let may_wait = together == 1 && !pair.is_anybody_waiting();
-            bytes.extend_from_slice(&command(chance, pair.next_id(), may_wait));
+            bytes.extend_from_slice(&command(chance, pair, together == 1));
         }
         Self::Say {
             connection,
@@ -94,9 +107,12 @@ fn priority(chance: &mut Chance) -> String {
     }
 }
 
-fn put(chance: &mut Chance) -> Vec<u8> {
+fn put(chance: &mut Chance, is_alone: bool) -> Vec<u8> {
     let priority = priority(chance);
-    let delay = [0, 0, 0, 0, 1, 2][usize::try_from(chance.below(6)).expect("it is small")];
+    let delay = match chance.below(6) {
+        delay @ (1 | 2) if is_alone => delay,
+        _ => 0,
+    };
     let ttr = chance.below(4);
     let len = [0, 1, 5, 40, 223, 224, 5000, 65_535]
         [usize::try_from(chance.below(8)).expect("it is small")];
@@ -140,7 +156,8 @@ fn reserve(chance: &mut Chance, next: u64, may_wait: bool) -> String {
     }
 }
 
-fn words(chance: &mut Chance) -> &'static str {
+/// What is refused in one way or another.
+fn words(chance: &mut Chance, since_13: bool) -> &'static str {
     const ODD: &[&str] = &[
         "",
         " ",
@@ -175,18 +192,22 @@ fn words(chance: &mut Chance) -> &'static str {
         "a\0b",
         "use a\0",
         "nothing of the kind",
-        "\r",
     ];
-    pick(chance, ODD).unwrap_or("")
+    let odd = pick(chance, ODD).unwrap_or("");
+    // Before 1.13 it was read with less care.
+    let is_new = odd.starts_with("reserve-with-timeout ");
+    if is_new && !since_13 { "" } else { odd }
 }
 
-fn command(chance: &mut Chance, next: u64, may_wait: bool) -> Vec<u8> {
+fn command(chance: &mut Chance, pair: &Pair, is_alone: bool) -> Vec<u8> {
+    let next = pair.next_id();
     let line = match chance.below(44) {
-        0..=8 => return put(chance),
-        9..=15 => reserve(chance, next, may_wait),
+        0..=8 => return put(chance, is_alone),
+        // Of two that wait, either may be served first: there is one at most, and nothing behind it.
+        9..=15 => reserve(chance, next, is_alone && !pair.is_anybody_waiting()),
         16..=18 => format!("delete {}", id(chance, next)),
         19..=20 => {
-            let delay = chance.below(3).saturating_sub(1);
+            let delay = u64::from(is_alone && chance.below(3) == 0);
             format!("release {} {} {delay}", id(chance, next), priority(chance))
         }
         21..=22 => format!("bury {} {}", id(chance, next), priority(chance)),
@@ -200,14 +221,17 @@ fn command(chance: &mut Chance, next: u64, may_wait: bool) -> Vec<u8> {
         32 => "peek-buried".to_owned(),
         33 => format!("kick {}", chance.below(4)),
         34 => format!("kick-job {}", id(chance, next)),
-        35 => format!("pause-tube {} {}", tube(chance), chance.below(3)),
+        35 => match tube(chance) {
+            tube if LASTING.contains(&tube) => format!("pause-tube {tube} {}", chance.below(3)),
+            tube => format!("pause-tube {tube} 0"),
+        },
         36 => "stats".to_owned(),
         37..=38 => format!("stats-job {}", id(chance, next)),
         39 => format!("stats-tube {}", tube(chance)),
         40 => "list-tubes".to_owned(),
         41 => "list-tubes-watched".to_owned(),
         42 => "list-tube-used".to_owned(),
-        _ => words(chance).to_owned(),
+        _ => words(chance, pair.since_13()).to_owned(),
     };
     let mut bytes = line.into_bytes();
     bytes.extend_from_slice(b"\r\n");

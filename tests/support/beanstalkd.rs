@@ -21,7 +21,15 @@ impl Server {
     pub(crate) fn sexton(flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sexton"));
         command.arg("beanstalkd").args(flags);
-        Self::start(command)
+        Self::start(command, "-l")
+    }
+
+    /// `sexton serve` without files, with this door alone and these flags.
+    pub(crate) fn serve(flags: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sexton"));
+        command.args(["serve", "--memory", "--lockserver", "off", "--http", "off"]);
+        command.args(flags);
+        Self::start(command, "--beanstalk")
     }
 
     /// beanstalkd itself; none, and words, if it is not there. `BEANSTALKD_PATH` names another than that of this machine.
@@ -34,14 +42,14 @@ impl Server {
         let version = Command::new(&program).arg("-v").output();
         let version = version.map_err(|error| format!("{program}: {error}"))?;
         let version = String::from_utf8_lossy(&version.stdout).trim().to_owned();
-        Ok((Self::start(Command::new(program)), version))
+        Ok((Self::start(Command::new(program), "-l"), version))
     }
 
-    fn start(mut command: Command) -> Self {
+    fn start(mut command: Command, listen: &str) -> Self {
         let directory = tempfile::tempdir().expect("there is room for a socket");
         let socket = directory.path().join("socket");
         let child = command
-            .arg("-l")
+            .arg(listen)
             .arg(format!("unix:{}", socket.display()))
             .stdout(Stdio::null())
             .stderr(Stdio::null())

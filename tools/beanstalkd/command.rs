@@ -80,10 +80,9 @@ pub(crate) fn run(words: Vec<OsString>) -> Result<(), Failure> {
         Ok(Asked::Help) => {
             crate::report::written(std::io::stderr().lock().write_all(USAGE.as_bytes()))
         }
-        Err(words) => Err(Failure::of_beanstalkd(
-            WRONG_WORDS,
-            format!("{words}\n{USAGE}"),
-        )),
+        Err(words) => {
+            Err(Failure::of_beanstalkd(WRONG_WORDS, words).help("-h shows what may be said"))
+        }
     }
 }
 

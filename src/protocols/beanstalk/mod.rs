@@ -7,11 +7,13 @@
 //! | `codec.rs` | bytes into commands: line limit, bodies, what is swallowed |
 //! | `reply.rs` | replies into bytes |
 //! | `stats.rs` | the statistics of a job, a tube and the server, as YAML |
+//! | `client.rs` | what is asked of the QueueActor for a client |
 //! | `asked.rs` `show.rs` | commands and statistics, from and into what the QueueActor speaks |
 //! | `session.rs` | one client: commands into messages for the QueueActor, in order |
 //! | `door.rs` | who is let in, how many at a time, what is counted |
 
 mod asked;
+mod client;
 pub mod codec;
 pub mod command;
 mod door;

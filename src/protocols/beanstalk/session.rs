@@ -5,17 +5,15 @@
 //! answered. What is held for a client that does not read is bounded: some commands, their answers, some output.
 
 use crate::actors::host::{Answer, Item};
-use crate::actors::queue::{
-    Claim, Claimant, Message, Phase, Pop, Put, Query, QueueMachine, QueueName, Refused,
-    Reply as Told, Right, Watch, Worker,
-};
+use crate::actors::queue::{Claim, Message, QueueMachine, QueueName, Reply as Told, Watch, Worker};
 use crate::actors::runtime::{Mailbox, Waiting};
 use crate::clock::Timestamp;
 use crate::protocols::beanstalk::DEBUG_TARGET;
 use crate::protocols::beanstalk::asked::Asked;
+use crate::protocols::beanstalk::client::Client;
 use crate::protocols::beanstalk::codec::Decoder;
 use crate::protocols::beanstalk::command::Counted;
-use crate::protocols::beanstalk::door::{DEFAULT_TUBE, Shared};
+use crate::protocols::beanstalk::door::Shared;
 use crate::protocols::beanstalk::reply::{Job, Reply, encode};
 use crate::protocols::beanstalk::show;
 use crate::protocols::session::{Session, Then};
@@ -40,16 +38,14 @@ const MARGIN: Duration = Duration::from_secs(1);
 
 /// A client's protocol state.
 pub(crate) struct BeanstalkSession {
+    client: Client,
     queues: Mailbox<QueueMachine>,
     shared: Arc<Shared>,
-    worker: Worker,
     decoder: Decoder,
     /// Commands to be carried out, and what each is counted as.
     taken: VecDeque<(Asked, Option<Counted>)>,
     /// Answers to the first of them, still to be written.
     answers: VecDeque<Answer<Told>>,
-    using: QueueName,
-    watching: Arc<[QueueName]>,
     /// Says that this client uses and watches its queues.
     presence: Waiting<QueueMachine>,
     /// What it says is no longer so.
@@ -71,23 +67,17 @@ struct Reserving {
 
 impl BeanstalkSession {
     pub(crate) fn new(queues: Mailbox<QueueMachine>, shared: Arc<Shared>) -> Self {
-        let using = QueueName::new(DEFAULT_TUBE).expect("it is one");
-        let watching: Arc<[QueueName]> = [using.clone()].into();
         shared.counters.connected();
+        let client = Client::new(Worker(queues.ticket().0));
         Self {
-            worker: Worker(queues.ticket().0),
             decoder: Decoder::new(shared.job_bytes_max),
-            presence: queues.begin_watch(Watch::Presence {
-                using: using.clone(),
-                watching: Arc::clone(&watching),
-            }),
+            presence: queues.begin_watch(client.presence()),
+            client,
             queues,
             shared,
             taken: VecDeque::new(),
             answers: VecDeque::new(),
             is_moved: false,
-            using,
-            watching,
             reserving: None,
             is_producer: false,
             is_worker: false,
@@ -103,7 +93,7 @@ impl BeanstalkSession {
             if before > 0 && before + asked.items() > ITEMS_MAX {
                 break;
             }
-            self.ask(asked, &mut items);
+            self.client.ask(asked, &mut items);
             if items.len() == before {
                 break;
             }
@@ -111,122 +101,29 @@ impl BeanstalkSession {
         items
     }
 
-    /// Puts what a command asks of the actor behind `items`; nothing, if it only concerns the connection.
-    fn ask(&self, asked: &Asked, items: &mut Vec<Item<QueueMachine>>) {
-        let by = Right::Worker(self.worker);
-        match asked {
-            Asked::ReserveBatch(count) => {
-                let pops = (0..*count).map(|_| Item::Message(Message::Pop(self.pop(false))));
-                items.extend(pops);
-            }
-            Asked::DeleteBatch(ids) => {
-                let deletes = ids.iter().map(|id| Message::Delete { id: *id, by });
-                items.extend(deletes.map(Item::Message));
-            }
-            asked => items.extend(self.item(asked, by)),
-        }
-    }
-
-    fn item(&self, asked: &Asked, by: Right) -> Option<Item<QueueMachine>> {
-        let message = match asked {
-            Asked::Put(put) => Message::Put(Put {
-                queue: self.using.clone(),
-                priority: put.priority,
-                delay_ms: ms(put.delay),
-                ttr_ms: ms(put.ttr),
-                dedup: put.dedup,
-                body: put.body.clone(),
-            }),
-            Asked::Spoiled => Message::Spoil,
-            Asked::Reserve { patience } => Message::Pop(self.pop(*patience != Some(0))),
-            Asked::ReserveJob(id) => Message::PopJob {
-                id: *id,
-                by: Claimant::Worker(self.worker),
-            },
-            Asked::Delete(id) => Message::Delete { id: *id, by },
-            Asked::Release {
-                id,
-                priority,
-                delay,
-            } => Message::Release {
-                id: *id,
-                by,
-                priority: Some(*priority),
-                delay_ms: ms(*delay),
-            },
-            Asked::Bury { id, priority } => Message::Bury {
-                id: *id,
-                by,
-                priority: Some(*priority),
-            },
-            Asked::Touch(id) => Message::Touch { id: *id, by },
-            Asked::Kick(count) => Message::Kick {
-                queue: self.using.clone(),
-                count: *count,
-            },
-            Asked::KickJob(id) => Message::KickJob { id: *id },
-            Asked::Pause { tube, seconds } => Message::Pause {
-                queue: tube.clone(),
-                ms: ms(*seconds),
-            },
-            Asked::Flush(tube) => Message::Flush {
-                queue: tube.clone(),
-            },
-            asked => return self.query(asked).map(Item::Query),
-        };
-        Some(Item::Message(message))
-    }
-
-    fn query(&self, asked: &Asked) -> Option<Query> {
-        let next = |phase| Query::PeekNext {
-            queue: self.using.clone(),
-            phase,
-        };
-        Some(match asked {
-            Asked::Peek(id) => Query::Peek { id: *id },
-            Asked::PeekReady => next(Phase::Ready),
-            Asked::PeekDelayed => next(Phase::Delayed),
-            Asked::PeekBuried => next(Phase::Buried),
-            Asked::StatsJob(id) => Query::Job { id: *id },
-            Asked::StatsTube(tube) => Query::Queue {
-                queue: tube.clone(),
-            },
-            Asked::Stats => Query::Totals,
-            Asked::ListTubes => Query::Queues { most: u32::MAX },
-            _ => return None,
-        })
-    }
-
-    fn pop(&self, waits: bool) -> Pop {
-        Pop {
-            queues: Arc::clone(&self.watching),
-            by: Claimant::Worker(self.worker),
-            waits,
-            ticket: None,
-        }
-    }
-
     /// Carries out a command that only concerns the connection.
     fn settle(&mut self, asked: &Asked, output: &mut Vec<u8>) -> Then {
         match asked {
             Asked::Use(tube) => {
-                self.using = tube.clone();
+                self.client.using = tube.clone();
                 self.is_moved = true;
                 self.tell(&Reply::Using(tube.as_bytes()), output);
             }
             Asked::Watch(tube) => {
-                if !self.watching.contains(tube) {
-                    if self.watching.len() >= WATCHED_MAX {
+                if !self.client.watching.contains(tube) {
+                    if self.client.watching.len() >= WATCHED_MAX {
                         self.tell(&Reply::OutOfMemory, output);
                         return Then::Continue;
                     }
-                    self.watching = self.watching.iter().chain([tube]).cloned().collect();
+                    self.client.watching =
+                        self.client.watching.iter().chain([tube]).cloned().collect();
                     self.is_moved = true;
                 }
-                self.tell(&Reply::Watching(self.watching.len() as u64), output);
+                self.tell(&Reply::Watching(self.client.watching.len() as u64), output);
             }
             Asked::Ignore(tube) => {
                 let rest: Arc<[QueueName]> = self
+                    .client
                     .watching
                     .iter()
                     .filter(|it| *it != tube)
@@ -235,16 +132,21 @@ impl BeanstalkSession {
                 if rest.is_empty() {
                     self.tell(&Reply::NotIgnored, output);
                 } else {
-                    if rest.len() < self.watching.len() {
-                        self.watching = rest;
+                    if rest.len() < self.client.watching.len() {
+                        self.client.watching = rest;
                         self.is_moved = true;
                     }
-                    self.tell(&Reply::Watching(self.watching.len() as u64), output);
+                    self.tell(&Reply::Watching(self.client.watching.len() as u64), output);
                 }
             }
-            Asked::ListTubeUsed => self.tell(&Reply::Using(self.using.as_bytes()), output),
+            Asked::ListTubeUsed => self.tell(&Reply::Using(self.client.using.as_bytes()), output),
             Asked::ListTubesWatched => {
-                let names = self.watching.iter().map(QueueName::as_bytes).collect();
+                let names = self
+                    .client
+                    .watching
+                    .iter()
+                    .map(QueueName::as_bytes)
+                    .collect();
                 self.tell(&Reply::Tubes(names), output);
             }
             Asked::Mode(mode) => self.tell(&Reply::UsingMode(*mode), output),
@@ -261,10 +163,7 @@ impl BeanstalkSession {
         if !std::mem::take(&mut self.is_moved) {
             return;
         }
-        self.presence = self.queues.begin_watch(Watch::Presence {
-            using: self.using.clone(),
-            watching: Arc::clone(&self.watching),
-        });
+        self.presence = self.queues.begin_watch(self.client.presence());
     }
 
     /// The next command is carried out: what the statistics say of that.
@@ -358,7 +257,7 @@ impl BeanstalkSession {
                     output,
                 );
             }
-            (asked, told) => self.tell(&plain(asked, &told), output),
+            (asked, told) => self.tell(&show::plain(asked, &told), output),
         }
         true
     }
@@ -387,7 +286,7 @@ impl BeanstalkSession {
             (span, Reply::TimedOut)
         });
         self.reserving = Some(Reserving {
-            waiting: self.queues.begin_watch(Watch::Job(self.pop(true))),
+            waiting: self.queues.begin_watch(Watch::Job(self.client.pop(true))),
             patience: margin
                 .into_iter()
                 .chain(patience)
@@ -397,8 +296,16 @@ impl BeanstalkSession {
     }
 
     fn tell(&self, reply: &Reply<'_>, output: &mut Vec<u8>) {
-        tracing::debug!(target: DEBUG_TARGET, "{} <- {reply}", self.worker.0);
+        tracing::debug!(target: DEBUG_TARGET, "{} <- {reply}", self.client.worker.0);
         encode(reply, output);
+    }
+
+    /// Waits no longer; the client is told this, unless a job has come meanwhile.
+    async fn withdraw(&mut self, instead: &Reply<'_>, output: &mut Vec<u8>) {
+        if let Some(Reserving { waiting, .. }) = self.reserving.take() {
+            let answer = waiting.withdraw().await;
+            self.came(answer, instead, output);
+        }
     }
 
     /// What came for a `reserve` that waited.
@@ -418,7 +325,7 @@ impl Session for BeanstalkSession {
             let (bytes, command) = self.decoder.take(input.get(taken..).unwrap_or(&[]));
             taken += bytes;
             let Some(command) = command else { break };
-            tracing::debug!(target: DEBUG_TARGET, "{} -> {command}", self.worker.0);
+            tracing::debug!(target: DEBUG_TARGET, "{} -> {command}", self.client.worker.0);
             let counted = command.counted();
             let asked = Asked::from(command);
             self.may_hold |= asked.may_claim();
@@ -461,25 +368,22 @@ impl Session for BeanstalkSession {
         let Some(Reserving { waiting, patience }) = &mut self.reserving else {
             return;
         };
-        let answer = match patience {
-            None => Some(waiting.answer().await),
-            Some((span, _)) => within(*span, waiting.answer()).await,
+        let Some((span, instead)) = patience else {
+            let answer = waiting.answer().await;
+            self.reserving = None;
+            return self.came(answer.ok(), &Reply::InternalError, output);
         };
-        match answer {
-            Some(answer) => {
-                self.reserving = None;
-                self.came(answer.ok(), &Reply::InternalError, output);
-            }
-            None => self.give_up(output).await,
+        let instead = instead.clone();
+        if let Some(answer) = within(*span, waiting.answer()).await {
+            self.reserving = None;
+            self.came(answer.ok(), &Reply::InternalError, output);
+        } else {
+            self.withdraw(&instead, output).await;
         }
     }
 
     async fn give_up(&mut self, output: &mut Vec<u8>) {
-        if let Some(Reserving { waiting, patience }) = self.reserving.take() {
-            let instead = patience.map_or(Reply::TimedOut, |(_, reply)| reply);
-            let answer = waiting.withdraw().await;
-            self.came(answer, &instead, output);
-        }
+        self.withdraw(&Reply::TimedOut, output).await;
     }
 }
 
@@ -496,7 +400,7 @@ impl Drop for BeanstalkSession {
         if self.may_hold {
             // Behind whatever is on its way: a job that is claimed meanwhile is given back, too.
             self.reserving = None;
-            let worker = self.worker;
+            let worker = self.client.worker;
             self.queues
                 .cast(vec![Item::Message(Message::Depart { worker })]);
         }
@@ -506,40 +410,6 @@ impl Drop for BeanstalkSession {
 fn job(claim: &Claim) -> Job<'_> {
     let (id, body) = (claim.id, claim.body.as_bytes());
     Job { id, body }
-}
-
-fn ms(seconds: u32) -> u64 {
-    u64::from(seconds) * 1000
-}
-
-/// Replies that need no more than a word.
-fn plain(asked: &Asked, told: &Told) -> Reply<'static> {
-    match (asked, told) {
-        (Asked::Put(_), Told::Put { id, duplicate }) => match duplicate {
-            None => Reply::Inserted(*id),
-            Some(phase) => Reply::InsertedBefore {
-                id: *id,
-                state: show::state(*phase),
-                priority: None,
-            },
-        },
-        (Asked::Spoiled, _) => Reply::ExpectedCrlf,
-        (_, Told::Refused(Refused::Draining | Refused::ReadOnly)) => Reply::Draining,
-        (_, Told::Refused(Refused::TooBig)) => Reply::JobTooBig,
-        (_, Told::Refused(Refused::Full | Refused::QueuesFull | Refused::DiskFull)) => {
-            Reply::OutOfMemory
-        }
-        (Asked::Delete(_), Told::Done) => Reply::Deleted,
-        (Asked::Release { .. }, Told::Done) => Reply::Released,
-        (Asked::Bury { .. }, Told::Done) => Reply::Buried,
-        (Asked::Touch(_), Told::Done) => Reply::Touched,
-        (Asked::KickJob(_), Told::Done) => Reply::JobKicked,
-        (Asked::Pause { .. }, Told::Done) => Reply::Paused,
-        (Asked::Kick(_), Told::Count(count)) => Reply::Kicked((*count).into()),
-        (Asked::Flush(_), Told::Count(count)) => Reply::Flushed((*count).into()),
-        (_, Told::Absent | Told::Refused(Refused::StaleToken)) => Reply::NotFound,
-        (asked, told) => unreachable!("{asked:?} is not answered with {told:?}"),
-    }
 }
 
 #[expect(

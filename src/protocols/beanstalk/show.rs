@@ -1,8 +1,9 @@
 //! What the QueueActor knows of jobs and queues, in beanstalkd's words.
 
-use crate::actors::queue::{Counts, JobView, Phase, QueueView};
+use crate::actors::queue::{Counts, JobView, Phase, QueueView, Refused, Reply as Told};
 use crate::clock::Timestamp;
-use crate::protocols::beanstalk::reply::JobState;
+use crate::protocols::beanstalk::asked::Asked;
+use crate::protocols::beanstalk::reply::{JobState, Reply};
 use crate::protocols::beanstalk::stats::{JobCounts, JobStats, TubeStats};
 
 /// A job for `stats-job`.
@@ -64,5 +65,35 @@ pub(crate) const fn state(phase: Phase) -> JobState {
         Phase::Delayed => JobState::Delayed,
         Phase::Claimed => JobState::Reserved,
         Phase::Buried | Phase::Abandoned => JobState::Buried,
+    }
+}
+
+/// Replies that need no more than a word.
+pub(crate) fn plain(asked: &Asked, told: &Told) -> Reply<'static> {
+    match (asked, told) {
+        (Asked::Put(_), Told::Put { id, duplicate }) => match duplicate {
+            None => Reply::Inserted(*id),
+            Some(phase) => Reply::InsertedBefore {
+                id: *id,
+                state: state(*phase),
+                priority: None,
+            },
+        },
+        (Asked::Spoiled, _) => Reply::ExpectedCrlf,
+        (_, Told::Refused(Refused::Draining | Refused::ReadOnly)) => Reply::Draining,
+        (_, Told::Refused(Refused::TooBig)) => Reply::JobTooBig,
+        (_, Told::Refused(Refused::Full | Refused::QueuesFull | Refused::DiskFull)) => {
+            Reply::OutOfMemory
+        }
+        (Asked::Delete(_), Told::Done) => Reply::Deleted,
+        (Asked::Release { .. }, Told::Done) => Reply::Released,
+        (Asked::Bury { .. }, Told::Done) => Reply::Buried,
+        (Asked::Touch(_), Told::Done) => Reply::Touched,
+        (Asked::KickJob(_), Told::Done) => Reply::JobKicked,
+        (Asked::Pause { .. }, Told::Done) => Reply::Paused,
+        (Asked::Kick(_), Told::Count(count)) => Reply::Kicked((*count).into()),
+        (Asked::Flush(_), Told::Count(count)) => Reply::Flushed((*count).into()),
+        (_, Told::Absent | Told::Refused(Refused::StaleToken)) => Reply::NotFound,
+        (asked, told) => unreachable!("{asked:?} is not answered with {told:?}"),
     }
 }
