@@ -198,6 +198,10 @@ impl Model {
     pub(super) fn message(&mut self, message: &Message, (seq, at): Instant) -> Reply {
         let reply = match message {
             Message::Put(put) => self.put(put, at),
+            Message::Spoil => {
+                self.next_id += 1;
+                Reply::Done
+            }
             Message::Pop(pop) => match self.best(&pop.queues).map(|job| job.view.id) {
                 Some(id) => {
                     self.waiters

@@ -572,6 +572,7 @@ fn message() -> impl Strategy<Value = Message> {
         3 => (queue(), 0u32..4).prop_map(|(queue, count)| Message::Kick { queue, count }),
         3 => (queue(), span()).prop_map(|(queue, ms)| Message::Pause { queue, ms }),
         1 => queue().prop_map(|queue| Message::Flush { queue }),
+        1 => Just(Message::Spoil),
         2 => (1u64..4).prop_map(|worker| Message::Depart { worker: Worker(worker) }),
     ]
 }
@@ -645,7 +646,7 @@ fn the_model_meets_every_outcome_it_is_there_for() {
     use std::collections::BTreeMap;
     let mut runner = TestRunner::deterministic();
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
-    for _ in 0..200 {
+    for _ in 0..600 {
         let steps = steps()
             .new_tree(&mut runner)
             .expect("steps can be drawn")

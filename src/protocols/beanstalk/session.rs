@@ -104,7 +104,8 @@ impl BeanstalkSession {
                 break;
             }
             self.ask(asked, &mut items);
-            if items.len() == before {
+            // A pause is asked for once it is known whether its tube is there: what stands behind it comes later.
+            if items.len() == before || matches!(asked, Asked::Pause { .. }) {
                 break;
             }
         }
@@ -165,7 +166,7 @@ impl BeanstalkSession {
                 count: *count,
             },
             Asked::KickJob(id) => Message::KickJob { id: *id },
-            Asked::Pause { tube, seconds } => Message::Pause {
+            Asked::PauseFound { tube, seconds } => Message::Pause {
                 queue: tube.clone(),
                 ms: ms(*seconds),
             },
@@ -188,7 +189,7 @@ impl BeanstalkSession {
             Asked::PeekDelayed => next(Phase::Delayed),
             Asked::PeekBuried => next(Phase::Buried),
             Asked::StatsJob(id) => Query::Job { id: *id },
-            Asked::StatsTube(tube) => Query::Queue {
+            Asked::StatsTube(tube) | Asked::Pause { tube, .. } => Query::Queue {
                 queue: tube.clone(),
             },
             Asked::Stats => Query::Totals,
@@ -348,8 +349,16 @@ impl BeanstalkSession {
                 self.tell(&reply, output);
             }
             (_, Told::Job(job)) => self.tell(&Reply::JobStats(show::job(&job, now)), output),
+            // That it is there is no durable state, so no message may rest on it.
+            (Asked::Pause { tube, seconds }, Told::Queue(_)) => {
+                let found = Asked::PauseFound {
+                    tube: tube.clone(),
+                    seconds: *seconds,
+                };
+                self.taken.push_front((found, None));
+            }
             (_, Told::Queue(queue)) => {
-                self.tell(&Reply::TubeStats(show::tube(&queue, now)), output)
+                self.tell(&Reply::TubeStats(show::tube(&queue, now)), output);
             }
             (_, Told::Queues(names)) => {
                 let tubes = names.iter().filter(|name| name.tenant().is_empty());
@@ -531,10 +540,12 @@ fn plain(asked: &Asked, told: &Told) -> Reply<'static> {
         }
         (Asked::Delete(_), Told::Done) => Reply::Deleted,
         (Asked::Release { .. }, Told::Done) => Reply::Released,
-        (Asked::Bury { .. }, Told::Done) => Reply::Buried,
+        (Asked::Bury { .. }, Told::Done) | (Asked::Release { .. }, Told::Abandoned) => {
+            Reply::Buried
+        }
         (Asked::Touch(_), Told::Done) => Reply::Touched,
         (Asked::KickJob(_), Told::Done) => Reply::JobKicked,
-        (Asked::Pause { .. }, Told::Done) => Reply::Paused,
+        (Asked::PauseFound { .. }, Told::Done) => Reply::Paused,
         (Asked::Kick(_), Told::Count(count)) => Reply::Kicked((*count).into()),
         (Asked::Flush(_), Told::Count(count)) => Reply::Flushed((*count).into()),
         (_, Told::Absent | Told::Refused(Refused::StaleToken)) => Reply::NotFound,
