@@ -196,7 +196,10 @@ fn recovered(data: &Path) -> Result<Digest, RecoveryError> {
         &RealDisk::new(data),
         Some(&slots),
         replicas,
-        Scope::default(),
+        Scope {
+            partial: true,
+            ..Scope::default()
+        },
     )?;
     Ok(locks.machine().digest())
 }

@@ -70,8 +70,16 @@ impl Record {
         }
         let mut locks = Replica::<LockMachine>::new(Rules::default());
         let replicas: &mut [&mut dyn Recovering] = &mut [&mut locks];
-        let past = recover(disk.as_ref(), Some(&slots), replicas, Scope::default())
-            .map_err(|error| error.to_string())?;
+        let past = recover(
+            disk.as_ref(),
+            Some(&slots),
+            replicas,
+            Scope {
+                partial: true,
+                ..Scope::default()
+            },
+        )
+        .map_err(|error| error.to_string())?;
         if !past.mended.is_empty() || past.tail.cut.is_some() {
             return Err(format!("it is not whole: {past:?}"));
         }

@@ -184,6 +184,7 @@ fn message(words: &[&str]) -> Heard<Option<Message>> {
             worker: worker(who),
         },
         ["drain"] => Message::Drain,
+        ["spoil"] => Message::Spoil,
         _ => return Ok(None),
     }))
 }

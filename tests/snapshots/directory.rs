@@ -130,7 +130,15 @@ pub(crate) fn start(data: &Path) -> Result<(LockMachine, recovery::Past), Recove
     let mut replica = Replica::<LockMachine>::new(lock::Rules::default());
     let replicas: &mut [&mut dyn Recovering] = &mut [&mut replica];
     let disk = RealDisk::new(data);
-    let past = recover(&disk, Some(&slots(data)), replicas, Scope::default())?;
+    let past = recover(
+        &disk,
+        Some(&slots(data)),
+        replicas,
+        Scope {
+            partial: true,
+            ..Scope::default()
+        },
+    )?;
     Ok((replica.into_parts().0, past))
 }
 

@@ -110,6 +110,14 @@ pub(crate) fn recovered(files: &Path) -> (LockMachine, recovery::Past) {
         Arc::<RealDisk>::clone(&disk),
         Arc::new(SledStores::new(files)),
     );
-    let found = recover(disk.as_ref(), Some(&slots), replicas, Scope::default());
+    let found = recover(
+        disk.as_ref(),
+        Some(&slots),
+        replicas,
+        Scope {
+            partial: true,
+            ..Scope::default()
+        },
+    );
     (replica.into_parts().0, found.expect("the past is repeated"))
 }

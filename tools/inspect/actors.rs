@@ -3,11 +3,12 @@
 use serde::Serialize;
 use sexton::actors::lock::{Listed, LockMachine, Name, Query, Reply};
 use sexton::actors::machine::Machine as _;
+use sexton::actors::queue::{self, Counts, QueueMachine};
 use sexton::clock::Timestamp;
 use sexton::ids::{Digest, Seq};
 
 /// Names of all actors.
-pub(crate) const NAMES: &[&str] = &[LockMachine::NAME];
+pub(crate) const NAMES: &[&str] = &[LockMachine::NAME, QueueMachine::NAME];
 
 /// An actor's state in numbers.
 #[derive(Debug, Serialize)]
@@ -16,8 +17,23 @@ pub(crate) struct ActorFound {
     /// Its newest entry.
     pub(crate) last: Seq,
     pub(crate) digest: Digest,
-    pub(crate) owners: u32,
-    pub(crate) contenders: u32,
+    #[serde(flatten)]
+    pub(crate) held: Held,
+}
+
+/// What an actor holds.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Held {
+    Locks {
+        owners: u32,
+        contenders: u32,
+    },
+    Jobs {
+        queues: u32,
+        jobs: Counts,
+        bytes: u64,
+    },
 }
 
 /// What is held under a key.
@@ -38,8 +54,25 @@ impl ActorFound {
             name: LockMachine::NAME,
             last,
             digest: machine.digest(),
-            owners,
-            contenders,
+            held: Held::Locks { owners, contenders },
+        }
+    }
+
+    /// The QueueActor.
+    pub(crate) fn queues(machine: &QueueMachine, last: Seq) -> Self {
+        let asked = machine.query(Timestamp(0), &queue::Query::Totals);
+        let queue::Reply::Totals(totals) = asked else {
+            unreachable!("totals are not answered with {asked:?}");
+        };
+        Self {
+            name: QueueMachine::NAME,
+            last,
+            digest: machine.digest(),
+            held: Held::Jobs {
+                queues: totals.queues,
+                jobs: totals.jobs,
+                bytes: totals.bytes,
+            },
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::isolated::Copies;
 use crate::report::Failure;
 use serde::Serialize;
 use sexton::actors::lock::{LockMachine, Name, Rules};
+use sexton::actors::queue::{self, QueueMachine};
 use sexton::actors::recovery::{Past, Recovering, RecoveryError, Replica, Scope, recover};
 use sexton::clock::Timestamp;
 use sexton::ids::Seq;
@@ -120,7 +121,8 @@ pub(crate) fn look(data: &Path, key: Option<&Name>) -> Result<Findings, Failure>
         damaged: surveyed.read.and_then(Result::err),
     };
     let mut locks = Replica::<LockMachine>::new(Rules::default());
-    let replicas: &mut [&mut dyn Recovering] = &mut [&mut locks];
+    let mut queues = Replica::<QueueMachine>::new(queue::Rules::default());
+    let replicas: &mut [&mut dyn Recovering] = &mut [&mut locks, &mut queues];
     let recovered = recover(&disk, Some(slots), replicas, Scope::default());
     if let Ok(past) = &recovered {
         for (slot, found) in SlotId::ALL.into_iter().zip(&mut snapshots) {
@@ -142,6 +144,8 @@ pub(crate) fn look(data: &Path, key: Option<&Name>) -> Result<Findings, Failure>
         let last = locks.last();
         let machine = locks.machine();
         findings.actors.push(ActorFound::locks(machine, last));
+        let jobs = ActorFound::queues(queues.machine(), queues.last());
+        findings.actors.push(jobs);
         findings.key = key.map(|key| KeyFound::locks(machine, key));
     }
     findings.damage = findings.wrong();

@@ -1,10 +1,11 @@
 //! The findings as people read them.
 
-use crate::inspect::actors::{ActorFound, KeyFound};
+use crate::inspect::actors::{ActorFound, Held, KeyFound};
 use crate::inspect::findings::{Findings, JournalFound, SlotFound, SlotState, StartFound};
 use crate::text::{bytes, count, grouped, plain, time};
 use sexton::actors::lock::LockMachine;
 use sexton::actors::machine::Machine as _;
+use sexton::actors::queue::QueueMachine;
 use sexton::ids::ActorId;
 use sexton::persist::journal::Surveyed;
 
@@ -58,13 +59,29 @@ pub(crate) fn actors(findings: &Findings) -> String {
 }
 
 fn counts(actor: &ActorFound) -> String {
-    format!(
-        "{}, {}, up to {}, digest {}",
-        count(actor.owners.into(), "owner"),
-        count(actor.contenders.into(), "contender"),
-        actor.last,
-        actor.digest
-    )
+    let held = match &actor.held {
+        Held::Locks { owners, contenders } => format!(
+            "{}, {}",
+            count((*owners).into(), "owner"),
+            count((*contenders).into(), "contender")
+        ),
+        Held::Jobs {
+            queues,
+            jobs,
+            bytes: len,
+        } => format!(
+            "{} of {} in {} ({} ready, {} delayed, {} claimed, {} buried, {} abandoned)",
+            count(jobs.all().into(), "job"),
+            bytes(*len),
+            count((*queues).into(), "queue"),
+            jobs.ready,
+            jobs.delayed,
+            jobs.claimed,
+            jobs.buried,
+            jobs.abandoned
+        ),
+    };
+    format!("{held}, up to {}, digest {}", actor.last, actor.digest)
 }
 
 fn held(page: &mut Page, found: &KeyFound) {
@@ -119,6 +136,7 @@ fn snapshot(page: &mut Page, slot: &SlotFound) {
             let (upto, digest) = (state.upto, state.digest);
             let actor = match state.actor {
                 ActorId::LOCK => LockMachine::NAME.to_owned(),
+                ActorId::QUEUE => QueueMachine::NAME.to_owned(),
                 other => format!("actor {other}"),
             };
             page.line("", &format!("{actor} up to {upto}, digest {digest}"));

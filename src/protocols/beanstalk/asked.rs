@@ -29,7 +29,13 @@ pub(crate) enum Asked {
     Touch(u64),
     Kick(u32),
     KickJob(u64),
+    /// Whether anybody has to do with the tube; if so, it is paused.
     Pause {
+        tube: QueueName,
+        seconds: u32,
+    },
+    /// Pause a tube that was there.
+    PauseFound {
         tube: QueueName,
         seconds: u32,
     },

@@ -88,7 +88,7 @@ impl Client {
                 count: *count,
             },
             Asked::KickJob(id) => Message::KickJob { id: *id },
-            Asked::Pause { tube, seconds } => Message::Pause {
+            Asked::PauseFound { tube, seconds } => Message::Pause {
                 queue: tube.clone(),
                 ms: ms(*seconds),
             },
@@ -111,7 +111,7 @@ impl Client {
             Asked::PeekDelayed => next(Phase::Delayed),
             Asked::PeekBuried => next(Phase::Buried),
             Asked::StatsJob(id) => Query::Job { id: *id },
-            Asked::StatsTube(tube) => Query::Queue {
+            Asked::StatsTube(tube) | Asked::Pause { tube, .. } => Query::Queue {
                 queue: tube.clone(),
             },
             Asked::Stats => Query::Totals,

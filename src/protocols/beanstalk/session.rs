@@ -94,7 +94,8 @@ impl BeanstalkSession {
                 break;
             }
             self.client.ask(asked, &mut items);
-            if items.len() == before {
+            // A pause is asked for once it is known whether its tube is there: what stands behind it comes later.
+            if items.len() == before || matches!(asked, Asked::Pause { .. }) {
                 break;
             }
         }
@@ -247,8 +248,16 @@ impl BeanstalkSession {
                 self.tell(&reply, output);
             }
             (_, Told::Job(job)) => self.tell(&Reply::JobStats(show::job(&job, now)), output),
+            // That it is there is no durable state, so no message may rest on it.
+            (Asked::Pause { tube, seconds }, Told::Queue(_)) => {
+                let found = Asked::PauseFound {
+                    tube: tube.clone(),
+                    seconds: *seconds,
+                };
+                self.taken.push_front((found, None));
+            }
             (_, Told::Queue(queue)) => {
-                self.tell(&Reply::TubeStats(show::tube(&queue, now)), output)
+                self.tell(&Reply::TubeStats(show::tube(&queue, now)), output);
             }
             (_, Told::Queues(names)) => {
                 let tubes = names.iter().filter(|name| name.tenant().is_empty());

@@ -87,10 +87,12 @@ pub(crate) fn plain(asked: &Asked, told: &Told) -> Reply<'static> {
         }
         (Asked::Delete(_), Told::Done) => Reply::Deleted,
         (Asked::Release { .. }, Told::Done) => Reply::Released,
-        (Asked::Bury { .. }, Told::Done) => Reply::Buried,
+        (Asked::Bury { .. }, Told::Done) | (Asked::Release { .. }, Told::Abandoned) => {
+            Reply::Buried
+        }
         (Asked::Touch(_), Told::Done) => Reply::Touched,
         (Asked::KickJob(_), Told::Done) => Reply::JobKicked,
-        (Asked::Pause { .. }, Told::Done) => Reply::Paused,
+        (Asked::PauseFound { .. }, Told::Done) => Reply::Paused,
         (Asked::Kick(_), Told::Count(count)) => Reply::Kicked((*count).into()),
         (Asked::Flush(_), Told::Count(count)) => Reply::Flushed((*count).into()),
         (_, Told::Absent | Told::Refused(Refused::StaleToken)) => Reply::NotFound,
