@@ -221,7 +221,9 @@ fn a_file_that_is_none_is_told() {
 fn serve_runs_on_a_file() {
     let (files, path) = file("");
     let data = files.path().join("data");
-    let lines = format!("data = {data:?}\nlockserver = \"127.0.0.1:0\"\nhttp = \"off\"\n");
+    let lines = format!(
+        "data = {data:?}\nlockserver = \"127.0.0.1:0\"\nhttp = \"off\"\nbeanstalk = \"off\"\n"
+    );
     std::fs::write(&path, lines).expect("a file is written");
     let mut command = sexton();
     command.arg("serve").env("SEXTON_CONFIG", &path);

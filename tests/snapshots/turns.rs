@@ -37,7 +37,7 @@ fn slots_are_written_in_turn_and_the_other_is_not_touched() {
         let digest = crate::node::wait(live.status()).unwrap().actors[0]
             .status
             .digest;
-        assert_eq!(seal.manifest.states.len(), 1);
+        assert_eq!(seal.manifest.states.len(), 2, "of every actor");
         assert_eq!(Some(seal.manifest.states[0].digest), digest);
         before = after;
     }

@@ -15,7 +15,7 @@
 //! | `machine.rs` | what the host asks, and what is due when |
 //! | `decide.rs` `commit.rs` | the rules: which job goes to whom, and what becomes of it; and making it so |
 //! | `look.rs` | answers to questions |
-//! | `invariants.rs` `model.rs` `tests.rs` | the machine compared with a plain model, its state walked |
+//! | `invariants.rs` `model.rs` `steps.rs` `tests.rs` | the machine compared with a plain model, its state walked |
 
 mod body;
 mod commit;
@@ -41,6 +41,8 @@ mod queue;
 mod ready;
 mod rules;
 mod state;
+#[cfg(test)]
+mod steps;
 #[cfg(test)]
 mod tests;
 mod waiting;

@@ -57,7 +57,7 @@ pub(super) enum Due {
 }
 
 /// When something happens, and under which number.
-type Instant = (Seq, Timestamp);
+type Moment = (Seq, Timestamp);
 
 impl Entry {
     fn go(&mut self, phase: Phase, until: Option<Timestamp>) {
@@ -195,7 +195,7 @@ impl Model {
         }
     }
 
-    pub(super) fn message(&mut self, message: &Message, (seq, at): Instant) -> Reply {
+    pub(super) fn message(&mut self, message: &Message, (seq, at): Moment) -> Reply {
         let reply = match message {
             Message::Put(put) => self.put(put, at),
             Message::Spoil => {
@@ -382,7 +382,7 @@ impl Model {
         }
     }
 
-    fn claim(&mut self, id: u64, by: Claimant, (seq, at): Instant) -> Reply {
+    fn claim(&mut self, id: u64, by: Claimant, (seq, at): Moment) -> Reply {
         let view = self.job(id).expect("it is there").view.clone();
         let (rules, span) = (self.rules_of(&view.queue), self.span(&view));
         let job = self.job(id).expect("it is there");
@@ -426,7 +426,7 @@ impl Model {
     }
 
     /// What whoever has claimed a job says of it.
-    fn end(&mut self, message: &Message, (id, by): (u64, Right), (seq, at): Instant) -> Reply {
+    fn end(&mut self, message: &Message, (id, by): (u64, Right), (seq, at): Moment) -> Reply {
         let Some(job) = self.job(id) else {
             return Reply::Absent;
         };

@@ -7,9 +7,10 @@
 
 use crate::actors::machine::{Effect, Effects, Keeping, Machine as _, Stamp, Start};
 use crate::actors::queue::model::{Due, Model};
+use crate::actors::queue::steps::{Step, Whose, order, steps};
 use crate::actors::queue::{
-    Body, Claimant, DedupKey, Message, Order, Outcome, Phase, Pop, Put, Query, QueueMachine,
-    QueueName, Reply, Right, Rules, TypeRules, View, Watch, Worker,
+    Message, Order, Outcome, Phase, Pop, Query, QueueMachine, QueueName, Reply, Right, Rules,
+    TypeRules, View, Watch, Worker,
 };
 use crate::actors::shelf::Shelf;
 use crate::clock::Timestamp;
@@ -17,36 +18,6 @@ use crate::ids::{Seq, Ticket};
 use proptest::prelude::*;
 
 const BEGIN: Timestamp = Timestamp(1_000_000_000_000);
-
-#[derive(Clone, Debug)]
-enum Step {
-    Send(Message),
-    /// Something about a job: the number in it says which of those that are there.
-    About(Message, Whose),
-    Wait(Pop),
-    Attend(QueueName, Vec<QueueName>),
-    /// One of those who wait or are there goes.
-    Leave(usize),
-    Pass(u64),
-    /// The coordinator starts, and so many numbers are passed over.
-    Start(u64),
-    /// A checkpoint begins, or goes on.
-    Checkpoint,
-    /// The machine is built anew, from the newest snapshot and the log behind it.
-    Reload,
-}
-
-/// By what right something is asked of a job.
-#[derive(Clone, Copy, Debug)]
-enum Whose {
-    /// Of whoever has it.
-    Claimant,
-    /// Of this worker, whether or not it has it.
-    Worker(u64),
-    /// A token that is too old by so much.
-    Stale(u64),
-    Nobody,
-}
 
 /// The machine under test beside its model and its replica, and the log of what was committed.
 struct Pair {
@@ -488,143 +459,6 @@ impl Logged {
             Self::Entry(..) | Self::Start(_) => {}
         }
     }
-}
-
-fn queue() -> impl Strategy<Value = QueueName> {
-    const NAMES: &[&str] = &[
-        "a", "a", "a", "b", "few", "few", "t:few", "forever", "closed",
-    ];
-    prop::sample::select(NAMES).prop_map(|name| QueueName::parse(name.as_bytes()).expect("a name"))
-}
-
-/// Few different ones, so that ends meet; and some that never come.
-fn span() -> impl Strategy<Value = u64> {
-    prop::sample::select(&[0, 0, 0, 1000, 1000, 2000, 4000, u64::MAX][..])
-}
-
-fn priority() -> impl Strategy<Value = u32> {
-    prop::sample::select(&[0, 1, 1, 1023, 1024, u32::MAX][..])
-}
-
-fn claimant() -> impl Strategy<Value = Claimant> {
-    prop_oneof![
-        3 => (1u64..4).prop_map(|worker| Claimant::Worker(Worker(worker))),
-        2 => Just(Claimant::Bearer),
-    ]
-}
-
-fn pop() -> impl Strategy<Value = Pop> {
-    // With doubles among them, and none.
-    let queues = prop::collection::vec(queue(), 0..5);
-    (queues, claimant()).prop_map(|(queues, by)| Pop {
-        queues: queues.into(),
-        by,
-        waits: false,
-        ticket: None,
-    })
-}
-
-fn put() -> impl Strategy<Value = Message> {
-    let key = prop::option::weighted(0.3, (0u8..2).prop_map(|key| DedupKey([key; 20])));
-    let len = prop::sample::select(&[0, 1, 8, 8, 8, 200, 201, 300, 301][..]);
-    let urgency = (priority(), span(), span());
-    (queue(), urgency, key, len).prop_map(|(queue, (priority, delay_ms, ttr_ms), dedup, len)| {
-        Message::Put(Put {
-            queue,
-            priority,
-            delay_ms,
-            ttr_ms,
-            dedup,
-            body: Body::new(vec![b'x'; len]),
-        })
-    })
-}
-
-fn about() -> impl Strategy<Value = Message> {
-    let (id, by) = (0u64..12, Right::Unclaimed);
-    let changed = (prop::option::of(priority()), span());
-    (id, 0..14, claimant(), changed).prop_map(move |(id, kind, claimant, (priority, delay_ms))| {
-        match kind {
-            0..3 => Message::Delete { id, by },
-            3..7 => Message::Release {
-                id,
-                by,
-                priority,
-                delay_ms,
-            },
-            7..9 => Message::Bury { id, by, priority },
-            9 => Message::Touch { id, by },
-            10 => Message::Fail {
-                id,
-                by,
-                retry_after_ms: priority.map(|_| delay_ms),
-            },
-            11..13 => Message::PopJob { id, by: claimant },
-            _ => Message::KickJob { id },
-        }
-    })
-}
-
-fn message() -> impl Strategy<Value = Message> {
-    prop_oneof![
-        24 => put(),
-        12 => pop().prop_map(Message::Pop),
-        3 => (queue(), 0u32..4).prop_map(|(queue, count)| Message::Kick { queue, count }),
-        3 => (queue(), span()).prop_map(|(queue, ms)| Message::Pause { queue, ms }),
-        1 => queue().prop_map(|queue| Message::Flush { queue }),
-        1 => Just(Message::Spoil),
-        2 => (1u64..4).prop_map(|worker| Message::Depart { worker: Worker(worker) }),
-    ]
-}
-
-fn whose() -> impl Strategy<Value = Whose> {
-    prop_oneof![
-        6 => Just(Whose::Claimant),
-        1 => (1u64..4).prop_map(Whose::Worker),
-        1 => (0u64..20).prop_map(Whose::Stale),
-        1 => Just(Whose::Nobody),
-    ]
-}
-
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = prop_oneof![
-        24 => message().prop_map(Step::Send),
-        16 => (about(), whose()).prop_map(|(message, whose)| Step::About(message, whose)),
-        4 => pop().prop_map(Step::Wait),
-        2 => (queue(), prop::collection::vec(queue(), 0..3))
-            .prop_map(|(using, watching)| Step::Attend(using, watching)),
-        2 => (0usize..9).prop_map(Step::Leave),
-        // Whole seconds, so that ends meet; and others, so that they do not.
-        8 => (0u64..3).prop_map(|seconds| Step::Pass(seconds * 1000)),
-        2 => (0u64..12_000).prop_map(Step::Pass),
-        1 => (0u64..3).prop_map(Step::Start),
-        12 => Just(Step::Checkpoint),
-        1 => Just(Step::Reload),
-    ];
-    // A drain is for good: late, if at all.
-    (
-        prop::collection::vec(step.clone(), 0..150),
-        prop::collection::vec(step, 0..20),
-    )
-        .prop_map(|(mut steps, late)| {
-            if !late.is_empty() {
-                steps.push(Step::Send(Message::Drain));
-                steps.extend(late);
-            }
-            steps
-        })
-}
-
-fn order() -> impl Strategy<Value = Order> {
-    prop::sample::select(
-        &[
-            Order::Priority,
-            Order::Priority,
-            Order::Fifo,
-            Order::Timestamp,
-            Order::Random,
-        ][..],
-    )
 }
 
 proptest! {
