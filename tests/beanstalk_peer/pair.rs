@@ -187,6 +187,11 @@ impl Pair {
         }
     }
 
+    /// Whether time passes.
+    pub(crate) fn do_spans_end(&self) -> bool {
+        self.patience == BEFORE_THE_NEXT_SPAN
+    }
+
     pub(crate) fn since_13(&self) -> bool {
         self.since_13
     }
