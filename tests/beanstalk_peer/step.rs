@@ -118,8 +118,7 @@ fn put(chance: &mut Chance, is_alone: bool, do_spans_end: bool) -> Vec<u8> {
     };
     // beanstalkd gives a job back at the end of its time now and then only when its client says something: not asked.
     let ttr = if do_spans_end { 100 } else { chance.below(4) };
-    let len = [0, 1, 5, 40, 223, 224, 5000, 65_535]
-        [usize::try_from(chance.below(8)).expect("it is small")];
+    let len = pick(chance, &[0, 1, 5, 40, 223, 224, 5000, 65_535]).unwrap_or(0);
     let body: Vec<u8> = (0..len)
         .map(|_| u8::try_from(chance.below(256)).expect("it is small"))
         .collect();
