@@ -171,6 +171,7 @@ impl Client {
             }
             // What the server had not read when it ended the connection.
             Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(false),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(true),
             Err(error) => Err(error),
         }
     }
