@@ -49,6 +49,7 @@ fn seeds(usual: u64) -> Vec<u64> {
 }
 
 /// Whether there is somebody to compare with; says so if not.
+#[expect(clippy::print_stdout, reason = "what is left out is said")]
 fn is_there() -> bool {
     match beanstalkd::Server::beanstalkd() {
         Ok((_, version)) => {
@@ -63,6 +64,7 @@ fn is_there() -> bool {
 }
 
 /// Runs sequences on some threads, and says how many came to their end in time.
+#[expect(clippy::print_stdout, reason = "so are figures")]
 fn compare(seeds: &[u64], threads: usize, run: impl Fn(u64) -> Verdict + Sync) {
     let verdicts: Vec<Verdict> = std::thread::scope(|scope| {
         let running: Vec<_> = (0..threads)

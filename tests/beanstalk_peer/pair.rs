@@ -42,7 +42,7 @@ pub(crate) struct Pair {
 
 /// One server with its connections.
 struct Side {
-    _server: Server,
+    server: Server,
     observer: Client,
     clients: Vec<Client>,
 }
@@ -73,7 +73,7 @@ impl Side {
         }
         let clients = (0..connections).map(|_| server.connect()).collect();
         let mut side = Self {
-            _server: server,
+            server,
             observer,
             clients,
         };
@@ -104,7 +104,7 @@ impl Side {
     }
 
     fn open_anew(&mut self, connection: usize) {
-        let client = self._server.connect();
+        let client = self.server.connect();
         *self.client(connection) = client;
         self.settle_connections();
     }
@@ -185,6 +185,11 @@ impl Pair {
             patience,
             transcript: Vec::new(),
         }
+    }
+
+    /// Whether time passes.
+    pub(crate) fn do_spans_end(&self) -> bool {
+        self.patience == BEFORE_THE_NEXT_SPAN
     }
 
     pub(crate) fn since_13(&self) -> bool {

@@ -43,9 +43,12 @@ impl Step {
     pub(crate) fn any(chance: &mut Chance, pair: &Pair) -> Self {
         let connection =
             usize::try_from(chance.below(pair.connections() as u64)).expect("there are few");
+        // Of several jobs that a connection gives back, beanstalkd gives whoever waits the one that was claimed first,
+        // sexton the most urgent.
+        let may_close = !pair.is_anybody_waiting() || pair.is_waiting(connection);
         match chance.below(30) {
-            0 => return Self::Close(connection),
-            1 => return Self::End(connection),
+            0 if may_close => return Self::Close(connection),
+            1 if may_close => return Self::End(connection),
             _ => {}
         }
         // Who waits is not heard.
@@ -107,15 +110,15 @@ fn priority(chance: &mut Chance) -> String {
     }
 }
 
-fn put(chance: &mut Chance, is_alone: bool) -> Vec<u8> {
+fn put(chance: &mut Chance, is_alone: bool, do_spans_end: bool) -> Vec<u8> {
     let priority = priority(chance);
     let delay = match chance.below(6) {
         delay @ (1 | 2) if is_alone => delay,
         _ => 0,
     };
-    let ttr = chance.below(4);
-    let len = [0, 1, 5, 40, 223, 224, 5000, 65_535]
-        [usize::try_from(chance.below(8)).expect("it is small")];
+    // beanstalkd gives a job back at the end of its time now and then only when its client says something: not asked.
+    let ttr = if do_spans_end { 100 } else { chance.below(4) };
+    let len = pick(chance, &[0, 1, 5, 40, 223, 224, 5000, 65_535]).unwrap_or(0);
     let body: Vec<u8> = (0..len)
         .map(|_| u8::try_from(chance.below(256)).expect("it is small"))
         .collect();
@@ -202,7 +205,7 @@ fn words(chance: &mut Chance, since_13: bool) -> &'static str {
 fn command(chance: &mut Chance, pair: &Pair, is_alone: bool) -> Vec<u8> {
     let next = pair.next_id();
     let line = match chance.below(44) {
-        0..=8 => return put(chance, is_alone),
+        0..=8 => return put(chance, is_alone, pair.do_spans_end()),
         // Of two that wait, either may be served first: there is one at most, and nothing behind it.
         9..=15 => reserve(chance, next, is_alone && !pair.is_anybody_waiting()),
         16..=18 => format!("delete {}", id(chance, next)),
@@ -219,6 +222,8 @@ fn command(chance: &mut Chance, pair: &Pair, is_alone: bool) -> Vec<u8> {
         30 => "peek-ready".to_owned(),
         31 => "peek-delayed".to_owned(),
         32 => "peek-buried".to_owned(),
+        // The same holds for several that are kicked.
+        33 if pair.is_anybody_waiting() => format!("kick {}", chance.below(2)),
         33 => format!("kick {}", chance.below(4)),
         34 => format!("kick-job {}", id(chance, next)),
         35 => match tube(chance) {

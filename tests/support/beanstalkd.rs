@@ -162,7 +162,7 @@ impl Client {
 
     /// Receives what is there; false at the end.
     fn receive(&mut self) -> std::io::Result<bool> {
-        let mut bytes = [0; 65_536];
+        let mut bytes = vec![0; 65_536];
         match self.stream.read(&mut bytes) {
             Ok(count) => {
                 self.received
@@ -171,6 +171,7 @@ impl Client {
             }
             // What the server had not read when it ended the connection.
             Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(false),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(true),
             Err(error) => Err(error),
         }
     }

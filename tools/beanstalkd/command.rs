@@ -167,7 +167,7 @@ fn configure(flags: &Flags, opened: Opened) -> Result<Config, Failure> {
     let connections = u32::try_from(descriptors)
         .unwrap_or(u32::MAX)
         .clamp(1, 1 << 20);
-    let everybody = ["0.0.0.0/0", "::/0"].map(|network| network.parse::<Network>());
+    let everybody = ["0.0.0.0/0", "::/0"].map(str::parse::<Network>);
     let fsync = match flags.sync {
         Sync::Never => Fsync::Never,
         Sync::Within(0) => Fsync::Always,

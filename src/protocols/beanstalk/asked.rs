@@ -76,11 +76,18 @@ impl Asked {
 
     /// How many answers of the actor it takes.
     pub(crate) fn items(&self) -> usize {
-        match self {
-            Self::ReserveBatch(count) => *count as usize,
-            Self::DeleteBatch(ids) => ids.len(),
-            _ => 1,
+        if let Self::ReserveBatch(count) = self {
+            *count as usize
+        } else if let Self::DeleteBatch(ids) = self {
+            ids.len()
+        } else {
+            1
         }
+    }
+
+    /// Whether its answers make one reply together.
+    pub(crate) const fn is_batch(&self) -> bool {
+        matches!(self, Self::ReserveBatch(_) | Self::DeleteBatch(_))
     }
 
     /// Whether its answer may be a claim.

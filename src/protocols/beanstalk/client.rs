@@ -37,19 +37,21 @@ impl Client {
     /// Puts what a command asks of the actor behind `items`; nothing, if it only concerns the connection.
     pub(crate) fn ask(&self, asked: &Asked, items: &mut Vec<Item<QueueMachine>>) {
         let by = Right::Worker(self.worker);
-        match asked {
-            Asked::ReserveBatch(count) => {
-                let pops = (0..*count).map(|_| Item::Message(Message::Pop(self.pop(false))));
-                items.extend(pops);
-            }
-            Asked::DeleteBatch(ids) => {
-                let deletes = ids.iter().map(|id| Message::Delete { id: *id, by });
-                items.extend(deletes.map(Item::Message));
-            }
-            asked => items.extend(self.item(asked, by)),
+        if let Asked::ReserveBatch(count) = asked {
+            let pops = (0..*count).map(|_| Item::Message(Message::Pop(self.pop(false))));
+            items.extend(pops);
+        } else if let Asked::DeleteBatch(ids) = asked {
+            let deletes = ids.iter().map(|id| Message::Delete { id: *id, by });
+            items.extend(deletes.map(Item::Message));
+        } else {
+            items.extend(self.item(asked, by));
         }
     }
 
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the rest asks, or is for the session"
+    )]
     fn item(&self, asked: &Asked, by: Right) -> Option<Item<QueueMachine>> {
         let message = match asked {
             Asked::Put(put) => Message::Put(Put {
@@ -100,6 +102,10 @@ impl Client {
         Some(Item::Message(message))
     }
 
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the rest is for the session"
+    )]
     fn query(&self, asked: &Asked) -> Option<Query> {
         let next = |phase| Query::PeekNext {
             queue: self.using.clone(),

@@ -52,7 +52,15 @@ pub(crate) struct BeanstalkSession {
     is_moved: bool,
     /// The `reserve` that waits for a job.
     reserving: Option<Reserving>,
+    role: Role,
+}
+
+/// What a client has been so far.
+#[derive(Default)]
+struct Role {
+    /// It has put.
     is_producer: bool,
+    /// It has reserved.
     is_worker: bool,
     /// It may have claims that its end gives back.
     may_hold: bool,
@@ -79,9 +87,7 @@ impl BeanstalkSession {
             answers: VecDeque::new(),
             is_moved: false,
             reserving: None,
-            is_producer: false,
-            is_worker: false,
-            may_hold: false,
+            role: Role::default(),
         }
     }
 
@@ -103,6 +109,10 @@ impl BeanstalkSession {
     }
 
     /// Carries out a command that only concerns the connection.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "what goes to the actor is looked at in `client.rs`"
+    )]
     fn settle(&mut self, asked: &Asked, output: &mut Vec<u8>) -> Then {
         match asked {
             Asked::Use(tube) => {
@@ -174,7 +184,7 @@ impl BeanstalkSession {
         if let Some(counted) = counted {
             counters.command(counted);
         }
-        if asked.is_put() && !std::mem::replace(&mut self.is_producer, true) {
+        if asked.is_put() && !std::mem::replace(&mut self.role.is_producer, true) {
             counters.producers(1);
         }
         if asked.is_reserve() {
@@ -184,7 +194,7 @@ impl BeanstalkSession {
     }
 
     fn is_a_worker(&mut self) {
-        if !std::mem::replace(&mut self.is_worker, true) {
+        if !std::mem::replace(&mut self.role.is_worker, true) {
             self.shared.counters.workers(1);
         }
     }
@@ -194,34 +204,30 @@ impl BeanstalkSession {
         let Some(asked) = self.next() else {
             unreachable!("an answer is to something that was asked");
         };
-        match &asked {
-            Asked::ReserveBatch(_) | Asked::DeleteBatch(_) => {
-                let answers: Vec<_> = self.answers.drain(..asked.items()).collect();
-                self.reply_to_batch(&asked, &answers, output);
-                true
-            }
-            asked => {
-                let answer = self.answers.pop_front();
-                self.reply(asked, answer.expect("there is one"), output)
-            }
+        if asked.is_batch() {
+            let answers: Vec<_> = self.answers.drain(..asked.items()).collect();
+            self.reply_to_batch(&asked, &answers, output);
+            return true;
         }
+        let answer = self.answers.pop_front();
+        self.reply(&asked, answer.expect("there is one"), output)
     }
 
     fn reply_to_batch(&self, asked: &Asked, answers: &[Answer<Told>], output: &mut Vec<u8>) {
-        let claims = answers.iter().filter_map(|answer| match answer {
-            Ok(Told::Claim(claim)) => Some(job(claim)),
-            _ => None,
-        });
-        let done = answers.iter().filter(|answer| **answer == Ok(Told::Done));
-        let reply = match asked {
-            Asked::ReserveBatch(_) => Reply::ReservedBatch(claims.collect()),
-            _ => {
-                let deleted = done.count() as u64;
-                let absent = answers.len() as u64 - deleted;
-                Reply::DeletedBatch { deleted, absent }
-            }
-        };
-        self.tell(&reply, output);
+        if asked.is_reserve() {
+            let claims = answers.iter().filter_map(|answer| {
+                let Ok(Told::Claim(claim)) = answer else {
+                    return None;
+                };
+                Some(job(claim))
+            });
+            self.tell(&Reply::ReservedBatch(claims.collect()), output);
+        } else {
+            let done = answers.iter().filter(|answer| **answer == Ok(Told::Done));
+            let deleted = done.count() as u64;
+            let absent = answers.len() as u64 - deleted;
+            self.tell(&Reply::DeletedBatch { deleted, absent }, output);
+        }
     }
 
     /// Puts the reply to a command behind `output`; false if the client must wait for it.
@@ -337,7 +343,7 @@ impl Session for BeanstalkSession {
             tracing::debug!(target: DEBUG_TARGET, "{} -> {command}", self.client.worker.0);
             let counted = command.counted();
             let asked = Asked::from(command);
-            self.may_hold |= asked.may_claim();
+            self.role.may_hold |= asked.may_claim();
             self.taken.push_back((asked, counted));
         }
         taken
@@ -400,13 +406,13 @@ impl Drop for BeanstalkSession {
     fn drop(&mut self) {
         let counters = &self.shared.counters;
         counters.disconnected();
-        if self.is_producer {
+        if self.role.is_producer {
             counters.producers(-1);
         }
-        if self.is_worker {
+        if self.role.is_worker {
             counters.workers(-1);
         }
-        if self.may_hold {
+        if self.role.may_hold {
             // Behind whatever is on its way: a job that is claimed meanwhile is given back, too.
             self.reserving = None;
             let worker = self.client.worker;
@@ -421,10 +427,7 @@ fn job(claim: &Claim) -> Job<'_> {
     Job { id, body }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how long a client waits is its own affair: no state depends on it"
-)]
+/// How long a client waits is its own affair: no state depends on it.
 async fn within<T>(span: Duration, future: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout(span, future).await.ok()
 }
