@@ -3,6 +3,11 @@
 //! A call can be awaited in any runtime, and from a plain thread through [`crate::block_on`]. One that changes something
 //! is answered when the journal has it.
 
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "an answer is the one hoped for, or says why not"
+)]
+
 use crate::actors::host::{Answer, Failed, Item};
 use crate::actors::queue::{
     Claim, Claimant, Counts, JobView, Message, Pop, Put, Query, QueueMachine, QueueName, QueueView,
@@ -82,7 +87,7 @@ impl Queues {
 
     /// Claims the most urgent job of these queues, among equals the oldest; none if there is none now.
     pub async fn pop(&self, queues: &[QueueName]) -> Result<Option<Claim>, QueueError> {
-        let pop = Item::Message(Message::Pop(self.claim_of(queues)));
+        let pop = Item::Message(Message::Pop(Self::claim_of(queues)));
         match self.one(pop).await? {
             Reply::Claim(claim) => Ok(Some(*claim)),
             Reply::Nothing { .. } => Ok(None),
@@ -96,14 +101,14 @@ impl Queues {
         if let Some(claim) = self.pop(queues).await? {
             return Ok(claim);
         }
-        let watch = Watch::Job(self.claim_of(queues));
+        let watch = Watch::Job(Self::claim_of(queues));
         match self.mailbox.watch(watch).await?? {
             Reply::Claim(claim) => Ok(*claim),
             other => Err(refusal(&other)),
         }
     }
 
-    fn claim_of(&self, queues: &[QueueName]) -> Pop {
+    fn claim_of(queues: &[QueueName]) -> Pop {
         Pop {
             queues: queues.into(),
             by: Claimant::Bearer,
