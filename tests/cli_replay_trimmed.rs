@@ -195,7 +195,7 @@ fn older_snapshot(data: &Path) -> u64 {
 #[test]
 fn states_are_compared_with_what_checkpoints_noted() {
     let pasts = Pasts::make();
-    for (log, compared) in [(&pasts.trimmed, 2), (&pasts.whole, 3)] {
+    for (log, compared) in [(&pasts.trimmed, 4), (&pasts.whole, 6)] {
         let verified = replay(log, &["--verify"]);
         let said = text(&verified.stdout);
         assert_eq!(verified.status.code(), Some(0), "{said}");

@@ -157,7 +157,8 @@ fn a_person_and_a_program_read_the_status() {
         .lines()
         .skip_while(|line| !line.starts_with("ACTOR"))
         .collect();
-    assert_eq!(actors.len(), 2, "{page}");
+    assert_eq!(actors.len(), 3, "{page}");
+    assert!(actors[2].starts_with("queue"), "{page}");
     assert!(actors[1].starts_with("lock"), "{page}");
     assert!(
         page.lines().all(|line| line == line.trim_end()),

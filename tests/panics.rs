@@ -209,9 +209,10 @@ fn provoke_all(handle: &Handle, address: SocketAddr, names: &[String]) {
 /// What the node says of the panics behind it.
 fn accounts_for_them(handle: &Handle) -> Option<Digest> {
     let status = node::wait(handle.status()).expect("the node runs");
-    let [lock] = status.actors.as_slice() else {
-        panic!("one actor, not {:?}", status.actors)
+    let [lock, queue] = status.actors.as_slice() else {
+        panic!("two actors, not {:?}", status.actors)
     };
+    assert_eq!(queue.panics.restarts, 0, "nothing was planted there");
     let panics = PANICS as u64;
     let counted = (lock.panics.restarts, lock.panics.rebuilds);
     assert_eq!(counted, (2 * panics, panics));

@@ -81,6 +81,7 @@ fn page(status: &Value) -> String {
         ),
         ("data", format!("{}, fsync {}", at("/data"), at("/fsync"))),
         ("lockserver", at("/doors/lockserver")),
+        ("beanstalk", at("/doors/beanstalk")),
         ("http", at("/doors/http")),
         ("socket", at("/doors/socket")),
         (
@@ -110,6 +111,9 @@ fn page(status: &Value) -> String {
     let open = count("/open_commands");
     let locks = format!("{owners} owners, {contenders} contenders; {open} commands open");
     lines.push(("locks", locks));
+    let jobs = |phase: &str| format!("{} {phase}", count(&format!("/queues/jobs/{phase}")));
+    let phases = ["ready", "delayed", "claimed", "buried", "abandoned"].map(jobs);
+    lines.push(("jobs", phases.join(", ")));
     let none = Vec::new();
     let actors = status.pointer("/actors").and_then(Value::as_array);
     let actors = actors.unwrap_or(&none);

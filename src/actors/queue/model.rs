@@ -495,6 +495,31 @@ impl Model {
         first.map(|(.., due)| due).or_else(|| self.next_waiter())
     }
 
+    /// Whether chance may serve this waiter now: the first of those who wait for some queue that has a job.
+    pub(super) fn may_serve(&self, due: &Due, at: Timestamp) -> bool {
+        let Due::Waiter(ticket) = due else {
+            return false;
+        };
+        let has_job = |queue: &QueueName| {
+            let is_ready = |job: &Entry| job.view.phase == Phase::Ready && job.view.queue == *queue;
+            !self.is_paused(queue) && self.jobs.iter().any(is_ready)
+        };
+        let first = |queue: &QueueName| {
+            let waits = |(_, pop): &&(Ticket, Pop)| pop.queues.contains(queue);
+            let tickets = self.waiters.iter().filter(waits).map(|(ticket, _)| *ticket);
+            tickets.min()
+        };
+        let (_, pop) = self
+            .waiters
+            .iter()
+            .find(|(it, _)| it == ticket)
+            .expect("it waits");
+        let mut queues = pop.queues.iter();
+        self.rules.default.order == Order::Random
+            && matches!(self.next_due(at), Some(Due::Waiter(_)))
+            && queues.any(|queue| has_job(queue) && first(queue) == Some(*ticket))
+    }
+
     fn next_waiter(&self) -> Option<Due> {
         let waited: Vec<QueueName> = self
             .waiters
