@@ -100,6 +100,7 @@ pub enum Mark {
         /// Version of the program.
         program: String,
         /// Sequence numbers passed over since the stop before was no clean one.
+        #[serde(default)]
         skipped: u64,
     },
     /// The coordinator stopped in good order; everything before this is on disk.

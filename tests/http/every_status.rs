@@ -280,7 +280,8 @@ impl FullDisk {
         // A write beyond the limit must fail as an error, not as a signal.
         let exec = "trap '' XFSZ; exec \"$0\" \"$@\"";
         command.args(["-c", exec, env!("CARGO_BIN_EXE_sexton"), "serve"]);
-        command.args(["--lockserver", "off", "--http", "127.0.0.1:0"]);
+        command.args(["--beanstalk", "off", "--lockserver", "off"]);
+        command.args(["--http", "127.0.0.1:0"]);
         command.args(["--fsync", "never", "--data"]);
         command.arg(files.path().join("data"));
         let daemon = Daemon::start(command);

@@ -109,6 +109,12 @@ impl Writer {
                 end += size;
             }
             if end == start {
+                let size = batch.frame_size_at(start).map_or(0, |size| size as u64);
+                assert!(
+                    size + (SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES) as u64
+                        <= self.sizes.max_bytes,
+                    "a frame fits into the largest segment, or no roll would ever end"
+                );
                 self.roll()?;
                 continue;
             }
