@@ -3,9 +3,10 @@
 use crate::actors::machine::{Effects, Stamp};
 use crate::actors::queue::job::Phase;
 use crate::actors::queue::machine::QueueMachine;
-use crate::actors::queue::message::{Claimant, Message, Outcome, Reply};
+use crate::actors::queue::message::{Claimant, Message, Outcome};
 use crate::actors::queue::pages::Place;
 use crate::actors::queue::queue::Pause;
+use crate::actors::queue::reply::Reply;
 use crate::actors::queue::state::end_claim;
 use crate::clock::Timestamp;
 use crate::ids::Slot;

@@ -3,8 +3,9 @@
 use crate::actors::machine::Machine as _;
 use crate::actors::queue::job::{Job, Phase};
 use crate::actors::queue::machine::QueueMachine;
-use crate::actors::queue::message::{Counts, Worker};
+use crate::actors::queue::message::Worker;
 use crate::actors::queue::queue::Queue;
+use crate::actors::queue::reply::Counts;
 use crate::actors::queue::state::State;
 use crate::clock::Timestamp;
 use crate::ids::{Digest, Slot, Ticket};

@@ -3,7 +3,8 @@
 //! Change rule: the fields but for the links are durable, see `message.rs`.
 
 use crate::actors::queue::body::Body;
-use crate::actors::queue::message::{Counts, DedupKey, Worker};
+use crate::actors::queue::message::{DedupKey, Worker};
+use crate::actors::queue::reply::Counts;
 use crate::clock::Timestamp;
 use crate::ids::{Seq, Slot, Token};
 use serde::{Deserialize, Serialize};

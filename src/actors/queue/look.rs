@@ -2,10 +2,9 @@
 
 use crate::actors::queue::job::{Job, Phase};
 use crate::actors::queue::machine::{QueueMachine, shown};
-use crate::actors::queue::message::{
-    Claim, Claimant, JobView, Message, Pop, Query, QueueView, Reply, Totals, View,
-};
+use crate::actors::queue::message::{Claimant, Message, Pop};
 use crate::actors::queue::name::QueueName;
+use crate::actors::queue::reply::{Claim, JobView, Query, QueueView, Reply, Totals, View};
 use crate::ids::Slot;
 
 impl QueueMachine {

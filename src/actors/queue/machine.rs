@@ -6,8 +6,9 @@
 use crate::actors::machine::{Effects, Keeping, Machine, Refusal, Stamp, Start, Weight};
 use crate::actors::pages::Pages;
 use crate::actors::queue::job::Job;
-use crate::actors::queue::message::{Message, Outcome, Pop, Query, Reply, View, Watch};
+use crate::actors::queue::message::{Message, Outcome, Pop};
 use crate::actors::queue::pages::{self, Page};
+use crate::actors::queue::reply::{Query, Reply, View, Watch};
 use crate::actors::queue::rules::Rules;
 use crate::actors::queue::state::State;
 use crate::actors::queue::waiting::Waiting;

@@ -5,7 +5,8 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `message.rs` `name.rs` `body.rs` | what can be asked, what can come of it, what is answered |
+//! | `message.rs` `name.rs` `body.rs` | what may change a queue, and what can come of it |
+//! | `reply.rs` | what can be asked and waited for, and what is answered |
 //! | `rules.rs` | configuration: what holds for all queues, and for each type |
 //! | `job.rs` `queue.rs` | one job; one queue |
 //! | `ready.rs` `held.rs` | the jobs of a queue that can be claimed, in order; those that are claimed or abandoned |
@@ -39,6 +40,7 @@ mod pages;
 )]
 mod queue;
 mod ready;
+mod reply;
 mod rules;
 mod state;
 #[cfg(test)]
@@ -50,10 +52,8 @@ mod waiting;
 pub use body::Body;
 pub use job::{Job, Phase};
 pub use machine::QueueMachine;
-pub use message::{
-    Claim, Claimant, Counts, DedupKey, JobView, Message, Outcome, Pop, Put, Query, QueueView,
-    Refused, Reply, Right, Totals, View, Watch, Worker,
-};
+pub use message::{Claimant, DedupKey, Message, Outcome, Pop, Put, Refused, Right, Worker};
 pub use name::QueueName;
 pub use pages::Page;
+pub use reply::{Claim, Counts, JobView, Query, QueueView, Reply, Totals, View, Watch};
 pub use rules::{Order, Rules, TypeRules};

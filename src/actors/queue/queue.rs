@@ -2,9 +2,9 @@
 
 use crate::actors::queue::held::Held;
 use crate::actors::queue::job::Job;
-use crate::actors::queue::message::{Counts, QueueView};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::ready::Ready;
+use crate::actors::queue::reply::{Counts, QueueView};
 use crate::actors::queue::rules::Order;
 use crate::actors::slab::Slab;
 use crate::clock::Timestamp;

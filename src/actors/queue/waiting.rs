@@ -1,8 +1,9 @@
 //! Who waits for a job, and who has to do with a queue. Volatile: the host states it again after a rebuild, and nobody
 //! waits on beyond the end of the process.
 
-use crate::actors::queue::message::{Pop, Watch};
+use crate::actors::queue::message::Pop;
 use crate::actors::queue::name::QueueName;
+use crate::actors::queue::reply::Watch;
 use crate::actors::queue::state::State;
 use crate::ids::{Slot, Ticket};
 use std::collections::BTreeMap;

@@ -1,0 +1,235 @@
+//! What the `QueueActor` can be asked that changes nothing, what can be waited for, and what it answers. Nothing of it is
+//! stored.
+
+use crate::actors::queue::body::Body;
+use crate::actors::queue::job::Phase;
+use crate::actors::queue::message::{Pop, Refused};
+use crate::actors::queue::name::QueueName;
+use crate::clock::Timestamp;
+use crate::ids::Token;
+use serde::Serialize;
+use std::sync::Arc;
+
+/// A question about queues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Query {
+    /// A job with its body.
+    Peek {
+        /// Which.
+        id: u64,
+    },
+    /// The next job of a queue in a phase: the most urgent ready, the soonest delayed, the oldest buried.
+    PeekNext {
+        /// Which queue.
+        queue: QueueName,
+        /// In which phase.
+        phase: Phase,
+    },
+    /// What is known of a job.
+    Job {
+        /// Which.
+        id: u64,
+    },
+    /// What is known of a queue.
+    Queue {
+        /// Which.
+        queue: QueueName,
+    },
+    /// What is known of all of them together.
+    Totals,
+    /// The names of queues, and up to so many of them.
+    Queues {
+        /// How many.
+        most: u32,
+    },
+    /// A queue from which something can be claimed, by chance.
+    Next {
+        /// What the choice derives from.
+        chance: u64,
+    },
+}
+
+/// Something about queues that can be waited for, or held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Watch {
+    /// A job of these queues. What was waited for is claimed.
+    Job(Pop),
+    /// Nothing: this queue is there as long as somebody says so, whoever has to do with it.
+    Standing(QueueName),
+    /// Nothing: these queues are there as long as somebody says so.
+    Presence {
+        /// The queue that new jobs go to.
+        using: QueueName,
+        /// The queues that jobs are claimed from.
+        watching: Arc<[QueueName]>,
+    },
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// The job has this number.
+    Put {
+        /// Its number.
+        id: u64,
+        /// The phase of the one that was there already, if it was not added.
+        duplicate: Option<Phase>,
+    },
+    /// A job is claimed.
+    Claim(Box<Claim>),
+    /// There is nothing to claim.
+    Nothing {
+        /// Whether whoever asked waits.
+        waits: bool,
+        /// When the first of its claims ends.
+        soonest: Option<Timestamp>,
+    },
+    /// It is done.
+    Done,
+    /// The job was given back, and its last try is over.
+    Abandoned,
+    /// So many.
+    Count(u32),
+    /// No such job, or not the asker's.
+    Absent,
+    /// Not done, and why.
+    Refused(Refused),
+    /// A job with its body.
+    Found(u64, Body),
+    /// What is known of a job.
+    Job(Box<JobView>),
+    /// What is known of a queue.
+    Queue(Box<QueueView>),
+    /// What is known of all of them together.
+    Totals(Box<Totals>),
+    /// Names of queues.
+    Queues(Vec<QueueName>),
+}
+
+/// A job that was claimed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Its number.
+    pub id: u64,
+    /// The token of the claim.
+    pub token: Token,
+    /// Its queue.
+    pub queue: QueueName,
+    /// How often it was claimed, this time included.
+    pub attempts: u32,
+    /// When the claim ends.
+    pub until: Timestamp,
+    /// What it says.
+    pub body: Body,
+}
+
+/// What is known of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct JobView {
+    /// Its number.
+    pub id: u64,
+    /// Its queue.
+    pub queue: QueueName,
+    /// What is the matter with it.
+    pub phase: Phase,
+    /// 0 is the most urgent.
+    pub priority: u32,
+    /// When it was added.
+    pub created: Timestamp,
+    /// When its delay or its claim ends.
+    pub until: Option<Timestamp>,
+    /// Its newest delay, in milliseconds.
+    pub delay_ms: u64,
+    /// Milliseconds that whoever claims it has; the queue's own time if 0.
+    pub ttr_ms: u64,
+    /// Claims since it was added or kicked.
+    pub attempts: u32,
+    /// Claims.
+    pub reserves: u32,
+    /// Claims that ran out.
+    pub timeouts: u32,
+    /// How often it was given back.
+    pub releases: u32,
+    /// How often it was buried.
+    pub buries: u32,
+    /// How often it was kicked.
+    pub kicks: u32,
+    /// The token of its claim.
+    pub token: Option<Token>,
+    /// Bytes of its body.
+    pub bytes: u64,
+}
+
+/// Jobs by phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Ready, with a priority below 1024.
+    pub urgent: u32,
+    /// Ready.
+    pub ready: u32,
+    /// Delayed.
+    pub delayed: u32,
+    /// Claimed.
+    pub claimed: u32,
+    /// Buried by a client.
+    pub buried: u32,
+    /// Abandoned after the last try.
+    pub abandoned: u32,
+}
+
+/// What is known of a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct QueueView {
+    /// Its name.
+    pub name: QueueName,
+    /// Its jobs.
+    pub jobs: Counts,
+    /// Jobs since it came into being, or since the process started: those that were there then count.
+    pub total: u64,
+    /// Who adds to it.
+    pub using: u32,
+    /// Who claims from it.
+    pub watching: u32,
+    /// Who waits for a job of it.
+    pub waiting: u32,
+    /// Jobs deleted since then.
+    pub deletes: u64,
+    /// Pauses since then.
+    pub pauses: u64,
+    /// How long it was paused for, in milliseconds; 0 if it is not.
+    pub pause_ms: u64,
+    /// When the pause ends.
+    pub paused_until: Option<Timestamp>,
+}
+
+/// What is known of all queues together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// Jobs.
+    pub jobs: Counts,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// Jobs added since the process started; those that were there then count.
+    pub added: u64,
+    /// Claims that ran out since then.
+    pub timeouts: u64,
+    /// Queues.
+    pub queues: u32,
+    /// Those that wait for a job.
+    pub waiting: u32,
+    /// Whether new jobs are refused.
+    pub draining: bool,
+}
+
+/// The state of queues, to look at.
+#[derive(Debug, Serialize)]
+pub struct View {
+    /// All of them together.
+    pub totals: Totals,
+    /// The number of the next job.
+    pub next_id: u64,
+    /// The queues that have jobs or are paused, by name.
+    pub queues: Vec<QueueView>,
+    /// Their jobs, by number.
+    pub jobs: Vec<JobView>,
+}
