@@ -264,7 +264,7 @@ impl<M: Machine> Host<M> {
             Ok(Err(refusal)) => return Ok(refusal),
             Err(cause) => return Err(self.poison(ledger, at, (stage, cause), message)),
         };
-        let keeping = M::keeping(&outcome);
+        let keeping = self.machine.keeping(message, &outcome);
         if keeping == Keeping::Nothing {
             return guard(|| self.machine.reply(Seq(0), message, &outcome))
                 .map_err(|cause| self.poison(ledger, at, (stage, cause), message));

@@ -45,8 +45,8 @@ pub trait Machine: Send + Sized + 'static {
 
     /// What this message does, without doing it.
     fn decide(&self, at: Timestamp, message: &Self::Message) -> Self::Outcome;
-    /// What an outcome changes, and so how it is kept.
-    fn keeping(outcome: &Self::Outcome) -> Keeping;
+    /// What an outcome that is not committed yet changes, and so how it is kept.
+    fn keeping(&self, message: &Self::Message, outcome: &Self::Outcome) -> Keeping;
     /// How many sequence numbers an outcome takes: as many as it makes items that each need one.
     fn numbers(_outcome: &Self::Outcome) -> u64 {
         1

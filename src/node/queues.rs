@@ -39,6 +39,7 @@ const fn words(refused: Refused) -> &'static str {
         Refused::StaleToken => "the token is stale: the claim has passed on",
         Refused::Full => "there are as many jobs, or bytes of them, as are allowed",
         Refused::QueuesFull => "there are as many queues as are allowed",
+        Refused::RootsFull => "there are as many root jobs as are allowed",
         Refused::TooBig => "the body is longer than is allowed",
         Refused::ReadOnly => "the queue takes no jobs",
         Refused::DiskFull => "the disk is full",
@@ -111,6 +112,7 @@ impl Queues {
     fn claim_of(queues: &[QueueName]) -> Pop {
         Pop {
             queues: queues.into(),
+            weights: [].into(),
             by: Claimant::Bearer,
             waits: false,
             ticket: None,

@@ -94,7 +94,7 @@ impl<M: Machine> Replayed for Replica<M> {
             Some(outcome) => from_json(outcome)?,
             None => self.machine().decide(stamp.at, &message),
         };
-        if M::keeping(&outcome) == Keeping::Nothing {
+        if self.machine().keeping(&message, &outcome) == Keeping::Nothing {
             return Ok(None);
         }
         let told = self.told(&message, &outcome);

@@ -138,7 +138,7 @@ impl Maker {
 
     fn decide(&mut self, at: Timestamp, message: &Message) {
         let outcome = self.locks.decide(at, message);
-        if LockMachine::keeping(&outcome) == Keeping::Nothing {
+        if self.locks.keeping(message, &outcome) == Keeping::Nothing {
             return;
         }
         let stamp: Stamp = self.ledger.order(at);

@@ -9,8 +9,9 @@ use crate::node::{Heard, Tongue, milliseconds, moment, number, split};
 use sexton::actors::host::Item;
 use sexton::actors::machine::Stamp;
 use sexton::actors::queue::{
-    Body, Claim, Claimant, DedupKey, JobView, Message, Order, Outcome, Phase, Pop, Put, Query,
-    QueueMachine, QueueName, QueueView, Refused, Reply, Right, Rules, Totals, Watch, Worker,
+    Body, Claim, Claimant, Class, DedupKey, JobView, Message, Order, Outcome, Phase, Pop, Put,
+    Query, QueueMachine, QueueName, QueueView, Refused, Reply, Right, Root, Rules, Totals, Watch,
+    Worker,
 };
 use sexton::clock::Timestamp;
 use sexton::ids::{Slot, Token};
@@ -37,6 +38,9 @@ impl Tongue for Words {
             "order",
             "claim_ttl",
             "max_tries",
+            "class",
+            "retries",
+            "dedup",
             "prune",
             "read_only",
             "jobs_max",
@@ -61,6 +65,14 @@ impl Tongue for Words {
         };
         of_type.claim_ttl_ms = span(&options, "claim_ttl", of_type.claim_ttl_ms)?;
         of_type.max_tries = number(&options, "max_tries", of_type.max_tries)?;
+        of_type.class = match options.get("class") {
+            None => of_type.class,
+            Some(&"durable") => Class::Durable,
+            Some(&"memory") => Class::Memory,
+            Some(other) => return Err(format!("there is no class `{other}`")),
+        };
+        of_type.retries = yes(&options, "retries", of_type.retries)?;
+        of_type.dedup = yes(&options, "dedup", of_type.dedup)?;
         of_type.prune_ms = span(&options, "prune", of_type.prune_ms)?;
         of_type.read_only = options.get("read_only").map(|why| (*why).to_owned());
         Ok(())
@@ -99,8 +111,11 @@ impl Tongue for Words {
     }
 
     fn note(&mut self, _: Stamp, message: &Message, outcome: &Outcome) -> Option<String> {
-        if let Outcome::Put { id, slot, .. } = outcome {
-            self.jobs.insert(*slot, *id);
+        if let Outcome::Put { slot, job } = outcome {
+            self.jobs.insert(*slot, job.id);
+        }
+        if let Outcome::Forgotten { .. } = outcome {
+            return Some("a root job is forgotten".to_owned());
         }
         if let Message::Unpause { queue } = message {
             return Some(format!("{queue} is paused no longer"));
@@ -121,21 +136,25 @@ impl Tongue for Words {
 }
 
 fn message(words: &[&str]) -> Heard<Option<Message>> {
-    const KNOWN: &[&str] = &["prio", "delay", "ttr", "key", "by", "token", "after"];
+    const KNOWN: &[&str] = &[
+        "prio", "delay", "ttr", "key", "by", "token", "after", "retries", "root", "is_root",
+    ];
+    if let ["batch", puts @ ..] = words {
+        let puts = puts.split(|word| *word == ";");
+        let puts = puts.map(|put| {
+            let (places, options) = split(put, KNOWN);
+            put_of(&places, &options)
+        });
+        return Ok(Some(Message::Batch(puts.collect::<Heard<_>>()?)));
+    }
     let (places, options) = split(words, KNOWN);
     let priority = || match options.get("prio") {
         None => Ok(None),
         Some(_) => number(&options, "prio", 0).map(Some),
     };
     Ok(Some(match places.as_slice() {
-        ["put", to, body] => Message::Put(Put {
-            queue: queue(to)?,
-            priority: number(&options, "prio", 1024)?,
-            delay_ms: span(&options, "delay", 0)?,
-            ttr_ms: span(&options, "ttr", 0)?,
-            dedup: options.get("key").map(|key| key_of(key)),
-            body: body_of(body)?,
-        }),
+        ["put", to_and_body @ ..] => Message::Put(put_of(to_and_body, &options)?),
+        ["register", root] => Message::Register(root_of(root)?),
         ["pop", from @ ..] => Message::Pop(pop(from, by(&options), false)?),
         ["pop-job", id] => Message::PopJob {
             id: id_of(id)?,
@@ -189,6 +208,47 @@ fn message(words: &[&str]) -> Heard<Option<Message>> {
     }))
 }
 
+fn put_of(places: &[&str], options: &Options<'_>) -> Heard<Put> {
+    let [to, body] = places else {
+        return Err(format!("`{}` is no queue and body", places.join(" ")));
+    };
+    let root = match (options.get("root"), options.get("is_root")) {
+        (Some(root), _) | (None, Some(root)) => Some(root_of(root)?),
+        (None, None) => None,
+    };
+    Ok(Put {
+        queue: queue(to)?,
+        priority: number(options, "prio", 1024)?,
+        delay_ms: span(options, "delay", 0)?,
+        ttr_ms: span(options, "ttr", 0)?,
+        dedup: options.get("key").map(|key| key_of(key)),
+        retries: yes(options, "retries", true)?,
+        root,
+        is_root: options.contains_key("is_root"),
+        body: body_of(body)?,
+    })
+}
+
+/// `signature@time`.
+fn root_of(word: &str) -> Heard<Root> {
+    let (key, at) = word
+        .split_once('@')
+        .ok_or_else(|| format!("`{word}` is no root job: signature@time"))?;
+    Ok(Root {
+        key: key_of(key),
+        at: id_of(at)?,
+    })
+}
+
+fn yes(options: &Options<'_>, option: &str, otherwise: bool) -> Heard<bool> {
+    match options.get(option) {
+        None => Ok(otherwise),
+        Some(&"yes") => Ok(true),
+        Some(&"no") => Ok(false),
+        Some(other) => Err(format!("`{option}` is yes or no, not `{other}`")),
+    }
+}
+
 fn question(words: &[&str]) -> Heard<Option<Query>> {
     Ok(Some(match words {
         ["peek", id] => Query::Peek { id: id_of(id)? },
@@ -217,6 +277,7 @@ fn question(words: &[&str]) -> Heard<Option<Query>> {
 fn pop(from: &[&str], by: Claimant, waits: bool) -> Heard<Pop> {
     Ok(Pop {
         queues: queues(from)?,
+        weights: [].into(),
         by,
         waits,
         ticket: None,
@@ -302,6 +363,13 @@ fn told(reply: &Reply) -> String {
             id,
             duplicate: Some(phase),
         } => format!("{id} is there ({})", named(*phase)),
+        Reply::Batch(placed) => {
+            let placed = placed.iter().map(|(id, new)| {
+                let what = if *new { "" } else { " is there" };
+                format!("{id}{what}")
+            });
+            format!("put {}", placed.collect::<Vec<_>>().join(", "))
+        }
         Reply::Claim(claim) => claimed(claim),
         Reply::Nothing { soonest, .. } => {
             let soonest = soonest.map(|at| format!(" (a claim ends at {})", moment(at)));
@@ -331,10 +399,14 @@ fn claimed(claim: &Claim) -> String {
         queue,
         attempts,
         until,
+        retries,
+        duplicate,
         body,
     } = claim;
     let (until, body) = (moment(*until), text(body));
-    format!("{id} {body} of {queue}, try {attempts} until {until}, token {token}")
+    let once = if *retries { "" } else { ", at most once" };
+    let duplicate = if *duplicate { ", a duplicate" } else { "" };
+    format!("{id} {body} of {queue}, try {attempts} until {until}, token {token}{once}{duplicate}")
 }
 
 fn job_in_words(job: &JobView) -> String {
@@ -421,6 +493,7 @@ fn reason(refused: Refused) -> &'static str {
         Refused::StaleToken => "stale token",
         Refused::Full => "full",
         Refused::QueuesFull => "too many queues",
+        Refused::RootsFull => "too many root jobs",
         Refused::TooBig => "too big",
         Refused::ReadOnly => "read only",
         Refused::DiskFull => "disk full",

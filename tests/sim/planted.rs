@@ -113,7 +113,7 @@ fn apply_poison<M: Machine>(
     let poisoned: Poisoned<M::Message> =
         rmp_serde::from_slice(record.payload).expect("poisoned records decode");
     let outcome = replica.machine().decide(record.at, &poisoned.message);
-    if M::keeping(&outcome) != Keeping::Nothing {
+    if replica.machine().keeping(&poisoned.message, &outcome) != Keeping::Nothing {
         replica.commit(stamp(record), &poisoned.message, &outcome)?;
     }
     Ok(())

@@ -185,7 +185,7 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
         }
     }
 
-    fn keeping(outcome: &Outcome) -> Keeping {
+    fn keeping(&self, _: &Message, outcome: &Outcome) -> Keeping {
         match outcome {
             Outcome::Nothing => Keeping::Nothing,
             Outcome::Added { .. }

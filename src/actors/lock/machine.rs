@@ -339,7 +339,7 @@ impl Machine for LockMachine {
         }
     }
 
-    fn keeping(outcome: &Outcome) -> Keeping {
+    fn keeping(&self, _message: &Message, outcome: &Outcome) -> Keeping {
         match outcome {
             Outcome::Granted { .. }
             | Outcome::Queued { .. }

@@ -73,7 +73,7 @@ impl Pair {
             self.machine.decide(self.now, &message),
             "deciding changes nothing"
         );
-        if LockMachine::keeping(&outcome) == Keeping::Nothing {
+        if self.machine.keeping(&message, &outcome) == Keeping::Nothing {
             return self.machine.reply(Seq(0), &message, &outcome);
         }
         self.seq.0 += 1;

@@ -3,7 +3,7 @@
 use crate::actors::machine::{Effects, Stamp};
 use crate::actors::queue::job::Phase;
 use crate::actors::queue::machine::QueueMachine;
-use crate::actors::queue::message::{Claimant, Message, Outcome};
+use crate::actors::queue::message::{Claimant, Message, Outcome, Placed};
 use crate::actors::queue::pages::Place;
 use crate::actors::queue::queue::Pause;
 use crate::actors::queue::reply::Reply;
@@ -20,12 +20,20 @@ impl QueueMachine {
         effects: &mut Effects<Reply>,
     ) {
         match outcome {
-            Outcome::Put { id, slot, until } => {
+            Outcome::Put { slot, job } => {
                 let Message::Put(put) = message else {
                     unreachable!("only a put adds a job")
                 };
-                self.state.put(*slot, entry, put, (*id, *until));
+                self.state.put(*slot, entry, put, job);
             }
+            Outcome::Batch { placed } => self.commit_batch(entry, message, placed),
+            Outcome::Registered { .. } => {
+                let Message::Register(root) = message else {
+                    unreachable!("only a registration registers")
+                };
+                self.state.register(*root, entry);
+            }
+            Outcome::Forgotten { slot } => self.state.forget_root(*slot, entry.seq),
             Outcome::Spoiled { id } => {
                 self.state.touch(Place::Head, entry.seq);
                 self.state.head.next_id = self.state.head.next_id.max(id + 1);
@@ -75,6 +83,18 @@ impl QueueMachine {
                 self.state.totals.draining = true;
             }
             Outcome::Duplicate { .. } | Outcome::Absent | Outcome::Refused(_) => {}
+        }
+    }
+
+    fn commit_batch(&mut self, stamp: Stamp, message: &Message, placed: &[Placed]) {
+        let Message::Batch(puts) = message else {
+            unreachable!("only a batch adds several jobs")
+        };
+        for (put, placed) in puts.iter().zip(placed) {
+            if let Placed::New(job) = placed {
+                let slot = self.state.jobs.next_free();
+                self.state.put(slot, stamp, put, job);
+            }
         }
     }
 

@@ -2,12 +2,11 @@
 //!
 //! Rests on durable state and the rules alone, never on who waits or is present: a replay decides again, and compares.
 
+use crate::actors::queue::index::mix;
 use crate::actors::queue::job::{Job, Phase};
 use crate::actors::queue::machine::{QueueMachine, shown};
-use crate::actors::queue::message::{Claimant, Message, Outcome, Pop, Put, Refused, Right, Worker};
+use crate::actors::queue::message::{Message, Outcome, Pop, Refused, Right, Worker};
 use crate::actors::queue::name::QueueName;
-use crate::actors::queue::pages;
-use crate::actors::queue::queue::Queue;
 use crate::actors::queue::rules::TypeRules;
 use crate::clock::Timestamp;
 use crate::ids::Slot;
@@ -16,11 +15,17 @@ impl QueueMachine {
     pub(super) fn decision(&self, at: Timestamp, message: &Message) -> Outcome {
         match message {
             Message::Put(put) => self.decide_put(at, put),
+            Message::Batch(puts) => self.decide_batch(at, puts),
+            Message::Register(root) => self.decide_register(*root),
+            Message::Forget { slot } if self.state.roots.slab().get(*slot).is_none() => {
+                Outcome::Absent
+            }
+            Message::Forget { slot } => Outcome::Forgotten { slot: *slot },
             Message::Spoil => Outcome::Spoiled {
                 id: self.state.head.next_id,
             },
             Message::Pop(pop) => self.decide_pop(at, pop),
-            Message::PopJob { id, by } => self.decide_pop_job(at, *id, *by),
+            Message::PopJob { id, .. } => self.decide_pop_job(at, *id),
             Message::Delete { id, by } => self.decide_delete(*id, *by),
             Message::Release {
                 id, by, delay_ms, ..
@@ -66,56 +71,42 @@ impl QueueMachine {
         }
     }
 
-    fn decide_put(&self, at: Timestamp, put: &Put) -> Outcome {
-        let totals = &self.state.totals;
-        let len = put.body.as_bytes().len();
-        let rules = &self.state.rules;
-        if len > rules.body_bytes_max as usize {
-            return Outcome::Refused(Refused::TooBig);
-        }
-        if self.state.head.draining {
-            return Outcome::Refused(Refused::Draining);
-        }
-        if rules.of(&put.queue).read_only.is_some() {
-            return Outcome::Refused(Refused::ReadOnly);
-        }
-        if let Some(slot) = put.dedup.and_then(|key| self.state.twin(&put.queue, key)) {
-            return Outcome::Duplicate { slot };
-        }
-        let most = rules.jobs_max.min(pages::NUMBERS_MAX);
-        if totals.jobs.all() >= most || totals.bytes + len as u64 > rules.bytes_max {
-            return Outcome::Refused(Refused::Full);
-        }
-        if self.is_one_too_many(&put.queue) {
-            return Outcome::Refused(Refused::QueuesFull);
-        }
-        Outcome::Put {
-            id: self.state.head.next_id,
-            slot: self.state.jobs.next_free(),
-            until: after(at, put.delay_ms),
-        }
-    }
-
     fn decide_pop(&self, at: Timestamp, pop: &Pop) -> Outcome {
-        let chance = self.state.head.next_id ^ at.0.rotate_left(32);
+        let chance = self.chance(at);
         let best = |queue: &QueueName| self.state.best(queue, chance);
-        let best = pop.queues.iter().filter_map(best).min();
-        best.map_or(Outcome::Absent, |(_, _, slot)| self.claim(at, slot, pop.by))
+        let best = if pop.weights.is_empty() {
+            pop.queues.iter().filter_map(best).min()
+        } else {
+            let weights = pop.weights.iter().map(|weight| (*weight).max(1));
+            let weights = weights.chain(std::iter::repeat(1));
+            let offers = pop.queues.iter().zip(weights);
+            let offers: Vec<_> = offers
+                .filter_map(|(queue, weight)| Some((best(queue)?, weight)))
+                .collect();
+            drawn(&offers, chance)
+        };
+        best.map_or(Outcome::Absent, |(_, _, slot)| self.claim(at, slot))
     }
 
-    fn decide_pop_job(&self, at: Timestamp, id: u64, by: Claimant) -> Outcome {
+    /// A number that nobody foresees and a replay finds again: each entry changes the digest.
+    fn chance(&self, at: Timestamp) -> u64 {
+        let [low, high] = [0, 64].map(|by| (self.state.digest.0 >> by) & u128::from(u64::MAX));
+        mix(at.0 ^ u64::try_from(low ^ high).unwrap_or_default())
+    }
+
+    fn decide_pop_job(&self, at: Timestamp, id: u64) -> Outcome {
         match self.state.find(id) {
-            Some((slot, job)) if job.phase != Phase::Claimed => self.claim(at, slot, by),
+            Some((slot, job)) if job.phase != Phase::Claimed => self.claim(at, slot),
             Some(_) | None => Outcome::Absent,
         }
     }
 
-    fn claim(&self, at: Timestamp, slot: Slot, by: Claimant) -> Outcome {
+    fn claim(&self, at: Timestamp, slot: Slot) -> Outcome {
         let Some(job) = self.state.job(slot) else {
             return Outcome::Absent;
         };
         let rules = self.rules_of(job);
-        let last = rules.max_tries > 0 && job.tries() >= rules.max_tries - 1;
+        let last = rules.max_tries > 0 && job.tries() >= rules.max_tries - 1 && job.retries;
         Outcome::Claimed {
             slot,
             until: until(at, job, rules),
@@ -124,11 +115,10 @@ impl QueueMachine {
             } else {
                 Timestamp(0)
             },
-            passing: is_passing(by, rules),
         }
     }
 
-    fn rules_of(&self, job: &Job) -> &TypeRules {
+    pub(super) fn rules_of(&self, job: &Job) -> &TypeRules {
         self.state.rules.of(&self.state.queue(job.queue).name)
     }
 
@@ -163,18 +153,15 @@ impl QueueMachine {
             Ok(claimed) => claimed,
             Err(outcome) => return outcome,
         };
-        let worker = job.story().worker;
-        let by = worker.map_or(Claimant::Bearer, Claimant::Worker);
-        let rules = self.rules_of(job);
         Outcome::Touched {
             slot,
-            until: until(at, job, rules),
-            passing: is_passing(by, rules),
+            until: until(at, job, self.rules_of(job)),
         }
     }
 
     fn decide_fail(&self, at: Timestamp, id: u64, by: Right, retry: Option<u64>) -> Outcome {
         match self.claimed(id, by) {
+            Ok((slot, job)) if !job.retries => Outcome::Deleted { slot },
             Ok((slot, job)) => {
                 let left = self.state.deadline_of(slot).unwrap_or(job.story().until);
                 let until = retry.map_or(left, |ms| at.plus_ms(ms));
@@ -202,7 +189,7 @@ impl QueueMachine {
 
     /// Any queue may be paused: whether anybody has to do with it is no durable state.
     fn decide_pause(&self, at: Timestamp, queue: &QueueName, ms: u64) -> Outcome {
-        if ms > 0 && self.is_one_too_many(queue) {
+        if ms > 0 && self.numbers_for([queue]).is_err() {
             return Outcome::Refused(Refused::QueuesFull);
         }
         Outcome::Paused {
@@ -218,13 +205,6 @@ impl QueueMachine {
         Outcome::Paused {
             until: Timestamp(0),
         }
-    }
-
-    /// Whether this queue would be a new one among those that last, and there is no room for it.
-    fn is_one_too_many(&self, queue: &QueueName) -> bool {
-        let lasts = |(_, queue): (Slot, &Queue)| queue.number.is_some();
-        let most = self.state.rules.queues_max.min(pages::NUMBERS_MAX) as usize;
-        self.state.numbers.len() >= most && !self.state.queue_named(queue).is_some_and(lasts)
     }
 
     fn decide_depart(&self, worker: Worker) -> Outcome {
@@ -253,6 +233,7 @@ impl QueueMachine {
         let forever = job.ttr_ms == 0 && rules.claim_ttl_ms == 0 && shown(story.token).is_some();
         match job.phase {
             Phase::Delayed => Outcome::Ready { slot },
+            Phase::Claimed if !job.retries => Outcome::Pruned { slot },
             Phase::Claimed if story.prune != Timestamp(0) => Outcome::Abandoned { slot },
             Phase::Claimed if forever => Outcome::Pruned { slot },
             Phase::Claimed => Outcome::TimedOut { slot },
@@ -277,16 +258,43 @@ fn pruned(at: Timestamp, rules: &TypeRules) -> Timestamp {
     at.plus_ms(rules.prune_ms).plus_ms(1)
 }
 
-/// Whether a claim ends with the process, and nothing of it is kept.
-fn is_passing(by: Claimant, rules: &TypeRules) -> bool {
-    rules.max_tries == 0 && matches!(by, Claimant::Worker(_))
+/// The offer that chance falls on, each as often as its weight says.
+fn drawn<T: Copy>(offers: &[(T, u32)], chance: u64) -> Option<T> {
+    let all: u64 = offers.iter().map(|(_, weight)| u64::from(*weight)).sum();
+    let mut rest = chance.checked_rem(all)?;
+    for (offer, weight) in offers {
+        match rest.checked_sub((*weight).into()) {
+            Some(left) => rest = left,
+            None => return Some(*offer),
+        }
+    }
+    None
 }
 
 /// The moment so much later; zero if that is at once.
-fn after(at: Timestamp, ms: u64) -> Timestamp {
+pub(super) fn after(at: Timestamp, ms: u64) -> Timestamp {
     if ms == 0 {
         Timestamp(0)
     } else {
         at.plus_ms(ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::drawn;
+    use crate::actors::queue::index::mix;
+
+    #[test]
+    fn chance_falls_on_each_as_often_as_its_weight_says() {
+        let mut counts = [0; 3];
+        for number in 0..60_000 {
+            let place: usize = drawn(&[(0, 1), (1, 2), (2, 3)], mix(number)).expect("one is drawn");
+            counts[place] += 1;
+        }
+        for (count, share) in counts.iter().zip([10_000, 20_000, 30_000]) {
+            assert!((share - 500..share + 500).contains(count), "{counts:?}");
+        }
+        assert_eq!(drawn::<u8>(&[], 7), None);
     }
 }

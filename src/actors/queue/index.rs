@@ -118,16 +118,16 @@ impl State {
     /// Whether something can be claimed from a queue, and whether anybody waits for it.
     pub(super) fn review(&mut self, slot: Slot) {
         let queue = &mut self.queues[slot];
-        let can = queue.counts.ready > 0 && queue.pause.is_none();
-        match (can, queue.place) {
+        let can = queue.is_poppable();
+        match (can && !queue.is_read_only, queue.place) {
             (true, None) => {
-                queue.place = Some(u32::try_from(self.poppable.len()).expect("queues are bounded"));
-                self.poppable.push(slot);
+                queue.place = Some(u32::try_from(self.offered.len()).expect("queues are bounded"));
+                self.offered.push(slot);
             }
             (false, Some(place)) => {
                 queue.place = None;
-                self.poppable.swap_remove(place as usize);
-                if let Some(moved) = self.poppable.get(place as usize) {
+                self.offered.swap_remove(place as usize);
+                if let Some(moved) = self.offered.get(place as usize) {
                     self.queues[*moved].place = Some(place);
                 }
             }

@@ -36,6 +36,7 @@ impl QueueMachine {
         state.assert_jobs();
         state.assert_time();
         state.assert_offers();
+        state.roots.assert_whole();
         assert_eq!(
             self.digest(),
             self.fresh_digest(),
@@ -69,6 +70,10 @@ impl QueueMachine {
         }
         for (number, queue) in self.state.numbers.iter() {
             self.state.queue(*queue).canonical(number, &mut bytes);
+            digest.add(&bytes);
+        }
+        for (slot, known) in self.state.roots.slab().iter() {
+            known.canonical(slot, &mut bytes);
             digest.add(&bytes);
         }
         digest.add(&self.state.head.canonical());
@@ -198,23 +203,24 @@ impl State {
 
     /// Asserts that what can be claimed is known, and who should be given it.
     fn assert_offers(&self) {
-        let can = |queue: &Queue| queue.counts.ready > 0 && queue.pause.is_none();
+        let offered = |queue: &Queue| queue.is_poppable() && !queue.is_read_only;
         let mut wanted = BTreeSet::new();
         for (slot, queue) in self.queues.iter() {
             let place = queue
                 .place
-                .and_then(|place| self.poppable.get(place as usize));
+                .and_then(|place| self.offered.get(place as usize));
             assert_eq!(
                 place,
-                can(queue).then_some(&slot),
-                "poppable queues know their place"
+                offered(queue).then_some(&slot),
+                "offered queues know their place"
             );
-            if can(queue) && !queue.waiting.is_empty() {
+            if queue.is_poppable() && !queue.waiting.is_empty() {
                 wanted.insert(slot);
             }
         }
-        let count = self.queues.iter().filter(|(_, queue)| can(queue)).count();
-        assert_eq!(self.poppable.len(), count);
+        let queues = self.queues.iter();
+        let count = queues.filter(|(_, queue)| offered(queue)).count();
+        assert_eq!(self.offered.len(), count);
         assert_eq!(self.wanted, wanted, "who waits for what is there is known");
     }
 }

@@ -3,7 +3,7 @@
 //! Change rule: the fields but for the links are durable, see `message.rs`.
 
 use crate::actors::queue::body::Body;
-use crate::actors::queue::message::{DedupKey, Worker};
+use crate::actors::queue::message::{DedupKey, Root, Worker};
 use crate::actors::queue::reply::Counts;
 use crate::clock::Timestamp;
 use crate::ids::{Seq, Slot, Token};
@@ -40,6 +40,10 @@ pub struct Job {
     pub(super) queue: Slot,
     pub(super) priority: u32,
     pub(super) phase: Phase,
+    /// Whether it ends with the process.
+    pub(super) passing: bool,
+    /// Whether it is tried again when a claim ends without a word.
+    pub(super) retries: bool,
     pub(super) story: Option<Box<Story>>,
 }
 
@@ -66,6 +70,7 @@ pub(super) struct Story {
     pub(super) buries: u32,
     pub(super) kicks: u32,
     pub(super) dedup: Option<DedupKey>,
+    pub(super) root: Option<Root>,
 }
 
 impl Job {
@@ -106,7 +111,7 @@ impl Job {
         }
         bytes.extend_from_slice(&queue.0.to_le_bytes());
         bytes.extend_from_slice(&self.priority.to_le_bytes());
-        bytes.push(self.phase as u8);
+        bytes.extend_from_slice(&[self.phase as u8, self.passing.into(), self.retries.into()]);
         if let Some(story) = &self.story {
             story.canonical(bytes);
         }
@@ -152,6 +157,10 @@ impl Story {
         }
         if let Some(DedupKey(key)) = &self.dedup {
             bytes.extend_from_slice(key);
+        }
+        if let Some(Root { key, at }) = &self.root {
+            bytes.extend_from_slice(&key.0);
+            bytes.extend_from_slice(&at.to_le_bytes());
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::actors::queue::pages::{KeptJob, Page};
 use crate::actors::queue::queue::Pause;
 use crate::actors::queue::rules::Rules;
 use crate::actors::queue::state::State;
+use crate::actors::slab::Slab;
 use crate::ids::Slot;
 use std::collections::HashMap;
 
@@ -36,6 +37,12 @@ impl State {
                     }
                 }
                 Page::Body(slot, body) => drop(bodies.insert(slot, body)),
+                Page::Roots(kept) => {
+                    for (slot, known) in kept {
+                        state.roots.append(slot, known);
+                        state.count_root(slot, true);
+                    }
+                }
             }
         }
         let jobs = jobs.into_iter().flatten();
@@ -44,7 +51,7 @@ impl State {
         let mut by_age: Vec<(u64, Slot)> = jobs.iter().map(|(slot, job)| (job.id, *slot)).collect();
         for (slot, job) in jobs {
             let body = job.body.clone().or_else(|| bodies.remove(&slot));
-            state.load_kept(
+            state.load_job(
                 slot,
                 job,
                 body.expect("a job without a body has a page for it"),
@@ -72,19 +79,7 @@ impl State {
     }
 
     /// Puts a job in its place. They come by slot, and enter the indexes of their phases afterwards.
-    fn load_job(&mut self, slot: Slot, job: Job) {
-        job.canonical_body(&mut self.scratch);
-        self.digest.add(&self.scratch);
-        self.totals.bytes += job.body.as_bytes().len() as u64;
-        self.totals.added += 1;
-        self.queues[job.queue].total += 1;
-        let id = job.id;
-        self.jobs.append(slot, job);
-        let (jobs, ids) = (&self.jobs, &mut self.ids);
-        ids.insert(&id, slot, |other| jobs[other].id);
-    }
-
-    fn load_kept(&mut self, slot: Slot, kept: KeptJob, body: Body) {
+    fn load_job(&mut self, slot: Slot, kept: KeptJob, body: Body) {
         let queue = *self.numbers.get(kept.queue).expect("a job has a queue");
         let job = Job {
             id: kept.id,
@@ -96,8 +91,10 @@ impl State {
             queue,
             priority: kept.priority,
             phase: kept.phase,
+            passing: kept.passing,
+            retries: kept.retries,
             story: kept.story,
         };
-        self.load_job(slot, job);
+        self.settle(slot, job, Slab::append);
     }
 }

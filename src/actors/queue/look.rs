@@ -18,6 +18,10 @@ impl QueueMachine {
             queue: self.state.queue(job.queue).name.clone(),
             attempts: story.attempts,
             until: story.until,
+            retries: job.retries,
+            duplicate: story
+                .root
+                .is_some_and(|root| self.state.roots.is_outdated(root)),
             body: job.body.clone(),
         }))
     }
@@ -61,10 +65,10 @@ impl QueueMachine {
                 Reply::Queues(queues.map(|(_, queue)| queue.name.clone()).collect())
             }
             Query::Next { chance } => {
-                let poppable = self.state.poppable();
-                let place = chance.checked_rem(poppable.len() as u64);
+                let offered = &self.state.offered;
+                let place = chance.checked_rem(offered.len() as u64);
                 let place = place.and_then(|place| usize::try_from(place).ok());
-                match place.and_then(|place| poppable.get(place)) {
+                match place.and_then(|place| offered.get(place)) {
                     Some(slot) => Reply::Queues(vec![self.state.queue(*slot).name.clone()]),
                     None => Reply::Absent,
                 }
@@ -114,6 +118,8 @@ impl QueueMachine {
             buries: story.buries,
             kicks: story.kicks,
             token: shown(story.token),
+            retries: job.retries,
+            passing: job.passing,
             bytes: job.body.as_bytes().len() as u64,
         }
     }

@@ -6,7 +6,7 @@
 use crate::actors::machine::{Effects, Keeping, Machine, Refusal, Stamp, Start, Weight};
 use crate::actors::pages::Pages;
 use crate::actors::queue::job::Job;
-use crate::actors::queue::message::{Message, Outcome, Pop};
+use crate::actors::queue::message::{Claimant, Message, Outcome, Placed, Pop};
 use crate::actors::queue::pages::{self, Page};
 use crate::actors::queue::reply::{Query, Reply, View, Watch};
 use crate::actors::queue::rules::Rules;
@@ -15,10 +15,11 @@ use crate::actors::queue::waiting::Waiting;
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket, Token};
 
-/// What is due: a job, by its slot; a queue whose pause is over, by its number; or somebody who waits for a job that is
-/// there, by ticket.
+/// What is due: a job, by its slot; a queue whose pause is over, by its number; a root job that is to be forgotten, by its
+/// slot; or somebody who waits for a job that is there, by ticket.
 const QUEUE: u64 = 1 << 62;
 const WAITER: u64 = 2 << 62;
+const ROOT: u64 = 3 << 62;
 const KINDS: u64 = 3 << 62;
 
 /// The rules of queues, over their state.
@@ -39,10 +40,27 @@ impl QueueMachine {
         let job = job.map(|slot| (deadline(slot), u64::from(slot.0)));
         let pause = self.state.pause_ends().filter(|(until, _)| *until <= at);
         let pause = pause.map(|(until, number)| (until, QUEUE | u64::from(number.0)));
-        let timed = job.into_iter().chain(pause).min();
+        let root = self.state.roots.first_end().filter(|(end, _)| *end <= at);
+        let root = root.map(|(end, slot)| (end, ROOT | u64::from(slot.0)));
+        let timed = job.into_iter().chain(pause).chain(root).min();
         timed
             .map(|(_, item)| item)
             .or_else(|| self.state.wanted().map(|ticket| WAITER | ticket.0))
+    }
+}
+
+impl QueueMachine {
+    /// Whether a claim that is made or touched is undone by the end of the process, and counts for nothing.
+    fn ends_with_connection(&self, slot: Slot, message: &Message) -> bool {
+        let Some(job) = self.state.job(slot) else {
+            return false;
+        };
+        let worker = if let Message::Pop(Pop { by, .. }) | Message::PopJob { by, .. } = message {
+            matches!(by, Claimant::Worker(_))
+        } else {
+            job.story().worker.is_some()
+        };
+        worker && job.retries && self.rules_of(job).max_tries == 0
     }
 }
 
@@ -70,30 +88,55 @@ impl Machine for QueueMachine {
         self.decision(at, message)
     }
 
-    fn keeping(outcome: &Outcome) -> Keeping {
-        match outcome {
-            Outcome::Claimed { passing: true, .. }
-            | Outcome::Touched { passing: true, .. }
-            | Outcome::Spoiled { .. }
+    /// A job that is kept in memory passes with the process, and so does all that becomes of it. Of the others, the
+    /// claims of connections do, as long as nobody counts them.
+    fn keeping(&self, message: &Message, outcome: &Outcome) -> Keeping {
+        let passes = |slot: Slot| self.state.job(slot).is_some_and(|job| job.passing);
+        let passing = match outcome {
+            Outcome::Duplicate { .. } | Outcome::Absent | Outcome::Refused(_) => {
+                return Keeping::Nothing;
+            }
+            Outcome::Put { job, .. } => {
+                job.passing && !matches!(message, Message::Put(put) if put.registers().is_some())
+            }
+            Outcome::Claimed { slot, .. } | Outcome::Touched { slot, .. } => {
+                passes(*slot) || self.ends_with_connection(*slot, message)
+            }
+            Outcome::Deleted { slot }
+            | Outcome::Released { slot, .. }
+            | Outcome::Buried { slot }
+            | Outcome::Failed { slot, .. }
+            | Outcome::KickedJob { slot }
+            | Outcome::Abandoned { slot }
+            | Outcome::Pruned { slot } => passes(*slot),
+            Outcome::Departed { back, abandoned } => {
+                let comes_back = |slot: &Slot| self.state.job(*slot).is_some_and(|job| job.retries);
+                let all_come_back = back.iter().all(|slot| comes_back(slot) || passes(*slot));
+                all_come_back && abandoned.iter().all(|slot| passes(*slot))
+            }
+            Outcome::Spoiled { .. }
             | Outcome::Ready { .. }
-            | Outcome::TimedOut { .. } => Keeping::Passing,
-            Outcome::Departed { abandoned, .. } if abandoned.is_empty() => Keeping::Passing,
-            Outcome::Duplicate { .. } | Outcome::Absent | Outcome::Refused(_) => Keeping::Nothing,
-            Outcome::Put { .. }
-            | Outcome::Claimed { .. }
-            | Outcome::Touched { .. }
-            | Outcome::Deleted { .. }
-            | Outcome::Released { .. }
-            | Outcome::Buried { .. }
-            | Outcome::Failed { .. }
+            | Outcome::TimedOut { .. }
+            | Outcome::Forgotten { .. } => true,
+            Outcome::Batch { .. }
+            | Outcome::Registered { .. }
             | Outcome::Kicked { .. }
-            | Outcome::KickedJob { .. }
             | Outcome::Paused { .. }
             | Outcome::Flushed { .. }
-            | Outcome::Departed { .. }
-            | Outcome::Abandoned { .. }
-            | Outcome::Pruned { .. }
-            | Outcome::Draining => Keeping::Durable,
+            | Outcome::Draining => false,
+        };
+        if passing {
+            Keeping::Passing
+        } else {
+            Keeping::Durable
+        }
+    }
+
+    fn numbers(outcome: &Outcome) -> u64 {
+        if let Outcome::Batch { placed } = outcome {
+            (placed.len() as u64).max(1)
+        } else {
+            1
         }
     }
 
@@ -109,10 +152,17 @@ impl Machine for QueueMachine {
 
     fn reply(&self, _seq: Seq, message: &Message, outcome: &Outcome) -> Reply {
         match outcome {
-            Outcome::Put { id, .. } => Reply::Put {
-                id: *id,
+            Outcome::Put { job, .. } => Reply::Put {
+                id: job.id,
                 duplicate: None,
             },
+            Outcome::Batch { placed } => {
+                let told = placed.iter().map(|placed| match placed {
+                    Placed::New(job) => (job.id, true),
+                    Placed::Twin(id) => (*id, false),
+                });
+                Reply::Batch(told.collect())
+            }
             Outcome::Duplicate { slot } => {
                 let job = self.state.job(*slot);
                 Reply::Put {
@@ -134,6 +184,8 @@ impl Machine for QueueMachine {
             | Outcome::TimedOut { .. }
             | Outcome::Pruned { .. }
             | Outcome::Spoiled { .. }
+            | Outcome::Registered { .. }
+            | Outcome::Forgotten { .. }
             | Outcome::Draining => Reply::Done,
             Outcome::Abandoned { .. } => Reply::Abandoned,
             Outcome::Absent => self.absent(message),
@@ -151,7 +203,7 @@ impl Machine for QueueMachine {
 
     fn weight(&self, message: &Message) -> Weight {
         match message {
-            Message::Put(_) => Weight::Adds,
+            Message::Put(_) | Message::Batch(_) | Message::Register(_) => Weight::Adds,
             Message::Pop(Pop { ticket: None, .. })
             | Message::PopJob { .. }
             | Message::Spoil
@@ -171,6 +223,7 @@ impl Machine for QueueMachine {
             | Message::Depart { .. }
             | Message::Expire { .. }
             | Message::Unpause { .. }
+            | Message::Forget { .. }
             | Message::Drain => Weight::Frees,
         }
     }
@@ -184,7 +237,9 @@ impl Machine for QueueMachine {
             return Some(Timestamp(0));
         }
         let pause = self.state.pause_ends().map(|(until, _)| until);
-        self.state.wheel.deadline().into_iter().chain(pause).min()
+        let root = self.state.roots.first_end().map(|(end, _)| end);
+        let job = self.state.wheel.deadline();
+        job.into_iter().chain(pause).chain(root).min()
     }
 
     fn due(&mut self, at: Timestamp) -> Option<u64> {
@@ -197,6 +252,9 @@ impl Machine for QueueMachine {
                 let pop = self.waiting.pop(Ticket(item & !KINDS));
                 Message::Pop(pop.expect("who is waited for waits").clone())
             }
+            ROOT => Message::Forget {
+                slot: slot_of(item),
+            },
             QUEUE => {
                 let queue = self.state.numbers.get(slot_of(item));
                 let queue = self
@@ -216,6 +274,7 @@ impl Machine for QueueMachine {
         match item & KINDS {
             WAITER => self.waiting.forget(&mut self.state, Ticket(item & !KINDS)),
             QUEUE => self.state.forget_pause(slot_of(item), at),
+            ROOT => self.state.roots.forget_end(slot_of(item), at),
             _ => self.state.forget_deadline(slot_of(item), at),
         }
     }
@@ -240,7 +299,8 @@ impl Machine for QueueMachine {
 
     fn encode_page(&self, page: PageId, content: &mut Vec<u8>) {
         let state = &self.state;
-        let slabs = (&state.jobs, &state.queues, &state.numbers);
+        let (jobs, queues, numbers) = (&state.jobs, &state.queues, &state.numbers);
+        let slabs = (jobs, queues, numbers, state.roots.slab());
         pages::encode(page, state.head, slabs, content);
     }
 

@@ -9,6 +9,7 @@ use crate::actors::queue::name::QueueName;
 use crate::clock::Timestamp;
 use crate::ids::{Slot, Ticket, Token};
 use serde::{Deserialize, Serialize};
+use sha1::{Digest as _, Sha1};
 use std::sync::Arc;
 
 /// Who works on jobs over a connection, whose end gives them back. Unique as long as the process lives.
@@ -27,8 +28,12 @@ pub struct DedupKey(pub [u8; 20]);
 pub enum Message {
     /// Add a job.
     Put(Put),
+    /// Add jobs: all of them, or none. Of those that are one with each other the last counts.
+    Batch(Vec<Put>),
     /// Use up the number of a job that is not to be.
     Spoil,
+    /// There is a newer root job: jobs that come from an older one of the same key are duplicates.
+    Register(Root),
     /// Claim the best job of some queues.
     Pop(Pop),
     /// Claim one job, unless it is claimed already.
@@ -120,6 +125,11 @@ pub enum Message {
         /// Of which queue.
         queue: QueueName,
     },
+    /// A root job has been remembered for long enough.
+    Forget {
+        /// Where it stands.
+        slot: Slot,
+    },
     /// Take no new jobs from now on, until the next start.
     Drain,
 }
@@ -139,6 +149,15 @@ pub struct Put {
     /// If given, nothing is added while an unclaimed job of the queue has the same.
     #[serde(default)]
     pub dedup: Option<DedupKey>,
+    /// Whether it is tried again when its claim ends without a word.
+    #[serde(default = "yes")]
+    pub retries: bool,
+    /// The root job it comes from, if that is to be known.
+    #[serde(default)]
+    pub root: Option<Root>,
+    /// Whether it is that root job itself, which is registered along with it.
+    #[serde(default)]
+    pub is_root: bool,
     /// What it says.
     pub body: Body,
 }
@@ -152,9 +171,31 @@ impl Put {
             delay_ms: 0,
             ttr_ms: 0,
             dedup: None,
+            retries: true,
+            root: None,
+            is_root: false,
             body,
         }
     }
+
+    /// The root job that is registered along with it: itself, if it is one.
+    pub fn registers(&self) -> Option<Root> {
+        self.root.filter(|_| self.is_root)
+    }
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// What a root job is known by: `MediaWiki`'s way to give up a cascade of jobs that a newer one has made superfluous.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Root {
+    /// The key of its signature, in its queue.
+    pub key: DedupKey,
+    /// Its time, in whatever unit: the larger is the newer.
+    pub at: u64,
 }
 
 /// A claim to be made.
@@ -163,6 +204,9 @@ impl Put {
 pub struct Pop {
     /// From which queues: the most urgent job of all of them, among equals the oldest.
     pub queues: Arc<[QueueName]>,
+    /// How often a queue comes first, in proportion and at least 1 each, if that is left to chance; else empty.
+    #[serde(default)]
+    pub weights: Arc<[u32]>,
     /// For whom.
     pub by: Claimant,
     /// Whether whoever asks waits if there is none. What is asked behind it is not done before it is answered.
@@ -201,12 +245,25 @@ pub enum Right {
 pub enum Outcome {
     /// A new job.
     Put {
-        /// Its number.
-        id: u64,
         /// Where it stands.
         slot: Slot,
-        /// When it is ready; at once if zero.
-        until: Timestamp,
+        /// What it is.
+        job: NewJob,
+    },
+    /// New jobs, each in the lowest free slot.
+    Batch {
+        /// What became of each, in order.
+        placed: Vec<Placed>,
+    },
+    /// A root job is remembered.
+    Registered {
+        /// Where it stands.
+        slot: Slot,
+    },
+    /// A root job is forgotten.
+    Forgotten {
+        /// Where it stood.
+        slot: Slot,
     },
     /// The number is used up.
     Spoiled {
@@ -221,8 +278,6 @@ pub enum Outcome {
         until: Timestamp,
         /// If this is its last try: when it is pruned, given back. Else zero.
         prune: Timestamp,
-        /// Whether a crash may forget it.
-        passing: bool,
     },
     /// A claim's span begins again.
     Touched {
@@ -230,8 +285,6 @@ pub enum Outcome {
         slot: Slot,
         /// When the claim ends.
         until: Timestamp,
-        /// Whether a crash may forget it.
-        passing: bool,
     },
     /// A job is gone.
     Deleted {
@@ -319,6 +372,31 @@ pub enum Outcome {
     Refused(Refused),
 }
 
+/// What the rules make of a job that is added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewJob {
+    /// Its number.
+    pub id: u64,
+    /// When it is ready; at once if zero.
+    pub until: Timestamp,
+    /// Whether it ends with the process.
+    pub passing: bool,
+    /// Whether it is tried again.
+    pub retries: bool,
+    /// The key by which it is one with another.
+    pub dedup: Option<DedupKey>,
+}
+
+/// What became of one job of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Placed {
+    /// It is added.
+    New(NewJob),
+    /// It is one with the job of this number.
+    Twin(u64),
+}
+
 /// Why something was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -331,6 +409,8 @@ pub enum Refused {
     Full,
     /// There are as many queues as are allowed.
     QueuesFull,
+    /// There are as many root jobs as are allowed.
+    RootsFull,
     /// The body is longer than is allowed.
     TooBig,
     /// The queue takes no jobs.
@@ -340,20 +420,9 @@ pub enum Refused {
 }
 
 impl DedupKey {
-    /// The key of whatever these bytes stand for.
+    /// The key of whatever these bytes stand for: their SHA-1.
     pub fn of(bytes: &[u8]) -> Self {
-        let mut key = [0; 20];
-        if let Some(copied) = key.get_mut(..bytes.len()) {
-            copied.copy_from_slice(bytes);
-        } else {
-            let hash = xxhash_rust::xxh3::xxh3_128(bytes).to_le_bytes();
-            let len = hash.len();
-            if let Some(copied) = key.get_mut(..len) {
-                copied.copy_from_slice(&hash);
-            }
-            key[19] = 0xff;
-        }
-        Self(key)
+        Self(Sha1::digest(bytes).into())
     }
 }
 

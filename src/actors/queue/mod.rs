@@ -11,13 +11,15 @@
 //! | `job.rs` `queue.rs` | one job; one queue |
 //! | `ready.rs` `held.rs` | the jobs of a queue that can be claimed, in order; those that are claimed or abandoned |
 //! | `state.rs` `index.rs` | jobs and queues, moving a job from phase to phase; the indexes over them |
+//! | `roots.rs` | root jobs, and which jobs they have made superfluous |
 //! | `waiting.rs` | who waits for a job, who has to do with a queue |
 //! | `pages.rs` `load.rs` | durable state as pages; indexes built again from them |
 //! | `machine.rs` | what the host asks, and what is due when |
-//! | `decide.rs` `commit.rs` | the rules: which job goes to whom, and what becomes of it; and making it so |
+//! | `decide.rs` `adding.rs` `commit.rs` | the rules: which job goes to whom, and what becomes of it; what is added; and making it so |
 //! | `look.rs` | answers to questions |
-//! | `invariants.rs` `model.rs` `steps.rs` `tests.rs` | the machine compared with a plain model, its state walked |
+//! | `invariants.rs` `model/` `steps.rs` `tests.rs` | the machine compared with a plain model, its state walked |
 
+mod adding;
 mod body;
 mod commit;
 mod decide;
@@ -41,6 +43,7 @@ mod pages;
 mod queue;
 mod ready;
 mod reply;
+mod roots;
 mod rules;
 mod state;
 #[cfg(test)]
@@ -52,8 +55,10 @@ mod waiting;
 pub use body::Body;
 pub use job::{Job, Phase};
 pub use machine::QueueMachine;
-pub use message::{Claimant, DedupKey, Message, Outcome, Pop, Put, Refused, Right, Worker};
+pub use message::{
+    Claimant, DedupKey, Message, NewJob, Outcome, Placed, Pop, Put, Refused, Right, Root, Worker,
+};
 pub use name::QueueName;
 pub use pages::Page;
 pub use reply::{Claim, Counts, JobView, Query, QueueView, Reply, Totals, View, Watch};
-pub use rules::{Order, Rules, TypeRules};
+pub use rules::{Class, Order, Rules, TypeRules};

@@ -1,5 +1,5 @@
 //! Durable queue state as pages, and back: ranges of jobs by slot, ranges of queues by number, long bodies one by one,
-//! and what there is but once.
+//! ranges of root jobs by slot, and what there is but once.
 //!
 //! Indexes are no part of a page: they are built again. Change rule: the layout is part of the on-disk format, see
 //! `persist/format.rs`.
@@ -8,6 +8,7 @@ use crate::actors::queue::body::Body;
 use crate::actors::queue::job::{Job, Phase, Story};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::queue::{Pause, Queue};
+use crate::actors::queue::roots::KnownRoot;
 use crate::actors::slab::Slab;
 use crate::clock::Timestamp;
 use crate::ids::{PageId, Slot};
@@ -33,6 +34,8 @@ pub(super) enum Place {
     Queues(u32),
     /// On the page of the body of the job in this slot.
     Body(Slot),
+    /// On this page of root jobs.
+    Roots(u32),
 }
 
 /// The kinds of pages share their numbers: the two highest bits tell which it is.
@@ -51,12 +54,17 @@ impl Place {
         Self::Body(slot)
     }
 
+    pub(super) const fn of_root(slot: Slot) -> Self {
+        Self::Roots(slot.0 / SLOTS)
+    }
+
     pub(super) const fn page(self) -> PageId {
         match self {
             Self::Head => PageId::HEAD,
             Self::Jobs(page) => PageId(page + 1),
             Self::Queues(page) => PageId(1 << KIND_SHIFT | page),
             Self::Body(slot) => PageId(2 << KIND_SHIFT | slot.0),
+            Self::Roots(page) => PageId(3 << KIND_SHIFT | page),
         }
     }
 
@@ -66,7 +74,8 @@ impl Place {
             (0, 0) => Self::Head,
             (0, page) => Self::Jobs(page - 1),
             (1, page) => Self::Queues(page),
-            (_, slot) => Self::Body(Slot(slot)),
+            (2, slot) => Self::Body(Slot(slot)),
+            (_, page) => Self::Roots(page),
         }
     }
 }
@@ -87,6 +96,8 @@ pub enum Page {
     Queues(Vec<(Slot, KeptQueue)>),
     /// The body of the job in a slot.
     Body(Slot, Body),
+    /// Root jobs by slot.
+    Roots(Vec<(Slot, KnownRoot)>),
 }
 
 /// What there is but once.
@@ -134,6 +145,8 @@ pub struct KeptJob {
     pub(super) queue: Slot,
     pub(super) priority: u32,
     pub(super) phase: Phase,
+    pub(super) passing: bool,
+    pub(super) retries: bool,
     pub(super) story: Option<Box<Story>>,
     /// None, if it has a page of its own.
     pub(super) body: Option<Body>,
@@ -148,11 +161,19 @@ pub struct KeptQueue {
     pub(super) pause: Option<Pause>,
 }
 
+/// What pages are made of, but for what there is once.
+pub(super) type Slabs<'a> = (
+    &'a Slab<Job>,
+    &'a Slab<Queue>,
+    &'a Slab<Slot>,
+    &'a Slab<KnownRoot>,
+);
+
 /// Writes a page; nothing if it has no content.
 pub(super) fn encode(
     page: PageId,
     head: Head,
-    (jobs, queues, numbers): (&Slab<Job>, &Slab<Queue>, &Slab<Slot>),
+    (jobs, queues, numbers, roots): Slabs<'_>,
     content: &mut Vec<u8>,
 ) {
     match Place::of(page) {
@@ -170,6 +191,8 @@ pub(super) fn encode(
                         queue: queue.expect("a queue with jobs has a number"),
                         priority: job.priority,
                         phase: job.phase,
+                        passing: job.passing,
+                        retries: job.retries,
                         story: job.story.clone(),
                         body: (!is_apart(&job.body)).then(|| job.body.clone()),
                     })
@@ -196,6 +219,13 @@ pub(super) fn encode(
             if let Some(body) = body.filter(|body| is_apart(body)) {
                 content.extend_from_slice(body.as_bytes());
             }
+        }
+        Place::Roots(page) => {
+            let kept = places().filter_map(|place| {
+                let root = roots.get(Slot(page * SLOTS + u32::from(place)))?;
+                Some((place, *root))
+            });
+            write_some(&kept.collect::<Vec<(u8, KnownRoot)>>(), content);
         }
     }
 }
@@ -239,6 +269,13 @@ pub(super) fn decode(page: PageId, content: &[u8]) -> Result<Page, String> {
             Ok(Page::Queues(queues.collect::<Result<_, String>>()?))
         }
         Place::Body(slot) => Ok(Page::Body(slot, Body::new(content))),
+        Place::Roots(page) => {
+            let kept: Vec<(u8, KnownRoot)> = read(content)?;
+            let roots = kept
+                .into_iter()
+                .map(|(place, root)| Ok((slot_in(page, place)?, root)));
+            Ok(Page::Roots(roots.collect::<Result<_, String>>()?))
+        }
     }
 }
 

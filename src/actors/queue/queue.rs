@@ -5,7 +5,7 @@ use crate::actors::queue::job::Job;
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::ready::Ready;
 use crate::actors::queue::reply::{Counts, QueueView};
-use crate::actors::queue::rules::Order;
+use crate::actors::queue::rules::{Order, TypeRules};
 use crate::actors::slab::Slab;
 use crate::clock::Timestamp;
 use crate::ids::{Seq, Slot, Ticket};
@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 pub(super) struct Queue {
     pub(super) name: QueueName,
     pub(super) order: Order,
+    pub(super) is_read_only: bool,
     /// Its number in pages, while it has anything durable.
     pub(super) number: Option<Slot>,
     pub(super) ready: Ready,
@@ -36,7 +37,7 @@ pub(super) struct Queue {
     pub(super) total: u64,
     pub(super) deletes: u64,
     pub(super) pauses: u64,
-    /// Where it stands among those from which something can be claimed.
+    /// Where it stands among those that are offered.
     pub(super) place: Option<u32>,
 }
 
@@ -48,10 +49,11 @@ pub(super) struct Pause {
 }
 
 impl Queue {
-    pub(super) fn new(name: QueueName, order: Order) -> Self {
+    pub(super) fn new(name: QueueName, rules: &TypeRules) -> Self {
         Self {
             name,
-            order,
+            order: rules.order,
+            is_read_only: rules.read_only.is_some(),
             number: None,
             ready: Ready::default(),
             delayed: BTreeSet::new(),
@@ -68,6 +70,11 @@ impl Queue {
             pauses: 0,
             place: None,
         }
+    }
+
+    /// Whether something can be claimed from it.
+    pub(super) const fn is_poppable(&self) -> bool {
+        self.counts.ready > 0 && self.pause.is_none()
     }
 
     /// Whether there is anything of it that outlives the process.

@@ -75,6 +75,8 @@ pub enum Reply {
         /// The phase of the one that was there already, if it was not added.
         duplicate: Option<Phase>,
     },
+    /// Each job of a batch: its number, or that of the one it is one with, and whether it was added.
+    Batch(Vec<(u64, bool)>),
     /// A job is claimed.
     Claim(Box<Claim>),
     /// There is nothing to claim.
@@ -119,6 +121,10 @@ pub struct Claim {
     pub attempts: u32,
     /// When the claim ends.
     pub until: Timestamp,
+    /// Whether it is tried again if the claim ends without a word.
+    pub retries: bool,
+    /// Whether a newer root job has made it superfluous.
+    pub duplicate: bool,
     /// What it says.
     pub body: Body,
 }
@@ -156,6 +162,10 @@ pub struct JobView {
     pub kicks: u32,
     /// The token of its claim.
     pub token: Option<Token>,
+    /// Whether it is tried again when a claim ends without a word.
+    pub retries: bool,
+    /// Whether it ends with the process.
+    pub passing: bool,
     /// Bytes of its body.
     pub bytes: u64,
 }

@@ -15,6 +15,8 @@ pub struct Rules {
     pub queues_max: u32,
     /// The longest body.
     pub body_bytes_max: u32,
+    /// The most root jobs that are remembered.
+    pub roots_max: u32,
     /// What holds for a type that has no entry of its own.
     pub default: TypeRules,
     /// What holds for a type.
@@ -25,16 +27,33 @@ pub struct Rules {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TypeRules {
+    /// Where jobs are kept.
+    pub class: Class,
     /// In which order jobs are claimed.
     pub order: Order,
     /// Milliseconds that whoever claims a job has, unless the job says so itself; 0 for ever.
     pub claim_ttl_ms: u64,
     /// Tries after which a job is abandoned; 0 for no limit.
     pub max_tries: u32,
+    /// Whether a job whose claim ended without a word is tried again. If not, it is run at most once.
+    pub retries: bool,
+    /// Whether a job without a key of its own is one with another that says the same.
+    pub dedup: bool,
     /// Why nothing is added, if nothing is.
     pub read_only: Option<String>,
     /// Milliseconds after which an abandoned job is pruned, and one that is claimed for ever.
     pub prune_ms: u64,
+}
+
+/// Where jobs are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// On disk: what is acknowledged outlives a crash.
+    #[default]
+    Durable,
+    /// In memory: nothing about a job waits for the disk, and every start of the coordinator begins without any.
+    Memory,
 }
 
 /// In which order jobs are claimed.
@@ -59,6 +78,7 @@ impl Default for Rules {
             bytes_max: 8 << 30,
             queues_max: 1_000_000,
             body_bytes_max: 65_535,
+            roots_max: 1_000_000,
             default: TypeRules::default(),
             types: BTreeMap::new(),
         }
@@ -69,9 +89,12 @@ impl Default for TypeRules {
     /// As beanstalkd's tubes are: by priority, tried without end.
     fn default() -> Self {
         Self {
+            class: Class::Durable,
             order: Order::Priority,
             claim_ttl_ms: 3_600_000,
             max_tries: 0,
+            retries: true,
+            dedup: false,
             read_only: None,
             prune_ms: 604_800_000,
         }

@@ -11,13 +11,13 @@
 
 use crate::actors::machine::{Stamp, Start};
 use crate::actors::pages::Pages;
-use crate::actors::queue::index::mix;
 use crate::actors::queue::job::{Job, Phase, Story};
-use crate::actors::queue::message::{DedupKey, Put, Worker};
+use crate::actors::queue::message::{DedupKey, NewJob, Put, Root, Worker};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::pages::{self, Head, Place};
 use crate::actors::queue::queue::{Pause, Queue};
 use crate::actors::queue::reply::Totals;
+use crate::actors::queue::roots::{KnownRoot, Roots};
 use crate::actors::queue::rules::{Order, Rules};
 use crate::actors::slab::Slab;
 use crate::actors::table::Table;
@@ -43,9 +43,11 @@ pub(super) struct State {
     pub(super) workers: BTreeMap<Worker, BTreeSet<(Timestamp, Slot)>>,
     /// The unclaimed jobs that others may be one with: of a queue, by key, the oldest first.
     pub(super) dedup: BTreeSet<(Slot, DedupKey, u64, Slot)>,
-    /// Queues from which something can be claimed.
-    pub(super) poppable: Vec<Slot>,
-    /// Those of them that somebody waits for.
+    /// The newest root job of each key.
+    pub(super) roots: Roots,
+    /// Queues that are offered to whoever asks for any: something can be claimed, and they are not read-only.
+    pub(super) offered: Vec<Slot>,
+    /// Queues from which something can be claimed, and that somebody waits for.
     pub(super) wanted: BTreeSet<Slot>,
     pub(super) totals: Totals,
     pub(super) head: Head,
@@ -67,7 +69,8 @@ impl State {
             pauses: BTreeSet::new(),
             workers: BTreeMap::new(),
             dedup: BTreeSet::new(),
-            poppable: Vec::new(),
+            roots: Roots::default(),
+            offered: Vec::new(),
             wanted: BTreeSet::new(),
             totals: Totals::default(),
             head: Head::default(),
@@ -112,9 +115,11 @@ impl State {
     /// The job that a claim from this queue would take.
     pub(super) fn best(&self, name: &QueueName, chance: u64) -> Option<(u64, u64, Slot)> {
         let (_, queue) = self.queue_named(name)?;
-        queue.place?;
+        if !queue.is_poppable() {
+            return None;
+        }
         match queue.order {
-            Order::Random => queue.ready.around(&self.jobs, mix(chance)),
+            Order::Random => queue.ready.around(&self.jobs, chance),
             Order::Priority | Order::Fifo | Order::Timestamp => queue.ready.first(&self.jobs),
         }
     }
@@ -129,11 +134,6 @@ impl State {
     pub(super) fn claims(&self, worker: Worker) -> impl Iterator<Item = Slot> + '_ {
         let claims = self.workers.get(&worker).into_iter().flatten();
         claims.map(|(_, slot)| *slot)
-    }
-
-    /// Those from which something can be claimed.
-    pub(super) fn poppable(&self) -> &[Slot] {
-        &self.poppable
     }
 
     /// A queue that has a job, and who waits for it first: of several, the one with the most urgent job.
@@ -179,38 +179,36 @@ impl State {
             jobs,
             queues,
             numbers,
+            roots,
             head,
             ..
         } = self;
         pages.touch(place.page(), seq, |content| {
-            pages::encode(place.page(), *head, (jobs, queues, numbers), content);
+            let slabs = (&*jobs, &*queues, &*numbers, roots.slab());
+            pages::encode(place.page(), *head, slabs, content);
         });
     }
 
     /// Adds a job.
-    pub(super) fn put(
-        &mut self,
-        slot: Slot,
-        stamp: Stamp,
-        put: &Put,
-        (id, until): (u64, Timestamp),
-    ) {
+    pub(super) fn put(&mut self, slot: Slot, stamp: Stamp, put: &Put, new: &NewJob) {
         let queue = self.queue_for(&put.queue);
         self.hold(queue, stamp.seq);
         self.touch(Place::Head, stamp.seq);
-        self.head.next_id = self.head.next_id.max(id + 1);
-        let delayed = until != Timestamp(0);
-        let story = (delayed || put.dedup.is_some() || put.delay_ms > 0).then(|| {
+        self.head.next_id = self.head.next_id.max(new.id + 1);
+        let delayed = new.until != Timestamp(0);
+        let is_plain = !delayed && put.delay_ms == 0 && new.dedup.is_none() && put.root.is_none();
+        let story = (!is_plain).then(|| {
             Box::new(Story {
                 since: stamp.at,
-                until,
+                until: new.until,
                 delay_ms: put.delay_ms,
-                dedup: put.dedup,
+                dedup: new.dedup,
+                root: put.root,
                 ..Story::default()
             })
         });
         let job = Job {
-            id,
+            id: new.id,
             body: put.body.clone(),
             created: stamp.at,
             ttr_ms: put.ttr_ms,
@@ -223,21 +221,63 @@ impl State {
             } else {
                 Phase::Ready
             },
+            passing: new.passing,
+            retries: new.retries,
             story,
         };
         self.touch(Place::of_job(slot), stamp.seq);
         if pages::is_apart(&put.body) {
             self.touch(Place::of_body(slot), stamp.seq);
         }
+        self.settle(slot, job, Slab::insert);
+        self.enter(slot);
+        if let Some(root) = put.registers() {
+            self.register(root, stamp);
+        }
+    }
+
+    /// Puts a job in its place, with everything that stays as it is while its phases change.
+    pub(super) fn settle(&mut self, slot: Slot, job: Job, place: fn(&mut Slab<Job>, Slot, Job)) {
         job.canonical_body(&mut self.scratch);
         self.digest.add(&self.scratch);
         self.totals.bytes += job.body.as_bytes().len() as u64;
         self.totals.added += 1;
-        self.queues[queue].total += 1;
-        self.jobs.insert(slot, job);
+        self.queues[job.queue].total += 1;
+        let id = job.id;
+        place(&mut self.jobs, slot, job);
         let (jobs, ids) = (&self.jobs, &mut self.ids);
         ids.insert(&id, slot, |other| jobs[other].id);
-        self.enter(slot);
+    }
+
+    /// Remembers a root job, unless it, or a newer one, is known.
+    pub(super) fn register(&mut self, root: Root, stamp: Stamp) {
+        if self.roots.is_known(root) {
+            return;
+        }
+        let slot = self.roots.slot_of(root.key);
+        self.touch(Place::of_root(slot), stamp.seq);
+        self.count_root(slot, false);
+        self.roots.put(slot, KnownRoot::new(root, stamp.at));
+        self.count_root(slot, true);
+    }
+
+    /// Forgets a root job.
+    pub(super) fn forget_root(&mut self, slot: Slot, seq: Seq) {
+        self.touch(Place::of_root(slot), seq);
+        self.count_root(slot, false);
+        self.roots.remove(slot);
+    }
+
+    pub(super) fn count_root(&mut self, slot: Slot, present: bool) {
+        let Some(known) = self.roots.slab().get(slot) else {
+            return;
+        };
+        known.canonical(slot, &mut self.scratch);
+        if present {
+            self.digest.add(&self.scratch);
+        } else {
+            self.digest.remove(&self.scratch);
+        }
     }
 
     /// Ends a job.
@@ -289,9 +329,19 @@ impl State {
         self.let_go(queue, stamp.seq);
     }
 
-    /// The coordinator started: spans begin again, what belonged to connections is given back, and a drain is over.
+    /// The coordinator started: what was kept in memory is gone, spans begin again, what belonged to connections is given
+    /// back, and a drain is over.
     pub(super) fn start(&mut self, start: Start) {
         let Start { stamp, skipped } = start;
+        let ended: Vec<Slot> = self
+            .jobs
+            .iter()
+            .filter(|(_, job)| job.passing)
+            .map(|(slot, _)| slot)
+            .collect();
+        for slot in ended {
+            self.delete(slot, stamp.seq);
+        }
         self.touch(Place::Head, stamp.seq);
         self.head = Head {
             epoch: stamp.at,
@@ -319,8 +369,12 @@ impl State {
         }
     }
 
-    /// A claim has ended without a word: the job is ready again, or abandoned if that was its last try.
+    /// A claim has ended without a word: the job is ready again, abandoned if that was its last try, or gone if it is
+    /// run at most once.
     pub(super) fn give_back(&mut self, slot: Slot, stamp: Stamp) {
+        if !self.jobs[slot].retries {
+            return self.delete(slot, stamp.seq);
+        }
         self.change(slot, stamp.seq, |job| {
             let story = job.story_mut();
             let prune = story.prune;
@@ -351,8 +405,8 @@ impl State {
             return slot;
         }
         let slot = self.queues.next_free();
-        let order = self.rules.of(name).order;
-        self.queues.insert(slot, Queue::new(name.clone(), order));
+        let queue = Queue::new(name.clone(), self.rules.of(name));
+        self.queues.insert(slot, queue);
         let (queues, names) = (&self.queues, &mut self.names);
         names.insert(name, slot, |other| queues[other].name.clone());
         self.totals.queues += 1;

@@ -1,7 +1,7 @@
 //! Steps for the tests of the queue rules: what is asked, by whom, and what time does in between.
 
 use crate::actors::queue::{
-    Body, Claimant, DedupKey, Message, Order, Pop, Put, QueueName, Right, Worker,
+    Body, Claimant, DedupKey, Message, Order, Pop, Put, QueueName, Right, Root, Worker,
 };
 use proptest::prelude::*;
 
@@ -37,7 +37,7 @@ pub(super) enum Whose {
 
 fn queue() -> impl Strategy<Value = QueueName> {
     const NAMES: &[&str] = &[
-        "a", "a", "a", "b", "few", "few", "t:few", "forever", "closed",
+        "a", "a", "a", "b", "few", "few", "t:few", "forever", "closed", "once", "memory", "same",
     ];
     prop::sample::select(NAMES).prop_map(|name| QueueName::parse(name.as_bytes()).expect("a name"))
 }
@@ -61,28 +61,49 @@ fn claimant() -> impl Strategy<Value = Claimant> {
 fn pop() -> impl Strategy<Value = Pop> {
     // With doubles among them, and none.
     let queues = prop::collection::vec(queue(), 0..5);
-    (queues, claimant()).prop_map(|(queues, by)| Pop {
+    let weights = prop_oneof![
+        3 => Just(Vec::new()),
+        1 => prop::collection::vec(0u32..4, 1..5),
+    ];
+    (queues, weights, claimant()).prop_map(|(queues, weights, by)| Pop {
         queues: queues.into(),
+        weights: weights.into(),
         by,
         waits: false,
         ticket: None,
     })
 }
 
-fn put() -> impl Strategy<Value = Message> {
+fn root() -> impl Strategy<Value = Root> {
+    (0u8..4, 1u64..4).prop_map(|(key, at)| Root {
+        key: DedupKey([key; 20]),
+        at,
+    })
+}
+
+fn put() -> impl Strategy<Value = Put> {
     let key = prop::option::weighted(0.3, (0u8..2).prop_map(|key| DedupKey([key; 20])));
     let len = prop::sample::select(&[0, 1, 8, 8, 8, 200, 201, 300, 301][..]);
     let urgency = (priority(), span(), span());
-    (queue(), urgency, key, len).prop_map(|(queue, (priority, delay_ms, ttr_ms), dedup, len)| {
-        Message::Put(Put {
+    let more = (
+        prop::bool::weighted(0.8),
+        prop::option::weighted(0.3, root()),
+        any::<bool>(),
+    );
+    let put = (queue(), urgency, key, len, more);
+    put.prop_map(
+        |(queue, (priority, delay_ms, ttr_ms), dedup, len, (retries, root, is_root))| Put {
             queue,
             priority,
             delay_ms,
             ttr_ms,
             dedup,
+            retries,
+            root,
+            is_root,
             body: Body::new(vec![b'x'; len]),
-        })
-    })
+        },
+    )
 }
 
 fn about() -> impl Strategy<Value = Message> {
@@ -112,7 +133,9 @@ fn about() -> impl Strategy<Value = Message> {
 
 fn message() -> impl Strategy<Value = Message> {
     prop_oneof![
-        24 => put(),
+        24 => put().prop_map(Message::Put),
+        4 => prop::collection::vec(put(), 0..5).prop_map(Message::Batch),
+        2 => root().prop_map(Message::Register),
         12 => pop().prop_map(Message::Pop),
         3 => (queue(), 0u32..4).prop_map(|(queue, count)| Message::Kick { queue, count }),
         3 => (queue(), span()).prop_map(|(queue, ms)| Message::Pause { queue, ms }),
@@ -142,6 +165,7 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         // Whole seconds, so that ends meet; and others, so that they do not.
         8 => (0u64..3).prop_map(|seconds| Step::Pass(seconds * 1000)),
         2 => (0u64..12_000).prop_map(Step::Pass),
+        1 => Just(Step::Pass(14 * 24 * 3_600_000)),
         1 => (0u64..3).prop_map(Step::Start),
         12 => Just(Step::Checkpoint),
         1 => Just(Step::Reload),

@@ -9,8 +9,8 @@ use crate::actors::machine::{Effect, Effects, Keeping, Machine as _, Stamp, Star
 use crate::actors::queue::model::{Due, Model};
 use crate::actors::queue::steps::{Step, Whose, order, steps};
 use crate::actors::queue::{
-    Message, Order, Outcome, Phase, Pop, Query, QueueMachine, QueueName, Reply, Right, Rules,
-    TypeRules, View, Watch, Worker,
+    Class, Message, Order, Outcome, Phase, Pop, Query, QueueMachine, QueueName, Reply, Right,
+    Rules, TypeRules, View, Watch, Worker,
 };
 use crate::actors::shelf::Shelf;
 use crate::clock::Timestamp;
@@ -57,12 +57,33 @@ fn rules(order: Order) -> Rules {
         read_only: Some("it moves".to_owned()),
         ..default.clone()
     };
-    let types = [("few", few), ("forever", forever), ("closed", closed)];
+    let memory = TypeRules {
+        class: Class::Memory,
+        max_tries: 3,
+        ..default.clone()
+    };
+    let once = TypeRules {
+        retries: false,
+        ..default.clone()
+    };
+    let same = TypeRules {
+        dedup: true,
+        ..default.clone()
+    };
+    let types = [
+        ("few", few),
+        ("forever", forever),
+        ("closed", closed),
+        ("memory", memory),
+        ("once", once),
+        ("same", same),
+    ];
     Rules {
         jobs_max: 9,
         bytes_max: 700,
-        queues_max: 4,
+        queues_max: 5,
         body_bytes_max: 300,
+        roots_max: 3,
         default,
         types: types.map(|(name, rules)| (name.to_owned(), rules)).into(),
     }
@@ -97,9 +118,11 @@ impl Pair {
         };
         let mut effects = Effects::default();
         let mut seq = Seq(0);
-        if QueueMachine::keeping(&outcome) != Keeping::Nothing {
+        let keeping = self.machine.keeping(message, &outcome);
+        assert_eq!(keeping, self.replica.keeping(message, &outcome));
+        if keeping != Keeping::Nothing {
             seq = stamp.seq;
-            self.seq = seq;
+            self.seq.0 += QueueMachine::numbers(&outcome);
             self.machine.commit(stamp, message, &outcome, &mut effects);
             self.replica
                 .commit(stamp, message, &outcome, &mut Effects::default());
@@ -117,7 +140,10 @@ impl Pair {
             }) => Some(*ticket).filter(|ticket| waits(*ticket)),
             _ => None,
         };
-        if !matches!(message, Message::Expire { .. } | Message::Unpause { .. }) {
+        if !matches!(
+            message,
+            Message::Expire { .. } | Message::Unpause { .. } | Message::Forget { .. }
+        ) {
             let expected = self.model.message(message, (stamp.seq, stamp.at));
             assert_eq!(reply, expected, "the answer to {message:?}");
         }
@@ -128,7 +154,7 @@ impl Pair {
         let woken_now: Vec<(Ticket, Reply)> = effects.take().into_iter().map(wake).collect();
         let expected = woken.map(|ticket| (ticket, reply.clone()));
         assert_eq!(woken_now, expected.into_iter().collect::<Vec<_>>());
-        if QueueMachine::keeping(&outcome) != Keeping::Nothing {
+        if keeping != Keeping::Nothing {
             self.log
                 .push(Logged::Entry(stamp, message.clone(), outcome));
         }
@@ -148,6 +174,7 @@ impl Pair {
             let due = match &message {
                 Message::Expire { slot } => Due::Job(*slot),
                 Message::Unpause { queue } => Due::Pause(queue.clone()),
+                Message::Forget { slot } => Due::Root(*slot),
                 Message::Pop(pop) => Due::Waiter(pop.ticket.expect("it is of one who waits")),
                 other => panic!("{other:?} is no work of time"),
             };
@@ -271,11 +298,7 @@ impl Pair {
         self.machine.start(start);
         self.replica.start(start);
         self.log.push(Logged::Start(start));
-        self.model.draining = false;
-        self.model.next_id += skipped;
-        for job in &mut self.model.jobs {
-            job.start(self.now);
-        }
+        self.model.start(self.now, skipped);
     }
 
     /// Puts a job that is there, and the right to it, into a message.
@@ -508,6 +531,10 @@ fn the_model_meets_every_outcome_it_is_there_for() {
     }
     for what in [
         "Put Put",
+        "Batch Batch",
+        "Register Registered",
+        "Forget Forgotten",
+        "Fail Deleted",
         "Pop Claimed",
         "PopJob Claimed",
         "Delete Deleted",

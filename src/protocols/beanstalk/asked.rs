@@ -49,11 +49,11 @@ pub(crate) enum Asked {
     StatsTube(QueueName),
     ListTubes,
     Use(QueueName),
-    Watch(QueueName),
+    Watch(QueueName, Option<u32>),
     Ignore(QueueName),
     ListTubeUsed,
     ListTubesWatched,
-    /// How jobs are chosen: by the rule there is.
+    /// How the tube is chosen that a job is reserved from.
     Mode(ReserveMode),
     Quit,
     Refused(Refusal),
@@ -123,7 +123,7 @@ impl From<Command<'_>> for Asked {
             },
             Command::Bury { id, priority } => Self::Bury { id, priority },
             Command::Touch(id) => Self::Touch(id),
-            Command::Watch { tube, weight: None } => Self::Watch(queue(tube)),
+            Command::Watch { tube, weight } => Self::Watch(queue(tube), weight),
             Command::Ignore(tube) => Self::Ignore(queue(tube)),
             Command::Peek(id) => Self::Peek(id),
             Command::PeekReady => Self::PeekReady,
@@ -150,14 +150,7 @@ impl From<Command<'_>> for Asked {
             Command::Refused { refusal, .. } => Self::Refused(refusal),
             Command::ReserveBatch(count) => Self::ReserveBatch(count),
             Command::DeleteBatch(ids) => Self::DeleteBatch(ids),
-            Command::ReserveMode(mode @ (ReserveMode::Default | ReserveMode::Fifo)) => {
-                Self::Mode(mode)
-            }
-            // There are no weights yet: refused as beanstalkd refuses them, so that a client can find out.
-            Command::ReserveMode(ReserveMode::Weighted)
-            | Command::Watch {
-                weight: Some(_), ..
-            } => Self::Refused(Refusal::BadFormat),
+            Command::ReserveMode(mode) => Self::Mode(mode),
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::actors::queue::{
     Claimant, Message, Phase, Pop, Put, Query, QueueMachine, QueueName, Right, Watch, Worker,
 };
 use crate::protocols::beanstalk::asked::Asked;
+use crate::protocols::beanstalk::command::ReserveMode;
 use crate::protocols::beanstalk::door::DEFAULT_TUBE;
 use std::sync::Arc;
 
@@ -13,7 +14,16 @@ pub(crate) struct Client {
     pub(crate) worker: Worker,
     pub(crate) using: QueueName,
     pub(crate) watching: Arc<[QueueName]>,
+    /// The weights of those that are watched, in their order.
+    weights: Arc<[u32]>,
+    /// Whether it reserves by weight; else from the tube with the most urgent job.
+    pub(crate) mode: ReserveMode,
+    /// No weights.
+    evenly: Arc<[u32]>,
 }
+
+/// What a tube weighs if nothing is said.
+const WEIGHT: u32 = 1;
 
 impl Client {
     pub(crate) fn new(worker: Worker) -> Self {
@@ -23,7 +33,36 @@ impl Client {
             worker,
             using,
             watching,
+            weights: [WEIGHT].into(),
+            mode: ReserveMode::Default,
+            evenly: [].into(),
         }
+    }
+
+    /// Watches a tube, or one that it watches already with another weight. Whether it did not watch it.
+    pub(crate) fn watch(&mut self, tube: &QueueName, weight: Option<u32>) -> bool {
+        let known = self.watching.iter().position(|it| it == tube);
+        let place = known.unwrap_or(self.watching.len());
+        if known.is_none() {
+            self.watching = self.watching.iter().chain([tube]).cloned().collect();
+        }
+        let others = self.weights.iter().copied();
+        let mut weights: Vec<u32> = others.chain([WEIGHT]).take(self.watching.len()).collect();
+        if let (Some(weight), Some(kept)) = (weight, weights.get_mut(place)) {
+            *kept = weight;
+        }
+        self.weights = weights.into();
+        known.is_none()
+    }
+
+    /// Watches a tube no longer. Whether it did.
+    pub(crate) fn ignore(&mut self, tube: &QueueName) -> bool {
+        let watched = self.watching.iter().zip(self.weights.iter());
+        let rest = watched.filter(|(it, _)| *it != tube);
+        let (watching, weights): (Vec<_>, Vec<_>) = rest.map(|(it, at)| (it.clone(), *at)).unzip();
+        let did = watching.len() < self.watching.len();
+        (self.watching, self.weights) = (watching.into(), weights.into());
+        did
     }
 
     /// Says which queues it has to do with.
@@ -55,12 +94,11 @@ impl Client {
     fn item(&self, asked: &Asked, by: Right) -> Option<Item<QueueMachine>> {
         let message = match asked {
             Asked::Put(put) => Message::Put(Put {
-                queue: self.using.clone(),
                 priority: put.priority,
                 delay_ms: ms(put.delay),
                 ttr_ms: ms(put.ttr),
                 dedup: put.dedup,
-                body: put.body.clone(),
+                ..Put::new(self.using.clone(), put.body.clone())
             }),
             Asked::Spoiled => Message::Spoil,
             Asked::Reserve { patience } => Message::Pop(self.pop(*patience != Some(0))),
@@ -129,6 +167,10 @@ impl Client {
     pub(crate) fn pop(&self, waits: bool) -> Pop {
         Pop {
             queues: Arc::clone(&self.watching),
+            weights: match self.mode {
+                ReserveMode::Weighted => Arc::clone(&self.weights),
+                ReserveMode::Default | ReserveMode::Fifo => Arc::clone(&self.evenly),
+            },
             by: Claimant::Worker(self.worker),
             waits,
             ticket: None,

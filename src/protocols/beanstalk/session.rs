@@ -120,35 +120,21 @@ impl BeanstalkSession {
                 self.is_moved = true;
                 self.tell(&Reply::Using(tube.as_bytes()), output);
             }
-            Asked::Watch(tube) => {
-                if !self.client.watching.contains(tube) {
-                    if self.client.watching.len() >= WATCHED_MAX {
-                        self.tell(&Reply::OutOfMemory, output);
-                        return Then::Continue;
-                    }
-                    self.client.watching =
-                        self.client.watching.iter().chain([tube]).cloned().collect();
-                    self.is_moved = true;
+            Asked::Watch(tube, weight) => {
+                let is_new = !self.client.watching.contains(tube);
+                if is_new && self.client.watching.len() >= WATCHED_MAX {
+                    self.tell(&Reply::OutOfMemory, output);
+                    return Then::Continue;
                 }
+                self.is_moved |= self.client.watch(tube, *weight);
                 self.tell(&Reply::Watching(self.client.watching.len() as u64), output);
             }
+            Asked::Ignore(tube) if self.client.watching.iter().all(|it| it == tube) => {
+                self.tell(&Reply::NotIgnored, output);
+            }
             Asked::Ignore(tube) => {
-                let rest: Arc<[QueueName]> = self
-                    .client
-                    .watching
-                    .iter()
-                    .filter(|it| *it != tube)
-                    .cloned()
-                    .collect();
-                if rest.is_empty() {
-                    self.tell(&Reply::NotIgnored, output);
-                } else {
-                    if rest.len() < self.client.watching.len() {
-                        self.client.watching = rest;
-                        self.is_moved = true;
-                    }
-                    self.tell(&Reply::Watching(self.client.watching.len() as u64), output);
-                }
+                self.is_moved |= self.client.ignore(tube);
+                self.tell(&Reply::Watching(self.client.watching.len() as u64), output);
             }
             Asked::ListTubeUsed => self.tell(&Reply::Using(self.client.using.as_bytes()), output),
             Asked::ListTubesWatched => {
@@ -160,7 +146,10 @@ impl BeanstalkSession {
                     .collect();
                 self.tell(&Reply::Tubes(names), output);
             }
-            Asked::Mode(mode) => self.tell(&Reply::UsingMode(*mode), output),
+            Asked::Mode(mode) => {
+                self.client.mode = *mode;
+                self.tell(&Reply::UsingMode(*mode), output);
+            }
             Asked::Refused(refusal) => self.tell(&(*refusal).into(), output),
             Asked::Quit => return Then::Close,
             other => unreachable!("{other:?} is for the actor"),
@@ -236,24 +225,24 @@ impl BeanstalkSession {
             self.tell(&Reply::InternalError, output);
             return true;
         };
-        let now = self.shared.clock.now();
+        let now = || self.shared.clock.now();
         match (asked, told) {
             (Asked::Reserve { .. } | Asked::ReserveJob(_), Told::Claim(claim)) => {
                 self.is_a_worker();
                 self.tell(&Reply::Reserved(job(&claim)), output);
             }
             (Asked::Reserve { patience }, Told::Nothing { soonest, .. }) => {
-                return self.reserve(now, *patience, soonest, output);
+                return self.reserve(*patience, soonest, output);
             }
             (_, Told::Found(id, body)) => {
                 let body = body.as_bytes();
                 self.tell(&Reply::Found(Job { id, body }), output);
             }
             (Asked::Stats, Told::Totals(totals)) => {
-                let reply = self.shared.server_stats(&totals, now);
+                let reply = self.shared.server_stats(&totals, now());
                 self.tell(&reply, output);
             }
-            (_, Told::Job(job)) => self.tell(&Reply::JobStats(show::job(&job, now)), output),
+            (_, Told::Job(job)) => self.tell(&Reply::JobStats(show::job(&job, now())), output),
             // That it is there is no durable state, so no message may rest on it.
             (Asked::Pause { tube, seconds }, Told::Queue(_)) => {
                 let found = Asked::PauseFound {
@@ -263,7 +252,7 @@ impl BeanstalkSession {
                 self.taken.push_front((found, None));
             }
             (_, Told::Queue(queue)) => {
-                self.tell(&Reply::TubeStats(show::tube(&queue, now)), output);
+                self.tell(&Reply::TubeStats(show::tube(&queue, now())), output);
             }
             (_, Told::Queues(names)) => {
                 let tubes = names.iter().filter(|name| name.tenant().is_empty());
@@ -280,13 +269,15 @@ impl BeanstalkSession {
     /// There is nothing to reserve: says so, or begins to wait, which is false.
     fn reserve(
         &mut self,
-        now: Timestamp,
         patience: Option<u32>,
         soonest: Option<Timestamp>,
         output: &mut Vec<u8>,
     ) -> bool {
         // The first of its own reservations to end: the client should see to that instead.
-        let until_margin = soonest.map(|until| until.since(now).saturating_sub(MARGIN));
+        let until_margin = soonest.map(|until| {
+            let left = until.since(self.shared.clock.now());
+            left.saturating_sub(MARGIN)
+        });
         if until_margin == Some(Duration::ZERO) {
             self.tell(&Reply::DeadlineSoon, output);
             return true;

@@ -6,9 +6,11 @@
     reason = "each rule names the messages it is about"
 )]
 
+mod adding;
+
 use crate::actors::queue::{
-    Body, Claim, Claimant, Counts, DedupKey, JobView, Message, Order, Phase, Pop, Put, QueueName,
-    Refused, Reply, Right, Rules, TypeRules, Worker,
+    Body, Claim, Claimant, Counts, DedupKey, JobView, Message, Order, Phase, Pop, QueueName,
+    Refused, Reply, Right, Root, Rules, TypeRules, Worker,
 };
 use crate::clock::Timestamp;
 use crate::ids::{Seq, Slot, Ticket, Token};
@@ -20,6 +22,8 @@ pub(super) struct Model {
     pub(super) next_id: u64,
     pub(super) jobs: Vec<Entry>,
     pub(super) pauses: Vec<Pause>,
+    /// Root jobs by slot, and until when they are remembered.
+    roots: Vec<Option<(Root, Timestamp)>>,
     /// Which queue has which number.
     numbers: Vec<Option<QueueName>>,
     pub(super) waiters: Vec<(Ticket, Pop)>,
@@ -39,7 +43,10 @@ pub(super) struct Entry {
     last: Option<Timestamp>,
     buried: Seq,
     dedup: Option<DedupKey>,
+    root: Option<Root>,
     body: Body,
+    /// It was run once, and may not be again.
+    is_gone: bool,
 }
 
 pub(super) struct Pause {
@@ -53,6 +60,7 @@ pub(super) struct Pause {
 pub(super) enum Due {
     Job(Slot),
     Pause(QueueName),
+    Root(Slot),
     Waiter(Ticket),
 }
 
@@ -70,6 +78,7 @@ impl Entry {
 
     /// The claim is over, and nothing was said.
     fn give_back(&mut self) {
+        self.is_gone = !self.view.retries;
         match self.last {
             Some(prune) => self.go(Phase::Abandoned, Some(prune)),
             None => self.go(Phase::Ready, None),
@@ -82,8 +91,8 @@ impl Entry {
         self.go(Phase::Ready, None);
     }
 
-    /// Spans begin again.
-    pub(super) fn start(&mut self, at: Timestamp) {
+    /// Its span begins again.
+    fn start(&mut self, at: Timestamp) {
         if self.worker.is_some() {
             self.give_back();
         } else if self.view.phase == Phase::Claimed {
@@ -100,6 +109,7 @@ impl Model {
             next_id: 1,
             jobs: Vec::new(),
             pauses: Vec::new(),
+            roots: Vec::new(),
             numbers: Vec::new(),
             waiters: Vec::new(),
             present: Vec::new(),
@@ -182,6 +192,29 @@ impl Model {
         self.pauses.iter().any(|pause| pause.queue == *queue)
     }
 
+    /// What was kept in memory is gone, and spans begin again.
+    pub(super) fn start(&mut self, at: Timestamp, skipped: u64) {
+        self.draining = false;
+        self.next_id += skipped;
+        self.jobs.retain(|job| !job.view.passing);
+        for job in &mut self.jobs {
+            job.start(at);
+        }
+        self.jobs.retain(|job| !job.is_gone);
+        self.number();
+    }
+
+    /// The job that this claim takes: of the best of each queue the one that chance chose, if that is
+    /// left to chance.
+    fn taken(&self, pop: &Pop) -> Option<&Entry> {
+        if pop.weights.is_empty() {
+            return self.best(&pop.queues);
+        }
+        let queues = pop.queues.iter();
+        let mut bests = queues.filter_map(|queue| self.best(std::slice::from_ref(queue)));
+        bests.find(|job| Some(job.view.id) == self.chosen)
+    }
+
     /// The job that a claim from these queues takes.
     fn best(&self, queues: &[QueueName]) -> Option<&Entry> {
         let can = |job: &&Entry| {
@@ -198,21 +231,13 @@ impl Model {
     pub(super) fn message(&mut self, message: &Message, (seq, at): Moment) -> Reply {
         let reply = match message {
             Message::Put(put) => self.put(put, at),
+            Message::Batch(puts) => self.batch(puts, at),
+            Message::Register(root) => self.register(*root, at),
             Message::Spoil => {
                 self.next_id += 1;
                 Reply::Done
             }
-            Message::Pop(pop) => match self.best(&pop.queues).map(|job| job.view.id) {
-                Some(id) => {
-                    self.waiters
-                        .retain(|(ticket, _)| Some(*ticket) != pop.ticket);
-                    self.claim(id, pop.by, (seq, at))
-                }
-                None => Reply::Nothing {
-                    waits: pop.waits,
-                    soonest: self.soonest(pop.by),
-                },
-            },
+            Message::Pop(pop) => self.pop(pop, (seq, at)),
             Message::PopJob { id, by } => match self.job(*id) {
                 Some(job) if job.view.phase != Phase::Claimed => self.claim(*id, *by, (seq, at)),
                 _ => Reply::Absent,
@@ -246,6 +271,7 @@ impl Model {
                     .iter_mut()
                     .filter(|job| job.worker == Some(*worker));
                 let done = mine.by_ref().map(Entry::give_back).count() > 0;
+                self.jobs.retain(|job| !job.is_gone);
                 if done { Reply::Done } else { Reply::Absent }
             }
             Message::Drain if self.draining => Reply::Absent,
@@ -253,7 +279,7 @@ impl Model {
                 self.draining = true;
                 Reply::Done
             }
-            Message::Expire { .. } | Message::Unpause { .. } => {
+            Message::Expire { .. } | Message::Unpause { .. } | Message::Forget { .. } => {
                 unreachable!("time is told by `tick`")
             }
             Message::Delete { id, by }
@@ -264,6 +290,18 @@ impl Model {
         };
         self.number();
         reply
+    }
+
+    fn pop(&mut self, pop: &Pop, moment: Moment) -> Reply {
+        let Some(id) = self.taken(pop).map(|job| job.view.id) else {
+            return Reply::Nothing {
+                waits: pop.waits,
+                soonest: self.soonest(pop.by),
+            };
+        };
+        let waiters = &mut self.waiters;
+        waiters.retain(|(ticket, _)| Some(*ticket) != pop.ticket);
+        self.claim(id, pop.by, moment)
     }
 
     /// Queues that last have the lowest free numbers, as long as they do.
@@ -297,82 +335,6 @@ impl Model {
         mine.filter_map(|job| job.view.until).min()
     }
 
-    fn is_one_too_many(&self, queue: &QueueName) -> bool {
-        let lasting = self.queues().iter().filter(|it| self.lasts(it)).count();
-        lasting >= self.rules.queues_max as usize && !self.lasts(queue)
-    }
-
-    fn put(&mut self, put: &Put, at: Timestamp) -> Reply {
-        let bytes = put.body.as_bytes().len() as u64;
-        let used: u64 = self.jobs.iter().map(|job| job.view.bytes).sum();
-        let twin = |job: &&Entry| {
-            let unclaimed = matches!(job.view.phase, Phase::Ready | Phase::Delayed);
-            unclaimed
-                && job.view.queue == put.queue
-                && put.dedup.is_some()
-                && job.dedup == put.dedup
-        };
-        if bytes > self.rules.body_bytes_max.into() {
-            return Reply::Refused(Refused::TooBig);
-        } else if self.draining {
-            return Reply::Refused(Refused::Draining);
-        } else if self.rules_of(&put.queue).read_only.is_some() {
-            return Reply::Refused(Refused::ReadOnly);
-        } else if let Some(twin) = self.jobs.iter().filter(twin).min_by_key(|job| job.view.id) {
-            return Reply::Put {
-                id: twin.view.id,
-                duplicate: Some(twin.view.phase),
-            };
-        } else if self.jobs.len() >= self.rules.jobs_max as usize
-            || used + bytes > self.rules.bytes_max
-        {
-            return Reply::Refused(Refused::Full);
-        } else if self.is_one_too_many(&put.queue) {
-            return Reply::Refused(Refused::QueuesFull);
-        }
-        let id = self.next_id;
-        self.next_id += 1;
-        let taken = |slot: &Slot| self.jobs.iter().any(|job| job.slot == *slot);
-        let mut slots = (0..=self.rules.jobs_max).map(Slot);
-        let slot = slots.find(|slot| !taken(slot)).expect("there is one more");
-        let delayed = put.delay_ms > 0;
-        self.jobs.push(Entry {
-            slot,
-            view: JobView {
-                id,
-                queue: put.queue.clone(),
-                phase: if delayed {
-                    Phase::Delayed
-                } else {
-                    Phase::Ready
-                },
-                priority: put.priority,
-                created: at,
-                until: delayed.then(|| at.plus_ms(put.delay_ms)),
-                delay_ms: put.delay_ms,
-                ttr_ms: put.ttr_ms,
-                attempts: 0,
-                reserves: 0,
-                timeouts: 0,
-                releases: 0,
-                buries: 0,
-                kicks: 0,
-                token: None,
-                bytes,
-            },
-            worker: None,
-            span: 0,
-            last: None,
-            buried: Seq(0),
-            dedup: put.dedup,
-            body: put.body.clone(),
-        });
-        Reply::Put {
-            id,
-            duplicate: None,
-        }
-    }
-
     fn span(&self, job: &JobView) -> u64 {
         let rules = self.rules_of(&job.queue);
         match (job.ttr_ms, rules.claim_ttl_ms) {
@@ -385,6 +347,12 @@ impl Model {
     fn claim(&mut self, id: u64, by: Claimant, (seq, at): Moment) -> Reply {
         let view = self.job(id).expect("it is there").view.clone();
         let (rules, span) = (self.rules_of(&view.queue), self.span(&view));
+        let root = self
+            .jobs
+            .iter()
+            .find(|job| job.view.id == id)
+            .and_then(|job| job.root);
+        let duplicate = root.is_some_and(|root| self.newest(root.key) > Some(root.at));
         let job = self.job(id).expect("it is there");
         if matches!(view.phase, Phase::Buried | Phase::Abandoned) {
             job.view.attempts = 0;
@@ -394,7 +362,7 @@ impl Model {
         job.view.attempts += 1;
         job.view.reserves += 1;
         job.view.token = Some(seq.into());
-        let last = rules.max_tries > 0 && job.view.attempts >= rules.max_tries;
+        let last = rules.max_tries > 0 && job.view.attempts >= rules.max_tries && view.retries;
         job.last = last.then(|| at.plus_ms(rules.prune_ms + 1));
         job.worker = match by {
             Claimant::Worker(worker) => Some(worker),
@@ -406,6 +374,8 @@ impl Model {
             queue: job.view.queue.clone(),
             attempts: job.view.attempts,
             until: at.plus_ms(span),
+            retries: view.retries,
+            duplicate,
             body: job.body.clone(),
         }))
     }
@@ -468,6 +438,7 @@ impl Model {
                 job.go(Phase::Buried, None);
             }
             Message::Touch { .. } => (job.span, job.view.until) = (span, Some(at.plus_ms(span))),
+            Message::Fail { .. } if !view.retries => self.jobs.retain(|job| job.view.id != id),
             Message::Fail { retry_after_ms, .. } => {
                 let until = retry_after_ms.map(|ms| at.plus_ms(ms));
                 job.go(Phase::Claimed, until.or(job.view.until));
@@ -490,7 +461,12 @@ impl Model {
             let pause = self.pauses.iter().find(of_queue)?;
             Some((pause.until, 1, number, Due::Pause(pause.queue.clone())))
         });
-        let timed = jobs.chain(pauses).filter(|(until, ..)| *until <= at);
+        let roots = (0..).zip(&self.roots).filter_map(|(place, known)| {
+            let (_, until) = (*known)?;
+            Some((until, 2, place, Due::Root(Slot(place))))
+        });
+        let timed = jobs.chain(pauses).chain(roots);
+        let timed = timed.filter(|(until, ..)| *until <= at);
         let first = timed.min_by_key(|(until, kind, number, _)| (*until, *kind, *number));
         first.map(|(.., due)| due).or_else(|| self.next_waiter())
     }
@@ -535,6 +511,7 @@ impl Model {
     pub(super) fn tick(&mut self, due: &Due) {
         match due {
             Due::Pause(queue) => self.pauses.retain(|pause| pause.queue != *queue),
+            Due::Root(slot) => self.roots[slot.index()] = None,
             Due::Job(slot) => {
                 let job = self.jobs.iter().find(|job| job.slot == *slot);
                 let view = job.expect("what is due is there").view.clone();
@@ -546,8 +523,13 @@ impl Model {
                     self.jobs.retain(|job| job.slot != *slot);
                 } else {
                     job.view.timeouts += u32::from(view.phase == Phase::Claimed);
-                    job.give_back();
+                    if view.phase == Phase::Claimed {
+                        job.give_back();
+                    } else {
+                        job.go(Phase::Ready, None);
+                    }
                 }
+                self.jobs.retain(|job| !job.is_gone);
             }
             Due::Waiter(_) => unreachable!("whoever waits sends a message"),
         }

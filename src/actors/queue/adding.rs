@@ -1,0 +1,184 @@
+//! What becomes of jobs that are to be added, one by one or many at once, and of root jobs: decided, not done.
+
+use crate::actors::queue::decide::after;
+use crate::actors::queue::machine::QueueMachine;
+use crate::actors::queue::message::{DedupKey, NewJob, Outcome, Placed, Put, Refused, Root};
+use crate::actors::queue::name::QueueName;
+use crate::actors::queue::pages;
+use crate::actors::queue::rules::Class;
+use crate::clock::Timestamp;
+use std::collections::{BTreeSet, HashMap};
+
+/// One job of a batch, as it is looked at.
+struct Wish<'a> {
+    put: &'a Put,
+    key: Option<DedupKey>,
+    /// The job that it is one with, of those that are there.
+    twin: Option<u64>,
+    /// The last of the batch that it is one with: itself, if it counts.
+    last: usize,
+}
+
+impl QueueMachine {
+    pub(super) fn decide_put(&self, at: Timestamp, put: &Put) -> Outcome {
+        if let Err(refused) = self.admits(put) {
+            return Outcome::Refused(refused);
+        }
+        let key = self.key_of(put);
+        if let Some(slot) = key.and_then(|key| self.state.twin(&put.queue, key)) {
+            return Outcome::Duplicate { slot };
+        }
+        let bytes = put.body.as_bytes().len() as u64;
+        let room = self.room_for(1, bytes);
+        let room = room.and_then(|()| self.numbers_for([&put.queue]));
+        match room.and_then(|()| self.slots_for(put.registers().map(|root| root.key))) {
+            Ok(()) => Outcome::Put {
+                slot: self.state.jobs.next_free(),
+                job: self.new_job(at, put, (self.state.head.next_id, key)),
+            },
+            Err(refused) => Outcome::Refused(refused),
+        }
+    }
+
+    /// All of them, or none.
+    pub(super) fn decide_batch(&self, at: Timestamp, puts: &[Put]) -> Outcome {
+        if let Some(refused) = puts.iter().find_map(|put| self.admits(put).err()) {
+            return Outcome::Refused(refused);
+        }
+        let wishes = self.wishes(puts);
+        let counts = |place: usize, wish: &Wish<'_>| wish.last == place && wish.twin.is_none();
+        let new = || {
+            (0..)
+                .zip(&wishes)
+                .filter(|(place, wish)| counts(*place, wish))
+        };
+        let bytes = new().map(|(_, wish)| wish.put.body.as_bytes().len() as u64);
+        let (count, bytes) = (new().count() as u64, bytes.sum());
+        let queues: BTreeSet<&QueueName> = new().map(|(_, wish)| &wish.put.queue).collect();
+        let roots = new().filter_map(|(_, wish)| Some(wish.put.registers()?.key));
+        let roots: BTreeSet<DedupKey> = roots.collect();
+        let room = self.room_for(count, bytes);
+        let room = room.and_then(|()| self.numbers_for(queues));
+        if let Err(refused) = room.and_then(|()| self.slots_for(roots)) {
+            return Outcome::Refused(refused);
+        }
+        let ids: HashMap<usize, u64> = new()
+            .map(|(place, _)| place)
+            .zip(self.state.head.next_id..)
+            .collect();
+        let placed = (0..).zip(&wishes).map(|(place, wish)| {
+            let id = wish.twin.or_else(|| ids.get(&wish.last).copied());
+            let id = id.expect("the last of those that are one is there, or is added");
+            if counts(place, wish) {
+                Placed::New(self.new_job(at, wish.put, (id, wish.key)))
+            } else {
+                Placed::Twin(id)
+            }
+        });
+        Outcome::Batch {
+            placed: placed.collect(),
+        }
+    }
+
+    fn wishes<'a>(&self, puts: &'a [Put]) -> Vec<Wish<'a>> {
+        let keys: Vec<Option<DedupKey>> = puts.iter().map(|put| self.key_of(put)).collect();
+        let keyed = || puts.iter().zip(&keys).map(|(put, key)| (&put.queue, *key));
+        let last: HashMap<(&QueueName, Option<DedupKey>), usize> = keyed().zip(0..).collect();
+        let wish = |(place, (put, key)): (usize, (&'a Put, &Option<DedupKey>))| {
+            let twin = key.and_then(|key| self.state.twin(&put.queue, key));
+            let last = key.and_then(|key| last.get(&(&put.queue, Some(key))));
+            Wish {
+                put,
+                key: *key,
+                twin: twin.and_then(|slot| Some(self.state.job(slot)?.id)),
+                last: last.copied().unwrap_or(place),
+            }
+        };
+        (0..).zip(puts.iter().zip(&keys)).map(wish).collect()
+    }
+
+    /// Whether this job may be added at all.
+    fn admits(&self, put: &Put) -> Result<(), Refused> {
+        if put.body.as_bytes().len() > self.state.rules.body_bytes_max as usize {
+            return Err(Refused::TooBig);
+        }
+        if self.state.head.draining {
+            return Err(Refused::Draining);
+        }
+        if self.state.rules.of(&put.queue).read_only.is_some() {
+            return Err(Refused::ReadOnly);
+        }
+        Ok(())
+    }
+
+    /// Whether there is room for so many more jobs, with so many bytes.
+    fn room_for(&self, count: u64, bytes: u64) -> Result<(), Refused> {
+        let (totals, rules) = (&self.state.totals, &self.state.rules);
+        let most = rules.jobs_max.min(pages::NUMBERS_MAX);
+        if u64::from(totals.jobs.all()) + count > most.into()
+            || totals.bytes + bytes > rules.bytes_max
+        {
+            return Err(Refused::Full);
+        }
+        Ok(())
+    }
+
+    /// Whether there is room for these queues, each of which is named once, among those that last.
+    pub(super) fn numbers_for<'a>(
+        &self,
+        queues: impl IntoIterator<Item = &'a QueueName>,
+    ) -> Result<(), Refused> {
+        let is_new = |queue: &&QueueName| {
+            let queue = self.state.queue_named(queue);
+            queue.is_none_or(|(_, queue)| queue.number.is_none())
+        };
+        let new = queues.into_iter().filter(is_new).count();
+        let most = self.state.rules.queues_max.min(pages::NUMBERS_MAX) as usize;
+        if new > 0 && self.state.numbers.len() + new > most {
+            return Err(Refused::QueuesFull);
+        }
+        Ok(())
+    }
+
+    /// The key by which it is one with others: its own, or that of what it says if the rules want that.
+    fn key_of(&self, put: &Put) -> Option<DedupKey> {
+        let rules = self.state.rules.of(&put.queue);
+        let by_body = || rules.dedup.then(|| DedupKey::of(put.body.as_bytes()));
+        put.dedup.or_else(by_body)
+    }
+
+    fn new_job(&self, at: Timestamp, put: &Put, (id, dedup): (u64, Option<DedupKey>)) -> NewJob {
+        let rules = self.state.rules.of(&put.queue);
+        NewJob {
+            id,
+            until: after(at, put.delay_ms),
+            passing: rules.class == Class::Memory,
+            retries: put.retries && rules.retries,
+            dedup,
+        }
+    }
+
+    pub(super) fn decide_register(&self, root: Root) -> Outcome {
+        if self.state.roots.is_known(root) {
+            return Outcome::Absent;
+        }
+        match self.slots_for([root.key]) {
+            Ok(()) => Outcome::Registered {
+                slot: self.state.roots.slot_of(root.key),
+            },
+            Err(refused) => Outcome::Refused(refused),
+        }
+    }
+
+    /// Whether there is room for root jobs of these keys, each of which is named once.
+    fn slots_for(&self, keys: impl IntoIterator<Item = DedupKey>) -> Result<(), Refused> {
+        let roots = &self.state.roots;
+        let is_new = |key: &DedupKey| roots.newest(*key).is_none();
+        let new = keys.into_iter().filter(is_new).count();
+        let most = self.state.rules.roots_max.min(pages::NUMBERS_MAX) as usize;
+        if new > 0 && roots.slab().len() + new > most {
+            return Err(Refused::RootsFull);
+        }
+        Ok(())
+    }
+}
