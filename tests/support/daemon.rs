@@ -1,12 +1,23 @@
 //! The real program as a process of its own: started, spoken to by signals, killed, and never left behind.
 
 use crate::patience::until;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+
+/// The program.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sexton");
+
+/// What tests that name no doors start with: nothing that another test has taken.
+const DOORS: [(&str, &str); 3] = [
+    ("--beanstalk", "off"),
+    ("--lockserver", "127.0.0.1:0"),
+    ("--http", "off"),
+];
 
 /// A running `sexton serve`. Killed when dropped.
 pub(crate) struct Daemon {
@@ -18,7 +29,7 @@ pub(crate) struct Daemon {
 
 /// The program with nothing of this test's environment that it would listen to.
 pub(crate) fn sexton() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sexton"));
+    let mut command = Command::new(PROGRAM);
     forget_environment(&mut command);
     command
 }
@@ -38,21 +49,42 @@ pub(crate) fn forget_environment(command: &mut Command) {
     }
 }
 
+/// `sexton serve` with these flags. Of the doors that they do not name, LockServer's alone is open, on a free port.
+pub(crate) fn serve(flags: &[&str]) -> Command {
+    let mut command = sexton();
+    command.arg("serve").args(flags);
+    for (door, address) in DOORS {
+        if !flags.contains(&door) {
+            command.args([door, address]);
+        }
+    }
+    command
+}
+
+/// The same, started by a program that takes it behind its own flags.
+pub(crate) fn serve_by(mut starter: Command, flags: &[&str]) -> Command {
+    forget_environment(&mut starter);
+    starter.arg(PROGRAM).args(serve(flags).get_args());
+    starter
+}
+
+/// A path as flags are given it.
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str()
+        .expect("temporary directories have plain names")
+}
+
 impl Daemon {
-    /// `sexton serve` with these flags and a LockServer door on a free port, once it is ready.
+    /// What [`serve`] gives, once it is ready.
     pub(crate) fn serve(flags: &[&str]) -> Self {
-        let mut command = sexton();
-        command.args([
-            "serve",
-            "--beanstalk",
-            "off",
-            "--lockserver",
-            "127.0.0.1:0",
-            "--http",
-            "off",
-        ]);
-        command.args(flags);
-        Self::start(command)
+        Self::start(serve(flags))
+    }
+
+    /// The same, for [`Self::limit_files`]: a write beyond the limit fails as an error, not as a signal.
+    pub(crate) fn serve_limited(flags: &[&str]) -> Self {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]);
+        Self::start(serve_by(shell, flags))
     }
 
     /// Whatever this command starts, once it has printed its line; fails if it ends before.
@@ -112,13 +144,20 @@ impl Daemon {
 
     /// Where its LockServer door is.
     pub(crate) fn lockserver(&self) -> SocketAddr {
-        let address = self
-            .ready
-            .split_whitespace()
-            .find_map(|word| word.strip_prefix("lockserver="));
+        self.door("lockserver=")
+    }
+
+    /// Where its HTTP door is.
+    pub(crate) fn http(&self) -> SocketAddr {
+        self.door("http=")
+    }
+
+    fn door(&self, name: &str) -> SocketAddr {
+        let mut words = self.ready.split_whitespace();
+        let address = words.find_map(|word| word.strip_prefix(name));
         address
             .and_then(|address| address.parse().ok())
-            .expect("the ready line names the LockServer door")
+            .unwrap_or_else(|| panic!("no {name} in {:?}", self.ready))
     }
 
     /// Its process.
@@ -129,6 +168,16 @@ impl Daemon {
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).expect("the process is there");
+    }
+
+    /// Lets none of its files grow beyond so many bytes.
+    pub(crate) fn limit_files(&self, bytes: Option<u64>) {
+        let limit = Rlimit {
+            current: bytes,
+            maximum: None,
+        };
+        prlimit(Some(self.pid()), Resource::Fsize, limit)
+            .expect("limits of our own child may be set");
     }
 
     /// What it has logged so far.
