@@ -1,12 +1,13 @@
 //! `sexton bench http`: locks over HTTP with JSON, beside etcd's gateway in the same run.
 
 use crate::bench::codec::{Answer, Asked, Name, Protocol, name};
+use crate::bench::course::{Course, in_memory};
 use crate::bench::cycle::Cycles;
 use crate::bench::figures::{self, Latencies, Measured, Round, Spread, Standing};
 use crate::bench::gateway::{Gateway, LEASE_SECONDS, lease, put_request, response};
 use crate::bench::interrupt::Stop;
-use crate::bench::load::{Load, now};
-use crate::bench::locks::{self, parse_seconds, print, show};
+use crate::bench::load::now;
+use crate::bench::locks::{print, show};
 use crate::bench::peer::{self, Peer};
 use crate::report::Failure;
 use clap::Args;
@@ -14,7 +15,6 @@ use serde::Serialize;
 use serde_json::json;
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -28,6 +28,8 @@ use std::time::Duration;
 /// Then a waiter: one connection holds a lock, another waits for it, and what counts is the time from sending the
 /// release to the waiter's answer.
 #[derive(Args)]
+#[command(mut_arg("rounds", |rounds| rounds.value_name("R").help("How often everything is measured")))]
+#[command(mut_arg("seconds", |seconds| seconds.help("How long each measurement is")))]
 #[command(after_help = "Examples:
   sexton bench http
   sexton bench http --connections 200 --rounds 9 --seconds 2
@@ -39,25 +41,8 @@ pub(crate) struct Http {
     #[arg(long, value_name = "C", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: u32,
 
-    /// How often everything is measured
-    #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
-
-    /// How long each measurement is
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
-    seconds: Duration,
-
-    /// How long a measurement runs before it counts
-    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = parse_seconds)]
-    warm_up: Duration,
-
-    /// Where data directories are made, and removed [default: the system's temporary directory]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-
-    /// Figures for programs
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    course: Course,
 }
 
 /// What is measured, by name; etcd's ways are those of one server.
@@ -92,18 +77,13 @@ impl Told {
 impl Http {
     pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
         crate::serve::raise_descriptor_limit();
-        let root = self.dir.clone().unwrap_or_else(std::env::temp_dir);
+        let root = self.course.root();
         let version = peer::etcd_version();
         let mut notes = Vec::new();
         if let Err(why) = &version {
             notes.push(format!("{why}: etcd is left out, sexton stands alone"));
         }
-        if locks::is_in_memory(&root) {
-            let root = root.display();
-            notes.push(format!(
-                "{root} is a file system in memory, where a sync costs nothing: give --dir"
-            ));
-        }
+        notes.extend(in_memory(&root, "give --dir"));
         let sexton = Peer::sexton_over_http(true, &root)?;
         let etcd = match version {
             Ok(_) => Some(Peer::etcd(&root)?),
@@ -115,13 +95,13 @@ impl Http {
         let measured = self.cycles((&sexton, etcd.as_ref()), stop)?;
         let told = self.waits((&sexton, etcd.as_ref()), stop)?;
         show("");
-        if self.json {
+        if self.course.json {
             let json = json!({
                 "sexton": env!("CARGO_PKG_VERSION"),
                 "etcd": version.ok(),
                 "notes": notes,
-                "rounds": self.rounds,
-                "seconds": self.seconds.as_secs_f64(),
+                "rounds": self.course.rounds,
+                "seconds": self.course.seconds.as_secs_f64(),
                 "rows": [measured],
                 "told": told,
             });
@@ -143,9 +123,9 @@ impl Http {
         stop: &Stop,
     ) -> Result<Measured, Failure> {
         let mut rounds = CONTESTANTS.map(|_| Vec::new());
-        for round in 1..=self.rounds {
+        for round in 1..=self.course.rounds {
             for ((name, gateway), rounds) in CONTESTANTS.iter().zip(&mut rounds) {
-                show(&format!("round {round} of {}, {name}", self.rounds));
+                show(&format!("round {round} of {}, {name}", self.course.rounds));
                 match (gateway, etcd) {
                     (Gateway::Sexton, _) => rounds.push(self.round(*gateway, sexton, stop)?),
                     (_, Some(etcd)) => rounds.push(self.round(*gateway, etcd, stop)?),
@@ -169,12 +149,8 @@ impl Http {
         let protocol = Rc::new(Protocol::Http(gateway));
         let clients =
             (0..self.connections).map(|at| Cycles::new(Rc::clone(&protocol), at, 1, now()));
-        let (began, wall) = (peer.cpu(), now());
-        let load = Load::connect(peer.address, protocol.greeting(), clients)?;
-        let measured = load.measure(self.warm_up, self.seconds, stop)?;
-        let cpu = peer.cpu().saturating_sub(began).as_secs_f64();
-        let server_cpu = cpu / (now() - wall).as_secs_f64();
-        Ok(locks::figures(&measured, server_cpu))
+        let server = (peer, protocol.greeting());
+        self.course.round(server, clients, 1, stop)
     }
 
     /// How long a release takes to reach who waits, in each contestant that keeps a line.
@@ -191,10 +167,10 @@ impl Http {
         for (name, gateway, peer) in lines {
             let Some(peer) = peer else { continue };
             let mut rounds = Vec::new();
-            for round in 1..=self.rounds {
+            for round in 1..=self.course.rounds {
                 show(&format!(
                     "waiting, round {round} of {}, {name}",
-                    self.rounds
+                    self.course.rounds
                 ));
                 rounds.push(self.waiting(gateway, peer, stop)?);
             }
@@ -216,7 +192,7 @@ impl Http {
         let (mut holder, mut waiter, mut watcher) = (talk(0)?, talk(1)?, talk(1)?);
         holder.ask(Asked::Acquire)?;
         holder.hear()?;
-        let end = now() + self.seconds;
+        let end = now() + self.course.seconds;
         while now() < end {
             stop.check()?;
             waiter.ask(Asked::Acquire)?;
