@@ -7,6 +7,7 @@ use crate::bench::job::{Jobs, Speech, Waker, Work};
 use crate::bench::load::{Load, now};
 use crate::bench::locks::{print, show};
 use crate::bench::peer::{self, Peer};
+use crate::bench::row::{CONNECTIONS_MAX, DEPTH_MAX, number};
 use crate::report::Failure;
 use clap::Args;
 use serde::Serialize;
@@ -66,6 +67,9 @@ enum Kind {
 
 const BODY_BYTES: u32 = 64;
 
+/// The largest body: beanstalkd takes no larger one as it comes.
+const BYTES_MAX: u32 = 65_535;
+
 impl Row {
     fn all() -> Vec<Self> {
         let names = "memory:1x1,memory:50x1,memory:50x16,memory:256x1,memory:50x1/4096,put:1,put:50,put:256,\
@@ -105,13 +109,10 @@ impl FromStr for Row {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
-            "expected memory:CxD, fsync:CxD, put:C or wake:C, with 1 to 4000 connections, a depth of 1 to 1024, and \
-             perhaps /BYTES up to 65535"
-                .to_owned()
-        };
-        let number = |text: &str, most: u32| {
-            let number = text.parse().ok();
-            number.filter(|number| (1..=most).contains(number))
+            format!(
+                "expected memory:CxD, fsync:CxD, put:C or wake:C, with 1 to {CONNECTIONS_MAX} connections, a depth of \
+                 1 to {DEPTH_MAX}, and perhaps /BYTES up to {BYTES_MAX}"
+            )
         };
         let (rest, bytes) = text.split_once('/').unwrap_or((text, "64"));
         let (kind, shape) = rest.split_once(':').ok_or_else(wrong)?;
@@ -124,9 +125,9 @@ impl FromStr for Row {
         };
         Ok(Self {
             kind,
-            connections: number(connections, 4000).ok_or_else(wrong)?,
-            depth: number(depth, 1024).ok_or_else(wrong)?,
-            bytes: number(bytes, 65_535).ok_or_else(wrong)?,
+            connections: number(connections, CONNECTIONS_MAX).ok_or_else(wrong)?,
+            depth: number(depth, DEPTH_MAX).ok_or_else(wrong)?,
+            bytes: number(bytes, BYTES_MAX).ok_or_else(wrong)?,
         })
     }
 }
