@@ -43,9 +43,9 @@ impl Course {
     }
 
     /// Measures these clients of a server once, for so many times as long as the flags say.
-    pub(crate) fn round<C: Client>(
+    pub(crate) fn round<P, C: Client>(
         &self,
-        (peer, greeting): (&Peer, &[u8]),
+        (peer, greeting): (&Peer<P>, &[u8]),
         clients: impl Iterator<Item = C>,
         longer: u32,
         stop: &Stop,

@@ -45,6 +45,9 @@ pub(crate) struct Http {
     course: Course,
 }
 
+/// A server, which etcd lets be spoken to in two ways.
+type Server = Peer<()>;
+
 /// What is measured, by name; etcd's ways are those of one server.
 const CONTESTANTS: [(&str, Gateway); 3] = [
     ("sexton", Gateway::Sexton),
@@ -119,7 +122,7 @@ impl Http {
     /// Cycles of each contestant, round by round.
     fn cycles(
         &self,
-        (sexton, etcd): (&Peer, Option<&Peer>),
+        (sexton, etcd): (&Server, Option<&Server>),
         stop: &Stop,
     ) -> Result<Measured, Failure> {
         let mut rounds = CONTESTANTS.map(|_| Vec::new());
@@ -145,7 +148,7 @@ impl Http {
         Ok(Measured::new(row, "cycles", standings.collect()))
     }
 
-    fn round(&self, gateway: Gateway, peer: &Peer, stop: &Stop) -> Result<Round, Failure> {
+    fn round(&self, gateway: Gateway, peer: &Server, stop: &Stop) -> Result<Round, Failure> {
         let protocol = Rc::new(Protocol::Http(gateway));
         let clients =
             (0..self.connections).map(|at| Cycles::new(Rc::clone(&protocol), at, 1, now()));
@@ -156,7 +159,7 @@ impl Http {
     /// How long a release takes to reach who waits, in each contestant that keeps a line.
     fn waits(
         &self,
-        (sexton, etcd): (&Peer, Option<&Peer>),
+        (sexton, etcd): (&Server, Option<&Server>),
         stop: &Stop,
     ) -> Result<Vec<Told>, Failure> {
         let lines = [
@@ -185,7 +188,7 @@ impl Http {
     }
 
     /// Two clients take a lock from each other.
-    fn waiting(&self, gateway: Gateway, peer: &Peer, stop: &Stop) -> Result<Latencies, Failure> {
+    fn waiting(&self, gateway: Gateway, peer: &Server, stop: &Stop) -> Result<Latencies, Failure> {
         let mut latencies = Latencies::default();
         let key = name(u32::MAX, 0);
         let talk = |owner| Talk::open(peer, gateway, (key, name(owner, u32::MAX)));
@@ -227,7 +230,7 @@ struct Talk {
 }
 
 impl Talk {
-    fn open(peer: &Peer, gateway: Gateway, (key, owner): (Name, Name)) -> Result<Self, Failure> {
+    fn open(peer: &Server, gateway: Gateway, (key, owner): (Name, Name)) -> Result<Self, Failure> {
         Ok(Self {
             stream: connect(peer).map_err(lost)?,
             gateway,
@@ -258,7 +261,7 @@ impl Talk {
 }
 
 /// Has etcd grant the leases that its clients keep their locks by.
-fn grant_leases(etcd: &Peer, clients: u32) -> Result<(), Failure> {
+fn grant_leases(etcd: &Server, clients: u32) -> Result<(), Failure> {
     let grant = || -> io::Result<()> {
         let mut stream = connect(etcd)?;
         for client in 0..clients {
@@ -284,7 +287,7 @@ fn grant_leases(etcd: &Peer, clients: u32) -> Result<(), Failure> {
     grant().map_err(lost)
 }
 
-fn connect(peer: &Peer) -> io::Result<TcpStream> {
+fn connect(peer: &Server) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(peer.address)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;

@@ -132,12 +132,11 @@ impl FromStr for Row {
     }
 }
 
+/// A server of jobs.
+type Server = Peer<Speech>;
+
 /// What is measured, in order.
-const CONTESTANTS: [(&str, Speech); 3] = [
-    ("sexton", Speech::Beanstalk),
-    ("beanstalkd", Speech::Beanstalk),
-    ("redis lists", Speech::Lists),
-];
+const CONTESTANTS: [&str; 3] = ["sexton", "beanstalkd", "redis lists"];
 
 /// How soon somebody who waits has a job.
 #[derive(Debug, Serialize)]
@@ -235,37 +234,38 @@ impl Queue {
     fn rounds<T>(
         &self,
         row: Row,
-        peers: &[Option<Peer>],
-        measure: impl Fn(Speech, &Peer) -> Result<T, Failure>,
+        peers: &[Option<Server>],
+        measure: impl Fn(&Server) -> Result<T, Failure>,
     ) -> Result<[Vec<T>; 3], Failure> {
         let mut rounds = CONTESTANTS.map(|_| Vec::new());
         for round in 1..=self.course.rounds {
             let contestants = CONTESTANTS.iter().zip(peers).zip(&mut rounds);
-            for (((name, speech), peer), rounds) in contestants {
+            for ((name, peer), rounds) in contestants {
                 let Some(peer) = peer else { continue };
                 show(&format!(
                     "{row}, round {round} of {}, {name}",
                     self.course.rounds
                 ));
-                rounds.push(measure(*speech, peer)?);
+                rounds.push(measure(peer)?);
             }
         }
         show("");
         Ok(rounds)
     }
 
-    fn measure(&self, row: Row, peers: &[Option<Peer>], stop: &Stop) -> Result<Measured, Failure> {
-        let rounds = self.rounds(row, peers, |speech, peer| {
-            self.round(row, speech, peer, stop)
-        })?;
+    fn measure(
+        &self,
+        row: Row,
+        peers: &[Option<Server>],
+        stop: &Stop,
+    ) -> Result<Measured, Failure> {
+        let rounds = self.rounds(row, peers, |peer| self.round(row, peer, stop))?;
         let standings = CONTESTANTS
             .iter()
             .zip(rounds)
             .enumerate()
             .filter(|(_, (_, rounds))| !rounds.is_empty())
-            .map(|(at, ((name, _), rounds))| {
-                Standing::of(((*name).to_owned(), at > 0), false, rounds)
-            });
+            .map(|(at, (name, rounds))| Standing::of(((*name).to_owned(), at > 0), false, rounds));
         let unit = if row.kind == Kind::Put {
             "puts"
         } else {
@@ -274,33 +274,34 @@ impl Queue {
         Ok(Measured::new(row.to_string(), unit, standings.collect()))
     }
 
-    fn round(&self, row: Row, speech: Speech, peer: &Peer, stop: &Stop) -> Result<Round, Failure> {
+    fn round(&self, row: Row, peer: &Server, stop: &Stop) -> Result<Round, Failure> {
         let body: Rc<[u8]> = (0..row.bytes).map(|_| b'x').collect();
         let work = if row.kind == Kind::Put {
             Work::Puts
         } else {
             Work::Cycles
         };
-        let clients = (0..row.connections)
-            .map(|at| Jobs::new((speech, work), (at, row.depth), Rc::clone(&body), now()));
+        let how = (peer.protocol, work);
+        let clients =
+            (0..row.connections).map(|at| Jobs::new(how, (at, row.depth), Rc::clone(&body), now()));
         self.course.round((peer, &[]), clients, 1, stop)
     }
 
     /// How long a job takes to reach one of those that wait.
-    fn wake(&self, row: Row, peers: &[Option<Peer>], stop: &Stop) -> Result<Vec<Woken>, Failure> {
+    fn wake(&self, row: Row, peers: &[Option<Server>], stop: &Stop) -> Result<Vec<Woken>, Failure> {
         let Course {
             warm_up, seconds, ..
         } = self.course;
-        let rounds = self.rounds(row, peers, |speech, peer| {
+        let rounds = self.rounds(row, peers, |peer| {
             let on_its_way = Rc::new(Cell::new(None));
-            let clients =
-                (0..=row.connections).map(|at| Waker::new(speech, at, Rc::clone(&on_its_way)));
+            let clients = (0..=row.connections)
+                .map(|at| Waker::new(peer.protocol, at, Rc::clone(&on_its_way)));
             let load = Load::connect(peer.address, &[], clients)?;
             Ok(load.measure(warm_up, seconds, stop)?.latencies)
         })?;
         let told = CONTESTANTS.iter().zip(rounds);
         let told = told.filter(|(_, rounds)| !rounds.is_empty());
-        let told = told.map(|((name, _), rounds)| {
+        let told = told.map(|(name, rounds)| {
             let quantile = |share| Spread::of(rounds.iter().map(|round| round.quantile_us(share)));
             Woken {
                 row: row.to_string(),
@@ -314,9 +315,9 @@ impl Queue {
 }
 
 /// The servers of a row, of those that are there.
-fn start(row: Row, there: [bool; 3], root: &Path) -> Result<Vec<Option<Peer>>, Failure> {
+fn start(row: Row, there: [bool; 3], root: &Path) -> Result<Vec<Option<Server>>, Failure> {
     let durable = row.is_durable();
-    let start = [Peer::sexton_for_jobs, Peer::beanstalkd, Peer::redis];
+    let start = [Peer::sexton_for_jobs, Peer::beanstalkd, Peer::redis_lists];
     let peers = there.into_iter().zip(start);
     peers
         .map(|(there, start)| there.then(|| start(durable, root)).transpose())
