@@ -2,7 +2,7 @@
 
 use crate::patience::until;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -23,7 +23,12 @@ const DOORS: [(&str, &str); 3] = [
 pub(crate) struct Daemon {
     child: Child,
     ready: String,
-    log: Arc<Mutex<String>>,
+    log: Gathered,
+}
+
+/// What somebody writes, gathered by a thread of its own as it comes.
+pub(crate) struct Gathered {
+    words: Arc<Mutex<String>>,
     reader: Option<JoinHandle<()>>,
 }
 
@@ -98,7 +103,7 @@ impl Daemon {
         let read = BufReader::new(out).read_line(&mut daemon.ready);
         if read.is_err() || !daemon.ready.starts_with("ready ") {
             drop(daemon.child.kill());
-            let words = daemon.last_words();
+            let words = daemon.log.whole();
             panic!("not ready: {:?}\n{words}", daemon.ready);
         }
         daemon
@@ -112,28 +117,11 @@ impl Daemon {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the program starts");
-        let mut errors = child.stderr.take().expect("standard error is piped");
-        let log = Arc::new(Mutex::new(String::new()));
-        let theirs = Arc::clone(&log);
-        let read = move || {
-            let mut bytes = [0; 4096];
-            while let Ok(count @ 1..) = errors.read(&mut bytes) {
-                let words = String::from_utf8_lossy(bytes.get(..count).unwrap_or(&[])).into_owned();
-                theirs
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push_str(&words);
-            }
-        };
-        let reader = std::thread::Builder::new()
-            .name("daemon-log".to_owned())
-            .spawn(read)
-            .expect("a thread starts");
+        let errors = child.stderr.take().expect("standard error is piped");
         Self {
             child,
             ready: String::new(),
-            log,
-            reader: Some(reader),
+            log: Gathered::from(errors),
         }
     }
 
@@ -182,10 +170,7 @@ impl Daemon {
 
     /// What it has logged so far.
     pub(crate) fn log(&self) -> String {
-        self.log
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.log.so_far()
     }
 
     /// Waits for a line of its log.
@@ -205,7 +190,7 @@ impl Daemon {
         let status = until("the process ends", || {
             self.child.try_wait().expect("it is our child")
         });
-        (status, self.last_words())
+        (status, self.log.whole())
     }
 
     /// Ends it as a crash would.
@@ -213,13 +198,47 @@ impl Daemon {
         self.child.kill().expect("the process is there");
         self.child.wait().expect("it is our child");
     }
+}
 
-    /// The whole log, when the process closes it.
-    fn last_words(&mut self) -> String {
-        if let Some(reader) = self.reader.take() {
-            reader.join().expect("reading a log does not panic");
+impl Gathered {
+    /// Begins to read.
+    pub(crate) fn from(mut source: impl Read + Send + 'static) -> Self {
+        let words = Arc::new(Mutex::new(String::new()));
+        let theirs = Arc::clone(&words);
+        let read = move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = source.read(&mut bytes) {
+                let words = String::from_utf8_lossy(bytes.get(..count).unwrap_or(&[])).into_owned();
+                theirs
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push_str(&words);
+            }
+        };
+        let reader = std::thread::Builder::new()
+            .name("gathering".to_owned())
+            .spawn(read)
+            .expect("a thread starts");
+        Self {
+            words,
+            reader: Some(reader),
         }
-        self.log()
+    }
+
+    /// What has come so far.
+    pub(crate) fn so_far(&self) -> String {
+        self.words
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// All of it, when its writers have closed it.
+    fn whole(&mut self) -> String {
+        if let Some(reader) = self.reader.take() {
+            reader.join().expect("reading does not panic");
+        }
+        self.so_far()
     }
 }
 
