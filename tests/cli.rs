@@ -11,7 +11,7 @@ mod lockserver;
 #[path = "support/patience.rs"]
 mod patience;
 
-use daemon::{Daemon, sexton};
+use daemon::{Daemon, serve, sexton, text};
 use lockserver::{Client, request};
 use std::net::TcpListener;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
@@ -30,25 +30,14 @@ fn run(command: &mut Command) -> (Option<i32>, String, String) {
 
 /// `serve` with these flags does not come up: exit status, and what it says.
 fn refused(flags: &[&str]) -> (Option<i32>, String) {
-    let mut command = sexton();
-    command.arg("serve").args(flags);
-    let (status, output, errors) = run(&mut command);
+    let (status, output, errors) = run(&mut serve(flags));
     assert_eq!(output, "", "no ready line");
     (status, errors)
 }
 
-/// The same with a data directory, and doors that disturb nobody.
+/// The same with a data directory.
 fn refused_at(data: &Path, more: &[&str]) -> (Option<i32>, String) {
-    let doors = [
-        "--beanstalk",
-        "off",
-        "--lockserver",
-        "127.0.0.1:0",
-        "--http",
-        "off",
-    ];
-    let data = ["--data", text(data)];
-    refused(&[&doors[..], &data[..], more].concat())
+    refused(&[&["--data", text(data)], more].concat())
 }
 
 fn says((status, errors): (Option<i32>, String), expected: i32, words: &[&str]) {
@@ -59,11 +48,6 @@ fn says((status, errors): (Option<i32>, String), expected: i32, words: &[&str]) 
         assert!(dense.contains(&wanted), "{word:?} in {errors}");
     }
     assert_eq!(status, Some(expected), "{errors}");
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str()
-        .expect("temporary directories have plain names")
 }
 
 fn files() -> TempDir {
@@ -194,15 +178,7 @@ fn wrong_flags_are_usage_errors_that_help() {
 fn an_address_in_use_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("it is bound").to_string();
-    let found = refused(&[
-        "--memory",
-        "--http",
-        "off",
-        "--beanstalk",
-        "off",
-        "--lockserver",
-        &address,
-    ]);
+    let found = refused(&["--memory", "--lockserver", &address]);
     says(
         found,
         3,
@@ -234,15 +210,7 @@ fn a_door_that_cannot_be_opened_leaves_a_directory_in_good_order() {
     first.kill();
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("it is bound").to_string();
-    let doors = [
-        "--beanstalk",
-        "off",
-        "--lockserver",
-        "127.0.0.1:0",
-        "--http",
-        &address,
-    ];
-    let found = refused(&[&doors[..], &["--data", text(files.path())]].concat());
+    let found = refused_at(files.path(), &["--http", &address]);
     assert!(!found.1.contains("panicked"), "{}", found.1);
     says(found, 3, &["http", "in use"]);
     let last = Daemon::serve(&["--data", text(files.path())]);
@@ -445,16 +413,7 @@ fn the_data_directory_comes_from_flag_environment_or_home() {
     let places = ["flag", "named", "state", "home"].map(|name| files.path().join(name));
     let [flag, named, state, home] = &places;
     let begun = |wanted: &Path, set: &dyn Fn(&mut Command)| {
-        let mut command = sexton();
-        command.args([
-            "serve",
-            "--beanstalk",
-            "off",
-            "--lockserver",
-            "127.0.0.1:0",
-            "--http",
-            "off",
-        ]);
+        let mut command = serve(&[]);
         command.env("XDG_STATE_HOME", state).env("HOME", home);
         set(&mut command);
         let daemon = Daemon::start(command);
@@ -520,17 +479,7 @@ fn debug_prints_each_command_with_its_answer() {
 #[test]
 fn a_flag_goes_before_the_environment() {
     let files = files();
-    let mut command = sexton();
-    command.args([
-        "serve",
-        "--memory",
-        "--http",
-        "off",
-        "--beanstalk",
-        "off",
-        "--lockserver",
-        "127.0.0.1:0",
-    ]);
+    let mut command = serve(&["--memory"]);
     command.env("SEXTON_DATA", files.path().join("unused"));
     let daemon = Daemon::start(command);
     assert!(

@@ -9,7 +9,7 @@ mod daemon;
 #[path = "support/patience.rs"]
 mod patience;
 
-use daemon::{Daemon, sexton};
+use daemon::{Daemon, sexton, text};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -20,11 +20,6 @@ fn config(flags: &[&str]) -> Command {
     command.env("HOME", "/nowhere").env_remove("XDG_STATE_HOME");
     command.arg("config").args(flags);
     command
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str()
-        .expect("temporary directories have plain names")
 }
 
 /// A file with these lines, and the folder it is in.

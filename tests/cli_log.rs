@@ -11,23 +11,18 @@ mod lockserver;
 #[path = "support/patience.rs"]
 mod patience;
 
-use daemon::{Daemon, sexton};
+use daemon::{Daemon, serve, sexton, text};
 use lockserver::{Client, request};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 const TOKEN: &str = "first-secret-0123456789";
 const NEXT: &str = "second-secret-0123456789";
 const WRONG: &str = "guessed-secret-0123456789";
-
-fn text(path: &Path) -> &str {
-    path.to_str()
-        .expect("temporary directories have plain names")
-}
 
 /// Each line, which must be an object with the fields that every line has.
 fn events(log: &str) -> Vec<Value> {
@@ -46,7 +41,7 @@ fn write_token(path: &Path, token: &str) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
 }
 
-fn status_code(address: &str, token: &str) -> String {
+fn status_code(address: SocketAddr, token: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("it listens");
     let asked = format!(
         "GET /v1/status HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
@@ -68,32 +63,18 @@ fn no_secret_stands_in_the_log_however_much_is_asked_for() {
         let files = tempfile::tempdir().expect("a temporary directory");
         let (token, data) = (files.path().join("token"), files.path().join("data"));
         write_token(&token, TOKEN);
-        let mut command = sexton();
-        command.args([
-            "serve",
-            "--beanstalk",
-            "off",
-            "--lockserver",
-            "127.0.0.1:0",
-            "--http",
-            "127.0.0.1:0",
-        ]);
-        command.args(["--data", text(&data), "--token-file", text(&token), "-d"]);
-        command.args(["--log", "trace", "--log-format", format]);
-        let daemon = Daemon::start(command);
-        let http = daemon
-            .ready()
-            .split_whitespace()
-            .find_map(|word| word.strip_prefix("http="))
-            .expect("the HTTP door is open")
-            .to_owned();
-        assert_eq!(status_code(&http, TOKEN), "200");
-        assert_eq!(status_code(&http, WRONG), "401");
+        let places = ["--data", text(&data), "--token-file", text(&token)];
+        let rest = ["--http", "127.0.0.1:0", "-d", "--log", "trace"];
+        let flags = [&places[..], &rest, &["--log-format", format]];
+        let daemon = Daemon::serve(&flags.concat());
+        let http = daemon.http();
+        assert_eq!(status_code(http, TOKEN), "200");
+        assert_eq!(status_code(http, WRONG), "401");
         write_token(&token, NEXT);
         daemon.signal(Signal::HUP);
         daemon.until_logged("the token file changed and is in force");
-        assert_eq!(status_code(&http, NEXT), "200");
-        assert_eq!(status_code(&http, TOKEN), "401");
+        assert_eq!(status_code(http, NEXT), "200");
+        assert_eq!(status_code(http, TOKEN), "401");
         std::fs::write(&token, format!("{TOKEN} {NEXT}")).expect("a file is written");
         daemon.signal(Signal::HUP);
         daemon.until_logged("the old token file stays in force");
@@ -119,17 +100,7 @@ fn a_program_can_read_the_log_and_the_end() {
     let flags = ["--data", text(files.path()), "--log-format", "json"];
     let daemon = Daemon::serve(&flags);
     // A second one fails, and says so in the same way.
-    let mut second = sexton();
-    second.args([
-        "serve",
-        "--beanstalk",
-        "off",
-        "--lockserver",
-        "127.0.0.1:0",
-        "--http",
-        "off",
-    ]);
-    let output = second.args(flags).output().expect("the program starts");
+    let output = serve(&flags).output().expect("the program starts");
     assert_eq!(output.status.code(), Some(3));
     let said = events(&String::from_utf8_lossy(&output.stderr));
     let last = said.last().expect("it says why");

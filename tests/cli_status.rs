@@ -2,111 +2,53 @@
 
 #![cfg(feature = "cli")]
 
+#[path = "support/daemon.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod daemon;
+#[path = "support/patience.rs"]
+mod patience;
+
 use assert_cmd::assert::OutputAssertExt as _;
-use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use daemon::{Daemon, sexton};
+use rustix::process::Signal;
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::process::{Command, Output};
 
 const TOKEN: &str = "correct-horse-battery-staple";
 
-/// A coordinator that runs; killed at the end, if it still does.
-struct Coordinator {
-    process: Child,
-    http: String,
-    log: BufReader<ChildStderr>,
-}
-
-impl Coordinator {
-    fn start(data: &Path, flags: &[&str]) -> Self {
-        let mut process = serve(data, flags)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        let mut ready = String::new();
-        let output = process.stdout.as_mut().expect("it is piped");
-        BufReader::new(output)
-            .read_line(&mut ready)
-            .expect("it speaks");
-        let http = ready.split(' ').find_map(|word| word.strip_prefix("http="));
-        let http = http
-            .unwrap_or_else(|| panic!("not ready: {ready:?}"))
-            .to_owned();
-        let log = BufReader::new(process.stderr.take().expect("it is piped"));
-        Self { process, http, log }
-    }
-
-    fn signal(&self, signal: Signal) {
-        let pid = Pid::from_child(&self.process);
-        kill_process(pid, signal).expect("it runs");
-    }
-
-    /// Reads the log up to the line with these words, and gives what was read.
-    fn log_until(&mut self, words: &str) -> String {
-        let mut log = String::new();
-        while !log.contains(words) {
-            let read = self.log.read_line(&mut log).expect("it is text");
-            assert!(read > 0, "the log ended without {words:?}: {log}");
-        }
-        log
-    }
-
-    fn get(&self, headers: &str) -> String {
-        let mut stream = TcpStream::connect(&self.http).expect("it listens");
-        let request = format!(
-            "GET /v1/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n"
-        );
-        stream.write_all(request.as_bytes()).expect("it is read");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("it answers");
-        answer
-    }
-
-    /// Ends it by this signal, and gives the rest of its log.
-    fn end(&mut self, signal: Signal) -> String {
-        self.signal(signal);
-        let mut rest = String::new();
-        self.log.read_to_string(&mut rest).expect("it is text");
-        self.process.wait().expect("it ends");
-        rest
-    }
-}
-
-impl Drop for Coordinator {
-    fn drop(&mut self) {
-        // One that has ended already cannot be killed.
-        drop(self.process.kill());
-        drop(self.process.wait());
-    }
+/// A coordinator with an HTTP door.
+fn start(data: &Path, flags: &[&str]) -> Daemon {
+    Daemon::start(serve(data, flags))
 }
 
 fn serve(data: &Path, flags: &[&str]) -> Command {
-    let mut command = sexton();
-    command.args([
-        "serve",
-        "--beanstalk",
-        "off",
-        "--lockserver",
-        "127.0.0.1:0",
-        "--data",
-    ]);
-    command.arg(data).args(flags);
-    if !flags.contains(&"--http") {
-        command.args(["--http", "127.0.0.1:0"]);
-    }
-    command
+    let http = ["--http", "127.0.0.1:0"];
+    let http = if flags.contains(&"--http") {
+        &[][..]
+    } else {
+        &http
+    };
+    daemon::serve(&[&["--data", daemon::text(data)], http, flags].concat())
 }
 
-fn sexton() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sexton"));
-    command
-        .env_remove("SEXTON_DATA")
-        .env_remove("SEXTON_LOG")
-        .env_remove("NOTIFY_SOCKET");
-    command
+/// Its status, asked with these headers.
+fn get(coordinator: &Daemon, headers: &str) -> String {
+    let mut stream = TcpStream::connect(coordinator.http()).expect("it listens");
+    let request =
+        format!("GET /v1/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).expect("it is read");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    answer
+}
+
+/// Ends it by this signal, and gives its log.
+fn end(coordinator: Daemon, signal: Signal) -> String {
+    coordinator.signal(signal);
+    coordinator.end().1
 }
 
 fn status(data: &Path, flags: &[&str]) -> Output {
@@ -136,15 +78,16 @@ fn write_private(file: &Path, text: &str) {
 fn a_person_and_a_program_read_the_status() {
     let directory = tempfile::tempdir().expect("a directory can be made");
     let data = directory.path().join("data");
-    let mut coordinator = Coordinator::start(&data, &[]);
+    let coordinator = start(&data, &[]);
     let shown = status(&data, &[]);
     let page = text(&shown.stdout);
     shown.assert().success().stderr("");
-    let pid = format!("process {}", coordinator.process.id());
+    let number = coordinator.pid().as_raw_nonzero().get();
+    let (pid, http) = (format!("process {number}"), coordinator.http().to_string());
     for expected in [
         pid.as_str(),
         "fsync always",
-        coordinator.http.as_str(),
+        http.as_str(),
         "sexton.sock",
         "after a clean stop",
         "room ample",
@@ -178,10 +121,10 @@ fn a_person_and_a_program_read_the_status() {
 
     let json: serde_json::Value =
         serde_json::from_slice(&status(&data, &["--json"]).stdout).expect("it is JSON");
-    assert_eq!(json["pid"], coordinator.process.id());
-    assert_eq!(json["doors"]["http"], coordinator.http);
+    assert_eq!(json["pid"], number);
+    assert_eq!(json["doors"]["http"], http);
 
-    coordinator.end(Signal::TERM);
+    end(coordinator, Signal::TERM);
     assert!(
         !data.join("sexton.sock").exists(),
         "a clean stop removes its socket"
@@ -214,12 +157,12 @@ fn without_a_coordinator_the_status_says_what_was_tried() {
     refused(directory.path(), "there is no socket");
 
     let data = directory.path().join("data");
-    Coordinator::start(&data, &[]).end(Signal::KILL);
+    end(start(&data, &[]), Signal::KILL);
     refused(&data, "which a killed one left behind");
-    let mut again = Coordinator::start(&data, &[]);
+    let again = start(&data, &[]);
     let page = text(&status(&data, &[]).stdout);
     assert!(page.contains("after an unclean end"), "{page}");
-    again.end(Signal::INT);
+    end(again, Signal::INT);
 }
 
 #[test]
@@ -237,29 +180,27 @@ fn a_token_is_read_again_at_hup_and_never_told() {
         "trace",
         "-d",
     ];
-    let mut coordinator = Coordinator::start(&data, &flags);
-    let with = |coordinator: &Coordinator, token: &str| {
-        coordinator.get(&format!("Authorization: Bearer {token}\r\n"))
-    };
-    assert!(coordinator.get("").starts_with("HTTP/1.1 401"));
-    assert!(with(&coordinator, TOKEN).starts_with("HTTP/1.1 200"));
-    let mut told = with(&coordinator, TOKEN);
+    let coordinator = start(&data, &flags);
+    let with = |token: &str| get(&coordinator, &format!("Authorization: Bearer {token}\r\n"));
+    assert!(get(&coordinator, "").starts_with("HTTP/1.1 401"));
+    assert!(with(TOKEN).starts_with("HTTP/1.1 200"));
+    let mut told = with(TOKEN);
 
     coordinator.signal(Signal::HUP);
-    told += &coordinator.log_until("the token file is as it was");
+    coordinator.until_logged("the token file is as it was");
     write_private(&file, "brief");
     coordinator.signal(Signal::HUP);
-    told += &coordinator.log_until("the old token file stays in force");
-    assert!(with(&coordinator, TOKEN).starts_with("HTTP/1.1 200"));
+    coordinator.until_logged("the old token file stays in force");
+    assert!(with(TOKEN).starts_with("HTTP/1.1 200"));
     write_private(&file, "another-staple-of-the-right-length\n");
     coordinator.signal(Signal::HUP);
-    told += &coordinator.log_until("the token file changed");
-    assert!(with(&coordinator, TOKEN).starts_with("HTTP/1.1 401"));
-    assert!(with(&coordinator, "another-staple-of-the-right-length").starts_with("HTTP/1.1 200"));
+    coordinator.until_logged("the token file changed");
+    assert!(with(TOKEN).starts_with("HTTP/1.1 401"));
+    assert!(with("another-staple-of-the-right-length").starts_with("HTTP/1.1 200"));
 
     let shown = status(&data, &["--json"]);
     told += &text(&shown.stdout);
-    told += &coordinator.end(Signal::TERM);
+    told += &end(coordinator, Signal::TERM);
     assert!(
         !told.contains("staple") && !told.contains("brief"),
         "{told}"

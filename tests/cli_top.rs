@@ -9,7 +9,7 @@ mod daemon;
 mod patience;
 
 use assert_cmd::assert::OutputAssertExt as _;
-use daemon::{Daemon, sexton};
+use daemon::{Daemon, Gathered, sexton};
 use patience::until;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,10 +17,9 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
 use serde_json::Value;
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// `sexton top` on this directory, asking ten times a second.
 fn top(data: &Path) -> Command {
@@ -160,7 +159,7 @@ struct Terminal {
     process: Child,
     /// The modes it had at first.
     before: String,
-    seen: Arc<Mutex<String>>,
+    seen: Gathered,
 }
 
 impl Terminal {
@@ -187,25 +186,7 @@ impl Terminal {
         let process = command.stdin(end()).stdout(end()).stderr(end()).spawn();
         let process = process.expect("it starts");
         let ours = File::from(ours);
-        let seen = Arc::new(Mutex::new(String::new()));
-        let (mut screen, shared) = (
-            ours.try_clone().expect("there are descriptors"),
-            Arc::clone(&seen),
-        );
-        let read = move || {
-            let mut bytes = [0; 4096];
-            while let Ok(count @ 1..) = screen.read(&mut bytes) {
-                let words = String::from_utf8_lossy(bytes.get(..count).unwrap_or(&[])).into_owned();
-                shared
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push_str(&words);
-            }
-        };
-        let reader = std::thread::Builder::new()
-            .name("terminal".to_owned())
-            .spawn(read);
-        drop(reader.expect("a thread starts"));
+        let seen = Gathered::from(ours.try_clone().expect("there are descriptors"));
         Self {
             ours,
             theirs,
@@ -215,17 +196,10 @@ impl Terminal {
         }
     }
 
-    fn seen(&self) -> String {
-        self.seen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-
     /// Waits until this stands on the screen.
     fn until_shown(&self, words: &str) {
         until(&format!("{words:?} on the screen"), || {
-            let lines = picture(&self.seen());
+            let lines = picture(&self.seen.so_far());
             lines.iter().any(|line| line.contains(words)).then_some(())
         });
     }
@@ -239,12 +213,12 @@ impl Terminal {
         let status = until("the end of top", || {
             self.process.try_wait().expect("it is our child")
         });
-        assert!(status.success(), "{status}: {}", self.seen());
+        assert!(status.success(), "{status}: {}", self.seen.so_far());
         until("the ordinary screen", || {
-            self.seen().contains("\u{1b}[?1049l").then_some(())
+            self.seen.so_far().contains("\u{1b}[?1049l").then_some(())
         });
         until("the cursor", || {
-            self.seen().contains("\u{1b}[?25h").then_some(())
+            self.seen.so_far().contains("\u{1b}[?25h").then_some(())
         });
     }
 }

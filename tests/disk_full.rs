@@ -15,10 +15,9 @@ mod lockserver;
 #[path = "support/patience.rs"]
 mod patience;
 
-use daemon::{Daemon, forget_environment};
+use daemon::{Daemon, text};
 use lockserver::{Client, find_owner, release, request};
 use patience::until;
-use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
@@ -58,31 +57,12 @@ impl Disk {
         files.path().join("data")
     }
 
-    /// The program on this disk. A write beyond a limit must fail as an error, not as a signal.
+    /// The program on this disk.
     fn serve(&self) -> Daemon {
-        let mut command = Command::new("sh");
-        forget_environment(&mut command);
-        command.args([
-            "-c",
-            "trap '' XFSZ; exec \"$0\" \"$@\"",
-            env!("CARGO_BIN_EXE_sexton"),
-        ]);
-        command.args([
-            "serve",
-            "--beanstalk",
-            "off",
-            "--lockserver",
-            "127.0.0.1:0",
-            "--http",
-            "off",
-            "--fsync",
-            "never",
-            "--data",
-        ]);
-        command.arg(self.data());
-        let daemon = Daemon::start(command);
+        let data = self.data();
+        let daemon = Daemon::serve_limited(&["--fsync", "never", "--data", text(&data)]);
         if let Self::Limit(_) = self {
-            limit_files(daemon.pid(), Some(3 << 20));
+            daemon.limit_files(Some(3 << 20));
         }
         daemon
     }
@@ -90,7 +70,7 @@ impl Disk {
     /// Makes space.
     fn free(&self, daemon: &Daemon) {
         match self {
-            Self::Limit(_) => limit_files(daemon.pid(), None),
+            Self::Limit(_) => daemon.limit_files(None),
             Self::Mount(_) => self.enlarge(),
         }
     }
@@ -114,14 +94,6 @@ impl Drop for Disk {
             drop(Command::new("umount").arg("-l").arg(files.path()).status());
         }
     }
-}
-
-fn limit_files(process: Pid, bytes: Option<u64>) {
-    let limit = Rlimit {
-        current: bytes,
-        maximum: None,
-    };
-    prlimit(Some(process), Resource::Fsize, limit).expect("limits of our own child may be set");
 }
 
 /// Takes locks until one is refused; those that were granted.

@@ -13,12 +13,14 @@ mod daemon;
 mod lockserver;
 #[path = "support/patience.rs"]
 mod patience;
+#[path = "support/resources.rs"]
+mod resources;
 
 use chance::Chance;
 use daemon::Daemon;
 use lockserver::{Client, STATS, request};
 use patience::until;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use resources::{connections, resident};
 use std::io::ErrorKind;
 use std::time::Duration;
 
@@ -60,17 +62,6 @@ impl Honest {
             .last_chunk()
             .map_or(0, |last| u16::from_be_bytes(*last))
     }
-}
-
-/// Resident memory of the server in KiB.
-fn resident(daemon: &Daemon) -> u64 {
-    let path = format!("/proc/{}/status", daemon.pid().as_raw_nonzero());
-    let status = std::fs::read_to_string(path).expect("the process is there");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let number = line.and_then(|line| line.split_whitespace().next());
-    number
-        .and_then(|number| number.parse().ok())
-        .expect("the kernel says how much")
 }
 
 /// It still runs, and nothing inside it panicked.
@@ -137,22 +128,10 @@ fn halves_of_commands_hold_nobody_up() {
 
 #[test]
 fn ten_thousand_that_say_nothing_cost_little() {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
-    setrlimit(Resource::Nofile, raised).expect("the soft limit may be raised to the hard one");
-    let allowed = limit.maximum.map_or(usize::MAX, |most| {
-        usize::try_from(most).unwrap_or(usize::MAX)
-    });
-    let count = allowed.saturating_sub(500).min(10_000);
-    if count < 10_000 {
-        println!("only {count} connections: the hard limit of descriptors is {allowed}");
-    }
+    let count = connections(10_000);
     let mut daemon = Daemon::serve(&["--memory", "--lockserver-connections", "12000"]);
     let mut honest = Honest::connect(&daemon);
-    let before = resident(&daemon);
+    let before = resident(daemon.pid().as_raw_nonzero());
     let mut idle = Vec::with_capacity(count);
     for number in 0..count {
         idle.push(Client::connect(daemon.lockserver()).expect("let in"));
@@ -162,7 +141,7 @@ fn ten_thousand_that_say_nothing_cost_little() {
     }
     assert_eq!(usize::from(honest.connections()), count + 1);
     honest.is_served();
-    let grown = resident(&daemon).saturating_sub(before);
+    let grown = resident(daemon.pid().as_raw_nonzero()).saturating_sub(before);
     println!("{count} idle connections: {grown} KiB more");
     assert!(
         grown < 16 * 10_000,
@@ -209,7 +188,7 @@ fn who_asks_and_never_reads_is_not_read_from() {
         .client
         .number(&request("k", "", &long, (6000, 60, 0)));
     assert_eq!(number.expect("an answer"), 1);
-    let before = resident(&daemon);
+    let before = resident(daemon.pid().as_raw_nonzero());
     let questions = lockserver::find_owner("k", "").repeat(15_000);
     let statistics = STATS.repeat(60_000);
     let floods: Vec<(Client, usize)> = (0..16)
@@ -227,7 +206,7 @@ fn who_asks_and_never_reads_is_not_read_from() {
             (client, taken)
         })
         .collect();
-    let grown = resident(&daemon).saturating_sub(before);
+    let grown = resident(daemon.pid().as_raw_nonzero()).saturating_sub(before);
     let most = floods
         .iter()
         .map(|(_, taken)| taken)
@@ -265,7 +244,7 @@ fn who_lists_much_and_never_reads_holds_nobody_up() {
         let found = honest.client.receive(burst.len() * 2).expect("answers");
         assert_eq!(found, [0, 1].repeat(burst.len()));
     }
-    let before = resident(&daemon);
+    let before = resident(daemon.pid().as_raw_nonzero());
     // Each listing is 14 MB, more than the kernel buffers for a connection.
     let never_read: Vec<Client> = (0..4)
         .map(|_| {
@@ -290,7 +269,7 @@ fn who_lists_much_and_never_reads_holds_nobody_up() {
         );
         honest.is_served();
     }
-    let grown = resident(&daemon).saturating_sub(before);
+    let grown = resident(daemon.pid().as_raw_nonzero()).saturating_sub(before);
     println!("4 listings of {ENTRIES} entries that nobody reads: {grown} KiB more");
     assert!(grown < 400 * 1024, "{grown} KiB more");
     drop(never_read);

@@ -11,11 +11,13 @@ mod beanstalkd;
 mod chance;
 #[path = "support/patience.rs"]
 mod patience;
+#[path = "support/resources.rs"]
+mod resources;
 
 use beanstalkd::{Client, Server};
 use chance::Chance;
 use patience::until;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use resources::{connections, resident};
 use std::io::{ErrorKind, Write as _};
 use std::time::Duration;
 
@@ -54,17 +56,6 @@ impl Honest {
             (self.stat(key) == count).then_some(())
         });
     }
-}
-
-/// Resident memory of the server in KiB.
-fn resident(server: &Server) -> u64 {
-    let path = format!("/proc/{}/status", server.pid());
-    let status = std::fs::read_to_string(path).expect("the process is there");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let number = line.and_then(|line| line.split_whitespace().next());
-    number
-        .and_then(|number| number.parse().ok())
-        .expect("the kernel says how much")
 }
 
 /// Sends as much as the server takes; how many bytes.
@@ -192,22 +183,10 @@ fn bytes_at_random_do_no_harm() {
 
 #[test]
 fn ten_thousand_that_wait_cost_little() {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
-    setrlimit(Resource::Nofile, raised).expect("the soft limit may be raised to the hard one");
-    let allowed = limit.maximum.map_or(usize::MAX, |most| {
-        usize::try_from(most).unwrap_or(usize::MAX)
-    });
-    let count = allowed.saturating_sub(500).min(10_000);
-    if count < 10_000 {
-        println!("only {count} connections: the hard limit of descriptors is {allowed}");
-    }
+    let count = connections(10_000);
     let mut server = Server::sexton(&[]);
     let mut honest = Honest::connect(&server);
-    let before = resident(&server);
+    let before = resident(server.pid());
     let mut waiting: Vec<Client> = Vec::with_capacity(count);
     for number in 0..count {
         let mut client = server.connect();
@@ -224,7 +203,7 @@ fn ten_thousand_that_wait_cost_little() {
     }
     honest.until("current-waiting", count);
     honest.is_served();
-    let grown = resident(&server).saturating_sub(before);
+    let grown = resident(server.pid()).saturating_sub(before);
     println!("{count} that wait: {grown} KiB more");
     assert!(grown < 32 * 10_000, "{grown} KiB for {count} that wait");
     // They are served in the order in which they came.
@@ -253,7 +232,7 @@ fn who_never_reads_is_not_read_from() {
         client.ask(&format!("put 0 0 60 65535\r\n{body}")),
         "INSERTED 1"
     );
-    let before = resident(&server);
+    let before = resident(server.pid());
     let questions = b"peek 1\r\n".repeat(10_000);
     let small = b"list-tube-used\r\n".repeat(10_000);
     let floods: Vec<(Client, usize)> = (0..16)
@@ -264,7 +243,7 @@ fn who_never_reads_is_not_read_from() {
             (client, taken)
         })
         .collect();
-    let grown = resident(&server).saturating_sub(before);
+    let grown = resident(server.pid()).saturating_sub(before);
     let most = floods
         .iter()
         .map(|(_, taken)| taken)

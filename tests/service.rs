@@ -12,7 +12,7 @@ mod lockserver;
 #[path = "support/patience.rs"]
 mod patience;
 
-use daemon::{Daemon, forget_environment, sexton};
+use daemon::{Daemon, PROGRAM, forget_environment, serve, serve_by, sexton, text};
 use lockserver::{Client, request};
 use patience::until;
 use rustix::process::{Pid, Signal, kill_process};
@@ -24,15 +24,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_sexton");
-
 fn files() -> TempDir {
     tempfile::tempdir().expect("a temporary directory")
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str()
-        .expect("temporary directories have plain names")
 }
 
 /// A service manager's ear.
@@ -78,21 +71,6 @@ impl Ear {
 
 fn has(notice: &str, line: &str) -> bool {
     notice.lines().any(|found| found == line)
-}
-
-fn serve(flags: &[&str]) -> Command {
-    let mut command = sexton();
-    command.args([
-        "serve",
-        "--beanstalk",
-        "off",
-        "--lockserver",
-        "127.0.0.1:0",
-        "--http",
-        "off",
-    ]);
-    command.args(flags);
-    command
 }
 
 #[test]
@@ -406,19 +384,9 @@ fn as_process_1_it_stops_in_good_order() {
     for signal in [Signal::TERM, Signal::INT] {
         let files = files();
         let data = files.path().join("data");
-        let mut command = Command::new("unshare");
-        forget_environment(&mut command);
-        command.args(["--pid", "--fork", "--kill-child", PROGRAM, "serve"]);
-        command.args(["--data", text(&data)]);
-        command.args([
-            "--beanstalk",
-            "off",
-            "--lockserver",
-            "127.0.0.1:0",
-            "--http",
-            "off",
-        ]);
-        let daemon = Daemon::start(command);
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--pid", "--fork", "--kill-child"]);
+        let daemon = Daemon::start(serve_by(unshare, &["--data", text(&data)]));
         let mut client = Client::connect(daemon.lockserver()).expect("let in");
         let lock = request("k", "i", "alice", (600, 60, 0));
         assert_eq!(client.number(&lock).expect("an answer"), 1);

@@ -11,11 +11,10 @@ mod lockserver;
 #[path = "support/patience.rs"]
 mod patience;
 
-use daemon::Daemon;
+use daemon::{Daemon, text};
 use lockserver::{Client, request};
 use patience::until;
 use rustix::process::Signal;
-use std::path::Path;
 use tempfile::TempDir;
 
 fn serve(files: &TempDir, more: &[&str]) -> Daemon {
@@ -23,11 +22,6 @@ fn serve(files: &TempDir, more: &[&str]) -> Daemon {
     let mut flags = vec!["--data", text(&data)];
     flags.extend(more);
     Daemon::serve(&flags)
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str()
-        .expect("temporary directories have plain names")
 }
 
 fn files() -> TempDir {

@@ -1,43 +1,30 @@
 //! The same bytes to beanstalkd itself. What only the queues can decide is left aside: here it matters what is
 //! refused, with which word, and what is swallowed.
 
+use crate::beanstalkd::Server;
 use crate::chance::Chance;
 use crate::encode::server;
 use crate::row::{Client, KnownTo, Row, is_refusal};
 use sexton::protocols::beanstalk::stats::JobCounts;
 use sexton::protocols::beanstalk::{Job, JobState, JobStats, Reply, TubeStats, encode};
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::Write as _;
 use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use tempfile::TempDir;
-
-#[path = "../support/patience.rs"]
-mod patience;
 
 /// beanstalkd, until this is dropped.
 struct Beanstalkd {
-    child: Child,
+    server: Server,
     /// Since 1.13.
     since_13: bool,
-    socket: PathBuf,
-    _directory: TempDir,
 }
 
 impl Beanstalkd {
-    /// Starts it, or says that it is left out. `BEANSTALKD_PATH` names another than that of this machine.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "who runs the tests names the program"
-    )]
+    /// Starts it, or says that it is left out.
     #[expect(clippy::print_stdout, reason = "what is left out is said")]
     fn start() -> Option<Self> {
-        let program = std::env::var("BEANSTALKD_PATH").unwrap_or_else(|_| "beanstalkd".to_owned());
-        let version = match Command::new(&program).arg("-v").output() {
-            Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
+        let (server, version) = match Server::beanstalkd() {
+            Ok(started) => started,
             Err(error) => {
-                println!("left out: what beanstalkd itself says, {program}: {error}");
+                println!("left out: what beanstalkd itself says, {error}");
                 return None;
             }
         };
@@ -50,54 +37,26 @@ impl Beanstalkd {
             // What is built from its source does not always know its version.
             Some(13..) | None => true,
         };
-        let directory = tempfile::tempdir().expect("there is room for a socket");
-        let socket = directory.path().join("socket");
-        let child = Command::new(&program)
-            .arg("-l")
-            .arg(format!("unix:{}", socket.display()))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("it started before");
-        let started = Self {
-            child,
-            since_13,
-            socket,
-            _directory: directory,
-        };
-        patience::until("beanstalkd listens", || {
-            UnixStream::connect(&started.socket).ok()
-        });
-        Some(started)
+        Some(Self { server, since_13 })
     }
 
     /// Everything that it says to these bytes and their end.
     fn say(&self, input: &[u8]) -> Vec<u8> {
-        let mut stream = UnixStream::connect(&self.socket).expect("it listens");
-        stream
-            .set_read_timeout(Some(patience::PATIENCE))
-            .expect("a time above zero");
-        let mut writer = stream.try_clone().expect("a second handle");
-        let input = input.to_vec();
+        let mut client = self.server.connect();
+        let mut writer = client.stream().try_clone().expect("a second handle");
         // It reads no further while its replies are not read.
-        let writing = std::thread::Builder::new()
-            .spawn(move || -> std::io::Result<()> {
-                writer.write_all(&input)?;
+        std::thread::scope(|threads| {
+            let writing = threads.spawn(move || -> std::io::Result<()> {
+                writer.write_all(input)?;
                 writer.shutdown(Shutdown::Write)
-            })
-            .expect("a thread");
-        let mut output = Vec::new();
-        match stream.read_to_end(&mut output) {
-            Ok(_) => {}
-            // What it had not read when it closed.
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
-            Err(error) => panic!("{error}"),
-        }
-        writing
-            .join()
-            .expect("writing does not panic")
-            .expect("it reads all of it");
-        output
+            });
+            let output = client.rest();
+            writing
+                .join()
+                .expect("writing does not panic")
+                .expect("it reads all of it");
+            output
+        })
     }
 }
 
@@ -106,13 +65,6 @@ fn minor(version: &str) -> Option<u32> {
     let (_, numbers) = version.split_once(" 1.")?;
     let digits = numbers.split(|it: char| !it.is_ascii_digit()).next()?;
     digits.parse().ok()
-}
-
-impl Drop for Beanstalkd {
-    fn drop(&mut self) {
-        self.child.kill().expect("it can be ended");
-        self.child.wait().expect("it ends");
-    }
 }
 
 /// The word of each refusal, and "accepted" for each other reply.

@@ -34,7 +34,7 @@ mod space;
 
 use chance::Chance;
 use counts::Counts;
-use daemon::{Daemon, sexton};
+use daemon::Daemon;
 use kept::Kept;
 use lockserver::Client;
 use past::Past;
@@ -163,20 +163,8 @@ impl Campaign {
 
     /// A start that does not come to its end, or hardly does.
     fn kill_while_starting(&mut self) {
-        let mut command = sexton();
-        command.args([
-            "serve",
-            "--beanstalk",
-            "off",
-            "--lockserver",
-            "127.0.0.1:0",
-            "--http",
-            "off",
-            "--fsync",
-            self.fsync,
-        ]);
-        command.args(["--data", &self.data()]);
-        let daemon = Daemon::begin(command);
+        let flags = ["--fsync", self.fsync, "--data", &self.data()];
+        let daemon = Daemon::begin(daemon::serve(&flags));
         let mut looks = self.chance.below(120);
         until("a moment passes", || {
             looks = looks.saturating_sub(1);

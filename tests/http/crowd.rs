@@ -2,6 +2,7 @@
 
 use crate::listener::Listener;
 use crate::opened::{Opened, request, run};
+use crate::resources::{raise_descriptor_limit, resident};
 use sexton::actors::host::Item;
 use sexton::actors::lock::{LockMachine, Message, Name};
 use sexton::node::Handle;
@@ -75,9 +76,9 @@ fn whoever_falls_behind_is_told_what_it_has_lost() {
 
 #[test]
 fn five_thousand_streams_are_a_crowd_and_no_burden() {
-    crate::lock::raise_descriptor_limit();
+    raise_descriptor_limit();
     let opened = in_memory();
-    let before = resident_bytes();
+    let before = resident("self");
     let mut crowd: Vec<Listener> = (0..5000)
         .map(|_| Listener::new(&opened, "/v1/events", ""))
         .collect();
@@ -87,10 +88,10 @@ fn five_thousand_streams_are_a_crowd_and_no_burden() {
         assert_eq!(opened.get("/healthz", "").status, 200);
     }
     assert_eq!(opened.get("/v1/status", "").status, 200);
-    let grown = resident_bytes().saturating_sub(before);
+    let grown = resident("self").saturating_sub(before);
     assert!(
-        grown < 5000 * 64 * 1024 + OTHERS_BYTES,
-        "{grown} bytes for 5000 streams that are not read"
+        grown < 5000 * 64 + OTHERS_KIB,
+        "{grown} KiB for 5000 streams that are not read"
     );
     let mut one = crowd.swap_remove(2500);
     assert!(one.next().is_some());
@@ -104,11 +105,4 @@ fn five_thousand_streams_are_a_crowd_and_no_burden() {
 }
 
 /// What the other tests of this process may come to hold meanwhile.
-const OTHERS_BYTES: usize = 256 << 20;
-
-/// What this process has in memory.
-fn resident_bytes() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").expect("it can be read");
-    let pages = statm.split(' ').nth(1).expect("a number");
-    pages.parse::<usize>().expect("a number") * 4096
-}
+const OTHERS_KIB: u64 = 256 << 10;

@@ -1,16 +1,14 @@
 //! Every answer that `openapi.json` describes is given here once: a path or a status that is added to it and has no
 //! case here fails the test.
 
-use crate::daemon::{Daemon, forget_environment};
+use crate::daemon::{Daemon, text};
 use crate::described;
 use crate::opened::{Answer, Opened, answers, read_all, request, run};
-use rustix::process::{Resource, Rlimit, prlimit};
 use serde_json::{Value, json};
 use sexton::actors::ledger::Stage;
 use sexton::actors::lock::Message;
 use std::io::Write as _;
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::process::Command;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -268,35 +266,20 @@ fn running(well: &Asking) -> Answer {
 /// A coordinator whose disk is so full that renewals are refused too.
 struct FullDisk {
     _files: tempfile::TempDir,
-    _daemon: Daemon,
-    address: SocketAddr,
+    daemon: Daemon,
 }
 
 impl FullDisk {
     fn fill() -> Self {
         let files = tempfile::tempdir().expect("a directory can be made");
-        let mut command = Command::new("sh");
-        forget_environment(&mut command);
-        // A write beyond the limit must fail as an error, not as a signal.
-        let exec = "trap '' XFSZ; exec \"$0\" \"$@\"";
-        command.args(["-c", exec, env!("CARGO_BIN_EXE_sexton"), "serve"]);
-        command.args(["--beanstalk", "off", "--lockserver", "off"]);
-        command.args(["--http", "127.0.0.1:0"]);
-        command.args(["--fsync", "never", "--data"]);
-        command.arg(files.path().join("data"));
-        let daemon = Daemon::start(command);
-        let limit = Rlimit {
-            current: Some(3 << 20),
-            maximum: None,
-        };
-        prlimit(Some(daemon.pid()), Resource::Fsize, limit).expect("it is our child");
-        let mut words = daemon.ready().split_whitespace();
-        let address = words.find_map(|word| word.strip_prefix("http="));
-        let address = address.and_then(|address| address.parse().ok());
+        let data = files.path().join("data");
+        let flags = ["--http", "127.0.0.1:0", "--fsync", "never"];
+        let flags = [&flags[..], &["--data", text(&data)]].concat();
+        let daemon = Daemon::serve_limited(&flags);
+        daemon.limit_files(Some(3 << 20));
         let full = Self {
-            address: address.expect("the ready line names the door"),
             _files: files,
-            _daemon: daemon,
+            daemon,
         };
         // Large entries until there is no room for one more, then renewals until there is none for these.
         full.repeat(|round| json!({"key": format!("{round:0>255}"), "owner": "x".repeat(255)}));
@@ -312,7 +295,7 @@ impl FullDisk {
                 well.about(&fields(round * 200 + entry)).text()
             };
             let text: String = (0..200).map(asking).collect();
-            let mut stream = send(self.address, &text);
+            let mut stream = send(self.daemon.http(), &text);
             stream.shutdown(Shutdown::Write).expect("it is open");
             let answers = answers(&read_all(&mut stream));
             if answers.iter().any(|answer| answer.status == 507) {
@@ -324,7 +307,9 @@ impl FullDisk {
 
     fn provoke(&self, path: &str, method: &str) -> Answer {
         let fields = json!({"key": format!("{:0>255}", 0), "owner": "x".repeat(255)});
-        Asking::well(path, method).about(&fields).at(self.address)
+        Asking::well(path, method)
+            .about(&fields)
+            .at(self.daemon.http())
     }
 }
 

@@ -164,7 +164,7 @@ fn a_holder_is_told_when_it_has_lost_its_lock() {
 
 #[test]
 fn a_lock_passes_through_a_thousand_hands_in_turn() {
-    raise_descriptor_limit();
+    crate::resources::raise_descriptor_limit();
     let opened = Opened::configured(|config| config.fsync = Fsync::Never);
     assert_eq!(acquire(&opened, "a", "first").status, 200);
     let fields = |owner: usize| json!({"key": "a", "owner": owner.to_string(), "wait": 600});
@@ -190,16 +190,6 @@ fn a_lock_passes_through_a_thousand_hands_in_turn() {
             assert_eq!(contenders(), left);
         }
     }
-}
-
-pub(crate) fn raise_descriptor_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let maximum = getrlimit(Resource::Nofile).maximum;
-    let raised = Rlimit {
-        current: maximum,
-        maximum,
-    };
-    setrlimit(Resource::Nofile, raised).expect("the soft limit may be raised");
 }
 
 #[test]

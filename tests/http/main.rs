@@ -9,6 +9,9 @@ mod daemon;
 #[cfg(feature = "cli")]
 #[path = "../support/patience.rs"]
 mod patience;
+#[path = "../support/resources.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod resources;
 
 mod access;
 mod crowd;

@@ -3,48 +3,19 @@
 //!
 //! The disk is a limit on the size of files, which any user can set on their own process.
 
-use crate::daemon::{Daemon, forget_environment, sexton};
+use crate::daemon::{Daemon, sexton, text};
 use crate::directory::{LARGE, bytes, open, sealed, start, take, timeless};
 use crate::lockserver::{Client, release, request};
 use crate::patience::until;
-use rustix::process::{Resource, Rlimit, prlimit};
 use sexton::actors::machine::Machine as _;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 /// With so many locks a snapshot takes more than a segment of the journal.
 const LOCKS: usize = 60_000;
 
-/// The program; a write beyond the limit must fail as an error, not as a signal.
 fn serve(data: &Path) -> Daemon {
-    let mut command = Command::new("sh");
-    forget_environment(&mut command);
-    command.args([
-        "-c",
-        "trap '' XFSZ; exec \"$0\" \"$@\"",
-        env!("CARGO_BIN_EXE_sexton"),
-    ]);
-    command.args([
-        "serve",
-        "--beanstalk",
-        "off",
-        "--lockserver",
-        "127.0.0.1:0",
-        "--http",
-        "off",
-        "--data",
-    ]);
-    command.arg(data);
-    Daemon::start(command)
-}
-
-fn limit(daemon: &Daemon, bytes: Option<u64>) {
-    let limit = Rlimit {
-        current: bytes,
-        maximum: None,
-    };
-    prlimit(Some(daemon.pid()), Resource::Fsize, limit)
-        .expect("limits of our own child may be set");
+    Daemon::serve_limited(&["--data", text(data)])
 }
 
 fn ask_for_a_checkpoint(data: &Path) -> Output {
@@ -81,7 +52,7 @@ fn a_full_disk_fails_the_checkpoint_and_nothing_else() {
     let daemon = serve(&data);
     let mut client = Client::connect(daemon.lockserver()).unwrap();
     // No segment of the journal is larger, so that it does not notice.
-    limit(&daemon, Some(LARGE.max_bytes));
+    daemon.limit_files(Some(LARGE.max_bytes));
     for _ in 0..3 {
         let ended = ask_for_a_checkpoint(&data);
         let said = String::from_utf8(ended.stderr).unwrap();
@@ -107,7 +78,7 @@ fn a_full_disk_fails_the_checkpoint_and_nothing_else() {
             .contains("no snapshot was taken; the journal is kept")
     );
 
-    limit(&daemon, None);
+    daemon.limit_files(None);
     let ended = ask_for_a_checkpoint(&data);
     assert!(ended.status.success(), "{ended:?}");
     assert_eq!(sealed(&data), [true; 2]);
@@ -129,7 +100,7 @@ fn a_start_behind_a_full_disk_is_whole() {
     let (whole, _) = start(&data).unwrap();
     let whole = timeless(whole.view().entries);
     let daemon = serve(&data);
-    limit(&daemon, Some(LARGE.max_bytes));
+    daemon.limit_files(Some(LARGE.max_bytes));
     assert_eq!(ask_for_a_checkpoint(&data).status.code(), Some(3));
     daemon.kill();
     let daemon = serve(&data);

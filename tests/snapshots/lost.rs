@@ -2,7 +2,7 @@
 //! start is refused, says what is lost and what is wrong, and leaves every byte for whoever comes to help.
 
 use crate::chance::Chance;
-use crate::daemon::sexton;
+use crate::daemon::{serve, text};
 use crate::directory::{
     self, LARGE, SMALL, bytes, checkpoint, open, sealed, settings, start, take, timeless,
 };
@@ -103,18 +103,7 @@ fn with_its_beginning_gone_the_start_is_refused_and_names_the_loss() {
                 ),
                 "{harms:?}: {refused:?}"
             );
-            let mut program = sexton();
-            program.args([
-                "serve",
-                "--http",
-                "off",
-                "--beanstalk",
-                "off",
-                "--lockserver",
-                "127.0.0.1:0",
-                "--data",
-            ]);
-            let ended = program.arg(data).output().unwrap();
+            let ended = serve(&["--data", text(data)]).output().unwrap();
             let said = String::from_utf8(ended.stderr).unwrap();
             assert_eq!(ended.status.code(), Some(3), "{said}");
             assert!(ended.stdout.is_empty(), "it is not ready");

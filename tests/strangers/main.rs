@@ -10,7 +10,7 @@ mod daemon;
 #[path = "../support/patience.rs"]
 mod patience;
 
-use daemon::{Daemon, forget_environment};
+use daemon::{Daemon, forget_environment, text};
 use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
@@ -20,39 +20,20 @@ const ASKING: &str = "40";
 
 /// A coordinator with an HTTP door on TCP.
 struct Served {
-    _daemon: Daemon,
+    daemon: Daemon,
     files: TempDir,
-    address: String,
 }
 
 impl Served {
     fn start() -> Self {
         let files = tempfile::tempdir().expect("a directory can be made");
-        let mut command = daemon::sexton();
-        command.args([
-            "serve",
-            "--beanstalk",
-            "off",
-            "--lockserver",
-            "off",
-            "--http",
-            "127.0.0.1:0",
-            "--data",
-        ]);
-        command.arg(files.path().join("data"));
-        let daemon = Daemon::start(command);
-        let mut words = daemon.ready().split_whitespace();
-        let address = words.find_map(|word| word.strip_prefix("http="));
-        let address = address.expect("the ready line names the door").to_owned();
-        Self {
-            _daemon: daemon,
-            files,
-            address,
-        }
+        let data = files.path().join("data");
+        let daemon = Daemon::serve(&["--http", "127.0.0.1:0", "--data", text(&data)]);
+        Self { daemon, files }
     }
 
     fn description(&self) -> String {
-        format!("http://{}/v1/openapi.json", self.address)
+        format!("http://{}/v1/openapi.json", self.daemon.http())
     }
 }
 
@@ -102,7 +83,8 @@ fn a_client_made_of_the_description_takes_and_gives_back_a_lock() {
         env!("CARGO_MANIFEST_DIR"),
         "/tests/strangers/take_a_lock.py"
     ));
-    take.arg(served.files.path()).arg(&served.address);
+    take.arg(served.files.path())
+        .arg(served.daemon.http().to_string());
     assert_eq!(run(&served, take), "taken and given back\n");
 }
 

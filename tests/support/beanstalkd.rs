@@ -18,6 +18,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// sexton in beanstalkd's place, with these flags.
+    #[cfg(feature = "cli")]
     pub(crate) fn sexton(flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sexton"));
         command.arg("beanstalkd").args(flags);
@@ -25,6 +26,7 @@ impl Server {
     }
 
     /// `sexton serve` without files, with this door alone and these flags.
+    #[cfg(feature = "cli")]
     pub(crate) fn serve(flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sexton"));
         command.args(["serve", "--memory", "--lockserver", "off", "--http", "off"]);

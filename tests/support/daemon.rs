@@ -1,24 +1,40 @@
 //! The real program as a process of its own: started, spoken to by signals, killed, and never left behind.
 
 use crate::patience::until;
-use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead as _, BufReader, Read as _};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
+use std::io::{BufRead as _, BufReader, Read};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+
+/// The program.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sexton");
+
+/// What tests that name no doors start with: nothing that another test has taken.
+const DOORS: [(&str, &str); 3] = [
+    ("--beanstalk", "off"),
+    ("--lockserver", "127.0.0.1:0"),
+    ("--http", "off"),
+];
 
 /// A running `sexton serve`. Killed when dropped.
 pub(crate) struct Daemon {
     child: Child,
     ready: String,
-    log: Arc<Mutex<String>>,
+    log: Gathered,
+}
+
+/// What somebody writes, gathered by a thread of its own as it comes.
+pub(crate) struct Gathered {
+    words: Arc<Mutex<String>>,
     reader: Option<JoinHandle<()>>,
 }
 
 /// The program with nothing of this test's environment that it would listen to.
 pub(crate) fn sexton() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sexton"));
+    let mut command = Command::new(PROGRAM);
     forget_environment(&mut command);
     command
 }
@@ -38,21 +54,42 @@ pub(crate) fn forget_environment(command: &mut Command) {
     }
 }
 
+/// `sexton serve` with these flags. Of the doors that they do not name, LockServer's alone is open, on a free port.
+pub(crate) fn serve(flags: &[&str]) -> Command {
+    let mut command = sexton();
+    command.arg("serve").args(flags);
+    for (door, address) in DOORS {
+        if !flags.contains(&door) {
+            command.args([door, address]);
+        }
+    }
+    command
+}
+
+/// The same, started by a program that takes it behind its own flags.
+pub(crate) fn serve_by(mut starter: Command, flags: &[&str]) -> Command {
+    forget_environment(&mut starter);
+    starter.arg(PROGRAM).args(serve(flags).get_args());
+    starter
+}
+
+/// A path as flags are given it.
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str()
+        .expect("temporary directories have plain names")
+}
+
 impl Daemon {
-    /// `sexton serve` with these flags and a LockServer door on a free port, once it is ready.
+    /// What [`serve`] gives, once it is ready.
     pub(crate) fn serve(flags: &[&str]) -> Self {
-        let mut command = sexton();
-        command.args([
-            "serve",
-            "--beanstalk",
-            "off",
-            "--lockserver",
-            "127.0.0.1:0",
-            "--http",
-            "off",
-        ]);
-        command.args(flags);
-        Self::start(command)
+        Self::start(serve(flags))
+    }
+
+    /// The same, for [`Self::limit_files`]: a write beyond the limit fails as an error, not as a signal.
+    pub(crate) fn serve_limited(flags: &[&str]) -> Self {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]);
+        Self::start(serve_by(shell, flags))
     }
 
     /// Whatever this command starts, once it has printed its line; fails if it ends before.
@@ -66,7 +103,7 @@ impl Daemon {
         let read = BufReader::new(out).read_line(&mut daemon.ready);
         if read.is_err() || !daemon.ready.starts_with("ready ") {
             drop(daemon.child.kill());
-            let words = daemon.last_words();
+            let words = daemon.log.whole();
             panic!("not ready: {:?}\n{words}", daemon.ready);
         }
         daemon
@@ -80,28 +117,11 @@ impl Daemon {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the program starts");
-        let mut errors = child.stderr.take().expect("standard error is piped");
-        let log = Arc::new(Mutex::new(String::new()));
-        let theirs = Arc::clone(&log);
-        let read = move || {
-            let mut bytes = [0; 4096];
-            while let Ok(count @ 1..) = errors.read(&mut bytes) {
-                let words = String::from_utf8_lossy(bytes.get(..count).unwrap_or(&[])).into_owned();
-                theirs
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push_str(&words);
-            }
-        };
-        let reader = std::thread::Builder::new()
-            .name("daemon-log".to_owned())
-            .spawn(read)
-            .expect("a thread starts");
+        let errors = child.stderr.take().expect("standard error is piped");
         Self {
             child,
             ready: String::new(),
-            log,
-            reader: Some(reader),
+            log: Gathered::from(errors),
         }
     }
 
@@ -112,13 +132,20 @@ impl Daemon {
 
     /// Where its LockServer door is.
     pub(crate) fn lockserver(&self) -> SocketAddr {
-        let address = self
-            .ready
-            .split_whitespace()
-            .find_map(|word| word.strip_prefix("lockserver="));
+        self.door("lockserver=")
+    }
+
+    /// Where its HTTP door is.
+    pub(crate) fn http(&self) -> SocketAddr {
+        self.door("http=")
+    }
+
+    fn door(&self, name: &str) -> SocketAddr {
+        let mut words = self.ready.split_whitespace();
+        let address = words.find_map(|word| word.strip_prefix(name));
         address
             .and_then(|address| address.parse().ok())
-            .expect("the ready line names the LockServer door")
+            .unwrap_or_else(|| panic!("no {name} in {:?}", self.ready))
     }
 
     /// Its process.
@@ -131,12 +158,19 @@ impl Daemon {
         kill_process(self.pid(), signal).expect("the process is there");
     }
 
+    /// Lets none of its files grow beyond so many bytes.
+    pub(crate) fn limit_files(&self, bytes: Option<u64>) {
+        let limit = Rlimit {
+            current: bytes,
+            maximum: None,
+        };
+        prlimit(Some(self.pid()), Resource::Fsize, limit)
+            .expect("limits of our own child may be set");
+    }
+
     /// What it has logged so far.
     pub(crate) fn log(&self) -> String {
-        self.log
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.log.so_far()
     }
 
     /// Waits for a line of its log.
@@ -156,7 +190,7 @@ impl Daemon {
         let status = until("the process ends", || {
             self.child.try_wait().expect("it is our child")
         });
-        (status, self.last_words())
+        (status, self.log.whole())
     }
 
     /// Ends it as a crash would.
@@ -164,13 +198,47 @@ impl Daemon {
         self.child.kill().expect("the process is there");
         self.child.wait().expect("it is our child");
     }
+}
 
-    /// The whole log, when the process closes it.
-    fn last_words(&mut self) -> String {
-        if let Some(reader) = self.reader.take() {
-            reader.join().expect("reading a log does not panic");
+impl Gathered {
+    /// Begins to read.
+    pub(crate) fn from(mut source: impl Read + Send + 'static) -> Self {
+        let words = Arc::new(Mutex::new(String::new()));
+        let theirs = Arc::clone(&words);
+        let read = move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = source.read(&mut bytes) {
+                let words = String::from_utf8_lossy(bytes.get(..count).unwrap_or(&[])).into_owned();
+                theirs
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push_str(&words);
+            }
+        };
+        let reader = std::thread::Builder::new()
+            .name("gathering".to_owned())
+            .spawn(read)
+            .expect("a thread starts");
+        Self {
+            words,
+            reader: Some(reader),
         }
-        self.log()
+    }
+
+    /// What has come so far.
+    pub(crate) fn so_far(&self) -> String {
+        self.words
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// All of it, when its writers have closed it.
+    fn whole(&mut self) -> String {
+        if let Some(reader) = self.reader.take() {
+            reader.join().expect("reading does not panic");
+        }
+        self.so_far()
     }
 }
 

@@ -41,8 +41,6 @@ pub(crate) enum Protocol {
     },
     /// JSON over HTTP.
     Http(Gateway),
-    /// beanstalkd's protocol, which `job.rs` speaks: it has no locks.
-    Jobs,
 }
 
 /// What a client asks.
@@ -88,7 +86,7 @@ impl Protocol {
     pub(crate) fn greeting(&self) -> &'static [u8] {
         match self {
             Self::Lockserver => &[1],
-            Self::Redis { .. } | Self::Http(_) | Self::Jobs => &[],
+            Self::Redis { .. } | Self::Http(_) => &[],
         }
     }
 
@@ -105,7 +103,6 @@ impl Protocol {
                 ask_redis(asked, script, key, owner, output);
             }
             Self::Http(gateway) => gateway.ask(asked, key, owner, output),
-            Self::Jobs => unreachable!("nobody asks a queue for a lock"),
         }
     }
 
@@ -119,7 +116,6 @@ impl Protocol {
             Self::Lockserver => hear_lockserver(asked, input),
             Self::Redis { .. } => hear_redis(asked, input),
             Self::Http(gateway) => gateway.hear(asked, input),
-            Self::Jobs => unreachable!("nobody asks a queue for a lock"),
         }
     }
 }

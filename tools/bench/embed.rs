@@ -1,9 +1,10 @@
 //! `sexton bench embed`: locks of a node inside the measuring program, without sockets and without files.
 
+use crate::bench::course::parse_seconds;
 use crate::bench::figures::{Latencies, Spread, as_float, grouped};
 use crate::bench::interrupt::Stop;
 use crate::bench::load::now;
-use crate::bench::locks::{parse_seconds, print, show};
+use crate::bench::locks::{print, show};
 use crate::report::Failure;
 use clap::Args;
 use sexton::actors::host::Item;

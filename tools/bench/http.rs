@@ -1,12 +1,13 @@
 //! `sexton bench http`: locks over HTTP with JSON, beside etcd's gateway in the same run.
 
 use crate::bench::codec::{Answer, Asked, Name, Protocol, name};
+use crate::bench::course::{Course, in_memory};
 use crate::bench::cycle::Cycles;
 use crate::bench::figures::{self, Latencies, Measured, Round, Spread, Standing};
 use crate::bench::gateway::{Gateway, LEASE_SECONDS, lease, put_request, response};
 use crate::bench::interrupt::Stop;
-use crate::bench::load::{Load, now};
-use crate::bench::locks::{self, parse_seconds, print, show};
+use crate::bench::load::now;
+use crate::bench::locks::{print, show};
 use crate::bench::peer::{self, Peer};
 use crate::report::Failure;
 use clap::Args;
@@ -14,7 +15,6 @@ use serde::Serialize;
 use serde_json::json;
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -28,6 +28,8 @@ use std::time::Duration;
 /// Then a waiter: one connection holds a lock, another waits for it, and what counts is the time from sending the
 /// release to the waiter's answer.
 #[derive(Args)]
+#[command(mut_arg("rounds", |rounds| rounds.value_name("R").help("How often everything is measured")))]
+#[command(mut_arg("seconds", |seconds| seconds.help("How long each measurement is")))]
 #[command(after_help = "Examples:
   sexton bench http
   sexton bench http --connections 200 --rounds 9 --seconds 2
@@ -39,26 +41,12 @@ pub(crate) struct Http {
     #[arg(long, value_name = "C", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: u32,
 
-    /// How often everything is measured
-    #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
-
-    /// How long each measurement is
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
-    seconds: Duration,
-
-    /// How long a measurement runs before it counts
-    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = parse_seconds)]
-    warm_up: Duration,
-
-    /// Where data directories are made, and removed [default: the system's temporary directory]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-
-    /// Figures for programs
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    course: Course,
 }
+
+/// A server, which etcd lets be spoken to in two ways.
+type Server = Peer<()>;
 
 /// What is measured, by name; etcd's ways are those of one server.
 const CONTESTANTS: [(&str, Gateway); 3] = [
@@ -92,18 +80,13 @@ impl Told {
 impl Http {
     pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
         crate::serve::raise_descriptor_limit();
-        let root = self.dir.clone().unwrap_or_else(std::env::temp_dir);
+        let root = self.course.root();
         let version = peer::etcd_version();
         let mut notes = Vec::new();
         if let Err(why) = &version {
             notes.push(format!("{why}: etcd is left out, sexton stands alone"));
         }
-        if locks::is_in_memory(&root) {
-            let root = root.display();
-            notes.push(format!(
-                "{root} is a file system in memory, where a sync costs nothing: give --dir"
-            ));
-        }
+        notes.extend(in_memory(&root, "give --dir"));
         let sexton = Peer::sexton_over_http(true, &root)?;
         let etcd = match version {
             Ok(_) => Some(Peer::etcd(&root)?),
@@ -115,13 +98,13 @@ impl Http {
         let measured = self.cycles((&sexton, etcd.as_ref()), stop)?;
         let told = self.waits((&sexton, etcd.as_ref()), stop)?;
         show("");
-        if self.json {
+        if self.course.json {
             let json = json!({
                 "sexton": env!("CARGO_PKG_VERSION"),
                 "etcd": version.ok(),
                 "notes": notes,
-                "rounds": self.rounds,
-                "seconds": self.seconds.as_secs_f64(),
+                "rounds": self.course.rounds,
+                "seconds": self.course.seconds.as_secs_f64(),
                 "rows": [measured],
                 "told": told,
             });
@@ -139,13 +122,13 @@ impl Http {
     /// Cycles of each contestant, round by round.
     fn cycles(
         &self,
-        (sexton, etcd): (&Peer, Option<&Peer>),
+        (sexton, etcd): (&Server, Option<&Server>),
         stop: &Stop,
     ) -> Result<Measured, Failure> {
         let mut rounds = CONTESTANTS.map(|_| Vec::new());
-        for round in 1..=self.rounds {
+        for round in 1..=self.course.rounds {
             for ((name, gateway), rounds) in CONTESTANTS.iter().zip(&mut rounds) {
-                show(&format!("round {round} of {}, {name}", self.rounds));
+                show(&format!("round {round} of {}, {name}", self.course.rounds));
                 match (gateway, etcd) {
                     (Gateway::Sexton, _) => rounds.push(self.round(*gateway, sexton, stop)?),
                     (_, Some(etcd)) => rounds.push(self.round(*gateway, etcd, stop)?),
@@ -165,22 +148,18 @@ impl Http {
         Ok(Measured::new(row, "cycles", standings.collect()))
     }
 
-    fn round(&self, gateway: Gateway, peer: &Peer, stop: &Stop) -> Result<Round, Failure> {
+    fn round(&self, gateway: Gateway, peer: &Server, stop: &Stop) -> Result<Round, Failure> {
         let protocol = Rc::new(Protocol::Http(gateway));
         let clients =
             (0..self.connections).map(|at| Cycles::new(Rc::clone(&protocol), at, 1, now()));
-        let (began, wall) = (peer.cpu(), now());
-        let load = Load::connect(peer.address, protocol.greeting(), clients)?;
-        let measured = load.measure(self.warm_up, self.seconds, stop)?;
-        let cpu = peer.cpu().saturating_sub(began).as_secs_f64();
-        let server_cpu = cpu / (now() - wall).as_secs_f64();
-        Ok(locks::figures(&measured, server_cpu))
+        let server = (peer, protocol.greeting());
+        self.course.round(server, clients, 1, stop)
     }
 
     /// How long a release takes to reach who waits, in each contestant that keeps a line.
     fn waits(
         &self,
-        (sexton, etcd): (&Peer, Option<&Peer>),
+        (sexton, etcd): (&Server, Option<&Server>),
         stop: &Stop,
     ) -> Result<Vec<Told>, Failure> {
         let lines = [
@@ -191,10 +170,10 @@ impl Http {
         for (name, gateway, peer) in lines {
             let Some(peer) = peer else { continue };
             let mut rounds = Vec::new();
-            for round in 1..=self.rounds {
+            for round in 1..=self.course.rounds {
                 show(&format!(
                     "waiting, round {round} of {}, {name}",
-                    self.rounds
+                    self.course.rounds
                 ));
                 rounds.push(self.waiting(gateway, peer, stop)?);
             }
@@ -209,14 +188,14 @@ impl Http {
     }
 
     /// Two clients take a lock from each other.
-    fn waiting(&self, gateway: Gateway, peer: &Peer, stop: &Stop) -> Result<Latencies, Failure> {
+    fn waiting(&self, gateway: Gateway, peer: &Server, stop: &Stop) -> Result<Latencies, Failure> {
         let mut latencies = Latencies::default();
         let key = name(u32::MAX, 0);
         let talk = |owner| Talk::open(peer, gateway, (key, name(owner, u32::MAX)));
         let (mut holder, mut waiter, mut watcher) = (talk(0)?, talk(1)?, talk(1)?);
         holder.ask(Asked::Acquire)?;
         holder.hear()?;
-        let end = now() + self.seconds;
+        let end = now() + self.course.seconds;
         while now() < end {
             stop.check()?;
             waiter.ask(Asked::Acquire)?;
@@ -251,7 +230,7 @@ struct Talk {
 }
 
 impl Talk {
-    fn open(peer: &Peer, gateway: Gateway, (key, owner): (Name, Name)) -> Result<Self, Failure> {
+    fn open(peer: &Server, gateway: Gateway, (key, owner): (Name, Name)) -> Result<Self, Failure> {
         Ok(Self {
             stream: connect(peer).map_err(lost)?,
             gateway,
@@ -282,7 +261,7 @@ impl Talk {
 }
 
 /// Has etcd grant the leases that its clients keep their locks by.
-fn grant_leases(etcd: &Peer, clients: u32) -> Result<(), Failure> {
+fn grant_leases(etcd: &Server, clients: u32) -> Result<(), Failure> {
     let grant = || -> io::Result<()> {
         let mut stream = connect(etcd)?;
         for client in 0..clients {
@@ -308,7 +287,7 @@ fn grant_leases(etcd: &Peer, clients: u32) -> Result<(), Failure> {
     grant().map_err(lost)
 }
 
-fn connect(peer: &Peer) -> io::Result<TcpStream> {
+fn connect(peer: &Server) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(peer.address)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;

@@ -2,21 +2,19 @@
 
 use crate::bench::codec::{Name, name};
 use crate::bench::contend::{Contender, Pace};
+use crate::bench::course::{Course, in_memory};
 use crate::bench::cycle::Cycles;
-use crate::bench::figures::{self, Measured, Round, Standing, as_float};
+use crate::bench::figures::{self, Measured, Round, Standing};
 use crate::bench::interrupt::Stop;
-use crate::bench::load::{self, Load, now};
+use crate::bench::load::now;
 use crate::bench::peer::{self, Peer};
 use crate::bench::row::Row;
 use crate::report::Failure;
 use clap::Args;
 use std::io::{IsTerminal as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
-
-/// `statfs` says this of a file system in memory.
-const TMPFS: u64 = 0x0102_1994;
 
 /// Measure locks over TCP, beside Redis in the same run.
 ///
@@ -28,47 +26,22 @@ const TMPFS: u64 = 0x0102_1994;
 /// ratio is sexton's figure for each of the better Redis', round by round: its median, smallest and largest. Every
 /// answer is checked.
 #[derive(Args)]
+#[command(mut_arg("seconds", |seconds| seconds.long_help(SECONDS)))]
 pub(crate) struct Locks {
     /// Rows: memory:CxD, fsync:CxD (connections x locks per write), contended:C [default: all nine]
     #[arg(long, value_name = "ROW,...", value_delimiter = ',')]
     rows: Vec<Row>,
 
-    /// How often each row is measured
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
-
-    /// How long a measurement takes
-    ///
-    /// A contended row takes four times as long: how fair it is shows only over many turns.
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
-    seconds: Duration,
-
-    /// How long a measurement runs before it counts
-    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = parse_seconds)]
-    warm_up: Duration,
-
-    /// Where data directories are made, and removed [default: the system's temporary directory]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-
-    /// Figures for programs
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    course: Course,
 }
+
+const SECONDS: &str = "How long a measurement takes
+
+A contended row takes four times as long: how fair it is shows only over many turns.";
 
 /// How much longer a contended row is measured: who had much steps aside long, which evens out over turns.
 const TURNS: u32 = 4;
-
-pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text
-        .parse()
-        .map_err(|_| format!("{text:?} is not a number of seconds"))?;
-    if (0.01..=3600.0).contains(&seconds) {
-        Ok(Duration::from_secs_f64(seconds))
-    } else {
-        Err(format!("{text} s is not within 0.01 to 3600"))
-    }
-}
 
 /// How long a client of Redis waits until it tries again to take a lock that was taken.
 const RETRY: Duration = Duration::from_millis(5);
@@ -133,19 +106,16 @@ impl Locks {
         } else {
             self.rows.clone()
         };
-        let root = self.dir.clone().unwrap_or_else(std::env::temp_dir);
+        let root = self.course.root();
         let redis = peer::redis_version();
         let mut notes = Vec::new();
         if let Err(why) = &redis {
             notes.push(format!("{why}: Redis is left out, sexton stands alone"));
         }
-        if rows.iter().any(|row| row.is_durable()) && is_in_memory(&root) {
-            let root = root.display();
-            notes.push(format!(
-                "{root} is a file system in memory, where a sync costs nothing: give --dir for the fsync rows"
-            ));
+        if rows.iter().any(|row| row.is_durable()) {
+            notes.extend(in_memory(&root, "give --dir for the fsync rows"));
         }
-        if !self.json {
+        if !self.course.json {
             let mut head = match &redis {
                 Ok(version) => format!(
                     "sexton {} beside Redis {version}",
@@ -161,12 +131,12 @@ impl Locks {
         let mut measured = Vec::new();
         for row in rows {
             let row = self.measure(row, redis.is_ok(), &root, stop)?;
-            if !self.json {
+            if !self.course.json {
                 print(&row.lines())?;
             }
             measured.push(row);
         }
-        if self.json {
+        if self.course.json {
             print(&self.to_json(redis.as_deref().ok(), &notes, &measured))?;
         }
         Ok(())
@@ -177,8 +147,8 @@ impl Locks {
             "sexton": env!("CARGO_PKG_VERSION"),
             "redis": redis,
             "notes": notes,
-            "rounds": self.rounds,
-            "seconds": self.seconds.as_secs_f64(),
+            "rounds": self.course.rounds,
+            "seconds": self.course.seconds.as_secs_f64(),
             "rows": measured,
         });
         format!("{json:#}\n")
@@ -198,11 +168,11 @@ impl Locks {
             .then(|| Peer::redis(row.is_durable(), root))
             .transpose()?;
         let mut rounds = vec![Vec::new(); contestants.len()];
-        for round in 1..=self.rounds {
+        for round in 1..=self.course.rounds {
             for (contestant, rounds) in contestants.iter().zip(&mut rounds) {
                 show(&format!(
                     "{row}, round {round} of {}, {}",
-                    self.rounds,
+                    self.course.rounds,
                     contestant.name()
                 ));
                 let peer = match contestant {
@@ -235,35 +205,23 @@ impl Locks {
         (round, stop): (u32, &Stop),
     ) -> Result<Round, Failure> {
         let protocol = Rc::new(peer.protocol.clone());
-        let began = peer.cpu();
-        let wall = now();
-        let measured = match row {
+        let server = (peer, protocol.greeting());
+        match row {
             Row::Cycles {
                 connections, depth, ..
             } => {
                 let clients =
                     (0..connections).map(|at| Cycles::new(Rc::clone(&protocol), at, depth, now()));
-                Load::connect(peer.address, protocol.greeting(), clients)?.measure(
-                    self.warm_up,
-                    self.seconds,
-                    stop,
-                )?
+                self.course.round(server, clients, 1, stop)
             }
             Row::Contended { clients } => {
                 let key: Name = name(u32::MAX, round);
                 let clients = (0..clients).map(|at| {
                     Contender::new(Rc::clone(&protocol), contestant.pace(), key, at, now())
                 });
-                Load::connect(peer.address, protocol.greeting(), clients)?.measure(
-                    self.warm_up,
-                    self.seconds * TURNS,
-                    stop,
-                )?
+                self.course.round(server, clients, TURNS, stop)
             }
-        };
-        let server_cpu =
-            peer.cpu().saturating_sub(began).as_secs_f64() / (now() - wall).as_secs_f64();
-        Ok(figures(&measured, server_cpu))
+        }
     }
 }
 
@@ -274,23 +232,6 @@ pub(crate) fn show(what: &str) {
         // Progress that cannot be shown is no reason to stop.
         drop(write!(terminal, "\r\x1b[K{what}").and_then(|()| terminal.flush()));
     }
-}
-
-pub(crate) fn figures(measured: &load::Measured, server_cpu: f64) -> Round {
-    let span = measured.span.as_secs_f64();
-    Round {
-        per_second: as_float(measured.done.iter().sum()) / span,
-        p50_us: measured.latencies.quantile_us(0.5),
-        p99_us: measured.latencies.quantile_us(0.99),
-        busiest: measured.done.iter().copied().max().unwrap_or(0),
-        idlest: measured.done.iter().copied().min().unwrap_or(0),
-        load_cpu: measured.load_cpu.as_secs_f64() / span,
-        server_cpu,
-    }
-}
-
-pub(crate) fn is_in_memory(root: &Path) -> bool {
-    rustix::fs::statfs(root).is_ok_and(|stat| u64::try_from(stat.f_type) == Ok(TMPFS))
 }
 
 /// Prints to standard output, which somebody may have closed.

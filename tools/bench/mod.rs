@@ -1,14 +1,17 @@
 //! `sexton bench`: measures sexton, beside what people use today where that is installed. It prints figures and
 //! asserts none; it starts its own servers in directories of its own, and never touches a running coordinator.
 //!
-//! `locks` measures locks over TCP beside Redis, `queue` jobs beside beanstalkd and Redis, `http` locks over HTTP beside etcd, `embed` inside the program, `recovery` a large table of them and how it comes back, `churn` what
-//! many changes leave on disk and in memory, `replay` how fast a start reads the log. `row` and `recovery_row` say what is measured, `codec` and `gateway` speak to each server, `load`
-//! drives connections, `cycle`, `contend`, `held` and `job` are what a client does, `peer` starts servers, `question` asks
-//! them beside the load, `figures` turns measurements into what is printed, `interrupt` ends it all in good order.
+//! `locks` measures locks over TCP beside Redis, `queue` jobs beside beanstalkd and Redis, `http` locks over HTTP beside
+//! etcd, `embed` inside the program, `recovery` a large table of them and how it comes back, `churn` what many changes
+//! leave on disk and in memory, `replay` how fast a start reads the log. `row` and `recovery_row` say what is measured,
+//! `course` how often and how long, `codec` and `gateway` speak to each server, `load` drives connections, `cycle`,
+//! `contend`, `held` and `job` are what a client does, `peer` starts servers, `question` asks them beside the load,
+//! `figures` turns measurements into what is printed, `interrupt` ends it all in good order.
 
 mod churn;
 mod codec;
 mod contend;
+mod course;
 mod cycle;
 mod embed;
 mod figures;

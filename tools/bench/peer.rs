@@ -2,7 +2,7 @@
 //! dropped.
 
 use crate::bench::codec::{self, Protocol};
-use crate::bench::gateway::Gateway;
+use crate::bench::job::Speech;
 use crate::bench::load::now;
 use crate::bench::question::rest;
 use crate::report::Failure;
@@ -18,23 +18,26 @@ use tempfile::TempDir;
 /// A server that does not answer for so long has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The door of locks.
+const LOCKSERVER: &str = "lockserver";
+
 const SEXTON: &str = "sexton";
 const REDIS: &str = "redis-server";
 const ETCD: &str = "etcd";
 const BEANSTALKD: &str = "beanstalkd";
 
-/// A running server.
-pub(crate) struct Peer {
+/// A running server, which is asked for locks in this protocol, or for something else in another.
+pub(crate) struct Peer<P = Protocol> {
     child: Child,
     pub(crate) address: SocketAddr,
-    pub(crate) protocol: Protocol,
+    pub(crate) protocol: P,
     /// Whether everything is on disk before the answer.
     durable: bool,
     /// Removed after the server has ended.
     directory: TempDir,
 }
 
-impl Drop for Peer {
+impl<P> Drop for Peer<P> {
     fn drop(&mut self) {
         // It is of no use any more, however it ends.
         drop(self.child.kill());
@@ -88,111 +91,15 @@ fn version_by(name: &str, flag: &str, of: impl Fn(&str) -> Option<&str>) -> Resu
 impl Peer {
     /// This very program as a server, with its data below `root` or without files.
     pub(crate) fn sexton(durable: bool, root: &Path) -> Result<Self, Failure> {
-        Self::sexton_with(Protocol::Lockserver, durable, root)
-    }
-
-    /// The same, with its HTTP door open in place of the other.
-    pub(crate) fn sexton_over_http(durable: bool, root: &Path) -> Result<Self, Failure> {
-        Self::sexton_with(Protocol::Http(Gateway::Sexton), durable, root)
-    }
-
-    /// The same, with its beanstalkd door open in place of the other.
-    pub(crate) fn sexton_for_jobs(durable: bool, root: &Path) -> Result<Self, Failure> {
-        Self::sexton_with(Protocol::Jobs, durable, root)
-    }
-
-    /// beanstalkd, with its log below `root` and synced before each answer, or without files.
-    pub(crate) fn beanstalkd(durable: bool, root: &Path) -> Result<Self, Failure> {
-        let directory = directory(root)?;
-        let address = free_address().map_err(|error| cannot(BEANSTALKD, error))?;
-        let command = beanstalkd(durable, directory.path(), address);
-        let (child, output) = start(command, BEANSTALKD)?;
-        drain(output, BEANSTALKD)?;
-        let peer = Self {
-            child,
-            address,
-            protocol: Protocol::Jobs,
-            durable,
-            directory,
-        };
-        // It says nothing when it is ready.
-        let patience = now() + PATIENCE;
-        while TcpStream::connect(address).is_err() {
-            if now() > patience {
-                return Err(cannot(BEANSTALKD, "nobody listens"));
-            }
-            rest(Duration::from_millis(1));
-        }
-        Ok(peer)
-    }
-
-    fn sexton_with(protocol: Protocol, durable: bool, root: &Path) -> Result<Self, Failure> {
-        let directory = directory(root)?;
-        let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let command = sexton(&protocol, durable.then(|| directory.path()), any_port)?;
-        let (child, mut output) = start(command, SEXTON)?;
-        let mut peer = Self {
-            child,
-            address: any_port,
-            protocol,
-            durable,
-            directory,
-        };
-        let ready = line_with(&mut output, SEXTON, "ready ")?;
-        let door = door(&peer.protocol);
-        peer.address = ready
-            .split_whitespace()
-            .filter_map(|word| word.split_once('='))
-            .find_map(|(name, address)| (name == door).then(|| address.parse().ok())?)
-            .ok_or_else(|| cannot(SEXTON, format!("it said {ready:?}")))?;
-        drain(output, SEXTON)?;
-        Ok(peer)
-    }
-
-    /// etcd as it comes: a cluster of one, everything on disk before the answer, with its data below `root`.
-    pub(crate) fn etcd(root: &Path) -> Result<Self, Failure> {
-        let directory = directory(root)?;
-        let [address, among_peers] = [free_address(), free_address()];
-        let address = address.map_err(|error| cannot(ETCD, error))?;
-        let among_peers = among_peers.map_err(|error| cannot(ETCD, error))?;
-        let (child, mut output) = start(etcd(directory.path(), address, among_peers), ETCD)?;
-        let peer = Self {
-            child,
-            address,
-            protocol: Protocol::Http(Gateway::EtcdLock),
-            durable: true,
-            directory,
-        };
-        line_with(&mut output, ETCD, "serving client traffic insecurely")?;
-        drain(output, ETCD)?;
-        Ok(peer)
+        Self::start_sexton(Protocol::Lockserver, LOCKSERVER, (durable, root))
     }
 
     /// Redis, with an append-only file below `root` that is synced before each answer, or without files.
     pub(crate) fn redis(durable: bool, root: &Path) -> Result<Self, Failure> {
-        let directory = directory(root)?;
-        let address = free_address().map_err(|error| cannot(REDIS, error))?;
-        let (child, mut output) = start(redis(durable, directory.path(), address), REDIS)?;
-        let mut peer = Self {
-            child,
-            address,
-            protocol: Protocol::Lockserver,
-            durable,
-            directory,
-        };
-        line_with(&mut output, REDIS, "eady to accept connections")?;
-        drain(output, REDIS)?;
-        peer.protocol = keep_scripts(address).map_err(|error| cannot(REDIS, error))?;
+        // It is spoken to in no protocol before it has the scripts.
+        let mut peer = Self::start_redis(Protocol::Lockserver, durable, root)?;
+        peer.protocol = keep_scripts(peer.address).map_err(|error| cannot(REDIS, error))?;
         Ok(peer)
-    }
-
-    /// Ends it as a crash does, and waits until it is gone.
-    pub(crate) fn kill(&mut self) -> Result<(), Failure> {
-        self.child
-            .kill()
-            .and_then(|()| self.child.wait())
-            .map(drop)
-            .map_err(|error| Failure::unreachable(format!("failed to kill a server: {error}")))
     }
 
     /// Starts a killed one again, on the same directory and the same address. Returns before it serves.
@@ -202,7 +109,7 @@ impl Peer {
             (command, REDIS)
         } else {
             let data = self.durable.then(|| self.directory.path());
-            (sexton(&self.protocol, data, self.address)?, SEXTON)
+            (sexton(LOCKSERVER, data, self.address)?, SEXTON)
         };
         let (child, output) = start(command, name)?;
         self.child = child;
@@ -229,6 +136,122 @@ impl Peer {
 
     pub(crate) fn is_redis(&self) -> bool {
         matches!(self.protocol, Protocol::Redis { .. })
+    }
+}
+
+impl Peer<()> {
+    /// This very program with its HTTP door open, with its data below `root` or without files.
+    pub(crate) fn sexton_over_http(durable: bool, root: &Path) -> Result<Self, Failure> {
+        Self::start_sexton((), "http", (durable, root))
+    }
+
+    /// etcd as it comes: a cluster of one, everything on disk before the answer, with its data below `root`.
+    pub(crate) fn etcd(root: &Path) -> Result<Self, Failure> {
+        let directory = directory(root)?;
+        let [address, among_peers] = [free_address(), free_address()];
+        let address = address.map_err(|error| cannot(ETCD, error))?;
+        let among_peers = among_peers.map_err(|error| cannot(ETCD, error))?;
+        let (child, mut output) = start(etcd(directory.path(), address, among_peers), ETCD)?;
+        let peer = Self {
+            child,
+            address,
+            protocol: (),
+            durable: true,
+            directory,
+        };
+        line_with(&mut output, ETCD, "serving client traffic insecurely")?;
+        drain(output, ETCD)?;
+        Ok(peer)
+    }
+}
+
+impl Peer<Speech> {
+    /// This very program with its beanstalkd door open, with its data below `root` or without files.
+    pub(crate) fn sexton_for_jobs(durable: bool, root: &Path) -> Result<Self, Failure> {
+        Self::start_sexton(Speech::Beanstalk, "beanstalk", (durable, root))
+    }
+
+    /// beanstalkd, with its log below `root` and synced before each answer, or without files.
+    pub(crate) fn beanstalkd(durable: bool, root: &Path) -> Result<Self, Failure> {
+        let directory = directory(root)?;
+        let address = free_address().map_err(|error| cannot(BEANSTALKD, error))?;
+        let command = beanstalkd(durable, directory.path(), address);
+        let (child, output) = start(command, BEANSTALKD)?;
+        drain(output, BEANSTALKD)?;
+        let peer = Self {
+            child,
+            address,
+            protocol: Speech::Beanstalk,
+            durable,
+            directory,
+        };
+        // It says nothing when it is ready.
+        let patience = now() + PATIENCE;
+        while TcpStream::connect(address).is_err() {
+            if now() > patience {
+                return Err(cannot(BEANSTALKD, "nobody listens"));
+            }
+            rest(Duration::from_millis(1));
+        }
+        Ok(peer)
+    }
+
+    /// Redis, whose lists are used, as [`Peer::redis`] has it.
+    pub(crate) fn redis_lists(durable: bool, root: &Path) -> Result<Self, Failure> {
+        Self::start_redis(Speech::Lists, durable, root)
+    }
+}
+
+impl<P> Peer<P> {
+    fn start_sexton(
+        protocol: P,
+        door: &str,
+        (durable, root): (bool, &Path),
+    ) -> Result<Self, Failure> {
+        let directory = directory(root)?;
+        let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let command = sexton(door, durable.then(|| directory.path()), any_port)?;
+        let (child, mut output) = start(command, SEXTON)?;
+        let mut peer = Self {
+            child,
+            address: any_port,
+            protocol,
+            durable,
+            directory,
+        };
+        let ready = line_with(&mut output, SEXTON, "ready ")?;
+        peer.address = ready
+            .split_whitespace()
+            .filter_map(|word| word.split_once('='))
+            .find_map(|(name, address)| (name == door).then(|| address.parse().ok())?)
+            .ok_or_else(|| cannot(SEXTON, format!("it said {ready:?}")))?;
+        drain(output, SEXTON)?;
+        Ok(peer)
+    }
+
+    fn start_redis(protocol: P, durable: bool, root: &Path) -> Result<Self, Failure> {
+        let directory = directory(root)?;
+        let address = free_address().map_err(|error| cannot(REDIS, error))?;
+        let (child, mut output) = start(redis(durable, directory.path(), address), REDIS)?;
+        let peer = Self {
+            child,
+            address,
+            protocol,
+            durable,
+            directory,
+        };
+        line_with(&mut output, REDIS, "eady to accept connections")?;
+        drain(output, REDIS)?;
+        Ok(peer)
+    }
+
+    /// Ends it as a crash does, and waits until it is gone.
+    pub(crate) fn kill(&mut self) -> Result<(), Failure> {
+        self.child
+            .kill()
+            .and_then(|()| self.child.wait())
+            .map(drop)
+            .map_err(|error| Failure::unreachable(format!("failed to kill a server: {error}")))
     }
 
     /// Where it keeps its data.
@@ -266,28 +289,15 @@ impl Peer {
 }
 
 /// Every door, of which a measurement needs one.
-const DOORS: [&str; 3] = ["lockserver", "beanstalk", "http"];
-
-/// The door that speaks a protocol.
-fn door(protocol: &Protocol) -> &'static str {
-    match protocol {
-        Protocol::Lockserver | Protocol::Redis { .. } => "lockserver",
-        Protocol::Http(_) => "http",
-        Protocol::Jobs => "beanstalk",
-    }
-}
+const DOORS: [&str; 3] = [LOCKSERVER, "beanstalk", "http"];
 
 /// The command that starts this very program with one door open, and its data here or without files.
-fn sexton(
-    protocol: &Protocol,
-    data: Option<&Path>,
-    address: SocketAddr,
-) -> Result<Command, Failure> {
+fn sexton(door: &str, data: Option<&Path>, address: SocketAddr) -> Result<Command, Failure> {
     let program = std::env::current_exe().map_err(|error| cannot(SEXTON, error))?;
     let mut command = Command::new(program);
     command.args(["serve", "--log", "error"]);
     for name in DOORS {
-        let place = if name == door(protocol) {
+        let place = if name == door {
             address.to_string()
         } else {
             "off".to_owned()

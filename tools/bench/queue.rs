@@ -1,21 +1,22 @@
 //! `sexton bench queue`: jobs over TCP, beside beanstalkd and Redis' lists.
 
+use crate::bench::course::{Course, in_memory};
 use crate::bench::figures::{self, Measured, Round, Spread, Standing};
 use crate::bench::interrupt::Stop;
 use crate::bench::job::{Jobs, Speech, Waker, Work};
 use crate::bench::load::{Load, now};
-use crate::bench::locks::{self, is_in_memory, parse_seconds, print, show};
+use crate::bench::locks::{print, show};
 use crate::bench::peer::{self, Peer};
+use crate::bench::row::{CONNECTIONS_MAX, DEPTH_MAX, number};
 use crate::report::Failure;
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use std::cell::Cell;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::str::FromStr;
-use std::time::Duration;
 
 /// Measure jobs over TCP, beside beanstalkd and Redis' lists in the same run.
 ///
@@ -43,25 +44,8 @@ pub(crate) struct Queue {
     #[arg(long, value_name = "ROW,...", value_delimiter = ',')]
     rows: Vec<Row>,
 
-    /// How often each row is measured
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
-
-    /// How long a measurement takes
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
-    seconds: Duration,
-
-    /// How long a measurement runs before it counts
-    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = parse_seconds)]
-    warm_up: Duration,
-
-    /// Where data directories are made, and removed [default: the system's temporary directory]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-
-    /// Figures for programs
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    course: Course,
 }
 
 /// One row of the table.
@@ -82,6 +66,9 @@ enum Kind {
 }
 
 const BODY_BYTES: u32 = 64;
+
+/// The largest body: beanstalkd takes no larger one as it comes.
+const BYTES_MAX: u32 = 65_535;
 
 impl Row {
     fn all() -> Vec<Self> {
@@ -122,13 +109,10 @@ impl FromStr for Row {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
-            "expected memory:CxD, fsync:CxD, put:C or wake:C, with 1 to 4000 connections, a depth of 1 to 1024, and \
-             perhaps /BYTES up to 65535"
-                .to_owned()
-        };
-        let number = |text: &str, most: u32| {
-            let number = text.parse().ok();
-            number.filter(|number| (1..=most).contains(number))
+            format!(
+                "expected memory:CxD, fsync:CxD, put:C or wake:C, with 1 to {CONNECTIONS_MAX} connections, a depth of \
+                 1 to {DEPTH_MAX}, and perhaps /BYTES up to {BYTES_MAX}"
+            )
         };
         let (rest, bytes) = text.split_once('/').unwrap_or((text, "64"));
         let (kind, shape) = rest.split_once(':').ok_or_else(wrong)?;
@@ -141,19 +125,18 @@ impl FromStr for Row {
         };
         Ok(Self {
             kind,
-            connections: number(connections, 4000).ok_or_else(wrong)?,
-            depth: number(depth, 1024).ok_or_else(wrong)?,
-            bytes: number(bytes, 65_535).ok_or_else(wrong)?,
+            connections: number(connections, CONNECTIONS_MAX).ok_or_else(wrong)?,
+            depth: number(depth, DEPTH_MAX).ok_or_else(wrong)?,
+            bytes: number(bytes, BYTES_MAX).ok_or_else(wrong)?,
         })
     }
 }
 
+/// A server of jobs.
+type Server = Peer<Speech>;
+
 /// What is measured, in order.
-const CONTESTANTS: [(&str, Speech); 3] = [
-    ("sexton", Speech::Beanstalk),
-    ("beanstalkd", Speech::Beanstalk),
-    ("redis lists", Speech::Lists),
-];
+const CONTESTANTS: [&str; 3] = ["sexton", "beanstalkd", "redis lists"];
 
 /// How soon somebody who waits has a job.
 #[derive(Debug, Serialize)]
@@ -186,21 +169,18 @@ impl Queue {
         } else {
             self.rows.clone()
         };
-        let root = self.dir.clone().unwrap_or_else(std::env::temp_dir);
+        let root = self.course.root();
         let versions = [peer::beanstalkd_version(), peer::redis_version()];
         let mut notes: Vec<String> = versions
             .iter()
             .filter_map(|version| version.as_ref().err())
             .map(|why| format!("{why}: it is left out"))
             .collect();
-        if rows.iter().any(|row| row.is_durable()) && is_in_memory(&root) {
-            let root = root.display();
-            notes.push(format!(
-                "{root} is a file system in memory, where a sync costs nothing: give --dir for the rows on disk"
-            ));
+        if rows.iter().any(|row| row.is_durable()) {
+            notes.extend(in_memory(&root, "give --dir for the rows on disk"));
         }
         let [beanstalkd, redis] = versions.map(Result::ok);
-        if !self.json {
+        if !self.course.json {
             let beside = |name, version: &Option<String>| {
                 let version = version.as_ref();
                 version.map_or(String::new(), |version| format!(" beside {name} {version}"))
@@ -221,27 +201,27 @@ impl Queue {
             let peers = start(row, there, &root)?;
             if row.kind == Kind::Wake {
                 for told in self.wake(row, &peers, stop)? {
-                    if !self.json {
+                    if !self.course.json {
                         print(&told.line())?;
                     }
                     woken.push(told);
                 }
             } else {
                 let row = self.measure(row, &peers, stop)?;
-                if !self.json {
+                if !self.course.json {
                     print(&row.lines())?;
                 }
                 measured.push(row);
             }
         }
-        if self.json {
+        if self.course.json {
             let json = json!({
                 "sexton": env!("CARGO_PKG_VERSION"),
                 "beanstalkd": beanstalkd,
                 "redis": redis,
                 "notes": notes,
-                "rounds": self.rounds,
-                "seconds": self.seconds.as_secs_f64(),
+                "rounds": self.course.rounds,
+                "seconds": self.course.seconds.as_secs_f64(),
                 "rows": measured,
                 "wake": woken,
             });
@@ -250,26 +230,42 @@ impl Queue {
         Ok(())
     }
 
-    /// Measures a row: round by round, contestant by contestant.
-    fn measure(&self, row: Row, peers: &[Option<Peer>], stop: &Stop) -> Result<Measured, Failure> {
+    /// What each contestant that is there comes to, round by round.
+    fn rounds<T>(
+        &self,
+        row: Row,
+        peers: &[Option<Server>],
+        measure: impl Fn(&Server) -> Result<T, Failure>,
+    ) -> Result<[Vec<T>; 3], Failure> {
         let mut rounds = CONTESTANTS.map(|_| Vec::new());
-        for round in 1..=self.rounds {
+        for round in 1..=self.course.rounds {
             let contestants = CONTESTANTS.iter().zip(peers).zip(&mut rounds);
-            for (((name, speech), peer), rounds) in contestants {
+            for ((name, peer), rounds) in contestants {
                 let Some(peer) = peer else { continue };
-                show(&format!("{row}, round {round} of {}, {name}", self.rounds));
-                rounds.push(self.round(row, *speech, peer, stop)?);
+                show(&format!(
+                    "{row}, round {round} of {}, {name}",
+                    self.course.rounds
+                ));
+                rounds.push(measure(peer)?);
             }
         }
         show("");
+        Ok(rounds)
+    }
+
+    fn measure(
+        &self,
+        row: Row,
+        peers: &[Option<Server>],
+        stop: &Stop,
+    ) -> Result<Measured, Failure> {
+        let rounds = self.rounds(row, peers, |peer| self.round(row, peer, stop))?;
         let standings = CONTESTANTS
             .iter()
             .zip(rounds)
             .enumerate()
             .filter(|(_, (_, rounds))| !rounds.is_empty())
-            .map(|(at, ((name, _), rounds))| {
-                Standing::of(((*name).to_owned(), at > 0), false, rounds)
-            });
+            .map(|(at, (name, rounds))| Standing::of(((*name).to_owned(), at > 0), false, rounds));
         let unit = if row.kind == Kind::Put {
             "puts"
         } else {
@@ -278,43 +274,34 @@ impl Queue {
         Ok(Measured::new(row.to_string(), unit, standings.collect()))
     }
 
-    fn round(&self, row: Row, speech: Speech, peer: &Peer, stop: &Stop) -> Result<Round, Failure> {
+    fn round(&self, row: Row, peer: &Server, stop: &Stop) -> Result<Round, Failure> {
         let body: Rc<[u8]> = (0..row.bytes).map(|_| b'x').collect();
         let work = if row.kind == Kind::Put {
             Work::Puts
         } else {
             Work::Cycles
         };
-        let clients = (0..row.connections)
-            .map(|at| Jobs::new((speech, work), (at, row.depth), Rc::clone(&body), now()));
-        let (began, wall) = (peer.cpu(), now());
-        let load = Load::connect(peer.address, &[], clients)?;
-        let measured = load.measure(self.warm_up, self.seconds, stop)?;
-        let cpu = peer.cpu().saturating_sub(began).as_secs_f64();
-        let server_cpu = cpu / (now() - wall).as_secs_f64();
-        Ok(locks::figures(&measured, server_cpu))
+        let how = (peer.protocol, work);
+        let clients =
+            (0..row.connections).map(|at| Jobs::new(how, (at, row.depth), Rc::clone(&body), now()));
+        self.course.round((peer, &[]), clients, 1, stop)
     }
 
     /// How long a job takes to reach one of those that wait.
-    fn wake(&self, row: Row, peers: &[Option<Peer>], stop: &Stop) -> Result<Vec<Woken>, Failure> {
-        let mut rounds = CONTESTANTS.map(|_| Vec::new());
-        for round in 1..=self.rounds {
-            let contestants = CONTESTANTS.iter().zip(peers).zip(&mut rounds);
-            for (((name, speech), peer), rounds) in contestants {
-                let Some(peer) = peer else { continue };
-                show(&format!("{row}, round {round} of {}, {name}", self.rounds));
-                let on_its_way = Rc::new(Cell::new(None));
-                let clients =
-                    (0..=row.connections).map(|at| Waker::new(*speech, at, Rc::clone(&on_its_way)));
-                let load = Load::connect(peer.address, &[], clients)?;
-                let measured = load.measure(self.warm_up, self.seconds, stop)?;
-                rounds.push(measured.latencies);
-            }
-        }
-        show("");
+    fn wake(&self, row: Row, peers: &[Option<Server>], stop: &Stop) -> Result<Vec<Woken>, Failure> {
+        let Course {
+            warm_up, seconds, ..
+        } = self.course;
+        let rounds = self.rounds(row, peers, |peer| {
+            let on_its_way = Rc::new(Cell::new(None));
+            let clients = (0..=row.connections)
+                .map(|at| Waker::new(peer.protocol, at, Rc::clone(&on_its_way)));
+            let load = Load::connect(peer.address, &[], clients)?;
+            Ok(load.measure(warm_up, seconds, stop)?.latencies)
+        })?;
         let told = CONTESTANTS.iter().zip(rounds);
         let told = told.filter(|(_, rounds)| !rounds.is_empty());
-        let told = told.map(|((name, _), rounds)| {
+        let told = told.map(|(name, rounds)| {
             let quantile = |share| Spread::of(rounds.iter().map(|round| round.quantile_us(share)));
             Woken {
                 row: row.to_string(),
@@ -328,9 +315,9 @@ impl Queue {
 }
 
 /// The servers of a row, of those that are there.
-fn start(row: Row, there: [bool; 3], root: &Path) -> Result<Vec<Option<Peer>>, Failure> {
+fn start(row: Row, there: [bool; 3], root: &Path) -> Result<Vec<Option<Server>>, Failure> {
     let durable = row.is_durable();
-    let start = [Peer::sexton_for_jobs, Peer::beanstalkd, Peer::redis];
+    let start = [Peer::sexton_for_jobs, Peer::beanstalkd, Peer::redis_lists];
     let peers = there.into_iter().zip(start);
     peers
         .map(|(there, start)| there.then(|| start(durable, root)).transpose())

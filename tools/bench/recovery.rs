@@ -3,11 +3,12 @@
 //! Each contestant goes through three acts a round, alone, each on a fresh directory: a few locks touched; all taken,
 //! killed, and touched; all taken, a checkpoint, killed, and another checkpoint under load.
 
+use crate::bench::course::{in_memory, parse_seconds};
 use crate::bench::figures::as_float;
 use crate::bench::held::{Paced, Taker, Toucher};
 use crate::bench::interrupt::Stop;
 use crate::bench::load::{Load, Measured, now};
-use crate::bench::locks::{is_in_memory, parse_seconds, print, show};
+use crate::bench::locks::{print, show};
 use crate::bench::peer::{self, Peer};
 use crate::bench::question::{Checkpoints, await_served};
 use crate::bench::rebuild;
@@ -90,12 +91,7 @@ impl Recovery {
         if let Err(why) = &version {
             notes.push(format!("{why}: Redis is left out, sexton stands alone"));
         }
-        if is_in_memory(&root) {
-            let root = root.display();
-            notes.push(format!(
-                "{root} is a file system in memory, where a sync costs nothing: the disk is left out"
-            ));
-        }
+        notes.extend(in_memory(&root, "the disk is left out"));
         let mut contestants = vec![("sexton", Peer::sexton as Start)];
         if version.is_ok() {
             contestants.push(("redis", Peer::redis));

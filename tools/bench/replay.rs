@@ -5,6 +5,7 @@ use crate::bench::figures::{Spread, as_float, grouped};
 use crate::bench::interrupt::Stop;
 use crate::bench::load::now;
 use crate::bench::locks::print;
+use crate::bench::peer::directory;
 use crate::report::Failure;
 use clap::Args;
 use sexton::actors::checkpoint;
@@ -51,13 +52,7 @@ pub(crate) struct Replay {
 impl Replay {
     pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
         let root = self.dir.clone().unwrap_or_else(std::env::temp_dir);
-        let directory = tempfile::Builder::new()
-            .prefix("sexton-bench-")
-            .tempdir_in(&root)
-            .map_err(|error| {
-                let root = root.display();
-                Failure::unreachable(format!("failed to create a directory in {root}: {error}"))
-            })?;
+        let directory = directory(&root)?;
         let began = now();
         self.write(directory.path(), stop)?;
         let writing = now() - began;

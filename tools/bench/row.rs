@@ -4,10 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The most connections of a row.
-const CONNECTIONS_MAX: u32 = 4000;
+pub(crate) const CONNECTIONS_MAX: u32 = 4000;
 
-/// The most locks that a connection asks for in one write.
-const DEPTH_MAX: u32 = 1024;
+/// The most things that a connection asks for in one write.
+pub(crate) const DEPTH_MAX: u32 = 1024;
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,10 +81,6 @@ impl FromStr for Row {
                  connections and a depth of 1 to {DEPTH_MAX}"
             )
         };
-        let number = |text: &str, most: u32| {
-            let number = text.parse().ok();
-            number.filter(|number| (1..=most).contains(number))
-        };
         let (kind, shape) = text.split_once(':').ok_or_else(wrong)?;
         let row = match kind {
             "memory" | "fsync" => shape.split_once('x').and_then(|(connections, depth)| {
@@ -101,6 +97,12 @@ impl FromStr for Row {
         };
         row.ok_or_else(wrong)
     }
+}
+
+/// A number from 1 to this.
+pub(crate) fn number(text: &str, most: u32) -> Option<u32> {
+    let number = text.parse().ok();
+    number.filter(|number| (1..=most).contains(number))
 }
 
 #[cfg(test)]

@@ -1,0 +1,39 @@
+//! What a process has of the system: connections that it may have, memory that it takes.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::fmt::Display;
+
+/// Raises this process' limit of descriptors as far as it may; how many that is.
+pub(crate) fn raise_descriptor_limit() -> usize {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let raised = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    setrlimit(Resource::Nofile, raised).expect("the soft limit may be raised to the hard one");
+    maximum.map_or(usize::MAX, |most| {
+        usize::try_from(most).unwrap_or(usize::MAX)
+    })
+}
+
+/// How many connections this process can have, of so many wanted, with its limit raised.
+#[expect(clippy::print_stdout, reason = "what is left out is said")]
+pub(crate) fn connections(wanted: usize) -> usize {
+    let allowed = raise_descriptor_limit();
+    let count = allowed.saturating_sub(500).min(wanted);
+    if count < wanted {
+        println!("only {count} connections: the hard limit of descriptors is {allowed}");
+    }
+    count
+}
+
+/// Resident memory of a process in KiB, by its number or `self`.
+pub(crate) fn resident(process: impl Display) -> u64 {
+    let path = format!("/proc/{process}/status");
+    let status = std::fs::read_to_string(path).expect("the process is there");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.and_then(|line| line.split_whitespace().next());
+    number
+        .and_then(|number| number.parse().ok())
+        .expect("the kernel says how much")
+}
