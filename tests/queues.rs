@@ -1,6 +1,8 @@
 //! Queues of a node inside the program: claims by token, waiting, time moved by hand, and what a restart keeps.
 
-use sexton::actors::queue::{Body, Put, QueueName, Refused};
+use sexton::actors::event::Field;
+use sexton::actors::feed::Heard;
+use sexton::actors::queue::{Body, Put, QueueName, Refused, TypeRules};
 use sexton::clock::ManualClock;
 use sexton::node::{Added, QueueError};
 use sexton::{Config, Node, block_on};
@@ -85,4 +87,104 @@ fn a_restart_keeps_jobs_and_claims_by_token() {
             Ok(Added { id: 4, new: true })
         );
     });
+}
+
+#[test]
+fn what_happens_to_jobs_is_told_in_order() {
+    let clock = ManualClock::default();
+    let mut config = Config::manual(&clock);
+    let few = TypeRules {
+        max_tries: 1,
+        ..TypeRules::default()
+    };
+    config.queues.types.insert("few".to_owned(), few);
+    let node = Node::open(config).expect("it opens");
+    let (handle, queues) = (node.handle(), node.handle().queues());
+    let said = block_on(async {
+        let mut events = handle.events(None).await.expect("it runs");
+        let [q, few] = ["q", "few"].map(queue);
+        let put = |put| queues.put(put);
+        put(job("q", "a")).await.expect("it is added");
+        let delayed = Put {
+            delay_ms: 1000,
+            ..job("q", "b")
+        };
+        put(delayed).await.expect("it is added");
+        let claim = queues.pop(std::slice::from_ref(&q)).await;
+        let token = claim.expect("it is asked").expect("there is one").token;
+        queues.fail(1, token, Some(500)).await.expect("it has it");
+        clock.advance(Duration::from_millis(500));
+        clock.advance(Duration::from_millis(500));
+        let claim = queues.pop(std::slice::from_ref(&q)).await;
+        let token = claim.expect("it is asked").expect("there is one").token;
+        queues.touch(1, token).await.expect("it has it");
+        queues.bury(1, token).await.expect("it has it");
+        queues.kick(&q, 9).await.expect("one is buried");
+        queues.delete(1).await.expect("nobody has it");
+        let claim = queues.pop(std::slice::from_ref(&q)).await;
+        let token = claim.expect("it is asked").expect("there is one").token;
+        queues.release(2, token, 0).await.expect("it has it");
+        queues.pause(&q, 60_000).await.expect("it is there");
+        queues.pause(&q, 0).await.expect("it is there");
+        queues.flush(&q).await.expect("one is there");
+        let once = Put {
+            retries: false,
+            ..job("few", "c")
+        };
+        put(once).await.expect("it is added");
+        put(job("few", "d")).await.expect("it is added");
+        for _ in 0..2 {
+            let claim = queues.pop(std::slice::from_ref(&few)).await;
+            claim.expect("it is asked").expect("there is one");
+        }
+        clock.advance(Duration::from_secs(3601));
+        clock.advance(Duration::from_secs(604_801));
+        queues.totals().await.expect("it runs");
+        let mut said = Vec::new();
+        while said.last().is_none_or(|said| said != "pruned few 4") {
+            let Some(Heard::Event(event)) = events.next().await else {
+                panic!("nothing is lost");
+            };
+            assert_eq!(event.actor, "queue");
+            let field = |(name, field): &(&str, Field)| match field {
+                Field::Name(name) => String::from_utf8_lossy(name).into_owned(),
+                Field::Number(number) if *name == "job" => number.to_string(),
+                Field::Number(number) if *name == "token" => {
+                    assert!(*number > 0);
+                    "with a token".to_owned()
+                }
+                Field::Number(_) if name.ends_with("_at") || *name == "until" => "later".to_owned(),
+                Field::Number(number) => format!("{name}={number}"),
+                Field::Text(text) => text.clone(),
+            };
+            let fields: Vec<String> = event.what.fields.iter().map(field).collect();
+            said.push(format!("{} {}", event.what.kind, fields.join(" ")));
+        }
+        said
+    });
+    let expected = [
+        "added q 1 priority=0",
+        "added q 2 priority=0 later",
+        "claimed q 1 with a token attempt=1",
+        "failed q 1 later",
+        "expired q 1",
+        "ready q 2",
+        "claimed q 1 with a token attempt=2",
+        "buried q 1",
+        "kicked q count=1",
+        "deleted q 1",
+        "claimed q 2 with a token attempt=1",
+        "released q 2",
+        "paused q later",
+        "resumed q",
+        "flushed q count=1",
+        "added few 3 priority=0",
+        "added few 4 priority=0",
+        "claimed few 3 with a token attempt=1",
+        "claimed few 4 with a token attempt=1",
+        "spent few 3",
+        "abandoned few 4",
+        "pruned few 4",
+    ];
+    assert_eq!(said, expected);
 }

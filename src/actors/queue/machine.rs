@@ -3,6 +3,7 @@
 //! Follows MediaWiki's `JobQueue` for what a job is, and beanstalkd's protocol for what is done with it. Decides without
 //! changing anything (`decide.rs`), and commits without deciding anything (`commit.rs`).
 
+use crate::actors::event::Happening;
 use crate::actors::machine::{Effects, Keeping, Machine, Refusal, Stamp, Start, Weight};
 use crate::actors::pages::Pages;
 use crate::actors::queue::job::Job;
@@ -323,6 +324,16 @@ impl Machine for QueueMachine {
 
     fn view(&self) -> View {
         self.show()
+    }
+
+    fn events(
+        &self,
+        entry: Stamp,
+        message: &Message,
+        outcome: &Outcome,
+        tell: &mut dyn FnMut(Happening),
+    ) {
+        self.tell(entry.seq, (message, outcome), tell);
     }
 }
 

@@ -16,13 +16,14 @@
 //! | `pages.rs` `load.rs` | durable state as pages; indexes built again from them |
 //! | `machine.rs` | what the host asks, and what is due when |
 //! | `decide.rs` `adding.rs` `commit.rs` | the rules: which job goes to whom, and what becomes of it; what is added; and making it so |
-//! | `look.rs` | answers to questions |
+//! | `look.rs` `event.rs` | answers to questions; what is told to whoever listens |
 //! | `invariants.rs` `model/` `steps.rs` `tests.rs` | the machine compared with a plain model, its state walked |
 
 mod adding;
 mod body;
 mod commit;
 mod decide;
+mod event;
 mod held;
 mod index;
 #[cfg(test)]
