@@ -280,3 +280,66 @@ fn every_setting_is_a_flag_and_is_documented() {
         );
     }
 }
+
+#[test]
+fn tables_say_what_holds_for_the_jobs_of_a_type() {
+    let (_files, path) = file(
+        "jobs = 5\n[queues.default]\nmax_tries = 3\nclaim_ttl = \"90s\"\n\
+         [queues.cache]\nclass = \"memory\"\norder = \"any\"\n\
+         [queues.mails]\norder = \"fifo\"\nretries = false\ndedup = true\nread_only_reason = \"it moves\"\nprune = 60\n",
+    );
+    let (status, said, errors) = output(&mut config(&["--json", "--config", text(&path)]));
+    assert_eq!(status, Some(0), "{errors}");
+    let document: Value = serde_json::from_str(&said).expect("it is JSON");
+    let of = |kind: &str| document["queues"][kind].clone();
+    let default = serde_json::json!({
+        "class": "durable", "order": "priority", "claim_ttl_ms": 90_000, "max_tries": 3, "retries": true,
+        "dedup": false, "prune_ms": 604_800_000, "read_only_reason": null,
+    });
+    assert_eq!(of("default"), default);
+    let with = |changes: &[(&str, Value)]| {
+        let mut of = default.clone();
+        for (key, value) in changes {
+            of[*key] = value.clone();
+        }
+        of
+    };
+    assert_eq!(of("cache"), with(&[("class", "memory".into())]));
+    let mails = [
+        ("order", "fifo".into()),
+        ("retries", false.into()),
+        ("dedup", true.into()),
+        ("read_only_reason", "it moves".into()),
+        ("prune_ms", 60_000.into()),
+    ];
+    assert_eq!(of("mails"), with(&mails));
+    let (_, said, _) = output(&mut config(&["--config", text(&path)]));
+    let line =
+        "mails    durable  fifo      90s        3          no       yes    1m     it moves\n";
+    assert!(said.ends_with(line), "{said}");
+}
+
+#[test]
+fn what_is_wrong_with_a_queue_is_told_with_its_line() {
+    let (_files, path) = file(
+        "[queues.a]\nclass = \"redis\"\n[queues.b]\norder = \"best\"\nmax_tries = -1\n\
+         [queues.\"c d\"]\n[queues]\ne = 5\n[queues.f]\nmax-tries = 3\nclaim_ttl = \"soon\"\nretries = 1\n",
+    );
+    let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
+    assert_eq!(status, Some(2), "{errors}");
+    let keys = "class, order, claim_ttl, max_tries, retries, dedup, prune, read_only_reason";
+    let expected = [
+        "2: queues.a: class: the class redis is not in this version: expected durable or memory".to_owned(),
+        "4: queues.b: order: \"best\": expected priority, fifo, timestamp, random or any".to_owned(),
+        "5: queues.b: max_tries: expected a whole number that is not too large, from 0 on".to_owned(),
+        "6: queues.c d: no type of jobs is called so".to_owned(),
+        format!("8: queues.e: expected a table with {keys}"),
+        format!("10: queues.f: max-tries: there is no such key; expected one of {keys}"),
+        "11: queues.f: claim_ttl: expected seconds, or a span such as \"500ms\", \"90s\", \"2h\", \"7d\"".to_owned(),
+        "12: queues.f: retries: expected true or false, found integer".to_owned(),
+    ];
+    for line in expected {
+        let line = format!("{}:{line}", path.display());
+        assert!(errors.contains(&line), "{line}\n{errors}");
+    }
+}

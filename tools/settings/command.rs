@@ -2,10 +2,12 @@
 //! file only its path.
 
 use crate::report::{Failure, written};
-use crate::settings::layer::{Entry, Given, Values};
+use crate::settings::layer::{Effective, Entry, Given, Values};
+use crate::settings::queue;
 use crate::text;
 use clap::Args;
 use serde_json::{Map, Value, json};
+use sexton::actors::queue::Rules;
 use std::ffi::OsStr;
 use std::io::Write as _;
 
@@ -30,17 +32,17 @@ pub(crate) struct ShowConfig {
 
 impl ShowConfig {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let entries = self.given.settle()?.entries;
+        let Effective { entries, node, .. } = self.given.settle()?;
         let text = if self.json {
-            format!("{:#}\n", document(&entries))
+            format!("{:#}\n", document(&entries, &node.queues))
         } else {
-            table(&entries)
+            format!("{}\n{}", table(&entries), queue::table(&node.queues))
         };
         written(std::io::stdout().lock().write_all(text.as_bytes()))
     }
 }
 
-fn document(entries: &[Entry]) -> Value {
+fn document(entries: &[Entry], queues: &Rules) -> Value {
     let settings = entries.iter().map(|entry| {
         let value = match &entry.values {
             Values::Unset => Value::Null,
@@ -53,7 +55,10 @@ fn document(entries: &[Entry]) -> Value {
         let shown = json!({"value": value, "from": from, "place": place});
         (entry.key.clone(), shown)
     });
-    json!({"settings": settings.collect::<Map<_, _>>()})
+    json!({
+        "settings": settings.collect::<Map<_, _>>(),
+        "queues": queue::document(queues),
+    })
 }
 
 /// A number where it is one, else a string.
@@ -81,16 +86,7 @@ fn table(entries: &[Entry]) -> String {
         })
         .collect();
     let head = ["SETTING", "VALUE", "FROM"].map(str::to_owned);
-    let rows = [vec![head], rows].concat();
-    let width = |column: fn(&[String; 3]) -> &String| {
-        let widths = rows.iter().map(|row| column(row).chars().count());
-        widths.max().unwrap_or(0)
-    };
-    let (keys, values) = (width(|[key, _, _]| key), width(|[_, value, _]| value));
-    let lines = rows
-        .iter()
-        .map(|[key, value, from]| format!("{key:<keys$}  {value:<values$}  {from}"));
-    lines.collect::<Vec<_>>().join("\n") + "\n"
+    text::table(&[vec![head], rows].concat())
 }
 
 /// Nothing of a value can steer a terminal.

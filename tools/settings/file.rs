@@ -1,10 +1,12 @@
-//! The configuration file: TOML, flat, its keys the names of the flags. Reads it and knows each key's line.
+//! The configuration file: TOML, its keys the names of the flags, and beside them the tables of queues. Reads it and
+//! knows each key's line.
 //!
 //! A file that does not read as a whole still gives what does read, so that everything wrong with it is told at once.
 //! Never decides what a value means.
 
 use crate::report::Failure;
 use crate::settings::layer::{Entry, Problem, Source, Values};
+use crate::settings::queue;
 use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +16,15 @@ use toml::de::{DeTable, DeValue};
 const BYTES_MAX: u64 = 1 << 20;
 
 /// What a file says, and what is wrong with it.
-pub(crate) fn read(path: &Path) -> Result<(Vec<Entry>, Vec<Problem>), Failure> {
+#[derive(Default)]
+pub(crate) struct Content {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) queues: Vec<queue::Table>,
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// Reads a file.
+pub(crate) fn read(path: &Path) -> Result<Content, Failure> {
     let shown = path.display();
     let unreadable =
         |error| Failure::unreachable(format!("failed to read the configuration {shown}: {error}"));
@@ -29,7 +39,7 @@ pub(crate) fn read(path: &Path) -> Result<(Vec<Entry>, Vec<Problem>), Failure> {
     Ok(parse(path, &bytes))
 }
 
-fn parse(path: &Path, bytes: &[u8]) -> (Vec<Entry>, Vec<Problem>) {
+fn parse(path: &Path, bytes: &[u8]) -> Content {
     let path: Arc<Path> = path.into();
     let source = |line| Source::File(Arc::clone(&path), line);
     let text = match std::str::from_utf8(bytes) {
@@ -37,7 +47,10 @@ fn parse(path: &Path, bytes: &[u8]) -> (Vec<Entry>, Vec<Problem>) {
         Err(error) => {
             let line = line(bytes, error.valid_up_to());
             let problem = Problem::new(source(line), "", "there are bytes that are no UTF-8");
-            return (Vec::new(), vec![problem]);
+            return Content {
+                problems: vec![problem],
+                ..Content::default()
+            };
         }
     };
     let (table, errors) = DeTable::parse_recoverable(text);
@@ -50,13 +63,20 @@ fn parse(path: &Path, bytes: &[u8]) -> (Vec<Entry>, Vec<Problem>) {
             problems.push((line, Problem::new(source(line), "", words)));
         }
     }
-    let mut entries = Vec::new();
+    let (mut entries, mut queues) = (Vec::new(), Vec::new());
     for (key, value) in table.get_ref() {
         let line = line(bytes, key.span().start);
         if problems.iter().any(|(told, _)| *told == line) {
             continue;
         }
         let key: &str = key.get_ref();
+        if key == "queues" {
+            let of = |at| source(self::line(bytes, at));
+            let (tables, wrong) = queue::tables(value.get_ref(), of);
+            queues = tables;
+            problems.extend(wrong.into_iter().map(|wrong| (wrong.source.line(), wrong)));
+            continue;
+        }
         match values(value.get_ref()) {
             Ok(values) => entries.push((line, Entry::new(source(line), key, values))),
             Err(words) => problems.push((line, Problem::new(source(line), key, words))),
@@ -66,10 +86,11 @@ fn parse(path: &Path, bytes: &[u8]) -> (Vec<Entry>, Vec<Problem>) {
     entries.sort_by_key(|(line, _)| *line);
     problems.sort_by_key(|(line, _)| *line);
     let entries = entries.into_iter().map(|(_, entry)| entry).collect();
-    (
+    Content {
         entries,
-        problems.into_iter().map(|(_, told)| told).collect(),
-    )
+        queues,
+        problems: problems.into_iter().map(|(_, told)| told).collect(),
+    }
 }
 
 fn values(value: &DeValue<'_>) -> Result<Values, String> {

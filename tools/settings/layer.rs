@@ -6,6 +6,7 @@
 use crate::report::Failure;
 use crate::settings::file;
 use crate::settings::flag::Settings;
+use crate::settings::queue;
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
@@ -33,6 +34,16 @@ impl Source {
             Self::File(..) => "file",
             Self::Environment(_) => "environment",
             Self::Flag(_) => "flag",
+        }
+    }
+}
+
+impl Source {
+    /// Where it stands in a file; 0 if in none.
+    pub(crate) fn line(&self) -> usize {
+        match self {
+            Self::File(_, line) => *line,
+            Self::Default | Self::Environment(_) | Self::Flag(_) => 0,
         }
     }
 }
@@ -92,7 +103,7 @@ impl Entry {
 /// Something wrong, and where.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
-    source: Source,
+    pub(crate) source: Source,
     key: String,
     words: String,
 }
@@ -162,10 +173,15 @@ impl Given {
         settled.rank(&flags, flags.given(&self.0));
         settled.rank(&flags, flags.environment());
         if let Some(path) = settled.value("config") {
-            let (mut entries, problems) = file::read(Path::new(&path))?;
+            let file::Content {
+                mut entries,
+                queues,
+                problems,
+            } = file::read(Path::new(&path))?;
             settled.problems.extend(problems);
             entries.retain(|entry| settled.is_of_a_file(&flags, entry));
             settled.rank(&flags, entries);
+            settled.queues = queues;
         }
         let words = settled.entries.iter().flat_map(Entry::words);
         let words = std::iter::once(OsString::from("serve")).chain(words);
@@ -175,7 +191,8 @@ impl Given {
             .try_get_matches_from(words)
             .and_then(|matches| Settings::from_arg_matches(&matches))
             .map_err(|error| Failure::usage(format!("failed to check the settings: {error}")))?;
-        let node = settings.node()?;
+        let mut node = settings.node()?;
+        queue::settle(&settled.queues, &mut node.queues);
         for problem in node.problems() {
             let source = settled.source(problem.setting);
             let problem = Problem::new(source, problem.setting, problem.words);
@@ -192,10 +209,7 @@ impl Given {
             // Those of the file in the order of its lines, after the others.
             settled
                 .problems
-                .sort_by_key(|problem| match problem.source {
-                    Source::File(_, line) => line,
-                    Source::Default | Source::Environment(_) | Source::Flag(_) => 0,
-                });
+                .sort_by_key(|problem| problem.source.line());
             Err(refuse(&settled.problems))
         }
     }
@@ -213,6 +227,7 @@ fn refuse(problems: &[Problem]) -> Failure {
 #[derive(Default)]
 struct Settled {
     entries: Vec<Entry>,
+    queues: Vec<queue::Table>,
     problems: Vec<Problem>,
 }
 

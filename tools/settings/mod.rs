@@ -5,12 +5,14 @@
 //! | `flag.rs` | each setting with its default, and the node's configuration they lead to |
 //! | `layer.rs` | flag, environment, file, default: which prevails, and everything that is wrong |
 //! | `file.rs` | the configuration file, with the line of each key |
+//! | `queue.rs` | the tables of that file that say what holds for the jobs of a type |
 //! | `command.rs` | `sexton config`, which shows them |
 
 mod command;
 mod file;
 mod flag;
 mod layer;
+mod queue;
 
 pub(crate) use command::ShowConfig;
 pub(crate) use flag::{LogFormat, Settings, data_directory};

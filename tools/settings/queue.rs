@@ -1,0 +1,280 @@
+//! The tables `[queues.TYPE]` of the configuration file: what holds for the jobs of one type, and in `[queues.default]`
+//! for those of every type without a table of its own.
+//!
+//! What a table leaves out is as in `[queues.default]`. Never here: which of several ranks prevails; tables stand in the
+//! file alone.
+
+use crate::settings::layer::{Problem, Source};
+use crate::text;
+use serde_json::{Value, json};
+use sexton::actors::queue::{Class, Order, QueueName, Rules, TypeRules};
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// The table of those that have none of their own.
+const DEFAULT: &str = "default";
+
+/// Keys of a table.
+const KEYS: &str = "class, order, claim_ttl, max_tries, retries, dedup, prune, read_only_reason";
+
+/// A type's table as it is read.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    kind: String,
+    rules: TypeRules,
+}
+
+/// What is wrong with a place of the file.
+type Wrong = (Range<usize>, String);
+
+/// Reads the tables; `source` names the place of a byte.
+pub(crate) fn tables(
+    value: &DeValue<'_>,
+    source: impl Fn(usize) -> Source,
+) -> (Vec<Table>, Vec<Problem>) {
+    let mut problems = Vec::new();
+    let mut tell = |kind: &str, wrong: Vec<Wrong>| {
+        for (place, words) in wrong {
+            let key = format!("queues.{kind}");
+            problems.push(Problem::new(source(place.start), &key, words));
+        }
+    };
+    let DeValue::Table(all) = value else {
+        let problem = Problem::new(
+            source(0),
+            "queues",
+            "expected tables such as [queues.mails]",
+        );
+        return (Vec::new(), vec![problem]);
+    };
+    let default = TypeRules::default();
+    let mut tables = Vec::new();
+    let (first, rest): (Vec<_>, Vec<_>) = all
+        .iter()
+        .partition(|(kind, _)| kind.get_ref().as_ref() == DEFAULT);
+    let mut base = default;
+    for (kind, value) in first.into_iter().chain(rest) {
+        let (name, at) = (kind.get_ref().as_ref(), kind.span());
+        let mut wrong = Vec::new();
+        if QueueName::new(name.as_bytes()).is_none() {
+            wrong.push((at.clone(), "no type of jobs is called so".to_owned()));
+        }
+        let mut rules = base.clone();
+        if let DeValue::Table(table) = value.get_ref() {
+            read(table, &mut rules, &mut wrong);
+        } else {
+            wrong.push((at, format!("expected a table with {KEYS}")));
+        }
+        tell(name, wrong);
+        if name == DEFAULT {
+            base = rules.clone();
+        }
+        tables.push(Table {
+            kind: name.to_owned(),
+            rules,
+        });
+    }
+    (tables, problems)
+}
+
+fn read(table: &DeTable<'_>, rules: &mut TypeRules, wrong: &mut Vec<Wrong>) {
+    for (key, value) in table {
+        let found = value.get_ref();
+        let read = match key.get_ref().as_ref() {
+            "class" => class(found).map(|class| rules.class = class),
+            "order" => order(found).map(|order| rules.order = order),
+            "claim_ttl" => span(found).map(|ms| rules.claim_ttl_ms = ms),
+            "prune" => span(found).map(|ms| rules.prune_ms = ms),
+            "max_tries" => number(found).map(|tries| rules.max_tries = tries),
+            "retries" => switch(found).map(|is| rules.retries = is),
+            "dedup" => switch(found).map(|is| rules.dedup = is),
+            "read_only_reason" => word(found).map(|why| {
+                rules.read_only = Some(why.to_owned()).filter(|why| !why.is_empty());
+            }),
+            _ => Err(format!("there is no such key; expected one of {KEYS}")),
+        };
+        if let Err(words) = read {
+            wrong.push((place(key), format!("{}: {words}", key.get_ref())));
+        }
+    }
+}
+
+fn place<T>(spanned: &Spanned<T>) -> Range<usize> {
+    spanned.span()
+}
+
+fn word<'a>(value: &'a DeValue<'_>) -> Result<&'a str, String> {
+    let found = || format!("expected a string, found {}", value.type_str());
+    value.as_str().ok_or_else(found)
+}
+
+fn class(value: &DeValue<'_>) -> Result<Class, String> {
+    match word(value)? {
+        "durable" => Ok(Class::Durable),
+        "memory" => Ok(Class::Memory),
+        later @ ("redis" | "sql") => Err(format!(
+            "the class {later} is not in this version: expected durable or memory"
+        )),
+        other => Err(format!("{other:?}: expected durable or memory")),
+    }
+}
+
+fn order(value: &DeValue<'_>) -> Result<Order, String> {
+    match word(value)? {
+        // The best that the class has.
+        "priority" | "any" => Ok(Order::Priority),
+        "fifo" => Ok(Order::Fifo),
+        "timestamp" => Ok(Order::Timestamp),
+        "random" => Ok(Order::Random),
+        other => Err(format!(
+            "{other:?}: expected priority, fifo, timestamp, random or any"
+        )),
+    }
+}
+
+fn switch(value: &DeValue<'_>) -> Result<bool, String> {
+    let found = || format!("expected true or false, found {}", value.type_str());
+    value.as_bool().ok_or_else(found)
+}
+
+fn number<T: std::str::FromStr>(value: &DeValue<'_>) -> Result<T, String> {
+    let whole = value.as_integer().filter(|number| number.radix() == 10);
+    let whole = whole.and_then(|number| number.as_str().parse().ok());
+    whole.ok_or_else(|| "expected a whole number that is not too large, from 0 on".to_owned())
+}
+
+/// Seconds, or a number with a unit; in milliseconds.
+fn span(value: &DeValue<'_>) -> Result<u64, String> {
+    let expected = || "expected seconds, or a span such as \"500ms\", \"90s\", \"2h\", \"7d\"";
+    let ms = if value.is_integer() {
+        number::<u64>(value)
+            .ok()
+            .and_then(|it| it.checked_mul(1000))
+    } else {
+        value.as_str().and_then(|text| {
+            let at = text.find(|byte: char| !byte.is_ascii_digit())?;
+            let (number, unit) = text.split_at(at);
+            let unit = match unit {
+                "ms" => 1,
+                "s" => 1000,
+                "m" => 60_000,
+                "h" => 3_600_000,
+                "d" => 86_400_000,
+                _ => return None,
+            };
+            number.parse::<u64>().ok()?.checked_mul(unit)
+        })
+    };
+    ms.ok_or_else(|| expected().to_owned())
+}
+
+/// Puts the tables in force.
+pub(crate) fn settle(tables: &[Table], rules: &mut Rules) {
+    for Table { kind, rules: of } in tables {
+        if kind == DEFAULT {
+            rules.default = of.clone();
+        } else {
+            rules.types.insert(kind.clone(), of.clone());
+        }
+    }
+}
+
+/// What is in force for each type, `default` first, as programs are shown it.
+pub(crate) fn document(rules: &Rules) -> Value {
+    let each = each(rules).map(|(kind, of)| {
+        let class = class_word(of.class);
+        let shown = json!({
+            "class": class,
+            "order": order_word(of.order),
+            "claim_ttl_ms": of.claim_ttl_ms,
+            "max_tries": of.max_tries,
+            "retries": of.retries,
+            "dedup": of.dedup,
+            "prune_ms": of.prune_ms,
+            "read_only_reason": of.read_only,
+        });
+        (kind.to_owned(), shown)
+    });
+    Value::Object(each.collect())
+}
+
+/// The same for people.
+pub(crate) fn table(rules: &Rules) -> String {
+    let head = [
+        "TYPE",
+        "CLASS",
+        "ORDER",
+        "CLAIM TTL",
+        "MAX TRIES",
+        "RETRIES",
+        "DEDUP",
+        "PRUNE",
+        "READ-ONLY",
+    ];
+    let mut rows = vec![head.map(str::to_owned)];
+    rows.extend(each(rules).map(|(kind, of)| {
+        let tries = match of.max_tries {
+            0 => "-".to_owned(),
+            tries => tries.to_string(),
+        };
+        let ttl = match of.claim_ttl_ms {
+            0 => "-".to_owned(),
+            ms => span_words(ms),
+        };
+        [
+            kind.to_owned(),
+            class_word(of.class).to_owned(),
+            order_word(of.order).to_owned(),
+            ttl,
+            tries,
+            yes(of.retries),
+            yes(of.dedup),
+            span_words(of.prune_ms),
+            of.read_only.as_deref().map_or("-".to_owned(), text::plain),
+        ]
+    }));
+    text::table(&rows)
+}
+
+/// As it would stand in the file.
+fn span_words(ms: u64) -> String {
+    let units = [
+        (86_400_000, "d"),
+        (3_600_000, "h"),
+        (60_000, "m"),
+        (1000, "s"),
+    ];
+    let unit = units
+        .iter()
+        .find(|(unit, _)| ms > 0 && ms.is_multiple_of(*unit));
+    unit.map_or_else(
+        || format!("{ms}ms"),
+        |(unit, name)| format!("{}{name}", ms / unit),
+    )
+}
+
+fn each(rules: &Rules) -> impl Iterator<Item = (&str, &TypeRules)> {
+    let types = rules.types.iter().map(|(kind, of)| (kind.as_str(), of));
+    std::iter::once((DEFAULT, &rules.default)).chain(types)
+}
+
+fn yes(is: bool) -> String {
+    if is { "yes" } else { "no" }.to_owned()
+}
+
+const fn class_word(class: Class) -> &'static str {
+    match class {
+        Class::Durable => "durable",
+        Class::Memory => "memory",
+    }
+}
+
+const fn order_word(order: Order) -> &'static str {
+    match order {
+        Order::Priority => "priority",
+        Order::Fifo => "fifo",
+        Order::Timestamp => "timestamp",
+        Order::Random => "random",
+    }
+}
