@@ -187,6 +187,10 @@ fn message(words: &[&str]) -> Heard<Option<Message>> {
                 Some(after) => Some(milliseconds(after)?),
             },
         },
+        ["repush", of, count] => Message::Repush {
+            queue: queue(of)?,
+            count: count.parse().map_err(|_| "how many?".to_owned())?,
+        },
         ["kick", of, count] => Message::Kick {
             queue: queue(of)?,
             count: count.parse().map_err(|_| "how many?".to_owned())?,

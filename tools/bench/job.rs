@@ -264,6 +264,65 @@ impl Client for Jobs {
     }
 }
 
+/// A client that puts so many jobs, as fast as it can, and has done.
+pub(crate) struct Filler {
+    speech: Speech,
+    body: Rc<[u8]>,
+    /// Jobs that are not put yet.
+    left: u32,
+    /// Answers that are still to come.
+    open: u32,
+}
+
+/// How many jobs a filler puts in one write.
+const FILLED: u32 = 64;
+
+impl Filler {
+    pub(crate) const fn new(speech: Speech, jobs: u32, body: Rc<[u8]>) -> Self {
+        Self {
+            speech,
+            body,
+            left: jobs,
+            open: 0,
+        }
+    }
+}
+
+impl Client for Filler {
+    fn wake(&mut self, turn: &mut Turn<'_>) {
+        self.open = self.left.min(FILLED);
+        self.left -= self.open;
+        for _ in 0..self.open {
+            self.speech.put(&self.body, turn.output);
+        }
+    }
+
+    fn hear(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
+        let mut taken = 0;
+        while let Some((_, len)) = self
+            .speech
+            .hear(Asked::Put, input.get(taken..).unwrap_or(&[]))?
+        {
+            taken += len;
+            self.open -= 1;
+            if self.open == 0 {
+                self.wake(turn);
+            }
+        }
+        Ok(taken)
+    }
+
+    fn finish(&mut self, _: &mut Turn<'_>) {}
+
+    fn is_finished(&self) -> bool {
+        self.open == 0 && self.left == 0
+    }
+
+    fn done(&self) -> u64 {
+        0
+    }
+}
+
 /// When the job was put that somebody waits for; none on its way.
 pub(crate) type OnItsWay = Rc<Cell<Option<Instant>>>;
 

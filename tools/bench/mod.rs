@@ -1,13 +1,14 @@
 //! `sexton bench`: measures sexton, beside what people use today where that is installed. It prints figures and
 //! asserts none; it starts its own servers in directories of its own, and never touches a running coordinator.
 //!
-//! `locks` measures locks over TCP beside Redis, `queue` jobs beside beanstalkd and Redis, `http` locks over HTTP beside
+//! `locks` measures locks over TCP beside Redis, `queue` jobs beside beanstalkd and Redis, `backlog` very many jobs that wait, `http` locks over HTTP beside
 //! etcd, `embed` inside the program, `recovery` a large table of them and how it comes back, `churn` what many changes
 //! leave on disk and in memory, `replay` how fast a start reads the log. `row` and `recovery_row` say what is measured,
 //! `course` how often and how long, `codec` and `gateway` speak to each server, `load` drives connections, `cycle`,
 //! `contend`, `held` and `job` are what a client does, `peer` starts servers, `question` asks them beside the load,
 //! `figures` turns measurements into what is printed, `interrupt` ends it all in good order.
 
+mod backlog;
 mod churn;
 mod codec;
 mod contend;
@@ -48,6 +49,7 @@ use clap::{Args, Subcommand};
   sexton bench embed                          a node inside the program
   sexton bench http                           locks over HTTP, beside etcd
   sexton bench queue                          jobs over TCP, beside beanstalkd and Redis
+  sexton bench backlog                        a million waiting jobs: memory, cycles, restarts
   sexton bench replay --entries 1000000       how fast a start reads the log
 
 docs/benchmarks.md says what each row does and how to read it.")]
@@ -58,6 +60,7 @@ pub(crate) struct Bench {
 
 #[derive(Subcommand)]
 enum Measure {
+    Backlog(backlog::Backlog),
     Churn(churn::Churn),
     Embed(embed::Embed),
     Http(http::Http),
@@ -70,6 +73,7 @@ enum Measure {
 impl Bench {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.measure {
+            Measure::Backlog(backlog) => interrupt::watched(move |stop| backlog.run(stop)),
             Measure::Churn(churn) => interrupt::watched(move |stop| churn.run(stop)),
             Measure::Embed(embed) => interrupt::watched(move |stop| embed.run(stop)),
             Measure::Http(http) => interrupt::watched(move |stop| http.run(stop)),

@@ -31,11 +31,14 @@ pub(crate) struct Peer<P = Protocol> {
     child: Child,
     pub(crate) address: SocketAddr,
     pub(crate) protocol: P,
-    /// Whether everything is on disk before the answer.
-    durable: bool,
+    name: &'static str,
+    again: Again,
     /// Removed after the server has ended.
     directory: TempDir,
 }
+
+/// The command that starts a server on this directory and at this address.
+type Again = Box<dyn Fn(&Path, SocketAddr) -> Result<Command, Failure>>;
 
 impl<P> Drop for Peer<P> {
     fn drop(&mut self) {
@@ -102,40 +105,12 @@ impl Peer {
         Ok(peer)
     }
 
-    /// Starts a killed one again, on the same directory and the same address. Returns before it serves.
-    pub(crate) fn start_again(&mut self) -> Result<(), Failure> {
-        let (command, name) = if self.is_redis() {
-            let command = redis(self.durable, self.directory.path(), self.address);
-            (command, REDIS)
-        } else {
-            let data = self.durable.then(|| self.directory.path());
-            (sexton(LOCKSERVER, data, self.address)?, SEXTON)
-        };
-        let (child, output) = start(command, name)?;
-        self.child = child;
-        drain(output, name)
-    }
-
     /// Tells a server that was started again, and now serves, what it has forgotten.
     pub(crate) fn teach(&mut self) -> Result<(), Failure> {
         if self.is_redis() {
             self.protocol = keep_scripts(self.address).map_err(|error| cannot(REDIS, error))?;
         }
         Ok(())
-    }
-
-    /// An error, if it has ended.
-    pub(crate) fn check(&mut self) -> Result<(), Failure> {
-        let name = if self.is_redis() { REDIS } else { SEXTON };
-        match self.child.try_wait() {
-            Ok(None) => Ok(()),
-            Ok(Some(status)) => Err(cannot(name, format!("it ended with {status}"))),
-            Err(error) => Err(cannot(name, error)),
-        }
-    }
-
-    pub(crate) fn is_redis(&self) -> bool {
-        matches!(self.protocol, Protocol::Redis { .. })
     }
 }
 
@@ -156,7 +131,8 @@ impl Peer<()> {
             child,
             address,
             protocol: (),
-            durable: true,
+            name: ETCD,
+            again: Box::new(|_, _| Err(cannot(ETCD, "it is not started again"))),
             directory,
         };
         line_with(&mut output, ETCD, "serving client traffic insecurely")?;
@@ -173,16 +149,26 @@ impl Peer<Speech> {
 
     /// beanstalkd, with its log below `root` and synced before each answer, or without files.
     pub(crate) fn beanstalkd(durable: bool, root: &Path) -> Result<Self, Failure> {
+        Self::start_beanstalkd(if durable { &["-f", "0"] } else { &[] }, root)
+    }
+
+    /// beanstalkd, with its log below `root`, which is never synced, or without files.
+    pub(crate) fn beanstalkd_unsynced(durable: bool, root: &Path) -> Result<Self, Failure> {
+        Self::start_beanstalkd(if durable { &["-F"] } else { &[] }, root)
+    }
+
+    fn start_beanstalkd(log: &'static [&'static str], root: &Path) -> Result<Self, Failure> {
         let directory = directory(root)?;
         let address = free_address().map_err(|error| cannot(BEANSTALKD, error))?;
-        let command = beanstalkd(durable, directory.path(), address);
+        let command = beanstalkd(log, directory.path(), address);
         let (child, output) = start(command, BEANSTALKD)?;
         drain(output, BEANSTALKD)?;
         let peer = Self {
             child,
             address,
             protocol: Speech::Beanstalk,
-            durable,
+            name: BEANSTALKD,
+            again: Box::new(move |data, address| Ok(beanstalkd(log, data, address))),
             directory,
         };
         // It says nothing when it is ready.
@@ -203,20 +189,48 @@ impl Peer<Speech> {
 }
 
 impl<P> Peer<P> {
+    /// Starts a killed one again, on the same directory and the same address. Returns before it serves.
+    pub(crate) fn start_again(&mut self) -> Result<(), Failure> {
+        let command = (self.again)(self.directory.path(), self.address)?;
+        let (child, output) = start(command, self.name)?;
+        self.child = child;
+        drain(output, self.name)
+    }
+
+    /// An error, if it has ended.
+    pub(crate) fn check(&mut self) -> Result<(), Failure> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => Err(cannot(self.name, format!("it ended with {status}"))),
+            Err(error) => Err(cannot(self.name, error)),
+        }
+    }
+
+    pub(crate) fn is_redis(&self) -> bool {
+        self.name == REDIS
+    }
+
+    pub(crate) fn is_sexton(&self) -> bool {
+        self.name == SEXTON
+    }
+
     fn start_sexton(
         protocol: P,
-        door: &str,
+        door: &'static str,
         (durable, root): (bool, &Path),
     ) -> Result<Self, Failure> {
         let directory = directory(root)?;
         let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let command = sexton(door, durable.then(|| directory.path()), any_port)?;
+        let again: Again =
+            Box::new(move |data, address| sexton(door, durable.then_some(data), address));
+        let command = again(directory.path(), any_port)?;
         let (child, mut output) = start(command, SEXTON)?;
         let mut peer = Self {
             child,
             address: any_port,
             protocol,
-            durable,
+            name: SEXTON,
+            again,
             directory,
         };
         let ready = line_with(&mut output, SEXTON, "ready ")?;
@@ -237,7 +251,8 @@ impl<P> Peer<P> {
             child,
             address,
             protocol,
-            durable,
+            name: REDIS,
+            again: Box::new(move |data, address| Ok(redis(durable, data, address))),
             directory,
         };
         line_with(&mut output, REDIS, "eady to accept connections")?;
@@ -329,12 +344,12 @@ fn redis(durable: bool, directory: &Path, address: SocketAddr) -> Command {
     command
 }
 
-/// The command that starts beanstalkd.
-fn beanstalkd(durable: bool, directory: &Path, address: SocketAddr) -> Command {
+/// The command that starts beanstalkd, with a log if it is said how that is synced.
+fn beanstalkd(log: &[&str], directory: &Path, address: SocketAddr) -> Command {
     let mut command = Command::new(BEANSTALKD);
     command.args(["-l", "127.0.0.1", "-p", &address.port().to_string()]);
-    if durable {
-        command.args(["-f", "0", "-b"]).arg(directory);
+    if !log.is_empty() {
+        command.args(log).arg("-b").arg(directory);
     }
     command
 }

@@ -1,8 +1,9 @@
-//! What a measurement asks a server beside the load: whether it serves every lock again, and for a checkpoint. Each
+//! What a measurement asks a server beside the load: whether it serves everything again, and for a checkpoint. Each
 //! server is asked in its own words.
 
 use crate::bench::codec::Protocol;
 use crate::bench::interrupt::Stop;
+use crate::bench::job::Speech;
 use crate::bench::load::now;
 use crate::bench::peer::Peer;
 use crate::client;
@@ -37,22 +38,34 @@ fn cannot(what: &str, error: impl std::fmt::Display) -> Failure {
     Failure::unreachable(format!("failed to {what}: {error}"))
 }
 
-/// Asks until the server counts so many locks. Whatever else it answers, or if it does not, it is not yet there.
-pub(crate) fn await_served(peer: &mut Peer, locks: u32, stop: &Stop) -> Result<(), Failure> {
+/// How a server is asked what there is.
+pub(crate) trait Counted {
+    /// What it says first.
+    fn greeting(&self) -> &[u8];
+    /// How many things it has; none if it cannot say yet.
+    fn count(&self, line: &mut BufReader<TcpStream>) -> io::Result<Option<u64>>;
+}
+
+/// Asks until the server counts so many. Whatever else it answers, or if it does not, it is not yet there.
+pub(crate) fn await_served<P: Counted>(
+    peer: &mut Peer<P>,
+    wanted: u32,
+    stop: &Stop,
+) -> Result<(), Failure> {
     let mut line = None;
     loop {
         stop.check()?;
         let counted = match &mut line {
-            Some(line) => count(line, &peer.protocol),
-            None => open(peer.address, &peer.protocol).and_then(|open| {
+            Some(line) => peer.protocol.count(line),
+            None => open(peer.address, peer.protocol.greeting()).and_then(|open| {
                 let line = line.insert(open);
-                count(line, &peer.protocol)
+                peer.protocol.count(line)
             }),
         };
         match counted {
-            Ok(Some(counted)) if counted == u64::from(locks) => return Ok(()),
-            Ok(Some(counted)) if counted > u64::from(locks) => {
-                let words = format!("{locks} locks were held, and {counted} came back");
+            Ok(Some(counted)) if counted == u64::from(wanted) => return Ok(()),
+            Ok(Some(counted)) if counted > u64::from(wanted) => {
+                let words = format!("{wanted} were there, and {counted} came back");
                 return Err(Failure::found(words));
             }
             Ok(Some(_) | None) => {}
@@ -63,7 +76,7 @@ pub(crate) fn await_served(peer: &mut Peer, locks: u32, stop: &Stop) -> Result<(
     }
 }
 
-fn open(address: SocketAddr, protocol: &Protocol) -> io::Result<BufReader<TcpStream>> {
+fn open(address: SocketAddr, greeting: &[u8]) -> io::Result<BufReader<TcpStream>> {
     let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     if stream.local_addr()? == address {
         // While nobody listens there, a connection may be given this very port, and then meets itself.
@@ -72,35 +85,71 @@ fn open(address: SocketAddr, protocol: &Protocol) -> io::Result<BufReader<TcpStr
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut line = BufReader::new(stream);
-    let mut greeting = vec![0; protocol.greeting().len()];
-    line.read_exact(&mut greeting)?;
-    if greeting == protocol.greeting() {
+    let mut greeted = vec![0; greeting.len()];
+    line.read_exact(&mut greeted)?;
+    if greeted == greeting {
         Ok(line)
     } else {
         Err(io::ErrorKind::ConnectionRefused.into())
     }
 }
 
-/// The locks that the server counts; none if it cannot say yet.
-fn count(line: &mut BufReader<TcpStream>, protocol: &Protocol) -> io::Result<Option<u64>> {
-    match protocol {
-        Protocol::Lockserver => {
-            line.get_mut().write_all(&[8])?;
-            // Nine counts and then five longs of four bytes each, of which the fourth counts owners; two bytes more.
-            let mut answer = [0; 58];
-            line.read_exact(&mut answer)?;
-            let owners = answer.get(48..).and_then(|rest| rest.first_chunk());
-            Ok(owners.map(|owners| u32::from_be_bytes(*owners).into()))
-        }
-        Protocol::Redis { .. } => {
-            line.get_mut().write_all(b"DBSIZE\r\n")?;
-            let mut answer = String::new();
-            line.read_line(&mut answer)?;
-            let count = answer.strip_prefix(':');
-            Ok(count.and_then(|count| count.trim_end().parse().ok()))
-        }
-        Protocol::Http(_) => unreachable!("its table is not measured"),
+/// Locks.
+impl Counted for Protocol {
+    fn greeting(&self) -> &[u8] {
+        self.greeting()
     }
+
+    fn count(&self, line: &mut BufReader<TcpStream>) -> io::Result<Option<u64>> {
+        match self {
+            Self::Lockserver => {
+                line.get_mut().write_all(&[8])?;
+                // Nine counts and then five longs of four bytes each, of which the fourth counts owners; two bytes more.
+                let mut answer = [0; 58];
+                line.read_exact(&mut answer)?;
+                let owners = answer.get(48..).and_then(|rest| rest.first_chunk());
+                Ok(owners.map(|owners| u32::from_be_bytes(*owners).into()))
+            }
+            Self::Redis { .. } => number(line, b"DBSIZE\r\n"),
+            Self::Http(_) => unreachable!("its table is not measured"),
+        }
+    }
+}
+
+/// Jobs that wait.
+impl Counted for Speech {
+    fn greeting(&self) -> &[u8] {
+        &[]
+    }
+
+    fn count(&self, line: &mut BufReader<TcpStream>) -> io::Result<Option<u64>> {
+        match self {
+            Self::Lists => number(line, b"LLEN queue\r\n"),
+            Self::Beanstalk => {
+                line.get_mut().write_all(b"stats\r\n")?;
+                let mut head = String::new();
+                line.read_line(&mut head)?;
+                let len = head.strip_prefix("OK ").map(str::trim_end);
+                let Some(len) = len.and_then(|len| len.parse::<usize>().ok()) else {
+                    return Ok(None);
+                };
+                let mut body = vec![0; len + 2];
+                line.read_exact(&mut body)?;
+                let body = String::from_utf8_lossy(&body).into_owned();
+                let ready = |line: &str| line.strip_prefix("current-jobs-ready: ")?.parse().ok();
+                Ok(body.lines().find_map(ready))
+            }
+        }
+    }
+}
+
+/// What Redis answers to this, if it is a number.
+fn number(line: &mut BufReader<TcpStream>, asked: &[u8]) -> io::Result<Option<u64>> {
+    line.get_mut().write_all(asked)?;
+    let mut answer = String::new();
+    line.read_line(&mut answer)?;
+    let number = answer.strip_prefix(':');
+    Ok(number.and_then(|number| number.trim_end().parse().ok()))
 }
 
 /// Asks a server for checkpoints, also from another thread.
@@ -113,7 +162,7 @@ pub(crate) enum Checkpoints {
 }
 
 impl Checkpoints {
-    pub(crate) fn of(peer: &Peer) -> Self {
+    pub(crate) fn of<P>(peer: &Peer<P>) -> Self {
         if peer.is_redis() {
             Self::Redis(peer.address)
         } else {

@@ -61,7 +61,7 @@ impl QueueMachine {
             Outcome::Released { slot, until } => self.commit_release(*slot, entry, *until, message),
             Outcome::Buried { slot } => self.commit_bury(*slot, entry, message),
             Outcome::Failed { slot, until } => self.commit_fail(*slot, entry, *until),
-            Outcome::Kicked { buried, count } => self.commit_kick(entry, message, *buried, *count),
+            Outcome::Kicked { phase, count } => self.commit_kick(entry, message, *phase, *count),
             Outcome::KickedJob { slot } => self.kick(*slot, entry),
             Outcome::Paused { until } => self.commit_pause(entry, message, *until),
             Outcome::Flushed { .. } => self.commit_flush(entry, message),
@@ -168,28 +168,33 @@ impl QueueMachine {
         });
     }
 
-    fn commit_kick(&mut self, stamp: Stamp, message: &Message, buried: bool, count: u32) {
-        let Message::Kick { queue, .. } = message else {
+    fn commit_kick(&mut self, stamp: Stamp, message: &Message, phase: Phase, count: u32) {
+        let (Message::Kick { queue, .. } | Message::Repush { queue, .. }) = message else {
             unreachable!("only a kick kicks")
         };
         let Some((_, queue)) = self.state.queue_named(queue) else {
             unreachable!("a queue with jobs is there")
         };
         let count = count as usize;
-        let slots: Vec<Slot> = if buried {
-            queue
-                .buried
-                .iter()
-                .take(count)
-                .map(|(_, _, slot)| *slot)
-                .collect()
-        } else {
-            queue
-                .delayed
-                .iter()
-                .take(count)
-                .map(|(_, _, slot)| *slot)
-                .collect()
+        let slots: Vec<Slot> = match phase {
+            Phase::Buried => {
+                let buried = queue.buried.iter().take(count);
+                buried.map(|(_, _, slot)| *slot).collect()
+            }
+            Phase::Delayed => {
+                let delayed = queue.delayed.iter().take(count);
+                delayed.map(|(_, _, slot)| *slot).collect()
+            }
+            Phase::Abandoned => {
+                // They hang together in no order that means anything.
+                let held = queue.held.iter(&self.state.jobs);
+                let jobs = held.filter_map(|slot| Some((self.state.job(slot)?, slot)));
+                let abandoned = jobs.filter(|(job, _)| job.phase == Phase::Abandoned);
+                let mut by_age: Vec<_> = abandoned.map(|(job, slot)| (job.id, slot)).collect();
+                by_age.sort_unstable();
+                by_age.iter().take(count).map(|(_, slot)| *slot).collect()
+            }
+            Phase::Ready | Phase::Claimed => unreachable!("they are not kicked"),
         };
         for slot in slots {
             self.kick(slot, stamp);

@@ -48,6 +48,10 @@ impl QueueMachine {
                 retry_after_ms,
             } => self.decide_fail(at, *id, *by, *retry_after_ms),
             Message::Kick { queue, count } => self.decide_kick(queue, *count),
+            Message::Repush { queue, count } => match self.state.queue_named(queue) {
+                Some((_, queue)) => kicked(Phase::Abandoned, queue.counts.abandoned, *count),
+                None => Outcome::Absent,
+            },
             Message::KickJob { id } => match self.state.find(*id) {
                 Some((slot, job))
                     if matches!(job.phase, Phase::Buried | Phase::Abandoned | Phase::Delayed) =>
@@ -175,15 +179,11 @@ impl QueueMachine {
         let Some((_, queue)) = self.state.queue_named(queue) else {
             return Outcome::Absent;
         };
-        let (buried, delayed) = (queue.buried.len(), queue.delayed.len());
-        let there = if buried > 0 { buried } else { delayed };
-        let count = count.min(u32::try_from(there).unwrap_or(u32::MAX));
-        if count == 0 {
-            return Outcome::Absent;
-        }
-        Outcome::Kicked {
-            buried: buried > 0,
-            count,
+        let (buried, delayed) = (queue.counts.buried, queue.counts.delayed);
+        if buried > 0 {
+            kicked(Phase::Buried, buried, count)
+        } else {
+            kicked(Phase::Delayed, delayed, count)
         }
     }
 
@@ -256,6 +256,14 @@ fn until(at: Timestamp, job: &Job, rules: &TypeRules) -> Timestamp {
 /// When a job is pruned that was claimed at `at` and not since.
 fn pruned(at: Timestamp, rules: &TypeRules) -> Timestamp {
     at.plus_ms(rules.prune_ms).plus_ms(1)
+}
+
+/// Of the jobs in a phase so many at most are kicked.
+fn kicked(phase: Phase, there: u32, most: u32) -> Outcome {
+    match there.min(most) {
+        0 => Outcome::Absent,
+        count => Outcome::Kicked { phase, count },
+    }
 }
 
 /// The offer that chance falls on, each as often as its weight says.

@@ -68,7 +68,10 @@ impl QueueMachine {
             (Outcome::Abandoned { slot }, _) => {
                 self.about("abandoned", *slot, |_, told| tell(told));
             }
-            (Outcome::Kicked { count, .. }, Message::Kick { queue, .. }) => {
+            (
+                Outcome::Kicked { count, .. },
+                Message::Kick { queue, .. } | Message::Repush { queue, .. },
+            ) => {
                 tell(of("kicked", queue).number("count", *count));
             }
             (Outcome::Flushed { count }, Message::Flush { queue }) => {

@@ -47,7 +47,6 @@ impl State {
         }
         let jobs = jobs.into_iter().flatten();
         let jobs: Vec<(Slot, KeptJob)> = jobs.collect();
-        state.ids.reserve(jobs.len());
         let mut by_age: Vec<(u64, Slot)> = jobs.iter().map(|(slot, job)| (job.id, *slot)).collect();
         for (slot, job) in jobs {
             let body = job.body.clone().or_else(|| bodies.remove(&slot));

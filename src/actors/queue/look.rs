@@ -31,7 +31,7 @@ impl QueueMachine {
         if let Message::Pop(pop) = message {
             return self.nothing(pop);
         }
-        if matches!(message, Message::Kick { .. } | Message::Flush { .. }) {
+        if let Message::Kick { .. } | Message::Repush { .. } | Message::Flush { .. } = message {
             return Reply::Count(0);
         }
         Reply::Absent

@@ -210,6 +210,7 @@ impl Machine for QueueMachine {
             | Message::Spoil
             | Message::Touch { .. }
             | Message::Kick { .. }
+            | Message::Repush { .. }
             | Message::KickJob { .. }
             | Message::Pause { .. } => Weight::Keeps,
             // Whoever waits is due until there is an answer: a refusal would be repeated for ever.

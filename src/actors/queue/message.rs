@@ -5,6 +5,7 @@
 
 use crate::actors::machine::Refusal;
 use crate::actors::queue::body::Body;
+use crate::actors::queue::job::Phase;
 use crate::actors::queue::name::QueueName;
 use crate::clock::Timestamp;
 use crate::ids::{Slot, Ticket, Token};
@@ -93,7 +94,14 @@ pub enum Message {
         /// So many at most.
         count: u32,
     },
-    /// Make one buried or delayed job ready.
+    /// Make abandoned jobs ready, as if they had never been tried; the oldest first.
+    Repush {
+        /// Of which queue.
+        queue: QueueName,
+        /// So many at most.
+        count: u32,
+    },
+    /// Make one buried, abandoned or delayed job ready.
     KickJob {
         /// Which.
         id: u64,
@@ -310,10 +318,10 @@ pub enum Outcome {
         /// When it is tried again.
         until: Timestamp,
     },
-    /// Jobs are ready: so many buried, or so many delayed ones.
+    /// Jobs are ready that were not.
     Kicked {
-        /// Whether they were buried.
-        buried: bool,
+        /// What they were: buried, delayed or abandoned.
+        phase: Phase,
         /// How many.
         count: u32,
     },

@@ -10,7 +10,7 @@
 //! | `rules.rs` | configuration: what holds for all queues, and for each type |
 //! | `job.rs` `queue.rs` | one job; one queue |
 //! | `ready.rs` `held.rs` | the jobs of a queue that can be claimed, in order; those that are claimed or abandoned |
-//! | `state.rs` `index.rs` | jobs and queues, moving a job from phase to phase; the indexes over them |
+//! | `state.rs` `index.rs` `by_id.rs` | jobs and queues, moving a job from phase to phase; the indexes over them |
 //! | `roots.rs` | root jobs, and which jobs they have made superfluous |
 //! | `waiting.rs` | who waits for a job, who has to do with a queue |
 //! | `pages.rs` `load.rs` | durable state as pages; indexes built again from them |
@@ -21,6 +21,7 @@
 
 mod adding;
 mod body;
+mod by_id;
 mod commit;
 mod decide;
 mod event;

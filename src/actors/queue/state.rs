@@ -11,6 +11,7 @@
 
 use crate::actors::machine::{Stamp, Start};
 use crate::actors::pages::Pages;
+use crate::actors::queue::by_id::ById;
 use crate::actors::queue::job::{Job, Phase, Story};
 use crate::actors::queue::message::{DedupKey, NewJob, Put, Root, Worker};
 use crate::actors::queue::name::QueueName;
@@ -31,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct State {
     pub(super) rules: Rules,
     pub(super) jobs: Slab<Job>,
-    pub(super) ids: Table,
+    pub(super) ids: ById,
     pub(super) wheel: Wheel,
     pub(super) queues: Slab<Queue>,
     pub(super) names: Table,
@@ -61,7 +62,7 @@ impl State {
         Self {
             rules,
             jobs: Slab::default(),
-            ids: Table::default(),
+            ids: ById::default(),
             wheel: Wheel::default(),
             queues: Slab::default(),
             names: Table::default(),
@@ -86,7 +87,7 @@ impl State {
 
     /// A job by its number.
     pub(super) fn find(&self, id: u64) -> Option<(Slot, &Job)> {
-        let slot = self.ids.find(&id, |slot| self.jobs[slot].id == id)?;
+        let slot = self.ids.get(id)?;
         Some((slot, &self.jobs[slot]))
     }
 
@@ -245,8 +246,7 @@ impl State {
         self.queues[job.queue].total += 1;
         let id = job.id;
         place(&mut self.jobs, slot, job);
-        let (jobs, ids) = (&self.jobs, &mut self.ids);
-        ids.insert(&id, slot, |other| jobs[other].id);
+        self.ids.insert(id, slot);
     }
 
     /// Remembers a root job, unless it, or a newer one, is known.
@@ -288,10 +288,7 @@ impl State {
         }
         self.leave(slot);
         let job = self.jobs.remove(slot);
-        assert!(
-            self.ids.remove(&job.id, slot),
-            "a job is found by its number"
-        );
+        self.ids.remove(job.id);
         job.canonical_body(&mut self.scratch);
         self.digest.remove(&self.scratch);
         self.totals.bytes -= job.body.as_bytes().len() as u64;

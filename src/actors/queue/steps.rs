@@ -138,6 +138,7 @@ fn message() -> impl Strategy<Value = Message> {
         2 => root().prop_map(Message::Register),
         12 => pop().prop_map(Message::Pop),
         3 => (queue(), 0u32..4).prop_map(|(queue, count)| Message::Kick { queue, count }),
+        3 => (queue(), 0u32..4).prop_map(|(queue, count)| Message::Repush { queue, count }),
         3 => (queue(), span()).prop_map(|(queue, ms)| Message::Pause { queue, ms }),
         1 => queue().prop_map(|queue| Message::Flush { queue }),
         1 => Just(Message::Spoil),

@@ -544,6 +544,7 @@ fn the_model_meets_every_outcome_it_is_there_for() {
         "Touch Touched",
         "Fail Failed",
         "Kick Kicked",
+        "Repush Kicked",
         "KickJob KickedJob",
         "Pause Paused",
         "Unpause Paused",

@@ -245,12 +245,12 @@ impl Model {
             Message::Kick { queue, count } => {
                 let buried = self.line(queue, Phase::Buried);
                 let delayed = self.line(queue, Phase::Delayed);
-                let mut kicked = if buried.is_empty() { delayed } else { buried };
-                kicked.truncate(*count as usize);
-                for id in &kicked {
-                    self.job(*id).expect("it is in line").kick();
-                }
-                Reply::Count(u32::try_from(kicked.len()).expect("the model is small"))
+                self.kick(if buried.is_empty() { delayed } else { buried }, *count)
+            }
+            Message::Repush { queue, count } => {
+                let mut abandoned = self.line(queue, Phase::Abandoned);
+                abandoned.sort_unstable();
+                self.kick(abandoned, *count)
             }
             Message::KickJob { id } => match self.job(*id) {
                 Some(job) if !matches!(job.view.phase, Phase::Ready | Phase::Claimed) => {
@@ -290,6 +290,14 @@ impl Model {
         };
         self.number();
         reply
+    }
+
+    fn kick(&mut self, mut ids: Vec<u64>, most: u32) -> Reply {
+        ids.truncate(most as usize);
+        for id in &ids {
+            self.job(*id).expect("it is in line").kick();
+        }
+        Reply::Count(u32::try_from(ids.len()).expect("the model is small"))
     }
 
     fn pop(&mut self, pop: &Pop, moment: Moment) -> Reply {

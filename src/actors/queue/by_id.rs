@@ -1,0 +1,68 @@
+//! Where jobs stand, by their numbers.
+//!
+//! Numbers are given one after the other, so those of jobs that come and go together lie together: in ranges, each as
+//! large as a line of the processor's cache. What is worked on at both ends of a long queue is always near.
+
+use crate::ids::Slot;
+use std::collections::BTreeMap;
+
+/// Numbers in a range.
+const RANGE: usize = 16;
+
+/// Slots by number.
+#[derive(Debug, Default)]
+pub(super) struct ById {
+    ranges: BTreeMap<u64, [Slot; RANGE]>,
+    len: usize,
+}
+
+impl ById {
+    #[cfg(test)]
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn get(&self, id: u64) -> Option<Slot> {
+        let (range, place) = place(id);
+        let slot = *self.ranges.get(&range)?.get(place)?;
+        (slot != Slot::NONE).then_some(slot)
+    }
+
+    /// Notes where a new job stands.
+    ///
+    /// # Panics
+    /// If there is one with this number.
+    pub(super) fn insert(&mut self, id: u64, slot: Slot) {
+        let (range, place) = place(id);
+        let range = self.ranges.entry(range).or_insert([Slot::NONE; RANGE]);
+        let before = range
+            .get_mut(place)
+            .map(|kept| std::mem::replace(kept, slot));
+        assert_eq!(before, Some(Slot::NONE), "a number is given once");
+        self.len += 1;
+    }
+
+    /// Forgets a job.
+    ///
+    /// # Panics
+    /// If there is none with this number.
+    pub(super) fn remove(&mut self, id: u64) {
+        let (number, place) = place(id);
+        let range = self.ranges.get_mut(&number);
+        let range = range.expect("a job is found by its number");
+        let before = range
+            .get_mut(place)
+            .map(|kept| std::mem::replace(kept, Slot::NONE));
+        assert_ne!(before, Some(Slot::NONE), "a job is found by its number");
+        if range.iter().all(|slot| *slot == Slot::NONE) {
+            self.ranges.remove(&number);
+        }
+        self.len -= 1;
+    }
+}
+
+/// Its range, and its place there.
+fn place(id: u64) -> (u64, usize) {
+    let (range, place) = (id / RANGE as u64, id % RANGE as u64);
+    (range, usize::try_from(place).unwrap_or_default())
+}
