@@ -11,7 +11,7 @@
 use crate::actors::host::{Answer, Failed, Item};
 use crate::actors::queue::{
     Body, Choice, Claim, Claimant, Counts, JobSelection, JobView, Message, Phase, Pop, Put, Query,
-    QueueMachine, QueueName, QueueSelection, QueueView, Refused, Reply, Right, Totals, Watch,
+    QueueMachine, QueueName, QueueSelection, QueueView, Refused, Reply, Right, Root, Totals, Watch,
 };
 use crate::actors::runtime::{Mailbox, Stopped, Waiting};
 use crate::ids::{Slot, Token};
@@ -86,6 +86,28 @@ impl Queues {
                 id,
                 new: duplicate.is_none(),
             }),
+            other => Err(refusal(&other)),
+        }
+    }
+
+    /// Adds jobs, all of them or none; what became of each, in order. Of those that are one with each other the last
+    /// counts.
+    pub async fn put_all(&self, jobs: Vec<Put>) -> Result<Vec<Added>, QueueError> {
+        match self.one(Item::Message(Message::Batch(jobs))).await? {
+            Reply::Batch(added) => {
+                let added = added.into_iter().map(|(id, new)| Added { id, new });
+                Ok(added.collect())
+            }
+            other => Err(refusal(&other)),
+        }
+    }
+
+    /// Makes jobs that come from an older root job than this superfluous: whoever claims one is told so. Whether
+    /// neither this nor a newer one was known.
+    pub async fn register(&self, root: Root) -> Result<bool, QueueError> {
+        match self.one(Item::Message(Message::Register(root))).await? {
+            Reply::Done => Ok(true),
+            Reply::Absent => Ok(false),
             other => Err(refusal(&other)),
         }
     }
@@ -209,19 +231,21 @@ impl Queues {
     }
 
     /// Says that a claimed job failed: it is tried again after so many milliseconds, or when its claim would have
-    /// ended; or abandoned then, if that was its last try. Tells what is known of it: it belongs to nobody.
+    /// ended; or abandoned then, if that was its last try. Tells what is known of it: it belongs to nobody. Nothing, if
+    /// it was to be run at most once: then it is gone.
     pub async fn fail(
         &self,
         id: u64,
         token: Token,
         retry_after_ms: Option<u64>,
-    ) -> Result<JobView, QueueError> {
+    ) -> Result<Option<JobView>, QueueError> {
+        let by = Right::Token(token);
         let fail = Message::Fail {
             id,
-            by: Right::Token(token),
+            by,
             retry_after_ms,
         };
-        self.changed(id, fail).await
+        self.change(id, fail).await
     }
 
     /// Makes up to so many buried jobs ready, or delayed ones if none is buried; how many.
@@ -383,6 +407,12 @@ impl Queues {
 
     /// Changes a job that stays; what is known of it then.
     async fn changed(&self, id: u64, message: Message) -> Result<JobView, QueueError> {
+        let view = self.change(id, message).await?;
+        view.ok_or(QueueError::Absent)
+    }
+
+    /// Changes a job; what is known of it then, if it is still there.
+    async fn change(&self, id: u64, message: Message) -> Result<Option<JobView>, QueueError> {
         let items = vec![Item::Message(message), Item::Query(Query::Job { id })];
         let mut answers = self.mailbox.call(items).await?.into_iter();
         match answers.next().ok_or(Stopped)?? {
@@ -390,7 +420,8 @@ impl Queues {
             other => return Err(refusal(&other)),
         }
         match answers.next().ok_or(Stopped)?? {
-            Reply::Job(view) => Ok(*view),
+            Reply::Job(view) => Ok(Some(*view)),
+            Reply::Absent => Ok(None),
             other => Err(refusal(&other)),
         }
     }
