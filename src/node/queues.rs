@@ -264,6 +264,7 @@ impl Queues {
     pub async fn repush(&self, queue: &QueueName) -> Result<u32, QueueError> {
         let mut selection = JobSelection {
             queue: Some(queue.clone()),
+            kind: None,
             phase: Some(Phase::Abandoned),
             from: Slot(0),
             most: REPUSHED_IN_A_ROW,

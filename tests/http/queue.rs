@@ -514,6 +514,8 @@ fn lists_are_filtered_and_paged() {
     assert!(claimed[0]["token"].is_u64());
     let none = pages(&opened, "/v1/queues/jobs?queue=mails&phase=buried", "jobs");
     assert!(none.is_empty());
+    let of_type = pages(&opened, "/v1/queues/jobs?type=mails", "jobs");
+    assert_eq!(of_type.len(), 100);
     let usual = opened.get("/v1/queues/jobs", "").json();
     assert_eq!(usual["jobs"].as_array().map(Vec::len), Some(100));
     assert_eq!(

@@ -55,6 +55,8 @@ pub enum Query {
 pub struct JobSelection {
     /// Those of this queue.
     pub queue: Option<QueueName>,
+    /// Those of this type, in whichever tenant.
+    pub kind: Option<String>,
     /// Those in this phase.
     pub phase: Option<Phase>,
     /// Those in this slot and behind it.

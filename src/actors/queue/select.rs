@@ -18,6 +18,7 @@ impl QueueMachine {
     pub(super) fn select_jobs(&self, selection: &JobSelection) -> Reply {
         let JobSelection {
             queue,
+            kind,
             phase,
             from,
             most,
@@ -40,7 +41,14 @@ impl QueueMachine {
                 return Reply::JobPage { jobs, next };
             }
             let found = self.state.job(slot).filter(|job| {
-                queue.is_none_or(|it| it == job.queue) && phase.is_none_or(|it| it == job.phase)
+                let is_of = |kind: &String| {
+                    let queue = self.state.queue(job.queue);
+                    queue.name.kind() == kind.as_bytes()
+                };
+                let of_queue = queue.is_none_or(|it| it == job.queue);
+                of_queue
+                    && phase.is_none_or(|it| it == job.phase)
+                    && kind.as_ref().is_none_or(is_of)
             });
             jobs.extend(found.map(|job| self.job_view(slot, job)));
         }

@@ -14,7 +14,9 @@ pub(super) fn compare(machine: &QueueMachine, model: &Model) {
     let any = std::iter::once(None);
     for queue in any.chain(queues.iter().take(2).cloned().map(Some)) {
         for phase in [None, Some(Phase::Ready), Some(Phase::Abandoned)] {
-            compare_jobs(machine, model, (queue.as_ref(), phase));
+            for kind in [None, Some("few")] {
+                compare_jobs(machine, model, (queue.as_ref(), kind, phase));
+            }
         }
     }
     compare_queues(machine, &queues);
@@ -30,10 +32,12 @@ fn ask(machine: &QueueMachine, query: &Query) -> Reply {
 fn compare_jobs(
     machine: &QueueMachine,
     model: &Model,
-    (queue, phase): (Option<&QueueName>, Option<Phase>),
+    (queue, kind, phase): (Option<&QueueName>, Option<&str>, Option<Phase>),
 ) {
     let lets_through = |view: &JobView| {
-        queue.is_none_or(|it| *it == view.queue) && phase.is_none_or(|it| it == view.phase)
+        queue.is_none_or(|it| *it == view.queue)
+            && kind.is_none_or(|it| it.as_bytes() == view.queue.kind())
+            && phase.is_none_or(|it| it == view.phase)
     };
     let mut expected: Vec<(Slot, JobView)> = model
         .jobs
@@ -48,6 +52,7 @@ fn compare_jobs(
     while let Some(from) = next {
         let selection = JobSelection {
             queue: queue.cloned(),
+            kind: kind.map(str::to_owned),
             phase,
             from,
             most: 2,

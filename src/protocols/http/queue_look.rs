@@ -71,6 +71,7 @@ pub(crate) async fn jobs(asked: Asked) -> Answer {
     let (from, most) = page(&mut fields)?;
     let mut selection = JobSelection {
         queue: fields.queue("queue")?,
+        kind: fields.text("type")?,
         phase: fields.one_of("phase", &PHASES)?,
         from,
         most,
