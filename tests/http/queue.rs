@@ -221,7 +221,7 @@ fn a_batch_is_added_as_one() {
         {"queue": "t:q", "body_b64": "b25l"},
         {"queue": "q", "body": "new", "dedup": "k", "priority": 2},
     ]});
-    let added = opened.post(PUSH, &batch).json();
+    let added = act(&opened, "push-all", &batch).json();
     let added = added["jobs"].as_array().expect("a list");
     let new: Vec<&Value> = added.iter().map(|it| &it["new"]).collect();
     assert_eq!(new, [false, true, true]);
@@ -229,7 +229,7 @@ fn a_batch_is_added_as_one() {
     assert_eq!(pop(&opened, "q")["body"], "new");
     assert_eq!(pop(&opened, "t:q")["body"], "one");
     let none = json!({"jobs": [{"queue": "r", "body": "x"}, {"queue": "r", "body": 7}]});
-    let problem = opened.post(PUSH, &none).because(400, "field");
+    let problem = act(&opened, "push-all", &none).because(400, "field");
     assert_eq!(problem["field"], "jobs[1].body");
     opened
         .get("/v1/queues/queue?queue=r", "")
@@ -296,7 +296,7 @@ fn a_job_is_given_back_failed_put_aside_and_kicked() {
     let kick = json!({"queue": "q"});
     assert_eq!(act(&opened, "kick", &kick).json(), json!({"kicked": 1}));
     assert_eq!(act(&opened, "kick", &kick).json(), json!({"kicked": 0}));
-    act(&opened, "kick", &only).because(404, "absent");
+    act(&opened, "kick-job", &only).because(404, "absent");
 
     let claim = pop(&opened, "q");
     assert_eq!(claim["attempts"], 1, "kicked, it is as if never tried");
@@ -316,7 +316,7 @@ fn a_job_is_given_back_failed_put_aside_and_kicked() {
         (&json!("buried"), &Value::Null)
     );
     assert_eq!(counts(&opened, "q"), json!([0, 0, 1, 1, 0]));
-    assert_eq!(act(&opened, "kick", &only).json(), json!({"kicked": 1}));
+    assert_eq!(act(&opened, "kick-job", &only).json(), json!({"kicked": 1}));
     assert_eq!(act(&opened, "delete", &only).json(), json!({"deleted": 1}));
     act(&opened, "delete", &only).because(404, "absent");
     let queue = json!({"queue": "q"});

@@ -179,13 +179,13 @@ impl Action {
             Self::Delete { id } => asking.act("delete", fields([("id", json!(id))]), |_| {
                 "deleted\n".to_owned()
             }),
-            Self::Kick { queue, count, id } => {
-                let count = queue.as_ref().map(|_| count);
-                let members = [
-                    ("queue", json!(queue)),
-                    ("count", json!(count)),
-                    ("id", json!(id)),
-                ];
+            Self::Kick { id: Some(id), .. } => {
+                asking.act("kick-job", fields([("id", json!(id))]), |said| {
+                    told("kicked", said)
+                })
+            }
+            Self::Kick { queue, count, .. } => {
+                let members = [("queue", json!(queue)), ("count", json!(count))];
                 asking.act("kick", fields(members), |said| told("kicked", said))
             }
             Self::Manage {

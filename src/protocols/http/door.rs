@@ -76,7 +76,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// The longest body of a request to this path.
     pub(crate) fn body_bytes_max(&self, path: &str) -> usize {
-        if path == queue::PUSH {
+        if [queue::PUSH, queue::PUSH_ALL].contains(&path) {
             // A job of any bytes fits in base64, and what stands around it.
             BODY_BYTES_MAX + (self.job_bytes_max as usize).div_ceil(3) * 4
         } else {

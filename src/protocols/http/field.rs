@@ -234,14 +234,14 @@ impl Fields {
         value.map(|value| Self::within(place, value)).transpose()
     }
 
-    /// A list of objects, of one at least, and so many at most.
-    pub(crate) fn objects(
+    /// A list of objects that must be there, of one at least, and so many at most.
+    pub(crate) fn needed_objects(
         &mut self,
         field: &str,
         most: usize,
-    ) -> Result<Option<Vec<Self>>, Problem> {
+    ) -> Result<Vec<Self>, Problem> {
         let values = match self.take(field) {
-            None => return Ok(None),
+            None => return Err(self.wrong(field, "is missing")),
             Some(Value::Array(values)) if (1..=most).contains(&values.len()) => values,
             Some(_) => {
                 return Err(self.wrong(field, format!("must be a list of 1 to {most} objects")));
@@ -250,7 +250,7 @@ impl Fields {
         let place = |number: usize| format!("{}{field}[{number}]", self.place);
         let within = |(number, value)| Self::within(place(number), value);
         let objects = values.into_iter().enumerate().map(within);
-        objects.collect::<Result<_, _>>().map(Some)
+        objects.collect()
     }
 
     fn within(place: String, value: Value) -> Result<Self, Problem> {

@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 use crate::ids::Token;
 use crate::node::{Added, QueueError, Queues};
 use crate::protocols::http::caller::{Asked, Undoing};
-use crate::protocols::http::field::{Fields, bytes_member, wrong};
+use crate::protocols::http::field::{Fields, bytes_member};
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::repetition::Said;
 use crate::protocols::http::route::json;
@@ -20,6 +20,7 @@ use tokio::time::timeout;
 
 /// Where jobs are added: what is sent there may be longer than other requests.
 pub(crate) const PUSH: &str = "/v1/queues/push";
+pub(crate) const PUSH_ALL: &str = "/v1/queues/push-all";
 
 /// The longest wait, in seconds: whoever wants to wait for longer asks again.
 const WAIT_SECONDS_MAX: u64 = 3600;
@@ -48,15 +49,22 @@ pub(crate) async fn push(asked: Asked) -> Answer {
 }
 
 async fn push_now(asked: &Asked) -> Said {
+    let job = job(asked.body()?)?;
+    let added = asked.node.queues().put(job).await;
+    Ok(added_told(added.map_err(|error| refusal(asked, &error))?))
+}
+
+/// Adds several jobs as one.
+pub(crate) async fn push_all(asked: Asked) -> Answer {
+    json(&asked.once(push_all_now).await?)
+}
+
+async fn push_all_now(asked: &Asked) -> Said {
     let mut fields = asked.body()?;
-    let queues = asked.node.queues();
-    let Some(several) = fields.objects("jobs", PUSHED_MAX)? else {
-        let added = queues.put(job(fields)?).await;
-        return Ok(added_told(added.map_err(|error| refusal(asked, &error))?));
-    };
+    let jobs = fields.needed_objects("jobs", PUSHED_MAX)?;
     fields.end()?;
-    let jobs = several.into_iter().map(job).collect::<Result<_, _>>()?;
-    let added = queues.put_all(jobs).await;
+    let jobs = jobs.into_iter().map(job).collect::<Result<_, _>>()?;
+    let added = asked.node.queues().put_all(jobs).await;
     let added = added.map_err(|error| refusal(asked, &error))?;
     let added: Vec<Value> = added.into_iter().map(added_told).collect();
     Ok(json!({ "jobs": added }))
@@ -272,26 +280,33 @@ async fn delete_now(asked: &Asked) -> Said {
     }
 }
 
-/// Makes buried or delayed jobs ready, or one of any kind that is not.
+/// Makes buried or delayed jobs ready.
 pub(crate) async fn kick(asked: Asked) -> Answer {
     json(&asked.once(kick_now).await?)
 }
 
 async fn kick_now(asked: &Asked) -> Said {
     let mut fields = asked.body()?;
-    let id = fields.number("id", 0..=u64::MAX)?;
-    let queue = fields.queue("queue")?;
-    let count = fields.number("count", 1..=KICKED_MAX)?;
+    let queue = fields.needed_queue("queue")?;
+    let count = fields.number("count", 1..=KICKED_MAX)?.unwrap_or(1);
     fields.end()?;
-    let queues = asked.node.queues();
-    let kicked = match (id, queue, count) {
-        (Some(id), None, None) => queues.kick_job(id).await.map(|()| 1),
-        (None, Some(queue), count) => queues.kick(&queue, count.unwrap_or(1)).await,
-        (None, None, _) => return Err(wrong("queue", "is missing, or id in its place")),
-        (Some(_), ..) => return Err(wrong("id", "stands alone: queue and count exclude it")),
-    };
+    let kicked = asked.node.queues().kick(&queue, count).await;
     let kicked = kicked.map_err(|error| refusal(asked, &error))?;
     Ok(json!({ "kicked": kicked }))
+}
+
+/// Makes one job ready that is buried, abandoned or delayed.
+pub(crate) async fn kick_job(asked: Asked) -> Answer {
+    json(&asked.once(kick_job_now).await?)
+}
+
+async fn kick_job_now(asked: &Asked) -> Said {
+    let mut fields = asked.body()?;
+    let id = fields.needed_number("id", 0..=u64::MAX)?;
+    fields.end()?;
+    let kicked = asked.node.queues().kick_job(id).await;
+    kicked.map_err(|error| refusal(asked, &error))?;
+    Ok(json!({ "kicked": 1 }))
 }
 
 /// Makes the abandoned jobs of a queue ready.
