@@ -2,10 +2,13 @@
 
 use sexton::actors::event::{Field, Happening};
 use sexton::actors::feed::Heard;
-use sexton::actors::queue::{Body, Put, QueueName, Refused, TypeRules};
+use sexton::actors::host::Item;
+use sexton::actors::queue::{Body, Message, Phase, Put, QueueName, Refused, TypeRules};
 use sexton::clock::ManualClock;
 use sexton::node::{Added, QueueError, Queues};
 use sexton::{Config, Node, block_on};
+use std::collections::BTreeSet;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 fn queue(name: &str) -> QueueName {
@@ -35,10 +38,15 @@ fn a_claim_is_fenced_by_its_token() {
         let second = queues.pop(&[queue("mails")]).await.expect("it is asked");
         let second = second.expect("the claim has run out");
         assert!(second.token > first.token);
-        let stale = Err(QueueError::Refused(Refused::StaleToken));
-        assert_eq!(queues.ack(1, first.token).await, stale);
-        assert_eq!(queues.touch(1, first.token).await, stale);
-        assert_eq!(queues.release(1, first.token, 0).await, stale);
+        let stale = || Some(QueueError::Refused(Refused::StaleToken));
+        assert_eq!(queues.ack(1, first.token).await.err(), stale());
+        assert_eq!(queues.touch(1, first.token).await.err(), stale());
+        let released = queues.release(1, first.token, (0, None)).await;
+        assert_eq!(released.err(), stale());
+        let failed = queues.fail(1, first.token, None).await;
+        assert_eq!(failed.err(), stale());
+        let buried = queues.bury(1, first.token, None).await;
+        assert_eq!(buried.err(), stale());
         assert_eq!(queues.ack(1, second.token).await, Ok(()));
         assert_eq!(queues.job(1).await, Err(QueueError::Absent));
     });
@@ -132,10 +140,10 @@ async fn live_through(queues: &Queues, clock: &ManualClock) -> Result<(), QueueE
     clock.advance(Duration::from_millis(500));
     let token = claim(&q).await?;
     queues.touch(1, token).await?;
-    queues.bury(1, token).await?;
+    queues.bury(1, token, None).await?;
     queues.kick(&q, 9).await?;
     queues.delete(1).await?;
-    queues.release(2, claim(&q).await?, 0).await?;
+    queues.release(2, claim(&q).await?, (0, None)).await?;
     queues.pause(&q, 60_000).await?;
     queues.pause(&q, 0).await?;
     queues.flush(&q).await?;
@@ -192,4 +200,129 @@ fn what_happens_to_jobs_is_told_in_order() {
             );
         }
     });
+}
+
+/// How many jobs of the queue `a` are ready and claimed.
+fn phases(queues: &Queues) -> (u32, u32) {
+    let counts = block_on(queues.counts(&queue("a"))).expect("it answers");
+    (counts.ready, counts.claimed)
+}
+
+fn until(mut holds: impl FnMut() -> bool) {
+    while !holds() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_claim_of_which_nobody_hears_is_given_back() {
+    let node = Node::open(Config::in_memory()).expect("it opens");
+    let queues = node.handle().queues();
+    let names = [queue("a")];
+    let waiting = queues.wait_for_job(&names);
+    block_on(queues.put(job("a", "one"))).expect("it is added");
+    until(|| phases(&queues) == (0, 1));
+    drop(waiting);
+    until(|| phases(&queues) == (1, 0));
+
+    // Whoever asked goes before there can be an answer.
+    let mut asked = Box::pin(queues.pop(&names));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(asked.as_mut().poll(&mut context).is_pending());
+    drop(asked);
+    until(|| block_on(queues.job(1)).expect("it is there").releases == 2);
+    assert_eq!(phases(&queues), (1, 0));
+
+    let claim = block_on(queues.pop_waiting(&names)).expect("there is a job");
+    assert_eq!((claim.id, claim.attempts), (1, 3));
+}
+
+#[test]
+fn who_leaves_the_line_takes_along_what_it_got() {
+    let node = Node::open(Config::in_memory()).expect("it opens");
+    let queues = node.handle().queues();
+    let names = [queue("a")];
+    let waiting = queues.wait_for_job(&names);
+    assert_eq!(block_on(waiting.withdraw()), Ok(None));
+    let waiting = queues.wait_for_job(&names);
+    block_on(queues.put(job("a", "one"))).expect("it is added");
+    until(|| phases(&queues) == (0, 1));
+    let claim = block_on(waiting.withdraw()).expect("it answers");
+    let claim = claim.expect("it was claimed before that");
+    assert_eq!(block_on(queues.ack(claim.id, claim.token)), Ok(()));
+}
+
+/// Queues whose jobs are tried once, and one that takes none.
+fn tried_once() -> Config {
+    let once = TypeRules {
+        max_tries: 1,
+        ..TypeRules::default()
+    };
+    let closed = TypeRules {
+        read_only: Some("it moves".to_owned()),
+        ..TypeRules::default()
+    };
+    let types = [("once", once), ("closed", closed)];
+    let mut config = Config::in_memory();
+    config.queues.types = types.map(|(name, rules)| (name.to_owned(), rules)).into();
+    config
+}
+
+#[test]
+fn what_was_given_back_after_its_last_try_is_abandoned_until_it_is_repushed() {
+    let node = Node::open(tried_once()).expect("it opens");
+    let queues = node.handle().queues();
+    let once = queue("t:once");
+    block_on(async {
+        for number in 0..250 {
+            let body = number.to_string();
+            queues.put(job("t:once", &body)).await.expect("it is added");
+            let claim = queues.pop_waiting(std::slice::from_ref(&once)).await;
+            let claim = claim.expect("there is a job");
+            if number < 230 {
+                let given = queues.release(claim.id, claim.token, (0, None)).await;
+                assert_eq!(given.map(|view| view.phase), Ok(Phase::Abandoned));
+            }
+        }
+        assert_eq!(queues.repush(&queue("other")).await, Ok(0));
+        assert_eq!(queues.repush(&once).await, Ok(230));
+        let counts = queues.counts(&once).await.expect("it answers");
+        assert_eq!(
+            (counts.ready, counts.claimed, counts.abandoned),
+            (230, 20, 0)
+        );
+        let again = queues.pop(&[once]).await.expect("it answers");
+        assert_eq!(again.map(|claim| claim.attempts), Some(1));
+    });
+}
+
+#[test]
+fn chance_names_queues_that_are_ready_and_no_others() {
+    let node = Node::open(tried_once()).expect("it opens");
+    let queues = node.handle().queues();
+    let next = |kinds: &[&str]| {
+        let kinds: Vec<String> = kinds.iter().map(|&kind| kind.to_owned()).collect();
+        block_on(queues.next(&kinds)).expect("it answers")
+    };
+    assert_eq!(next(&[]), None);
+    let names: Vec<String> = (0..20_000).map(|tenant| format!("t{tenant}:a")).collect();
+    let put = |name: &String| Item::Message(Message::Put(job(name, "x")));
+    block_on(queues.batch(names.iter().map(put).collect())).expect("they are added");
+    let rare = ["t:rare", "u:rare", "v:rare"];
+    block_on(async {
+        for name in rare {
+            queues.put(job(name, "x")).await.expect("it is added");
+        }
+        let paused = queue("v:rare");
+        queues
+            .pause(&paused, 1_000_000)
+            .await
+            .expect("it is paused");
+    });
+    let seen: BTreeSet<QueueName> = (0..100).filter_map(|_| next(&[])).collect();
+    assert!(seen.len() > 90, "{} of 20,000", seen.len());
+    let seen: BTreeSet<QueueName> = (0..40).filter_map(|_| next(&["rare", "b"])).collect();
+    assert_eq!(seen, ["t:rare", "u:rare"].map(queue).into());
+    assert_eq!(next(&["closed"]), None);
+    assert_eq!(next(&["b"]), None);
 }

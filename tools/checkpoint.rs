@@ -58,9 +58,7 @@ impl Checkpoint {
 /// Asks the coordinator of this directory for a snapshot, and waits until it is sealed; what was taken.
 pub(crate) fn take(data: &Path) -> Result<Value, Failure> {
     let answer = client::post(data, "/v1/checkpoint", PATIENCE)?;
-    let taken: Value = serde_json::from_str(&answer.body).map_err(|error| {
-        Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
-    })?;
+    let taken = answer.said()?;
     let detail = || text::words(&taken, "/detail");
     match answer.status {
         200 => Ok(taken),

@@ -1,6 +1,8 @@
 //! Asks a running coordinator over the Unix socket of its data directory: one request, bounded in time and bytes.
 
 use crate::report::Failure;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Map, Value};
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -26,6 +28,30 @@ pub(crate) struct Answer {
     pub(crate) body: String,
 }
 
+impl Answer {
+    /// What stands in it.
+    pub(crate) fn said(&self) -> Result<Value, Failure> {
+        serde_json::from_str(&self.body).map_err(|error| {
+            Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
+        })
+    }
+}
+
+/// A path with fields behind it, of which each is text.
+pub(crate) fn with_query(path: &str, fields: &Map<String, Value>) -> String {
+    let mut path = path.to_owned();
+    for (place, (field, value)) in fields.iter().enumerate() {
+        path.push(if place == 0 { '?' } else { '&' });
+        path.push_str(field);
+        path.push('=');
+        path.extend(utf8_percent_encode(
+            value.as_str().unwrap_or(""),
+            NON_ALPHANUMERIC,
+        ));
+    }
+    path
+}
+
 /// Gets a path from the coordinator of this data directory.
 pub(crate) fn get(data: &Path, path: &str) -> Result<Answer, Failure> {
     ask(data, ("GET", path, ""), PATIENCE)
@@ -40,7 +66,7 @@ pub(crate) fn post(data: &Path, path: &str, patience: Duration) -> Result<Answer
 pub(crate) fn send(
     data: &Path,
     path: &str,
-    fields: &serde_json::Value,
+    fields: &Value,
     wait: Duration,
 ) -> Result<Answer, Failure> {
     ask(data, ("POST", path, &fields.to_string()), wait + PATIENCE)

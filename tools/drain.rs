@@ -6,7 +6,6 @@ use crate::report::{Failure, written};
 use crate::settings::data_directory;
 use crate::text::{grouped, number};
 use clap::Args;
-use serde_json::Value;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -45,9 +44,7 @@ impl Drain {
         let wait = self.wait.unwrap_or(0);
         let patience = Duration::from_secs(wait + 15);
         let answer = client::post(&data, &format!("/v1/drain?wait={wait}"), patience)?;
-        let said: Value = serde_json::from_str(&answer.body).map_err(|error| {
-            Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
-        })?;
+        let said = answer.said()?;
         if answer.status != 200 {
             return Err(refused(answer.status, &said));
         }

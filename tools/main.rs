@@ -16,6 +16,7 @@ mod log;
 mod manual;
 mod notify;
 mod progress;
+mod queue;
 mod replay;
 mod report;
 mod scratch;
@@ -23,6 +24,7 @@ mod serve;
 mod settings;
 mod sockets;
 mod status;
+mod table;
 mod text;
 mod top;
 
@@ -50,6 +52,7 @@ enum Command {
     KeepScratch(scratch::KeepScratch),
     Lock(Box<lock::Lock>),
     Man(manual::Manual),
+    Queue(Box<queue::Queue>),
     ReadStore(isolated::ReadStore),
     Replay(replay::Replaying),
     Serve(Box<serve::Serve>),
@@ -76,6 +79,7 @@ fn main() -> std::process::ExitCode {
         Command::Events(events) => events.run(),
         Command::Lock(lock) => lock.run(),
         Command::Man(manual) => manual.run(Arguments::command()),
+        Command::Queue(queue) => queue.run(),
         Command::Inspect(inspect) => inspect.run(),
         Command::ReadStore(read) => read.run(),
         Command::KeepScratch(keep) => keep.run(),

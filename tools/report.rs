@@ -7,7 +7,7 @@ use sexton::actors::recovery::RecoveryError;
 use sexton::actors::spine::Halt;
 use sexton::node::NodeError;
 use sexton::persist::PersistError;
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 /// Why a command did not end well.
@@ -196,6 +196,12 @@ impl From<Halt> for Failure {
 #[expect(clippy::print_stderr, reason = "what is said beside the output")]
 pub(crate) fn tell(words: &str) {
     eprintln!("sexton: {words}");
+}
+
+/// Writes to standard output; a reader that has gone is no failure.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
 /// What came of writing to standard output or a file. A reader that has seen enough, such as `head`, is no failure

@@ -43,9 +43,7 @@ impl Status {
 /// The status of the coordinator of this directory.
 pub(crate) fn ask(data: &Path) -> Result<Value, Failure> {
     let answer = client::get(data, "/v1/status")?;
-    let status: Value = serde_json::from_str(&answer.body).map_err(|error| {
-        Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
-    })?;
+    let status = answer.said()?;
     let detail = || words(&status, "/detail");
     match answer.status {
         200 => Ok(status),

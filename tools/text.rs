@@ -23,22 +23,6 @@ pub(crate) fn number(value: &Value, path: &str) -> u64 {
     value.pointer(path).and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// Rows as lines, each column as wide as its longest word.
-pub(crate) fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
-    let mut widths = [0; COLUMNS];
-    for row in rows {
-        for (width, word) in widths.iter_mut().zip(row) {
-            *width = word.chars().count().max(*width);
-        }
-    }
-    let line = |row: &[String; COLUMNS]| {
-        let words = row.iter().zip(widths);
-        let words = words.map(|(word, width)| format!("{word:<width$}"));
-        words.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
-    };
-    rows.iter().map(line).collect()
-}
-
 /// A count with its thousands apart.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();

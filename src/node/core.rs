@@ -235,7 +235,10 @@ async fn open_doors(
     let handle = match &config.http {
         None => handle,
         Some(door) => {
-            let http = crate::protocols::http::Door::open(door, &config.listeners, &handle).await?;
+            let job_bytes_max = config.queues.body_bytes_max;
+            let opened =
+                crate::protocols::http::Door::open(door, &config.listeners, &handle, job_bytes_max);
+            let http = opened.await?;
             handle.with_http(http)
         }
     };

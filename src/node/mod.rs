@@ -11,7 +11,7 @@ mod queues;
 use self::core::Core;
 pub use self::events::Events;
 pub use self::locks::{Entry, LockError, Locks, Terms};
-pub use self::queues::{Added, QueueError, Queues};
+pub use self::queues::{Added, JobWait, QueueError, Queues};
 use crate::actors::checkpoint::{self, CheckpointError, SnapshotStatus, Taken};
 use crate::actors::directory::Admission;
 use crate::actors::event::Position;
@@ -403,6 +403,15 @@ impl Handle {
     #[doc(hidden)]
     pub fn sabotage_lock_queries(&self, saboteur: crate::actors::host::QuerySaboteur<LockMachine>) {
         self.locks.sabotage_queries(saboteur);
+    }
+
+    /// Plants panics in what the QueueActor answers to queries, for tests.
+    #[doc(hidden)]
+    pub fn sabotage_queue_queries(
+        &self,
+        saboteur: crate::actors::host::QuerySaboteur<QueueMachine>,
+    ) {
+        self.queues.sabotage_queries(saboteur);
     }
 
     /// Plants panics in the LockActor, for tests.

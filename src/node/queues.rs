@@ -10,11 +10,15 @@
 
 use crate::actors::host::{Answer, Failed, Item};
 use crate::actors::queue::{
-    Claim, Claimant, Counts, JobView, Message, Pop, Put, Query, QueueMachine, QueueName, QueueView,
-    Refused, Reply, Right, Totals, Watch,
+    Body, Choice, Claim, Claimant, Counts, JobSelection, JobView, Message, Phase, Pop, Put, Query,
+    QueueMachine, QueueName, QueueSelection, QueueView, Refused, Reply, Right, Root, Totals, Watch,
 };
-use crate::actors::runtime::{Mailbox, Stopped};
-use crate::ids::Token;
+use crate::actors::runtime::{Mailbox, Stopped, Waiting};
+use crate::ids::{Slot, Token};
+use std::sync::Arc;
+
+/// Abandoned jobs that are made ready in one turn.
+const REPUSHED_IN_A_ROW: u32 = 100;
 
 /// Why something was not done with a job or a queue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -86,26 +90,86 @@ impl Queues {
         }
     }
 
-    /// Claims the most urgent job of these queues, among equals the oldest; none if there is none now.
-    pub async fn pop(&self, queues: &[QueueName]) -> Result<Option<Claim>, QueueError> {
-        let pop = Item::Message(Message::Pop(Self::claim_of(queues)));
-        match self.one(pop).await? {
-            Reply::Claim(claim) => Ok(Some(*claim)),
-            Reply::Nothing { .. } => Ok(None),
+    /// Adds jobs, all of them or none; what became of each, in order. Of those that are one with each other the last
+    /// counts.
+    pub async fn put_all(&self, jobs: Vec<Put>) -> Result<Vec<Added>, QueueError> {
+        match self.one(Item::Message(Message::Batch(jobs))).await? {
+            Reply::Batch(added) => {
+                let added = added.into_iter().map(|(id, new)| Added { id, new });
+                Ok(added.collect())
+            }
             other => Err(refusal(&other)),
         }
     }
 
-    /// The same, and waits until there is one. A job that is claimed in the moment in which the future is dropped comes
-    /// back when its claim runs out.
-    pub async fn pop_waiting(&self, queues: &[QueueName]) -> Result<Claim, QueueError> {
-        if let Some(claim) = self.pop(queues).await? {
-            return Ok(claim);
-        }
-        let watch = Watch::Job(Self::claim_of(queues));
-        match self.mailbox.watch(watch).await?? {
-            Reply::Claim(claim) => Ok(*claim),
+    /// Makes jobs that come from an older root job than this superfluous: whoever claims one is told so. Whether
+    /// neither this nor a newer one was known.
+    pub async fn register(&self, root: Root) -> Result<bool, QueueError> {
+        match self.one(Item::Message(Message::Register(root))).await? {
+            Reply::Done => Ok(true),
+            Reply::Absent => Ok(false),
             other => Err(refusal(&other)),
+        }
+    }
+
+    /// Claims the most urgent job of these queues, among equals the oldest; none if there is none now. Dropping the
+    /// future gives back what it would have answered.
+    pub async fn pop(&self, queues: &[QueueName]) -> Result<Option<Claim>, QueueError> {
+        Ok(self.pop_some(queues, 1).await?.pop())
+    }
+
+    /// The same for several jobs, so many at most.
+    pub async fn pop_some(
+        &self,
+        queues: &[QueueName],
+        most: usize,
+    ) -> Result<Vec<Claim>, QueueError> {
+        let pop = Self::claim_of(queues);
+        let pops = std::iter::repeat_n(pop, most).map(|pop| Item::Message(Message::Pop(pop)));
+        let pops = pops.collect();
+        let answers = self.mailbox.call_or(pops, self.unheard()).await?;
+        let mut claims = Vec::new();
+        for answer in answers {
+            match answer {
+                Ok(Reply::Claim(claim)) => claims.push(*claim),
+                Ok(Reply::Nothing { .. }) => {}
+                // What was claimed before is for whoever asked to have, and to hear of.
+                _ if !claims.is_empty() => {}
+                Ok(other) => return Err(refusal(&other)),
+                Err(failed) => return Err(failed.into()),
+            }
+        }
+        Ok(claims)
+    }
+
+    /// The same, and waits until there is one.
+    pub async fn pop_waiting(&self, queues: &[QueueName]) -> Result<Claim, QueueError> {
+        match self.pop(queues).await? {
+            Some(claim) => Ok(claim),
+            None => self.wait_for_job(queues).claim().await,
+        }
+    }
+
+    /// Begins to wait for a job of these queues. Whoever began before is served before, of those who wait for the same.
+    pub fn wait_for_job(&self, queues: &[QueueName]) -> JobWait {
+        let watch = Watch::Job(Self::claim_of(queues));
+        JobWait(self.mailbox.begin_watch_or(watch, self.unheard()))
+    }
+
+    /// Gives a claimed job back, to be ready at once, and waits for no answer: for claims of which nobody heard.
+    pub fn give_back(&self, id: u64, token: Token) {
+        give_back(&self.mailbox, id, token);
+    }
+
+    /// What becomes of claims of which nobody hears.
+    fn unheard(&self) -> impl Fn(Vec<Answer<Reply>>) + Send + Sync + use<> {
+        let mailbox = self.mailbox.clone();
+        move |answers| {
+            for answer in answers {
+                if let Ok(Reply::Claim(claim)) = answer {
+                    give_back(&mailbox, claim.id, claim.token);
+                }
+            }
         }
     }
 
@@ -131,53 +195,98 @@ impl Queues {
         self.done(Message::Delete { id, by }).await
     }
 
-    /// Gives a claimed job back, to be ready in so many milliseconds.
-    pub async fn release(&self, id: u64, token: Token, delay_ms: u64) -> Result<(), QueueError> {
-        self.done(Message::Release {
-            id,
-            by: Right::Token(token),
-            priority: None,
-            delay_ms,
-        })
-        .await
-    }
-
-    /// Puts a claimed job aside until it is kicked.
-    pub async fn bury(&self, id: u64, token: Token) -> Result<(), QueueError> {
-        self.done(Message::Bury {
-            id,
-            by: Right::Token(token),
-            priority: None,
-        })
-        .await
-    }
-
-    /// Begins the span of a claim again.
-    pub async fn touch(&self, id: u64, token: Token) -> Result<(), QueueError> {
+    /// Gives a claimed job back, to be ready in so many milliseconds; with a priority of its own from now on, if one is
+    /// given. Tells what is known of it then: if it was its last try, it is abandoned.
+    pub async fn release(
+        &self,
+        id: u64,
+        token: Token,
+        (delay_ms, priority): (u64, Option<u32>),
+    ) -> Result<JobView, QueueError> {
         let by = Right::Token(token);
-        self.done(Message::Touch { id, by }).await
+        let release = Message::Release {
+            id,
+            by,
+            priority,
+            delay_ms,
+        };
+        self.changed(id, release).await
+    }
+
+    /// Puts a job aside until it is kicked. Tells what is known of it then.
+    pub async fn bury(
+        &self,
+        id: u64,
+        token: Token,
+        priority: Option<u32>,
+    ) -> Result<JobView, QueueError> {
+        let by = Right::Token(token);
+        self.changed(id, Message::Bury { id, by, priority }).await
+    }
+
+    /// Begins the span of a claim again. Tells what is known of the job then.
+    pub async fn touch(&self, id: u64, token: Token) -> Result<JobView, QueueError> {
+        let by = Right::Token(token);
+        self.changed(id, Message::Touch { id, by }).await
     }
 
     /// Says that a claimed job failed: it is tried again after so many milliseconds, or when its claim would have
-    /// ended; or abandoned, if that was its last try.
+    /// ended; or abandoned then, if that was its last try. Tells what is known of it: it belongs to nobody. Nothing, if
+    /// it was to be run at most once: then it is gone.
     pub async fn fail(
         &self,
         id: u64,
         token: Token,
         retry_after_ms: Option<u64>,
-    ) -> Result<(), QueueError> {
-        self.done(Message::Fail {
+    ) -> Result<Option<JobView>, QueueError> {
+        let by = Right::Token(token);
+        let fail = Message::Fail {
             id,
-            by: Right::Token(token),
+            by,
             retry_after_ms,
-        })
-        .await
+        };
+        self.change(id, fail).await
     }
 
     /// Makes up to so many buried jobs ready, or delayed ones if none is buried; how many.
     pub async fn kick(&self, queue: &QueueName, count: u32) -> Result<u32, QueueError> {
         let queue = queue.clone();
         self.count(Message::Kick { queue, count }).await
+    }
+
+    /// Makes one buried, abandoned or delayed job ready, as if it had never been tried.
+    pub async fn kick_job(&self, id: u64) -> Result<(), QueueError> {
+        self.done(Message::KickJob { id }).await
+    }
+
+    /// Makes the abandoned jobs of a queue ready, as if they had never been tried; how many. One that is abandoned
+    /// meanwhile may or may not be among them.
+    pub async fn repush(&self, queue: &QueueName) -> Result<u32, QueueError> {
+        let mut selection = JobSelection {
+            queue: Some(queue.clone()),
+            kind: None,
+            phase: Some(Phase::Abandoned),
+            from: Slot(0),
+            most: REPUSHED_IN_A_ROW,
+        };
+        let mut repushed = 0;
+        loop {
+            let (jobs, next) = self.select_jobs(selection.clone()).await?;
+            let kicks = jobs.iter().map(|job| Message::KickJob { id: job.id });
+            let answers = self.mailbox.call(kicks.map(Item::Message).collect());
+            for answer in answers.await? {
+                match answer? {
+                    Reply::Done => repushed += 1,
+                    // Somebody else was faster.
+                    Reply::Absent => {}
+                    other => return Err(refusal(&other)),
+                }
+            }
+            match next {
+                Some(slot) => selection.from = slot,
+                None => return Ok(repushed),
+            }
+        }
     }
 
     /// Lets nothing be claimed from a queue for so many milliseconds; 0 ends a pause.
@@ -197,6 +306,77 @@ impl Queues {
         match self.one(Item::Query(Query::Job { id })).await? {
             Reply::Job(job) => Ok(*job),
             other => Err(refusal(&other)),
+        }
+    }
+
+    /// What is known of a job, and what it says.
+    pub async fn job_with_body(&self, id: u64) -> Result<(JobView, Body), QueueError> {
+        let questions = vec![
+            Item::Query(Query::Job { id }),
+            Item::Query(Query::Peek { id }),
+        ];
+        let mut answers = self.mailbox.call(questions).await?.into_iter();
+        let (view, body) = (answers.next(), answers.next());
+        match (view.ok_or(Stopped)??, body.ok_or(Stopped)??) {
+            (Reply::Job(view), Reply::Found(_, body)) => Ok((*view, body)),
+            (other, _) => Err(refusal(&other)),
+        }
+    }
+
+    /// Some of the jobs that a filter lets through, and where to go on; nowhere if that was the last. Many jobs are
+    /// walked without holding up others, so it is not a picture of one moment: a job that comes, goes or changes
+    /// meanwhile may or may not be in it, one that stays as it is is in it once.
+    pub async fn select_jobs(
+        &self,
+        selection: JobSelection,
+    ) -> Result<(Vec<JobView>, Option<Slot>), QueueError> {
+        match self.one(Item::Query(Query::SelectJobs(selection))).await? {
+            Reply::JobPage { jobs, next } => Ok((jobs, next)),
+            other => Err(refusal(&other)),
+        }
+    }
+
+    /// Some of the queues that a filter lets through, in the same way.
+    pub async fn select_queues(
+        &self,
+        selection: QueueSelection,
+    ) -> Result<(Vec<QueueView>, Option<Slot>), QueueError> {
+        let query = Item::Query(Query::SelectQueues(selection));
+        match self.one(query).await? {
+            Reply::QueuePage { queues, next } => Ok((queues, next)),
+            other => Err(refusal(&other)),
+        }
+    }
+
+    /// A queue from which something can be claimed now, by chance, with jobs of one of these types; of any, if none is
+    /// given. Neither paused ones nor those that take no jobs are among them.
+    pub async fn next(&self, kinds: &[String]) -> Result<Option<QueueName>, QueueError> {
+        // No two have the same: as good as chance, for whom they are told.
+        let chance = self.mailbox.ticket().0;
+        let kinds: Arc<[String]> = kinds.into();
+        let (mut chosen, mut from, mut among) = (None, 0, 0);
+        loop {
+            let choice = Choice {
+                chance,
+                kinds: Arc::clone(&kinds),
+                from,
+                among,
+            };
+            match self.one(Item::Query(Query::Next(choice))).await? {
+                Reply::Chosen {
+                    queue,
+                    among: so_far,
+                    next,
+                } => {
+                    chosen = queue.or(chosen);
+                    among = so_far;
+                    match next {
+                        Some(looked_at) => from = looked_at,
+                        None => return Ok(chosen),
+                    }
+                }
+                other => return Err(refusal(&other)),
+            }
         }
     }
 
@@ -226,6 +406,27 @@ impl Queues {
         }
     }
 
+    /// Changes a job that stays; what is known of it then.
+    async fn changed(&self, id: u64, message: Message) -> Result<JobView, QueueError> {
+        let view = self.change(id, message).await?;
+        view.ok_or(QueueError::Absent)
+    }
+
+    /// Changes a job; what is known of it then, if it is still there.
+    async fn change(&self, id: u64, message: Message) -> Result<Option<JobView>, QueueError> {
+        let items = vec![Item::Message(message), Item::Query(Query::Job { id })];
+        let mut answers = self.mailbox.call(items).await?.into_iter();
+        match answers.next().ok_or(Stopped)?? {
+            Reply::Done | Reply::Abandoned => {}
+            other => return Err(refusal(&other)),
+        }
+        match answers.next().ok_or(Stopped)?? {
+            Reply::Job(view) => Ok(Some(*view)),
+            Reply::Absent => Ok(None),
+            other => Err(refusal(&other)),
+        }
+    }
+
     async fn done(&self, message: Message) -> Result<(), QueueError> {
         match self.one(Item::Message(message)).await? {
             Reply::Done => Ok(()),
@@ -243,6 +444,40 @@ impl Queues {
     async fn one(&self, item: Item<QueueMachine>) -> Result<Reply, QueueError> {
         let answer = self.mailbox.call(vec![item]).await?.pop();
         Ok(answer.ok_or(Stopped)??)
+    }
+}
+
+fn give_back(mailbox: &Mailbox<QueueMachine>, id: u64, token: Token) {
+    let release = Message::Release {
+        id,
+        by: Right::Token(token),
+        priority: None,
+        delay_ms: 0,
+    };
+    mailbox.cast(vec![Item::Message(release)]);
+}
+
+/// A wait for a job. Dropped, it ends; a job that is claimed for it in that moment is given back.
+pub struct JobWait(Waiting<QueueMachine>);
+
+impl JobWait {
+    /// The job, once there is one. May be given up, and asked for again.
+    pub async fn claim(&mut self) -> Result<Claim, QueueError> {
+        match self.0.answer().await?? {
+            Reply::Claim(claim) => Ok(*claim),
+            other => Err(refusal(&other)),
+        }
+    }
+
+    /// Ends the wait: the job that was claimed for it before that, if one was.
+    pub async fn withdraw(self) -> Result<Option<Claim>, QueueError> {
+        match self.0.withdraw().await {
+            None => Ok(None),
+            Some(answer) => match answer? {
+                Reply::Claim(claim) => Ok(Some(*claim)),
+                other => Err(refusal(&other)),
+            },
+        }
     }
 }
 

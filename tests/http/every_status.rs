@@ -3,18 +3,18 @@
 
 use crate::daemon::{Daemon, text};
 use crate::described;
+use crate::gate::Gate;
 use crate::opened::{Answer, Opened, answers, read_all, request, run};
+use crate::queue_status;
 use serde_json::{Value, json};
 use sexton::actors::ledger::Stage;
-use sexton::actors::lock::Message;
 use std::io::Write as _;
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// A request, not yet sent.
 #[derive(Clone)]
-struct Asking {
+pub(crate) struct Asking {
     method: String,
     target: String,
     host: &'static str,
@@ -24,7 +24,7 @@ struct Asking {
 
 impl Asking {
     /// What a path takes, if the lock `held` is held by `me`.
-    fn well(path: &str, method: &str) -> Self {
+    pub(crate) fn well(path: &str, method: &str) -> Self {
         let entry = "key=held&owner=me";
         let (query, body) = match path {
             "/healthz" | "/metrics" | "/v1/checkpoint" | "/v1/drain" | "/v1/events"
@@ -39,7 +39,7 @@ impl Asking {
                 None,
                 Some(json!({"key": "held", "owner": "me", "token": 0})),
             ),
-            path => panic!("{path} has no case here"),
+            path => queue_status::parts(path),
         };
         Self {
             method: method.to_owned(),
@@ -56,7 +56,12 @@ impl Asking {
         self
     }
 
-    fn about(mut self, body: &Value) -> Self {
+    pub(crate) fn at_target(mut self, target: &str) -> Self {
+        target.clone_into(&mut self.target);
+        self
+    }
+
+    pub(crate) fn about(mut self, body: &Value) -> Self {
         self.body = Some(body.to_string());
         self
     }
@@ -76,7 +81,7 @@ impl Asking {
         format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n{headers}{length}\r\n{body}")
     }
 
-    fn of(&self, opened: &Opened) -> Answer {
+    pub(crate) fn of(&self, opened: &Opened) -> Answer {
         self.at(opened.address())
     }
 
@@ -133,6 +138,10 @@ impl Nodes {
             assert_ne!(stage, Stage::Decide, "planted");
         }));
         handle.sabotage_lock_queries(Box::new(|_| panic!("planted")));
+        handle.sabotage_queues(Box::new(|stage, _| {
+            assert_ne!(stage, Stage::Decide, "planted");
+        }));
+        handle.sabotage_queue_queries(Box::new(|_| panic!("planted")));
         // Where snapshots are to be, a file stands.
         let snapshots = panicking.directory.path().join("data/snapshots");
         if snapshots.exists() {
@@ -162,35 +171,29 @@ impl Nodes {
     /// Provokes an answer of this status.
     fn provoke(&self, path: &str, method: &str, status: u16) -> Answer {
         hold(&self.well);
-        let well = Asking::well(path, method);
+        let is_of_queues = path.starts_with("/v1/queues");
+        let well = match status {
+            200 | 422 if is_of_queues => queue_status::well(path, method, &self.well),
+            _ => Asking::well(path, method),
+        };
         match (status, path) {
             (200, "/v1/drain") => well.of(&self.draining),
             (200, _) => well.of(&self.well),
             (400, _) => well.with("Host: localhost").of(&self.well),
             (401, _) => well.of(&self.guarded),
             (403, _) => well.with("Origin: http://evil.example").of(&self.well),
-            (404, "/v1/locks/owner" | "/v1/locks/place") => {
-                let target = well.target.replace("held", "absent");
-                Asking { target, ..well }.of(&self.well)
-            }
-            (404, _) => {
-                let absent = json!({"key": "absent", "owner": "me"});
-                well.about(&absent).of(&self.well)
-            }
+            (404, _) if is_of_queues => queue_status::absent(path, method, &self.well),
+            (404, _) => absent(path, well).of(&self.well),
             (405, _) => {
                 let method = "PUT".to_owned();
                 Asking { method, ..well }.of(&self.well)
             }
             (409, "/v1/checkpoint") => well.of(&self.memory),
-            (409, "/v1/locks/acquire") => {
-                let other = json!({"key": "held", "owner": "other"});
-                well.about(&other).of(&self.well)
+            (409, _) if is_of_queues => {
+                queue_status::conflict(path, method, &self.well).unwrap_or_else(|| running(&well))
             }
             (409, "/v1/locks/release-all") => running(&well),
-            (409, _) => {
-                let stale = json!({"key": "held", "owner": "me", "token": 1});
-                well.about(&stale).of(&self.well)
-            }
+            (409, _) => conflict(path, &well).of(&self.well),
             (413, _) => {
                 let body = None;
                 let large = Asking { body, ..well };
@@ -229,36 +232,38 @@ impl Nodes {
     }
 }
 
+/// A request for a lock, or its entry, that is not there.
+fn absent(path: &str, well: Asking) -> Asking {
+    if ["/v1/locks/owner", "/v1/locks/place"].contains(&path) {
+        let target = well.target.replace("held", "absent");
+        return Asking { target, ..well };
+    }
+    well.about(&json!({"key": "absent", "owner": "me"}))
+}
+
+/// A request for a lock that does not go together with who holds it.
+fn conflict(path: &str, well: &Asking) -> Asking {
+    well.clone().about(&if path == "/v1/locks/acquire" {
+        json!({"key": "held", "owner": "other"})
+    } else {
+        json!({"key": "held", "owner": "me", "token": 1})
+    })
+}
+
 /// Asks twice under one key, while the first is still being carried out.
 fn running(well: &Asking) -> Answer {
     let opened = Opened::new();
     hold(&opened);
-    let gate = Arc::new((Mutex::new((false, false)), Condvar::new()));
-    let theirs = Arc::clone(&gate);
-    opened
-        .handle()
-        .sabotage_locks(Box::new(move |stage, message| {
-            if stage == Stage::Decide && matches!(message, Message::ReleaseAll { .. }) {
-                let (state, changed) = &*theirs;
-                let mut state = state.lock().expect("nobody panics here");
-                state.0 = true;
-                changed.notify_all();
-                while !state.1 {
-                    state = changed.wait(state).expect("nobody panics here");
-                }
-            }
-        }));
+    let gate = Gate::default();
+    let handle = opened.handle();
+    handle.sabotage_locks(gate.before_decisions());
+    handle.sabotage_queues(gate.before_decisions());
+    handle.sabotage_queue_queries(gate.before_answers());
     let well = well.clone().with("Idempotency-Key: k");
     let first = send(opened.address(), &well.text());
-    let (state, changed) = &*gate;
-    let mut reached = state.lock().expect("nobody panics here");
-    while !reached.0 {
-        reached = changed.wait(reached).expect("nobody panics here");
-    }
-    drop(reached);
+    gate.reached();
     let answer = well.of(&opened);
-    state.lock().expect("nobody panics here").1 = true;
-    changed.notify_all();
+    gate.open();
     drop(first);
     answer
 }
@@ -273,6 +278,7 @@ impl FullDisk {
     fn fill() -> Self {
         let files = tempfile::tempdir().expect("a directory can be made");
         let data = files.path().join("data");
+        queue_status::abandon(&data);
         let flags = ["--http", "127.0.0.1:0", "--fsync", "never"];
         let flags = [&flags[..], &["--data", text(&data)]].concat();
         let daemon = Daemon::serve_limited(&flags);
@@ -306,17 +312,19 @@ impl FullDisk {
     }
 
     fn provoke(&self, path: &str, method: &str) -> Answer {
+        let asking = Asking::well(path, method);
+        if path.starts_with("/v1/queues") {
+            return asking.at(self.daemon.http());
+        }
         let fields = json!({"key": format!("{:0>255}", 0), "owner": "x".repeat(255)});
-        Asking::well(path, method)
-            .about(&fields)
-            .at(self.daemon.http())
+        asking.about(&fields).at(self.daemon.http())
     }
 }
 
 #[test]
 fn every_answer_that_is_described_is_given() {
     let described = described::answers();
-    assert!(described.len() > 150, "the description was read");
+    assert!(described.len() > 400, "the description was read");
     let nodes = Nodes::open();
     // Those that take their time take it together.
     let late: Vec<_> = described

@@ -19,11 +19,16 @@ mod described;
 mod event;
 #[cfg(feature = "cli")]
 mod every_status;
+mod gate;
 mod hostile;
 mod listener;
 mod lock;
 mod lock_refused;
 mod opened;
+mod queue;
+mod queue_refused;
+#[cfg(feature = "cli")]
+mod queue_status;
 mod repetition;
 mod route;
 mod socket;

@@ -18,6 +18,7 @@ pub(crate) const TOKEN: &str = "correct-horse-battery-staple";
 /// A node with its HTTP door open on TCP and on a socket in a directory of its own.
 pub(crate) struct Opened {
     node: Option<Node>,
+    config: Config,
     pub(crate) directory: tempfile::TempDir,
 }
 
@@ -94,9 +95,10 @@ impl Opened {
             ..Config::at(directory.path().join("data"))
         };
         change(&mut config);
-        let node = Node::open(config).expect("the node opens");
+        let node = Node::open(config.clone()).expect("the node opens");
         Self {
             node: Some(node),
+            config,
             directory,
         }
     }
@@ -192,6 +194,12 @@ impl Opened {
         let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).expect("it is read");
         answers(&read_all(&mut stream)).pop().expect("it answers")
+    }
+
+    /// Stops in good order, and starts on the same directory.
+    pub(crate) fn restart(&mut self) {
+        self.stop();
+        self.node = Some(Node::open(self.config.clone()).expect("the node opens again"));
     }
 
     pub(crate) fn stop(&mut self) {

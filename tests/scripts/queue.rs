@@ -9,9 +9,9 @@ use crate::node::{Heard, Tongue, milliseconds, moment, number, split};
 use sexton::actors::host::Item;
 use sexton::actors::machine::Stamp;
 use sexton::actors::queue::{
-    Body, Claim, Claimant, Class, DedupKey, JobView, Message, Order, Outcome, Phase, Pop, Put,
-    Query, QueueMachine, QueueName, QueueView, Refused, Reply, Right, Root, Rules, Totals, Watch,
-    Worker,
+    Body, Choice, Claim, Claimant, Class, DedupKey, JobView, Message, Order, Outcome, Phase, Pop,
+    Put, Query, QueueMachine, QueueName, QueueView, Refused, Reply, Right, Root, Rules, Totals,
+    Watch, Worker,
 };
 use sexton::clock::Timestamp;
 use sexton::ids::{Slot, Token};
@@ -270,9 +270,12 @@ fn question(words: &[&str]) -> Heard<Option<Query>> {
             queue: queue(which)?,
         },
         ["queues"] => Query::Queues { most: u32::MAX },
-        ["any", chance] => Query::Next {
+        ["any", chance, kinds @ ..] => Query::Next(Choice {
             chance: id_of(chance)?,
-        },
+            kinds: kinds.iter().map(|&kind| kind.to_owned()).collect(),
+            from: 0,
+            among: 0,
+        }),
         ["totals"] => Query::Totals,
         _ => return Ok(None),
     }))
@@ -392,6 +395,13 @@ fn told(reply: &Reply) -> String {
             let mut names: Vec<&str> = queues.iter().map(QueueName::as_str).collect();
             names.sort_unstable();
             names.join(" ")
+        }
+        Reply::Chosen { queue, .. } => queue
+            .as_ref()
+            .map_or("absent", QueueName::as_str)
+            .to_owned(),
+        Reply::JobPage { .. } | Reply::QueuePage { .. } => {
+            unreachable!("no script asks for pages")
         }
     }
 }

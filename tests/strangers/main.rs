@@ -11,7 +11,7 @@ mod daemon;
 mod patience;
 
 use daemon::{Daemon, forget_environment, text};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
@@ -60,12 +60,9 @@ fn run(served: &Served, mut command: Command) -> String {
     out
 }
 
-#[test]
-fn a_client_made_of_the_description_takes_and_gives_back_a_lock() {
-    let Some(generator) = installed("openapi-python-client") else {
-        return;
-    };
-    let served = Served::start();
+/// Makes a client of the description, and what runs programs that use it; none if its generator is not installed.
+fn client_of(served: &Served) -> Option<PathBuf> {
+    let generator = installed("openapi-python-client")?;
     let mut generate = Command::new(&generator);
     generate.args([
         "generate",
@@ -76,16 +73,38 @@ fn a_client_made_of_the_description_takes_and_gives_back_a_lock() {
         "--url",
     ]);
     generate.arg(served.description());
-    run(&served, generate);
+    run(served, generate);
     // What the client needs is installed where its generator is.
-    let mut take = Command::new(generator.with_file_name("python"));
-    take.arg(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/strangers/take_a_lock.py"
-    ));
-    take.arg(served.files.path())
+    Some(generator.with_file_name("python"))
+}
+
+/// What a program says that uses the client.
+fn said_by(program: &str, served: &Served, python: &Path) -> String {
+    let mut command = Command::new(python);
+    let programs = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/strangers");
+    command.arg(Path::new(programs).join(program));
+    command
+        .arg(served.files.path())
         .arg(served.daemon.http().to_string());
-    assert_eq!(run(&served, take), "taken and given back\n");
+    run(served, command)
+}
+
+#[test]
+fn a_client_made_of_the_description_takes_and_gives_back_a_lock() {
+    let served = Served::start();
+    if let Some(python) = client_of(&served) {
+        let said = said_by("take_a_lock.py", &served, &python);
+        assert_eq!(said, "taken and given back\n");
+    }
+}
+
+#[test]
+fn a_client_made_of_the_description_works_on_a_job() {
+    let served = Served::start();
+    if let Some(python) = client_of(&served) {
+        let said = said_by("work_on_a_job.py", &served, &python);
+        assert_eq!(said, "added, claimed and done\n");
+    }
 }
 
 #[test]

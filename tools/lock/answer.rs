@@ -3,15 +3,13 @@
 use crate::client::Answer;
 use crate::lock::named::shown;
 use crate::report::Failure;
+use crate::table::Column;
 use crate::text::{number, span, words};
 use serde_json::Value;
-use std::io::Write as _;
 
 /// What an answer says, if it is as asked.
 pub(super) fn well(answer: &Answer) -> Result<Value, Failure> {
-    let said: Value = serde_json::from_str(&answer.body).map_err(|error| {
-        Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
-    })?;
+    let said = answer.said()?;
     if answer.status == 200 {
         Ok(said)
     } else {
@@ -50,25 +48,18 @@ pub(crate) fn refused(status: u16, said: &Value) -> Failure {
     }
 }
 
-/// Writes to standard output; a reader that has gone is no failure.
-pub(super) fn print(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    crate::report::written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
-}
-
-/// Entries as a table, its columns as wide as they must be: words to the left, numbers to the right.
+/// Entries as a table.
 pub(super) fn table(entries: &[Value]) -> String {
     let heads = [
-        "KEY",
-        "INDEX",
-        "PLACE",
-        "OWNER",
-        "PRIORITY",
-        "REMAINING",
-        "TOKEN",
+        ("KEY", Column::Words),
+        ("INDEX", Column::Words),
+        ("PLACE", Column::Number),
+        ("OWNER", Column::Words),
+        ("PRIORITY", Column::Number),
+        ("REMAINING", Column::Number),
+        ("TOKEN", Column::Number),
     ];
-    let mut rows = vec![heads.map(str::to_owned)];
-    rows.extend(entries.iter().map(|entry| {
+    let rows = entries.iter().map(|entry| {
         [
             blank_as_dash(shown(entry, "key")),
             blank_as_dash(shown(entry, "index")),
@@ -78,32 +69,8 @@ pub(super) fn table(entries: &[Value]) -> String {
             span(number(entry, "/remaining_ms")),
             words(entry, "/token"),
         ]
-    }));
-    let mut widths = [0; 7];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let mut text = String::new();
-    for row in &rows {
-        let cells = row
-            .iter()
-            .zip(widths)
-            .zip([false, false, true, false, true, true, true]);
-        let line: Vec<String> = cells
-            .map(|((cell, width), is_number)| {
-                if is_number {
-                    format!("{cell:>width$}")
-                } else {
-                    format!("{cell:<width$}")
-                }
-            })
-            .collect();
-        text.push_str(line.join("  ").trim_end());
-        text.push('\n');
-    }
-    text
+    });
+    crate::table::table(heads, rows)
 }
 
 fn blank_as_dash(text: String) -> String {

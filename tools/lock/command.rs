@@ -2,9 +2,9 @@
 
 use crate::client::{self, Answer};
 use crate::events::{self, Wanted};
-use crate::lock::answer::{print, table, well};
+use crate::lock::answer::{table, well};
 use crate::lock::named::{Which, Whose, name, put, shown};
-use crate::report::Failure;
+use crate::report::{Failure, print};
 use crate::settings::data_directory;
 use crate::text::{number, words};
 use clap::{Args, Subcommand};
@@ -367,16 +367,7 @@ impl Asking {
             path.push('/');
             path.push_str(what);
         }
-        for (place, (field, value)) in fields.iter().enumerate() {
-            path.push(if place == 0 { '?' } else { '&' });
-            path.push_str(field);
-            path.push('=');
-            let value = value.as_str().unwrap_or("");
-            let encoded =
-                percent_encoding::utf8_percent_encode(value, percent_encoding::NON_ALPHANUMERIC);
-            path.extend(encoded);
-        }
-        client::get(&self.data, &path)
+        client::get(&self.data, &client::with_query(&path, fields))
     }
 
     /// Prints an answer, as it is or as people read it.

@@ -4,6 +4,7 @@
 use crate::report::{Failure, written};
 use crate::settings::layer::{Effective, Entry, Given, Values};
 use crate::settings::queue;
+use crate::table::{self, Column};
 use crate::text;
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -69,24 +70,21 @@ fn one(value: &OsStr) -> Value {
 }
 
 fn table(entries: &[Entry]) -> String {
-    let rows: Vec<[String; 3]> = entries
-        .iter()
-        .map(|entry| {
-            let value = match &entry.values {
-                Values::Unset => "-".to_owned(),
-                Values::Switch(is) => is.to_string(),
-                Values::One(value) => word(value),
-                Values::Several(values) if values.is_empty() => "-".to_owned(),
-                Values::Several(values) => {
-                    let words: Vec<String> = values.iter().map(|value| word(value)).collect();
-                    words.join(", ")
-                }
-            };
-            [entry.key.clone(), value, entry.source.to_string()]
-        })
-        .collect();
-    let head = ["SETTING", "VALUE", "FROM"].map(str::to_owned);
-    text::table(&[vec![head], rows].concat())
+    let rows = entries.iter().map(|entry| {
+        let value = match &entry.values {
+            Values::Unset => "-".to_owned(),
+            Values::Switch(is) => is.to_string(),
+            Values::One(value) => word(value),
+            Values::Several(values) if values.is_empty() => "-".to_owned(),
+            Values::Several(values) => {
+                let words: Vec<String> = values.iter().map(|value| word(value)).collect();
+                words.join(", ")
+            }
+        };
+        [entry.key.clone(), value, entry.source.to_string()]
+    });
+    let heads = ["SETTING", "VALUE", "FROM"].map(|head| (head, Column::Words));
+    table::table(heads, rows)
 }
 
 /// Nothing of a value can steer a terminal.

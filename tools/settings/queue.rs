@@ -5,6 +5,7 @@
 //! file alone.
 
 use crate::settings::layer::{Problem, Source};
+use crate::table::{self, Column};
 use crate::text;
 use serde_json::{Value, json};
 use sexton::actors::queue::{Class, Order, QueueName, Rules, TypeRules};
@@ -212,8 +213,7 @@ pub(crate) fn table(rules: &Rules) -> String {
         "PRUNE",
         "READ-ONLY",
     ];
-    let mut rows = vec![head.map(str::to_owned)];
-    rows.extend(each(rules).map(|(kind, of)| {
+    let rows = each(rules).map(|(kind, of)| {
         let tries = match of.max_tries {
             0 => "-".to_owned(),
             tries => tries.to_string(),
@@ -233,8 +233,8 @@ pub(crate) fn table(rules: &Rules) -> String {
             span_words(of.prune_ms),
             of.read_only.as_deref().map_or("-".to_owned(), text::plain),
         ]
-    }));
-    text::table(&rows)
+    });
+    table::table(head.map(|head| (head, Column::Words)), rows)
 }
 
 /// As it would stand in the file.

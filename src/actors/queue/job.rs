@@ -184,6 +184,17 @@ impl Counts {
         }
     }
 
+    /// Those in a phase.
+    pub fn of(&self, phase: Phase) -> u32 {
+        match phase {
+            Phase::Ready => self.ready,
+            Phase::Delayed => self.delayed,
+            Phase::Claimed => self.claimed,
+            Phase::Buried => self.buried,
+            Phase::Abandoned => self.abandoned,
+        }
+    }
+
     /// All of them.
     pub fn all(&self) -> u32 {
         self.ready + self.delayed + self.claimed + self.buried + self.abandoned

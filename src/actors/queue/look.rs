@@ -64,15 +64,9 @@ impl QueueMachine {
                 let queues = self.state.queues.iter().take(*most as usize);
                 Reply::Queues(queues.map(|(_, queue)| queue.name.clone()).collect())
             }
-            Query::Next { chance } => {
-                let offered = &self.state.offered;
-                let place = chance.checked_rem(offered.len() as u64);
-                let place = place.and_then(|place| usize::try_from(place).ok());
-                match place.and_then(|place| offered.get(place)) {
-                    Some(slot) => Reply::Queues(vec![self.state.queue(*slot).name.clone()]),
-                    None => Reply::Absent,
-                }
-            }
+            Query::SelectJobs(selection) => self.select_jobs(selection),
+            Query::SelectQueues(selection) => self.select_queues(selection),
+            Query::Next(choice) => self.choose(choice),
         }
     }
 
@@ -100,7 +94,7 @@ impl QueueMachine {
         }
     }
 
-    fn job_view(&self, slot: Slot, job: &Job) -> JobView {
+    pub(super) fn job_view(&self, slot: Slot, job: &Job) -> JobView {
         let story = job.story();
         JobView {
             id: job.id,

@@ -206,6 +206,17 @@ pub struct Root {
     pub at: u64,
 }
 
+impl Root {
+    /// The root job of this signature in a queue.
+    pub fn of(queue: &QueueName, signature: &str, at: u64) -> Self {
+        let key = [queue.as_bytes(), b"\0", signature.as_bytes()].concat();
+        Self {
+            key: DedupKey::of(&key),
+            at,
+        }
+    }
+}
+
 /// A claim to be made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

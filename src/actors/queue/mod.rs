@@ -16,8 +16,9 @@
 //! | `pages.rs` `load.rs` | durable state as pages; indexes built again from them |
 //! | `machine.rs` | what the host asks, and what is due when |
 //! | `decide.rs` `adding.rs` `commit.rs` | the rules: which job goes to whom, and what becomes of it; what is added; and making it so |
-//! | `look.rs` `event.rs` | answers to questions; what is told to whoever listens |
-//! | `invariants.rs` `model/` `steps.rs` `tests.rs` | the machine compared with a plain model, its state walked |
+//! | `look.rs` `select.rs` | answers to questions; to those that walk far, in shares |
+//! | `event.rs` | what is told to whoever listens |
+//! | `invariants.rs` `model/` `selected.rs` `steps.rs` `tests.rs` | the machine compared with a plain model, its state walked |
 
 mod adding;
 mod body;
@@ -47,6 +48,9 @@ mod ready;
 mod reply;
 mod roots;
 mod rules;
+mod select;
+#[cfg(test)]
+mod selected;
 mod state;
 #[cfg(test)]
 mod steps;
@@ -62,5 +66,8 @@ pub use message::{
 };
 pub use name::QueueName;
 pub use pages::Page;
-pub use reply::{Claim, Counts, JobView, Query, QueueView, Reply, Totals, View, Watch};
+pub use reply::{
+    Choice, Claim, Counts, JobSelection, JobView, Query, QueueSelection, QueueView, Reply, Totals,
+    View, Watch,
+};
 pub use rules::{Class, Order, Rules, TypeRules};

@@ -6,7 +6,7 @@ use crate::actors::queue::job::Phase;
 use crate::actors::queue::message::{Pop, Refused};
 use crate::actors::queue::name::QueueName;
 use crate::clock::Timestamp;
-use crate::ids::Token;
+use crate::ids::{Slot, Token};
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -42,11 +42,53 @@ pub enum Query {
         /// How many.
         most: u32,
     },
+    /// Some of the jobs that a filter lets through.
+    SelectJobs(JobSelection),
+    /// Some of the queues that a filter lets through.
+    SelectQueues(QueueSelection),
     /// A queue from which something can be claimed, by chance.
-    Next {
-        /// What the choice derives from.
-        chance: u64,
-    },
+    Next(Choice),
+}
+
+/// Which jobs are asked for, and how many of them. What is left out lets all through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobSelection {
+    /// Those of this queue.
+    pub queue: Option<QueueName>,
+    /// Those of this type, in whichever tenant.
+    pub kind: Option<String>,
+    /// Those in this phase.
+    pub phase: Option<Phase>,
+    /// Those in this slot and behind it.
+    pub from: Slot,
+    /// The most jobs to tell.
+    pub most: u32,
+}
+
+/// Which queues are asked for, and how many of them. What is left out lets all through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueSelection {
+    /// Those of this tenant; empty for the default one.
+    pub tenant: Option<String>,
+    /// Those with jobs of this type.
+    pub kind: Option<String>,
+    /// Those that stand here and behind it.
+    pub from: Slot,
+    /// The most queues to tell.
+    pub most: u32,
+}
+
+/// Which of the queues is chosen, of those from which something can be claimed and that take jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// What the choice derives from.
+    pub chance: u64,
+    /// Those with jobs of these types; of any, if there are none here.
+    pub kinds: Arc<[String]>,
+    /// How many have been looked at before.
+    pub from: u32,
+    /// How many of those might have been chosen.
+    pub among: u32,
 }
 
 /// Something about queues that can be waited for, or held.
@@ -106,6 +148,29 @@ pub enum Reply {
     Totals(Box<Totals>),
     /// Names of queues.
     Queues(Vec<QueueName>),
+    /// Some of the jobs that were asked for.
+    JobPage {
+        /// By slot.
+        jobs: Vec<JobView>,
+        /// Where to go on, unless that was the last.
+        next: Option<Slot>,
+    },
+    /// Some of the queues that were asked for.
+    QueuePage {
+        /// In no order that means anything.
+        queues: Vec<QueueView>,
+        /// Where to go on, unless that was the last.
+        next: Option<Slot>,
+    },
+    /// A queue by chance.
+    Chosen {
+        /// Which; the one chosen before, or none, if it is none of these.
+        queue: Option<QueueName>,
+        /// Of how many it was chosen, with those before.
+        among: u32,
+        /// How many have been looked at, unless there is no need to look further.
+        next: Option<u32>,
+    },
 }
 
 /// A job that was claimed.

@@ -42,6 +42,12 @@ fn queue() -> impl Strategy<Value = QueueName> {
     prop::sample::select(NAMES).prop_map(|name| QueueName::parse(name.as_bytes()).expect("a name"))
 }
 
+/// Whose jobs have few tries.
+fn few() -> impl Strategy<Value = QueueName> {
+    let names = prop::sample::select(&["few", "t:few"][..]);
+    names.prop_map(|name| QueueName::parse(name.as_bytes()).expect("a name"))
+}
+
 /// Few different ones, so that ends meet; and some that never come.
 fn span() -> impl Strategy<Value = u64> {
     prop::sample::select(&[0, 0, 0, 1000, 1000, 2000, 4000, u64::MAX][..])
@@ -138,7 +144,7 @@ fn message() -> impl Strategy<Value = Message> {
         2 => root().prop_map(Message::Register),
         12 => pop().prop_map(Message::Pop),
         3 => (queue(), 0u32..4).prop_map(|(queue, count)| Message::Kick { queue, count }),
-        3 => (queue(), 0u32..4).prop_map(|(queue, count)| Message::Repush { queue, count }),
+        6 => (few(), 0u32..4).prop_map(|(queue, count)| Message::Repush { queue, count }),
         3 => (queue(), span()).prop_map(|(queue, ms)| Message::Pause { queue, ms }),
         1 => queue().prop_map(|queue| Message::Flush { queue }),
         1 => Just(Message::Spoil),

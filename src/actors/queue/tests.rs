@@ -7,6 +7,7 @@
 
 use crate::actors::machine::{Effect, Effects, Keeping, Machine as _, Stamp, Start};
 use crate::actors::queue::model::{Due, Model};
+use crate::actors::queue::selected;
 use crate::actors::queue::steps::{Step, Whose, order, steps};
 use crate::actors::queue::{
     Class, Message, Order, Outcome, Phase, Pop, Query, QueueMachine, QueueName, Reply, Right,
@@ -359,6 +360,7 @@ impl Pair {
         for queue in &queues {
             self.compare_queue(queue);
         }
+        selected::compare(&self.machine, &self.model);
         let Reply::Totals(totals) = ask(Query::Totals) else {
             panic!("totals are asked for");
         };

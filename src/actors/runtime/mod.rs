@@ -3,6 +3,7 @@
 //! A panic is caught in the host, before actix would see it; the actor then stops its context and is restarted by
 //! actix's Supervisor, which keeps the address and the mailbox.
 
+mod heard;
 mod paging;
 
 use crate::actors::directory::Admission;
@@ -21,6 +22,7 @@ use actix::{
     Actor, ActorContext as _, ActorFutureExt as _, Addr, AsyncContext as _, Context, Handler,
     Message, SpawnHandle, Supervised, WrapFuture as _,
 };
+use heard::{Hearing, hearing};
 use paging::Pager;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -89,6 +91,24 @@ impl<M: Machine> Mailbox<M> {
         answers.await.map_err(|_| Stopped)
     }
 
+    /// The same. If the future is dropped, what is answered goes to `unheard`.
+    pub async fn call_or(
+        &self,
+        items: Vec<Item<M>>,
+        unheard: impl Fn(Vec<Answer<M::Reply>>) + Send + Sync + 'static,
+    ) -> Result<Vec<Answer<M::Reply>>, Stopped> {
+        let permit = self.admission.admit(items.len()).await;
+        let (answer, mut answers) = hearing(Arc::new(unheard));
+        let reply_to: ReplyTo<M::Reply> = Box::new(move |all| {
+            drop(permit);
+            answer(all);
+        });
+        self.address
+            .try_send(Deliver(Delivery { items, reply_to }))
+            .map_err(|_| Stopped)?;
+        answers.answers().await.ok_or(Stopped)
+    }
+
     /// Delivers commands whose answers nobody waits for, in front of the bound on open commands.
     pub fn cast(&self, items: Vec<Item<M>>) {
         let reply_to: ReplyTo<M::Reply> = Box::new(drop);
@@ -102,9 +122,17 @@ impl<M: Machine> Mailbox<M> {
 
     /// Begins to wait for something to become true.
     pub fn begin_watch(&self, watch: M::Watch) -> Waiting<M> {
+        self.begin_watch_or(watch, drop)
+    }
+
+    /// The same. What is answered after all, when whoever waits has gone, goes to `unheard`.
+    pub fn begin_watch_or(
+        &self,
+        watch: M::Watch,
+        unheard: impl Fn(Vec<Answer<M::Reply>>) + Send + Sync + 'static,
+    ) -> Waiting<M> {
         let ticket = self.admission.ticket();
-        let (answer, answers) = oneshot::channel();
-        let reply_to: ReplyTo<M::Reply> = Box::new(move |all| drop(answer.send(all)));
+        let (reply_to, answers) = hearing(Arc::new(unheard));
         self.address.do_send(WatchFor {
             ticket,
             watch,
@@ -159,16 +187,16 @@ pub struct Waiting<M: Machine> {
     address: Addr<Shell<M>>,
     ticket: Ticket,
     /// None, once it was answered.
-    answers: Option<oneshot::Receiver<Vec<Answer<M::Reply>>>>,
+    answers: Option<Hearing<M::Reply>>,
 }
 
 impl<M: Machine> Waiting<M> {
     /// The answer. May be given up, and asked for again.
     pub async fn answer(&mut self) -> Result<Answer<M::Reply>, Stopped> {
         let answers = self.answers.as_mut().ok_or(Stopped)?;
-        let all = answers.await;
+        let all = answers.answers().await;
         self.answers = None;
-        all.map_err(|_| Stopped)?.into_iter().next().ok_or(Stopped)
+        all.ok_or(Stopped)?.into_iter().next().ok_or(Stopped)
     }
 
     /// Ends the wait: what was answered before that, if it was.

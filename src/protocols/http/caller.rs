@@ -24,6 +24,28 @@ pub(crate) struct Caller {
     closing: watch::Receiver<bool>,
 }
 
+/// What is undone if the answer that it stands beside is not delivered: dropped before it is known to be written.
+pub(crate) struct Undoing(Option<Box<dyn FnOnce()>>);
+
+impl Undoing {
+    pub(crate) fn new(undo: impl FnOnce() + 'static) -> Self {
+        Self(Some(Box::new(undo)))
+    }
+
+    /// The answer is written, as far as can be known.
+    pub(crate) fn delivered(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Undoing {
+    fn drop(&mut self) {
+        if let Some(undo) = self.0.take() {
+            undo();
+        }
+    }
+}
+
 /// A request with everything that answering it needs.
 pub(crate) struct Asked {
     pub(crate) node: Data<Handle>,
@@ -48,6 +70,11 @@ impl Asked {
     /// The fields of its body.
     pub(crate) fn body(&self) -> Result<Fields, Problem> {
         Fields::of_body(self.request.headers(), &self.body)
+    }
+
+    /// Whether its answer is remembered, for when it comes again.
+    pub(crate) fn is_remembered(&self) -> bool {
+        repetition::key(self.request.headers()).is_ok_and(|key| key.is_some())
     }
 
     /// Carries the request out, unless it is the repetition of one that was.

@@ -6,6 +6,7 @@ use crate::node::{Handle, NodeError};
 use crate::protocols::http::access::Peer;
 use crate::protocols::http::counters::{Counters, Stats};
 use crate::protocols::http::problem::Problem;
+use crate::protocols::http::queue;
 use crate::protocols::http::repetition::Repetitions;
 use crate::protocols::http::route;
 use crate::protocols::http::session::{App, Session, Stream};
@@ -31,6 +32,9 @@ use tokio::time::timeout;
 
 /// Connections beyond that, which are being told so at a time.
 const REFUSALS_MAX: u32 = 64;
+
+/// The longest body of a request, but for one that adds jobs.
+const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// What the system may hold of an answer that is not read: left to itself it takes megabytes for each client.
 const SEND_BYTES: usize = 128 * 1024;
@@ -59,6 +63,8 @@ pub(crate) struct Shared {
     tls_files: Option<(PathBuf, PathBuf)>,
     identity: Mutex<Option<Identity>>,
     connections_max: u32,
+    /// The longest body of a job, as the queues have it.
+    job_bytes_max: u32,
     tcp: Arc<Places>,
     /// The socket has its own places: whatever happens on TCP, the command line gets in.
     unix: Arc<Places>,
@@ -68,6 +74,16 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// The longest body of a request to this path.
+    pub(crate) fn body_bytes_max(&self, path: &str) -> usize {
+        if [queue::PUSH, queue::PUSH_ALL].contains(&path) {
+            // A job of any bytes fits in base64, and what stands around it.
+            BODY_BYTES_MAX + (self.job_bytes_max as usize).div_ceil(3) * 4
+        } else {
+            BODY_BYTES_MAX
+        }
+    }
+
     /// The token of this moment.
     pub(crate) fn token(&self) -> Option<Arc<Token>> {
         let token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
@@ -87,6 +103,7 @@ impl Door {
         config: &HttpConfig,
         open: &Listeners,
         node: &Handle,
+        job_bytes_max: u32,
     ) -> Result<Self, NodeError> {
         let token = config.token_file.as_deref().map(Token::read).transpose()?;
         let tls_files = config.tls_certificate.clone().zip(config.tls_key.clone());
@@ -111,6 +128,7 @@ impl Door {
                 tls_files,
                 identity: Mutex::new(identity),
                 connections_max: config.connections_max,
+                job_bytes_max,
                 tcp: Places::new(config.connections_max),
                 unix: Places::new(config.connections_max),
                 waits: Places::new(config.waits_max),

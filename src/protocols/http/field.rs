@@ -1,9 +1,10 @@
 //! The fields of a request, from its query or from its JSON body, taken out one by one: what is left over was not
-//! asked for, and is refused. Every refusal names the field. And names of locks in JSON, both ways.
+//! asked for, and is refused. Every refusal names the field. And names and bytes in JSON, both ways.
 //!
 //! Never here: what a field is for.
 
 use crate::actors::lock::Name;
+use crate::actors::queue::QueueName;
 use crate::protocols::http::problem::Problem;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderMap};
@@ -25,6 +26,8 @@ pub(crate) struct Fields {
     left: Vec<(String, Value)>,
     /// A query has numbers as text.
     are_text: bool,
+    /// Where they stand, to say what is wrong.
+    place: String,
 }
 
 impl Fields {
@@ -49,6 +52,7 @@ impl Fields {
         Self {
             left,
             are_text: true,
+            place: String::new(),
         }
         .each_once()
     }
@@ -76,6 +80,7 @@ impl Fields {
         Self {
             left,
             are_text: false,
+            place: String::new(),
         }
         .each_once()
     }
@@ -84,7 +89,7 @@ impl Fields {
         let mut names: Vec<&str> = self.left.iter().map(|(name, _)| name.as_str()).collect();
         names.sort_unstable();
         let twice = names.windows(2).find_map(|pair| match pair {
-            [one, other] if one == other => Some(wrong(one, "is there more than once")),
+            [one, other] if one == other => Some(self.wrong(one, "is there more than once")),
             _ => None,
         });
         twice.map_or(Ok(self), Err)
@@ -95,30 +100,85 @@ impl Fields {
         Some(self.left.swap_remove(at).1)
     }
 
-    /// A name: text in the field itself, or base64 in the field with `_b64` behind it.
-    pub(crate) fn name(&mut self, field: &str) -> Result<Option<Name>, Problem> {
+    /// Bytes: text in the field itself, or base64 in the field with `_b64` behind it; and which field it was.
+    fn encoded(&mut self, field: &str) -> Result<Option<(String, Vec<u8>)>, Problem> {
         let encoded_field = format!("{field}_b64");
-        let (text, encoded) = (self.take(field), self.take(&encoded_field));
-        let (field, bytes) = match (text, encoded) {
-            (None, None) => return Ok(None),
+        match (self.take(field), self.take(&encoded_field)) {
+            (None, None) => Ok(None),
             (Some(_), Some(_)) => {
-                return Err(wrong(
-                    field,
-                    format!("and {encoded_field} exclude each other"),
-                ));
+                Err(self.wrong(field, format!("and {encoded_field} exclude each other")))
             }
-            (Some(Value::String(text)), None) => (field, text.into_bytes()),
-            (Some(_), None) => return Err(wrong(field, "must be a string")),
+            (Some(Value::String(text)), None) => Ok(Some((field.to_owned(), text.into_bytes()))),
+            (Some(_), None) => Err(self.wrong(field, "must be a string")),
             (None, Some(Value::String(text))) => match STANDARD.decode(text) {
-                Ok(bytes) => (encoded_field.as_str(), bytes),
-                Err(_) => return Err(wrong(&encoded_field, "must be base64, padded with =")),
+                Ok(bytes) => Ok(Some((encoded_field, bytes))),
+                Err(_) => Err(self.wrong(&encoded_field, "must be base64, padded with =")),
             },
-            (None, Some(_)) => return Err(wrong(&encoded_field, "must be a string")),
+            (None, Some(_)) => Err(self.wrong(&encoded_field, "must be a string")),
+        }
+    }
+
+    /// Bytes that must be there, as text or as base64.
+    pub(crate) fn needed_bytes(&mut self, field: &str) -> Result<Vec<u8>, Problem> {
+        let encoded = self.encoded(field)?;
+        let (_, bytes) = encoded.ok_or_else(|| self.wrong(field, "is missing"))?;
+        Ok(bytes)
+    }
+
+    /// A name of a lock, as text or as base64.
+    pub(crate) fn name(&mut self, field: &str) -> Result<Option<Name>, Problem> {
+        let Some((field, bytes)) = self.encoded(field)? else {
+            return Ok(None);
         };
         let most = Name::BYTES_MAX;
         let name = Name::new(bytes);
         name.map(Some)
-            .ok_or_else(|| wrong(field, format!("must have at most {most} bytes")))
+            .ok_or_else(|| self.wrong(&field, format!("must have at most {most} bytes")))
+    }
+
+    /// A name of a queue.
+    pub(crate) fn queue(&mut self, field: &str) -> Result<Option<QueueName>, Problem> {
+        let text = self.text(field)?;
+        text.map(|text| self.queue_named(field, &text)).transpose()
+    }
+
+    /// A name of a queue that must be there.
+    pub(crate) fn needed_queue(&mut self, field: &str) -> Result<QueueName, Problem> {
+        let queue = self.queue(field)?;
+        queue.ok_or_else(|| self.wrong(field, "is missing"))
+    }
+
+    /// Names of queues: a list, of one at least, and so many at most.
+    pub(crate) fn needed_queues(
+        &mut self,
+        field: &str,
+        most: usize,
+    ) -> Result<Vec<QueueName>, Problem> {
+        let names = match self.take(field) {
+            None => return Err(self.wrong(field, "is missing")),
+            Some(Value::Array(names)) if (1..=most).contains(&names.len()) => names,
+            Some(_) => {
+                return Err(self.wrong(field, format!("must be a list of 1 to {most} names")));
+            }
+        };
+        let name = |name: &Value| self.queue_named(field, name.as_str().unwrap_or(""));
+        names.iter().map(name).collect()
+    }
+
+    /// One of a few words.
+    pub(crate) fn one_of<T: Copy>(
+        &mut self,
+        field: &str,
+        words: &[(&str, T)],
+    ) -> Result<Option<T>, Problem> {
+        let Some(text) = self.text(field)? else {
+            return Ok(None);
+        };
+        let found = words.iter().find(|(word, _)| *word == text);
+        found.map(|(_, meant)| Some(*meant)).ok_or_else(|| {
+            let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+            self.wrong(field, format!("must be one of {}", words.join(", ")))
+        })
     }
 
     /// A text.
@@ -126,14 +186,14 @@ impl Fields {
         match self.take(field) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(wrong(field, "must be a string")),
+            Some(_) => Err(self.wrong(field, "must be a string")),
         }
     }
 
     /// A name that must be there.
     pub(crate) fn needed_name(&mut self, field: &str) -> Result<Name, Problem> {
         let name = self.name(field)?;
-        name.ok_or_else(|| wrong(field, "is missing"))
+        name.ok_or_else(|| self.wrong(field, "is missing"))
     }
 
     /// A whole number within bounds.
@@ -151,18 +211,88 @@ impl Fields {
         let number = number.and_then(|number| N::try_from(number).ok());
         let (least, most) = (bounds.start(), bounds.end());
         number.map(Some).ok_or_else(|| {
-            wrong(
+            self.wrong(
                 field,
                 format!("must be a whole number from {least} to {most}"),
             )
         })
     }
 
+    /// Yes or no.
+    pub(crate) fn flag(&mut self, field: &str) -> Result<Option<bool>, Problem> {
+        match self.take(field) {
+            None => Ok(None),
+            Some(Value::Bool(flag)) => Ok(Some(flag)),
+            Some(_) => Err(self.wrong(field, "must be true or false")),
+        }
+    }
+
+    /// An object, as fields of their own.
+    pub(crate) fn object(&mut self, field: &str) -> Result<Option<Self>, Problem> {
+        let value = self.take(field);
+        let place = format!("{}{field}", self.place);
+        value.map(|value| Self::within(place, value)).transpose()
+    }
+
+    /// A list of objects that must be there, of one at least, and so many at most.
+    pub(crate) fn needed_objects(
+        &mut self,
+        field: &str,
+        most: usize,
+    ) -> Result<Vec<Self>, Problem> {
+        let values = match self.take(field) {
+            None => return Err(self.wrong(field, "is missing")),
+            Some(Value::Array(values)) if (1..=most).contains(&values.len()) => values,
+            Some(_) => {
+                return Err(self.wrong(field, format!("must be a list of 1 to {most} objects")));
+            }
+        };
+        let place = |number: usize| format!("{}{field}[{number}]", self.place);
+        let within = |(number, value)| Self::within(place(number), value);
+        let objects = values.into_iter().enumerate().map(within);
+        objects.collect()
+    }
+
+    fn within(place: String, value: Value) -> Result<Self, Problem> {
+        let Value::Object(members) = value else {
+            return Err(wrong(&place, "must be an object"));
+        };
+        Ok(Self {
+            left: members.into_iter().collect(),
+            are_text: false,
+            place: place + ".",
+        })
+    }
+
+    /// What is wrong with one of them.
+    pub(crate) fn wrong(&self, field: &str, what: impl fmt::Display) -> Problem {
+        wrong(&format!("{}{field}", self.place), what)
+    }
+
+    fn queue_named(&self, field: &str, text: &str) -> Result<QueueName, Problem> {
+        QueueName::parse(text.as_bytes()).ok_or_else(|| {
+            let most = QueueName::PART_BYTES_MAX;
+            let parts =
+                format!("each 1 to {most} of letters, digits and -+/;.$_(), the first no -");
+            self.wrong(field, format!("must be TYPE or TENANT:TYPE, {parts}"))
+        })
+    }
+
+    /// A whole number within bounds that must be there.
+    pub(crate) fn needed_number<N: TryFrom<u64>>(
+        &mut self,
+        field: &str,
+        bounds: RangeInclusive<u64>,
+    ) -> Result<N, Problem> {
+        let number = self.number(field, bounds)?;
+        number.ok_or_else(|| self.wrong(field, "is missing"))
+    }
+
     /// Refuses what nobody took.
     pub(crate) fn end(self) -> Result<(), Problem> {
         match self.left.first() {
             None => Ok(()),
-            Some((name, _)) => Err(wrong(name, "is not known here")),
+            Some((name, _)) => Err(self.wrong(name, "is not known here")),
         }
     }
 }
@@ -181,14 +311,16 @@ pub(crate) fn wrong(field: &str, what: impl fmt::Display) -> Problem {
         .tell([("field".to_owned(), shown.to_string().into())])
 }
 
-/// A name as a member of a JSON object: itself if it is text, else as base64, which its field then says.
+/// A name of a lock as a member of a JSON object.
 pub(crate) fn member(field: &str, name: &Name) -> (String, Value) {
-    match std::str::from_utf8(name.as_bytes()) {
+    bytes_member(field, name.as_bytes())
+}
+
+/// Bytes as a member of a JSON object: themselves if they are text, else as base64, which their field then says.
+pub(crate) fn bytes_member(field: &str, bytes: &[u8]) -> (String, Value) {
+    match std::str::from_utf8(bytes) {
         Ok(text) => (field.to_owned(), text.into()),
-        Err(_) => (
-            format!("{field}_b64"),
-            STANDARD.encode(name.as_bytes()).into(),
-        ),
+        Err(_) => (format!("{field}_b64"), STANDARD.encode(bytes).into()),
     }
 }
 

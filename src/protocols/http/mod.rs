@@ -13,6 +13,7 @@
 //! | `socket.rs` | the Unix socket's file |
 //! | `route.rs` | what is served |
 //! | `lock.rs` | locks: requests into calls, and what came of them into answers |
+//! | `queue.rs` `queue_look.rs` | queues, the same way: what changes something, and what only looks |
 //! | `event.rs` | what happens, as server-sent events |
 //! | `field.rs` | the fields of a request, from its query or its body, and names in JSON |
 //! | `caller.rs` | waiting for as long as the client does |
@@ -30,6 +31,8 @@ mod field;
 mod lock;
 mod metric;
 mod problem;
+mod queue;
+mod queue_look;
 mod repetition;
 mod route;
 mod session;

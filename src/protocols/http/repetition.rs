@@ -16,8 +16,9 @@ use xxhash_rust::xxh3::xxh3_128;
 /// How long an answer is remembered.
 const REMEMBERED_SECONDS: u64 = 600;
 
-/// Answers that are remembered at most, each about a kilobyte.
+/// Answers that are remembered at most, and what they say at most: jobs may be long.
 const REMEMBERED_MAX: usize = 16_384;
+const REMEMBERED_BYTES_MAX: usize = 64 << 20;
 
 const HEADER: &str = "idempotency-key";
 const KEY_BYTES_MAX: usize = 128;
@@ -35,7 +36,15 @@ pub(crate) struct Repetitions {
 struct Known {
     records: HashMap<String, Record>,
     /// Answered ones, oldest first.
-    answered: VecDeque<(Timestamp, String)>,
+    answered: VecDeque<Answered>,
+    /// What they say, all together.
+    bytes: usize,
+}
+
+struct Answered {
+    at: Timestamp,
+    key: String,
+    bytes: usize,
 }
 
 struct Record {
@@ -98,12 +107,26 @@ impl Repetitions {
 
 impl Known {
     fn forget(&mut self, now: Timestamp) {
-        let is_old = |(at, _): &(Timestamp, String)| at.plus_seconds(REMEMBERED_SECONDS) <= now;
-        while self.answered.len() > REMEMBERED_MAX || self.answered.front().is_some_and(is_old) {
-            if let Some((_, key)) = self.answered.pop_front() {
+        let is_old = |it: &Answered| it.at.plus_seconds(REMEMBERED_SECONDS) <= now;
+        while self.answered.len() > REMEMBERED_MAX
+            || self.bytes > REMEMBERED_BYTES_MAX
+            || self.answered.front().is_some_and(is_old)
+        {
+            if let Some(Answered { key, bytes, .. }) = self.answered.pop_front() {
                 self.records.remove(&key);
+                self.bytes -= bytes;
             }
         }
+    }
+}
+
+/// The bytes of what is said: of its text, which may be long; the rest is little.
+fn bytes_of(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(values) => values.iter().map(bytes_of).sum(),
+        Value::Object(members) => members.values().map(bytes_of).sum(),
     }
 }
 
@@ -120,7 +143,13 @@ impl Claim<'_> {
         let mut known = self.repetitions.known();
         if let Some(record) = known.records.get_mut(&self.key) {
             record.said = Some(said.clone());
-            known.answered.push_back((now, self.key.clone()));
+            let bytes = said.as_ref().map_or(0, bytes_of);
+            known.answered.push_back(Answered {
+                at: now,
+                key: self.key.clone(),
+                bytes,
+            });
+            known.bytes += bytes;
         }
     }
 }
@@ -159,7 +188,7 @@ pub(crate) fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
 
 #[cfg(test)]
 mod tests {
-    use super::{REMEMBERED_MAX, REMEMBERED_SECONDS, Repetitions, Request};
+    use super::{REMEMBERED_BYTES_MAX, REMEMBERED_MAX, REMEMBERED_SECONDS, Repetitions, Request};
     use crate::clock::Timestamp;
 
     const NOW: Timestamp = Timestamp(1_000_000);
@@ -190,6 +219,24 @@ mod tests {
         let repetitions = Repetitions::default();
         assert!(is_first(&repetitions, "k", NOW));
         assert!(is_first(&repetitions, "k", NOW), "the claim was dropped");
+    }
+
+    #[test]
+    fn only_so_much_is_remembered() {
+        let repetitions = Repetitions::default();
+        let remember = |key: &str, bytes: usize| {
+            let Request::First(claim) = repetitions.begin(key.to_owned(), ("/", b""), NOW) else {
+                panic!("{key} is new");
+            };
+            let body = "x".repeat(bytes);
+            claim.said(&Ok(serde_json::json!({"jobs": [{"body": body}]})), NOW);
+        };
+        remember("old", REMEMBERED_BYTES_MAX / 2);
+        remember("new", REMEMBERED_BYTES_MAX / 2);
+        assert!(!is_first(&repetitions, "old", NOW));
+        remember("newest", 1);
+        assert!(is_first(&repetitions, "old", NOW));
+        assert!(!is_first(&repetitions, "new", NOW));
     }
 
     #[test]

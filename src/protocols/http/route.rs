@@ -6,6 +6,8 @@ use crate::protocols::http::event;
 use crate::protocols::http::lock;
 use crate::protocols::http::metric;
 use crate::protocols::http::problem::Problem;
+use crate::protocols::http::queue;
+use crate::protocols::http::queue_look;
 use crate::status::NodeStatus;
 use actix_web::http::{Method, StatusCode, header};
 use actix_web::web::{self, Data, ServiceConfig};
@@ -39,6 +41,26 @@ fn table() -> Vec<Route> {
         acts("/v1/locks/release", lock::release),
         acts("/v1/locks/release-all", lock::release_all),
         acts("/v1/locks/watch", lock::watch),
+        reads("/v1/queues", queue_look::list),
+        reads("/v1/queues/queue", queue_look::queue),
+        reads("/v1/queues/jobs", queue_look::jobs),
+        reads("/v1/queues/job", queue_look::job),
+        reads("/v1/queues/next", queue_look::next),
+        acts(queue::PUSH, queue::push),
+        acts(queue::PUSH_ALL, queue::push_all),
+        acts("/v1/queues/register", queue::register),
+        acts("/v1/queues/pop", queue::pop),
+        acts("/v1/queues/ack", queue::ack),
+        acts("/v1/queues/fail", queue::fail),
+        acts("/v1/queues/touch", queue::touch),
+        acts("/v1/queues/release", queue::release),
+        acts("/v1/queues/bury", queue::bury),
+        acts("/v1/queues/delete", queue::delete),
+        acts("/v1/queues/kick", queue::kick),
+        acts("/v1/queues/kick-job", queue::kick_job),
+        acts("/v1/queues/repush", queue::repush),
+        acts("/v1/queues/pause", queue::pause),
+        acts("/v1/queues/flush", queue::flush),
     ]
 }
 

@@ -4,7 +4,7 @@
 //! breaks a bound is answered with a problem document where it can be, and ends the connection.
 
 use crate::protocols::http::access::{self, Peer, Rules};
-use crate::protocols::http::caller::Caller;
+use crate::protocols::http::caller::{Caller, Undoing};
 use crate::protocols::http::door::Shared;
 use crate::protocols::http::problem::{self, Problem};
 use actix_http::body::{BodySize, BoxBody, MessageBody as _};
@@ -30,9 +30,6 @@ use tokio_util::codec::{Decoder as _, Encoder as _};
 
 /// The longest head of a request.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
-
-/// The longest body of a request.
-const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// How long a connection may lie idle between requests.
 const IDLE_MAX: Duration = Duration::from_secs(30);
@@ -228,15 +225,16 @@ impl<IO: Stream> Session<IO> {
     }
 
     async fn body(&mut self, request: &Request) -> Result<Bytes, End> {
+        let bytes_max = self.shared.body_bytes_max(request.path());
         let too_large = || {
             End::With(Problem::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
-                format!("the body of a request has at most {BODY_BYTES_MAX} bytes"),
+                format!("the body of such a request has at most {bytes_max} bytes"),
             ))
         };
         let announced = request.headers().get(header::CONTENT_LENGTH);
         let announced = announced.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-        if announced.is_some_and(|length| length > BODY_BYTES_MAX) {
+        if announced.is_some_and(|length| length > bytes_max) {
             return Err(too_large());
         }
         if request.head().expect() {
@@ -246,10 +244,10 @@ impl<IO: Stream> Session<IO> {
         }
         let mut body = BytesMut::new();
         loop {
-            match self.next(BODY_BYTES_MAX).await? {
+            match self.next(bytes_max).await? {
                 Some(Message::Chunk(None)) => return Ok(body.freeze()),
                 Some(Message::Chunk(Some(chunk))) => {
-                    if body.len() + chunk.len() > BODY_BYTES_MAX {
+                    if body.len() + chunk.len() > bytes_max {
                         return Err(too_large());
                     }
                     body.extend_from_slice(&chunk);
@@ -289,8 +287,17 @@ impl<IO: Stream> Session<IO> {
             .await
     }
 
-    /// Writes an answer.
+    /// Writes an answer. If that fails, and something is to be undone then, it is.
     async fn answer(&mut self, mut response: Response<BoxBody>) -> io::Result<()> {
+        let undoing = response.extensions_mut().remove::<Undoing>();
+        self.write(response).await?;
+        if let Some(undoing) = undoing {
+            undoing.delivered();
+        }
+        Ok(())
+    }
+
+    async fn write(&mut self, mut response: Response<BoxBody>) -> io::Result<()> {
         self.shared.counters.answer(response.status());
         let nosniff = HeaderValue::from_static("nosniff");
         let no_store = HeaderValue::from_static("no-store");

@@ -1,0 +1,133 @@
+//! Answers to questions that would walk far: over all jobs, all queues, or all of those from which something can be
+//! claimed. Each answer is of a share, and says where to go on: others get their turn in between.
+
+use crate::actors::queue::index::mix;
+use crate::actors::queue::machine::QueueMachine;
+use crate::actors::queue::queue::Queue;
+use crate::actors::queue::reply::{Choice, JobSelection, QueueSelection, Reply};
+use crate::ids::Slot;
+
+/// How many are looked at for one answer.
+pub(super) const LOOKED_AT_MAX: u32 = 8192;
+
+/// How often chance is asked for a queue before those that may be chosen are counted.
+const TRIES: u64 = 32;
+
+impl QueueMachine {
+    /// Jobs, by slot.
+    pub(super) fn select_jobs(&self, selection: &JobSelection) -> Reply {
+        let JobSelection {
+            queue,
+            kind,
+            phase,
+            from,
+            most,
+        } = selection;
+        let mut jobs = Vec::new();
+        let next = None;
+        let queue = match queue.as_ref().map(|name| self.state.queue_named(name)) {
+            None => None,
+            Some(Some((slot, queue))) if phase.map_or(1, |it| queue.counts.of(it)) > 0 => {
+                Some(slot)
+            }
+            // There is nothing to be found.
+            Some(_) => return Reply::JobPage { jobs, next },
+        };
+        let extent = self.state.jobs.extent();
+        let end = from.0.saturating_add(LOOKED_AT_MAX).min(extent);
+        for slot in (from.0..end).map(Slot) {
+            if jobs.len() == *most as usize {
+                let next = Some(slot);
+                return Reply::JobPage { jobs, next };
+            }
+            let found = self.state.job(slot).filter(|job| {
+                let is_of = |kind: &String| {
+                    let queue = self.state.queue(job.queue);
+                    queue.name.kind() == kind.as_bytes()
+                };
+                let of_queue = queue.is_none_or(|it| it == job.queue);
+                of_queue
+                    && phase.is_none_or(|it| it == job.phase)
+                    && kind.as_ref().is_none_or(is_of)
+            });
+            jobs.extend(found.map(|job| self.job_view(slot, job)));
+        }
+        let next = (end < extent).then_some(Slot(end));
+        Reply::JobPage { jobs, next }
+    }
+
+    /// Queues, by where they stand in memory.
+    pub(super) fn select_queues(&self, selection: &QueueSelection) -> Reply {
+        let QueueSelection {
+            tenant,
+            kind,
+            from,
+            most,
+        } = selection;
+        let is = |wanted: &Option<String>, found: &[u8]| {
+            wanted.as_ref().is_none_or(|it| it.as_bytes() == found)
+        };
+        let extent = self.state.queues.extent();
+        let end = from.0.saturating_add(LOOKED_AT_MAX).min(extent);
+        let mut queues = Vec::new();
+        for slot in (from.0..end).map(Slot) {
+            if queues.len() == *most as usize {
+                let next = Some(slot);
+                return Reply::QueuePage { queues, next };
+            }
+            let found = self
+                .state
+                .queues
+                .get(slot)
+                .filter(|queue| is(tenant, queue.name.tenant()) && is(kind, queue.name.kind()));
+            queues.extend(found.map(Queue::view));
+        }
+        let next = (end < extent).then_some(Slot(end));
+        Reply::QueuePage { queues, next }
+    }
+
+    /// A queue by chance. Mostly one of the first tries will do, whatever the number of queues; where few may be
+    /// chosen of many, they are counted share by share.
+    pub(super) fn choose(&self, choice: &Choice) -> Reply {
+        let Choice {
+            chance,
+            kinds,
+            from,
+            among,
+        } = choice;
+        let offered = &self.state.offered;
+        let may = |slot: &&Slot| {
+            let name = &self.state.queue(**slot).name;
+            kinds.is_empty() || kinds.iter().any(|it| it.as_bytes() == name.kind())
+        };
+        let name = |slot: &Slot| self.state.queue(*slot).name.clone();
+        let mut tries = (0..TRIES).filter(|_| *from == 0);
+        let first = tries.find_map(|again| draw(offered, mix(chance ^ mix(again))).filter(may));
+        if let Some(slot) = first {
+            return Reply::Chosen {
+                queue: Some(name(slot)),
+                among: 1,
+                next: None,
+            };
+        }
+        let share = offered.iter().skip(*from as usize);
+        let share: Vec<&Slot> = share.take(LOOKED_AT_MAX as usize).filter(may).collect();
+        let among = among.saturating_add(u32::try_from(share.len()).unwrap_or(u32::MAX));
+        // Each is chosen with the same chance, whichever share it is in: all before stand for the rest of the places.
+        let place = mix(chance ^ u64::from(*from)).checked_rem(among.into());
+        let place = place.and_then(|place| usize::try_from(place).ok());
+        let chosen = place.and_then(|place| share.get(place));
+        let looked_at = from.saturating_add(LOOKED_AT_MAX);
+        Reply::Chosen {
+            queue: chosen.map(|slot| name(slot)),
+            among,
+            next: Some(looked_at).filter(|it| (*it as usize) < offered.len()),
+        }
+    }
+}
+
+/// One of these, by chance.
+fn draw<T>(these: &[T], chance: u64) -> Option<&T> {
+    let place = chance.checked_rem(these.len() as u64)?;
+    these.get(usize::try_from(place).ok()?)
+}

@@ -1,0 +1,140 @@
+//! What is told share by share, compared with the model.
+
+use crate::actors::machine::Machine as _;
+use crate::actors::queue::model::Model;
+use crate::actors::queue::{
+    Choice, JobSelection, JobView, Phase, Query, QueueMachine, QueueName, QueueSelection, Reply,
+};
+use crate::clock::Timestamp;
+use crate::ids::Slot;
+
+/// Pages, put together, are what there is; a filter lets through what it says; and chance chooses of what it may.
+pub(super) fn compare(machine: &QueueMachine, model: &Model) {
+    let queues = model.queues();
+    let any = std::iter::once(None);
+    for queue in any.chain(queues.iter().take(2).cloned().map(Some)) {
+        for phase in [None, Some(Phase::Ready), Some(Phase::Abandoned)] {
+            for kind in [None, Some("few")] {
+                compare_jobs(machine, model, (queue.as_ref(), kind, phase));
+            }
+        }
+    }
+    compare_queues(machine, &queues);
+    for kinds in [&[][..], &["few"], &["a", "closed"], &["none"]] {
+        compare_choice(machine, model, kinds);
+    }
+}
+
+fn ask(machine: &QueueMachine, query: &Query) -> Reply {
+    machine.query(Timestamp(0), query)
+}
+
+fn compare_jobs(
+    machine: &QueueMachine,
+    model: &Model,
+    (queue, kind, phase): (Option<&QueueName>, Option<&str>, Option<Phase>),
+) {
+    let lets_through = |view: &JobView| {
+        queue.is_none_or(|it| *it == view.queue)
+            && kind.is_none_or(|it| it.as_bytes() == view.queue.kind())
+            && phase.is_none_or(|it| it == view.phase)
+    };
+    let mut expected: Vec<(Slot, JobView)> = model
+        .jobs
+        .iter()
+        .filter(|job| lets_through(&job.view))
+        .map(|job| (job.slot, job.view.clone()))
+        .collect();
+    expected.sort_by_key(|(slot, _)| *slot);
+    let expected: Vec<JobView> = expected.into_iter().map(|(_, view)| view).collect();
+    let mut found = Vec::new();
+    let mut next = Some(Slot(0));
+    while let Some(from) = next {
+        let selection = JobSelection {
+            queue: queue.cloned(),
+            kind: kind.map(str::to_owned),
+            phase,
+            from,
+            most: 2,
+        };
+        let Reply::JobPage { jobs, next: after } = ask(machine, &Query::SelectJobs(selection))
+        else {
+            panic!("a selection is answered with a page");
+        };
+        assert!(jobs.len() <= 2 && after.is_none_or(|after| after > from));
+        found.extend(jobs);
+        next = after;
+    }
+    assert_eq!(found, expected, "{queue:?} {phase:?}");
+}
+
+fn compare_queues(machine: &QueueMachine, queues: &[QueueName]) {
+    for (tenant, kind) in [
+        (None, None),
+        (Some("t"), None),
+        (Some(""), Some("few")),
+        (None, Some("few")),
+    ] {
+        let lets_through = |name: &&QueueName| {
+            tenant.is_none_or(|it| it.as_bytes() == name.tenant())
+                && kind.is_none_or(|it| it.as_bytes() == name.kind())
+        };
+        let expected: Vec<QueueName> = queues.iter().filter(lets_through).cloned().collect();
+        let mut found = Vec::new();
+        let mut next = Some(Slot(0));
+        while let Some(from) = next {
+            let selection = QueueSelection {
+                tenant: tenant.map(str::to_owned),
+                kind: kind.map(str::to_owned),
+                from,
+                most: 2,
+            };
+            let asked = ask(machine, &Query::SelectQueues(selection));
+            let Reply::QueuePage {
+                queues,
+                next: after,
+            } = asked
+            else {
+                panic!("a selection is answered with a page");
+            };
+            assert!(queues.len() <= 2 && after.is_none_or(|after| after > from));
+            for view in &queues {
+                let queue = view.name.clone();
+                let known = ask(machine, &Query::Queue { queue });
+                assert_eq!(known, Reply::Queue(Box::new(view.clone())));
+            }
+            found.extend(queues.into_iter().map(|view| view.name));
+            next = after;
+        }
+        found.sort();
+        assert_eq!(found, expected, "{tenant:?} {kind:?}");
+    }
+}
+
+fn compare_choice(machine: &QueueMachine, model: &Model, kinds: &[&str]) {
+    let is_ready = |queue: &&QueueName| {
+        let kind = std::str::from_utf8(queue.kind()).expect("it is a name");
+        let of_types = kinds.is_empty() || kinds.contains(&kind);
+        let has_job = !model.line(queue, Phase::Ready).is_empty();
+        of_types && has_job && !model.is_paused(queue) && kind != "closed"
+    };
+    let ready: Vec<QueueName> = model.queues().iter().filter(is_ready).cloned().collect();
+    let kinds = kinds.iter().map(|&kind| kind.to_owned()).collect();
+    let choice = Choice {
+        chance: model.next_id,
+        kinds,
+        from: 0,
+        among: 0,
+    };
+    let Reply::Chosen { queue, among, next } = ask(machine, &Query::Next(choice)) else {
+        panic!("a choice is answered with one");
+    };
+    assert_eq!(next, None, "there are few queues");
+    assert_eq!(
+        (queue.is_some(), among > 0),
+        (!ready.is_empty(), !ready.is_empty())
+    );
+    if let Some(queue) = queue {
+        assert!(ready.contains(&queue), "{queue} of {ready:?}");
+    }
+}

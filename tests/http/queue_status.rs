@@ -1,0 +1,104 @@
+//! What is asked of queues so that each answer is given that `openapi.json` describes.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "an answer that lacks a part fails the test"
+)]
+
+use crate::every_status::Asking;
+use crate::opened::{Answer, Opened, run};
+use crate::queue::{POP, PUSH, pop, push, target};
+use serde_json::{Value, json};
+use sexton::actors::queue::{Body, Put, QueueName, TypeRules};
+use sexton::config::Config;
+use sexton::node::Node;
+use std::path::Path;
+
+const QUEUE: &str = "held";
+
+/// The query and the body that a path takes, about a claim of which only its form is known.
+pub(crate) fn parts(path: &str) -> (Option<&'static str>, Option<Value>) {
+    let body = match path {
+        "/v1/queues" | "/v1/queues/jobs" | "/v1/queues/next" => return (None, None),
+        "/v1/queues/queue" => return (Some("queue=held"), None),
+        "/v1/queues/job" => return (Some("id=1"), None),
+        PUSH => json!({"queue": QUEUE, "body": "x"}),
+        "/v1/queues/push-all" => json!({"jobs": [{"queue": QUEUE, "body": "x"}]}),
+        POP => json!({"queues": [QUEUE]}),
+        "/v1/queues/ack" | "/v1/queues/fail" | "/v1/queues/touch" | "/v1/queues/release"
+        | "/v1/queues/bury" => json!({"id": 1, "token": 1}),
+        "/v1/queues/delete" | "/v1/queues/kick-job" => json!({"id": 1}),
+        "/v1/queues/kick" | "/v1/queues/repush" | "/v1/queues/flush" => json!({"queue": QUEUE}),
+        "/v1/queues/register" => json!({"queue": QUEUE, "signature": "s", "at": 1}),
+        "/v1/queues/pause" => json!({"queue": QUEUE, "ms": 0}),
+        path => panic!("{path} has no case here"),
+    };
+    (None, Some(body))
+}
+
+/// A request that is answered as asked.
+pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> Asking {
+    push(opened, QUEUE, "claimed");
+    let claim = pop(opened, QUEUE);
+    let ready = push(opened, QUEUE, "ready");
+    let asking = Asking::well(path, method);
+    match path {
+        "/v1/queues/job" => asking.at_target(&format!("{path}?id={ready}")),
+        "/v1/queues/delete" => asking.about(&json!({"id": ready})),
+        "/v1/queues/kick-job" => {
+            let bury = Asking::well("/v1/queues/bury", "POST").about(&target(&claim));
+            assert_eq!(bury.of(opened).status, 200);
+            asking.about(&json!({"id": claim["id"]}))
+        }
+        "/v1/queues/ack" | "/v1/queues/fail" | "/v1/queues/touch" | "/v1/queues/release"
+        | "/v1/queues/bury" => asking.about(&target(&claim)),
+        _ => asking,
+    }
+}
+
+/// An answer that says that there is nothing of the kind.
+pub(crate) fn absent(path: &str, method: &str, opened: &Opened) -> Answer {
+    let asking = Asking::well(path, method);
+    let absent = match path {
+        "/v1/queues/job" => asking.at_target("/v1/queues/job?id=999999999"),
+        "/v1/queues/queue" => asking.at_target("/v1/queues/queue?queue=absent"),
+        "/v1/queues/next" => asking.at_target("/v1/queues/next?types=absent"),
+        "/v1/queues/kick-job" | "/v1/queues/delete" => asking.about(&json!({"id": 999_999_999})),
+        _ => asking.about(&json!({"id": 999_999_999, "token": 1})),
+    };
+    absent.of(opened)
+}
+
+/// A request that does not go together with how things are; none if only a repetition would not.
+pub(crate) fn conflict(path: &str, method: &str, opened: &Opened) -> Option<Answer> {
+    push(opened, QUEUE, "claimed");
+    let claim = pop(opened, QUEUE);
+    let fields = match path {
+        "/v1/queues/ack" | "/v1/queues/fail" | "/v1/queues/touch" | "/v1/queues/release"
+        | "/v1/queues/bury" => json!({"id": claim["id"], "token": 1}),
+        "/v1/queues/delete" => json!({"id": claim["id"]}),
+        _ => return None,
+    };
+    Some(Asking::well(path, method).about(&fields).of(opened))
+}
+
+/// Leaves a job in a directory that was tried too often.
+pub(crate) fn abandon(data: &Path) {
+    let mut config = Config::at(data);
+    config.queues.default = TypeRules {
+        max_tries: 1,
+        ..TypeRules::default()
+    };
+    let node = Node::open(config).expect("it opens");
+    let queues = node.handle().queues();
+    run(async {
+        let held = QueueName::parse(QUEUE.as_bytes()).expect("it is a name");
+        let job = Put::new(held.clone(), Body::new(*b"x"));
+        queues.put(job).await.expect("it is added");
+        let claim = queues.pop(&[held]).await.expect("it answers");
+        let claim = claim.expect("there is a job");
+        let released = queues.release(claim.id, claim.token, (0, None)).await;
+        released.expect("it is claimed");
+    });
+    node.stop().expect("it stops well");
+}

@@ -1,0 +1,103 @@
+//! What a coordinator is asked about queues, and what it answers: for people, as JSON, and as an exit status.
+
+use crate::client::{self, Answer};
+use crate::report::{Failure, print};
+use crate::text::words;
+use serde_json::{Map, Value};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Fields of a request.
+pub(super) type Fields = Map<String, Value>;
+
+/// Where a command asks.
+pub(super) struct Asking {
+    pub(super) data: PathBuf,
+    pub(super) json: bool,
+}
+
+/// Fields, of which those that are null are left out.
+pub(super) fn fields<const COUNT: usize>(members: [(&str, Value); COUNT]) -> Fields {
+    let members = members.into_iter().filter(|(_, value)| !value.is_null());
+    members
+        .map(|(field, value)| (field.to_owned(), value))
+        .collect()
+}
+
+impl Asking {
+    /// Has something done, and says what came of it.
+    pub(super) fn act(
+        &self,
+        what: &str,
+        fields: Fields,
+        page: impl FnOnce(&Value) -> String,
+    ) -> Result<(), Failure> {
+        let answer = self.post(what, fields, 0)?;
+        self.tell(&answer, page).map(drop)
+    }
+
+    pub(super) fn post(&self, what: &str, fields: Fields, wait: u64) -> Result<Answer, Failure> {
+        let path = format!("/v1/queues/{what}");
+        let wait = Duration::from_secs(wait);
+        client::send(&self.data, &path, &Value::Object(fields), wait)
+    }
+
+    /// What is known, by a path below `/v1/queues` and a query of text.
+    pub(super) fn get(&self, what: &str, query: &Fields) -> Result<Answer, Failure> {
+        let path = format!("/v1/queues{what}");
+        client::get(&self.data, &client::with_query(&path, query))
+    }
+
+    /// Prints an answer, as it is or as people read it; what it says.
+    pub(super) fn tell(
+        &self,
+        answer: &Answer,
+        page: impl FnOnce(&Value) -> String,
+    ) -> Result<Value, Failure> {
+        if self.json {
+            print(&answer.body)?;
+        }
+        let said = well(answer)?;
+        if !self.json {
+            print(&page(&said))?;
+        }
+        Ok(said)
+    }
+}
+
+/// What an answer says, if it is as asked.
+pub(super) fn well(answer: &Answer) -> Result<Value, Failure> {
+    let said = answer.said()?;
+    if answer.status == 200 {
+        Ok(said)
+    } else {
+        Err(refused(answer.status, &said))
+    }
+}
+
+/// A refusal, as an exit status and in words.
+fn refused(status: u16, said: &Value) -> Failure {
+    let detail = words(said, "/detail");
+    let reason = said.pointer("/reason").and_then(Value::as_str);
+    let found = Failure::found(format!("not done: {detail}"));
+    match (status, reason) {
+        (409, Some("stale")) => {
+            found.help("stop the work: the job is ready again, or somebody else has it by now")
+        }
+        (409, Some("claimed")) => found
+            .help("`sexton queue peek ID` shows the token; `sexton queue ack ID TOKEN` ends it"),
+        (404, Some("absent")) => {
+            found.help("it may have ended; `sexton queue show --list` shows what there is")
+        }
+        (403, Some("read-only")) => found.help("its type is set so where the coordinator runs"),
+        (413, Some("too-big")) => {
+            found.help("`sexton serve --job-bytes` says how long a job may be")
+        }
+        (503, Some("draining")) => found.help("what is there goes on; a start ends the drain"),
+        (503, Some("full" | "waits")) => found,
+        (507, _) => found.help("free space on the coordinator's disk; it goes on by itself"),
+        (400 | 413, _) => Failure::usage(format!("the coordinator did not understand: {detail}")),
+        (503, _) => Failure::halted(format!("the coordinator does not answer: {detail}")),
+        _ => Failure::unreachable(format!("the coordinator refuses to answer: {detail}")),
+    }
+}

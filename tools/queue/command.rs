@@ -1,0 +1,230 @@
+//! The subcommands of `sexton queue`.
+
+use crate::queue::answer::{Asking, fields};
+use crate::queue::job::{Done, Given, Popped, Pushed, Span};
+use crate::queue::list::{Chosen, Listed, Shown};
+use crate::report::Failure;
+use crate::settings::data_directory;
+use crate::text::{count, number};
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::{Value, json};
+use sexton::actors::queue::QueueName;
+use std::path::PathBuf;
+
+/// Add jobs to queues of a running coordinator, work on them, and see how they stand.
+///
+/// A queue is named TYPE, or TENANT:TYPE; a tube of a beanstalkd client is the queue of its name. Asks over
+/// `DATA/sexton.sock`, so only the coordinator's own user (or root) gets an answer.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sexton queue push mails 'to: ann'              add a job
+  sexton queue pop mails --wait 60               claim one, and wait for it if need be
+  sexton queue ack 17 4711                       it is done: its id, and the token of the claim
+  sexton queue stats                             every queue, and how its jobs stand
+  sexton queue next && ...                       is anything ready anywhere?
+
+Exit status: 0 well; 1 the answer is no: nothing to claim, absent, stale; 2 usage; 3 no coordinator runs there; 4 it has
+halted.")]
+pub(crate) struct Queue {
+    #[command(subcommand)]
+    action: Action,
+
+    /// Where the coordinator keeps its data [default: as for `sexton serve`]
+    #[arg(long, global = true, value_name = "DIR")]
+    data: Option<PathBuf>,
+
+    /// Print the answer as it is, in JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    Push(Pushed),
+    Pop(Popped),
+    /// End a claimed job: it is done
+    #[command(after_help = "Example: sexton queue ack 17 4711")]
+    Ack(Done),
+    /// Say that a claimed job failed: it is tried again
+    #[command(after_help = "\
+Examples:
+  sexton queue fail 17 4711                      when its claim would have ended
+  sexton queue fail 17 4711 --retry-after 30     in half a minute")]
+    Fail {
+        #[command(flatten)]
+        done: Done,
+        /// Seconds until it is tried again [default: what is left of the claim]
+        #[arg(long, value_name = "SECONDS")]
+        retry_after: Option<Span>,
+    },
+    /// Begin the time of a claim again
+    #[command(after_help = "Example: sexton queue touch 17 4711")]
+    Touch(Done),
+    Release(Given),
+    /// Put a claimed job aside until it is kicked
+    #[command(after_help = "Example: sexton queue bury 17 4711")]
+    Bury {
+        #[command(flatten)]
+        done: Done,
+        /// Its priority from now on; 0 is the most urgent [default: as it was]
+        #[arg(long)]
+        priority: Option<u32>,
+    },
+    /// End a job that nobody has claimed
+    #[command(after_help = "Example: sexton queue delete 17")]
+    Delete {
+        /// Its number
+        id: u64,
+    },
+    /// Make buried jobs ready; if there are none, delayed ones
+    ///
+    /// The oldest buried first, the soonest delayed first. Each is as if it had never been tried.
+    #[command(after_help = "\
+Examples:
+  sexton queue kick mails --count 100
+  sexton queue kick --id 17                      one job: buried, abandoned or delayed")]
+    Kick {
+        /// Of which queue
+        #[arg(value_parser = name, required_unless_present = "id", conflicts_with = "id")]
+        queue: Option<QueueName>,
+        /// Jobs at most
+        #[arg(long, default_value_t = 1, conflicts_with = "id", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        count: u32,
+        /// One job by its number
+        #[arg(long)]
+        id: Option<u64>,
+    },
+    /// Put a whole queue in order: end its jobs, or try again those that were tried too often
+    #[command(after_help = "\
+Examples:
+  sexton queue manage mails delete               every job of it, claimed ones too
+  sexton queue manage mails repush-abandoned     as if they had never been tried")]
+    Manage {
+        /// Which queue
+        #[arg(value_parser = name)]
+        queue: QueueName,
+        /// What is done with its jobs
+        action: Managed,
+    },
+    /// Let nothing be claimed from a queue for a while; 0 ends a pause
+    #[command(after_help = "\
+Examples:
+  sexton queue pause mails 600
+  sexton queue pause mails 0                     go on")]
+    Pause {
+        /// Which queue
+        #[arg(value_parser = name)]
+        queue: QueueName,
+        /// For how long
+        seconds: Span,
+    },
+    /// End every job of a queue, claimed ones too
+    #[command(after_help = "Example: sexton queue flush mails")]
+    Flush {
+        /// Which queue
+        #[arg(value_parser = name)]
+        queue: QueueName,
+    },
+    /// Show a job and what it says
+    #[command(after_help = "Example: sexton queue peek 17")]
+    Peek {
+        /// Its number
+        id: u64,
+    },
+    Show(Shown),
+    Stats(Listed),
+    Next(Chosen),
+}
+
+/// What is done with all jobs of a queue.
+#[derive(Clone, Copy, ValueEnum)]
+enum Managed {
+    /// End them, claimed ones too
+    Delete,
+    /// Make those ready that were tried too often
+    RepushAbandoned,
+}
+
+/// Reads the name of a queue.
+pub(super) fn name(text: &str) -> Result<QueueName, String> {
+    QueueName::try_from(text).map_err(|error| error.to_string())
+}
+
+impl Queue {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let asking = Asking {
+            data: data_directory(self.data.as_deref())?,
+            json: self.json,
+        };
+        self.action.run(&asking)
+    }
+}
+
+impl Action {
+    fn run(self, asking: &Asking) -> Result<(), Failure> {
+        match self {
+            Self::Push(pushed) => pushed.run(asking),
+            Self::Pop(popped) => popped.run(asking),
+            Self::Ack(done) => done.run(asking, "ack", fields([])),
+            Self::Fail { done, retry_after } => {
+                let retry = retry_after.map(Span::ms);
+                done.run(asking, "fail", fields([("retry_after_ms", json!(retry))]))
+            }
+            Self::Touch(done) => done.run(asking, "touch", fields([])),
+            Self::Release(given) => given.run(asking),
+            Self::Bury { done, priority } => {
+                done.run(asking, "bury", fields([("priority", json!(priority))]))
+            }
+            Self::Delete { id } => asking.act("delete", fields([("id", json!(id))]), |_| {
+                "deleted\n".to_owned()
+            }),
+            Self::Kick { id: Some(id), .. } => {
+                asking.act("kick-job", fields([("id", json!(id))]), |said| {
+                    told("kicked", said)
+                })
+            }
+            Self::Kick { queue, count, .. } => {
+                let members = [("queue", json!(queue)), ("count", json!(count))];
+                asking.act("kick", fields(members), |said| told("kicked", said))
+            }
+            Self::Manage {
+                queue,
+                action: Managed::RepushAbandoned,
+            } => asking.act("repush", of(&queue), |said| told("repushed", said)),
+            Self::Manage {
+                queue,
+                action: Managed::Delete,
+            }
+            | Self::Flush { queue } => {
+                asking.act("flush", of(&queue), |said| told("flushed", said))
+            }
+            Self::Pause { queue, seconds } => {
+                let members = [("queue", json!(queue)), ("ms", json!(seconds.ms()))];
+                asking.act("pause", fields(members), |said| {
+                    if number(said, "/paused_ms") == 0 {
+                        "goes on\n".to_owned()
+                    } else {
+                        format!("paused for {seconds}\n")
+                    }
+                })
+            }
+            Self::Peek { id } => crate::queue::list::peek(asking, id),
+            Self::Show(shown) => shown.run(asking),
+            Self::Stats(listed) => listed.run(asking),
+            Self::Next(chosen) => chosen.run(asking),
+        }
+    }
+}
+
+fn of(queue: &QueueName) -> serde_json::Map<String, Value> {
+    fields([("queue", json!(queue))])
+}
+
+/// How many jobs it was done to.
+fn told(what: &str, said: &Value) -> String {
+    format!(
+        "{what} {}\n",
+        count(number(said, &format!("/{what}")), "job")
+    )
+}

@@ -1,0 +1,294 @@
+//! What is done with jobs: added, claimed, ended, given back. On the command line spans are seconds, perhaps with decimals.
+
+use crate::queue::answer::{Asking, Fields, fields};
+use crate::queue::command::name;
+use crate::report::{Failure, print, written};
+use crate::text::{number, plain, span, words};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use clap::Args;
+use serde_json::{Value, json};
+use sexton::actors::queue::QueueName;
+use std::fmt;
+use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::str::FromStr;
+
+/// The longest wait of one request, in seconds.
+const WAIT_MAX: u64 = 3600;
+
+/// A span of time, in seconds as people write them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    ms: u64,
+}
+
+impl Span {
+    pub(super) const fn ms(self) -> u64 {
+        self.ms
+    }
+}
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || "expected seconds, such as 30 or 0.5".to_owned();
+        let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if !is_number(part) || part.is_empty() || part.len() > 3 || !is_number(whole) {
+            return Err(wrong());
+        }
+        let ms = format!("{part:0<3}").parse::<u64>().map_err(|_| wrong())?;
+        let seconds = whole.parse::<u64>().map_err(|_| wrong())?;
+        let ms = seconds.checked_mul(1000).and_then(|s| s.checked_add(ms));
+        ms.map(|ms| Self { ms }).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.ms.is_multiple_of(1000) {
+            f.write_str(&span(self.ms))
+        } else {
+            write!(f, "{} ms", self.ms)
+        }
+    }
+}
+
+/// Add a job
+///
+/// Prints its number. Without a body, or with `-` for it, what stands on standard input is the body, whatever bytes it has.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sexton queue push mails 'to: ann'
+  sexton queue push t1:purges --delay 0.5 < job.json
+  sexton queue push mails 'to: ann' --dedup ann  only if no such job waits already")]
+pub(super) struct Pushed {
+    /// Where
+    #[arg(value_parser = name)]
+    queue: QueueName,
+    /// What it says; `-` for what stands on standard input
+    #[arg(default_value = "-", allow_hyphen_values = true)]
+    body: String,
+    /// 0 is the most urgent; below 1024 counts as urgent
+    #[arg(long, default_value_t = 1024)]
+    priority: u32,
+    /// Seconds until it is ready
+    #[arg(long, value_name = "SECONDS", default_value = "0")]
+    delay: Span,
+    /// Seconds that whoever claims it has [default: as the queue has it]
+    #[arg(long, value_name = "SECONDS")]
+    ttr: Option<Span>,
+    /// By which it is one with another: nothing is added while an unclaimed job of the queue has the same
+    #[arg(long, value_name = "KEY")]
+    dedup: Option<String>,
+    /// Run it at most once: whatever ends its claim ends it
+    #[arg(long)]
+    once: bool,
+}
+
+impl Pushed {
+    pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
+        let body = if self.body == "-" {
+            let mut body = Vec::new();
+            let read = std::io::stdin().lock().read_to_end(&mut body);
+            read.map_err(|error| {
+                Failure::unreachable(format!("failed to read standard input: {error}"))
+            })?;
+            body
+        } else {
+            self.body.into_bytes()
+        };
+        let mut request = fields([
+            ("queue", json!(self.queue)),
+            ("priority", json!(self.priority)),
+            ("delay_ms", json!(self.delay.ms())),
+            ("ttr_ms", json!(self.ttr.map(Span::ms))),
+            ("dedup", json!(self.dedup)),
+            ("retries", json!(!self.once)),
+        ]);
+        request.extend(match String::from_utf8(body) {
+            Ok(text) => fields([("body", json!(text))]),
+            Err(bytes) => fields([("body_b64", json!(STANDARD.encode(bytes.as_bytes())))]),
+        });
+        asking.act("push", request, |said| {
+            let id = number(said, "/id");
+            if said.pointer("/new") == Some(&Value::Bool(true)) {
+                format!("{id}\n")
+            } else {
+                format!("{id}, which is there already\n")
+            }
+        })
+    }
+}
+
+/// Claim the most urgent job of some queues
+///
+/// Prints its number and the token of the claim, which `ack` and the others take, and below them what it says. The claim
+/// is nobody's but whoever shows the token; it ends by itself, and the job is ready again, if nothing is done in time.
+/// Ended while it waits, by Ctrl-C or otherwise, it stands in line no longer.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sexton queue pop mails                         exit status 1 if there is none
+  sexton queue pop mails purges --wait 600
+  sexton queue pop mails --json | jq -r '.jobs[0] | \"\\(.id) \\(.token)\"'")]
+pub(super) struct Popped {
+    /// From which queues
+    #[arg(required = true, num_args = 1..=1000, value_parser = name)]
+    queues: Vec<QueueName>,
+    /// Seconds to wait for one at most
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=WAIT_MAX))]
+    wait: u64,
+    /// Jobs at most; whoever waits is given one
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=100))]
+    count: u8,
+}
+
+impl Popped {
+    pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
+        let request = fields([
+            ("queues", json!(self.queues)),
+            ("wait", json!(self.wait)),
+            ("count", json!(self.count)),
+        ]);
+        let answer = asking.post("pop", request, self.wait)?;
+        let said = asking.tell(&answer, |_| String::new())?;
+        let jobs = said.pointer("/jobs").and_then(Value::as_array);
+        let jobs = jobs.map_or(&[][..], Vec::as_slice);
+        if jobs.is_empty() {
+            return Err(Failure::found("there is no job to claim").help(
+                "`--wait SECONDS` waits for one; `sexton queue stats` shows how they stand",
+            ));
+        }
+        if asking.json {
+            return Ok(());
+        }
+        jobs.iter().try_for_each(print_claim)
+    }
+}
+
+/// A claimed job: its head, and what it says as it is.
+fn print_claim(job: &Value) -> Result<(), Failure> {
+    let newer = if job.pointer("/duplicate") == Some(&Value::Bool(true)) {
+        ", a duplicate"
+    } else {
+        ""
+    };
+    print(&format!(
+        "{} {}  {}, try {}, {} left{newer}\n",
+        number(job, "/id"),
+        number(job, "/token"),
+        words(job, "/queue"),
+        number(job, "/attempts"),
+        span(number(job, "/remaining_ms")),
+    ))?;
+    print_body(job)
+}
+
+/// What a job says, with the end of a line behind it.
+pub(super) fn print_body(job: &Value) -> Result<(), Failure> {
+    let text = job.pointer("/body").and_then(Value::as_str);
+    let encoded = job.pointer("/body_b64").and_then(Value::as_str);
+    let decoded = encoded.and_then(|encoded| STANDARD.decode(encoded).ok());
+    let mut bytes = text.map(|text| text.as_bytes().to_vec()).or(decoded);
+    let bytes = bytes.get_or_insert_default();
+    let mut out = std::io::stdout().lock();
+    if out.is_terminal() {
+        // What somebody else made up cannot steer it.
+        let text = String::from_utf8_lossy(bytes);
+        let lines: Vec<String> = text.lines().map(plain).collect();
+        *bytes = lines.join("\n").into_bytes();
+    }
+    if !bytes.ends_with(b"\n") {
+        bytes.push(b'\n');
+    }
+    written(out.write_all(bytes).and_then(|()| out.flush()))
+}
+
+/// Which claim.
+#[derive(Args)]
+pub(super) struct Done {
+    /// The number of the job
+    id: u64,
+    /// The token of its claim
+    token: u64,
+}
+
+impl Done {
+    pub(super) fn run(self, asking: &Asking, what: &str, more: Fields) -> Result<(), Failure> {
+        let mut request = fields([("id", json!(self.id)), ("token", json!(self.token))]);
+        request.extend(more);
+        asking.act(what, request, |said| match said.pointer("/phase") {
+            None => "done\n".to_owned(),
+            Some(Value::Null) => "ended: it was to be run at most once\n".to_owned(),
+            Some(_) => format!("{}{}\n", words(said, "/phase"), until(said)),
+        })
+    }
+}
+
+/// For how long a phase goes on, if it ends.
+fn until(said: &Value) -> String {
+    match said.pointer("/remaining_ms").and_then(Value::as_u64) {
+        None => String::new(),
+        Some(ms) => format!(", {} left", span(ms)),
+    }
+}
+
+/// Give a claimed job back
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sexton queue release 17 4711
+  sexton queue release 17 4711 --delay 60")]
+pub(super) struct Given {
+    #[command(flatten)]
+    done: Done,
+    /// Seconds until it is ready
+    #[arg(long, value_name = "SECONDS", default_value = "0")]
+    delay: Span,
+    /// Its priority from now on; 0 is the most urgent [default: as it was]
+    #[arg(long)]
+    priority: Option<u32>,
+}
+
+impl Given {
+    pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
+        let more = fields([
+            ("delay_ms", json!(self.delay.ms())),
+            ("priority", json!(self.priority)),
+        ]);
+        self.done.run(asking, "release", more)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Span;
+
+    #[test]
+    fn spans_are_seconds() {
+        for (text, ms, shown) in [
+            ("0", 0, "0 s"),
+            ("90", 90_000, "1 min 30 s"),
+            ("0.5", 500, "500 ms"),
+            ("1.25", 1250, "1250 ms"),
+        ] {
+            let span: Span = text.parse().expect("it is a span");
+            assert_eq!((span.ms(), span.to_string().as_str()), (ms, shown));
+        }
+        for wrong in [
+            "",
+            "x",
+            "-1",
+            "1.",
+            ".5",
+            "1.2345",
+            "1e3",
+            "99999999999999999999",
+        ] {
+            assert!(wrong.parse::<Span>().is_err(), "{wrong}");
+        }
+    }
+}

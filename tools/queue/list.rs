@@ -1,0 +1,362 @@
+//! What only looks: which queues and jobs there are, how they stand, and which queue is ready.
+
+use crate::queue::answer::{Asking, Fields, fields, well};
+use crate::queue::command::name;
+use crate::queue::job::print_body;
+use crate::report::{Failure, print};
+use crate::table::{Column, table};
+use crate::text::{grouped, number, span, words};
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+use sexton::actors::queue::QueueName;
+
+/// How many are asked for at a time.
+const PAGE: u64 = 1000;
+
+/// Show how many jobs wait, by queue or one by one
+///
+/// As MediaWiki's showJobs.php: the number of jobs that can be claimed; with --group a line for each queue that has any;
+/// with --list a line for each job.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sexton queue show                              how many jobs are ready
+  sexton queue show --group                      mails: 3 queued; 2 claimed (1 active, 1 abandoned); 0 delayed
+  sexton queue show --list --status abandoned
+  sexton queue show --list --type mails --limit 20")]
+pub(super) struct Shown {
+    /// Only these queues
+    #[arg(value_parser = name)]
+    queues: Vec<QueueName>,
+    /// A line for each queue
+    #[arg(long, conflicts_with = "list")]
+    group: bool,
+    /// A line for each job
+    #[arg(long)]
+    list: bool,
+    /// Only jobs of this type, in every tenant
+    #[arg(long)]
+    r#type: Option<String>,
+    /// Only jobs that are so
+    #[arg(long, requires = "list")]
+    status: Option<Status>,
+    /// The most jobs to show
+    #[arg(long, default_value_t = 1000, requires = "list", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: u64,
+}
+
+/// What is the matter with a job.
+#[derive(Clone, Copy, ValueEnum)]
+enum Status {
+    /// It can be claimed
+    #[value(alias = "unclaimed")]
+    Ready,
+    /// It will be ready
+    Delayed,
+    /// Somebody works on it, or did and failed
+    Claimed,
+    /// A client has put it aside
+    Buried,
+    /// It was tried too often
+    Abandoned,
+}
+
+impl Status {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Delayed => "delayed",
+            Self::Claimed => "claimed",
+            Self::Buried => "buried",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
+/// Show every queue, and how its jobs stand
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sexton queue stats
+  sexton queue stats --tenant t1 --json | jq '.queues[].ready'")]
+pub(super) struct Listed {
+    /// Only these queues
+    #[arg(value_parser = name, conflicts_with_all = ["tenant", "type"])]
+    queues: Vec<QueueName>,
+    /// Only queues of this tenant; empty for the default one
+    #[arg(long)]
+    tenant: Option<String>,
+    /// Only queues with jobs of this type
+    #[arg(long)]
+    r#type: Option<String>,
+    /// The most queues to show
+    #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    limit: u64,
+}
+
+/// Name a queue from which something can be claimed, by chance
+///
+/// Prints TENANT TYPE, with `-` for the default tenant; or nothing, with exit status 1. Paused and read-only queues are
+/// not ready.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sexton queue next
+  sexton queue next --types mails,purges")]
+pub(super) struct Chosen {
+    /// Only queues with jobs of these types, with commas between them
+    #[arg(long, value_delimiter = ',')]
+    types: Vec<String>,
+}
+
+impl Asking {
+    /// All that a list has, page by page; and where it would go on.
+    fn all(
+        &self,
+        (path, member): (&str, &str),
+        query: &Fields,
+        limit: u64,
+    ) -> Result<(Vec<Value>, Value), Failure> {
+        let mut found: Vec<Value> = Vec::new();
+        let mut next = Value::Null;
+        loop {
+            let left = limit - found.len() as u64;
+            let mut query = query.clone();
+            query.insert("limit".to_owned(), left.min(PAGE).to_string().into());
+            if !next.is_null() {
+                query.insert("after".to_owned(), next);
+            }
+            let mut said = well(&self.get(path, &query)?)?;
+            next = said.get_mut("next").map_or(Value::Null, Value::take);
+            if let Some(Value::Array(some)) = said.get_mut(member).map(Value::take) {
+                found.extend(some);
+            }
+            if next.is_null() || found.len() as u64 >= limit {
+                return Ok((found, next));
+            }
+        }
+    }
+
+    /// Queues by name; one that is not there has no jobs.
+    fn named(&self, queues: &[QueueName]) -> Result<Vec<Value>, Failure> {
+        let mut found = Vec::new();
+        for queue in queues {
+            let answer = self.get("/queue", &fields([("queue", json!(queue))]))?;
+            if answer.status != 404 {
+                found.push(well(&answer)?);
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Shown {
+    pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
+        if self.list {
+            return self.jobs(asking);
+        }
+        let mut queues = if self.queues.is_empty() {
+            let query = fields([("type", json!(self.r#type))]);
+            asking.all(("", "queues"), &query, u64::MAX)?.0
+        } else {
+            let named = asking.named(&self.queues)?;
+            let is_asked = |queue: &Value| {
+                let wanted = self.r#type.as_deref();
+                wanted.is_none_or(|wanted| words(queue, "/type") == wanted)
+            };
+            named.into_iter().filter(is_asked).collect()
+        };
+        queues.sort_by_cached_key(|queue| words(queue, "/queue"));
+        let ready: u64 = queues.iter().map(|queue| number(queue, "/ready")).sum();
+        if asking.json {
+            return print(&format!(
+                "{}\n",
+                json!({ "ready": ready, "queues": queues })
+            ));
+        }
+        if !self.group {
+            return print(&format!("{ready}\n"));
+        }
+        let lines: String = queues.iter().filter_map(group).collect();
+        print(&lines)
+    }
+
+    fn jobs(&self, asking: &Asking) -> Result<(), Failure> {
+        let status = self.status.map(Status::word);
+        let query = fields([("type", json!(self.r#type)), ("phase", json!(status))]);
+        let path = ("/jobs", "jobs");
+        let (mut jobs, mut next) = (Vec::new(), Value::Null);
+        if self.queues.is_empty() {
+            (jobs, next) = asking.all(path, &query, self.limit)?;
+        }
+        for queue in &self.queues {
+            let left = self.limit - jobs.len() as u64;
+            if left == 0 {
+                next = json!("0");
+                break;
+            }
+            let mut query = query.clone();
+            query.insert("queue".to_owned(), json!(queue));
+            let (some, more) = asking.all(path, &query, left)?;
+            jobs.extend(some);
+            next = more;
+        }
+        jobs.sort_by_key(|job| number(job, "/id"));
+        if asking.json {
+            let is_all = next.is_null();
+            return print(&format!("{}\n", json!({ "jobs": jobs, "all": is_all })));
+        }
+        if jobs.is_empty() {
+            return print("no jobs\n");
+        }
+        print(&job_table(&jobs))?;
+        more(&next, self.limit)
+    }
+}
+
+/// A queue in a line, if it has jobs. Those that are claimed are so by somebody, or were tried too often.
+fn group(queue: &Value) -> Option<String> {
+    let [ready, active, delayed, buried, abandoned] =
+        ["ready", "claimed", "delayed", "buried", "abandoned"]
+            .map(|phase| number(queue, &format!("/{phase}")));
+    if ready + active + delayed + buried + abandoned == 0 {
+        return None;
+    }
+    let claimed = active + abandoned;
+    let buried = match buried {
+        0 => String::new(),
+        buried => format!("; {buried} buried"),
+    };
+    let queue = words(queue, "/queue");
+    Some(format!(
+        "{queue}: {ready} queued; {claimed} claimed ({active} active, {abandoned} abandoned); {delayed} delayed{buried}\n"
+    ))
+}
+
+fn job_table(jobs: &[Value]) -> String {
+    let heads = [
+        ("ID", Column::Number),
+        ("QUEUE", Column::Words),
+        ("STATUS", Column::Words),
+        ("PRIORITY", Column::Number),
+        ("TRIES", Column::Number),
+        ("AGE", Column::Number),
+        ("REMAINING", Column::Number),
+        ("BYTES", Column::Number),
+    ];
+    let rows = jobs.iter().map(|job| {
+        [
+            words(job, "/id"),
+            words(job, "/queue"),
+            words(job, "/phase"),
+            words(job, "/priority"),
+            words(job, "/attempts"),
+            span(number(job, "/age_ms")),
+            left(job, "/remaining_ms"),
+            words(job, "/bytes"),
+        ]
+    });
+    table(heads, rows)
+}
+
+impl Listed {
+    pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
+        let (mut queues, mut next) = (Vec::new(), Value::Null);
+        if self.queues.is_empty() {
+            let query = fields([("tenant", json!(self.tenant)), ("type", json!(self.r#type))]);
+            (queues, next) = asking.all(("", "queues"), &query, self.limit)?;
+        } else {
+            queues.extend(asking.named(&self.queues)?);
+        }
+        // Each page was in order, all together are not.
+        queues.sort_by_cached_key(|queue| words(queue, "/queue"));
+        if asking.json {
+            let is_all = next.is_null();
+            return print(&format!("{}\n", json!({ "queues": queues, "all": is_all })));
+        }
+        if queues.is_empty() {
+            return print("no queues\n");
+        }
+        let heads = [
+            ("QUEUE", Column::Words),
+            ("READY", Column::Number),
+            ("DELAYED", Column::Number),
+            ("CLAIMED", Column::Number),
+            ("BURIED", Column::Number),
+            ("ABANDONED", Column::Number),
+            ("WAITING", Column::Number),
+            ("DONE", Column::Number),
+            ("PAUSED", Column::Number),
+        ];
+        let rows = queues.iter().map(|queue| {
+            let count = |field: &str| grouped(number(queue, field));
+            [
+                words(queue, "/queue"),
+                count("/ready"),
+                count("/delayed"),
+                count("/claimed"),
+                count("/buried"),
+                count("/abandoned"),
+                count("/waiting"),
+                count("/deletes"),
+                left(queue, "/paused_ms"),
+            ]
+        });
+        print(&table(heads, rows))?;
+        more(&next, self.limit)
+    }
+}
+
+/// A span that may have no end.
+fn left(value: &Value, path: &str) -> String {
+    let ms = value.pointer(path).and_then(Value::as_u64);
+    ms.map_or("-".to_owned(), span)
+}
+
+fn more(next: &Value, limit: u64) -> Result<(), Failure> {
+    if next.is_null() {
+        return Ok(());
+    }
+    print(&format!("and more: --limit is {limit}\n"))
+}
+
+impl Chosen {
+    pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
+        let types = self.types.join(",");
+        let answer = asking.get("/next", &fields([("types", json!(types))]))?;
+        if answer.status == 404 {
+            // Nothing is printed: whoever asks looks at the exit status.
+            return Err(Failure::found(""));
+        }
+        let page = |said: &Value| {
+            let tenant = words(said, "/tenant");
+            let tenant = if tenant.is_empty() { "-" } else { &tenant };
+            format!("{tenant} {}\n", words(said, "/type"))
+        };
+        asking.tell(&answer, page).map(drop)
+    }
+}
+
+/// A job and what it says.
+pub(super) fn peek(asking: &Asking, id: u64) -> Result<(), Failure> {
+    let answer = asking.get("/job", &fields([("id", json!(id.to_string()))]))?;
+    let said = asking.tell(&answer, |said| {
+        let token = match said.pointer("/token") {
+            None | Some(Value::Null) => String::new(),
+            Some(token) => format!(", token {token}"),
+        };
+        format!(
+            "{} {}  {}{token}, priority {}, tries {}, {} old\n",
+            number(said, "/id"),
+            words(said, "/queue"),
+            words(said, "/phase"),
+            number(said, "/priority"),
+            number(said, "/attempts"),
+            span(number(said, "/age_ms")),
+        )
+    })?;
+    if asking.json {
+        return Ok(());
+    }
+    print_body(&said)
+}

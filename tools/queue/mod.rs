@@ -1,0 +1,15 @@
+//! `sexton queue`: queues of a running coordinator from a shell, over its Unix socket.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `command.rs` | the subcommands |
+//! | `job.rs` | what is done with jobs |
+//! | `list.rs` | what only looks: which queues and jobs there are |
+//! | `answer.rs` | what is asked and answered: as fields, for people, as JSON, and as an exit status |
+
+mod answer;
+mod command;
+mod job;
+mod list;
+
+pub(crate) use command::Queue;

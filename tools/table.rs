@@ -1,0 +1,54 @@
+//! Tables for people: columns as wide as they must be, words to the left, numbers to the right.
+
+/// What stands in a column.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Column {
+    Words,
+    Number,
+}
+
+/// Rows under their heads.
+pub(crate) fn table<const COLUMNS: usize>(
+    heads: [(&str, Column); COLUMNS],
+    rows: impl Iterator<Item = [String; COLUMNS]>,
+) -> String {
+    let mut all = vec![heads.map(|(head, _)| head.to_owned())];
+    all.extend(rows);
+    let mut widths = [0; COLUMNS];
+    for row in &all {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for row in &all {
+        let cells = row.iter().zip(widths).zip(heads);
+        let line: Vec<String> = cells
+            .map(|((cell, width), (_, column))| match column {
+                Column::Words => format!("{cell:<width$}"),
+                Column::Number => format!("{cell:>width$}"),
+            })
+            .collect();
+        text.push_str(line.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Column, table};
+
+    #[test]
+    fn words_stand_to_the_left_and_numbers_to_the_right() {
+        let heads = [("NAME", Column::Words), ("COUNT", Column::Number)];
+        let rows = [("caf\u{e9} au lait", "7"), ("a", "1,000,000")];
+        let rows = rows.map(|(name, count)| [name.to_owned(), count.to_owned()]);
+        let expected = "\
+NAME              COUNT
+caf\u{e9} au lait          7
+a             1,000,000
+";
+        assert_eq!(table(heads, rows.into_iter()), expected);
+    }
+}
