@@ -34,7 +34,7 @@ mod patience;
 mod space;
 
 use daemon::Daemon;
-use lives::{Counts, Lives};
+use lives::{About, Counts, Lives};
 use lockserver::Client;
 use reference::Reference;
 use sexton::actors::lock::{Listed, LockMachine, Message, Name, View};
@@ -43,6 +43,12 @@ use std::collections::BTreeSet;
 use worker::{Lock, Worker};
 
 const WORKERS: u64 = 8;
+
+const LOCKS: About<LockMachine> = About {
+    flags: &[],
+    shown: |locks| format!("{:?}", locks.view().entries),
+    snapshot_bytes_max: 4 << 20,
+};
 
 /// One directory's life, over many processes.
 struct Campaign {
@@ -56,7 +62,7 @@ struct Campaign {
 impl Campaign {
     fn new(fsync: &'static str, seed: u64) -> Self {
         Self {
-            lives: Lives::new(&["--fsync", fsync], seed),
+            lives: Lives::new(LOCKS, fsync, seed),
             workers: (0..WORKERS)
                 .map(|number| Worker::new(number, seed))
                 .collect(),

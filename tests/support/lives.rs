@@ -32,18 +32,25 @@ pub(crate) const KILLS_PER_DIRECTORY: u64 = 25;
 /// Entries between two checkpoints.
 const CHECKPOINT_EVERY: &str = "300";
 
-/// Bytes of both snapshots at most. What is in them takes a few kilobytes here; the rest is how sled lays it out, half
-/// a mebibyte at a time.
-const SNAPSHOT_BYTES_MAX: u64 = 4 << 20;
-
 /// The most answers before a kill.
 const ANSWERS_MAX: u64 = 1500;
+
+/// What holds for one actor's directories.
+pub(crate) struct About<M> {
+    /// What the program is started with.
+    pub(crate) flags: &'static [&'static str],
+    /// What outlives the process of a machine's view.
+    pub(crate) shown: fn(&M) -> String,
+    /// Bytes of both snapshots at most: what is in them, and how sled lays it out, half a mebibyte at a time.
+    pub(crate) snapshot_bytes_max: u64,
+}
 
 /// One directory.
 pub(crate) struct Lives<M: Machine> {
     files: TempDir,
     kept: Kept,
-    flags: Vec<&'static str>,
+    about: About<M>,
+    fsync: &'static str,
     pub(crate) chance: Chance,
     /// Everything read so far.
     pub(crate) past: Past<M>,
@@ -53,13 +60,14 @@ pub(crate) struct Lives<M: Machine> {
 }
 
 impl<M: Machine<Rules: Default>> Lives<M> {
-    /// A new directory, for a program with these flags.
-    pub(crate) fn new(flags: &[&'static str], seed: u64) -> Self {
+    /// A new directory, for a program that syncs like this.
+    pub(crate) fn new(about: About<M>, fsync: &'static str, seed: u64) -> Self {
         let files = tempfile::tempdir().expect("a temporary directory");
         Self {
             kept: Kept::beside(&files.path().join("data")),
             files,
-            flags: flags.to_vec(),
+            about,
+            fsync,
             chance: Chance::new(seed),
             past: Past::default(),
             bound: Seq(0),
@@ -78,7 +86,8 @@ impl<M: Machine<Rules: Default>> Lives<M> {
     /// The next life: now and then behind one that does not come to the end of its start, or hardly does.
     pub(crate) fn begin(&mut self) -> Daemon {
         let data = self.data();
-        let flags = [&["--data", &data][..], &self.flags].concat();
+        let ours = ["--data", &data, "--fsync", self.fsync];
+        let flags = [&ours[..], self.about.flags].concat();
         if self.chance.below(4) == 0 {
             let daemon = Daemon::begin(daemon::serve(&flags));
             let mut looks = self.chance.below(120);
@@ -93,7 +102,7 @@ impl<M: Machine<Rules: Default>> Lives<M> {
         let daemon = Daemon::serve(&flags);
         self.compare_live();
         let space = Space::of(Path::new(&data));
-        space.check(SNAPSHOT_BYTES_MAX);
+        space.check(self.about.snapshot_bytes_max);
         let bytes = space.snapshot_bytes();
         self.counts.snapshot_bytes_max = self.counts.snapshot_bytes_max.max(bytes);
         daemon
@@ -154,6 +163,7 @@ impl<M: Machine<Rules: Default>> Lives<M> {
         let data = self.data();
         let (machine, found) = past::recovered::<M>(Path::new(&data));
         assert_eq!(machine.digest(), self.past.machine().digest(), "{found:?}");
+        let shown = self.about.shown;
         assert_eq!(shown(&machine), shown(self.past.machine()), "{found:?}");
         if self.past.tail.clean {
             assert_eq!(found.mended, Vec::<String>::new(), "it was left in order");
@@ -209,10 +219,6 @@ impl<M: Machine<Rules: Default>> Lives<M> {
             "the node and a replay agree"
         );
     }
-}
-
-fn shown<M: Machine>(machine: &M) -> String {
-    serde_json::to_string(&machine.view()).expect("views are shown")
 }
 
 /// Copies files and folders, but no sockets.
