@@ -257,10 +257,10 @@ fn exactly_the_culprit_fails() {
 
     let digest = accounts_for_them(&handle);
     node.stop().expect("it stops in order");
-    let past = past::read(files.path());
+    let past = past::read::<LockMachine>(files.path());
     assert_eq!(
         digest,
-        Some(past.locks().digest()),
+        Some(past.machine().digest()),
         "a replay comes to the same"
     );
     assert_eq!(

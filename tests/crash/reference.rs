@@ -1,7 +1,7 @@
 //! Who owns what, told from the messages alone in the fewest words: a line per lock, the first of it owns.
 
 use crate::past::Entry;
-use sexton::actors::lock::{Listed, Message, Name};
+use sexton::actors::lock::{Listed, LockMachine, Message, Name};
 use sexton::ids::{Seq, Token};
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ struct Line {
 
 impl Reference {
     /// Lets one more message act.
-    pub(crate) fn apply(&mut self, entry: &Entry) {
+    pub(crate) fn apply(&mut self, entry: &Entry<LockMachine>) {
         match &entry.message {
             Message::Request {
                 key,

@@ -9,6 +9,7 @@ use crate::lockserver::{Client, release, request};
 use crate::past::{self, Past};
 use crate::patience::until;
 use crate::space::Space;
+use sexton::actors::lock::LockMachine;
 use sexton::actors::machine::Machine as _;
 use std::path::Path;
 use std::process::Stdio;
@@ -52,12 +53,12 @@ fn status(data: &Path) -> String {
 }
 
 /// Reads the directory that nobody has now; whether a snapshot was being written.
-fn reckon(data: &Path, past: &mut Past, kept: &Kept) -> bool {
+fn reckon(data: &Path, past: &mut Past<LockMachine>, kept: &Kept) -> bool {
     past.read_on(kept.keep());
-    let (locks, found) = past::recovered(data);
-    assert_eq!(locks.digest(), past.locks().digest(), "{found:?}");
+    let (locks, found) = past::recovered::<LockMachine>(data);
+    assert_eq!(locks.digest(), past.machine().digest(), "{found:?}");
     assert!(
-        locks.view().entries == past.locks().view().entries,
+        locks.view().entries == past.machine().view().entries,
         "{found:?}"
     );
     assert!(found.snapshot.is_some(), "one is always whole: {found:?}");
@@ -74,7 +75,7 @@ fn killed_amid_a_checkpoint_the_other_snapshot_and_the_journal_have_it_all() {
     take(&node, 0..LOCKS);
     node.stop().expect("it stops in order");
     let kept = Kept::beside(&data);
-    let mut past = past::read(kept.keep());
+    let mut past = past::read::<LockMachine>(kept.keep());
     let mut chance = Chance::new(7);
     let (mut held, mut amid, mut most) = (LOCKS as u64, 0, 0);
     let text = data.to_str().expect("a plain name");
@@ -95,7 +96,7 @@ fn killed_amid_a_checkpoint_the_other_snapshot_and_the_journal_have_it_all() {
         let daemon = Daemon::serve(&["--data", text]);
         past.read_on(kept.keep());
         let said = status(&data);
-        let digest = format!("\"digest\":\"{}\"", past.locks().digest());
+        let digest = format!("\"digest\":\"{}\"", past.machine().digest());
         assert!(said.contains(&digest), "{digest}: {said}");
         let owners = format!("\"lock_owners\":{held},");
         assert!(said.contains(&owners), "{owners}: {said}");

@@ -140,6 +140,11 @@ impl Daemon {
         self.door("http=")
     }
 
+    /// Where its beanstalkd door is, if that is a port.
+    pub(crate) fn beanstalk(&self) -> SocketAddr {
+        self.door("beanstalk=")
+    }
+
     fn door(&self, name: &str) -> SocketAddr {
         let mut words = self.ready.split_whitespace();
         let address = words.find_map(|word| word.strip_prefix(name));

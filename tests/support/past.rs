@@ -1,8 +1,7 @@
-//! What a data directory tells, read through the library while no coordinator has it, or from a copy: its journal from
-//! the beginning, and, apart from that, what the node's own recovery comes to.
+//! What a data directory tells of one actor, read through the library while no coordinator has it, or from a copy: its
+//! journal from the beginning, and, apart from that, what the node's own recovery comes to.
 
-use sexton::actors::lock::{LockMachine, Message, Rules};
-use sexton::actors::machine::{Stamp, Start};
+use sexton::actors::machine::{Machine, Stamp, Start};
 use sexton::actors::recovery::{self, Recovering, Replica, Scope, decode_mark, recover};
 use sexton::ids::Seq;
 use sexton::persist::disk::RealDisk;
@@ -12,46 +11,46 @@ use sexton::persist::snapshots::{SledStores, Slots};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A message that changed locks.
+/// A message that changed something.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct Entry<M: Machine> {
     pub(crate) seq: Seq,
-    pub(crate) message: Message,
+    pub(crate) message: M::Message,
 }
 
 /// The log of a directory from its beginning, as far as it was read.
-pub(crate) struct Past {
-    pub(crate) entries: Vec<Entry>,
+pub(crate) struct Past<M: Machine> {
+    pub(crate) entries: Vec<Entry<M>>,
     /// The number of every record.
     pub(crate) numbers: Vec<Seq>,
     /// How many checkpoints came to their mark.
     pub(crate) checkpoints: u64,
     pub(crate) tail: Tail,
-    replica: Replica<LockMachine>,
+    replica: Replica<M>,
 }
 
 /// Reads a journal from its beginning, committing entry by entry as it goes.
-pub(crate) fn read(files: &Path) -> Past {
+pub(crate) fn read<M: Machine<Rules: Default>>(files: &Path) -> Past<M> {
     let mut past = Past::default();
     past.read_on(files);
     past
 }
 
-impl Default for Past {
+impl<M: Machine<Rules: Default>> Default for Past<M> {
     fn default() -> Self {
         Self {
             entries: Vec::new(),
             numbers: Vec::new(),
             checkpoints: 0,
             tail: Tail::default(),
-            replica: Replica::new(Rules::default()),
+            replica: Replica::new(M::Rules::default()),
         }
     }
 }
 
-impl Past {
-    /// The locks as they stand at its end.
-    pub(crate) fn locks(&self) -> &LockMachine {
+impl<M: Machine> Past<M> {
+    /// The machine as it stands at its end.
+    pub(crate) fn machine(&self) -> &M {
         self.replica.machine()
     }
 
@@ -78,9 +77,8 @@ impl Past {
         };
         self.numbers.push(record.seq);
         match record.kind {
-            Kind::Entry => {
-                let (message, outcome) =
-                    Replica::<LockMachine>::decode(record).expect("it decodes");
+            Kind::Entry if record.actor == M::ID => {
+                let (message, outcome) = Replica::<M>::decode(record).expect("it decodes");
                 self.replica
                     .commit(stamp, &message, &outcome)
                     .expect("what happened can happen again");
@@ -96,14 +94,14 @@ impl Past {
                 }
                 self.checkpoints += u64::from(matches!(mark, Mark::Checkpoint { .. }));
             }
-            Kind::Poisoned | Kind::End => {}
+            Kind::Entry | Kind::Poisoned | Kind::End => {}
         }
     }
 }
 
 /// What the node's own recovery comes to, from snapshots and journal, and what it found on its way.
-pub(crate) fn recovered(files: &Path) -> (LockMachine, recovery::Past) {
-    let mut replica = Replica::<LockMachine>::new(Rules::default());
+pub(crate) fn recovered<M: Machine<Rules: Default>>(files: &Path) -> (M, recovery::Past) {
+    let mut replica = Replica::<M>::new(M::Rules::default());
     let replicas: &mut [&mut dyn Recovering] = &mut [&mut replica];
     let disk = Arc::new(RealDisk::new(files));
     let slots = Slots::new(

@@ -1,0 +1,115 @@
+//! A client of beanstalkd's protocol over TCP, which knows where a reply ends, and nothing else. What it is told is
+//! compared whole; a server that dies amid a reply is an error, one that says nothing fails the test.
+
+use crate::patience::PATIENCE;
+use std::fmt;
+use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+
+/// A connection.
+pub(crate) struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+/// What a client is told: a line without its end, and the body behind it, if there is one.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Reply {
+    pub(crate) line: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Reply {
+    /// A reply of one line.
+    pub(crate) fn line(line: impl Into<String>) -> Self {
+        Self {
+            line: line.into(),
+            body: Vec::new(),
+        }
+    }
+
+    /// A job with its body: the word is `RESERVED` or `FOUND`.
+    pub(crate) fn job(word: &str, id: u64, body: &[u8]) -> Self {
+        Self {
+            line: format!("{word} {id} {}", body.len()),
+            body: body.to_vec(),
+        }
+    }
+
+    /// The number behind this word, if the line begins so.
+    pub(crate) fn number(&self, word: &str) -> Option<u64> {
+        let rest = self.line.strip_prefix(word)?.trim_start();
+        rest.split(' ').next()?.parse().ok()
+    }
+
+    /// A value of the statistics in the body.
+    pub(crate) fn statistic(&self, key: &str) -> Option<&str> {
+        let text = std::str::from_utf8(&self.body).ok()?;
+        let values = text.lines().filter_map(|line| line.split_once(": "));
+        let mut values = values.filter(|(name, _)| *name == key);
+        values.next().map(|(_, value)| value.trim_matches('"'))
+    }
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {}", self.line, self.body.escape_ascii())
+    }
+}
+
+impl Client {
+    /// A new connection.
+    pub(crate) fn connect(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Self {
+            stream: BufReader::new(stream),
+        })
+    }
+
+    /// Sends bytes as they are.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.get_mut().write_all(bytes)
+    }
+
+    /// The next reply.
+    pub(crate) fn receive(&mut self) -> io::Result<Reply> {
+        let mut line = String::new();
+        let read = answered(self.stream.read_line(&mut line))?;
+        let Some(line) = line.strip_suffix("\r\n").filter(|_| read > 0) else {
+            return Err(ErrorKind::UnexpectedEof.into());
+        };
+        let words: Vec<&str> = line.split(' ').collect();
+        let bytes = match words.as_slice() {
+            ["OK", bytes] | ["RESERVED" | "FOUND", _, bytes] => bytes.parse().ok(),
+            _ => None,
+        };
+        let mut body = Vec::new();
+        if let Some(bytes) = bytes {
+            let bytes: usize = bytes;
+            body.resize(bytes + 2, 0);
+            answered(self.stream.read_exact(&mut body))?;
+            assert!(body.ends_with(b"\r\n"), "{line}: {}", body.escape_ascii());
+            body.truncate(bytes);
+        }
+        let line = line.to_owned();
+        Ok(Reply { line, body })
+    }
+
+    /// Sends one command, its end left out, and waits for its reply.
+    pub(crate) fn ask(&mut self, command: &str) -> io::Result<Reply> {
+        self.send(format!("{command}\r\n").as_bytes())?;
+        self.receive()
+    }
+}
+
+/// Fails if nothing came for too long.
+fn answered<T>(read: io::Result<T>) -> io::Result<T> {
+    let slow =
+        |error: &io::Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
+    assert!(
+        !read.as_ref().is_err_and(slow),
+        "the server says nothing for {PATIENCE:?}"
+    );
+    read
+}

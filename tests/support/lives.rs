@@ -1,0 +1,349 @@
+//! One data directory over many lives of the real program, each ended by a kill at any moment, with checkpoints every few
+//! hundred entries; for whichever actor a test loads.
+//!
+//! The journal that snapshots stand for is let go of; what is kept here is not. After each end all of it is read
+//! through the library: numbers only grow, snapshot and rest come to what the whole comes to, the program that runs says
+//! so too, and the directory does not grow.
+
+use crate::chance::Chance;
+use crate::daemon::{self, Daemon};
+use crate::kept::Kept;
+use crate::node;
+use crate::past::{self, Past};
+use crate::patience::until;
+use crate::space::Space;
+use rustix::process::Signal;
+use sexton::actors::machine::Machine;
+use sexton::ids::Seq;
+use sexton::persist::disk::RealDisk;
+use sexton::persist::journal::segment;
+use sexton::{Config, Node};
+use std::fmt;
+use std::io::Write as _;
+use std::ops::AddAssign;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tempfile::TempDir;
+
+/// Kills after which a fresh directory is taken: what is kept of its journal is read after each.
+pub(crate) const KILLS_PER_DIRECTORY: u64 = 25;
+
+/// Entries between two checkpoints.
+const CHECKPOINT_EVERY: &str = "300";
+
+/// The most answers before a kill.
+const ANSWERS_MAX: u64 = 1500;
+
+/// What holds for one actor's directories.
+pub(crate) struct About<M> {
+    /// What the program is started with.
+    pub(crate) flags: &'static [&'static str],
+    /// What outlives the process of a machine's view.
+    pub(crate) shown: fn(&M) -> String,
+    /// Bytes of both snapshots at most: what is in them, and how sled lays it out, half a mebibyte at a time.
+    pub(crate) snapshot_bytes_max: u64,
+}
+
+/// One directory.
+pub(crate) struct Lives<M: Machine> {
+    files: TempDir,
+    kept: Kept,
+    about: About<M>,
+    fsync: &'static str,
+    pub(crate) chance: Chance,
+    /// Everything read so far.
+    pub(crate) past: Past<M>,
+    /// Smaller numbers may have been handed out before the last end.
+    bound: Seq,
+    pub(crate) counts: Counts,
+}
+
+impl<M: Machine<Rules: Default>> Lives<M> {
+    /// A new directory, for a program that syncs like this.
+    pub(crate) fn new(about: About<M>, fsync: &'static str, seed: u64) -> Self {
+        let files = tempfile::tempdir().expect("a temporary directory");
+        Self {
+            kept: Kept::beside(&files.path().join("data")),
+            files,
+            about,
+            fsync,
+            chance: Chance::new(seed),
+            past: Past::default(),
+            bound: Seq(0),
+            counts: Counts::default(),
+        }
+    }
+
+    fn data(&self) -> String {
+        let data = self.files.path().join("data");
+        let data = data
+            .to_str()
+            .expect("temporary directories have plain names");
+        data.to_owned()
+    }
+
+    /// The next life: now and then behind one that does not come to the end of its start, or hardly does.
+    pub(crate) fn begin(&mut self) -> Daemon {
+        let data = self.data();
+        let ours = ["--data", &data, "--fsync", self.fsync];
+        let flags = [&ours[..], self.about.flags].concat();
+        if self.chance.below(4) == 0 {
+            let daemon = Daemon::begin(daemon::serve(&flags));
+            let mut looks = self.chance.below(120);
+            until("a moment passes", || {
+                looks = looks.saturating_sub(1);
+                (looks == 0).then_some(())
+            });
+            daemon.kill();
+            self.reckon();
+        }
+        let flags = [&flags[..], &["--checkpoint-every", CHECKPOINT_EVERY]].concat();
+        let daemon = Daemon::serve(&flags);
+        self.compare_live();
+        let space = Space::of(Path::new(&data));
+        space.check(self.about.snapshot_bytes_max);
+        let bytes = space.snapshot_bytes();
+        self.counts.snapshot_bytes_max = self.counts.snapshot_bytes_max.max(bytes);
+        daemon
+    }
+
+    /// Lets these work until enough is answered, ends the program in the midst of it, and reads what it left.
+    pub(crate) fn end<W: Send>(
+        &mut self,
+        daemon: Daemon,
+        workers: impl IntoIterator<Item = W>,
+        work: impl Fn(W, &AtomicU64) + Sync,
+    ) {
+        let ask_nicely = self.chance.below(8) == 0;
+        let enough = 1 + self.chance.below(ANSWERS_MAX);
+        let checkpoint_first = self.chance.below(2) == 0;
+        let answered = AtomicU64::new(0);
+        std::thread::scope(|threads| {
+            for worker in workers {
+                threads.spawn(|| work(worker, &answered));
+            }
+            until("enough is answered", || {
+                self.kept.keep();
+                let answered = answered.load(Ordering::Relaxed);
+                let taken = !checkpoint_first || daemon.log().contains("took a snapshot");
+                (answered >= enough && taken).then_some(())
+            });
+            if ask_nicely {
+                daemon.signal(Signal::TERM);
+                let (status, log) = daemon.end();
+                assert_eq!(status.code(), Some(0), "{log}");
+            } else {
+                daemon.kill();
+            }
+        });
+        self.counts.answered += answered.into_inner();
+        self.counts.kills += u64::from(!ask_nicely);
+        self.reckon();
+        let clean = self.past.tail.clean;
+        assert_eq!(clean, ask_nicely, "stopped in order, or not");
+    }
+
+    /// Reads the directory that nobody has now, and compares it with all that is known.
+    pub(crate) fn reckon(&mut self) {
+        self.past.read_on(self.kept.keep());
+        let tail = &self.past.tail;
+        let in_order = self.past.numbers.is_sorted_by(|a, b| a < b);
+        assert!(in_order, "numbers only grow");
+        self.bound = if tail.clean {
+            Seq(tail.last.0 + 1)
+        } else {
+            tail.reserved
+        };
+        self.compare_recovered();
+    }
+
+    /// What the next start will find: the newest snapshot and the rest come to what the whole journal comes to.
+    fn compare_recovered(&mut self) {
+        let data = self.data();
+        let (machine, found) = past::recovered::<M>(Path::new(&data));
+        assert_eq!(machine.digest(), self.past.machine().digest(), "{found:?}");
+        let shown = self.about.shown;
+        assert_eq!(shown(&machine), shown(self.past.machine()), "{found:?}");
+        if self.past.tail.clean {
+            assert_eq!(found.mended, Vec::<String>::new(), "it was left in order");
+        }
+        let amid = |wrong: &String| wrong.contains("was being written");
+        assert!(found.mended.iter().all(amid), "{:?}", found.mended);
+        self.counts.kills_amid += u64::from(!found.mended.is_empty());
+        self.counts.starts_from += u64::from(found.snapshot.is_some());
+        self.counts.checkpoints = self.past.checkpoints;
+        let disk = RealDisk::new(&data);
+        let first = segment::ordinals(&disk).expect("the folder reads");
+        self.counts.trimmed = first.first().map_or(0, |first| first - 1);
+    }
+
+    /// The program that runs has what the journal says.
+    fn compare_live(&mut self) {
+        let before = self.past.numbers.len();
+        self.past.read_on(self.kept.keep());
+        let first = self.past.numbers.get(before);
+        let first = first.expect("a start leaves its marks");
+        assert!(
+            *first >= self.bound,
+            "{first} may have been handed out before"
+        );
+        assert_eq!(
+            live_digest(Path::new(&self.data()), M::NAME),
+            self.past.machine().digest().to_string(),
+            "it has what a replay gives"
+        );
+    }
+
+    /// What was read once stays; and a node on a copy of the directory comes to the digest that a replay of its own
+    /// journal gives.
+    pub(crate) fn compare_again(&self) {
+        let whole = past::read::<M>(self.kept.keep());
+        assert!(
+            whole.numbers == self.past.numbers,
+            "what was in the journal stays in it"
+        );
+        assert_eq!(whole.machine().digest(), self.past.machine().digest());
+        let copy = tempfile::tempdir().expect("a temporary directory");
+        copy_folder(Path::new(&self.data()), copy.path());
+        let node = Node::open(Config::at(copy.path())).expect("the copy opens");
+        let status = node::wait(node.handle().status()).expect("the node runs");
+        let ours = |it: &&sexton::status::ActorReport| it.status.name == M::NAME;
+        let digest = status.actors.iter().find(ours);
+        let digest = digest.and_then(|actor| actor.status.digest);
+        node.stop().expect("it stops in order");
+        let (machine, _) = past::recovered::<M>(copy.path());
+        assert_eq!(
+            digest,
+            Some(machine.digest()),
+            "the node and a replay agree"
+        );
+    }
+}
+
+/// Copies files and folders, but no sockets.
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a folder is created");
+    for entry in std::fs::read_dir(from).expect("the folder is there") {
+        let entry = entry.expect("it reads");
+        let kind = entry.file_type().expect("it has a type");
+        let place = to.join(entry.file_name());
+        if kind.is_dir() {
+            copy_folder(&entry.path(), &place);
+        } else if kind.is_file() {
+            std::fs::copy(entry.path(), place).expect("it copies");
+        }
+    }
+}
+
+/// The digest of an actor in the running program, as its status says it.
+fn live_digest(data: &Path, actor: &str) -> String {
+    let socket = data.join("sexton.sock");
+    let mut stream = UnixStream::connect(socket).expect("the socket is open");
+    stream
+        .write_all(b"GET /v1/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .expect("it takes the request");
+    let answer = std::io::read_to_string(stream).expect("an answer");
+    let its = answer.split(&format!("{{\"name\":\"{actor}\"")).nth(1);
+    let digest = its.and_then(|its| its.split("\"digest\":\"").nth(1));
+    let digest = digest.and_then(|rest| rest.split('"').next());
+    digest
+        .unwrap_or_else(|| panic!("no digest in {answer}"))
+        .to_owned()
+}
+
+/// What a campaign met. Each count has a floor: a campaign that never met a thing shows nothing of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    /// Kills of a program that was serving.
+    pub(crate) kills: u64,
+    /// Commands answered.
+    pub(crate) answered: u64,
+    /// Checkpoints that came to their mark in the journal.
+    checkpoints: u64,
+    /// Ends that left a snapshot half written.
+    kills_amid: u64,
+    /// Starts, of the program or of its recovery alone, that began with a snapshot.
+    starts_from: u64,
+    /// Segments of the journal that were let go.
+    trimmed: u64,
+    /// The most bytes that snapshots took.
+    snapshot_bytes_max: u64,
+}
+
+impl Counts {
+    /// What is still missing after so many kills, in words.
+    fn missing(&self, kills: u64) -> Option<String> {
+        let floors = [
+            ("kills", self.kills, kills),
+            ("checkpoints", self.checkpoints, kills / 2),
+            ("kills during a checkpoint", self.kills_amid, kills / 5),
+            ("starts from a snapshot", self.starts_from, kills / 2),
+            ("segments let go", self.trimmed, kills / 50),
+        ];
+        let missing = floors.iter().find(|(_, count, floor)| count < floor);
+        missing.map(|(what, count, floor)| format!("{what}: {count} of {floor}"))
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        let Self {
+            kills,
+            answered,
+            checkpoints,
+            kills_amid,
+            starts_from,
+            trimmed,
+            snapshot_bytes_max,
+        } = other;
+        self.kills += kills;
+        self.answered += answered;
+        self.checkpoints += checkpoints;
+        self.kills_amid += kills_amid;
+        self.starts_from += starts_from;
+        self.trimmed += trimmed;
+        self.snapshot_bytes_max = self.snapshot_bytes_max.max(snapshot_bytes_max);
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} kills, {} commands answered, {} checkpoints, {} kills during one, {} starts from a snapshot, \
+             {} segments let go, at most {} KiB of snapshots",
+            self.kills,
+            self.answered,
+            self.checkpoints,
+            self.kills_amid,
+            self.starts_from,
+            self.trimmed,
+            self.snapshot_bytes_max >> 10,
+        )
+    }
+}
+
+fn setting(name: &str) -> Option<u64> {
+    let text = std::env::var_os(name)?.into_string().ok()?;
+    Some(text.parse().expect("the setting is a number"))
+}
+
+/// As many kills as asked for: `usual` of them, or that share of `SEXTON_CRASH_KILLS` out of `all`.
+pub(crate) fn kills(usual: u64, all: u64) -> u64 {
+    setting("SEXTON_CRASH_KILLS").map_or(usual, |kills| kills * usual / all)
+}
+
+/// Goes through directories, from one seed to the next, until there were so many kills and enough of everything else
+/// was met: when a kill falls is for the machine to say. `live` takes the seed and how many kills are enough for it.
+pub(crate) fn campaign(kills: u64, mut live: impl FnMut(u64, u64) -> Counts) -> Counts {
+    let mut seed = setting("SEXTON_CRASH_SEED").unwrap_or(1);
+    let mut counts = Counts::default();
+    while let Some(missing) = counts.missing(kills) {
+        assert!(counts.kills < kills * 10, "{missing}: {counts}");
+        let more = kills.saturating_sub(counts.kills).max(1);
+        counts += live(seed, KILLS_PER_DIRECTORY.min(more));
+        seed += 1;
+    }
+    counts
+}
