@@ -3,28 +3,38 @@
 
 use crate::directory::{SEGMENTS, name};
 use sexton::actors::ledger::{Ledger, Poisoned, Stage};
-use sexton::actors::lock::{LockMachine, Message, Name, Rules};
-use sexton::actors::machine::{Effects, Keeping, Machine as _, Stamp};
+use sexton::actors::lock::{self, LockMachine, Name};
+use sexton::actors::machine::{Effects, Keeping, Machine};
 use sexton::actors::pages::slice;
+use sexton::actors::queue::{
+    Body, Claimant, Class, DedupKey, Message as Job, Pop, Put, QueueMachine, QueueName, Right,
+    Root, Rules, TypeRules, Worker,
+};
 use sexton::clock::{ManualClock, Timestamp};
-use sexton::ids::Seq;
+use sexton::ids::{Seq, Token};
 use sexton::persist::disk::{Disk, RealDisk};
 use sexton::persist::format::{Chance, Watermark};
 use sexton::persist::journal::{InlineFiller, Tail, Writer};
 use sexton::persist::retention::trim;
-use sexton::persist::snapshots::{Manifest, Page, SledStores, SlotId, Slots};
+use sexton::persist::snapshots::{Manifest, Page, SledStores, SlotId, SlotWriter, Slots};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A coordinator without its shell: one machine, one ledger, one writer, moved by hand.
+/// A machine without its shell, and its newest entry.
+struct Actor<M> {
+    machine: M,
+    last: Seq,
+}
+
+/// A coordinator without its shell: its machines, one ledger, one writer, moved by hand.
 struct Maker {
     disk: Arc<dyn Disk>,
     slots: Slots,
     clock: Arc<ManualClock>,
     ledger: Ledger,
     writer: Writer,
-    locks: LockMachine,
-    last: Seq,
+    locks: Actor<LockMachine>,
+    queues: Actor<QueueMachine>,
     /// Up to where the newest snapshot goes.
     older: Seq,
 }
@@ -35,7 +45,8 @@ pub(crate) fn make(data: &Path) {
     for number in 0..400 {
         maker.request(number);
     }
-    maker.carry_out(&Message::Renew {
+    maker.fill();
+    maker.lock(&lock::Message::Renew {
         key: name("key 3"),
         index: name(""),
         owner: name("owner 3"),
@@ -47,26 +58,113 @@ pub(crate) fn make(data: &Path) {
     for number in 400..700 {
         maker.request(number);
     }
+    maker.work();
     maker.poison();
-    let everything = Message::Release {
+    let everything = lock::Message::Release {
         key: name("key 5"),
         index: None,
         owner: name("owner 5"),
         token: None,
     };
-    maker.carry_out(&everything);
+    maker.lock(&everything);
     maker.clock.set_offset_ms(90_000);
     maker.ledger.watch_wall_clock();
     maker.checkpoint(SlotId::B);
     for number in 700..900 {
         maker.request(number);
     }
-    maker.carry_out(&Message::ReleaseAll {
+    maker.fill();
+    maker.lock(&lock::Message::ReleaseAll {
         owner: name("owner 7"),
     });
-    maker.carry_out(&Message::Drain);
+    maker.lock(&lock::Message::Drain);
+    maker.job(&Job::Drain);
     // No stop: the end is one after a kill, behind which numbers go on at what was reserved.
     maker.write();
+}
+
+fn queue(name: &str) -> QueueName {
+    QueueName::parse(name.as_bytes()).expect("a name")
+}
+
+/// Types of every kind.
+fn rules() -> Rules {
+    let few = TypeRules {
+        max_tries: 1,
+        claim_ttl_ms: 1000,
+        ..TypeRules::default()
+    };
+    let memory = TypeRules {
+        class: Class::Memory,
+        ..TypeRules::default()
+    };
+    let types = [("few", few), ("memory", memory)];
+    Rules {
+        types: types.map(|(name, rules)| (name.to_owned(), rules)).into(),
+        ..Rules::default()
+    }
+}
+
+impl<M: Machine> Actor<M> {
+    fn new(machine: M) -> Self {
+        Self {
+            machine,
+            last: Seq(0),
+        }
+    }
+
+    fn decide(&mut self, ledger: &mut Ledger, at: Timestamp, message: &M::Message) {
+        let outcome = self.machine.decide(at, message);
+        let keeping = self.machine.keeping(message, &outcome);
+        if keeping == Keeping::Nothing {
+            return;
+        }
+        let stamp = ledger.order_some(at, M::numbers(&outcome));
+        let mut effects = Effects::default();
+        self.machine.commit(stamp, message, &outcome, &mut effects);
+        if keeping == Keeping::Durable {
+            ledger.append(M::ID, stamp, &(message, &outcome));
+        } else {
+            ledger.append_passing(M::ID, stamp, &(message, &outcome));
+        }
+        self.last = stamp.seq;
+    }
+
+    /// Lets happen what is due.
+    fn pass(&mut self, ledger: &mut Ledger) {
+        let at = ledger.now();
+        while let Some(item) = self.machine.due(at) {
+            let tick = self.machine.tick(item);
+            self.decide(ledger, at, &tick);
+        }
+    }
+
+    fn state(&self) -> Watermark {
+        Watermark {
+            actor: M::ID,
+            upto: self.last,
+            digest: self.machine.digest(),
+        }
+    }
+
+    fn copy(&mut self, writer: &mut SlotWriter) {
+        self.machine.pages().begin(Seq(0), self.last);
+        loop {
+            let (copied, done) = slice(&mut self.machine, 1 << 16);
+            for page in copied {
+                let page = Page {
+                    actor: M::ID,
+                    page: page.page,
+                    changed: page.changed,
+                    content: page.content,
+                };
+                writer.put(&page).expect("it can be written");
+            }
+            if done {
+                break;
+            }
+        }
+    }
 }
 
 impl Maker {
@@ -82,15 +180,17 @@ impl Maker {
             slots: Slots::new(Arc::clone(&disk), stores),
             ledger: Ledger::new(Arc::clone(&clock) as _, &tail, false),
             writer: writer.expect("the journal opens"),
-            locks: LockMachine::new(Rules::default()),
-            last: Seq(0),
+            locks: Actor::new(LockMachine::new(lock::Rules::default())),
+            queues: Actor::new(QueueMachine::new(rules())),
             older: Seq(0),
             disk,
             clock,
         };
         let start = maker.ledger.start(Chance([0x5e; 32]));
-        maker.locks.start(start);
-        maker.last = start.stamp.seq;
+        maker.locks.machine.start(start);
+        maker.queues.machine.start(start);
+        maker.locks.last = start.stamp.seq;
+        maker.queues.last = start.stamp.seq;
         maker.write();
         maker
     }
@@ -102,7 +202,7 @@ impl Maker {
             1 => Name::new("é ".repeat(usize::from(number % 60)).into_bytes()),
             _ => Name::new([]),
         };
-        let message = Message::Request {
+        let message = lock::Message::Request {
             key: name(&format!("key {}", number % 150)),
             index: index.expect("it is short"),
             owner: name(&format!("owner {}", number % 170)),
@@ -114,39 +214,148 @@ impl Maker {
             },
             priority: number.to_le_bytes()[0],
         };
-        self.carry_out(&message);
+        self.lock(&message);
         self.clock.advance_ms(3);
         if number.is_multiple_of(50) {
             self.write();
         }
     }
 
-    fn carry_out(&mut self, message: &Message) {
+    fn lock(&mut self, message: &lock::Message) {
         self.pass();
         let at = self.ledger.now();
-        self.decide(at, message);
+        self.locks.decide(&mut self.ledger, at, message);
+    }
+
+    fn job(&mut self, message: &Job) {
+        self.pass();
+        let at = self.ledger.now();
+        self.queues.decide(&mut self.ledger, at, message);
     }
 
     /// Lets happen what is due.
     fn pass(&mut self) {
-        let at = self.ledger.now();
-        while let Some(item) = self.locks.due(at) {
-            let tick = self.locks.tick(item);
-            self.decide(at, &tick);
-        }
+        self.locks.pass(&mut self.ledger);
+        self.queues.pass(&mut self.ledger);
     }
 
-    fn decide(&mut self, at: Timestamp, message: &Message) {
-        let outcome = self.locks.decide(at, message);
-        if self.locks.keeping(message, &outcome) == Keeping::Nothing {
-            return;
+    /// Jobs of every kind: long and short, ready and delayed, of tenants, once and again, in memory, with keys and roots.
+    fn fill(&mut self) {
+        for number in 0..120_u32 {
+            let names = ["mails", "tenant:mails", "few", "memory", "a+b/c;d.e$f_(g)"];
+            let plain = Put::new(
+                queue(names[number as usize % names.len()]),
+                Body::new(vec![0xf0 ^ number.to_le_bytes()[0]; number as usize * 7]),
+            );
+            let root = Root {
+                key: DedupKey::of(&[number.to_le_bytes()[0] % 3]),
+                at: number.into(),
+            };
+            self.job(&Job::Put(Put {
+                priority: number % 5 * 500,
+                delay_ms: u64::from(number % 3) * 4000,
+                ttr_ms: u64::from(number % 4) * 2500,
+                dedup: (number % 6 == 0).then(|| DedupKey::of(&number.to_le_bytes())),
+                retries: number % 7 != 0,
+                root: (number % 8 == 0).then_some(root),
+                is_root: number % 16 == 0,
+                ..plain
+            }));
+            self.clock.advance_ms(1);
         }
-        let stamp: Stamp = self.ledger.order(at);
-        let mut effects = Effects::default();
-        self.locks.commit(stamp, message, &outcome, &mut effects);
-        self.ledger
-            .append(LockMachine::ID, stamp, &(message, &outcome));
-        self.last = stamp.seq;
+        let batch = ["first", "second", "third"].map(|body| Put {
+            dedup: Some(DedupKey::of(b"of a batch")),
+            ..Put::new(queue("batches"), Body::new(body.as_bytes()))
+        });
+        self.job(&Job::Batch(batch.into()));
+        self.job(&Job::Register(Root {
+            key: DedupKey::of(b"registered"),
+            at: 20_260_101_000_000,
+        }));
+        self.job(&Job::Spoil);
+    }
+
+    /// Claims of every kind, and everything that can become of them.
+    fn work(&mut self) {
+        let pop = |names: &[&str], by, weights: &[u32]| {
+            Job::Pop(Pop {
+                queues: names.iter().map(|name| queue(name)).collect(),
+                by,
+                waits: false,
+                ticket: None,
+                weights: weights.into(),
+            })
+        };
+        let worker = |number| Claimant::Worker(Worker(number));
+        for number in 1..8 {
+            self.job(&pop(&["mails", "few", "memory"], worker(number), &[]));
+            self.job(&pop(&["tenant:mails", "mails"], Claimant::Bearer, &[2, 5]));
+            self.job(&pop(&["few"], Claimant::Bearer, &[]));
+        }
+        for id in 1..60 {
+            for by in [
+                Right::Worker(Worker(id % 8)),
+                Right::Unclaimed,
+                Right::Token(Token(id)),
+            ] {
+                self.job(&match id % 6 {
+                    0 => Job::Bury {
+                        id,
+                        by,
+                        priority: Some(9),
+                    },
+                    1 => Job::Release {
+                        id,
+                        by,
+                        priority: None,
+                        delay_ms: id * 100,
+                    },
+                    2 => Job::Touch { id, by },
+                    3 => Job::Fail {
+                        id,
+                        by,
+                        retry_after_ms: Some(50_000),
+                    },
+                    4 => Job::Delete { id, by },
+                    _ => Job::PopJob {
+                        id,
+                        by: worker(id % 8),
+                    },
+                });
+            }
+        }
+        self.job(&Job::Pause {
+            queue: queue("mails"),
+            ms: 3_600_000,
+        });
+        self.job(&Job::Pause {
+            queue: queue("nobody"),
+            ms: 10,
+        });
+        self.clock.advance_ms(2000);
+        self.job(&Job::Kick {
+            queue: queue("mails"),
+            count: 1,
+        });
+        self.job(&Job::Repush {
+            queue: queue("few"),
+            count: 1,
+        });
+        self.job(&Job::KickJob { id: 6 });
+        self.job(&Job::Depart { worker: Worker(2) });
+        self.job(&Job::Flush {
+            queue: queue("a+b/c;d.e$f_(g)"),
+        });
+        self.job(&pop(&["batches"], Claimant::Bearer, &[]));
+        for id in 61..90 {
+            self.job(&Job::PopJob { id, by: worker(3) });
+            let by = Right::Worker(Worker(3));
+            self.job(&Job::Bury {
+                id,
+                by,
+                priority: None,
+            });
+        }
     }
 
     /// A message that panicked.
@@ -156,7 +365,7 @@ impl Maker {
         let poisoned = Poisoned {
             stage: Stage::Decide,
             cause: "it was made up".to_owned(),
-            message: Message::Drain,
+            message: lock::Message::Drain,
         };
         self.ledger.poison(LockMachine::ID, stamp, &poisoned);
     }
@@ -171,33 +380,14 @@ impl Maker {
     fn checkpoint(&mut self, slot: SlotId) {
         self.write();
         let mut writer = self.slots.write(slot).expect("it can be written");
-        let state = Watermark {
-            actor: LockMachine::ID,
-            upto: self.last,
-            digest: self.locks.digest(),
-        };
         let manifest = Manifest {
             begun: self.ledger.last(),
-            states: vec![state],
+            states: vec![self.locks.state(), self.queues.state()],
             at: self.ledger.now(),
             reserved: self.ledger.reserved(),
         };
-        self.locks.pages().begin(Seq(0), self.last);
-        loop {
-            let (copied, done) = slice(&mut self.locks, 1 << 16);
-            for page in copied {
-                let page = Page {
-                    actor: LockMachine::ID,
-                    page: page.page,
-                    changed: page.changed,
-                    content: page.content,
-                };
-                writer.put(&page).expect("it can be written");
-            }
-            if done {
-                break;
-            }
-        }
+        self.locks.copy(&mut writer);
+        self.queues.copy(&mut writer);
         let closed = writer.close(&manifest).expect("it can be closed");
         let mark = self.ledger.checkpoint(slot.number(), manifest.states).seq;
         self.write();

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use sexton::actors::lock::{LockMachine, Query, Reply, Rules};
 use sexton::actors::machine::Machine as _;
+use sexton::actors::queue::{self, QueueMachine};
 use sexton::actors::recovery::{Recovering, Replica, Scope, recover};
 use sexton::clock::Timestamp;
 use sexton::persist::disk::{Disk, RealDisk};
@@ -23,8 +24,8 @@ pub(crate) struct Record {
     pub(crate) program: String,
     /// The last sequence number.
     pub(crate) last: u64,
-    /// Snapshots by slot: up to where they go, their pages, the digest of the locks in them.
-    pub(crate) snapshots: BTreeMap<String, (u64, u64, String)>,
+    /// Snapshots by slot: up to where they go, their pages, the digest of each actor in them.
+    pub(crate) snapshots: BTreeMap<String, (u64, u64, BTreeMap<String, String>)>,
     /// Actors by name.
     pub(crate) actors: BTreeMap<String, ActorRecord>,
 }
@@ -59,17 +60,22 @@ impl Record {
             slots
                 .read(slot, &seal, &mut |_| Ok(()))
                 .map_err(|error| error.to_string())?;
-            let state = seal.manifest.state(LockMachine::ID);
-            let digest = state
-                .map(|state| state.digest.to_string())
-                .unwrap_or_default();
+            let ids = [
+                (LockMachine::NAME, LockMachine::ID),
+                (QueueMachine::NAME, QueueMachine::ID),
+            ];
+            let digests = ids.iter().filter_map(|(name, id)| {
+                let state = seal.manifest.state(*id)?;
+                Some(((*name).to_owned(), state.digest.to_string()))
+            });
             snapshots.insert(
                 slot.to_string(),
-                (seal.manifest.begun.0, seal.pages, digest),
+                (seal.manifest.begun.0, seal.pages, digests.collect()),
             );
         }
         let mut locks = Replica::<LockMachine>::new(Rules::default());
-        let replicas: &mut [&mut dyn Recovering] = &mut [&mut locks];
+        let mut queues = Replica::<QueueMachine>::new(queue::Rules::default());
+        let replicas: &mut [&mut dyn Recovering] = &mut [&mut locks, &mut queues];
         let past = recover(
             disk.as_ref(),
             Some(&slots),
@@ -91,13 +97,21 @@ impl Record {
             digest: locks.machine().digest().to_string(),
             entries: u64::from(owners) + u64::from(contenders),
         };
+        let jobs = queues.machine().view().jobs.len() as u64;
+        let queues = ActorRecord {
+            digest: queues.machine().digest().to_string(),
+            entries: jobs,
+        };
         Ok(Self {
             format: FORMAT_VERSION,
             frozen: false,
             program: env!("CARGO_PKG_VERSION").to_owned(),
             last: past.tail.last.0,
             snapshots,
-            actors: BTreeMap::from([(LockMachine::NAME.to_owned(), locks)]),
+            actors: BTreeMap::from([
+                (LockMachine::NAME.to_owned(), locks),
+                (QueueMachine::NAME.to_owned(), queues),
+            ]),
         })
     }
 
@@ -118,8 +132,12 @@ impl Record {
             for (slot, about) in value.get("snapshots")?.as_object()? {
                 let upto = about.get("upto")?.as_u64()?;
                 let pages = about.get("pages")?.as_u64()?;
-                let digest = about.get("lock")?.as_str()?.to_owned();
-                record.snapshots.insert(slot.clone(), (upto, pages, digest));
+                let mut digests = BTreeMap::new();
+                for (name, digest) in about.get("digests")?.as_object()? {
+                    digests.insert(name.clone(), digest.as_str()?.to_owned());
+                }
+                let about = (upto, pages, digests);
+                record.snapshots.insert(slot.clone(), about);
             }
             for (name, about) in value.get("actors")?.as_object()? {
                 let digest = about.get("digest")?.as_str()?.to_owned();
@@ -135,8 +153,8 @@ impl Record {
 
     /// Writes it beside a golden directory.
     pub(crate) fn save(&self, golden: &Path) {
-        let snapshots = self.snapshots.iter().map(|(slot, (upto, pages, digest))| {
-            let about = json!({ "upto": upto, "pages": pages, "lock": digest });
+        let snapshots = self.snapshots.iter().map(|(slot, (upto, pages, digests))| {
+            let about = json!({ "upto": upto, "pages": pages, "digests": digests });
             (slot.clone(), about)
         });
         let actors = self.actors.iter().map(|(name, actor)| {

@@ -1,7 +1,8 @@
 //! What may change a queue, and what can come of it.
 //!
 //! Change rule: `Message` and `Outcome` are stored in the journal. A change that an old reader or an old log would
-//! not understand raises `FORMAT_VERSION`, with a golden directory and a CHANGELOG line under "Formats".
+//! not understand raises `FORMAT_VERSION`, with a golden directory and a CHANGELOG line under "Formats". Fields are stored
+//! by their place: what may be left out stands last.
 
 use crate::actors::machine::Refusal;
 use crate::actors::queue::body::Body;
@@ -154,6 +155,8 @@ pub struct Put {
     pub delay_ms: u64,
     /// Milliseconds that whoever claims it has; the queue's own time if 0.
     pub ttr_ms: u64,
+    /// What it says.
+    pub body: Body,
     /// If given, nothing is added while an unclaimed job of the queue has the same.
     #[serde(default)]
     pub dedup: Option<DedupKey>,
@@ -166,8 +169,6 @@ pub struct Put {
     /// Whether it is that root job itself, which is registered along with it.
     #[serde(default)]
     pub is_root: bool,
-    /// What it says.
-    pub body: Body,
 }
 
 impl Put {
@@ -223,9 +224,6 @@ impl Root {
 pub struct Pop {
     /// From which queues: the most urgent job of all of them, among equals the oldest.
     pub queues: Arc<[QueueName]>,
-    /// How often a queue comes first, in proportion and at least 1 each, if that is left to chance; else empty.
-    #[serde(default)]
-    pub weights: Arc<[u32]>,
     /// For whom.
     pub by: Claimant,
     /// Whether whoever asks waits if there is none. What is asked behind it is not done before it is answered.
@@ -234,6 +232,9 @@ pub struct Pop {
     /// Who is answered, of those that wait.
     #[serde(default)]
     pub ticket: Option<Ticket>,
+    /// How often a queue comes first, in proportion and at least 1 each, if that is left to chance; else empty.
+    #[serde(default)]
+    pub weights: Arc<[u32]>,
 }
 
 /// For whom a claim is made.
