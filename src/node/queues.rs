@@ -10,7 +10,7 @@
 
 use crate::actors::host::{Answer, Failed, Item};
 use crate::actors::queue::{
-    Body, Choice, Claim, Claimant, Counts, JobSelection, JobView, Message, Phase, Pop, Put, Query,
+    Body, Choice, Claim, Claimant, Counts, JobSelection, JobView, Message, Pop, Put, Query,
     QueueMachine, QueueName, QueueSelection, QueueView, Refused, Reply, Right, Root, Totals, Watch,
 };
 use crate::actors::runtime::{Mailbox, Stopped, Waiting};
@@ -18,7 +18,7 @@ use crate::ids::{Slot, Token};
 use std::sync::Arc;
 
 /// Abandoned jobs that are made ready in one turn.
-const REPUSHED_IN_A_ROW: u32 = 100;
+const REPUSHED_IN_A_ROW: u32 = 100_000;
 
 /// Why something was not done with a job or a queue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -259,32 +259,16 @@ impl Queues {
         self.done(Message::KickJob { id }).await
     }
 
-    /// Makes the abandoned jobs of a queue ready, as if they had never been tried; how many. One that is abandoned
-    /// meanwhile may or may not be among them.
+    /// Makes the abandoned jobs of a queue ready, as if they had never been tried; how many. Others get their turn in
+    /// between, if they are many.
     pub async fn repush(&self, queue: &QueueName) -> Result<u32, QueueError> {
-        let mut selection = JobSelection {
-            queue: Some(queue.clone()),
-            kind: None,
-            phase: Some(Phase::Abandoned),
-            from: Slot(0),
-            most: REPUSHED_IN_A_ROW,
-        };
-        let mut repushed = 0;
+        let mut repushed: u32 = 0;
         loop {
-            let (jobs, next) = self.select_jobs(selection.clone()).await?;
-            let kicks = jobs.iter().map(|job| Message::KickJob { id: job.id });
-            let answers = self.mailbox.call(kicks.map(Item::Message).collect());
-            for answer in answers.await? {
-                match answer? {
-                    Reply::Done => repushed += 1,
-                    // Somebody else was faster.
-                    Reply::Absent => {}
-                    other => return Err(refusal(&other)),
-                }
-            }
-            match next {
-                Some(slot) => selection.from = slot,
-                None => return Ok(repushed),
+            let (queue, count) = (queue.clone(), REPUSHED_IN_A_ROW);
+            let some = self.count(Message::Repush { queue, count }).await?;
+            repushed = repushed.saturating_add(some);
+            if some < REPUSHED_IN_A_ROW {
+                return Ok(repushed);
             }
         }
     }

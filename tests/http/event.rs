@@ -62,7 +62,9 @@ fn the_life_of_a_lock_is_told_in_order() {
     assert_eq!(taken.data["actor"], "node");
     assert!(taken.data["upto"].as_u64() > token.as_u64());
     opened.post("/v1/drain", &Value::Null).json();
-    listener.hear(&["draining"]);
+    let draining = listener.hear(&["draining", "draining"]);
+    let actors = draining.iter().map(|told| &told.data["actor"]);
+    assert_eq!(actors.collect::<Vec<_>>(), ["lock", "queue"]);
     opened.stop();
     listener.hear(&["stopping"]);
     assert!(listener.next().is_none(), "it ends well");

@@ -68,7 +68,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("push-all", r#"{"jobs": [7]}"#, "jobs[0]"),
     ("push-all", r#"{"jobs": [{"queue": "q"}]}"#, "jobs[0].body"),
     (
-        "push",
+        "push-all",
         r#"{"jobs": [{"queue": "q", "body": ""}], "queue": "q"}"#,
         "queue",
     ),
