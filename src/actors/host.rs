@@ -490,6 +490,11 @@ impl<M: Machine> Host<M> {
         self.last
     }
 
+    /// The entry that answers from here on rest on: behind it there is only what passes with the process.
+    pub fn awaited(&self) -> Seq {
+        self.awaited
+    }
+
     /// Which actor this is.
     pub fn actor(&self) -> ActorId {
         M::ID

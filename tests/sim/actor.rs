@@ -49,8 +49,11 @@ pub(crate) struct Call<R: Reference> {
     pub(crate) from: Seq,
     /// When it was delivered.
     pub(crate) at: Timestamp,
-    /// The actor's newest entry when its last item was done: what its answers rest on.
+    /// The entry that its answers rest on.
     pub(crate) rests: Seq,
+    /// The actor's newest entry when its last item was done. What is newer than what the answers rest on passes with
+    /// the process.
+    pub(crate) saw: Seq,
     pub(crate) answers: Option<Vec<Answer<ReplyOf<R>>>>,
 }
 
@@ -113,12 +116,16 @@ pub(crate) struct Actor<R: Reference> {
     arrivals: Arrivals<R>,
     woken: Woken<R>,
     next_ticket: u64,
+    /// What waits were answered with, since somebody looked.
+    newly_woken: Vec<ReplyOf<R>>,
     /// How many waits were answered.
     pub(crate) wakes: u64,
     pub(crate) rebuilds: u64,
     pub(crate) rebuilds_behind_a_quarantine: u64,
     /// A planted fault: reads are answered past the outbox.
     pub(crate) early_reads: bool,
+    /// A planted fault: nobody who waits is known to.
+    pub(crate) deaf: bool,
     /// Digests of the state by newest entry, to be compared after a crash.
     pub(crate) digests: BTreeMap<Seq, Digest>,
 }
@@ -149,10 +156,12 @@ impl<R: Reference> Actor<R> {
             arrivals: Arc::default(),
             woken: Arc::default(),
             next_ticket: 0,
+            newly_woken: Vec::new(),
             wakes: 0,
             rebuilds: 0,
             rebuilds_behind_a_quarantine: 0,
             early_reads: false,
+            deaf: false,
             digests: BTreeMap::new(),
         }
     }
@@ -191,7 +200,8 @@ impl<R: Reference> Actor<R> {
         if !self.host.is_busy()
             && let Some(call) = self.current.take().and_then(|at| self.calls.get_mut(at))
         {
-            call.rests = self.host.last();
+            call.rests = self.host.awaited();
+            call.saw = self.host.last();
         }
         if !self.host.is_spent() {
             self.digests
@@ -219,6 +229,7 @@ impl<R: Reference> Actor<R> {
                     from: self.host.last(),
                     at: ledger.now(),
                     rests: Seq(u64::MAX),
+                    saw: Seq(u64::MAX),
                     answers: None,
                 });
                 (asks, Some(self.calls.len() - 1))
@@ -248,7 +259,8 @@ impl<R: Reference> Actor<R> {
                 Ask::Query(query) => Some(Ok(self.host.machine().query(at, query))),
                 Ask::Message(_) => None,
             };
-            call.rests = self.host.last();
+            call.rests = self.host.awaited();
+            call.saw = self.host.last();
             push(
                 &self.arrivals,
                 (id, asks.iter().filter_map(answer).collect()),
@@ -271,7 +283,9 @@ impl<R: Reference> Actor<R> {
                 push(&woken, (ticket, answer));
             }
         };
-        self.host.watch(ticket, watch, Box::new(reply_to));
+        if !self.deaf {
+            self.host.watch(ticket, watch, Box::new(reply_to));
+        }
     }
 
     /// Withdraws the oldest open wait: its connection was lost.
@@ -291,6 +305,7 @@ impl<R: Reference> Actor<R> {
         for (ticket, answer) in take(&self.woken) {
             // An answer may cross with the end of its connection.
             if let Some(wait) = self.waits.get_mut(&ticket) {
+                self.newly_woken.push(answer.clone());
                 wait.answer = Some(answer);
                 self.wakes += 1;
             }
@@ -304,6 +319,17 @@ impl<R: Reference> Actor<R> {
             answered.push(id);
         }
         answered
+    }
+
+    /// What waits were answered with, since the last time.
+    pub(crate) fn take_woken(&mut self) -> Vec<ReplyOf<R>> {
+        std::mem::take(&mut self.newly_woken)
+    }
+
+    /// These of its calls.
+    pub(crate) fn answered<'a>(&'a self, calls: &'a [usize]) -> impl Iterator<Item = &'a Call<R>> {
+        let call = |at: &usize| self.calls.get(*at).expect("it was just answered");
+        calls.iter().map(call)
     }
 
     /// Adds what this actor counted.

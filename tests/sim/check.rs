@@ -3,21 +3,23 @@
 //! Reads the log itself, follows it with the witnesses from where the last start left them, and compares answers,
 //! digests, state and what the actors told each other. What stood in the log at the last start may never change.
 
-use crate::actor::{Actor, Ask, Call};
-use crate::counter::{self, LEFT, RIGHT};
+use crate::actor::{Actor, Ask, Call, Wait};
 use crate::counters::Counters;
 use crate::coverage::Coverage;
 use crate::disk::SimDisk;
+use crate::each::{ACTORS, Each, Witnesses, each};
+use crate::jobs::Given;
 use crate::locks::Locks;
 use crate::node::Node;
-use crate::reference::{MessageOf, OutcomeOf, Reference};
+use crate::reference::{MessageOf, OutcomeOf, Reference, ReplyOf, Told};
 use crate::setting::Policy;
 use crate::violation::{Promise, Violation, ensure};
-use crate::witness::{Kept, Witness};
+use crate::witness::{Kept, Witness, decode};
 use sexton::actors::Machine as _;
 use sexton::actors::lock;
 use sexton::ids::{Digest, Seq, Token};
 use sexton::persist::PersistError;
+use sexton::persist::format::Kind;
 use sexton::persist::journal::segment::{self, Opening};
 use sexton::persist::journal::{Begin, Reader, Tail};
 use std::collections::BTreeMap;
@@ -27,9 +29,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// All that is known of the disk's past.
 #[derive(Default)]
 pub(crate) struct Checker {
-    pub(crate) lock: Witness<Locks>,
-    pub(crate) left: Witness<Counters<LEFT>>,
-    pub(crate) right: Witness<Counters<RIGHT>>,
+    pub(crate) witnesses: Witnesses,
     /// The start mark up to which all has been followed.
     upto: Seq,
     /// Sums of the records that a power cut cannot take, also of those that are no longer kept.
@@ -38,6 +38,8 @@ pub(crate) struct Checker {
     banked: Vec<Kept>,
     /// Who was told which token of which lock.
     tokens: BTreeMap<(Token, lock::Name, lock::Name), lock::Name>,
+    /// What clients of queues were told, that nobody may be told again.
+    pub(crate) given: Given,
 }
 
 /// What the crash before a start could take.
@@ -122,7 +124,7 @@ impl Checker {
         }
         self.follow(&log, past.as_ref(), coverage)?;
         self.agree(node)?;
-        coverage.digests_compared += 3;
+        coverage.digests_compared += ACTORS as u64;
         self.known
             .extend(log.iter().map(|kept| (kept.seq, sum(kept))));
         self.banked.clear();
@@ -195,47 +197,26 @@ impl Checker {
         coverage: &mut Coverage,
     ) -> Result<(), Violation> {
         let mut counted = Coverage::default();
-        let node = past.map(|past| past.node);
-        let lock = node.map(|node| &node.lock);
-        follow(
-            &mut self.lock,
-            log,
-            (lock, past),
-            coverage,
-            |message, outcome| {
-                count_lock(message, outcome, &mut counted);
-            },
-        )?;
-        let left = node.map(|node| &node.left);
-        follow(
-            &mut self.left,
-            log,
-            (left, past),
-            coverage,
-            |message, outcome| {
-                count_counter(message, outcome, &mut counted);
-            },
-        )?;
-        let right = node.map(|node| &node.right);
-        follow(
-            &mut self.right,
-            log,
-            (right, past),
-            coverage,
-            |message, outcome| {
-                count_counter(message, outcome, &mut counted);
-            },
-        )?;
+        let witnesses = self.witnesses.each_mut();
+        if let Some(past) = past {
+            let actors = past.node.actors.each_ref();
+            each!(witness in witnesses, actor in actors => {
+                follow(witness, log, Some((actor, past)), coverage, &mut counted)?;
+            });
+        } else {
+            each!(witness in witnesses => follow(witness, log, None, coverage, &mut counted)?);
+        }
         coverage.add(&counted);
-        is_told(&self.left.reference, &self.right.reference)?;
-        is_told(&self.right.reference, &self.left.reference)
+        let Each { left, right, .. } = &self.witnesses;
+        is_told(&left.reference, &right.reference)?;
+        is_told(&right.reference, &left.reference)
     }
 
     /// The machines of the node are where the log leads, by digest and field by field.
     pub(crate) fn agree(&self, node: &Node) -> Result<(), Violation> {
-        agrees(&self.lock, &node.lock)?;
-        agrees(&self.left, &node.left)?;
-        agrees(&self.right, &node.right)
+        let actors = node.actors.each_ref();
+        each!(witness in self.witnesses.each_ref(), actor in actors => agrees(witness, actor)?);
+        Ok(())
     }
 
     /// Notes every token that an answer shows.
@@ -296,9 +277,8 @@ struct Past<'a> {
 impl Past<'_> {
     /// Every answer rests on what is still there, unless it could be lost.
     fn check_rests(&self) -> Result<(), Violation> {
-        self.check_calls(&self.node.lock)?;
-        self.check_calls(&self.node.left)?;
-        self.check_calls(&self.node.right)
+        each!(actor in self.node.actors.each_ref() => self.check_calls(actor)?);
+        Ok(())
     }
 
     fn check_calls<R: Reference>(&self, actor: &Actor<R>) -> Result<(), Violation> {
@@ -327,12 +307,46 @@ impl Past<'_> {
         Ok(())
     }
 
+    /// Answers whose newest entries are gone, though nothing that they rest on is: only what passes with the process may
+    /// be, each other thing that was told has its entry, and what was shown was there.
+    fn check_torn<R: Reference>(
+        &self,
+        reference: &R,
+        (actor, log): (&Actor<R>, &[Kept]),
+        coverage: &mut Coverage,
+    ) -> Result<(), Violation> {
+        let told = || -> Told<'_, R> { Box::new(actor.calls.iter().flat_map(told)) };
+        let torn = |call: &&Call<R>| {
+            call.answers.is_some()
+                && call.saw > self.survived
+                && self.peril.promises(call.rests.max(call.saw))
+        };
+        for call in actor.calls.iter().filter(torn) {
+            coverage.answers_passed_with_the_process += 1;
+            for (message, reply) in self::told(call) {
+                ensure(reference.has_seen(reply), Promise::ShownIsKept, || {
+                    format!("{message:?} was answered {reply:?}, of which nothing is there")
+                })?;
+                if R::may_pass((message, reply), told) {
+                    continue;
+                }
+                let is_its = |kept: &&Kept| {
+                    let entry = kept.seq > call.from
+                        && kept.actor == R::Machine::ID
+                        && kept.kind == Kind::Entry;
+                    let entry = entry.then(|| decode::<(MessageOf<R>, OutcomeOf<R>)>(kept));
+                    matches!(entry, Some(Ok((found, _))) if found == *message)
+                };
+                ensure(log.iter().any(|kept| is_its(&kept)), Promise::Kept, || {
+                    format!("{message:?} was answered {reply:?}, and no entry says so")
+                })?;
+            }
+        }
+        Ok(())
+    }
+
     fn check_digests(&self, node: &Node, coverage: &mut Coverage) -> Result<(), Violation> {
-        let before = [
-            &self.node.lock.digests,
-            &self.node.left.digests,
-            &self.node.right.digests,
-        ];
+        let before = each!(actor in self.node.actors.each_ref() => &actor.digests);
         for (before, (last, digest)) in before.into_iter().zip(node.found.digests) {
             let Some(expected) = before.get(&last) else {
                 continue;
@@ -350,11 +364,14 @@ impl Past<'_> {
 fn follow<R: Reference>(
     witness: &mut Witness<R>,
     log: &[Kept],
-    (actor, past): (Option<&Actor<R>>, Option<&Past<'_>>),
+    before: Option<(&Actor<R>, &Past<'_>)>,
     coverage: &mut Coverage,
-    look: impl FnMut(&MessageOf<R>, &OutcomeOf<R>),
+    counted: &mut Coverage,
 ) -> Result<(), Violation> {
-    let (Some(actor), Some(past)) = (actor, past) else {
+    let look = |message: &MessageOf<R>, outcome: &OutcomeOf<R>| {
+        R::count(message, outcome, counted);
+    };
+    let Some((actor, past)) = before else {
         return witness.follow(log, (&[], &mut Vec::new(), Seq(0)), coverage, look);
     };
     let waits = actor.waits.values();
@@ -365,8 +382,16 @@ fn follow<R: Reference>(
         coverage,
         look,
     )?;
-    // What such a wait rests on may be lost with the power, unless nothing may.
-    match waits.first().filter(|_| past.peril.promises(Seq(u64::MAX))) {
+    past.check_torn(&witness.reference, (actor, log), coverage)?;
+    // What such a wait rests on may be lost with the power, unless nothing may; or may pass with the process.
+    let passes = |wait: &Wait<R>| {
+        let answer = wait.answer.as_ref();
+        answer.is_some_and(|answer| {
+            R::may_wake_pass(&wait.watch, answer) && witness.reference.has_seen(answer)
+        })
+    };
+    waits.retain(|wait| past.peril.promises(Seq(u64::MAX)) && !passes(wait));
+    match waits.first() {
         None => Ok(()),
         Some(wait) => {
             let (name, watch, answer) = (R::Machine::NAME, &wait.watch, &wait.answer);
@@ -374,6 +399,15 @@ fn follow<R: Reference>(
             Err(Violation::new(Promise::Woken, what))
         }
     }
+}
+
+/// What a call sent, with what it was answered.
+fn told<R: Reference>(call: &Call<R>) -> impl Iterator<Item = (&MessageOf<R>, &ReplyOf<R>)> {
+    let answers = call.answers.iter().flatten();
+    call.asks.iter().zip(answers).filter_map(|told| match told {
+        (Ask::Message(message), Ok(reply)) => Some((message, reply)),
+        _ => None,
+    })
 }
 
 fn sum(kept: &Kept) -> u64 {
@@ -405,32 +439,4 @@ fn is_told<const A: u8, const B: u8>(
         })?;
     }
     Ok(())
-}
-
-fn count_lock(message: &lock::Message, outcome: &lock::Outcome, counted: &mut Coverage) {
-    match outcome {
-        lock::Outcome::Granted { .. } => counted.grants += 1,
-        lock::Outcome::Queued { .. } => counted.queued += 1,
-        lock::Outcome::Renewed { .. } => counted.renewals += 1,
-        lock::Outcome::Ended { gone } => {
-            let heirs = gone.iter().filter(|gone| gone.heir.is_some()).count() as u64;
-            counted.promotions += heirs;
-            if matches!(message, lock::Message::Expire { .. }) {
-                counted.expiries += 1;
-            } else {
-                counted.releases += 1;
-            }
-        }
-        lock::Outcome::Draining => counted.drains += 1,
-        lock::Outcome::Absent | lock::Outcome::Refused(_) => {}
-    }
-}
-
-fn count_counter(message: &counter::Message, outcome: &counter::Outcome, counted: &mut Coverage) {
-    use counter::{Message, Outcome};
-    match (message, outcome) {
-        (Message::Lapse { .. }, _) => counted.counter_lapses += 1,
-        (_, Outcome::Heard) => counted.tells += 1,
-        _ => counted.counter_changes += 1,
-    }
 }

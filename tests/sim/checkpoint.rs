@@ -3,7 +3,7 @@
 //! Follows `actors/checkpoint.rs` and `persist/snapshots/thread.rs` with the same decisions, slots and hosts below, in
 //! the same order. What the runtime waits for, a step looks at, and is taken again if it is not so yet.
 
-use crate::counter::{LEFT, RIGHT};
+use crate::each::{ACTORS, each};
 use crate::node::Node;
 use crate::planted_slots;
 use crate::setting::Plant;
@@ -52,9 +52,6 @@ pub(crate) enum Step {
     Interrupted,
 }
 
-/// The actors in the order in which they are copied.
-const ACTORS: [ActorId; 3] = [ActorId::LOCK, ActorId(LEFT), ActorId(RIGHT)];
-
 impl Checkpoint {
     /// Opens the slot whose turn it is.
     pub(crate) fn open(node: &mut Node) -> Result<Self, PersistError> {
@@ -82,7 +79,8 @@ impl Checkpoint {
         self.stage = match &self.stage {
             Stage::Begin => {
                 self.manifest = begin(&mut node.ledger);
-                Stage::BeginActor(ActorId::LOCK)
+                let [first, ..] = node.actors.ids();
+                Stage::BeginActor(first)
             }
             Stage::BeginActor(actor) => {
                 let since =
@@ -114,7 +112,8 @@ impl Checkpoint {
             }
             Stage::Put(actor, pages, done) => {
                 self.writing.put(pages)?;
-                let next = ACTORS.iter().skip_while(|it| *it != actor).nth(1);
+                let all = node.actors.ids();
+                let next = all.iter().skip_while(|it| *it != actor).nth(1);
                 match next {
                     _ if !done => Stage::Copy(*actor),
                     Some(next) => Stage::BeginActor(*next),
@@ -148,7 +147,7 @@ impl Checkpoint {
 
     /// Lets go of the slot, whatever came of it.
     pub(crate) fn end(self, node: &mut Node) {
-        for actor in ACTORS {
+        for actor in node.actors.ids() {
             on_host(node, actor, |host| {
                 host.abort();
                 Some(())
@@ -190,9 +189,8 @@ fn on_host<T>(
     actor: ActorId,
     call: impl FnOnce(&mut dyn Paged) -> Option<T>,
 ) -> Option<T> {
-    match actor {
-        ActorId::LOCK => call(&mut node.lock.host),
-        ActorId(LEFT) => call(&mut node.left.host),
-        _ => call(&mut node.right.host),
-    }
+    let hosts: [(ActorId, &mut dyn Paged); ACTORS] =
+        each!(actor in node.actors.each_mut() => (actor.host.actor(), &mut actor.host));
+    let host = hosts.into_iter().find(|(id, _)| *id == actor);
+    call(host.expect("an actor of this node").1)
 }

@@ -1,10 +1,11 @@
 //! The rules of the counters a second time.
 
 use crate::counter::{Counter, CounterMachine, Message, Outcome, Query, Reply, STRIDE, Watch};
+use crate::coverage::Coverage;
 use crate::reference::{Origin, Reference};
 use sexton::actors::Machine as _;
 use sexton::actors::host::{Answer, Failed};
-use sexton::actors::machine::Stamp;
+use sexton::actors::machine::{Stamp, Start};
 use sexton::clock::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,7 +54,14 @@ impl<const ID: u8> Counters<ID> {
 impl<const ID: u8> Reference for Counters<ID> {
     type Machine = CounterMachine<ID>;
 
-    fn apply(&mut self, stamp: Stamp, message: &Message, outcome: &Outcome) -> Result<(), String> {
+    fn rules() {}
+
+    fn apply(
+        &mut self,
+        stamp: Stamp,
+        message: &Message,
+        (outcome, _): (&Outcome, &Reply),
+    ) -> Result<(), String> {
         let due = self.first_due(stamp.at);
         if let Message::Lapse { name } = message {
             if due != Some(*name) {
@@ -102,7 +110,13 @@ impl<const ID: u8> Reference for Counters<ID> {
         Ok(())
     }
 
-    fn start(&mut self, at: Timestamp) {
+    fn start(
+        &mut self,
+        Start {
+            stamp: Stamp { at, .. },
+            ..
+        }: Start,
+    ) {
         self.quarantined.clear();
         for counter in self.counters.values_mut() {
             counter.deadline = at.plus_ms(u64::from(counter.span_ms));
@@ -164,6 +178,14 @@ impl<const ID: u8> Reference for Counters<ID> {
     fn wakes(&self, watch: &Watch) -> Option<Reply> {
         let (name, value) = (watch.name, self.value(watch.name));
         (value >= watch.at_least).then_some(Reply::Reached { name, value })
+    }
+
+    fn count(message: &Message, outcome: &Outcome, counted: &mut Coverage) {
+        match (message, outcome) {
+            (Message::Lapse { .. }, _) => counted.counter_lapses += 1,
+            (_, Outcome::Heard) => counted.tells += 1,
+            _ => counted.counter_changes += 1,
+        }
     }
 
     fn may_be_refused(message: &Message) -> bool {

@@ -3,13 +3,16 @@
 use crate::actor::Actor;
 use crate::counters::Counters;
 use crate::damage;
-use crate::node::{Stopped, Who};
+use crate::each::{Who, each};
+use crate::node::Stopped;
 use crate::platter::{Fate, Loss};
+use crate::queues::Queues;
 use crate::reference::Reference;
 use crate::run::Run;
 use crate::setting::Power;
 use crate::violation::{Promise, Violation, ensure};
 use sexton::actors::Machine as _;
+use sexton::actors::queue::{QueueView, Watch};
 use sexton::persist::journal::segment;
 use std::collections::BTreeMap;
 
@@ -109,9 +112,7 @@ impl Run<'_> {
             self.coverage.crashes_with_unsynced_tail += u64::from(node.log.is_unsynced());
             self.coverage.crashes_in_a_checkpoint += u64::from(node.amid);
             self.coverage.add(&node.met);
-            node.lock.count(&mut self.coverage);
-            node.left.count(&mut self.coverage);
-            node.right.count(&mut self.coverage);
+            each!(actor in node.actors.each_ref() => actor.count(&mut self.coverage));
             self.peril.synced = node.log.synced;
             self.past = Some(node);
         }
@@ -210,7 +211,7 @@ impl Run<'_> {
             }
             let (tap, coverage) = (&mut self.tap, &mut self.coverage);
             while node.route() {}
-            for who in [Who::Lock, Who::Left, Who::Right] {
+            for who in Who::ALL {
                 node.turn(who, coverage);
             }
             let moved = node
@@ -251,17 +252,16 @@ impl Run<'_> {
         let Some(node) = &self.node else {
             return Ok(());
         };
-        answered(&node.lock)?;
-        answered(&node.left)?;
-        answered(&node.right)?;
-        let empty = node.lock.host.machine().view().entries.is_empty();
-        let waits = node.lock.waits.values();
+        each!(actor in node.actors.each_ref() => answered(actor)?);
+        let empty = node.actors.lock.host.machine().view().entries.is_empty();
+        let waits = node.actors.lock.waits.values();
         let waiting = waits.filter(|wait| wait.answer.is_none()).count();
         ensure(!empty || waiting == 0, Promise::Woken, || {
             format!("{waiting} wait until no lock is left, and none is")
         })?;
-        let values = node.left.host.machine().view();
-        for wait in node.left.waits.values() {
+        let values = node.actors.left.host.machine().view();
+        nobody_waits_in_vain(&node.actors.queue)?;
+        for wait in node.actors.left.waits.values() {
             let value = values
                 .get(&wait.watch.name)
                 .map_or(0, |counter| counter.value);
@@ -278,14 +278,34 @@ impl Run<'_> {
         let Some(node) = &self.node else {
             return Ok(());
         };
-        let (left, right) = (strides(&node.left), strides(&node.right));
-        let heard = (heard(&node.right), heard(&node.left));
+        let (left, right) = (strides(&node.actors.left), strides(&node.actors.right));
+        let heard = (heard(&node.actors.right), heard(&node.actors.left));
         ensure(
             (&left, &right) == (&heard.0, &heard.1),
             Promise::Told,
             || format!("told {left:?} {right:?}, heard {heard:?}"),
         )
     }
+}
+
+/// Nobody waits for a job of a queue from which one can be claimed, but those whose own tick panicked.
+fn nobody_waits_in_vain(actor: &Actor<Queues>) -> Result<(), Violation> {
+    if !actor.host.quarantined().is_empty() {
+        return Ok(());
+    }
+    let view = actor.host.machine().view();
+    let is_open = |queue: &&QueueView| queue.jobs.ready > 0 && queue.paused_until.is_none();
+    let open: Vec<_> = view.queues.iter().filter(is_open).collect();
+    for wait in actor.waits.values().filter(|wait| wait.answer.is_none()) {
+        let Watch::Job(pop) = &wait.watch else {
+            continue;
+        };
+        let there = open.iter().find(|queue| pop.queues.contains(&queue.name));
+        ensure(there.is_none(), Promise::Woken, || {
+            format!("{pop:?} waits, and there is {there:?}")
+        })?;
+    }
+    Ok(())
 }
 
 fn answered<R: Reference>(actor: &Actor<R>) -> Result<(), Violation> {

@@ -2,13 +2,14 @@
 //!
 //! Follows `docs/protocols/lockserver.md`, not the machine. Slots are taken from the log, since an expiry names one.
 
+use crate::coverage::Coverage;
 use crate::reference::{Origin, Reference};
 use sexton::actors::Machine as _;
 use sexton::actors::host::Answer;
 use sexton::actors::lock::{
     Gone, LockMachine, Message, Name, Outcome, Query, Refused, Reply, Standing, Watch,
 };
-use sexton::actors::machine::Stamp;
+use sexton::actors::machine::{Stamp, Start};
 use sexton::clock::Timestamp;
 use sexton::ids::{Seq, Slot, Token};
 use std::collections::{BTreeMap, BTreeSet};
@@ -271,7 +272,16 @@ fn is_stale(entry: &Entry, message: &Message) -> bool {
 impl Reference for Locks {
     type Machine = LockMachine;
 
-    fn apply(&mut self, stamp: Stamp, message: &Message, outcome: &Outcome) -> Result<(), String> {
+    fn rules() -> sexton::actors::lock::Rules {
+        sexton::actors::lock::Rules::default()
+    }
+
+    fn apply(
+        &mut self,
+        stamp: Stamp,
+        message: &Message,
+        (outcome, _): (&Outcome, &Reply),
+    ) -> Result<(), String> {
         if let Message::Expire { slot } = message {
             let first = self.first_due(stamp.at);
             if first != Some(*slot) {
@@ -314,7 +324,13 @@ impl Reference for Locks {
         }
     }
 
-    fn start(&mut self, at: Timestamp) {
+    fn start(
+        &mut self,
+        Start {
+            stamp: Stamp { at, .. },
+            ..
+        }: Start,
+    ) {
         self.draining = false;
         self.quarantined.clear();
         for entry in self.entries.values_mut() {
@@ -454,6 +470,25 @@ impl Reference for Locks {
                 let holds = entry.is_some_and(|entry| entry.token == Some(*token));
                 (!holds).then_some(Reply::Absent)
             }
+        }
+    }
+
+    fn count(message: &Message, outcome: &Outcome, counted: &mut Coverage) {
+        match outcome {
+            Outcome::Granted { .. } => counted.grants += 1,
+            Outcome::Queued { .. } => counted.queued += 1,
+            Outcome::Renewed { .. } => counted.renewals += 1,
+            Outcome::Ended { gone } => {
+                let heirs = gone.iter().filter(|gone| gone.heir.is_some()).count() as u64;
+                counted.promotions += heirs;
+                if matches!(message, Message::Expire { .. }) {
+                    counted.expiries += 1;
+                } else {
+                    counted.releases += 1;
+                }
+            }
+            Outcome::Draining => counted.drains += 1,
+            Outcome::Absent | Outcome::Refused(_) => {}
         }
     }
 

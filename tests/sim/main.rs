@@ -3,11 +3,11 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `setting.rs` `workload.rs` `chance.rs` | what a seed says, what clients ask for |
-//! | `platter.rs` `disk.rs` `log.rs` `actor.rs` `node.rs` | the node, cut into moves, on a disk that forgets |
+//! | `setting.rs` `workload.rs` `jobs.rs` `chance.rs` | what a seed says, what clients ask for |
+//! | `platter.rs` `disk.rs` `log.rs` `actor.rs` `each.rs` `node.rs` | the node, cut into moves, on a disk that forgets |
 //! | `checkpoint.rs` `store.rs` | a checkpoint, cut into steps, and the store that slots are written to |
 //! | `run.rs` `taking.rs` `endings.rs` | the steps of a run, those of checkpoints, how a node goes down, how a run ends |
-//! | `reference.rs` `locks.rs` `counters.rs` | the rules a second time |
+//! | `reference.rs` `locks.rs` `counters.rs` `queues.rs` | the rules a second time |
 //! | `tap.rs` `witness.rs` `check.rs` `damage.rs` `snapshots.rs` | the checkers |
 //! | `coverage.rs` `violation.rs` | what was met, and what was broken |
 //! | `campaign.rs` `killed.rs` | the tests: many seeds; a checkpoint killed in each of its calls |
@@ -24,8 +24,10 @@ mod counters;
 mod coverage;
 mod damage;
 mod disk;
+mod each;
 mod endings;
 mod found;
+mod jobs;
 mod killed;
 mod locks;
 mod log;
@@ -33,6 +35,7 @@ mod node;
 mod planted;
 mod planted_slots;
 mod platter;
+mod queues;
 mod reference;
 mod run;
 mod setting;

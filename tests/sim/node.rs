@@ -1,4 +1,4 @@
-//! The whole node in one thread: three actors around one ledger and one journal.
+//! The whole node in one thread: its actors around one ledger and one journal.
 //!
 //! Does what the runtime does, in the same order, but only when it is told to: each method is one move, and a crash
 //! may fall between any two. A panic is supervised here, too. Planted faults are wired in here, never in `src/`.
@@ -6,13 +6,11 @@
 use crate::actor::{Actor, Turn};
 use crate::chance::Chance as Seeded;
 use crate::checkpoint::{Checkpoint, Step};
-use crate::counter::{LEFT, RIGHT};
-use crate::counters::Counters;
 use crate::coverage::Coverage;
 use crate::disk::SimDisk;
-use crate::locks::Locks;
+use crate::each::{ACTORS, Actors, Replicas, Who, each};
 use crate::log::Log;
-use crate::reference::Reference;
+use crate::reference::{Reference, replica};
 use crate::setting::{Plant, Setting};
 use crate::store::SimStores;
 use crate::tap::Tap;
@@ -20,10 +18,10 @@ use crate::violation::{Promise, Violation, ensure};
 use crate::{planted, planted_slots};
 use sexton::actors::host::Report;
 use sexton::actors::ledger::{Ledger, Stage};
-use sexton::actors::machine::{Machine, Tell};
-use sexton::actors::recovery::{Past, Recovering, RecoveryError, Replica, Scope, recover};
+use sexton::actors::machine::Tell;
+use sexton::actors::recovery::{Past, Recovering, RecoveryError, Scope, recover};
 use sexton::clock::{ManualClock, Timestamp};
-use sexton::ids::{ActorId, Digest, Seq};
+use sexton::ids::{Digest, Seq};
 use sexton::persist::PersistError;
 use sexton::persist::disk::Disk;
 use sexton::persist::format::Chance;
@@ -31,14 +29,6 @@ use sexton::persist::journal::Tail;
 use sexton::persist::snapshots::{BySlot, Slots};
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// Which actor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Who {
-    Lock,
-    Left,
-    Right,
-}
 
 /// Why a node goes no further.
 #[derive(Debug)]
@@ -75,9 +65,7 @@ impl From<Violation> for Stopped {
 
 /// The node.
 pub(crate) struct Node {
-    pub(crate) lock: Actor<Locks>,
-    pub(crate) left: Actor<Counters<LEFT>>,
-    pub(crate) right: Actor<Counters<RIGHT>>,
+    pub(crate) actors: Actors,
     pub(crate) ledger: Ledger,
     pub(crate) log: Log,
     pub(crate) clock: Arc<ManualClock>,
@@ -105,7 +93,7 @@ pub(crate) struct Found {
     /// What is wrong with snapshots, in words.
     pub(crate) mended: Vec<String>,
     /// Newest entry and digest of each actor.
-    pub(crate) digests: [(Seq, Digest); 3],
+    pub(crate) digests: [(Seq, Digest); ACTORS],
     /// The number of the start mark.
     pub(crate) start: Seq,
 }
@@ -118,18 +106,15 @@ impl Node {
         wall: Timestamp,
         tap: &mut Tap,
     ) -> Result<Self, Stopped> {
-        let mut lock = Replica::<<Locks as Reference>::Machine>::new(<_>::default());
-        let mut left = Replica::new(());
-        let mut right = Replica::new(());
+        let mut replicas = Replicas::new();
         let chance = Seeded::of(setting.seed ^ disk.operations());
         let stores = Arc::new(SimStores::new(disk, chance));
         let theirs = planted_slots::disk(setting.plant, disk);
         let slots = Slots::new(theirs, Arc::clone(&stores) as _);
         let past = if setting.plant == Some(Plant::PoisonApplied) {
-            planted::recover_with_poison(disk, (&mut lock, &mut left, &mut right))?
+            planted::recover_with_poison(disk, &mut replicas)?
         } else {
-            let replicas: &mut [&mut dyn Recovering] = &mut [&mut lock, &mut left, &mut right];
-            recover_only_reading(disk, &slots, replicas)?
+            recover_only_reading(disk, &slots, &mut replicas.recovering())?
         };
         let Past {
             mut tail,
@@ -137,12 +122,7 @@ impl Node {
             sealed,
             mended,
         } = past;
-        let (lock, left, right) = (lock.into_parts(), left.into_parts(), right.into_parts());
-        let digests = [
-            (lock.1, lock.0.digest()),
-            (left.1, left.0.digest()),
-            (right.1, right.0.digest()),
-        ];
+        let digests = each!(it in replicas.each_ref() => (it.last(), it.digest()));
         tap.start(tail.last, tail.last_at);
         planted::forget(setting.plant, &mut tail);
         let clock = Arc::new(ManualClock::at(wall.max(tail.last_at)));
@@ -150,15 +130,13 @@ impl Node {
         let mut log = Log::open(disk, setting, &tail)?;
         let mut ledger = Ledger::new(Arc::clone(&clock) as _, &tail, false);
         let start = ledger.start(Chance([7; 32]));
-        let batch = ledger.take_batch();
+        let (start, batch) = planted::start(setting.plant, start, ledger.take_batch());
         tap.pass(&batch)?;
         log.hand(batch);
         log.drain()?;
         ledger.durable(start.stamp.seq);
         let mut node = Self {
-            lock: Actor::new(lock),
-            left: Actor::new(left),
-            right: Actor::new(right),
+            actors: Actors::new(replicas),
             ledger,
             log,
             clock,
@@ -179,21 +157,16 @@ impl Node {
             disk: disk.clone(),
             tells: VecDeque::new(),
         };
-        node.lock.early_reads = setting.plant == Some(Plant::ReadBeforeSync);
-        node.lock.host.start(start);
-        node.left.host.start(start);
-        node.right.host.start(start);
+        node.actors.lock.early_reads = setting.plant == Some(Plant::ReadBeforeSync);
+        each!(actor in node.actors.each_mut() => actor.host.start(start));
+        planted::started(setting.plant, &mut node);
         node.gather_tells();
         Ok(node)
     }
 
     /// Gives an actor a turn.
     pub(crate) fn turn(&mut self, who: Who, coverage: &mut Coverage) {
-        let turn = match who {
-            Who::Lock => self.lock.turn(&mut self.ledger),
-            Who::Left => self.left.turn(&mut self.ledger),
-            Who::Right => self.right.turn(&mut self.ledger),
-        };
+        let turn = self.actors.turn(who, &mut self.ledger);
         self.gather_tells();
         match turn {
             Turn::Idle | Turn::Done => {}
@@ -217,11 +190,7 @@ impl Node {
     pub(crate) fn rebuild(&mut self) -> Result<(), Stopped> {
         let released = self.log.released;
         let files = (&self.disk, &self.slots);
-        let rebuilt = [
-            rebuild(files, &mut self.lock, released)?,
-            rebuild(files, &mut self.left, released)?,
-            rebuild(files, &mut self.right, released)?,
-        ];
+        let rebuilt = each!(actor in self.actors.each_mut() => rebuild(files, actor, released)?);
         for from_snapshot in rebuilt.into_iter().flatten() {
             self.met.rebuilds_from_a_snapshot += u64::from(from_snapshot);
             self.met.rebuilds_in_a_checkpoint += u64::from(self.amid);
@@ -271,9 +240,7 @@ impl Node {
     }
 
     fn gather_tells(&mut self) {
-        self.tells.extend(self.lock.take_tells());
-        self.tells.extend(self.left.take_tells());
-        self.tells.extend(self.right.take_tells());
+        each!(actor in self.actors.each_mut() => self.tells.extend(actor.take_tells()));
     }
 
     /// Brings one tell to its actor's mailbox.
@@ -281,11 +248,7 @@ impl Node {
         let Some(tell) = self.tells.pop_front() else {
             return false;
         };
-        match tell.to {
-            ActorId(LEFT) => self.left.post_tell(&tell),
-            ActorId(RIGHT) => self.right.post_tell(&tell),
-            other => unreachable!("nobody tells {other} anything"),
-        }
+        self.actors.post_tell(&tell);
         true
     }
 
@@ -298,18 +261,16 @@ impl Node {
     }
 
     /// Lets answers out that rest on nothing that is still to be synced.
-    pub(crate) fn release(&mut self) -> [Vec<usize>; 3] {
+    pub(crate) fn release(&mut self) -> [Vec<usize>; ACTORS] {
         let upto = if self.plant == Some(Plant::ReplyBeforeSync) {
             self.ledger.last()
         } else {
             self.log.released
         };
         self.ledger.durable(self.log.released);
-        [
-            self.lock.release(upto),
-            self.left.release(upto),
-            self.right.release(upto),
-        ]
+        let early = planted::released_early(self.plant, self.ledger.last());
+        self.actors.queue.release(early);
+        each!(actor in self.actors.each_mut() => actor.release(upto))
     }
 
     /// Looks at the disk and at the wall clock.
@@ -325,9 +286,7 @@ impl Node {
         self.tells.is_empty()
             && !self.ledger.is_dirty()
             && !self.log.is_busy()
-            && !self.lock.is_waiting(now)
-            && !self.left.is_waiting(now)
-            && !self.right.is_waiting(now)
+            && !each!(actor in self.actors.each_ref() => actor.is_waiting(now)).contains(&true)
     }
 }
 
@@ -361,7 +320,7 @@ fn rebuild<R: Reference>(
     if !actor.host.is_spent() || until > released {
         return Ok(None);
     }
-    let mut replica = Replica::<R::Machine>::new(<R::Machine as Machine>::Rules::default());
+    let mut replica = replica::<R>();
     let scope = Scope {
         until: Some(until),
         partial: true,

@@ -2,14 +2,16 @@
 //!
 //! Nothing here is reached without a plant: a run of the campaign has none.
 
-use crate::counter::{CounterMachine, LEFT, RIGHT};
 use crate::disk::SimDisk;
+use crate::each::{Replicas, each};
+use crate::node::Node;
 use crate::setting::{Plant, Setting};
 use crate::violation::{Promise, Violation};
 use sexton::actors::Machine;
 use sexton::actors::ledger::Poisoned;
-use sexton::actors::lock::{self, LockMachine};
+use sexton::actors::lock;
 use sexton::actors::machine::{Keeping, Stamp, Start};
+use sexton::actors::queue;
 use sexton::actors::recovery::{Past, Recovering as _, RecoveryError, Replica, decode_mark};
 use sexton::clock::Timestamp;
 use sexton::ids::{ActorId, Seq};
@@ -25,11 +27,66 @@ pub(crate) fn forget(plant: Option<Plant>, tail: &mut Tail) {
     }
 }
 
+/// What a node does wrong with its queues when it has started.
+pub(crate) fn started(plant: Option<Plant>, node: &mut Node) {
+    node.actors.queue.deaf = plant == Some(Plant::WaiterForgotten);
+}
+
+/// Up to where the queues' answers are let out, whatever the log has.
+pub(crate) fn released_early(plant: Option<Plant>, last: Seq) -> Seq {
+    if plant == Some(Plant::QueueAnswersEarly) {
+        last
+    } else {
+        Seq(0)
+    }
+}
+
 /// What becomes of a batch on its way to the journal.
 pub(crate) fn alter(plant: Option<Plant>, batch: Batch) -> Batch {
-    if plant != Some(Plant::TickNotJournaled) {
-        return batch;
+    let is_left_out = match plant {
+        Some(Plant::TickNotJournaled) => is_tick,
+        Some(Plant::DeleteNotJournaled) => is_delete,
+        Some(Plant::JobTickNotJournaled) => is_job_tick,
+        _ => return batch,
+    };
+    rewritten(&batch, |header, payload| {
+        (!is_left_out(header, payload)).then(|| payload.to_vec())
+    })
+}
+
+/// What a start says of itself.
+pub(crate) fn start(plant: Option<Plant>, start: Start, batch: Batch) -> (Start, Batch) {
+    if plant != Some(Plant::NothingPassedOver) {
+        return (start, batch);
     }
+    let batch = rewritten(&batch, |header, payload| {
+        let mark = (header.kind == Kind::Mark).then(|| rmp_serde::from_slice(payload));
+        let Some(Ok(Mark::Start {
+            chance,
+            offset_ms,
+            program,
+            ..
+        })) = mark
+        else {
+            return Some(payload.to_vec());
+        };
+        let mark = Mark::Start {
+            chance,
+            offset_ms,
+            program,
+            skipped: 0,
+        };
+        Some(rmp_serde::to_vec(&mark).expect("marks encode"))
+    });
+    let start = Start {
+        skipped: 0,
+        ..start
+    };
+    (start, batch)
+}
+
+/// The records of a batch, each as it is made anew, or left out.
+fn rewritten(batch: &Batch, anew: impl Fn(&FrameHeader, &[u8]) -> Option<Vec<u8>>) -> Batch {
     let mut kept = Batch::default();
     let mut offset = 0;
     while let Some(header) = FrameHeader::decode(batch.bytes_from(offset)) {
@@ -37,9 +94,9 @@ pub(crate) fn alter(plant: Option<Plant>, batch: Batch) -> Batch {
         let payload = frame.and_then(|frame| frame.get(FRAME_HEADER_BYTES..));
         let payload = payload.expect("frames are whole in a batch");
         offset += header.size as usize;
-        if is_tick(&header, payload) {
+        let Some(payload) = anew(&header, payload) else {
             continue;
-        }
+        };
         let FrameHeader {
             seq,
             at,
@@ -53,7 +110,7 @@ pub(crate) fn alter(plant: Option<Plant>, batch: Batch) -> Batch {
             actor,
             kind,
         };
-        kept.push(about, |bytes| bytes.extend_from_slice(payload));
+        kept.push(about, |bytes| bytes.extend_from_slice(&payload));
     }
     if batch.is_urgent() {
         kept.make_urgent();
@@ -68,42 +125,55 @@ fn is_tick(header: &FrameHeader, payload: &[u8]) -> bool {
         && matches!(entry, Ok((lock::Message::Expire { .. }, _)))
 }
 
-type Replicas<'a> = (
-    &'a mut Replica<LockMachine>,
-    &'a mut Replica<CounterMachine<LEFT>>,
-    &'a mut Replica<CounterMachine<RIGHT>>,
-);
+fn as_queue_entry(
+    header: &FrameHeader,
+    payload: &[u8],
+) -> Option<(queue::Message, queue::Outcome)> {
+    let ours = header.actor == ActorId::QUEUE && header.kind == Kind::Entry;
+    ours.then(|| rmp_serde::from_slice(payload).ok()).flatten()
+}
+
+fn is_delete(header: &FrameHeader, payload: &[u8]) -> bool {
+    let entry = as_queue_entry(header, payload);
+    matches!(entry, Some((_, queue::Outcome::Deleted { .. })))
+}
+
+fn is_job_tick(header: &FrameHeader, payload: &[u8]) -> bool {
+    let entry = as_queue_entry(header, payload);
+    matches!(entry, Some((queue::Message::Expire { .. }, _)))
+}
 
 /// Recovery as it must not be: a message that once panicked is decided and committed after all.
 pub(crate) fn recover_with_poison(
     disk: &SimDisk,
-    (lock, left, right): Replicas<'_>,
+    replicas: &mut Replicas,
 ) -> Result<Past, RecoveryError> {
     let mut reader = Reader::open(disk)?;
     while let Some(record) = reader.next()? {
-        match (record.kind, record.actor) {
-            (Kind::Mark, _) => {
-                if let Mark::Start { skipped, .. } = decode_mark(&record)? {
-                    let stamp = stamp(&record);
-                    let start = Start { stamp, skipped };
-                    lock.start(start);
-                    left.start(start);
-                    right.start(start);
-                }
-            }
-            (Kind::Entry, ActorId::LOCK) => lock.apply(&record)?,
-            (Kind::Entry, ActorId(LEFT)) => left.apply(&record)?,
-            (Kind::Entry, _) => right.apply(&record)?,
-            (Kind::Poisoned, ActorId::LOCK) => apply_poison(lock, &record)?,
-            (Kind::Poisoned, ActorId(LEFT)) => apply_poison(left, &record)?,
-            (Kind::Poisoned, _) => apply_poison(right, &record)?,
-            (Kind::End, _) => {}
-        }
+        each!(replica in replicas.each_mut() => take_with_poison(replica, &record)?);
     }
     Ok(Past {
         tail: reader.tail().clone(),
         ..Past::default()
     })
+}
+
+fn take_with_poison<M: Machine>(
+    replica: &mut Replica<M>,
+    record: &Record<'_>,
+) -> Result<(), RecoveryError> {
+    match record.kind {
+        Kind::Mark => {
+            if let Mark::Start { skipped, .. } = decode_mark(record)? {
+                let stamp = stamp(record);
+                replica.start(Start { stamp, skipped });
+            }
+            Ok(())
+        }
+        Kind::Entry if record.actor == M::ID => replica.apply(record),
+        Kind::Poisoned if record.actor == M::ID => apply_poison(replica, record),
+        Kind::Entry | Kind::Poisoned | Kind::End => Ok(()),
+    }
 }
 
 fn apply_poison<M: Machine>(
@@ -197,6 +267,7 @@ fn a_tick_that_is_not_journaled_is_caught() {
             Promise::EntriesRight,
             Promise::DecidedAgain,
             Promise::RepliesRight,
+            Promise::SameState,
         ],
         20,
     );
@@ -215,4 +286,46 @@ fn a_poisoned_message_that_is_applied_on_replay_is_caught() {
 #[test]
 fn time_that_goes_back_is_caught() {
     caught(Plant::TimeGoesBack, &[Promise::TimeForward], 20);
+}
+
+#[test]
+fn a_delete_that_is_not_journaled_is_caught() {
+    caught(
+        Plant::DeleteNotJournaled,
+        &[Promise::Kept, Promise::RepliesRight, Promise::EntriesRight],
+        20,
+    );
+}
+
+#[test]
+fn a_claim_that_runs_out_without_a_record_is_caught() {
+    caught(
+        Plant::JobTickNotJournaled,
+        &[
+            Promise::EntriesRight,
+            Promise::DecidedAgain,
+            Promise::SameState,
+        ],
+        20,
+    );
+}
+
+#[test]
+fn answers_of_queues_that_leave_before_their_sync_are_caught() {
+    caught(
+        Plant::QueueAnswersEarly,
+        &[Promise::Kept, Promise::ShownIsKept],
+        20,
+    );
+}
+
+#[test]
+fn a_waiter_that_is_forgotten_is_caught() {
+    caught(Plant::WaiterForgotten, &[Promise::Woken], 40);
+}
+
+#[test]
+fn a_number_of_a_job_that_is_given_twice_is_caught() {
+    // Numbers of entries stay unique: only those of jobs are in danger.
+    caught(Plant::NothingPassedOver, &[Promise::GivenOnce], 60);
 }

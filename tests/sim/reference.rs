@@ -3,8 +3,10 @@
 //! A reference follows the log entry by entry and says what each message had to come to and what each query had to
 //! show at that place. It shares no code with the machine that it judges, only the types of its messages.
 
+use crate::coverage::Coverage;
 use sexton::actors::host::Answer;
-use sexton::actors::machine::{Machine, Stamp};
+use sexton::actors::machine::{Machine, Stamp, Start};
+use sexton::actors::recovery::Replica;
 use sexton::clock::Timestamp;
 use std::fmt::Debug;
 
@@ -26,20 +28,22 @@ pub(crate) trait Reference: Clone + Default {
             Message: PartialEq,
             Query: Clone,
             Reply: PartialEq + Clone,
-            Rules: Default,
             Outcome: Clone,
             View: Debug,
         >;
 
-    /// Follows one entry: its outcome must be the right one here.
+    /// The configuration in all runs.
+    fn rules() -> <Self::Machine as Machine>::Rules;
+
+    /// Follows one entry: its outcome, and the reply to it, must be the right ones here.
     fn apply(
         &mut self,
         stamp: Stamp,
         message: &MessageOf<Self>,
-        outcome: &OutcomeOf<Self>,
+        outcome: (&OutcomeOf<Self>, &ReplyOf<Self>),
     ) -> Result<(), String>;
     /// The coordinator started.
-    fn start(&mut self, at: Timestamp);
+    fn start(&mut self, start: Start);
     /// A message panicked and was not applied; if time sent it, its item no longer acts.
     fn poisoned(&mut self, message: &MessageOf<Self>);
     /// An item on which time has still to act at `at`, if there is one.
@@ -57,10 +61,39 @@ pub(crate) trait Reference: Clone + Default {
     fn changes(reply: &ReplyOf<Self>) -> bool;
     /// What somebody who waits for this is woken with here, if it is so.
     fn wakes(&self, watch: &WatchOf<Self>) -> Option<ReplyOf<Self>>;
+    /// Whether a crash of the process alone may take what this reply tells of, though it was told: what passes with the
+    /// process. `told` are all replies of the same life, with what they are to.
+    fn may_pass<'a>(
+        _ask: (&MessageOf<Self>, &ReplyOf<Self>),
+        _told: impl Fn() -> Told<'a, Self>,
+    ) -> bool
+    where
+        Self: 'a,
+    {
+        false
+    }
+    /// Whether a crash of the process alone may take what somebody was woken with.
+    fn may_wake_pass(_watch: &WatchOf<Self>, _reply: &ReplyOf<Self>) -> bool {
+        false
+    }
+    /// What was told of is there, or was, even if the telling itself passed with the process.
+    fn has_seen(&self, _reply: &ReplyOf<Self>) -> bool {
+        true
+    }
+    /// Counts what an entry comes to.
+    fn count(message: &MessageOf<Self>, outcome: &OutcomeOf<Self>, counted: &mut Coverage);
     /// Whether a full disk may refuse this message: never what takes something away.
     fn may_be_refused(message: &MessageOf<Self>) -> bool;
     /// Whether this reply is a refusal for want of space.
     fn is_disk_full(reply: &ReplyOf<Self>) -> bool;
+}
+
+/// Messages and replies to them.
+pub(crate) type Told<'a, R> = Box<dyn Iterator<Item = (&'a MessageOf<R>, &'a ReplyOf<R>)> + 'a>;
+
+/// A machine with nothing in it, to be brought to where a log ends.
+pub(crate) fn replica<R: Reference>() -> Replica<R::Machine> {
+    Replica::new(R::rules())
 }
 
 pub(crate) type MessageOf<R> = <<R as Reference>::Machine as Machine>::Message;

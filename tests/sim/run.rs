@@ -9,7 +9,9 @@ use crate::check::{Checker, Peril};
 use crate::counter::PLANTED;
 use crate::coverage::Coverage;
 use crate::disk::SimDisk;
-use crate::node::{Node, Stopped, Who};
+use crate::each::Who;
+use crate::jobs::Jobs;
+use crate::node::{Node, Stopped};
 use crate::reference::Reference;
 use crate::setting::{Kind, Setting};
 use crate::taking::Harm;
@@ -63,6 +65,7 @@ pub(crate) struct Run<'a> {
     pub(crate) past: Option<Node>,
     pub(crate) peril: Peril,
     pub(crate) workload: Workload,
+    pub(crate) jobs: Jobs,
     pub(crate) tap: Tap,
     pub(crate) checker: Checker,
     pub(crate) coverage: Coverage,
@@ -79,6 +82,7 @@ enum Move {
     CallLock,
     CallLeft,
     CallRight,
+    CallQueue,
     Turn(Who),
     Route,
     Hand,
@@ -98,9 +102,11 @@ const MOVES: &[(u64, Move)] = &[
     (150, Move::CallLock),
     (40, Move::CallLeft),
     (40, Move::CallRight),
+    (150, Move::CallQueue),
     (170, Move::Turn(Who::Lock)),
     (60, Move::Turn(Who::Left)),
     (60, Move::Turn(Who::Right)),
+    (170, Move::Turn(Who::Queue)),
     (30, Move::Route),
     (90, Move::Hand),
     (80, Move::Write),
@@ -109,7 +115,7 @@ const MOVES: &[(u64, Move)] = &[
     (90, Move::Release),
     (15, Move::Look),
     (60, Move::PassTime),
-    (12, Move::Watch),
+    (24, Move::Watch),
     (20, Move::Rebuild),
     (6, Move::LoseConnection),
     (7, Move::Special),
@@ -135,6 +141,7 @@ impl<'a> Run<'a> {
                 synced: Seq(0),
             },
             workload: Workload::new(setting),
+            jobs: Jobs::default(),
             tap: Tap::default(),
             checker: Checker::default(),
             coverage: Coverage::default(),
@@ -259,10 +266,23 @@ impl<'a> Run<'a> {
                 if self.trace {
                     crate::print(&format!("{:>5} lock asks {asks:?}", self.step));
                 }
-                node.lock.post(asks);
+                node.actors.lock.post(asks);
             }
-            Move::CallLeft => node.left.post(Workload::counter_call(&mut self.chance)),
-            Move::CallRight => node.right.post(Workload::counter_call(&mut self.chance)),
+            Move::CallLeft => node
+                .actors
+                .left
+                .post(Workload::counter_call(&mut self.chance)),
+            Move::CallRight => node
+                .actors
+                .right
+                .post(Workload::counter_call(&mut self.chance)),
+            Move::CallQueue => {
+                let asks = self.jobs.call(&mut self.chance);
+                if self.trace {
+                    crate::print(&format!("{:>5} queue asks {asks:?}", self.step));
+                }
+                node.actors.queue.post(asks);
+            }
             Move::Turn(who) => node.turn(who, &mut self.coverage),
             Move::Route => {
                 node.route();
@@ -275,13 +295,21 @@ impl<'a> Run<'a> {
             Move::Look => self.look()?,
             Move::PassTime => self.pass_time(),
             Move::Watch if self.chance.per_mille(600) => {
-                node.lock.watch(self.workload.lock_watch(&mut self.chance));
+                node.actors
+                    .lock
+                    .watch(self.workload.lock_watch(&mut self.chance));
             }
-            Move::Watch => node.left.watch(Workload::watch(&mut self.chance)),
+            Move::Watch if self.chance.per_mille(500) => {
+                node.actors.left.watch(Workload::watch(&mut self.chance));
+            }
+            Move::Watch => node.actors.queue.watch(self.jobs.watch(&mut self.chance)),
             Move::Rebuild => stopped = node.rebuild().err(),
             Move::LoseConnection => {
                 self.coverage.connections_lost += 1;
-                if node.left.unwatch() || node.lock.unwatch() {
+                if node.actors.left.unwatch()
+                    || node.actors.lock.unwatch()
+                    || node.actors.queue.unwatch()
+                {
                     self.coverage.watches_withdrawn += 1;
                 }
             }
@@ -299,8 +327,11 @@ impl<'a> Run<'a> {
         let Some(node) = &mut self.node else { return };
         match self.setting.kind {
             Kind::Plain => {}
-            Kind::Long => node.right.post(Workload::long_call(&mut self.chance)),
-            Kind::Crowd => node.lock.post(Workload::crowd(&mut self.chance)),
+            Kind::Long => node
+                .actors
+                .right
+                .post(Workload::long_call(&mut self.chance)),
+            Kind::Crowd => node.actors.lock.post(Workload::crowd(&mut self.chance)),
             Kind::Numbers => {
                 let now = node.ledger.now();
                 // Up to where numbers are short, and hosts wait for the mark that is on its way.
@@ -315,11 +346,11 @@ impl<'a> Run<'a> {
         let Some(node) = &mut self.node else {
             return Ok(());
         };
-        let [locks, lefts, rights] = node.release();
-        self.coverage.calls_answered += (locks.len() + lefts.len() + rights.len()) as u64;
+        let [locks, lefts, rights, queues] = node.release();
+        let answered = [&locks, &lefts, &rights, &queues].map(Vec::len);
+        self.coverage.calls_answered += answered.iter().sum::<usize>() as u64;
         let mut refused = 0;
-        for at in locks {
-            let call = node.lock.calls.get(at).expect("it was just answered");
+        for call in node.actors.lock.answered(&locks) {
             self.checker.note_tokens(call)?;
             for answer in call.answers.iter().flatten().flatten() {
                 if let Reply::Standing(standing) = answer
@@ -330,12 +361,19 @@ impl<'a> Run<'a> {
             }
             refused += refusals(call);
         }
-        for at in lefts {
-            let call = node.left.calls.get(at).expect("it was just answered");
-            refused += refusals(call);
+        refused += node.actors.left.answered(&lefts).map(refusals).sum::<u64>();
+        refused += node
+            .actors
+            .right
+            .answered(&rights)
+            .map(refusals)
+            .sum::<u64>();
+        for answer in node.actors.queue.take_woken() {
+            self.checker.given.note_claim(&answer)?;
         }
-        for at in rights {
-            let call = node.right.calls.get(at).expect("it was just answered");
+        for call in node.actors.queue.answered(&queues) {
+            self.checker.given.note(call)?;
+            self.jobs.note(call);
             refused += refusals(call);
         }
         self.coverage.disk_full_refusals += refused;
@@ -404,10 +442,11 @@ impl<'a> Run<'a> {
             self.chance
                 .weighted(&[(3, Stage::Decide), (3, Stage::Commit), (3, Stage::Tick)]);
         let Some(node) = &mut self.node else { return };
-        match self.chance.below(4) {
-            0 => node.left.trap.set(stage),
-            1 => node.right.trap.set(stage),
-            _ => node.lock.trap.set(stage),
+        match self.chance.below(6) {
+            0 => node.actors.left.trap.set(stage),
+            1 => node.actors.right.trap.set(stage),
+            2 | 3 => node.actors.queue.trap.set(stage),
+            _ => node.actors.lock.trap.set(stage),
         }
         self.say(|| format!("panic planted in {stage:?}"));
     }

@@ -44,6 +44,16 @@ pub(crate) enum Plant {
     TickNotJournaled,
     PoisonApplied,
     TimeGoesBack,
+    /// Jobs are deleted, and no record says so.
+    DeleteNotJournaled,
+    /// A delay or a claim ends, and no record says so.
+    JobTickNotJournaled,
+    /// What queues answer waits for nothing.
+    QueueAnswersEarly,
+    /// Nobody who waits for a job is known to.
+    WaiterForgotten,
+    /// A start says that no numbers were passed over.
+    NothingPassedOver,
     /// Segments go on the word of a slot that is not sealed yet.
     TrimBeforeSeal,
     /// Segments go that the older slot needs.
@@ -77,6 +87,11 @@ impl Plant {
             | Self::TokenTwice
             | Self::TickNotJournaled
             | Self::PoisonApplied
+            | Self::DeleteNotJournaled
+            | Self::JobTickNotJournaled
+            | Self::QueueAnswersEarly
+            | Self::WaiterForgotten
+            | Self::NothingPassedOver
             | Self::TimeGoesBack => false,
         }
     }
@@ -152,13 +167,17 @@ impl Setting {
     pub(crate) fn planted(seed: u64, plant: Plant) -> Self {
         let policy = match plant {
             // What nobody saw may be given again; so numbers repeat only where an answered grant can be lost.
-            Plant::TokenTwice => Policy::Never,
+            Plant::TokenTwice | Plant::NothingPassedOver => Policy::Never,
             Plant::LyingSync
             | Plant::ReplyBeforeSync
             | Plant::ReadBeforeSync
             | Plant::TickNotJournaled
             | Plant::PoisonApplied
             | Plant::TimeGoesBack
+            | Plant::DeleteNotJournaled
+            | Plant::JobTickNotJournaled
+            | Plant::QueueAnswersEarly
+            | Plant::WaiterForgotten
             | Plant::TrimBeforeSeal
             | Plant::TrimToNewer
             | Plant::SealBeforeSync

@@ -4,14 +4,12 @@
 
 use crate::chance::Chance;
 use crate::check::{Read, read};
-use crate::counter::{CounterMachine, LEFT, RIGHT};
 use crate::coverage::Coverage;
 use crate::disk::SimDisk;
+use crate::each::{ACTORS, Replicas};
 use crate::store::SimStores;
 use crate::violation::{Promise, Violation, ensure};
-use sexton::actors::Machine;
-use sexton::actors::lock::LockMachine;
-use sexton::actors::recovery::{Past, Recovering, RecoveryError, Replica, Scope, recover};
+use sexton::actors::recovery::{Past, RecoveryError, Scope, recover};
 use sexton::ids::{Digest, Seq};
 use sexton::persist::disk::Disk as _;
 use sexton::persist::journal::{Begin, Reader, segment};
@@ -19,21 +17,23 @@ use sexton::persist::snapshots::{FOLDER, Found, Seal, SlotId, Slots};
 use std::sync::Arc;
 
 /// What a recovery came to, and the digest of each actor.
-type Recovered = Result<(Past, [Digest; 3]), RecoveryError>;
+type Recovered = Result<(Past, [Digest; ACTORS]), RecoveryError>;
 
 /// Recovers what a disk holds.
 fn recovered(disk: &SimDisk) -> Result<Recovered, Violation> {
     let stores = Arc::new(SimStores::new(disk, Chance::of(disk.operations())));
     let slots = Slots::new(Arc::new(disk.clone()), Arc::clone(&stores) as _);
-    let mut lock = Replica::<LockMachine>::new(<LockMachine as Machine>::Rules::default());
-    let mut left = Replica::<CounterMachine<LEFT>>::new(());
-    let mut right = Replica::<CounterMachine<RIGHT>>::new(());
-    let replicas: &mut [&mut dyn Recovering] = &mut [&mut lock, &mut left, &mut right];
-    let past = recover(disk, Some(&slots), replicas, Scope::default());
+    let mut replicas = Replicas::new();
+    let past = recover(
+        disk,
+        Some(&slots),
+        &mut replicas.recovering(),
+        Scope::default(),
+    );
     ensure(stores.spoiled() == 0, Promise::Sealed, || {
         "a store was opened whose files are not what was written".to_owned()
     })?;
-    Ok(past.map(|past| (past, [lock.digest(), left.digest(), right.digest()])))
+    Ok(past.map(|past| (past, replicas.digests())))
 }
 
 /// The slots that a start could rely on, with their seals.
@@ -62,7 +62,7 @@ pub(crate) fn speaks_of(words: &str, slot: SlotId) -> bool {
 /// Each slot, without the other, gives this state.
 pub(crate) fn check_alone(
     disk: &SimDisk,
-    digests: [Digest; 3],
+    digests: [Digest; ACTORS],
     coverage: &mut Coverage,
 ) -> Result<(), Violation> {
     for (slot, _) in whole(disk) {

@@ -5,7 +5,6 @@ use crate::node::Stopped;
 use crate::run::Run;
 use crate::snapshots;
 use crate::violation::{Promise, Violation, ensure};
-use sexton::actors::Machine as _;
 use sexton::actors::checkpoint::slot_to_write;
 use sexton::ids::Seq;
 use sexton::persist::journal::segment;
@@ -200,11 +199,7 @@ impl Run<'_> {
             }
         }
         if self.chance.per_mille(250) {
-            let digests = [
-                node.lock.host.machine().digest(),
-                node.left.host.machine().digest(),
-                node.right.host.machine().digest(),
-            ];
+            let digests = node.actors.digests();
             snapshots::check_alone(&self.disk, digests, &mut self.coverage)?;
         }
         Ok(())

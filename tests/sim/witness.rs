@@ -6,7 +6,7 @@
 
 use crate::actor::{Ask, Call, Wait};
 use crate::coverage::Coverage;
-use crate::reference::{MessageOf, Origin, OutcomeOf, Reference, ReplyOf};
+use crate::reference::{MessageOf, Origin, OutcomeOf, Reference, ReplyOf, replica};
 use crate::violation::{Promise, Violation, ensure};
 use sexton::actors::host::Answer;
 use sexton::actors::ledger::Poisoned;
@@ -54,7 +54,7 @@ impl<R: Reference> Default for Witness<R> {
     fn default() -> Self {
         Self {
             reference: R::default(),
-            shadow: Replica::new(<R::Machine as Machine>::Rules::default()),
+            shadow: replica::<R>(),
         }
     }
 }
@@ -64,7 +64,7 @@ impl<R: Reference> Witness<R> {
         self.shadow.digest()
     }
 
-    /// Follows the log. Calls whose answers rest on more than `survived` are as good as unanswered. Waits that were
+    /// Follows the log. Calls whose answers saw more than what `survived` are as good as unanswered. Waits that were
     /// answered are put into `waits`, and those that were right to be are taken out.
     pub(crate) fn follow(
         &mut self,
@@ -86,7 +86,7 @@ impl<R: Reference> Witness<R> {
             match kept.kind {
                 Kind::Mark if let Some(start) = kept.as_start() => {
                     cursor.end(&self.reference)?;
-                    self.reference.start(kept.at);
+                    self.reference.start(start);
                     self.shadow.start(start);
                 }
                 Kind::Poisoned if kept.actor == R::Machine::ID => {
@@ -125,23 +125,23 @@ impl<R: Reference> Witness<R> {
         cursor: &mut Cursor<'_, R>,
     ) -> Result<(), Violation> {
         let stamp = kept.stamp();
+        let again = self.shadow.machine().decide(stamp.at, message);
+        self.shadow
+            .commit(stamp, message, outcome)
+            .map_err(|error| Violation::new(Promise::SameState, error))?;
         let reply = self.shadow.machine().reply(stamp.seq, message, outcome);
         cursor.meet(&self.reference, stamp.seq, message, Some(&reply))?;
         let name = R::Machine::NAME;
         self.reference
-            .apply(stamp, message, outcome)
+            .apply(stamp, message, (outcome, &reply))
             .map_err(|wrong| {
                 let what = format!("entry {} of {name}, {message:?}: {wrong}", stamp.seq);
                 Violation::new(Promise::EntriesRight, what)
             })?;
-        let again = self.shadow.machine().decide(stamp.at, message);
         ensure(again == *outcome, Promise::DecidedAgain, || {
             let seq = stamp.seq;
             format!("entry {seq} of {name}, {message:?}: {outcome:?}, and now {again:?}")
-        })?;
-        self.shadow
-            .commit(stamp, message, outcome)
-            .map_err(|error| Violation::new(Promise::SameState, error))
+        })
     }
 }
 
@@ -176,11 +176,7 @@ impl<'a, R: Reference> Cursor<'a, R> {
             let Some(call) = self.calls.get(self.call) else {
                 return Next::End;
             };
-            let Some(answers) = call
-                .answers
-                .as_ref()
-                .filter(|_| call.rests <= self.survived)
-            else {
+            let Some(answers) = call.answers.as_ref().filter(|_| call.saw <= self.survived) else {
                 return Next::Unknown(call);
             };
             if let (Some(ask), Some(answer)) = (call.asks.get(self.item), answers.get(self.item)) {
@@ -209,7 +205,7 @@ impl<'a, R: Reference> Cursor<'a, R> {
                     let what = format!("entry {seq}, {message:?}, was asked for by nobody");
                     return Err(Violation::new(Promise::EntriesRight, what));
                 }
-                Next::Unknown(call) if call.rests < seq => {
+                Next::Unknown(call) if call.saw < seq => {
                     self.call += 1;
                     self.settle(reference, seq);
                 }

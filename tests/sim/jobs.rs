@@ -1,0 +1,296 @@
+//! What clients ask of queues: a small world, so that they get in each other's way; and that no number and no token that
+//! they are told is ever told again.
+
+use crate::actor::{Ask, Call};
+use crate::chance::Chance;
+use crate::queues::{Queues, names};
+use crate::violation::{Promise, Violation, ensure};
+use sexton::actors::queue::{
+    Body, Claimant, DedupKey, Message, Phase, Pop, Put, Query, QueueName, Reply, Right, Root,
+    Watch, Worker,
+};
+use sexton::ids::Token;
+use std::collections::BTreeSet;
+
+/// How many numbers and claims are remembered.
+const REMEMBERED: usize = 12;
+
+/// Clients of one run.
+#[derive(Default)]
+pub(crate) struct Jobs {
+    /// Numbers that were told, the newest last.
+    ids: Vec<u64>,
+    /// Claims that were told, with whose they are.
+    claims: Vec<(u64, Right)>,
+    bodies: u64,
+}
+
+/// Every number and every token that was given on this disk.
+#[derive(Default)]
+pub(crate) struct Given {
+    ids: BTreeSet<u64>,
+    tokens: BTreeSet<Token>,
+}
+
+impl Given {
+    /// Notes what a call was answered.
+    pub(crate) fn note(&mut self, call: &Call<Queues>) -> Result<(), Violation> {
+        for answer in call.answers.iter().flatten().flatten() {
+            let ids = match answer {
+                Reply::Put {
+                    id,
+                    duplicate: None,
+                } => vec![*id],
+                Reply::Batch(told) => {
+                    let new = told.iter().filter(|(_, new)| *new);
+                    new.map(|(id, _)| *id).collect()
+                }
+                _ => Vec::new(),
+            };
+            for id in ids {
+                ensure(self.ids.insert(id), Promise::GivenOnce, || {
+                    format!("job {id} was given before")
+                })?;
+            }
+            self.note_claim(answer)?;
+        }
+        Ok(())
+    }
+
+    /// Notes a claim, also of somebody who waited.
+    pub(crate) fn note_claim(&mut self, answer: &Reply) -> Result<(), Violation> {
+        let Reply::Claim(claim) = answer else {
+            return Ok(());
+        };
+        ensure(self.tokens.insert(claim.token), Promise::GivenOnce, || {
+            format!("{claim:?} has a token that was given before")
+        })
+    }
+}
+
+impl Jobs {
+    /// A client was told this.
+    pub(crate) fn note(&mut self, call: &Call<Queues>) {
+        let answers = call.answers.iter().flatten();
+        for (ask, answer) in call.asks.iter().zip(answers) {
+            match (ask, answer) {
+                (_, Ok(Reply::Put { id, .. })) => remember(&mut self.ids, *id),
+                (_, Ok(Reply::Batch(told))) => {
+                    for (id, _) in told {
+                        remember(&mut self.ids, *id);
+                    }
+                }
+                (
+                    Ask::Message(Message::Pop(Pop { by, .. }) | Message::PopJob { by, .. }),
+                    Ok(Reply::Claim(claim)),
+                ) => {
+                    let right = match by {
+                        Claimant::Worker(worker) => Right::Worker(*worker),
+                        Claimant::Bearer => Right::Token(claim.token),
+                    };
+                    remember(&mut self.claims, (claim.id, right));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What one read of a socket brings.
+    pub(crate) fn call(&mut self, chance: &mut Chance) -> Vec<Ask<Queues>> {
+        let queries_only = chance.per_mille(150);
+        let count = *chance.pick(&[1, 1, 1, 2, 4]);
+        let ask = |_| {
+            if queries_only || chance.per_mille(100) {
+                Ask::Query(self.query(chance))
+            } else {
+                Ask::Message(self.message(chance))
+            }
+        };
+        (0..count).map(ask).collect()
+    }
+
+    /// Somebody waits for a job.
+    pub(crate) fn watch(&self, chance: &mut Chance) -> Watch {
+        Watch::Job(pop(chance))
+    }
+
+    fn message(&mut self, chance: &mut Chance) -> Message {
+        let id = self.id(chance);
+        match chance.weighted(&[
+            (300, 0),
+            (40, 1),
+            (250, 2),
+            (30, 3),
+            (300, 4),
+            (40, 5),
+            (20, 6),
+            (20, 7),
+            (6, 8),
+            (25, 9),
+            (15, 10),
+            (8, 11),
+            (1, 12),
+        ]) {
+            0 => Message::Put(self.put(chance)),
+            1 => Message::Batch((0..chance.below(5)).map(|_| self.put(chance)).collect()),
+            2 => Message::Pop(Pop {
+                waits: chance.per_mille(200),
+                ..pop(chance)
+            }),
+            3 => Message::PopJob {
+                id,
+                by: claimant(chance),
+            },
+            4 => self.about_a_claim(chance),
+            5 => Message::Kick {
+                queue: queue(chance),
+                count: u32::try_from(chance.below(4)).expect("a small number"),
+            },
+            6 => Message::KickJob { id },
+            7 => Message::Pause {
+                queue: queue(chance),
+                ms: *chance.pick(&[0, 0, 500, 3000]),
+            },
+            8 => Message::Flush {
+                queue: queue(chance),
+            },
+            9 => Message::Depart {
+                worker: worker(chance),
+            },
+            10 => Message::Register(root(chance)),
+            11 => Message::Spoil,
+            _ => Message::Drain,
+        }
+    }
+
+    /// Mostly of one who has the job, sometimes of one who has not, or no longer.
+    fn about_a_claim(&self, chance: &mut Chance) -> Message {
+        let (id, by) = match chance.below(8) {
+            0 => (self.id(chance), Right::Unclaimed),
+            1 => (self.id(chance), Right::Worker(worker(chance))),
+            _ if self.claims.is_empty() => (self.id(chance), Right::Unclaimed),
+            // The older a claim is, the surer it is over.
+            _ => *chance.pick(
+                self.claims
+                    .get(self.claims.len().saturating_sub(3)..)
+                    .unwrap_or(&[]),
+            ),
+        };
+        let priority = chance.per_mille(500).then(|| priority(chance));
+        match chance.weighted(&[(5, 0), (4, 1), (3, 2), (2, 3), (3, 4)]) {
+            0 => Message::Delete { id, by },
+            1 => Message::Release {
+                id,
+                by,
+                priority,
+                delay_ms: span(chance),
+            },
+            2 => Message::Bury { id, by, priority },
+            3 => Message::Touch { id, by },
+            _ => Message::Fail {
+                id,
+                by,
+                retry_after_ms: chance.per_mille(500).then(|| span(chance)),
+            },
+        }
+    }
+
+    fn put(&mut self, chance: &mut Chance) -> Put {
+        self.bodies += 1;
+        let queue = queue(chance);
+        // Few say the same; a long one stands on a page of its own.
+        let body = match chance.below(12) {
+            0 => b"the same".to_vec(),
+            1 => format!("{} {}", self.bodies, "z".repeat(250)).into_bytes(),
+            _ => format!("job {}", self.bodies).into_bytes(),
+        };
+        let keyed = chance.per_mille(150);
+        Put {
+            priority: priority(chance),
+            delay_ms: span(chance),
+            ttr_ms: *chance.pick(&[0, 0, 1000, 4000]),
+            dedup: keyed.then(|| key(chance)),
+            retries: chance.per_mille(900),
+            root: chance.per_mille(150).then(|| root(chance)),
+            is_root: chance.per_mille(400),
+            ..Put::new(queue, Body::new(body))
+        }
+    }
+
+    fn query(&self, chance: &mut Chance) -> Query {
+        let id = self.id(chance);
+        match chance.below(3) {
+            0 => Query::Peek { id },
+            1 => Query::Job { id },
+            _ => Query::PeekNext {
+                queue: queue(chance),
+                phase: *chance.pick(&[Phase::Ready, Phase::Delayed, Phase::Buried]),
+            },
+        }
+    }
+
+    fn id(&self, chance: &mut Chance) -> u64 {
+        if self.ids.is_empty() {
+            return 1;
+        }
+        *chance.pick(&self.ids)
+    }
+}
+
+fn remember<T>(list: &mut Vec<T>, item: T) {
+    list.push(item);
+    if list.len() > REMEMBERED {
+        list.remove(0);
+    }
+}
+
+fn pop(chance: &mut Chance) -> Pop {
+    let queues: Vec<QueueName> = (0..chance.within(1, 4)).map(|_| queue(chance)).collect();
+    let weighted = chance.per_mille(150);
+    let weights: Vec<u32> = queues.iter().filter(|_| weighted).map(|_| 2).collect();
+    Pop {
+        queues: queues.into(),
+        weights: weights.into(),
+        by: claimant(chance),
+        waits: false,
+        ticket: None,
+    }
+}
+
+fn queue(chance: &mut Chance) -> QueueName {
+    let [a, b, few, once, memory, same] = names();
+    chance
+        .pick(&[a.clone(), a, b, few, once, memory, same])
+        .clone()
+}
+
+fn claimant(chance: &mut Chance) -> Claimant {
+    if chance.per_mille(600) {
+        Claimant::Worker(worker(chance))
+    } else {
+        Claimant::Bearer
+    }
+}
+
+fn worker(chance: &mut Chance) -> Worker {
+    Worker(chance.within(1, 3))
+}
+
+fn key(chance: &mut Chance) -> DedupKey {
+    DedupKey([u8::try_from(chance.below(2)).expect("a small number"); 20])
+}
+
+fn root(chance: &mut Chance) -> Root {
+    Root {
+        key: key(chance),
+        at: chance.within(1, 5),
+    }
+}
+
+fn priority(chance: &mut Chance) -> u32 {
+    *chance.pick(&[0, 1, 1, 1024, u32::MAX])
+}
+
+fn span(chance: &mut Chance) -> u64 {
+    *chance.pick(&[0, 0, 0, 800, 2500])
+}
