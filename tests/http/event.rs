@@ -216,6 +216,15 @@ fn streams_are_among_what_waits_and_end_with_their_client() {
     crate::lock::until(|| opened.exchange(REQUEST).starts_with("HTTP/1.1 200"));
 }
 
+#[test]
+fn streams_on_tcp_take_no_places_from_the_socket() {
+    let opened = Opened::with(|http| http.waits_max = 1);
+    let _listener = Listener::new(&opened, "/v1/events", "");
+    opened.get("/v1/events", "").because(503, "waits");
+    let drained = opened.post_over_socket("/v1/drain?wait=60");
+    assert_eq!(drained.json()["locks"], 0, "the command line still waits");
+}
+
 const REQUEST: &[u8] = b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 #[test]

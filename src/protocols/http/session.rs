@@ -43,6 +43,9 @@ const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 /// What is gathered of an answer before it is written.
 const WRITE_BYTES: usize = 64 * 1024;
 
+/// Room for output that a connection keeps between answers.
+const KEPT_BYTES: usize = 8 * 1024;
+
 /// How long, and for how many bytes, an ended connection is read to its end.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 1 << 20;
@@ -152,7 +155,7 @@ impl<IO: Stream> Session<IO> {
                     ))
                 })??;
         let gone = Rc::new(Notify::new());
-        let caller = Caller::new(Rc::clone(&gone), closing.clone());
+        let caller = Caller::new(Rc::clone(&gone), closing.clone(), self.peer);
         request.extensions_mut().insert(caller);
         let mut answering = pin!(app.call(request));
         let answer = tokio::select! {
@@ -306,16 +309,20 @@ impl<IO: Stream> Session<IO> {
         headers.insert(header::CACHE_CONTROL, no_store);
         let (response, body) = response.into_parts();
         let size = body.size();
+        // Kept to the end: a large answer has a place until it is written.
+        let mut body = pin!(body);
         let head = Message::Item((response, size));
         self.codec.encode(head, &mut self.output)?;
         if !matches!(size, BodySize::None | BodySize::Sized(0)) {
-            let mut body = pin!(body);
-            while let Some(chunk) = self.part(body.as_mut()).await? {
-                self.codec
-                    .encode(Message::Chunk(Some(chunk)), &mut self.output)?;
-                // A stream gathers its own parts, and may lie unread for long.
-                if size == BodySize::Stream || self.output.len() >= WRITE_BYTES {
-                    self.flush().await?;
+            while let Some(mut part) = self.part(body.as_mut()).await? {
+                while !part.is_empty() {
+                    let chunk = part.split_to(part.len().min(WRITE_BYTES));
+                    self.codec
+                        .encode(Message::Chunk(Some(chunk)), &mut self.output)?;
+                    // A stream gathers its own parts, and may lie unread for long.
+                    if size == BodySize::Stream || self.output.len() >= WRITE_BYTES {
+                        self.flush().await?;
+                    }
                 }
             }
             self.codec.encode(Message::Chunk(None), &mut self.output)?;
@@ -352,6 +359,10 @@ impl<IO: Stream> Session<IO> {
         };
         let written = timeout(WRITE_PATIENCE, write).await;
         self.output.clear();
+        // An idle connection keeps no room for what it once said.
+        if self.output.capacity() > KEPT_BYTES {
+            self.output = BytesMut::new();
+        }
         written?
     }
 
