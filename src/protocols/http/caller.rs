@@ -138,7 +138,7 @@ impl Asked {
             biased;
             () = self.caller.gone.notified() => Err(Problem::new(
                 StatusCode::BAD_REQUEST,
-                "a wait lasts as long as its connection, and this one was closed from your side",
+                "a wait lasts as long as its connection, and this one was closed from your side, or had too much sent behind it",
             )),
             done = work => Ok(done),
             _ = closing.wait_for(|closing| *closing) => {

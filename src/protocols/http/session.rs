@@ -191,8 +191,6 @@ impl<IO: Stream> Session<IO> {
                 return;
             }
         }
-        // So much is not read ahead that its end would be seen.
-        std::future::pending::<()>().await;
     }
 
     /// Reads a request with its body to its end, if it is one that is heard.
@@ -382,9 +380,6 @@ impl<IO: Stream> Session<IO> {
 
     /// Ends the connection so that what was written arrives: closing a socket with unread bytes would reset it.
     async fn finish(mut self) {
-        if self.stream.shutdown().await.is_err() {
-            return;
-        }
         let unread = async {
             let mut left = LINGER_BYTES;
             while left > 0 {
