@@ -1,12 +1,13 @@
 //! What happens on a node, as its clients are told.
 
 use crate::listener::Listener;
-use crate::opened::{Opened, run};
+use crate::opened::{Opened, read_all, run};
 use serde_json::{Value, json};
 use sexton::actors::event::Position;
 use sexton::actors::feed::Heard;
 use sexton::actors::ledger::Stage;
 use sexton::actors::lock::Message;
+use std::io::{Read as _, Write as _};
 
 const ACQUIRE: &str = "/v1/locks/acquire";
 const RELEASE: &str = "/v1/locks/release";
@@ -211,9 +212,36 @@ fn streams_are_among_what_waits_and_end_with_their_client() {
     let head = opened.exchange(b"HEAD /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"));
     assert_eq!(head.matches("\r\n\r\n").count(), 1, "{head}");
+    let head = head.to_lowercase();
+    assert!(
+        head.contains("transfer-encoding: chunked") && !head.contains("content-length"),
+        "it says what GET would: {head}"
+    );
     drop(listener);
     // Its end is noticed without anything being written.
     crate::lock::until(|| opened.exchange(REQUEST).starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn a_client_that_knows_no_chunks_is_told_until_the_connection_ends() {
+    let mut opened = Opened::new();
+    let mut stream = opened.connect();
+    stream
+        .write_all(b"GET /v1/events HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n")
+        .expect("it is read");
+    let mut first = [0; 12];
+    stream.read_exact(&mut first).expect("it answers");
+    assert_eq!(&first, b"HTTP/1.0 200");
+    acquire(&opened, "a", "one");
+    opened.stop();
+    let text = read_all(&mut stream);
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
+    let head = head.to_lowercase();
+    assert!(
+        !head.contains("transfer-encoding") && !head.contains("content-length"),
+        "{head}"
+    );
+    assert!(body.starts_with(":\n\nid: 1\n"), "{body}");
 }
 
 #[test]

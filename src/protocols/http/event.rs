@@ -45,7 +45,7 @@ pub(crate) async fn events(asked: Asked) -> Result<HttpResponse, Problem> {
     let mut response = HttpResponse::build(StatusCode::OK);
     response.content_type("text/event-stream");
     if asked.method() == Method::HEAD {
-        return Ok(response.finish());
+        return Ok(response.body(BoxBody::new(Stream { turn: None })));
     }
     let place = asked.place()?;
     let events = asked.node.events(after).await;

@@ -13,7 +13,7 @@ use actix_http::h1::{Codec, Message, MessageType};
 use actix_http::{ConnectionType, HttpMessage as _, Request, Response, ServiceConfig};
 use actix_web::ResponseError as _;
 use actix_web::dev::{Service, ServiceResponse};
-use actix_web::http::StatusCode;
+use actix_web::http::{StatusCode, Version};
 use actix_web::http::header::{self, HeaderName, HeaderValue};
 use actix_web::web::{Bytes, BytesMut};
 use std::future::poll_fn;
@@ -154,6 +154,7 @@ impl<IO: Stream> Session<IO> {
                         "the request took too long to come",
                     ))
                 })??;
+        let knows_chunks = request.version() > Version::HTTP_10;
         let gone = Rc::new(Notify::new());
         let caller = Caller::new(Rc::clone(&gone), closing.clone(), self.peer);
         request.extensions_mut().insert(caller);
@@ -174,13 +175,19 @@ impl<IO: Stream> Session<IO> {
                 .into(),
         };
         let content_type = response.headers().get(header::CONTENT_TYPE);
-        let response = if problem::is_bare(response.status(), content_type) {
+        let mut response = if problem::is_bare(response.status(), content_type) {
             Problem::instead_of(response.status())
                 .error_response()
                 .into()
         } else {
             response
         };
+        if response.body().size() == BodySize::Stream && !knows_chunks {
+            // Then the end of the connection is the end of the answer.
+            let head = response.head_mut();
+            head.no_chunking(true);
+            head.set_connection_type(ConnectionType::Close);
+        }
         Ok(self.answer(response).await?)
     }
 
