@@ -49,6 +49,7 @@ const KEPT_BYTES: usize = 8 * 1024;
 /// How long, and for how many bytes, an ended connection is read to its end.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 1 << 20;
+const UNREAD_BYTES: usize = 4096;
 
 /// What answers requests.
 pub(crate) trait App:
@@ -191,7 +192,8 @@ impl<IO: Stream> Session<IO> {
         Ok(self.answer(response).await?)
     }
 
-    /// Resolves when the client has closed its side. What it sends before is kept for later.
+    /// Resolves when the client has closed its side, or has sent so much ahead that its end would not be seen: nobody
+    /// waits who may be gone. What it sent is kept for later.
     async fn gone(&mut self) {
         while self.input.len() < HEAD_BYTES_MAX {
             if matches!(self.read().await, Ok(0) | Err(_)) {
@@ -385,19 +387,75 @@ impl<IO: Stream> Session<IO> {
         }
     }
 
-    /// Ends the connection so that what was written arrives: closing a socket with unread bytes would reset it.
-    async fn finish(mut self) {
-        let unread = async {
-            let mut left = LINGER_BYTES;
-            while left > 0 {
-                self.input.clear();
-                match self.read().await {
-                    Ok(0) | Err(_) => return,
-                    Ok(read) => left = left.saturating_sub(read),
-                }
+    async fn finish(self) {
+        end(self.stream).await;
+    }
+}
+
+/// Ends a connection so that what was written arrives: closing a socket with unread bytes would reset it.
+async fn end(mut stream: impl Stream) {
+    let unread = async {
+        // TLS says that it ends, and that, too, may lie unread.
+        if stream.shutdown().await.is_err() {
+            return;
+        }
+        let mut left = LINGER_BYTES;
+        let mut unread = BytesMut::with_capacity(UNREAD_BYTES);
+        while left > 0 {
+            unread.clear();
+            match stream.read_buf(&mut unread).await {
+                Ok(0) | Err(_) => return,
+                Ok(read) => left = left.saturating_sub(read),
             }
-        };
-        // Whether it ended or was given up makes no difference.
-        drop(timeout(LINGER, unread).await);
+        }
+    };
+    // Whether it ended or was given up makes no difference.
+    drop(timeout(LINGER, unread).await);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::end;
+    use std::io;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+    use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+    /// A connection whose other side takes nothing, and says nothing.
+    struct Stuck;
+
+    impl AsyncRead for Stuck {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    impl AsyncWrite for Stuck {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Pending
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    #[test]
+    fn a_client_that_takes_not_even_the_end_is_left() {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_time().build().unwrap();
+        runtime.block_on(end(Stuck));
     }
 }
