@@ -241,7 +241,7 @@ fn a_client_that_knows_no_chunks_is_told_until_the_connection_ends() {
         !head.contains("transfer-encoding") && !head.contains("content-length"),
         "{head}"
     );
-    assert!(body.starts_with(":\n\nid: 1\n"), "{body}");
+    assert!(body.starts_with(":\n\nid: "), "{body}");
 }
 
 #[test]
