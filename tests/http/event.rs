@@ -171,6 +171,22 @@ fn events_are_filtered() {
     of_kind.hear(&["released", "checkpoint"]);
     of_node.hear(&["checkpoint"]);
     assert_eq!(of_bytes.hear(&["granted"])[0].data["key_b64"], "/+o=");
+    let many = vec!["granted"; 1000].join(",");
+    let mut of_many = listen(&format!("kind={many}"));
+    acquire(&opened, "many", "o");
+    assert_eq!(of_many.hear(&["granted"])[0].data["key"], "many");
+    for (query, known) in [
+        ("kind=granted,expird", "expired"),
+        ("kind=", "granted"),
+        ("actor=foo", "lock, queue, node"),
+    ] {
+        let refused = opened.get(&format!("/v1/events?{query}"), "");
+        let detail = refused.problem(400);
+        assert!(
+            detail.contains(known) && !detail.contains("foo"),
+            "{detail}"
+        );
+    }
     for query in ["name=a&name_b64=YQ==", "colour=red", "kind=a&kind=b"] {
         let problem = opened.get(&format!("/v1/events?{query}"), "");
         problem.because(400, "field");
