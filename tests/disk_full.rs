@@ -60,7 +60,7 @@ impl Disk {
     /// The program on this disk.
     fn serve(&self) -> Daemon {
         let data = self.data();
-        let daemon = Daemon::serve_limited(&["--fsync", "never", "--data", text(&data)]);
+        let daemon = Daemon::serve(&["--fsync", "never", "--data", text(&data)]);
         if let Self::Limit(_) = self {
             daemon.limit_files(Some(3 << 20));
         }

@@ -222,6 +222,7 @@ impl Signals {
             .into_iter()
             .map(|(asked, kind)| Ok((asked, signal(kind)?)))
             .collect::<std::io::Result<_>>()?;
+        outlive_file_limit()?;
         Ok(Self { listened })
     }
 
@@ -236,6 +237,14 @@ impl Signals {
         })
         .await
     }
+}
+
+/// A write beyond the limit of a file's size (`ulimit -f`) is an error of that write from now on, which is told as
+/// such, and not the end of the process without a word.
+pub(crate) fn outlive_file_limit() -> std::io::Result<()> {
+    let number = rustix::process::Signal::XFSZ.as_raw();
+    // That it is listened to is all: what was listened to once never ends the process again.
+    signal(SignalKind::from_raw(number)).map(drop)
 }
 
 /// SIGHUP: reads the files again, and says what changed. What cannot be read stays as it was.
