@@ -19,6 +19,12 @@ use std::fmt::Write as _;
 use std::path::Path;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+/// Descriptors that are none of connections.
+const OTHER_DESCRIPTORS: u64 = 64;
+
+/// So many are enough for most, whatever the settings would allow.
+const DESCRIPTORS_ENOUGH: u64 = 4096;
+
 /// Run the coordinator until a signal stops it.
 ///
 /// When every door is open it prints one line that begins with `ready`, with the addresses of the doors. Everything
@@ -50,15 +56,7 @@ impl Serve {
         } = self.given.settle()?;
         sockets::open_on(&mut node, listeners)?;
         log::start(&settings);
-        let descriptors = raise_descriptor_limit();
-        let most = u64::from(settings.lockserver_connections + settings.beanstalk_connections);
-        if descriptors < most + 64 {
-            tracing::warn!(
-                descriptors,
-                connections = most,
-                "fewer descriptors than connections allowed"
-            );
-        }
+        say_what_descriptors_allow(raise_descriptor_limit(), &node);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -170,6 +168,33 @@ pub(crate) fn raise_descriptor_limit() -> u64 {
         tracing::warn!(%error, "the limit of descriptors stays as it is");
     }
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Says that not as many connections can be open as the settings allow, if it is so. What is left are enough for most:
+/// it is a warning only where they are few.
+fn say_what_descriptors_allow(descriptors: u64, node: &Config) {
+    let lockserver = node
+        .lockserver
+        .as_ref()
+        .map_or(0, |door| door.connections_max);
+    let beanstalk = node
+        .beanstalk
+        .as_ref()
+        .map_or(0, |door| door.connections_max);
+    let http = node.http.as_ref().map_or(0, |door| {
+        let listeners = u64::from(door.tcp.is_some()) + u64::from(door.socket.is_some());
+        listeners * u64::from(door.connections_max)
+    });
+    let connections = u64::from(lockserver) + u64::from(beanstalk) + http;
+    if descriptors >= connections.saturating_add(OTHER_DESCRIPTORS) {
+        return;
+    }
+    let words = "the limit of descriptors (`ulimit -n`, LimitNOFILE=) allows fewer connections than the settings";
+    if descriptors < DESCRIPTORS_ENOUGH {
+        tracing::warn!(descriptors, connections, "{words}");
+    } else {
+        tracing::info!(descriptors, connections, "{words}");
+    }
 }
 
 /// How far a start has come, in words.
