@@ -30,7 +30,7 @@ const DESCRIPTORS_ENOUGH: u64 = 4096;
 /// When every door is open it prints one line that begins with `ready`, with the addresses of the doors. Everything
 /// it acknowledges is on disk before the answer leaves; kill it any way you like and start it again.
 ///
-/// Signals: INT, TERM and TSTP stop in good order. HUP reads the hosts list and the token file again. USR1 writes
+/// Signals: INT, TERM and TSTP stop in good order. HUP reads the hosts list, the token file and the certificate again. USR1 writes
 /// DATA/lockserver.stats and DATA/lockserver.locks. SYS or USR2 drains: no new locks, exit when none is left.
 ///
 /// Every flag may also stand in the environment (`SEXTON_LOCK_ENTRIES` for --lock-entries) or in the file of --config; a

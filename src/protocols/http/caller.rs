@@ -59,11 +59,7 @@ pub(crate) struct Asked {
 }
 
 impl Caller {
-    pub(crate) const fn new(
-        gone: Rc<Notify>,
-        closing: watch::Receiver<bool>,
-        peer: Peer,
-    ) -> Self {
+    pub(crate) const fn new(gone: Rc<Notify>, closing: watch::Receiver<bool>, peer: Peer) -> Self {
         Self {
             gone,
             closing,

@@ -350,13 +350,18 @@ impl<A: App> Hall<A> {
             }
         };
         if self.shared.identity().is_none() {
-            self.serve(accept, async |stream| Some(stream), &self.shared.tcp.connections)
-                .await;
+            self.serve(
+                accept,
+                async |stream| Some(stream),
+                &self.shared.tcp.connections,
+            )
+            .await;
             return;
         }
         let shared = Arc::clone(&self.shared);
         let greet = async move |stream| shared.identity()?.greet(stream).await;
-        self.serve(accept, greet, &self.shared.tcp.connections).await;
+        self.serve(accept, greet, &self.shared.tcp.connections)
+            .await;
     }
 
     async fn serve_unix(&self, listener: Option<UnixListener>) {
@@ -365,8 +370,12 @@ impl<A: App> Hall<A> {
             let (stream, uid) = listener::accept_unix(&listener).await;
             (stream, Peer::Socket { uid })
         };
-        self.serve(accept, async |stream| Some(stream), &self.shared.unix.connections)
-            .await;
+        self.serve(
+            accept,
+            async |stream| Some(stream),
+            &self.shared.unix.connections,
+        )
+        .await;
     }
 
     /// Lets connections in until the door closes, and waits a while for those that are being answered.
