@@ -284,10 +284,11 @@ fn reload(handle: &Handle) {
     tracing::info!("settings are read at the start alone");
 }
 
-fn reloaded<E: std::fmt::Display>(what: &'static str, changed: Result<bool, E>) {
+fn reloaded<E: std::fmt::Display>(what: &'static str, changed: Result<Option<bool>, E>) {
     match changed {
-        Ok(true) => tracing::info!("the {what} changed and is in force"),
-        Ok(false) => tracing::info!("the {what} is as it was"),
+        Ok(None) => {}
+        Ok(Some(true)) => tracing::info!("the {what} changed and is in force"),
+        Ok(Some(false)) => tracing::info!("the {what} is as it was"),
         Err(error) => tracing::error!(%error, "failed to reload, the old {what} stays in force"),
     }
 }

@@ -185,10 +185,11 @@ impl Door {
         shared.counters.stats(active)
     }
 
-    /// Reads the token file again; the old token stays in force if that fails. True if the token changed.
-    pub fn reload_token(&self) -> Result<bool, TokenError> {
+    /// Reads the token file again; the old token stays in force if that fails. Whether the token changed; nothing if
+    /// there is none.
+    pub fn reload_token(&self) -> Result<Option<bool>, TokenError> {
         let Some(file) = &self.shared.token_file else {
-            return Ok(false);
+            return Ok(None);
         };
         let token = Arc::new(Token::read(file)?);
         let mut current = self
@@ -198,21 +199,21 @@ impl Door {
             .unwrap_or_else(PoisonError::into_inner);
         let changed = current.as_ref() != Some(&token);
         *current = Some(token);
-        Ok(changed)
+        Ok(Some(changed))
     }
 
     /// Reads the certificate and its key again, for connections from now on; the old ones stay in force if that
-    /// fails. True if the certificate changed.
-    pub fn reload_identity(&self) -> Result<bool, TlsError> {
+    /// fails. Whether the certificate changed; nothing if there is none.
+    pub fn reload_identity(&self) -> Result<Option<bool>, TlsError> {
         let Some((certificate, key)) = &self.shared.tls_files else {
-            return Ok(false);
+            return Ok(None);
         };
         let identity = Identity::read(certificate, key)?;
         let current = &self.shared.identity;
         let mut current = current.lock().unwrap_or_else(PoisonError::into_inner);
         let same = current.as_ref().is_some_and(|old| old.is_same(&identity));
         *current = Some(identity);
-        Ok(!same)
+        Ok(Some(!same))
     }
 
     /// Lets nobody in any more, and waits for what is being answered, for a bounded time.
