@@ -173,6 +173,15 @@ impl Config {
                 "tls-cert",
                 "there is a certificate and no key: tls-key is missing".to_owned(),
             );
+            for name in &http.names {
+                check(
+                    is_name_of_a_host(name),
+                    "http-host",
+                    format!(
+                        "{name:?} is no name of a host: it has none of http://, a port or a path, as in locks.example.org"
+                    ),
+                );
+            }
             let beyond = http.tcp.filter(|address| !address.ip().is_loopback());
             if let Some(address) = beyond {
                 check(
@@ -184,6 +193,13 @@ impl Config {
         }
         problems
     }
+}
+
+/// Whether a request can call a machine so.
+fn is_name_of_a_host(name: &str) -> bool {
+    let may_hold = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    let is_name = !name.is_empty() && name.len() <= 253 && name.bytes().all(may_hold);
+    is_name || name.parse::<std::net::IpAddr>().is_ok()
 }
 
 /// A setting that cannot be as it is.

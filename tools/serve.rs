@@ -16,6 +16,7 @@ use sexton::config::Config;
 use sexton::node::{Handle, Node};
 use sexton::persist::disk::RealDisk;
 use std::fmt::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -52,11 +53,20 @@ impl Serve {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let listeners = sockets::take()?;
         let Effective {
-            settings, mut node, ..
+            settings,
+            mut node,
+            strange,
+            ..
         } = self.given.settle()?;
         sockets::open_on(&mut node, listeners)?;
         log::start(&settings);
+        for name in &strange {
+            tracing::warn!("the environment has {name}, which is no setting");
+        }
         say_what_descriptors_allow(raise_descriptor_limit(), &node);
+        if let Some(data) = &node.data {
+            say_who_may_change(data);
+        }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -194,6 +204,21 @@ fn say_what_descriptors_allow(descriptors: u64, node: &Config) {
         tracing::warn!(descriptors, connections, "{words}");
     } else {
         tracing::info!(descriptors, connections, "{words}");
+    }
+}
+
+/// Warns of a data directory in which others may put files in place of ours.
+fn say_who_may_change(data: &Path) {
+    let Ok(metadata) = std::fs::metadata(data) else {
+        // One that is not there yet is made so that nobody else may.
+        return;
+    };
+    let mode = metadata.permissions().mode() & 0o7777;
+    if mode & 0o022 != 0 {
+        let data = data.display();
+        tracing::warn!(
+            "{data} has mode {mode:04o}, so others may replace what is in it: `chmod 700 {data}` closes it to them"
+        );
     }
 }
 
