@@ -1,7 +1,7 @@
 //! Lists that are long: what an answer holds, and what answers cost that nobody reads.
 
 use crate::opened::{Answer, Opened, request, run};
-use crate::resources::resident;
+use crate::resources::{raise_descriptor_limit, resident};
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -39,6 +39,7 @@ fn a_list_ends_early_where_it_is_long_and_goes_on_from_there() {
 
 #[test]
 fn lists_that_nobody_reads_cost_little() {
+    raise_descriptor_limit();
     let opened = Opened::new();
     take_long_ones(&opened, 1000);
     let stats = || opened.handle().http().expect("it is open").stats();
