@@ -90,13 +90,17 @@ impl<T> Listing<T> {
         json += "],\"next\":";
         json += &next.to_string();
         json += "}\n";
-        HttpResponse::Ok()
-            .content_type("application/json")
-            .body(BoxBody::new(Held {
-                bytes: json.into(),
-                place,
-            }))
+        held(json, place)
     }
+}
+
+/// An answer in JSON that keeps its place among the large ones until it is written.
+pub(crate) fn held(json: String, place: OwnedSemaphorePermit) -> HttpResponse {
+    let bytes = json.into();
+    let body = BoxBody::new(Held { bytes, place });
+    HttpResponse::Ok()
+        .content_type("application/json")
+        .body(body)
 }
 
 /// A body that keeps a place for as long as it is not written.

@@ -14,7 +14,7 @@
 //! | `route.rs` | what is served |
 //! | `lock.rs` | locks: requests into calls, and what came of them into answers |
 //! | `queue.rs` `queue_look.rs` | queues, the same way: what changes something, and what only looks |
-//! | `listing.rs` | lists as answers, with their bounds |
+//! | `listing.rs` | lists and other large answers, with their bounds |
 //! | `event.rs` | what happens, as server-sent events |
 //! | `field.rs` | the fields of a request, from its query or its body, and names in JSON |
 //! | `room.rs` | how much of what a listener has to give |
