@@ -36,7 +36,9 @@ fn whoever_sends_much_behind_a_wait_and_goes_is_given_nothing() {
     let ghost = json!({"key": "a", "owner": "ghost", "wait": 600});
     let mut waiting = opened.begin("/v1/locks/acquire", &ghost);
     until(|| opened.get("/v1/locks/place?key=a&owner=ghost", "").status == 200);
-    waiting.write_all(&[b' '; 20 * 1024]).expect("it is open");
+    waiting
+        .write_all(&vec![b' '; 20 * 1024])
+        .expect("it is open");
     drop(waiting);
     until(|| opened.get("/v1/locks/place?key=a&owner=ghost", "").status == 404);
     let one = json!({"key": "a", "owner": "one"});
