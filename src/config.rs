@@ -162,28 +162,17 @@ impl Config {
         }
         self.check_queues(&mut check);
         if let Some(http) = &self.http {
-            let (certificate, key) = (http.tls_certificate.is_some(), http.tls_key.is_some());
-            check(
-                certificate || !key,
-                "tls-key",
-                "there is a key and no certificate: tls-cert is missing".to_owned(),
-            );
-            check(
-                key || !certificate,
-                "tls-cert",
-                "there is a certificate and no key: tls-key is missing".to_owned(),
-            );
-            let beyond = http.tcp.filter(|address| !address.ip().is_loopback());
-            if let Some(address) = beyond {
-                check(
-                    http.token_file.is_some(),
-                    "http",
-                    format!("{address} is beyond loopback, and needs a token file"),
-                );
-            }
+            http.check(&mut check);
         }
         problems
     }
+}
+
+/// Whether a request can call a machine so.
+fn is_name_of_a_host(name: &str) -> bool {
+    let may_hold = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    let is_name = !name.is_empty() && name.len() <= 253 && name.bytes().all(may_hold);
+    is_name || name.parse::<std::net::IpAddr>().is_ok()
 }
 
 /// A setting that cannot be as it is.
@@ -281,6 +270,39 @@ pub struct HttpConfig {
     pub connections_max: u32,
     /// Requests that wait for something at a time.
     pub waits_max: u32,
+}
+
+impl HttpConfig {
+    fn check(&self, check: &mut impl FnMut(bool, &'static str, String)) {
+        let (certificate, key) = (self.tls_certificate.is_some(), self.tls_key.is_some());
+        check(
+            certificate || !key,
+            "tls-key",
+            "there is a key and no certificate: tls-cert is missing".to_owned(),
+        );
+        check(
+            key || !certificate,
+            "tls-cert",
+            "there is a certificate and no key: tls-key is missing".to_owned(),
+        );
+        for name in &self.names {
+            check(
+                is_name_of_a_host(name),
+                "http-host",
+                format!(
+                    "{name:?} is no name of a host: it has none of http://, a port or a path, as in locks.example.org"
+                ),
+            );
+        }
+        let beyond = self.tcp.filter(|address| !address.ip().is_loopback());
+        if let Some(address) = beyond {
+            check(
+                self.token_file.is_some(),
+                "http",
+                format!("{address} is beyond loopback, and needs a token file"),
+            );
+        }
+    }
 }
 
 impl Default for HttpConfig {

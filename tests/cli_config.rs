@@ -11,6 +11,7 @@ mod patience;
 
 use daemon::{Daemon, sexton, text};
 use serde_json::Value;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -183,6 +184,81 @@ fn everything_wrong_is_told_at_once_with_its_place() {
     command.args(["serve", "--checkpoint-every", "0", "--config", text(&path)]);
     command.env("SEXTON_LOCKSERVER_PRIORITY", "most");
     assert_eq!(output(&mut command), (Some(2), String::new(), errors));
+}
+
+#[test]
+fn numbers_words_and_names_are_told_apart() {
+    let (_files, path) = file(
+        "data = 5\n\
+         http-host = [\"a\", 5]\n\
+         job-bytes = 0x10\n\
+         lock-entries = -5\n\
+         token-file = \"\"\n\
+         beanstalk-connections = \"7\"\n\
+         lockserver-idle = 60\n\
+         lockserver-long = 8\n",
+    );
+    let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
+    assert_eq!(status, Some(2), "{errors}");
+    let at = |line: u32, words: &str| format!("{}:{line}: {words}", path.display());
+    let expected = [
+        at(1, "data: expected a string, found a number"),
+        at(2, "http-host: expected a string, found a number"),
+        at(3, "job-bytes: expected a number in decimal digits"),
+        at(4, "lock-entries: \"-5\": expected a whole number above 0"),
+        at(5, "token-file: expected a value, found nothing"),
+    ];
+    for line in &expected {
+        assert!(errors.contains(line.as_str()), "{line} in {errors}");
+    }
+    let told = errors.lines().skip(1).count();
+    assert_eq!(
+        told,
+        expected.len(),
+        "what may be a number is none: {errors}"
+    );
+    for name in ["http://x", "a b", "", "x:80", "x/y"] {
+        let flag = format!("--http-host={name}");
+        let (status, _, errors) = output(&mut config(&[&flag]));
+        assert_eq!(status, Some(2), "{errors}");
+        assert!(errors.contains("http-host: "), "{name}: {errors}");
+    }
+    for name in [
+        "locks.example.org",
+        "under_score",
+        "192.0.2.1",
+        "2001:db8::1",
+    ] {
+        let (status, _, errors) = output(&mut config(&["--http-host", name]));
+        assert_eq!(status, Some(0), "{name}: {errors}");
+    }
+}
+
+#[test]
+fn what_a_stranger_would_not_guess_is_warned_of() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let data = files.path().join("data");
+    std::fs::create_dir(&data).expect("a directory is made");
+    let open = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(&data, open).expect("it is ours");
+    let mut command = daemon::serve(&["--data", text(&data)]);
+    command
+        .env("SEXTON_LOCK_ENTRYS", "5")
+        .env("SEXTON_LOCK_ENTRIES", "5000");
+    let daemon = Daemon::start(command);
+    daemon.signal(rustix::process::Signal::HUP);
+    daemon.until_logged("settings are read at the start alone");
+    let log = daemon.log();
+    assert!(
+        log.contains("SEXTON_LOCK_ENTRYS, which is no setting"),
+        "{log}"
+    );
+    assert!(!log.contains("SEXTON_LOCK_ENTRIES"), "{log}");
+    assert!(
+        log.contains("has mode 0777") && log.contains("chmod 700"),
+        "{log}"
+    );
+    assert!(!log.contains("hosts list"), "there is none: {log}");
 }
 
 #[test]

@@ -116,6 +116,14 @@ fn what_happens_is_shown_until_the_coordinator_ends() {
         lost.line()
             .starts_with("events are lost: of what came behind 0 and up to ")
     );
+    for (flag, word, known) in [
+        ("--kind", "expird", "expired"),
+        ("--actor", "foo", "lock, queue, node"),
+    ] {
+        let (status, _, err) = run(&data, &["events", flag, word]);
+        assert_eq!(status, Some(2), "{err}");
+        assert!(err.contains(known), "{err}");
+    }
     daemon.signal(Signal::TERM);
     let (status, rest) = all.end();
     assert_eq!(status, Some(0));
@@ -136,4 +144,29 @@ fn what_happens_is_shown_until_the_coordinator_ends() {
     ] {
         assert_eq!(run(&data, words).0, Some(2), "{words:?}");
     }
+}
+
+#[test]
+fn a_coordinator_that_is_killed_is_told_as_such() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let data = files.path().join("data");
+    let daemon = Daemon::serve(&["--data", data.to_str().expect("it is text")]);
+    let mut command = command(&data, &["events"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("it starts");
+    let http = ["status", "--json"];
+    patience::until("it listens", || {
+        let (_, said, _) = run(&data, &http);
+        let said: Value = serde_json::from_str(&said).ok()?;
+        // Its own connection, and that of the one who asks.
+        (said.pointer("/http/active")?.as_u64()? >= 2).then_some(())
+    });
+    daemon.kill();
+    let done = child.wait_with_output().expect("it ends");
+    let errors = String::from_utf8(done.stderr).expect("it is text");
+    assert_eq!(done.status.code(), Some(3), "{errors}");
+    assert!(
+        errors.contains("the coordinator ended without a last word"),
+        "{errors}"
+    );
 }

@@ -60,7 +60,7 @@ impl Disk {
     /// The program on this disk.
     fn serve(&self) -> Daemon {
         let data = self.data();
-        let daemon = Daemon::serve_limited(&["--fsync", "never", "--data", text(&data)]);
+        let daemon = Daemon::serve(&["--fsync", "never", "--data", text(&data)]);
         if let Self::Limit(_) = self {
             daemon.limit_files(Some(3 << 20));
         }
@@ -148,7 +148,7 @@ fn goes_on_when_space_is_freed(disk: &Disk) {
     let mut client = Client::connect(daemon.lockserver()).expect("let in");
     let mut granted = fill(&mut client, &daemon);
     println!("{} locks before the disk was full", granted.len());
-    daemon.until_logged("no space for the next journal segment");
+    daemon.until_logged("the next journal segment cannot be prepared");
     // What asks, what keeps and what frees goes on.
     let mut newcomers = granted.len() + BURST..;
     let mut newcomer = || newcomers.next().expect("there are enough numbers");
@@ -186,7 +186,7 @@ fn goes_on_when_space_is_freed(disk: &Disk) {
         (client.number(&ask(number)).expect("an answer") == 1).then_some(())
     });
     granted.insert(number);
-    daemon.until_logged("the disk has space again");
+    daemon.until_logged("the next journal segment is prepared: there is room again");
     let more: Vec<usize> = (0..40_000).map(|_| newcomer()).collect();
     for burst in more.chunks(BURST) {
         let asked: Vec<Vec<u8>> = burst.iter().copied().map(ask).collect();

@@ -77,6 +77,20 @@ fn flood(client: &Client, bytes: &[u8]) -> usize {
 }
 
 #[test]
+fn whoever_sends_much_behind_a_wait_and_goes_waits_no_longer() {
+    let server = Server::sexton(&[]);
+    let mut honest = Honest::connect(&server);
+    let ghost = server.connect();
+    let mut words = b"reserve\r\n".to_vec();
+    words.extend(b"list-tube-used\r\n".repeat(2000));
+    ghost.stream().write_all(&words).expect("it is read");
+    honest.until("current-waiting", 1);
+    drop(ghost);
+    honest.until("current-waiting", 0);
+    honest.is_served();
+}
+
+#[test]
 fn too_much_is_told_in_the_protocols_words() {
     let mut server = Server::sexton(&["-z", "100"]);
     let mut honest = Honest::connect(&server);

@@ -335,6 +335,7 @@ fn the_units_are_well_formed() {
     for name in [
         "sexton.service",
         "sexton-lockserver.socket",
+        "sexton-beanstalk.socket",
         "sexton-http.socket",
     ] {
         let unit = std::fs::read_to_string(root.join(name)).expect("it is there");

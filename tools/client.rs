@@ -97,7 +97,11 @@ pub(crate) fn follow(
     let stream =
         UnixStream::connect(&socket).map_err(|error| unreachable_because(&error, data, &socket))?;
     let broken = |error: io::Error| {
-        let words = format!("the coordinator was cut off: {error}");
+        let words = if error.kind() == io::ErrorKind::UnexpectedEof {
+            "the coordinator ended without a last word".to_owned()
+        } else {
+            format!("the coordinator was cut off: {error}")
+        };
         Failure::unreachable(words).help("`sexton status` says whether it runs")
     };
     let mut reader = ask_on(stream, ("GET", path, ""), SILENCE).map_err(broken)?;
@@ -130,7 +134,9 @@ pub(crate) fn follow(
 /// The next chunk of a body; none at its end.
 fn next_chunk(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut size = String::new();
-    reader.read_line(&mut size)?;
+    if reader.read_line(&mut size)? == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
     let size = usize::from_str_radix(size.trim_end(), 16).ok();
     let size = size.filter(|size| *size <= CHUNK_BYTES_MAX);
     let size = size.ok_or(io::ErrorKind::InvalidData)?;

@@ -28,11 +28,11 @@ Examples:
 
 Exit status: 0 the coordinator ended; 2 usage; 3 no coordinator runs there, or it was cut off; 4 it has halted.")]
 pub(crate) struct Events {
-    /// Only those of this actor: lock, node
+    /// Only those of this actor: lock, queue, node
     #[arg(long, value_name = "NAME")]
     actor: Option<String>,
 
-    /// Only those of these kinds, with commas between them
+    /// Only those of these kinds, with commas between them, such as granted, waiting, released, expired, restarted
     #[arg(long, value_name = "KINDS")]
     kind: Option<String>,
 

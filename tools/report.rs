@@ -7,6 +7,7 @@ use sexton::actors::recovery::RecoveryError;
 use sexton::actors::spine::Halt;
 use sexton::node::NodeError;
 use sexton::persist::PersistError;
+use sexton::protocols::http::TlsError;
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
@@ -164,6 +165,10 @@ impl From<NodeError> for Failure {
             NodeError::Token(_) => Self::unreachable(format!("failed to {error}")).help(
                 "make one: `(umask 077; head -c 32 /dev/urandom | base64 > FILE)`; `chmod 600 FILE` closes it to others",
             ),
+            NodeError::Tls(TlsError::Exposed { ref file, .. }) => {
+                let words = format!("`chmod 600 {}` closes it to others", file.display());
+                Self::unreachable(format!("failed to {error}")).help(words)
+            }
             NodeError::Tls(_) => Self::unreachable(format!("failed to {error}"))
                 .help("--tls-cert takes a chain of certificates, our own first, and --tls-key its private key, both in PEM"),
             NodeError::Hosts(_) | NodeError::Door { .. } | NodeError::Core(_) => {

@@ -16,15 +16,22 @@ use sexton::config::Config;
 use sexton::node::{Handle, Node};
 use sexton::persist::disk::RealDisk;
 use std::fmt::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Descriptors that are none of connections.
+const OTHER_DESCRIPTORS: u64 = 64;
+
+/// So many are enough for most, whatever the settings would allow.
+const DESCRIPTORS_ENOUGH: u64 = 4096;
 
 /// Run the coordinator until a signal stops it.
 ///
 /// When every door is open it prints one line that begins with `ready`, with the addresses of the doors. Everything
 /// it acknowledges is on disk before the answer leaves; kill it any way you like and start it again.
 ///
-/// Signals: INT, TERM and TSTP stop in good order. HUP reads the hosts list and the token file again. USR1 writes
+/// Signals: INT, TERM and TSTP stop in good order. HUP reads the hosts list, the token file and the certificate again. USR1 writes
 /// DATA/lockserver.stats and DATA/lockserver.locks. SYS or USR2 drains: no new locks, exit when none is left.
 ///
 /// Every flag may also stand in the environment (`SEXTON_LOCK_ENTRIES` for --lock-entries) or in the file of --config; a
@@ -46,18 +53,19 @@ impl Serve {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let listeners = sockets::take()?;
         let Effective {
-            settings, mut node, ..
+            settings,
+            mut node,
+            strange,
+            ..
         } = self.given.settle()?;
         sockets::open_on(&mut node, listeners)?;
         log::start(&settings);
-        let descriptors = raise_descriptor_limit();
-        let most = u64::from(settings.lockserver_connections + settings.beanstalk_connections);
-        if descriptors < most + 64 {
-            tracing::warn!(
-                descriptors,
-                connections = most,
-                "fewer descriptors than connections allowed"
-            );
+        for name in &strange {
+            tracing::warn!("the environment has {name}, which is no setting");
+        }
+        say_what_descriptors_allow(raise_descriptor_limit(), &node);
+        if let Some(data) = &node.data {
+            say_who_may_change(data);
         }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -172,6 +180,48 @@ pub(crate) fn raise_descriptor_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
+/// Says that not as many connections can be open as the settings allow, if it is so. What is left are enough for most:
+/// it is a warning only where they are few.
+fn say_what_descriptors_allow(descriptors: u64, node: &Config) {
+    let lockserver = node
+        .lockserver
+        .as_ref()
+        .map_or(0, |door| door.connections_max);
+    let beanstalk = node
+        .beanstalk
+        .as_ref()
+        .map_or(0, |door| door.connections_max);
+    let http = node.http.as_ref().map_or(0, |door| {
+        let listeners = u64::from(door.tcp.is_some()) + u64::from(door.socket.is_some());
+        listeners * u64::from(door.connections_max)
+    });
+    let connections = u64::from(lockserver) + u64::from(beanstalk) + http;
+    if descriptors >= connections.saturating_add(OTHER_DESCRIPTORS) {
+        return;
+    }
+    let words = "the limit of descriptors (`ulimit -n`, LimitNOFILE=) allows fewer connections than the settings";
+    if descriptors < DESCRIPTORS_ENOUGH {
+        tracing::warn!(descriptors, connections, "{words}");
+    } else {
+        tracing::info!(descriptors, connections, "{words}");
+    }
+}
+
+/// Warns of a data directory in which others may put files in place of ours.
+fn say_who_may_change(data: &Path) {
+    let Ok(metadata) = std::fs::metadata(data) else {
+        // One that is not there yet is made so that nobody else may.
+        return;
+    };
+    let mode = metadata.permissions().mode() & 0o7777;
+    if mode & 0o022 != 0 {
+        let data = data.display();
+        tracing::warn!(
+            "{data} has mode {mode:04o}, so others may replace what is in it: `chmod 700 {data}` closes it to them"
+        );
+    }
+}
+
 /// How far a start has come, in words.
 fn recovery_words(step: Step) -> String {
     match step {
@@ -222,6 +272,7 @@ impl Signals {
             .into_iter()
             .map(|(asked, kind)| Ok((asked, signal(kind)?)))
             .collect::<std::io::Result<_>>()?;
+        outlive_file_limit()?;
         Ok(Self { listened })
     }
 
@@ -238,6 +289,14 @@ impl Signals {
     }
 }
 
+/// A write beyond the limit of a file's size (`ulimit -f`) is an error of that write from now on, which is told as
+/// such, and not the end of the process without a word.
+pub(crate) fn outlive_file_limit() -> std::io::Result<()> {
+    let number = rustix::process::Signal::XFSZ.as_raw();
+    // That it is listened to is all: what was listened to once never ends the process again.
+    signal(SignalKind::from_raw(number)).map(drop)
+}
+
 /// SIGHUP: reads the files again, and says what changed. What cannot be read stays as it was.
 fn reload(handle: &Handle) {
     if let Some(door) = handle.lockserver() {
@@ -250,10 +309,11 @@ fn reload(handle: &Handle) {
     tracing::info!("settings are read at the start alone");
 }
 
-fn reloaded<E: std::fmt::Display>(what: &'static str, changed: Result<bool, E>) {
+fn reloaded<E: std::fmt::Display>(what: &'static str, changed: Result<Option<bool>, E>) {
     match changed {
-        Ok(true) => tracing::info!("the {what} changed and is in force"),
-        Ok(false) => tracing::info!("the {what} is as it was"),
+        Ok(None) => {}
+        Ok(Some(true)) => tracing::info!("the {what} changed and is in force"),
+        Ok(Some(false)) => tracing::info!("the {what} is as it was"),
         Err(error) => tracing::error!(%error, "failed to reload, the old {what} stays in force"),
     }
 }

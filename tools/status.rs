@@ -3,7 +3,7 @@
 use crate::client;
 use crate::report::Failure;
 use crate::settings::data_directory;
-use crate::text::{bytes, grouped, number, span, words};
+use crate::text::{self, bytes, grouped, number, span, words};
 use clap::Args;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -70,8 +70,8 @@ fn page(status: &Value) -> String {
     } else {
         "an unclean end"
     };
-    let records = count("/recovered/records");
-    let (owners, contenders) = (count("/lock_owners"), count("/lock_contenders"));
+    let many = |path: &str, one: &str| text::count(number(status, path), one);
+    let records = many("/recovered/records", "record");
     let mut lines = vec![
         (
             "sexton",
@@ -84,10 +84,7 @@ fn page(status: &Value) -> String {
         ("socket", at("/doors/socket")),
         (
             "recovered",
-            format!(
-                "{records} records in {} ms, after {before}",
-                count("/recovered/ms")
-            ),
+            format!("{records} in {} ms, after {before}", count("/recovered/ms")),
         ),
     ];
     if is("/recovered/cut") {
@@ -95,9 +92,10 @@ fn page(status: &Value) -> String {
     }
     if is("/journal") {
         let written = bytes(number(status, "/journal/bytes"));
-        let (writes, syncs) = (count("/journal/writes"), count("/journal/syncs"));
+        let writes = many("/journal/writes", "write");
+        let syncs = many("/journal/syncs", "sync");
         let (released, room) = (at("/journal/released"), at("/journal/room"));
-        let did = format!("{written} in {writes} writes and {syncs} syncs");
+        let did = format!("{written} in {writes} and {syncs}");
         lines.push((
             "journal",
             format!("{did}, released up to {released}, room {room}"),
@@ -106,8 +104,12 @@ fn page(status: &Value) -> String {
     if is("/snapshots") {
         lines.push(("snapshots", snapshots(status)));
     }
-    let open = count("/open_commands");
-    let locks = format!("{owners} owners, {contenders} contenders; {open} commands open");
+    let locks = format!(
+        "{}, {}; {} open",
+        many("/lock_owners", "owner"),
+        many("/lock_contenders", "contender"),
+        many("/open_commands", "command")
+    );
     lines.push(("locks", locks));
     let jobs = |phase: &str| format!("{} {phase}", count(&format!("/queues/jobs/{phase}")));
     let phases = ["ready", "delayed", "claimed", "buried", "abandoned"].map(jobs);

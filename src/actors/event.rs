@@ -61,6 +61,43 @@ impl FromStr for Position {
     }
 }
 
+/// Every kind there is. A kind that is not here is not asked for, so that a word that is misspelt is not waited for.
+pub const KINDS: [&str; 26] = [
+    // Of locks, and of jobs.
+    "draining",
+    "expired",
+    "released",
+    // Of locks.
+    "granted",
+    "timed-out",
+    "waiting",
+    "withdrawn",
+    // Of jobs.
+    "abandoned",
+    "added",
+    "buried",
+    "claimed",
+    "deleted",
+    "done",
+    "failed",
+    "flushed",
+    "kicked",
+    "paused",
+    "pruned",
+    "ready",
+    "resumed",
+    "returned",
+    "spent",
+    // Of any actor, and of the node.
+    "checkpoint",
+    "quarantined",
+    "restarted",
+    "stopping",
+];
+
+/// To whom something happens: the actors, and the node.
+pub const ACTORS: [&str; 3] = ["lock", "queue", "node"];
+
 /// What is written of an event beside its contents, and for each byte of them, at most.
 const WRITTEN_BYTES: usize = 320;
 const WRITTEN_PER_BYTE: usize = 6;
@@ -102,7 +139,8 @@ pub enum Field {
 
 impl Happening {
     /// Something of this kind, of which nothing is known yet.
-    pub const fn new(kind: &'static str) -> Self {
+    pub fn new(kind: &'static str) -> Self {
+        debug_assert!(KINDS.contains(&kind), "{kind} stands among the kinds");
         Self {
             kind,
             fields: Vec::new(),

@@ -20,6 +20,9 @@ pub const EVENT_BYTES_MAX: usize = 64 << 20;
 /// How long events are kept for readers that may come back, once there are none.
 const LINGER_MS: u64 = 600_000;
 
+/// How many positions a node without files has for a millisecond, more than it can have entries.
+const POSITIONS_PER_MS: u64 = 1 << 20;
+
 /// Events and who reads them. The core writes, any thread reads.
 #[derive(Debug)]
 pub struct Feed {
@@ -28,6 +31,8 @@ pub struct Feed {
     ring: Mutex<Ring>,
     /// The newest event that may be shown, and whether others may still come.
     shown: watch::Sender<Shown>,
+    /// What is added to the number of an entry to be a position.
+    base: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,11 +61,25 @@ impl Default for Feed {
             open: AtomicBool::new(false),
             ring: Mutex::default(),
             shown: watch::Sender::default(),
+            base: 0,
         }
     }
 }
 
 impl Feed {
+    /// A feed of a node that keeps no files: its entries begin with 1 at every start, and its positions where no life
+    /// before can have come to.
+    pub fn beginning_at(at: Timestamp) -> Self {
+        Self {
+            base: at.0.saturating_mul(POSITIONS_PER_MS),
+            ..Self::default()
+        }
+    }
+
+    fn based(&self, seq: Seq) -> Seq {
+        Seq(seq.0.saturating_add(self.base))
+    }
+
     fn ring(&self) -> MutexGuard<'_, Ring> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -72,6 +91,7 @@ impl Feed {
 
     /// Lets somebody listen from now on, or behind `after`. On the core thread; `last` is the newest entry.
     pub fn listen(self: &Arc<Self>, last: Seq, after: Option<Position>) -> Reader {
+        let last = self.based(last);
         let mut ring = self.ring();
         if !self.is_open() {
             ring.open(last.into());
@@ -94,6 +114,7 @@ impl Feed {
 
     /// Gathers what happened in an entry, or behind it. It is shown once the entry is durable.
     pub fn put(&self, seq: Seq, at: Timestamp, actor: &'static str, what: Happening) {
+        let seq = self.based(seq);
         self.append(at, actor, what, |ring| ring.next(seq));
     }
 
@@ -130,6 +151,7 @@ impl Feed {
 
     /// Forgets what was gathered of an entry that came to nothing after all. It was not shown yet.
     pub fn retract(&self, seq: Seq) {
+        let seq = self.based(seq);
         self.ring().truncate(|event| event.position.seq != seq);
     }
 
@@ -138,6 +160,7 @@ impl Feed {
         if !self.is_open() {
             return;
         }
+        let durable = self.based(durable);
         let ring = self.ring();
         // Where nobody listened yet there is nothing to wait for.
         let upto = ring.newest_upto(durable.max(ring.begun));
@@ -154,7 +177,7 @@ impl Feed {
         if ring.newest.seq == ring.begun {
             Seq(0)
         } else {
-            ring.newest.seq
+            Seq(ring.newest.seq.0.saturating_sub(self.base))
         }
     }
 
@@ -414,10 +437,31 @@ mod tests {
     }
 
     #[test]
+    fn a_position_of_a_life_before_is_lost_and_not_met_again() {
+        let before = Arc::new(Feed::beginning_at(Timestamp(1)));
+        let mut reader = before.listen(Seq(0), None);
+        put(&before, 1);
+        put(&before, 2);
+        before.show(Seq(u64::MAX));
+        let told = heard(&mut reader);
+        let again = Arc::new(Feed::beginning_at(Timestamp(2)));
+        let mut first = again.listen(Seq(0), None);
+        (1..=5).for_each(|seq| put(&again, seq));
+        again.show(Seq(u64::MAX));
+        let anew = heard(&mut first);
+        assert!(told.iter().all(|position| !anew.contains(position)));
+        let back = told[0].parse().unwrap();
+        let back = heard(&mut again.listen(Seq(5), Some(back)));
+        assert!(back[0].starts_with(&format!("{}..", told[0])), "{back:?}");
+        assert_eq!(back[1..], anew, "everything of this life");
+    }
+
+    #[test]
     fn nothing_is_gathered_long_after_the_last_reader_left() {
         let feed = Arc::new(Feed::default());
         drop(feed.listen(Seq(0), None));
-        let at = |seq: u64, ms| feed.put(Seq(seq), Timestamp(ms), "lock", Happening::new("x"));
+        let at =
+            |seq: u64, ms| feed.put(Seq(seq), Timestamp(ms), "lock", Happening::new("granted"));
         at(1, 5);
         at(2, 5 + LINGER_MS);
         feed.show(Seq(2));

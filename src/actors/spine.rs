@@ -104,7 +104,7 @@ impl<R> Outgoing for Outbox<R> {
 impl Spine {
     /// A spine over a ledger, with a journal and its disk unless the node keeps no files.
     pub fn new(
-        ledger: Ledger,
+        mut ledger: Ledger,
         files: Option<SpineFiles>,
         supervisor: SupervisorActor,
         halt: watch::Sender<Option<Halt>>,
@@ -116,6 +116,10 @@ impl Spine {
                 slots,
             }) => (Some(journal), Some(disk), Some(slots)),
             None => (None, None, None),
+        };
+        let feed = match journal {
+            Some(_) => Feed::default(),
+            None => Feed::beginning_at(ledger.now()),
         };
         let durable = journal.as_ref().map_or(Seq(u64::MAX), Journal::released);
         Self {
@@ -129,7 +133,7 @@ impl Spine {
             supervisor: RefCell::new(supervisor),
             directory: RefCell::default(),
             outboxes: RefCell::default(),
-            feed: Arc::default(),
+            feed: Arc::new(feed),
             dirty: Notify::new(),
             gathered: Cell::new(0),
             durable: watch::Sender::new(durable),

@@ -5,7 +5,7 @@ use crate::protocols::session::{Session, Then};
 use std::cell::RefCell;
 use std::io;
 use std::time::Duration;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncWriteExt as _, Interest};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
@@ -28,6 +28,8 @@ pub(crate) trait Stream {
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
     async fn readable(&self) -> io::Result<()>;
     async fn writable(&self) -> io::Result<()>;
+    /// Resolves when the client has ended its side, whatever lies unread before that.
+    async fn ended(&self) -> io::Result<()>;
     /// Sends the end of what is written.
     async fn end(&mut self) -> io::Result<()>;
 }
@@ -46,6 +48,10 @@ macro_rules! stream {
             }
             async fn writable(&self) -> io::Result<()> {
                 <$socket>::writable(self).await
+            }
+            async fn ended(&self) -> io::Result<()> {
+                // No socket here is asked for urgent data: what is left of this interest is the other side's end.
+                self.ready(Interest::PRIORITY).await.map(drop)
             }
             async fn end(&mut self) -> io::Result<()> {
                 self.shutdown().await
@@ -157,7 +163,7 @@ async fn read_ahead(stream: &impl Stream, rest: &mut Vec<u8>) -> io::Result<()> 
             Err(error) => return Err(error),
         }
     }
-    std::future::pending().await
+    stream.ended().await
 }
 
 /// Ends a connection so that what was written arrives: closing a socket with unread bytes would reset it.

@@ -1,10 +1,12 @@
 //! Who is let in, and how many at a time.
 
+use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
@@ -13,6 +15,10 @@ const BACKLOG: u32 = 4096;
 
 /// How long accepting rests when the process has no descriptor left.
 const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(50);
+
+/// Descriptors that connections leave to the journal, to snapshots and to the rest of the process; unless so many are a
+/// larger part of all than a quarter. The command line may have the half of them: it comes by a Unix socket.
+const KEPT_DESCRIPTORS: u64 = 64;
 
 /// Connections that a door has now, bounded.
 #[derive(Debug)]
@@ -262,6 +268,10 @@ pub(crate) async fn accept(listener: &TcpListener) -> (TcpStream, IpAddr) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
+                if is_kept(&stream, KEPT_DESCRIPTORS) {
+                    turned_away(&"as many descriptors are taken as connections may have");
+                    continue;
+                }
                 if let Err(error) = stream.set_nodelay(true) {
                     tracing::debug!(%error, "a connection ended before it was accepted");
                     continue;
@@ -269,10 +279,28 @@ pub(crate) async fn accept(listener: &TcpListener) -> (TcpStream, IpAddr) {
                 return (stream, peer.ip().to_canonical());
             }
             Err(error) => {
-                tracing::warn!(%error, "a connection was not accepted");
+                turned_away(&error);
                 pause(OUT_OF_DESCRIPTORS).await;
             }
         }
+    }
+}
+
+/// Whether a connection has a descriptor that is none of connections. The lowest free number is given, so that a number
+/// says how many are taken.
+fn is_kept(stream: &impl AsRawFd, kept: u64) -> bool {
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let number = u64::try_from(stream.as_raw_fd()).unwrap_or(0);
+    number >= most.saturating_sub(kept.min(most / 4))
+}
+
+/// Says that a connection was not accepted: of the first, the second, the fourth, the eighth and so on, since whoever
+/// comes by the thousand shall not fill the log.
+fn turned_away(why: &dyn std::fmt::Display) {
+    static SO_FAR: AtomicU64 = AtomicU64::new(0);
+    let so_far = SO_FAR.fetch_add(1, Ordering::Relaxed) + 1;
+    if so_far.is_power_of_two() {
+        tracing::warn!(error = %why, so_far, "a connection was not accepted");
     }
 }
 
@@ -281,9 +309,12 @@ pub(crate) async fn accept_unix(listener: &UnixListener) -> (UnixStream, u32) {
     loop {
         let accepted = listener.accept().await;
         match accepted.and_then(|(stream, _)| Ok((stream.peer_cred()?.uid(), stream))) {
+            Ok((_, stream)) if is_kept(&stream, KEPT_DESCRIPTORS / 2) => {
+                turned_away(&"as many descriptors are taken as connections may have");
+            }
             Ok((uid, stream)) => return (stream, uid),
             Err(error) => {
-                tracing::warn!(%error, "a connection was not accepted");
+                turned_away(&error);
                 pause(OUT_OF_DESCRIPTORS).await;
             }
         }

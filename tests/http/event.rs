@@ -1,12 +1,13 @@
 //! What happens on a node, as its clients are told.
 
 use crate::listener::Listener;
-use crate::opened::{Opened, run};
+use crate::opened::{Opened, read_all, run};
 use serde_json::{Value, json};
 use sexton::actors::event::Position;
 use sexton::actors::feed::Heard;
 use sexton::actors::ledger::Stage;
 use sexton::actors::lock::Message;
+use std::io::{Read as _, Write as _};
 
 const ACQUIRE: &str = "/v1/locks/acquire";
 const RELEASE: &str = "/v1/locks/release";
@@ -63,8 +64,10 @@ fn the_life_of_a_lock_is_told_in_order() {
     assert!(taken.data["upto"].as_u64() > token.as_u64());
     opened.post("/v1/drain", &Value::Null).json();
     let draining = listener.hear(&["draining", "draining"]);
-    let actors = draining.iter().map(|told| &told.data["actor"]);
-    assert_eq!(actors.collect::<Vec<_>>(), ["lock", "queue"]);
+    let of = |at: usize| draining[at].data["actor"].as_str().map(str::to_owned);
+    let mut actors = [of(0), of(1)];
+    actors.sort();
+    assert_eq!(actors, [Some("lock".to_owned()), Some("queue".to_owned())]);
     opened.stop();
     listener.hear(&["stopping"]);
     assert!(listener.next().is_none(), "it ends well");
@@ -172,6 +175,22 @@ fn events_are_filtered() {
     of_kind.hear(&["released", "checkpoint"]);
     of_node.hear(&["checkpoint"]);
     assert_eq!(of_bytes.hear(&["granted"])[0].data["key_b64"], "/+o=");
+    let many = vec!["granted"; 1000].join(",");
+    let mut of_many = listen(&format!("kind={many}"));
+    acquire(&opened, "many", "o");
+    assert_eq!(of_many.hear(&["granted"])[0].data["key"], "many");
+    for (query, known) in [
+        ("kind=granted,expird", "expired"),
+        ("kind=", "granted"),
+        ("actor=foo", "lock, queue, node"),
+    ] {
+        let refused = opened.get(&format!("/v1/events?{query}"), "");
+        let detail = refused.problem(400);
+        assert!(
+            detail.contains(known) && !detail.contains("foo"),
+            "{detail}"
+        );
+    }
     for query in ["name=a&name_b64=YQ==", "colour=red", "kind=a&kind=b"] {
         let problem = opened.get(&format!("/v1/events?{query}"), "");
         problem.because(400, "field");
@@ -213,9 +232,45 @@ fn streams_are_among_what_waits_and_end_with_their_client() {
     let head = opened.exchange(b"HEAD /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"));
     assert_eq!(head.matches("\r\n\r\n").count(), 1, "{head}");
+    let head = head.to_lowercase();
+    assert!(
+        head.contains("transfer-encoding: chunked") && !head.contains("content-length"),
+        "it says what GET would: {head}"
+    );
     drop(listener);
     // Its end is noticed without anything being written.
     crate::lock::until(|| opened.exchange(REQUEST).starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn a_client_that_knows_no_chunks_is_told_until_the_connection_ends() {
+    let mut opened = Opened::new();
+    let mut stream = opened.connect();
+    stream
+        .write_all(b"GET /v1/events HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n")
+        .expect("it is read");
+    let mut first = [0; 12];
+    stream.read_exact(&mut first).expect("it answers");
+    assert_eq!(&first, b"HTTP/1.0 200");
+    acquire(&opened, "a", "one");
+    opened.stop();
+    let text = read_all(&mut stream);
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
+    let head = head.to_lowercase();
+    assert!(
+        !head.contains("transfer-encoding") && !head.contains("content-length"),
+        "{head}"
+    );
+    assert!(body.starts_with(":\n\nid: "), "{body}");
+}
+
+#[test]
+fn streams_on_tcp_take_no_places_from_the_socket() {
+    let opened = Opened::with(|http| http.waits_max = 1);
+    let _listener = Listener::new(&opened, "/v1/events", "");
+    opened.get("/v1/events", "").because(503, "waits");
+    let drained = opened.post_over_socket("/v1/drain?wait=60");
+    assert_eq!(drained.json()["locks"], 0, "the command line still waits");
 }
 
 const REQUEST: &[u8] = b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n";

@@ -281,7 +281,7 @@ impl FullDisk {
         queue_status::abandon(&data);
         let flags = ["--http", "127.0.0.1:0", "--fsync", "never"];
         let flags = [&flags[..], &["--data", text(&data)]].concat();
-        let daemon = Daemon::serve_limited(&flags);
+        let daemon = Daemon::serve(&flags);
         daemon.limit_files(Some(3 << 20));
         let full = Self {
             _files: files,

@@ -109,6 +109,7 @@ fn requests_are_answered_in_order_on_one_connection() {
 
 #[test]
 fn connections_are_bounded_and_the_socket_has_places_of_its_own() {
+    crate::resources::raise_descriptor_limit();
     let opened = Opened::with(|http| http.connections_max = 256);
     let taken: Vec<TcpStream> = (0..256)
         .map(|_| {

@@ -6,6 +6,7 @@ use sexton::actors::host::Item;
 use sexton::actors::lock::Message;
 use sexton::actors::lock::{LockMachine, Name};
 use sexton::persist::journal::Fsync;
+use std::io::Write as _;
 use std::net::TcpStream;
 
 fn acquire(opened: &Opened, key: &str, owner: &str) -> Answer {
@@ -25,6 +26,25 @@ pub(crate) fn until(mut holds: impl FnMut() -> bool) {
     while !holds() {
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn whoever_sends_much_behind_a_wait_and_goes_is_given_nothing() {
+    let opened = Opened::new();
+    let held = opened.post("/v1/locks/acquire", &json!({"key": "a", "owner": "one"}));
+    assert_eq!(held.status, 200);
+    let ghost = json!({"key": "a", "owner": "ghost", "wait": 600});
+    let mut waiting = opened.begin("/v1/locks/acquire", &ghost);
+    until(|| opened.get("/v1/locks/place?key=a&owner=ghost", "").status == 200);
+    waiting
+        .write_all(&vec![b' '; 20 * 1024])
+        .expect("it is open");
+    drop(waiting);
+    until(|| opened.get("/v1/locks/place?key=a&owner=ghost", "").status == 404);
+    let one = json!({"key": "a", "owner": "one"});
+    opened.post("/v1/locks/release", &one).json();
+    let owner = opened.get("/v1/locks/owner?key=a", "");
+    owner.because(404, "absent");
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod event;
 mod every_status;
 mod gate;
 mod hostile;
+mod list;
 mod listener;
 mod lock;
 mod lock_refused;

@@ -202,6 +202,13 @@ impl Opened {
         self.node = Some(Node::open(self.config.clone()).expect("the node opens again"));
     }
 
+    pub(crate) fn post_over_socket(&self, path: &str) -> Answer {
+        let mut stream = UnixStream::connect(self.socket()).expect("it listens");
+        let request = format!("POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("it is read");
+        answers(&read_all(&mut stream)).pop().expect("it answers")
+    }
+
     pub(crate) fn stop(&mut self) {
         self.node
             .take()

@@ -131,7 +131,10 @@ fn a_certificate_is_read_again() {
     let (opened, identity) = opened();
     let handle = opened.handle();
     let door = handle.http().expect("it is open");
-    assert!(!door.reload_identity().expect("it is still there"));
+    assert_eq!(
+        door.reload_identity().expect("it is still there"),
+        Some(false)
+    );
     let next = Identity::in_directory(opened.directory.path(), "next");
     std::fs::copy(&next.certificate, &identity.certificate).expect("it can be written");
     let wrong = door
@@ -148,7 +151,10 @@ fn a_certificate_is_read_again() {
         "the old stays"
     );
     std::fs::copy(&next.key, &identity.key).expect("it can be written");
-    assert!(door.reload_identity().expect("they belong together"));
+    assert_eq!(
+        door.reload_identity().expect("they belong together"),
+        Some(true)
+    );
     assert_eq!(ask(connect(&opened, &next.der), HEALTH).status, 200);
     let mut old = connect(&opened, &identity.der);
     assert!(

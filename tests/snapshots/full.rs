@@ -15,7 +15,7 @@ use std::process::Output;
 const LOCKS: usize = 60_000;
 
 fn serve(data: &Path) -> Daemon {
-    Daemon::serve_limited(&["--data", text(data)])
+    Daemon::serve(&["--data", text(data)])
 }
 
 fn ask_for_a_checkpoint(data: &Path) -> Output {

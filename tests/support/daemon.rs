@@ -85,13 +85,6 @@ impl Daemon {
         Self::start(serve(flags))
     }
 
-    /// The same, for [`Self::limit_files`]: a write beyond the limit fails as an error, not as a signal.
-    pub(crate) fn serve_limited(flags: &[&str]) -> Self {
-        let mut shell = Command::new("sh");
-        shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]);
-        Self::start(serve_by(shell, flags))
-    }
-
     /// Whatever this command starts, once it has printed its line; fails if it ends before.
     pub(crate) fn start(command: Command) -> Self {
         let mut daemon = Self::begin(command);

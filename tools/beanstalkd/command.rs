@@ -6,7 +6,7 @@ use crate::beanstalkd::user;
 use crate::log;
 use crate::notify::Notify;
 use crate::report::Failure;
-use crate::serve::raise_descriptor_limit;
+use crate::serve::{outlive_file_limit, raise_descriptor_limit};
 use crate::settings::LogFormat;
 use crate::sockets;
 use clap::Args;
@@ -205,6 +205,7 @@ fn configure(flags: &Flags, opened: Opened) -> Result<Config, Failure> {
 
 async fn until_signal(config: Config) -> Result<(), Failure> {
     let unheard = |error| Failure::unreachable(format!("failed to listen for signals: {error}"));
+    outlive_file_limit().map_err(unheard)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(unheard)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(unheard)?;
     let mut hangup = signal(SignalKind::hangup()).map_err(unheard)?;

@@ -78,7 +78,11 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
             continue;
         }
         match values(value.get_ref()) {
-            Ok(values) => entries.push((line, Entry::new(source(line), key, values))),
+            Ok(values) => {
+                let mut entry = Entry::new(source(line), key, values);
+                entry.has_number = has_number(value.get_ref());
+                entries.push((line, entry));
+            }
             Err(words) => problems.push((line, Problem::new(source(line), key, words))),
         }
     }
@@ -104,6 +108,19 @@ fn values(value: &DeValue<'_>) -> Result<Values, String> {
     }
 }
 
+/// Whether a value is a number, or a list with one.
+fn has_number(value: &DeValue<'_>) -> bool {
+    match value {
+        DeValue::Integer(_) => true,
+        DeValue::Array(array) => array.iter().any(|value| has_number(value.get_ref())),
+        DeValue::String(_)
+        | DeValue::Float(_)
+        | DeValue::Boolean(_)
+        | DeValue::Datetime(_)
+        | DeValue::Table(_) => false,
+    }
+}
+
 fn one(value: &DeValue<'_>) -> Result<std::ffi::OsString, String> {
     match value {
         DeValue::String(text) => Ok(text.as_ref().into()),
@@ -111,8 +128,8 @@ fn one(value: &DeValue<'_>) -> Result<std::ffi::OsString, String> {
         DeValue::Table(_) => {
             Err("expected a value, found a table: the keys are the flags' names, as in `lock-entries = 1000`".to_owned())
         }
-        DeValue::Integer(_)
-        | DeValue::Float(_)
+        DeValue::Integer(_) => Err("expected a number in decimal digits".to_owned()),
+        DeValue::Float(_)
         | DeValue::Boolean(_)
         | DeValue::Datetime(_)
         | DeValue::Array(_) => Err(format!(

@@ -181,7 +181,7 @@ fn default_beanstalk() -> JobDoor {
 
 /// How long a connection may be silent.
 #[derive(Clone, Copy, Debug)]
-struct Idle(Option<Duration>);
+pub(crate) struct Idle(Option<Duration>);
 
 impl std::str::FromStr for Door {
     type Err = String;

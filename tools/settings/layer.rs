@@ -5,12 +5,13 @@
 
 use crate::report::Failure;
 use crate::settings::file;
-use crate::settings::flag::Settings;
+use crate::settings::flag::{Idle, Settings};
 use crate::settings::queue;
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use sexton::config::Config;
+use std::any::TypeId;
 use std::error::Error as _;
 use std::ffi::OsString;
 use std::fmt;
@@ -73,6 +74,8 @@ pub(crate) struct Entry {
     pub(crate) source: Source,
     pub(crate) key: String,
     pub(crate) values: Values,
+    /// There is a number in it, where numbers are told from words.
+    pub(crate) has_number: bool,
 }
 
 impl Entry {
@@ -81,6 +84,7 @@ impl Entry {
             source,
             key: key.to_owned(),
             values,
+            has_number: false,
         }
     }
 
@@ -163,6 +167,8 @@ pub(crate) struct Effective {
     pub(crate) node: Config,
     /// Every setting, in the order of the flags.
     pub(crate) entries: Vec<Entry>,
+    /// Variables that are named as a setting is, and are none.
+    pub(crate) strange: Vec<String>,
 }
 
 impl Given {
@@ -204,6 +210,7 @@ impl Given {
                 settings,
                 node,
                 entries,
+                strange: flags.strange(),
             })
         } else {
             // Those of the file in the order of its lines, after the others.
@@ -340,10 +347,13 @@ impl Flags {
             (_, Values::Several(_)) => return Err("expected one value, found several".to_owned()),
             (_, Values::One(_) | Values::Unset) => {}
         }
+        if entry.has_number && !takes_numbers(argument) {
+            return Err("expected a string, found a number: write it in quotes".to_owned());
+        }
         let words = std::iter::once(OsString::from("serve")).chain(entry.words());
         match self.0.clone().try_get_matches_from(words) {
             Ok(_) => Ok(()),
-            Err(error) => Err(refused(&error)),
+            Err(error) => Err(refused(argument, &error)),
         }
     }
 
@@ -408,6 +418,19 @@ impl Flags {
         entries.collect()
     }
 
+    /// Variables that are named as a setting is, and are none: misspelt, perhaps.
+    fn strange(&self) -> Vec<String> {
+        let is_known = |name: &str| {
+            OTHERS.contains(&name) || self.each().any(|(_, long)| variable(long) == name)
+        };
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        let mut strange: Vec<String> = names
+            .filter(|name| name.starts_with(VARIABLE) && !is_known(name))
+            .collect();
+        strange.sort_unstable();
+        strange
+    }
+
     /// Every setting with the value in force.
     fn all(&self, settled: &Settled, node: &Config) -> Vec<Entry> {
         let all = self.each().map(|(argument, long)| {
@@ -431,17 +454,43 @@ impl Flags {
     }
 }
 
+/// How variables of ours begin, and those that other commands read.
+const VARIABLE: &str = "SEXTON_";
+const OTHERS: [&str; 1] = ["SEXTON_OWNER"];
+
 /// The variable of a flag.
 fn variable(long: &str) -> String {
-    format!("SEXTON_{}", long.replace('-', "_").to_uppercase())
+    format!("{VARIABLE}{}", long.replace('-', "_").to_uppercase())
+}
+
+/// Whether a setting is a number, or may be one among others.
+fn takes_numbers(argument: &Arg) -> bool {
+    is_number(argument)
+        || argument.get_value_parser().type_id() == TypeId::of::<Idle>()
+        || argument.get_possible_values().iter().any(|word| {
+            let name = word.get_name();
+            name.bytes().all(|byte| byte.is_ascii_digit())
+        })
+}
+
+/// Whether a setting is a number and nothing else. None of them may be 0.
+fn is_number(argument: &Arg) -> bool {
+    let kind = argument.get_value_parser().type_id();
+    kind == TypeId::of::<u32>() || kind == TypeId::of::<u64>()
 }
 
 /// What clap has against a value, without its frame.
-fn refused(error: &clap::Error) -> String {
+fn refused(argument: &Arg, error: &clap::Error) -> String {
     let found = match error.get(ContextKind::InvalidValue) {
         Some(ContextValue::String(value)) => format!("{value:?}: "),
         Some(_) | None => String::new(),
     };
+    if found == "\"\": " {
+        return "expected a value, found nothing".to_owned();
+    }
+    if is_number(argument) {
+        return format!("{found}expected a whole number above 0");
+    }
     match (error.source(), error.get(ContextKind::ValidValue)) {
         (Some(source), _) => format!("{found}{source}"),
         (None, Some(ContextValue::Strings(valid))) => {

@@ -166,14 +166,14 @@ impl Writer {
         match verdict {
             Some(Ok(file)) => {
                 if self.starved {
-                    tracing::info!("the disk has space again");
+                    tracing::info!("the next journal segment is prepared: there is room again");
                 }
                 self.next = Some(file);
                 self.starved = false;
             }
             Some(Err(error)) => {
                 if !self.starved {
-                    tracing::warn!(%error, "no space for the next journal segment, drawing on what is prepared");
+                    tracing::warn!(%error, "the next journal segment cannot be prepared, drawing on what is");
                 }
                 self.starved = true;
             }

@@ -143,9 +143,39 @@ fn guard<T>(
             format!("sled panicked: {}", words.unwrap_or("without words"))
         }
     };
-    Err(PersistError::Store {
-        action,
-        folder: folder.to_owned(),
-        cause,
+    // It shows what the operating system said in the words of a programmer, wherever it had it.
+    Err(match system_error(&cause) {
+        Some(source) => PersistError::Io {
+            action,
+            file: folder.to_owned(),
+            source,
+        },
+        None => PersistError::Store {
+            action,
+            folder: folder.to_owned(),
+            cause,
+        },
     })
+}
+
+/// The operating system's error in words that show one for debugging.
+fn system_error(words: &str) -> Option<std::io::Error> {
+    let (_, behind) = words.split_once("Os { code: ")?;
+    let (code, _) = behind.split_once(',')?;
+    code.parse().ok().map(std::io::Error::from_raw_os_error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::system_error;
+    use std::io::{Error, ErrorKind};
+
+    #[test]
+    fn what_the_system_said_is_found_in_what_sled_says() {
+        let full = Error::from_raw_os_error(28);
+        let words = format!("called `Result::unwrap()` on an `Err` value: Io({full:?})");
+        let found = system_error(&words).expect("it is there");
+        assert_eq!(found.kind(), ErrorKind::StorageFull);
+        assert!(system_error("a page is not where it should be").is_none());
+    }
 }

@@ -56,6 +56,8 @@ pub(crate) enum Asked {
     /// How the tube is chosen that a job is reserved from.
     Mode(ReserveMode),
     Quit,
+    /// An HTTP request, which ends the connection.
+    Http,
     Refused(Refusal),
 }
 
@@ -143,6 +145,7 @@ impl From<Command<'_>> for Asked {
             Command::ListTubesWatched => Self::ListTubesWatched,
             Command::ListTubeUsed => Self::ListTubeUsed,
             Command::Quit => Self::Quit,
+            Command::Http => Self::Http,
             Command::Refused {
                 refusal: Refusal::ExpectedCrlf,
                 ..

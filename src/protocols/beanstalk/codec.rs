@@ -36,6 +36,8 @@ enum State {
     Oversize { left: u64 },
     /// A body.
     Body(Box<Incoming>),
+    /// An HTTP request: nothing of it is a command.
+    Http,
 }
 
 /// A job whose body is under way.
@@ -84,6 +86,7 @@ impl Decoder {
                     let command = done.then(|| refused(Refusal::JobTooBig, Some(Counted::Put)));
                     (usize::try_from(bytes).unwrap_or(rest.len()), command)
                 }
+                State::Http => (rest.len(), None),
                 State::Body(incoming) => {
                     let bytes = incoming.take(rest);
                     let command = incoming.complete().then(|| self.finish_body());
@@ -101,7 +104,7 @@ impl Decoder {
     pub fn held_bytes(&self) -> usize {
         match &self.state {
             State::Body(incoming) => incoming.body.capacity(),
-            State::Line | State::Overlong { .. } | State::Oversize { .. } => 0,
+            State::Line | State::Overlong { .. } | State::Oversize { .. } | State::Http => 0,
         }
     }
 
@@ -111,13 +114,22 @@ impl Decoder {
             if window.len() < LINE_BYTES_MAX {
                 return (0, None);
             }
+            if line::is_http(window) {
+                self.state = State::Http;
+                return (LINE_BYTES_MAX, Some(Command::Http));
+            }
             // The last byte may be the first half of the end.
             self.state = State::Overlong { half: false };
             return (LINE_BYTES_MAX - 1, None);
         };
         let taken = len + END.len();
         match line::read(input.get(..len).unwrap_or(input)) {
-            Line::Command(command) => (taken, Some(command)),
+            Line::Command(command) => {
+                if command == Command::Http {
+                    self.state = State::Http;
+                }
+                (taken, Some(command))
+            }
             Line::Put(put) => {
                 let rest = input.get(taken..).unwrap_or(&[]);
                 let (bytes, command) = self.begin_body(put, rest);

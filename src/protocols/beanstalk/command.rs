@@ -86,6 +86,8 @@ pub enum Command<'a> {
     ListTubeUsed,
     /// `quit`: the connection ends without a reply.
     Quit,
+    /// A line of an HTTP request: a web page may have had a browser send it, with commands behind it. The connection ends.
+    Http,
     /// Something that is answered with an error, in its turn.
     Refused {
         /// Which error.
@@ -273,6 +275,7 @@ impl Command<'_> {
             Self::ReserveJob(_)
             | Self::KickJob(_)
             | Self::Quit
+            | Self::Http
             | Self::ReserveMode(_)
             | Self::ReserveBatch(_)
             | Self::DeleteBatch(_)

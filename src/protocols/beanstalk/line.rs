@@ -95,8 +95,34 @@ const VERBS: &[(&[u8], Verb)] = &[
     (b"flush-tube ", Verb::FlushTube),
 ];
 
+/// How an HTTP request begins, by every method that a browser has. None is how a command begins.
+const METHODS: &[&[u8]] = &[
+    b"GET ",
+    b"HEAD ",
+    b"POST ",
+    b"PUT ",
+    b"PATCH ",
+    b"DELETE ",
+    b"OPTIONS ",
+    b"CONNECT ",
+    b"TRACE ",
+];
+
+/// The header that every HTTP request has, before its body and in any case.
+const HOST: &[u8] = b"host:";
+
+/// Whether a line, or what came of it, is the first of an HTTP request, or the header that it must have.
+pub(super) fn is_http(line: &[u8]) -> bool {
+    let header = line.get(..HOST.len());
+    METHODS.iter().any(|method| line.starts_with(method))
+        || header.is_some_and(|header| header.eq_ignore_ascii_case(HOST))
+}
+
 /// What a line asks; the line is without its end.
 pub(super) fn read(line: &[u8]) -> Line<'_> {
+    if is_http(line) {
+        return Line::Command(Command::Http);
+    }
     if line.contains(&0) {
         return refused(Refusal::BadFormat, None);
     }

@@ -152,6 +152,10 @@ impl BeanstalkSession {
             }
             Asked::Refused(refusal) => self.tell(&(*refusal).into(), output),
             Asked::Quit => return Then::Close,
+            Asked::Http => {
+                tracing::info!("a connection is ended: it carries an HTTP request");
+                return Then::Close;
+            }
             other => unreachable!("{other:?} is for the actor"),
         }
         Then::Continue

@@ -3,10 +3,12 @@
 //! A wait ends with its connection, and with the door: nobody is left in a line who does not stand there any more.
 
 use crate::node::Handle;
+use crate::protocols::http::access::Peer;
 use crate::protocols::http::door::Shared;
 use crate::protocols::http::field::Fields;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::repetition::{self, Said};
+use crate::protocols::http::room::Room;
 use crate::protocols::listener::Place;
 use actix_web::dev::Payload;
 use actix_web::http::header::HeaderValue;
@@ -22,6 +24,7 @@ use tokio::sync::{Notify, watch};
 pub(crate) struct Caller {
     gone: Rc<Notify>,
     closing: watch::Receiver<bool>,
+    peer: Peer,
 }
 
 /// What is undone if the answer that it stands beside is not delivered: dropped before it is known to be written.
@@ -56,8 +59,12 @@ pub(crate) struct Asked {
 }
 
 impl Caller {
-    pub(crate) const fn new(gone: Rc<Notify>, closing: watch::Receiver<bool>) -> Self {
-        Self { gone, closing }
+    pub(crate) const fn new(gone: Rc<Notify>, closing: watch::Receiver<bool>, peer: Peer) -> Self {
+        Self {
+            gone,
+            closing,
+            peer,
+        }
     }
 }
 
@@ -109,11 +116,14 @@ impl Asked {
         self.caller.closing.clone()
     }
 
+    /// What there is to give where it came in.
+    pub(crate) fn room(&self) -> &Room {
+        self.shared.room(self.caller.peer)
+    }
+
     /// A place among the requests that wait.
     pub(crate) fn place(&self) -> Result<Place, Problem> {
-        let words = "as many requests wait as are allowed: ask again later, or without waiting";
-        let none = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, words).because("waits");
-        self.shared.waits.take().ok_or_else(none)
+        self.room().wait()
     }
 
     /// Waits for something, as long as the caller does. Whatever is waited for is dropped when the caller goes away.
@@ -124,7 +134,7 @@ impl Asked {
             biased;
             () = self.caller.gone.notified() => Err(Problem::new(
                 StatusCode::BAD_REQUEST,
-                "a wait lasts as long as its connection, and this one was closed from your side",
+                "a wait lasts as long as its connection, and this one was closed from your side, or had too much sent behind it",
             )),
             done = work => Ok(done),
             _ = closing.wait_for(|closing| *closing) => {

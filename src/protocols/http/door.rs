@@ -8,6 +8,7 @@ use crate::protocols::http::counters::{Counters, Stats};
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::queue;
 use crate::protocols::http::repetition::Repetitions;
+use crate::protocols::http::room::Room;
 use crate::protocols::http::route;
 use crate::protocols::http::session::{App, Session, Stream};
 use crate::protocols::http::socket::{self, SocketFile};
@@ -65,11 +66,8 @@ pub(crate) struct Shared {
     connections_max: u32,
     /// The longest body of a job, as the queues have it.
     job_bytes_max: u32,
-    tcp: Arc<Places>,
-    /// The socket has its own places: whatever happens on TCP, the command line gets in.
-    unix: Arc<Places>,
-    /// For requests that wait.
-    pub(crate) waits: Arc<Places>,
+    tcp: Room,
+    unix: Room,
     pub(crate) repetitions: Repetitions,
 }
 
@@ -88,6 +86,14 @@ impl Shared {
     pub(crate) fn token(&self) -> Option<Arc<Token>> {
         let token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
         token.as_ref().map(Arc::clone)
+    }
+
+    /// What there is to give to such a client.
+    pub(crate) const fn room(&self, peer: Peer) -> &Room {
+        match peer {
+            Peer::Tcp(_) => &self.tcp,
+            Peer::Socket { .. } => &self.unix,
+        }
     }
 
     /// What TLS clients are shown at this moment; none if TCP is plain.
@@ -129,9 +135,8 @@ impl Door {
                 identity: Mutex::new(identity),
                 connections_max: config.connections_max,
                 job_bytes_max,
-                tcp: Places::new(config.connections_max),
-                unix: Places::new(config.connections_max),
-                waits: Places::new(config.waits_max),
+                tcp: Room::new(config.connections_max, config.waits_max),
+                unix: Room::new(config.connections_max, config.waits_max),
                 repetitions: Repetitions::default(),
             }),
             address: tcp.as_ref().map(|(address, _)| *address),
@@ -176,14 +181,15 @@ impl Door {
     /// The statistics of this moment.
     pub fn stats(&self) -> Stats {
         let shared = &self.shared;
-        let active = shared.tcp.taken() + shared.unix.taken();
+        let active = shared.tcp.connections.taken() + shared.unix.connections.taken();
         shared.counters.stats(active)
     }
 
-    /// Reads the token file again; the old token stays in force if that fails. True if the token changed.
-    pub fn reload_token(&self) -> Result<bool, TokenError> {
+    /// Reads the token file again; the old token stays in force if that fails. Whether the token changed; nothing if
+    /// there is none.
+    pub fn reload_token(&self) -> Result<Option<bool>, TokenError> {
         let Some(file) = &self.shared.token_file else {
-            return Ok(false);
+            return Ok(None);
         };
         let token = Arc::new(Token::read(file)?);
         let mut current = self
@@ -193,21 +199,21 @@ impl Door {
             .unwrap_or_else(PoisonError::into_inner);
         let changed = current.as_ref() != Some(&token);
         *current = Some(token);
-        Ok(changed)
+        Ok(Some(changed))
     }
 
     /// Reads the certificate and its key again, for connections from now on; the old ones stay in force if that
-    /// fails. True if the certificate changed.
-    pub fn reload_identity(&self) -> Result<bool, TlsError> {
+    /// fails. Whether the certificate changed; nothing if there is none.
+    pub fn reload_identity(&self) -> Result<Option<bool>, TlsError> {
         let Some((certificate, key)) = &self.shared.tls_files else {
-            return Ok(false);
+            return Ok(None);
         };
         let identity = Identity::read(certificate, key)?;
         let current = &self.shared.identity;
         let mut current = current.lock().unwrap_or_else(PoisonError::into_inner);
         let same = current.as_ref().is_some_and(|old| old.is_same(&identity));
         *current = Some(identity);
-        Ok(!same)
+        Ok(Some(!same))
     }
 
     /// Lets nobody in any more, and waits for what is being answered, for a bounded time.
@@ -345,13 +351,18 @@ impl<A: App> Hall<A> {
             }
         };
         if self.shared.identity().is_none() {
-            self.serve(accept, async |stream| Some(stream), &self.shared.tcp)
-                .await;
+            self.serve(
+                accept,
+                async |stream| Some(stream),
+                &self.shared.tcp.connections,
+            )
+            .await;
             return;
         }
         let shared = Arc::clone(&self.shared);
         let greet = async move |stream| shared.identity()?.greet(stream).await;
-        self.serve(accept, greet, &self.shared.tcp).await;
+        self.serve(accept, greet, &self.shared.tcp.connections)
+            .await;
     }
 
     async fn serve_unix(&self, listener: Option<UnixListener>) {
@@ -360,8 +371,12 @@ impl<A: App> Hall<A> {
             let (stream, uid) = listener::accept_unix(&listener).await;
             (stream, Peer::Socket { uid })
         };
-        self.serve(accept, async |stream| Some(stream), &self.shared.unix)
-            .await;
+        self.serve(
+            accept,
+            async |stream| Some(stream),
+            &self.shared.unix.connections,
+        )
+        .await;
     }
 
     /// Lets connections in until the door closes, and waits a while for those that are being answered.

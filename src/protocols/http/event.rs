@@ -3,7 +3,7 @@
 //! A stream holds a position in what the node keeps, and at most one part of an answer: what a client does not read
 //! in time is lost to it, and it is told so.
 
-use crate::actors::event::{Event, Field, Position};
+use crate::actors::event::{ACTORS, Event, Field, KINDS, Position};
 use crate::actors::feed::Heard;
 use crate::actors::lock::Name;
 use crate::node::Events;
@@ -17,6 +17,7 @@ use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::http::{Method, StatusCode};
 use actix_web::web::Bytes;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -33,8 +34,11 @@ const ALIVE: &str = ":\n\n";
 /// What is told at a time.
 const PART_BYTES: usize = 8 * 1024;
 
-/// Events that are looked at in a row: others get their turn in between.
+/// Events that are looked at in a row: others get their turn in between. One that takes more work counts for more.
 const LOOKED_AT: usize = 1024;
+
+/// Bytes of a pattern and of a name, multiplied, that take as much work as an event does anyhow.
+const COMPARED: usize = 512;
 
 /// Tells what happens, for as long as somebody reads it.
 pub(crate) async fn events(asked: Asked) -> Result<HttpResponse, Problem> {
@@ -45,7 +49,7 @@ pub(crate) async fn events(asked: Asked) -> Result<HttpResponse, Problem> {
     let mut response = HttpResponse::build(StatusCode::OK);
     response.content_type("text/event-stream");
     if asked.method() == Method::HEAD {
-        return Ok(response.finish());
+        return Ok(response.body(BoxBody::new(Stream { turn: None })));
     }
     let place = asked.place()?;
     let events = asked.node.events(after).await;
@@ -86,19 +90,51 @@ fn after(asked: &Asked, fields: &mut Fields) -> Result<Option<Position>, Problem
 /// Which events are told.
 #[derive(Debug, Default)]
 struct Wanted {
-    actor: Option<String>,
-    kinds: Option<Vec<String>>,
+    actor: Option<&'static str>,
+    /// Each once, however often it was named.
+    kinds: Option<BTreeSet<&'static str>>,
     subject: Option<Name>,
+}
+
+/// The known word that this is.
+fn known(field: &str, word: &str, all: &[&'static str]) -> Result<&'static str, Problem> {
+    let found = all.iter().find(|known| **known == word);
+    found.copied().ok_or_else(|| {
+        let all = all.join(", ");
+        wrong(
+            field,
+            format!("has a word that is not known: there are {all}"),
+        )
+    })
 }
 
 impl Wanted {
     fn of(fields: &mut Fields) -> Result<Self, Problem> {
+        let actor = fields.text("actor")?;
+        let actor = actor.map(|actor| known("actor", &actor, &ACTORS));
         let kinds = fields.text("kind")?;
+        let kinds = kinds.map(|kinds| {
+            let kinds = kinds.split(',');
+            kinds.map(|kind| known("kind", kind, &KINDS)).collect()
+        });
         Ok(Self {
-            actor: fields.text("actor")?,
-            kinds: kinds.map(|kinds| kinds.split(',').map(str::to_owned).collect()),
+            actor: actor.transpose()?,
+            kinds: kinds.transpose()?,
             subject: fields.name("name")?,
         })
+    }
+
+    /// How much work it is to see whether an event is wanted, and to tell it, where 1 is the least.
+    fn work(&self, heard: &Heard) -> usize {
+        let pattern = self
+            .subject
+            .as_ref()
+            .map_or(0, |name| name.as_bytes().len());
+        let name = match heard {
+            Heard::Event(event) => event.what.subject().map_or(0, <[u8]>::len),
+            Heard::Lost { .. } => 0,
+        };
+        1 + pattern * name / COMPARED
     }
 
     fn lets_through(&self, event: &Event) -> bool {
@@ -106,12 +142,9 @@ impl Wanted {
             let subject = event.what.subject();
             subject.is_some_and(|subject| matches(pattern.as_bytes(), subject))
         };
-        let actor = self.actor.as_ref();
-        actor.is_none_or(|actor| actor == event.actor)
-            && self.kinds.as_ref().is_none_or(|kinds| {
-                let mut kinds = kinds.iter();
-                kinds.any(|kind| kind == event.what.kind)
-            })
+        let kinds = self.kinds.as_ref();
+        self.actor.is_none_or(|actor| actor == event.actor)
+            && kinds.is_none_or(|kinds| kinds.contains(event.what.kind))
             && self.subject.as_ref().is_none_or(fits)
     }
 
@@ -189,25 +222,20 @@ impl Telling {
                 // What happened before is still told.
                 _ = self.closing.wait_for(|closing| *closing) => self.events.at_once(),
             };
-            match heard {
-                Some(heard) => self.wanted.tell(&heard, &mut said),
-                None => return None,
-            }
-            looked_at += 1;
-            if looked_at % LOOKED_AT == 0 {
+            let heard = heard?;
+            self.wanted.tell(&heard, &mut said);
+            looked_at += self.wanted.work(&heard);
+            if looked_at >= LOOKED_AT {
+                looked_at = 0;
                 tokio::task::yield_now().await;
             }
         }
-        while said.len() < PART_BYTES {
-            match self.events.at_once() {
-                Some(heard) if looked_at < LOOKED_AT => self.wanted.tell(&heard, &mut said),
-                Some(heard) => {
-                    self.wanted.tell(&heard, &mut said);
-                    break;
-                }
-                None => break,
-            }
-            looked_at += 1;
+        while said.len() < PART_BYTES && looked_at < LOOKED_AT {
+            let Some(heard) = self.events.at_once() else {
+                break;
+            };
+            self.wanted.tell(&heard, &mut said);
+            looked_at += self.wanted.work(&heard);
         }
         Some(said.into())
     }

@@ -10,6 +10,7 @@ use crate::ids::{Slot, Token};
 use crate::node::{Entry, LockError, Terms};
 use crate::protocols::http::caller::Asked;
 use crate::protocols::http::field::{Fields, member, wrong};
+use crate::protocols::http::listing::Listing;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::repetition::Said;
 use crate::protocols::http::route::json;
@@ -153,34 +154,31 @@ pub(crate) async fn place(asked: Asked) -> Answer {
 /// Entries, as many as are asked for, and where to go on.
 pub(crate) async fn list(asked: Asked) -> Answer {
     let mut fields = asked.query()?;
-    let mut selection = Selection {
+    let from = Slot(fields.number("after", 0..=u32::MAX.into())?.unwrap_or(0));
+    let most = fields.number("limit", 1..=LISTED_MAX)?.unwrap_or(LISTED);
+    let wanted = Selection {
         key: fields.name("key")?,
         index: fields.name("index")?,
         owner: fields.name("owner")?,
-        from: Slot(fields.number("after", 0..=u32::MAX.into())?.unwrap_or(0)),
-        entries_max: fields.number("limit", 1..=LISTED_MAX)?.unwrap_or(LISTED),
+        from,
+        entries_max: most,
     };
     fields.end()?;
     let locks = asked.node.locks();
-    let mut entries = Vec::new();
-    let next = loop {
-        let page = locks.select(selection.clone()).await;
-        let (found, next) = page.map_err(|error| refusal(&asked, &error))?;
-        selection.entries_max -= u32::try_from(found.len()).unwrap_or(u32::MAX);
-        entries.extend(found);
-        match next {
-            Some(slot) if selection.entries_max > 0 => selection.from = slot,
-            next => break next,
-        }
+    let page = async |from, entries_max| {
+        let selection = Selection {
+            from,
+            entries_max,
+            ..wanted.clone()
+        };
+        let page = locks.select(selection).await;
+        page.map_err(|error| refusal(&asked, &error))
     };
-    entries.sort_by(|one, other| {
-        let order = |it: &Listed| (it.key.clone(), it.index.clone(), it.place);
-        order(one).cmp(&order(other))
-    });
     let now = asked.node.now();
-    let entries: Vec<Value> = entries.iter().map(|entry| listed(entry, now)).collect();
-    let next = next.map(|slot| slot.0.to_string());
-    json(&json!({ "locks": entries, "next": next }))
+    let tell = |entry: &Listed| listed(entry, now);
+    let listing = Listing::gather(&asked, (from, most), page, tell).await?;
+    let in_order = |it: &Listed| (it.key.clone(), it.index.clone(), it.place);
+    Ok(listing.sort_by_key(in_order).answer("locks"))
 }
 
 /// Takes no new locks from now on; says how many are left, at once or when none is.

@@ -14,8 +14,10 @@
 //! | `route.rs` | what is served |
 //! | `lock.rs` | locks: requests into calls, and what came of them into answers |
 //! | `queue.rs` `queue_look.rs` | queues, the same way: what changes something, and what only looks |
+//! | `listing.rs` | lists and other large answers, with their bounds |
 //! | `event.rs` | what happens, as server-sent events |
 //! | `field.rs` | the fields of a request, from its query or its body, and names in JSON |
+//! | `room.rs` | how much of what a listener has to give |
 //! | `caller.rs` | waiting for as long as the client does |
 //! | `metric.rs` | a status as metrics |
 //! | `problem.rs` | refusals, as `application/problem+json` |
@@ -28,12 +30,14 @@ mod counters;
 mod door;
 mod event;
 mod field;
+mod listing;
 mod lock;
 mod metric;
 mod problem;
 mod queue;
 mod queue_look;
 mod repetition;
+mod room;
 mod route;
 mod session;
 mod socket;

@@ -8,6 +8,7 @@ use crate::clock::Timestamp;
 use crate::ids::Slot;
 use crate::protocols::http::caller::Asked;
 use crate::protocols::http::field::{Fields, bytes_member};
+use crate::protocols::http::listing::{Listing, held};
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::queue::{Answer, refusal};
 use crate::protocols::http::route::json;
@@ -30,7 +31,7 @@ const PHASES: [(&str, Phase); 5] = [
 pub(crate) async fn list(asked: Asked) -> Answer {
     let mut fields = asked.query()?;
     let (from, most) = page(&mut fields)?;
-    let mut selection = QueueSelection {
+    let wanted = QueueSelection {
         tenant: fields.text("tenant")?,
         kind: fields.text("type")?,
         from,
@@ -38,21 +39,21 @@ pub(crate) async fn list(asked: Asked) -> Answer {
     };
     fields.end()?;
     let queues = asked.node.queues();
-    let mut found = Vec::new();
-    let next = loop {
-        let page = queues.select_queues(selection.clone()).await;
-        let (some, next) = page.map_err(|error| refusal(&asked, &error))?;
-        selection.most -= u32::try_from(some.len()).unwrap_or(u32::MAX);
-        found.extend(some);
-        match next {
-            Some(slot) if selection.most > 0 => selection.from = slot,
-            next => break next,
-        }
+    let page = async |from, most| {
+        let selection = QueueSelection {
+            from,
+            most,
+            ..wanted.clone()
+        };
+        let page = queues.select_queues(selection).await;
+        page.map_err(|error| refusal(&asked, &error))
     };
-    found.sort_by(|one, other| one.name.cmp(&other.name));
     let now = asked.node.now();
-    let found: Vec<Value> = found.iter().map(|view| queue_told(view, now)).collect();
-    json(&json!({ "queues": found, "next": next.map(|slot| slot.0.to_string()) }))
+    let tell = |view: &QueueView| queue_told(view, now);
+    let listing = Listing::gather(&asked, (from, most), page, tell).await?;
+    Ok(listing
+        .sort_by_key(|view| view.name.clone())
+        .answer("queues"))
 }
 
 /// One queue.
@@ -69,7 +70,7 @@ pub(crate) async fn queue(asked: Asked) -> Answer {
 pub(crate) async fn jobs(asked: Asked) -> Answer {
     let mut fields = asked.query()?;
     let (from, most) = page(&mut fields)?;
-    let mut selection = JobSelection {
+    let wanted = JobSelection {
         queue: fields.queue("queue")?,
         kind: fields.text("type")?,
         phase: fields.one_of("phase", &PHASES)?,
@@ -78,22 +79,19 @@ pub(crate) async fn jobs(asked: Asked) -> Answer {
     };
     fields.end()?;
     let queues = asked.node.queues();
-    let mut found = Vec::new();
-    let next = loop {
-        let page = queues.select_jobs(selection.clone()).await;
-        let (some, next) = page.map_err(|error| refusal(&asked, &error))?;
-        selection.most -= u32::try_from(some.len()).unwrap_or(u32::MAX);
-        found.extend(some);
-        match next {
-            Some(slot) if selection.most > 0 => selection.from = slot,
-            next => break next,
-        }
+    let page = async |from, most| {
+        let selection = JobSelection {
+            from,
+            most,
+            ..wanted.clone()
+        };
+        let page = queues.select_jobs(selection).await;
+        page.map_err(|error| refusal(&asked, &error))
     };
-    found.sort_by_key(|view| view.id);
     let now = asked.node.now();
-    let told = |view: &JobView| Value::Object(job_told(view, now));
-    let found: Vec<Value> = found.iter().map(told).collect();
-    json(&json!({ "jobs": found, "next": next.map(|slot| slot.0.to_string()) }))
+    let tell = |view: &JobView| Value::Object(job_told(view, now));
+    let listing = Listing::gather(&asked, (from, most), page, tell).await?;
+    Ok(listing.sort_by_key(|view| view.id).answer("jobs"))
 }
 
 /// One job, with its body.
@@ -101,11 +99,13 @@ pub(crate) async fn job(asked: Asked) -> Answer {
     let mut fields = asked.query()?;
     let id = fields.needed_number("id", 0..=u64::MAX)?;
     fields.end()?;
+    // Any number of clients may ask for one body, and not read it.
+    let place = asked.room().large().await?;
     let found = asked.node.queues().job_with_body(id).await;
     let (view, body) = found.map_err(|error| refusal(&asked, &error))?;
     let mut told = job_told(&view, asked.node.now());
     told.extend([bytes_member("body", body.as_bytes())]);
-    json(&Value::Object(told))
+    Ok(held(format!("{}\n", Value::Object(told)), place))
 }
 
 /// A queue from which something can be claimed, by chance.

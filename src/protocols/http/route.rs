@@ -9,6 +9,7 @@ use crate::protocols::http::problem::Problem;
 use crate::protocols::http::queue;
 use crate::protocols::http::queue_look;
 use crate::status::NodeStatus;
+use actix_web::body::MessageBody;
 use actix_web::http::{Method, StatusCode, header};
 use actix_web::web::{self, Data, ServiceConfig};
 use actix_web::{FromRequest, Handler, HttpResponse, Resource, Responder};
@@ -142,12 +143,12 @@ async fn checkpoint(node: Data<Handle>) -> Result<HttpResponse, Problem> {
 
 /// All routes, in words for programs.
 async fn describe() -> HttpResponse {
-    text("application/json", DESCRIPTION.to_owned())
+    text("application/json", DESCRIPTION)
 }
 
 async fn health(node: Data<Handle>) -> Result<HttpResponse, Problem> {
     match node.halt_words() {
-        None => Ok(text("text/plain; charset=utf-8", "ok\n".to_owned())),
+        None => Ok(text("text/plain; charset=utf-8", "ok\n")),
         Some(words) => Err(unavailable(words)),
     }
 }
@@ -184,7 +185,7 @@ pub(crate) fn unavailable(words: String) -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, words)
 }
 
-fn text(content_type: &'static str, body: String) -> HttpResponse {
+fn text(content_type: &'static str, body: impl MessageBody + 'static) -> HttpResponse {
     HttpResponse::Ok()
         .insert_header((header::CONTENT_TYPE, content_type))
         .body(body)

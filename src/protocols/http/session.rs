@@ -13,8 +13,8 @@ use actix_http::h1::{Codec, Message, MessageType};
 use actix_http::{ConnectionType, HttpMessage as _, Request, Response, ServiceConfig};
 use actix_web::ResponseError as _;
 use actix_web::dev::{Service, ServiceResponse};
-use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderName, HeaderValue};
+use actix_web::http::{StatusCode, Version};
 use actix_web::web::{Bytes, BytesMut};
 use std::future::poll_fn;
 use std::io;
@@ -43,9 +43,13 @@ const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 /// What is gathered of an answer before it is written.
 const WRITE_BYTES: usize = 64 * 1024;
 
+/// Room for output that a connection keeps between answers.
+const KEPT_BYTES: usize = 8 * 1024;
+
 /// How long, and for how many bytes, an ended connection is read to its end.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 1 << 20;
+const UNREAD_BYTES: usize = 4096;
 
 /// What answers requests.
 pub(crate) trait App:
@@ -151,8 +155,9 @@ impl<IO: Stream> Session<IO> {
                         "the request took too long to come",
                     ))
                 })??;
+        let knows_chunks = request.version() > Version::HTTP_10;
         let gone = Rc::new(Notify::new());
-        let caller = Caller::new(Rc::clone(&gone), closing.clone());
+        let caller = Caller::new(Rc::clone(&gone), closing.clone(), self.peer);
         request.extensions_mut().insert(caller);
         let mut answering = pin!(app.call(request));
         let answer = tokio::select! {
@@ -171,25 +176,30 @@ impl<IO: Stream> Session<IO> {
                 .into(),
         };
         let content_type = response.headers().get(header::CONTENT_TYPE);
-        let response = if problem::is_bare(response.status(), content_type) {
+        let mut response = if problem::is_bare(response.status(), content_type) {
             Problem::instead_of(response.status())
                 .error_response()
                 .into()
         } else {
             response
         };
+        if response.body().size() == BodySize::Stream && !knows_chunks {
+            // Then the end of the connection is the end of the answer.
+            let head = response.head_mut();
+            head.no_chunking(true);
+            head.set_connection_type(ConnectionType::Close);
+        }
         Ok(self.answer(response).await?)
     }
 
-    /// Resolves when the client has closed its side. What it sends before is kept for later.
+    /// Resolves when the client has closed its side, or has sent so much ahead that its end would not be seen: nobody
+    /// waits who may be gone. What it sent is kept for later.
     async fn gone(&mut self) {
         while self.input.len() < HEAD_BYTES_MAX {
             if matches!(self.read().await, Ok(0) | Err(_)) {
                 return;
             }
         }
-        // So much is not read ahead that its end would be seen.
-        std::future::pending::<()>().await;
     }
 
     /// Reads a request with its body to its end, if it is one that is heard.
@@ -306,16 +316,20 @@ impl<IO: Stream> Session<IO> {
         headers.insert(header::CACHE_CONTROL, no_store);
         let (response, body) = response.into_parts();
         let size = body.size();
+        // Kept to the end: a large answer has a place until it is written.
+        let mut body = pin!(body);
         let head = Message::Item((response, size));
         self.codec.encode(head, &mut self.output)?;
         if !matches!(size, BodySize::None | BodySize::Sized(0)) {
-            let mut body = pin!(body);
-            while let Some(chunk) = self.part(body.as_mut()).await? {
-                self.codec
-                    .encode(Message::Chunk(Some(chunk)), &mut self.output)?;
-                // A stream gathers its own parts, and may lie unread for long.
-                if size == BodySize::Stream || self.output.len() >= WRITE_BYTES {
-                    self.flush().await?;
+            while let Some(mut part) = self.part(body.as_mut()).await? {
+                while !part.is_empty() {
+                    let chunk = part.split_to(part.len().min(WRITE_BYTES));
+                    self.codec
+                        .encode(Message::Chunk(Some(chunk)), &mut self.output)?;
+                    // A stream gathers its own parts, and may lie unread for long.
+                    if size == BodySize::Stream || self.output.len() >= WRITE_BYTES {
+                        self.flush().await?;
+                    }
                 }
             }
             self.codec.encode(Message::Chunk(None), &mut self.output)?;
@@ -352,6 +366,10 @@ impl<IO: Stream> Session<IO> {
         };
         let written = timeout(WRITE_PATIENCE, write).await;
         self.output.clear();
+        // An idle connection keeps no room for what it once said.
+        if self.output.capacity() > KEPT_BYTES {
+            self.output = BytesMut::new();
+        }
         written?
     }
 
@@ -369,22 +387,75 @@ impl<IO: Stream> Session<IO> {
         }
     }
 
-    /// Ends the connection so that what was written arrives: closing a socket with unread bytes would reset it.
-    async fn finish(mut self) {
-        if self.stream.shutdown().await.is_err() {
+    async fn finish(self) {
+        end(self.stream).await;
+    }
+}
+
+/// Ends a connection so that what was written arrives: closing a socket with unread bytes would reset it.
+async fn end(mut stream: impl Stream) {
+    let unread = async {
+        // TLS says that it ends, and that, too, may lie unread.
+        if stream.shutdown().await.is_err() {
             return;
         }
-        let unread = async {
-            let mut left = LINGER_BYTES;
-            while left > 0 {
-                self.input.clear();
-                match self.read().await {
-                    Ok(0) | Err(_) => return,
-                    Ok(read) => left = left.saturating_sub(read),
-                }
+        let mut left = LINGER_BYTES;
+        let mut unread = BytesMut::with_capacity(UNREAD_BYTES);
+        while left > 0 {
+            unread.clear();
+            match stream.read_buf(&mut unread).await {
+                Ok(0) | Err(_) => return,
+                Ok(read) => left = left.saturating_sub(read),
             }
-        };
-        // Whether it ended or was given up makes no difference.
-        drop(timeout(LINGER, unread).await);
+        }
+    };
+    // Whether it ended or was given up makes no difference.
+    drop(timeout(LINGER, unread).await);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::end;
+    use std::io;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+    use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+    /// A connection whose other side takes nothing, and says nothing.
+    struct Stuck;
+
+    impl AsyncRead for Stuck {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    impl AsyncWrite for Stuck {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Pending
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    #[test]
+    fn a_client_that_takes_not_even_the_end_is_left() {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_time().build().unwrap();
+        runtime.block_on(end(Stuck));
     }
 }

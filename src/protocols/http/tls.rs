@@ -2,9 +2,9 @@
 //!
 //! Never here: anything of the key in an error or in the log.
 
+use crate::protocols::file;
 use std::fmt;
-use std::io::{self, Read as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -132,17 +132,10 @@ impl Identity {
 }
 
 /// A file's bytes and its mode.
-fn read(what: &'static str, file: &Path) -> Result<(Vec<u8>, u32), TlsError> {
-    let read = || {
-        let opened = std::fs::File::open(file)?;
-        let mode = opened.metadata()?.permissions().mode() & 0o7777;
-        let mut bytes = Vec::new();
-        opened.take(BYTES_MAX).read_to_end(&mut bytes)?;
-        Ok((bytes, mode))
-    };
-    read().map_err(|source| TlsError::Unreadable {
+fn read(what: &'static str, path: &Path) -> Result<(Vec<u8>, u32), TlsError> {
+    file::read(path, BYTES_MAX).map_err(|source| TlsError::Unreadable {
         what,
-        file: file.to_owned(),
+        file: path.to_owned(),
         source,
     })
 }

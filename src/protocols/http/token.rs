@@ -1,8 +1,8 @@
 //! The bearer token and its file. A token is compared and never shown: it has no `Display`, and `Debug` hides it.
 
+use crate::protocols::file;
 use std::fmt;
-use std::io::{self, Read as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// A shorter token could be guessed.
@@ -49,27 +49,18 @@ pub enum TokenError {
 impl Token {
     /// Reads a token: the file without the newline at its end.
     pub(crate) fn read(path: &Path) -> Result<Self, TokenError> {
-        let file = || path.to_owned();
+        let file = path.to_owned();
         let unreadable = |source| TokenError::Unreadable {
-            file: file(),
+            file: path.to_owned(),
             source,
         };
-        let opened = std::fs::File::open(path).map_err(unreadable)?;
-        let mode = opened.metadata().map_err(unreadable)?.permissions().mode() & 0o7777;
-        if mode & 0o077 != 0 {
-            return Err(TokenError::Exposed { file: file(), mode });
-        }
-        let mut bytes = Vec::new();
         // One more than fits, and the newline, so that too much is seen as such.
         let most = BYTES_MAX as u64 + 3;
-        opened
-            .take(most)
-            .read_to_end(&mut bytes)
-            .map_err(unreadable)?;
-        Self::parse(&bytes).map_err(|found| TokenError::Unusable {
-            file: file(),
-            found,
-        })
+        let (bytes, mode) = file::read(path, most).map_err(unreadable)?;
+        if mode & 0o077 != 0 {
+            return Err(TokenError::Exposed { file, mode });
+        }
+        Self::parse(&bytes).map_err(|found| TokenError::Unusable { file, found })
     }
 
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {

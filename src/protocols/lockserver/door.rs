@@ -97,10 +97,11 @@ impl Door {
         self.shared.stats((owners, contenders))
     }
 
-    /// Reads the hosts list again; the old one stays in force if that fails. True if something changed.
-    pub fn reload_hosts(&self) -> Result<bool, HostsError> {
+    /// Reads the hosts list again; the old one stays in force if that fails. Whether something changed; nothing if there
+    /// is no list.
+    pub fn reload_hosts(&self) -> Result<Option<bool>, HostsError> {
         let Some(file) = &self.hosts_file else {
-            return Ok(false);
+            return Ok(None);
         };
         let hosts = Hosts::read(file)?;
         let mut current = self
@@ -110,7 +111,7 @@ impl Door {
             .unwrap_or_else(PoisonError::into_inner);
         let changed = **current != hosts;
         *current = Arc::new(hosts);
-        Ok(changed)
+        Ok(Some(changed))
     }
 }
 

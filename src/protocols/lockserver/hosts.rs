@@ -1,8 +1,8 @@
 //! The list of hosts that are let in: one address or prefix a line, `#` begins a comment. An empty list denies
 //! everyone; without a list only loopback is let in.
 
+use crate::protocols::file::read as read_file;
 use ipnet::IpNet;
-use std::io::Read as _;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -47,14 +47,11 @@ impl Hosts {
     /// Reads a list.
     pub fn read(file: &Path) -> Result<Self, HostsError> {
         let read = || {
-            let mut text = String::new();
-            std::fs::File::open(file)?
-                .take(LIST_BYTES_MAX + 1)
-                .read_to_string(&mut text)?;
+            let (text, _) = read_file(file, LIST_BYTES_MAX + 1)?;
             if text.len() as u64 > LIST_BYTES_MAX {
                 return Err(std::io::Error::other("it is larger than any list"));
             }
-            Ok(text)
+            String::from_utf8(text).map_err(std::io::Error::other)
         };
         let text = read().map_err(|source| HostsError::Unreadable {
             file: file.to_owned(),

@@ -1,0 +1,44 @@
+//! Files that a door is told to read: hosts, tokens, certificates. Read whole, up to a bound, and never waited for.
+
+use rustix::fs::OFlags;
+use std::fs::OpenOptions;
+use std::io::{self, Read as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+
+/// A file's bytes, no more than so many, and its mode.
+pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u32)> {
+    // A pipe without a writer would be waited for, for ever.
+    let at_once = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(at_once)
+        .open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(bytes_max).read_to_end(&mut bytes)?;
+    Ok((bytes, metadata.permissions().mode() & 0o7777))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read;
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    #[test]
+    fn what_is_no_file_is_refused_and_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        for path in [pipe.as_path(), folder.path()] {
+            let refused = read(path, 10).unwrap_err().to_string();
+            assert_eq!(refused, "it is no regular file");
+        }
+        let file = folder.path().join("file");
+        std::fs::write(&file, "0123456789abc").unwrap();
+        assert_eq!(read(&file, 10).unwrap().0, b"0123456789");
+    }
+}
