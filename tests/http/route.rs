@@ -2,6 +2,7 @@
 
 use crate::opened::{Opened, request, run};
 use sexton::actors::ledger::Stage;
+use sexton::actors::queue::{Body, Put};
 
 #[test]
 fn the_routes_answer() {
@@ -204,4 +205,44 @@ fn a_halted_node_is_not_healthy() {
     assert_eq!(opened.get("/healthz", "").problem(503), halt);
     opened.get("/v1/status", "").problem(503);
     opened.get("/metrics", "").problem(503);
+}
+
+#[test]
+fn the_metrics_name_the_queues_with_the_most_jobs() {
+    let opened = Opened::new();
+    let queues = opened.handle().queues();
+    let put = |queue: &str| {
+        let queue = queue.try_into().expect("a name");
+        let added = run(queues.put(Put::new(queue, Body::new(*b"body"))));
+        added.expect("it is added");
+    };
+    for number in 0..105 {
+        put(&format!("few-{number:03}"));
+    }
+    (0..3).for_each(|_| put("tenant:many"));
+    let many = ["tenant:many".try_into().expect("a name")];
+    run(queues.pop(&many)).expect("it is asked");
+    let page = opened.get("/metrics", "").body;
+    let value = |series: &str| {
+        let line = page.lines().find_map(|line| line.strip_prefix(series));
+        line.map(str::trim)
+    };
+    assert_eq!(value("sexton_jobs{phase=\"ready\"}"), Some("107"));
+    assert_eq!(value("sexton_jobs{phase=\"claimed\"}"), Some("1"));
+    assert_eq!(value("sexton_job_bodies_bytes"), Some("432"));
+    assert_eq!(value("sexton_jobs_added_total"), Some("108"));
+    assert_eq!(value("sexton_queues"), Some("106"));
+    let of = |queue: &str, phase: &str| {
+        value(&format!(
+            "sexton_queue_jobs{{queue=\"{queue}\",phase=\"{phase}\"}}"
+        ))
+    };
+    assert_eq!(of("tenant:many", "ready"), Some("2"));
+    assert_eq!(of("tenant:many", "claimed"), Some("1"));
+    assert_eq!(of("few-098", "ready"), Some("1"));
+    assert_eq!(
+        of("few-099", "ready"),
+        None,
+        "only a hundred have figures of their own"
+    );
 }

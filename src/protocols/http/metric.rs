@@ -1,7 +1,11 @@
 //! A status as metrics, in the `OpenMetrics` text that Prometheus reads. Every page is built anew from one status, so
-//! its numbers belong together. Labels come from closed sets: no client can make a series.
+//! its numbers belong together. Labels come from closed sets, but for the names of queues, of which only so many are
+//! shown: no client can make series without end.
 
 use crate::actors::checkpoint::SnapshotStatus;
+use crate::actors::queue::{Counts, QueueSelection, QueueView, Totals};
+use crate::ids::Slot;
+use crate::node::{QueueError, Queues};
 use crate::persist::snapshots::SlotId;
 use crate::protocols::http::Stats;
 use crate::protocols::lockserver;
@@ -16,14 +20,44 @@ use std::sync::atomic::AtomicU64;
 
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// So many queues have figures of their own: those with the most jobs.
+const QUEUES: usize = 100;
+
+/// How many queues are asked for at a time.
+const ASKED: u32 = 1000;
+
 type Label = [(&'static str, &'static str); 1];
 type Whole = Gauge<u64, AtomicU64>;
 type Fraction = Gauge<f64, AtomicU64>;
 
-/// The page for a status.
-pub(crate) fn page(status: &NodeStatus) -> String {
+/// The queues with the most jobs. They are looked at share by share, so that nobody is held up.
+pub(crate) async fn largest(queues: &Queues) -> Result<Vec<QueueView>, QueueError> {
+    let mut largest: Vec<QueueView> = Vec::new();
+    let mut from = Some(Slot(0));
+    while let Some(place) = from {
+        let selection = QueueSelection {
+            tenant: None,
+            kind: None,
+            from: place,
+            most: ASKED,
+        };
+        let (some, next) = queues.select_queues(selection).await?;
+        largest.extend(some.into_iter().filter(|queue| queue.jobs.all() > 0));
+        largest.sort_by(|one, other| {
+            let (jobs, of_other) = (one.jobs.all(), other.jobs.all());
+            of_other.cmp(&jobs).then_with(|| one.name.cmp(&other.name))
+        });
+        largest.truncate(QUEUES);
+        from = next;
+    }
+    Ok(largest)
+}
+
+/// The page for a status, and for these queues.
+pub(crate) fn page(status: &NodeStatus, queues: &[QueueView]) -> String {
     let mut page = Page(Registry::with_prefix("sexton"));
     page.node(status);
+    page.jobs(&status.queues, queues);
     page.actors(&status.actors);
     if let Some(journal) = &status.journal {
         page.journal(journal);
@@ -81,6 +115,35 @@ impl Page {
             "Contenders for locks",
             status.lock_contenders.into(),
         );
+    }
+
+    fn jobs(&mut self, totals: &Totals, queues: &[QueueView]) {
+        let phases = by_phase(totals.jobs);
+        self.gauges("jobs", "Jobs in all queues, by phase", "phase", &phases);
+        let bytes = Whole::default();
+        bytes.set(totals.bytes);
+        let help = "Bytes of the bodies of jobs";
+        self.0
+            .register_with_unit("job_bodies", help, Unit::Bytes, bytes);
+        let added = "Jobs added since the start, with those that were there then";
+        self.counter("jobs_added", added, totals.added);
+        let timeouts = "Claims that ran out since the start";
+        self.counter("job_timeouts", timeouts, totals.timeouts);
+        self.gauge("queues", "Queues that are there", totals.queues.into());
+        let waiting = "Those who wait for a job";
+        self.gauge("job_waiters", waiting, totals.waiting.into());
+        let family = Family::<[(&'static str, String); 2], Whole>::default();
+        for queue in queues {
+            for (phase, count) in by_phase(queue.jobs) {
+                let labels = [
+                    ("queue", queue.name.to_string()),
+                    ("phase", phase.to_owned()),
+                ];
+                family.get_or_create(&labels).set(count);
+            }
+        }
+        let help = "Jobs of the hundred queues with the most, by phase";
+        self.0.register("queue_jobs", help, family);
     }
 
     fn actors(&mut self, actors: &[ActorReport]) {
@@ -254,6 +317,17 @@ impl Page {
         }
         self.0.register(name, help, family);
     }
+}
+
+fn by_phase(jobs: Counts) -> [(&'static str, u64); 5] {
+    [
+        ("ready", jobs.ready),
+        ("delayed", jobs.delayed),
+        ("claimed", jobs.claimed),
+        ("buried", jobs.buried),
+        ("abandoned", jobs.abandoned),
+    ]
+    .map(|(phase, count)| (phase, count.into()))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "2^53 ms are 285,000 years")]

@@ -166,7 +166,9 @@ pub(crate) fn json(answer: &impl serde::Serialize) -> Result<HttpResponse, Probl
 
 async fn metrics(node: Data<Handle>) -> Result<HttpResponse, Problem> {
     let status = ask(&node).await?;
-    Ok(text(metric::CONTENT_TYPE, metric::page(&status)))
+    // A node that stops meanwhile has none to show.
+    let queues = metric::largest(&node.queues()).await.unwrap_or_default();
+    Ok(text(metric::CONTENT_TYPE, metric::page(&status, &queues)))
 }
 
 async fn ask(node: &Handle) -> Result<NodeStatus, Problem> {
