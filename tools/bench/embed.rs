@@ -1,6 +1,7 @@
 //! `sexton bench embed`: locks of a node inside the measuring program, without sockets and without files.
 
 use crate::bench::course::parse_seconds;
+use crate::bench::embed_jobs;
 use crate::bench::figures::{Latencies, Spread, as_float, grouped};
 use crate::bench::interrupt::Stop;
 use crate::bench::load::now;
@@ -26,6 +27,9 @@ const FUTURES: u32 = 256;
 /// 256 acquires and their releases in one call; futures are 256 tasks of a current-thread runtime, each of which awaits
 /// its own calls; one call at a time awaits an acquire and then a release, and counts how long the acquire took. A waiter
 /// is a task that awaits a lock which another holds: counted is the time from that other's release until the waiter has it.
+///
+/// A cycle of jobs puts 256 and claims them in one call, and ends them in another: in a queue alone, and in one of 100,000
+/// queues of 1,000 tenants, of which ten have something to claim. One of those is named by chance, 256 times in a call.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton bench embed
@@ -56,12 +60,14 @@ impl Embed {
             .map_err(|error| Failure::unreachable(format!("failed to start: {error}")))?;
         let (mut batches, mut futures) = (Vec::new(), Vec::new());
         let (mut single, mut told) = (Vec::new(), Vec::new());
+        let mut jobs = Vec::new();
         for round in 1..=self.rounds {
             show(&format!("round {round} of {}", self.rounds));
             batches.push(self.batches(&locks, stop)?);
             futures.push(self.futures(&locks, &runtime, stop)?);
             single.push(self.single(&locks, &runtime, stop)?);
             told.push(self.told(&locks, &runtime, stop)?);
+            jobs.push(embed_jobs::measure(self.seconds, stop)?);
         }
         show("");
         node.stop().map_err(Failure::from)?;
@@ -83,6 +89,7 @@ impl Embed {
                 "acquire_p99_us": p99,
                 "told_p50_us": told_p50,
                 "told_p99_us": told_p99,
+                "jobs": embed_jobs::document(&jobs),
             });
             return print(&format!("{json:#}\n"));
         }
@@ -100,7 +107,8 @@ impl Embed {
              one awaited acquire, p50  {}\n\
              one awaited acquire, p99  {}\n\
              a waiter is told, p50     {}\n\
-             a waiter is told, p99     {}\n",
+             a waiter is told, p99     {}\n\
+             {}",
             env!("CARGO_PKG_VERSION"),
             rate(batches),
             rate(futures),
@@ -108,6 +116,7 @@ impl Embed {
             span(p99),
             span(told_p50),
             span(told_p99),
+            embed_jobs::lines(&jobs),
         ))
     }
 

@@ -15,6 +15,7 @@ mod contend;
 mod course;
 mod cycle;
 mod embed;
+mod embed_jobs;
 mod figures;
 mod gateway;
 mod held;
