@@ -95,20 +95,10 @@ const VERBS: &[(&[u8], Verb)] = &[
     (b"flush-tube ", Verb::FlushTube),
 ];
 
-/// How an HTTP request begins, by every method that a browser has. None is how a command begins.
-const METHODS: &[&[u8]] = &[
-    b"GET ",
-    b"HEAD ",
-    b"POST ",
-    b"PUT ",
-    b"PATCH ",
-    b"DELETE ",
-    b"OPTIONS ",
-    b"CONNECT ",
-    b"TRACE ",
-];
+/// How an HTTP request begins, by every method that a browser lets a page use unasked, and by that with which it asks.
+const METHODS: &[&[u8]] = &[b"GET ", b"HEAD ", b"POST ", b"OPTIONS "];
 
-/// The header that every HTTP request has, before its body and in any case.
+/// The header that every HTTP request has before its body, in any case, whatever its method.
 const HOST: &[u8] = b"host:";
 
 /// Whether a line, or what came of it, is the first of an HTTP request, or the header that it must have.
