@@ -1,6 +1,11 @@
 //! The tubes of one connection, which nobody else touches, as beanstalkd's protocol has them: what each command is
 //! answered, and what it makes of the jobs. A few maps, searched for everything.
 
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "each rule names the messages it is about"
+)]
+
 use crate::beanstalk::Reply;
 use std::collections::{BTreeMap, BTreeSet};
 

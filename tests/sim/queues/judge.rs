@@ -1,5 +1,10 @@
 //! The list as a reference: what the log must say, what clients must be told, and what may be lost.
 
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "each rule names the messages it is about"
+)]
+
 use crate::coverage::Coverage;
 use crate::queues::kinds::{JOBS_MAX, claim_passes, in_memory, is_in_memory, names, rules_of};
 use crate::queues::list::{Queues, free};

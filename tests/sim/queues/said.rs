@@ -1,5 +1,10 @@
 //! What a message does to the list, and what is answered.
 
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "each rule names the messages it is about"
+)]
+
 use crate::queues::kinds::span;
 use crate::queues::list::{Job, Pause, Queues};
 use sexton::actors::machine::Stamp;
