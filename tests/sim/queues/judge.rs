@@ -204,18 +204,17 @@ impl Reference for Queues {
                 claim_passes(*by, claim)
             }
             (Message::Spoil | Message::Depart { .. }, _) => true,
+            // Who waited for a job and got it is not among those who were told.
             (Message::Touch { id, by }, _) => {
-                told().any(|told| match told {
+                let is_counted = |told: (&Message, &Reply)| match told {
                     (
-                        Message::Pop(Pop { by: to, .. }) | Message::PopJob { by: to, .. },
+                        Message::Pop(Pop { by, .. }) | Message::PopJob { by, .. },
                         Reply::Claim(claim),
-                    ) => {
-                        claim.id == *id
-                            && matches!(by, Right::Worker(_))
-                            && claim_passes(*to, claim)
-                    }
+                    ) => claim.id == *id && !claim_passes(*by, claim),
                     _ => false,
-                }) || is_in_memory_by_id(*id)
+                };
+                let by_worker = matches!(by, Right::Worker(_));
+                by_worker && !told().any(is_counted) || is_in_memory_by_id(*id)
             }
             (
                 Message::Delete { id, .. }
