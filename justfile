@@ -29,7 +29,7 @@ sim SEED:
 # the long campaigns
 campaign:
     SEXTON_SIM_SEEDS=100000 cargo test --release --test sim -- --nocapture
-    SEXTON_CRASH_KILLS=500 cargo test --release --test crash -- --nocapture
+    SEXTON_CRASH_KILLS=500 cargo test --release --test crash --test crash_queue -- --nocapture
 
 # run the coordinator
 serve *FLAGS:

@@ -1,6 +1,11 @@
 //! The tubes of one connection, which nobody else touches, as beanstalkd's protocol has them: what each command is
 //! answered, and what it makes of the jobs. A few maps, searched for everything.
 
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "each rule names the messages it is about"
+)]
+
 use crate::beanstalk::Reply;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -200,6 +205,23 @@ impl Tubes {
                     .remove(id)
                     .map_or_else(absent, |_| Reply::line("DELETED"))
             }
+            Command::Peek(id) => self.found(Some(*id)),
+            Command::PeekBuried => self.found(self.buried(self.using).first().copied()),
+            Command::Stats(id) => match self.jobs.get(id) {
+                Some(job) => Reply {
+                    line: "OK".to_owned(),
+                    body: job.statistics(*id).into(),
+                },
+                None => absent(),
+            },
+            _ => self.put_aside(command),
+        }
+    }
+
+    /// Jobs that are put back or aside, and come from there; tubes that are put aside.
+    fn put_aside(&mut self, command: &Command) -> Reply {
+        let name = self.name(self.using);
+        match command {
             Command::Release {
                 id,
                 priority,
@@ -244,15 +266,7 @@ impl Tubes {
                 }
                 Reply::line("PAUSED")
             }
-            Command::Peek(id) => self.found(Some(*id)),
-            Command::PeekBuried => self.found(self.buried(self.using).first().copied()),
-            Command::Stats(id) => match self.jobs.get(id) {
-                Some(job) => Reply {
-                    line: "OK".to_owned(),
-                    body: job.statistics(*id).into(),
-                },
-                None => absent(),
-            },
+            _ => unreachable!("{command:?} puts nothing aside"),
         }
     }
 

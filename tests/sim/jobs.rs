@@ -1,6 +1,11 @@
 //! What clients ask of queues: a small world, so that they get in each other's way; and that no number and no token that
 //! they are told is ever told again.
 
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "each rule names the messages it is about"
+)]
+
 use crate::actor::{Ask, Call};
 use crate::chance::Chance;
 use crate::queues::{Queues, names};
@@ -110,7 +115,7 @@ impl Jobs {
     }
 
     /// Somebody waits for a job.
-    pub(crate) fn watch(&self, chance: &mut Chance) -> Watch {
+    pub(crate) fn watch(chance: &mut Chance) -> Watch {
         Watch::Job(pop(chance))
     }
 

@@ -302,7 +302,7 @@ impl<'a> Run<'a> {
             Move::Watch if self.chance.per_mille(500) => {
                 node.actors.left.watch(Workload::watch(&mut self.chance));
             }
-            Move::Watch => node.actors.queue.watch(self.jobs.watch(&mut self.chance)),
+            Move::Watch => node.actors.queue.watch(Jobs::watch(&mut self.chance)),
             Move::Rebuild => stopped = node.rebuild().err(),
             Move::LoseConnection => {
                 self.coverage.connections_lost += 1;

@@ -10,7 +10,7 @@ use crate::reference::{MessageOf, Origin, OutcomeOf, Reference, ReplyOf, replica
 use crate::violation::{Promise, Violation, ensure};
 use sexton::actors::host::Answer;
 use sexton::actors::ledger::Poisoned;
-use sexton::actors::machine::{Machine, Stamp, Start};
+use sexton::actors::machine::{Machine as _, Stamp, Start};
 use sexton::actors::recovery::{Recovering as _, Replica};
 use sexton::clock::Timestamp;
 use sexton::ids::{ActorId, Digest, Seq};

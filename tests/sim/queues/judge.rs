@@ -1,0 +1,295 @@
+//! The list as a reference: what the log must say, what clients must be told, and what may be lost.
+
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "each rule names the messages it is about"
+)]
+
+use crate::coverage::Coverage;
+use crate::queues::kinds::{JOBS_MAX, claim_passes, in_memory, is_in_memory, names, rules_of};
+use crate::queues::list::{Queues, free};
+use crate::reference::{Origin, Reference, Told};
+use sexton::actors::Machine as _;
+use sexton::actors::host::Answer;
+use sexton::actors::machine::{Stamp, Start};
+use sexton::actors::queue::{
+    JobView, Message, Outcome, Phase, Pop, Query, QueueMachine, QueueName, Refused, Reply, Right,
+    Rules, Watch,
+};
+use sexton::clock::Timestamp;
+use sexton::ids::{Seq, Slot};
+
+impl Reference for Queues {
+    type Machine = QueueMachine;
+
+    fn rules() -> Rules {
+        let types = names().map(|name| {
+            let text = String::from_utf8(name.as_bytes().to_vec()).expect("names are text");
+            (text, rules_of(&name))
+        });
+        Rules {
+            jobs_max: JOBS_MAX,
+            default: rules_of(&QueueName::parse(b"any").expect("a name")),
+            types: types.into(),
+            ..Rules::default()
+        }
+    }
+
+    fn apply(
+        &mut self,
+        stamp: Stamp,
+        message: &Message,
+        (outcome, reply): (&Outcome, &Reply),
+    ) -> Result<(), String> {
+        self.woken = None;
+        if let Message::Expire { .. } | Message::Unpause { .. } | Message::Forget { .. } = message {
+            return self.tick(stamp.at, message);
+        }
+        if let Some(due) = self.due(stamp.at) {
+            return Err(format!("it was ordered before {due}, which was due"));
+        }
+        if let Outcome::Put { slot, .. } = outcome
+            && *slot != free(&self.jobs)
+        {
+            return Err(format!("{slot:?} is not the lowest that is free"));
+        }
+        let chosen = match reply {
+            Reply::Claim(claim) => Some(claim.id),
+            _ => None,
+        };
+        let right = self.message(message, stamp, chosen);
+        if right != *reply || !Self::changes(reply) {
+            return Err(format!("{reply:?}, where {right:?} is right"));
+        }
+        if let Message::Pop(pop) = message
+            && pop.ticket.is_some()
+        {
+            self.woken = Some((pop.clone(), right));
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, Start { stamp, skipped }: Start) {
+        self.woken = None;
+        self.draining = false;
+        self.last_id += skipped;
+        self.jobs.retain(|_, job| !job.view.passing);
+        let slots: Vec<Slot> = self.jobs.keys().copied().collect();
+        for slot in slots {
+            let job = self.job(slot);
+            job.quarantined = false;
+            if job.worker.is_some() {
+                self.give_back(slot);
+            } else if job.view.phase == Phase::Claimed {
+                job.view.until = Some(stamp.at.plus_ms(job.span));
+            }
+        }
+        for pause in self.pauses.values_mut() {
+            pause.quarantined = false;
+        }
+    }
+
+    fn poisoned(&mut self, message: &Message) {
+        match message {
+            Message::Expire { slot } => self.job(*slot).quarantined = true,
+            Message::Unpause { queue } => {
+                if let Some(pause) = self.pauses.get_mut(queue) {
+                    pause.quarantined = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn due(&self, at: Timestamp) -> Option<String> {
+        self.first_due(at).map(|due| format!("{due:?}"))
+    }
+
+    fn without_change(&self, message: &Message) -> Option<Reply> {
+        let stamp = Stamp {
+            seq: Seq(0),
+            at: Timestamp(0),
+        };
+        let reply = self.clone().message(message, stamp, None);
+        (!Self::changes(&reply)).then_some(reply)
+    }
+
+    fn answer(&self, query: &Query) -> Answer<Reply> {
+        Ok(match query {
+            Query::Peek { id } => self.found(self.find(*id).map(|(slot, _)| slot).as_ref()),
+            Query::PeekNext { queue, phase } => match phase {
+                Phase::Ready | Phase::Delayed | Phase::Buried => {
+                    self.found(self.line(queue, *phase).first())
+                }
+                Phase::Claimed | Phase::Abandoned => Reply::Absent,
+            },
+            Query::Job { id } => self.find(*id).map_or(Reply::Absent, |(_, job)| {
+                Reply::Job(Box::new(job.view.clone()))
+            }),
+            Query::Queue { .. } | Query::Totals | Query::Queues { .. } | Query::Next { .. } => {
+                unreachable!("clients do not ask for what is volatile")
+            }
+        })
+    }
+
+    fn agrees(&self, machine: &QueueMachine) -> Result<(), String> {
+        let view = machine.view();
+        let mut mine: Vec<&JobView> = self.jobs.values().map(|job| &job.view).collect();
+        mine.sort_by_key(|job| job.id);
+        if view.jobs.iter().ne(mine.iter().copied()) {
+            return Err(format!("jobs are {:?}, where {mine:?} is right", view.jobs));
+        }
+        if (view.next_id, view.totals.draining) != (self.last_id + 1, self.draining) {
+            let (next, draining) = (view.next_id, view.totals.draining);
+            return Err(format!("the next is {next}, and draining is {draining}"));
+        }
+        let paused = view.queues.iter();
+        let paused = paused.filter_map(|queue| Some((&queue.name, queue.paused_until?)));
+        let mine = self.pauses.iter().map(|(name, pause)| (name, pause.until));
+        if paused.clone().ne(mine) {
+            let paused: Vec<_> = paused.collect();
+            return Err(format!("{paused:?}, where {:?} is right", self.pauses));
+        }
+        Ok(())
+    }
+
+    fn origin(message: &Message) -> Origin {
+        match message {
+            Message::Expire { .. }
+            | Message::Unpause { .. }
+            | Message::Forget { .. }
+            | Message::Pop(Pop {
+                ticket: Some(_), ..
+            }) => Origin::Tick,
+            _ => Origin::Client,
+        }
+    }
+
+    fn changes(reply: &Reply) -> bool {
+        match reply {
+            Reply::Put { duplicate, .. } => duplicate.is_none(),
+            Reply::Count(count) => *count > 0,
+            Reply::Batch(_) | Reply::Claim(_) | Reply::Done | Reply::Abandoned => true,
+            Reply::Nothing { .. }
+            | Reply::Absent
+            | Reply::Refused(_)
+            | Reply::Found(..)
+            | Reply::Job(_)
+            | Reply::Queue(_)
+            | Reply::Totals(_)
+            | Reply::Queues(_) => false,
+        }
+    }
+
+    fn wakes(&self, watch: &Watch) -> Option<Reply> {
+        let (Watch::Job(wanted), Some((pop, reply))) = (watch, &self.woken) else {
+            return None;
+        };
+        let is_it =
+            (&pop.queues, &pop.weights, pop.by) == (&wanted.queues, &wanted.weights, wanted.by);
+        is_it.then(|| reply.clone())
+    }
+
+    /// Decision 0011: claims and touches of connections as long as nobody counts them, the return of their jobs, and
+    /// whatever becomes of jobs that are kept in memory.
+    fn may_pass<'a>(
+        (message, reply): (&Message, &Reply),
+        told: impl Fn() -> Told<'a, Self>,
+    ) -> bool {
+        let is_in_memory_by_id = |id: u64| told().any(|it| in_memory(it).contains(&id));
+        match (message, reply) {
+            (_, reply) if !Self::changes(reply) => true,
+            (Message::Put(put), _) => is_in_memory(&put.queue) && put.registers().is_none(),
+            (Message::Pop(Pop { by, .. }) | Message::PopJob { by, .. }, Reply::Claim(claim)) => {
+                claim_passes(*by, claim)
+            }
+            (Message::Spoil | Message::Depart { .. }, _) => true,
+            // Who waited for a job and got it is not among those who were told.
+            (Message::Touch { id, by }, _) => {
+                let is_counted = |told: (&Message, &Reply)| match told {
+                    (
+                        Message::Pop(Pop { by, .. }) | Message::PopJob { by, .. },
+                        Reply::Claim(claim),
+                    ) => claim.id == *id && !claim_passes(*by, claim),
+                    _ => false,
+                };
+                let by_worker = matches!(by, Right::Worker(_));
+                by_worker && !told().any(is_counted) || is_in_memory_by_id(*id)
+            }
+            (
+                Message::Delete { id, .. }
+                | Message::Release { id, .. }
+                | Message::Bury { id, .. }
+                | Message::Fail { id, .. }
+                | Message::KickJob { id },
+                _,
+            ) => is_in_memory_by_id(*id),
+            _ => false,
+        }
+    }
+
+    fn may_wake_pass(watch: &Watch, reply: &Reply) -> bool {
+        match (watch, reply) {
+            (Watch::Job(pop), Reply::Claim(claim)) => claim_passes(pop.by, claim),
+            _ => false,
+        }
+    }
+
+    /// No claim shows a job whose put is not on disk.
+    fn has_seen(&self, reply: &Reply) -> bool {
+        match reply {
+            Reply::Claim(claim) => is_in_memory(&claim.queue) || self.seen.contains(&claim.id),
+            _ => true,
+        }
+    }
+
+    fn count(message: &Message, outcome: &Outcome, counted: &mut Coverage) {
+        let waited = matches!(message, Message::Pop(pop) if pop.ticket.is_some());
+        match outcome {
+            Outcome::Put { .. } => counted.jobs_put += 1,
+            Outcome::Batch { .. } => counted.batches += 1,
+            Outcome::Registered { .. } => counted.roots_registered += 1,
+            Outcome::Claimed { .. } if waited => counted.claims_waited_for += 1,
+            Outcome::Claimed { .. } => counted.claims += 1,
+            Outcome::Touched { .. } => counted.touches += 1,
+            Outcome::Deleted { .. } => counted.deletes += 1,
+            Outcome::Released { .. } => counted.jobs_released += 1,
+            Outcome::Buried { .. } => counted.burials += 1,
+            Outcome::Failed { .. } => counted.failures += 1,
+            Outcome::Kicked { .. } | Outcome::KickedJob { .. } => counted.kicks += 1,
+            Outcome::Paused { .. } => counted.pauses += 1,
+            Outcome::Flushed { .. } => counted.flushes += 1,
+            Outcome::Departed { .. } => counted.departures += 1,
+            Outcome::Ready { .. } => counted.delays_over += 1,
+            Outcome::TimedOut { .. } => counted.claims_over += 1,
+            Outcome::Abandoned { .. } => counted.jobs_abandoned += 1,
+            Outcome::Pruned { .. } => counted.jobs_pruned += 1,
+            Outcome::Spoiled { .. }
+            | Outcome::Forgotten { .. }
+            | Outcome::Draining
+            | Outcome::Duplicate { .. }
+            | Outcome::Absent
+            | Outcome::Refused(_) => {}
+        }
+    }
+
+    fn may_be_refused(message: &Message) -> bool {
+        matches!(
+            message,
+            Message::Put(_)
+                | Message::Batch(_)
+                | Message::Register(_)
+                | Message::Pop(_)
+                | Message::PopJob { .. }
+                | Message::Spoil
+                | Message::Touch { .. }
+                | Message::Kick { .. }
+                | Message::KickJob { .. }
+                | Message::Pause { .. }
+        )
+    }
+
+    fn is_disk_full(reply: &Reply) -> bool {
+        *reply == Reply::Refused(Refused::DiskFull)
+    }
+}

@@ -1,0 +1,80 @@
+//! What kinds of queues there are in all runs, and what passes with the process of each: decision 0011.
+
+use sexton::actors::queue::{
+    Claim, Claimant, Class, DedupKey, JobView, Message, Order, Put, QueueName, Reply, TypeRules,
+};
+
+/// More jobs than this are refused.
+pub(crate) const JOBS_MAX: u32 = 24;
+
+/// The rules of a queue.
+pub(crate) fn rules_of(queue: &QueueName) -> TypeRules {
+    let default = TypeRules {
+        order: Order::Priority,
+        claim_ttl_ms: 3000,
+        ..TypeRules::default()
+    };
+    match queue.as_bytes() {
+        b"few" => TypeRules {
+            max_tries: 2,
+            prune_ms: 9000,
+            ..default
+        },
+        b"once" => TypeRules {
+            retries: false,
+            ..default
+        },
+        b"memory" => TypeRules {
+            class: Class::Memory,
+            ..default
+        },
+        b"same" => TypeRules {
+            dedup: true,
+            ..default
+        },
+        _ => default,
+    }
+}
+
+/// The names of all queues.
+pub(crate) fn names() -> [QueueName; 6] {
+    ["a", "b", "few", "once", "memory", "same"]
+        .map(|name| QueueName::parse(name.as_bytes()).expect("a name"))
+}
+
+pub(super) fn key_of(put: &Put) -> Option<DedupKey> {
+    let says = || DedupKey::of(put.body.as_bytes());
+    put.dedup.or_else(|| rules_of(&put.queue).dedup.then(says))
+}
+
+/// Milliseconds that a claim of this job lasts.
+pub(super) fn span(view: &JobView) -> u64 {
+    match view.ttr_ms {
+        0 => rules_of(&view.queue).claim_ttl_ms + 1,
+        ttr => ttr,
+    }
+}
+
+pub(super) fn is_in_memory(queue: &QueueName) -> bool {
+    rules_of(queue).class == Class::Memory
+}
+
+/// Whether a claim ends with the process, and nobody counts it.
+pub(super) fn claim_passes(by: Claimant, claim: &Claim) -> bool {
+    let counted = rules_of(&claim.queue).max_tries > 0 || !claim.retries;
+    is_in_memory(&claim.queue) || matches!(by, Claimant::Worker(_)) && !counted
+}
+
+/// The numbers of jobs that a reply shows to be kept in memory.
+pub(super) fn in_memory((message, reply): (&Message, &Reply)) -> Vec<u64> {
+    match (message, reply) {
+        (Message::Put(put), Reply::Put { id, .. }) if is_in_memory(&put.queue) => vec![*id],
+        (Message::Batch(puts), Reply::Batch(told)) => {
+            let told = puts.iter().zip(told);
+            let told = told.filter(|(put, _)| is_in_memory(&put.queue));
+            told.map(|(_, (id, _))| *id).collect()
+        }
+        (_, Reply::Claim(claim)) if is_in_memory(&claim.queue) => vec![claim.id],
+        _ => Vec::new(),
+    }
+}
