@@ -147,6 +147,10 @@ impl Jobs {
                 by: claimant(chance),
             },
             4 => self.about_a_claim(chance),
+            5 if chance.per_mille(300) => Message::Repush {
+                queue: QueueName::parse(b"few").expect("a name"),
+                count: u32::try_from(chance.below(3)).expect("a small number"),
+            },
             5 => Message::Kick {
                 queue: queue(chance),
                 count: u32::try_from(chance.below(4)).expect("a small number"),

@@ -292,7 +292,12 @@ fn time_that_goes_back_is_caught() {
 fn a_delete_that_is_not_journaled_is_caught() {
     caught(
         Plant::DeleteNotJournaled,
-        &[Promise::Kept, Promise::RepliesRight, Promise::EntriesRight],
+        &[
+            Promise::Kept,
+            Promise::RepliesRight,
+            Promise::EntriesRight,
+            Promise::SameState,
+        ],
         20,
     );
 }

@@ -126,8 +126,13 @@ impl Reference for Queues {
             Query::Job { id } => self.find(*id).map_or(Reply::Absent, |(_, job)| {
                 Reply::Job(Box::new(job.view.clone()))
             }),
-            Query::Queue { .. } | Query::Totals | Query::Queues { .. } | Query::Next { .. } => {
-                unreachable!("clients do not ask for what is volatile")
+            Query::Queue { .. }
+            | Query::Totals
+            | Query::Queues { .. }
+            | Query::SelectJobs(_)
+            | Query::SelectQueues(_)
+            | Query::Next(_) => {
+                unreachable!("clients do not ask for what is volatile, nor for pages")
             }
         })
     }
@@ -177,7 +182,10 @@ impl Reference for Queues {
             | Reply::Job(_)
             | Reply::Queue(_)
             | Reply::Totals(_)
-            | Reply::Queues(_) => false,
+            | Reply::Queues(_)
+            | Reply::JobPage { .. }
+            | Reply::QueuePage { .. }
+            | Reply::Chosen { .. } => false,
         }
     }
 
@@ -284,6 +292,7 @@ impl Reference for Queues {
                 | Message::Spoil
                 | Message::Touch { .. }
                 | Message::Kick { .. }
+                | Message::Repush { .. }
                 | Message::KickJob { .. }
                 | Message::Pause { .. }
         )

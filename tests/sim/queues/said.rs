@@ -59,11 +59,12 @@ impl Queues {
                 if line.is_empty() {
                     line = self.line(queue, Phase::Delayed);
                 }
-                line.truncate(*count as usize);
-                for slot in &line {
-                    self.job(*slot).kick();
-                }
-                Reply::Count(u32::try_from(line.len()).expect("worlds are small"))
+                self.kick(line, *count)
+            }
+            Message::Repush { queue, count } => {
+                let mut line = self.line(queue, Phase::Abandoned);
+                line.sort_by_key(|slot| self.job(*slot).view.id);
+                self.kick(line, *count)
             }
             Message::KickJob { id } => match self.find(*id) {
                 Some((slot, job)) if !matches!(job.view.phase, Phase::Ready | Phase::Claimed) => {
@@ -109,6 +110,15 @@ impl Queues {
             }
             _ => unreachable!("time is followed by `tick`"),
         }
+    }
+
+    /// Makes the first of these ready.
+    fn kick(&mut self, mut line: Vec<Slot>, count: u32) -> Reply {
+        line.truncate(count as usize);
+        for slot in &line {
+            self.job(*slot).kick();
+        }
+        Reply::Count(u32::try_from(line.len()).expect("worlds are small"))
     }
 
     /// What whoever has a job says of it.
