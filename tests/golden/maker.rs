@@ -87,6 +87,20 @@ fn queue(name: &str) -> QueueName {
     QueueName::parse(name.as_bytes()).expect("a name")
 }
 
+fn pop(names: &[&str], by: Claimant, weights: &[u32]) -> Job {
+    Job::Pop(Pop {
+        queues: names.iter().map(|name| queue(name)).collect(),
+        by,
+        waits: false,
+        ticket: None,
+        weights: weights.into(),
+    })
+}
+
+fn bury(id: u64, by: Right, priority: Option<u32>) -> Job {
+    Job::Bury { id, by, priority }
+}
+
 /// Types of every kind.
 fn rules() -> Rules {
     let few = TypeRules {
@@ -241,10 +255,10 @@ impl Maker {
 
     /// Jobs of every kind: long and short, ready and delayed, of tenants, once and again, in memory, with keys and roots.
     fn fill(&mut self) {
-        for number in 0..120_u32 {
-            let names = ["mails", "tenant:mails", "few", "memory", "a+b/c;d.e$f_(g)"];
+        let names = ["mails", "tenant:mails", "few", "memory", "a+b/c;d.e$f_(g)"];
+        for (number, name) in (0..120_u32).zip(names.iter().cycle()) {
             let plain = Put::new(
-                queue(names[number as usize % names.len()]),
+                queue(name),
                 Body::new(vec![0xf0 ^ number.to_le_bytes()[0]; number as usize * 7]),
             );
             let root = Root {
@@ -275,86 +289,64 @@ impl Maker {
         self.job(&Job::Spoil);
     }
 
-    /// Claims of every kind, and everything that can become of them.
-    fn work(&mut self) {
-        let pop = |names: &[&str], by, weights: &[u32]| {
-            Job::Pop(Pop {
-                queues: names.iter().map(|name| queue(name)).collect(),
-                by,
-                waits: false,
-                ticket: None,
-                weights: weights.into(),
-            })
-        };
-        let worker = |number| Claimant::Worker(Worker(number));
+    /// Claims of every kind.
+    fn claim(&mut self) {
         for number in 1..8 {
-            self.job(&pop(&["mails", "few", "memory"], worker(number), &[]));
+            let worker = Claimant::Worker(Worker(number));
+            self.job(&pop(&["mails", "few", "memory"], worker, &[]));
             self.job(&pop(&["tenant:mails", "mails"], Claimant::Bearer, &[2, 5]));
             self.job(&pop(&["few"], Claimant::Bearer, &[]));
         }
+    }
+
+    /// Everything that can become of claims, and of queues.
+    fn work(&mut self) {
+        self.claim();
         for id in 1..60 {
-            for by in [
-                Right::Worker(Worker(id % 8)),
-                Right::Unclaimed,
-                Right::Token(Token(id)),
-            ] {
+            let by = Claimant::Worker(Worker(id % 8));
+            let worker = Right::Worker(Worker(id % 8));
+            for right in [worker, Right::Unclaimed, Right::Token(Token(id))] {
                 self.job(&match id % 6 {
-                    0 => Job::Bury {
-                        id,
-                        by,
-                        priority: Some(9),
-                    },
+                    0 => bury(id, right, Some(9)),
                     1 => Job::Release {
                         id,
-                        by,
+                        by: right,
                         priority: None,
                         delay_ms: id * 100,
                     },
-                    2 => Job::Touch { id, by },
+                    2 => Job::Touch { id, by: right },
                     3 => Job::Fail {
                         id,
-                        by,
+                        by: right,
                         retry_after_ms: Some(50_000),
                     },
-                    4 => Job::Delete { id, by },
-                    _ => Job::PopJob {
-                        id,
-                        by: worker(id % 8),
-                    },
+                    4 => Job::Delete { id, by: right },
+                    _ => Job::PopJob { id, by },
                 });
             }
         }
-        self.job(&Job::Pause {
-            queue: queue("mails"),
-            ms: 3_600_000,
-        });
-        self.job(&Job::Pause {
-            queue: queue("nobody"),
-            ms: 10,
-        });
+        let pause = |name, ms| Job::Pause {
+            queue: queue(name),
+            ms,
+        };
+        self.job(&pause("mails", 3_600_000));
+        self.job(&pause("nobody", 10));
         self.clock.advance_ms(2000);
+        let (mails, few, odd) = (queue("mails"), queue("few"), queue("a+b/c;d.e$f_(g)"));
+        let count = 1;
         self.job(&Job::Kick {
-            queue: queue("mails"),
-            count: 1,
+            queue: mails,
+            count,
         });
-        self.job(&Job::Repush {
-            queue: queue("few"),
-            count: 1,
-        });
+        self.job(&Job::Repush { queue: few, count });
         self.job(&Job::KickJob { id: 6 });
         self.job(&Job::Depart { worker: Worker(2) });
-        self.job(&Job::Flush {
-            queue: queue("a+b/c;d.e$f_(g)"),
-        });
+        self.job(&Job::Flush { queue: odd });
         self.job(&pop(&["batches"], Claimant::Bearer, &[]));
         for id in 61..90 {
-            self.job(&Job::PopJob { id, by: worker(3) });
-            let by = Right::Worker(Worker(3));
-            self.job(&Job::Bury {
-                id,
-                by,
-                priority: None,
-            });
+            let by = Claimant::Worker(Worker(3));
+            self.job(&Job::PopJob { id, by });
+            self.job(&bury(id, Right::Worker(Worker(3)), None));
         }
     }
 

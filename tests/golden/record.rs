@@ -13,6 +13,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Snapshots by slot: up to where they go, their pages, the digest of each actor in them.
+type Snapshots = BTreeMap<String, (u64, u64, BTreeMap<String, String>)>;
+
 /// What a directory comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
@@ -25,7 +28,7 @@ pub(crate) struct Record {
     /// The last sequence number.
     pub(crate) last: u64,
     /// Snapshots by slot: up to where they go, their pages, the digest of each actor in them.
-    pub(crate) snapshots: BTreeMap<String, (u64, u64, BTreeMap<String, String>)>,
+    pub(crate) snapshots: Snapshots,
     /// Actors by name.
     pub(crate) actors: BTreeMap<String, ActorRecord>,
 }
@@ -35,6 +38,36 @@ pub(crate) struct Record {
 pub(crate) struct ActorRecord {
     pub(crate) digest: String,
     pub(crate) entries: u64,
+}
+
+/// Reads each sealed snapshot.
+fn snapshots(slots: &Slots) -> Result<Snapshots, String> {
+    let mut snapshots = Snapshots::new();
+    for slot in SlotId::ALL {
+        let seal = match slots.look(slot).map_err(|error| error.to_string())? {
+            Found::Absent => continue,
+            Found::Sealed(seal) => seal,
+            found @ (Found::Unsealed | Found::Damaged(_)) => {
+                return Err(format!("snapshot {slot}: {found:?}"));
+            }
+        };
+        slots
+            .read(slot, &seal, &mut |_| Ok(()))
+            .map_err(|error| error.to_string())?;
+        let ids = [
+            (LockMachine::NAME, LockMachine::ID),
+            (QueueMachine::NAME, QueueMachine::ID),
+        ];
+        let digests = ids.iter().filter_map(|(name, id)| {
+            let state = seal.manifest.state(*id)?;
+            Some(((*name).to_owned(), state.digest.to_string()))
+        });
+        snapshots.insert(
+            slot.to_string(),
+            (seal.manifest.begun.0, seal.pages, digests.collect()),
+        );
+    }
+    Ok(snapshots)
 }
 
 impl Record {
@@ -48,31 +81,7 @@ impl Record {
             Arc::new(SledStores::new(scratch.path())),
         );
         let slots = Slots::new(Arc::clone(&disk), Arc::new(copies));
-        let mut snapshots = BTreeMap::new();
-        for slot in SlotId::ALL {
-            let seal = match slots.look(slot).map_err(|error| error.to_string())? {
-                Found::Absent => continue,
-                Found::Sealed(seal) => seal,
-                found @ (Found::Unsealed | Found::Damaged(_)) => {
-                    return Err(format!("snapshot {slot}: {found:?}"));
-                }
-            };
-            slots
-                .read(slot, &seal, &mut |_| Ok(()))
-                .map_err(|error| error.to_string())?;
-            let ids = [
-                (LockMachine::NAME, LockMachine::ID),
-                (QueueMachine::NAME, QueueMachine::ID),
-            ];
-            let digests = ids.iter().filter_map(|(name, id)| {
-                let state = seal.manifest.state(*id)?;
-                Some(((*name).to_owned(), state.digest.to_string()))
-            });
-            snapshots.insert(
-                slot.to_string(),
-                (seal.manifest.begun.0, seal.pages, digests.collect()),
-            );
-        }
+        let snapshots = snapshots(&slots)?;
         let mut locks = Replica::<LockMachine>::new(Rules::default());
         let mut queues = Replica::<QueueMachine>::new(queue::Rules::default());
         let replicas: &mut [&mut dyn Recovering] = &mut [&mut locks, &mut queues];

@@ -148,10 +148,6 @@ fn message(words: &[&str]) -> Heard<Option<Message>> {
         return Ok(Some(Message::Batch(puts.collect::<Heard<_>>()?)));
     }
     let (places, options) = split(words, KNOWN);
-    let priority = || match options.get("prio") {
-        None => Ok(None),
-        Some(_) => number(&options, "prio", 0).map(Some),
-    };
     Ok(Some(match places.as_slice() {
         ["put", to_and_body @ ..] => Message::Put(put_of(to_and_body, &options)?),
         ["register", root] => Message::Register(root_of(root)?),
@@ -159,33 +155,6 @@ fn message(words: &[&str]) -> Heard<Option<Message>> {
         ["pop-job", id] => Message::PopJob {
             id: id_of(id)?,
             by: by(&options),
-        },
-        ["delete", id] => Message::Delete {
-            id: id_of(id)?,
-            by: right(&options)?,
-        },
-        ["release", id] => Message::Release {
-            id: id_of(id)?,
-            by: right(&options)?,
-            priority: priority()?,
-            delay_ms: span(&options, "delay", 0)?,
-        },
-        ["bury", id] => Message::Bury {
-            id: id_of(id)?,
-            by: right(&options)?,
-            priority: priority()?,
-        },
-        ["touch", id] => Message::Touch {
-            id: id_of(id)?,
-            by: right(&options)?,
-        },
-        ["fail", id] => Message::Fail {
-            id: id_of(id)?,
-            by: right(&options)?,
-            retry_after_ms: match options.get("after") {
-                None => None,
-                Some(after) => Some(milliseconds(after)?),
-            },
         },
         ["repush", of, count] => Message::Repush {
             queue: queue(of)?,
@@ -208,6 +177,44 @@ fn message(words: &[&str]) -> Heard<Option<Message>> {
         },
         ["drain"] => Message::Drain,
         ["spoil"] => Message::Spoil,
+        _ => return about(&places, &options),
+    }))
+}
+
+/// What is said of a job that somebody has, or that nobody has.
+fn about(places: &[&str], options: &Options<'_>) -> Heard<Option<Message>> {
+    let priority = || match options.get("prio") {
+        None => Ok(None),
+        Some(_) => number(options, "prio", 0).map(Some),
+    };
+    Ok(Some(match places {
+        ["delete", id] => Message::Delete {
+            id: id_of(id)?,
+            by: right(options)?,
+        },
+        ["release", id] => Message::Release {
+            id: id_of(id)?,
+            by: right(options)?,
+            priority: priority()?,
+            delay_ms: span(options, "delay", 0)?,
+        },
+        ["bury", id] => Message::Bury {
+            id: id_of(id)?,
+            by: right(options)?,
+            priority: priority()?,
+        },
+        ["touch", id] => Message::Touch {
+            id: id_of(id)?,
+            by: right(options)?,
+        },
+        ["fail", id] => Message::Fail {
+            id: id_of(id)?,
+            by: right(options)?,
+            retry_after_ms: match options.get("after") {
+                None => None,
+                Some(after) => Some(milliseconds(after)?),
+            },
+        },
         _ => return Ok(None),
     }))
 }
