@@ -11,7 +11,7 @@ use crate::config::Address;
 use crate::ids::Seq;
 use crate::node::Recovered;
 use crate::persist::journal::{Fsync, Journal, JournalCounts, Room};
-use crate::protocols::lockserver;
+use crate::protocols::{beanstalk, lockserver};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -54,6 +54,8 @@ pub struct NodeStatus {
     pub actors: Vec<ActorReport>,
     /// The LockServer door's statistics.
     pub lockserver: Option<lockserver::Stats>,
+    /// What became of those who came to the beanstalkd door.
+    pub beanstalk: Option<beanstalk::Stats>,
     /// The HTTP door's statistics.
     #[cfg(feature = "http")]
     pub http: Option<crate::protocols::http::Stats>,

@@ -2,6 +2,9 @@
 
 #![cfg(feature = "cli")]
 
+#[path = "support/beanstalk.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod beanstalk;
 #[path = "support/daemon.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod daemon;
@@ -9,6 +12,7 @@ mod daemon;
 mod patience;
 
 use assert_cmd::assert::OutputAssertExt as _;
+use beanstalk::Client;
 use daemon::{Daemon, Gathered, sexton};
 use patience::until;
 use rustix::fs::{Mode, OFlags};
@@ -85,6 +89,65 @@ fn where_nobody_looks_one_frame_is_printed() {
     // Its own question is a request.
     let asked = line["per_second"]["http_requests"].as_f64();
     assert!(asked.is_some_and(|rate| rate > 0.0), "{line}");
+}
+
+#[test]
+fn jobs_and_the_beanstalkd_door_are_shown() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let data = directory.path().to_str().expect("it is text");
+    let door = ["--beanstalk", "127.0.0.1:0", "--beanstalk-connections", "2"];
+    let coordinator = Daemon::serve(&[&["--data", data], &door[..]].concat());
+    let connect = || Client::connect(coordinator.beanstalk()).expect("it listens");
+    let mut client = connect();
+    let mut ask = |command: &str| client.ask(command).expect("an answer").line;
+    for (id, delay) in [0, 0, 0, 0, 1000].into_iter().enumerate() {
+        let put = ask(&format!("put 0 {delay} 600 4\r\nwork"));
+        assert_eq!(put, format!("INSERTED {}", id + 1));
+    }
+    assert_eq!(ask("reserve"), "RESERVED 1 4");
+    assert_eq!(ask("reserve"), "RESERVED 2 4");
+    assert_eq!(ask("bury 1 0"), "BURIED");
+    let mut waiting = connect();
+    for (command, reply) in [
+        ("watch empty", "WATCHING 2"),
+        ("ignore default", "WATCHING 1"),
+    ] {
+        assert_eq!(waiting.ask(command).expect("an answer").line, reply);
+    }
+    waiting.send(b"reserve\r\n").expect("it is read");
+    // All places are taken.
+    assert!(connect().receive().is_err());
+    let line = until("a status of one that waits", || {
+        let mut once = top(directory.path());
+        once.args(["--once", "--json"]);
+        let line: Value = serde_json::from_slice(&output(once).stdout).expect("it is JSON");
+        (line["status"]["queues"]["waiting"] == 1).then_some(line)
+    });
+    assert_eq!(line["per_second"]["jobs_added"], 0.0);
+    assert_eq!(line["per_second"]["job_timeouts"], 0.0);
+    let expected = serde_json::json!(
+        {"accepted": 2, "rejected_hosts": 0, "rejected_busy": 1, "active": 2}
+    );
+    assert_eq!(line["status"]["beanstalk"], expected);
+
+    let page = output(top(directory.path())).assert().success();
+    let page = String::from_utf8(page.get_output().stdout.clone()).expect("it is text");
+    let address = format!("beanstalk {}", coordinator.beanstalk());
+    for words in [
+        &*address,
+        "jobs added/s 0 0",
+        "jobs ready 2 2",
+        "jobs claimed 1 waiting 1 ran out/s 0 delayed 1 buried 1 abandoned 0 20 B queues 2",
+        "beanstalk 2, 1 beyond the limit",
+        "queue ",
+    ] {
+        assert!(words_of(&page).contains(words), "no {words:?} in:\n{page}");
+    }
+}
+
+/// The words of a page, a blank between any two.
+fn words_of(page: &str) -> String {
+    page.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]

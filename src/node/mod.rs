@@ -378,6 +378,7 @@ impl Handle {
                 .lockserver
                 .as_ref()
                 .map(|door| door.stats(lock_owners, lock_contenders)),
+            beanstalk: self.beanstalk.as_ref().map(beanstalk::Door::stats),
             #[cfg(feature = "http")]
             http: self.http.as_ref().map(crate::protocols::http::Door::stats),
             halted: self.halt_words(),

@@ -17,12 +17,19 @@ pub(crate) struct Series {
     pub(crate) words: fn(u64) -> String,
 }
 
-pub(crate) const SERIES: [Series; 7] = [
+pub(crate) const SERIES: [Series; 9] = [
     Series {
         name: "commands/s",
         rank: 1,
         of: "/lockserver",
         value: |point| rate(point, Rates::all_commands),
+        words: |value| rate_words(Rate(value)),
+    },
+    Series {
+        name: "jobs added/s",
+        rank: 3,
+        of: "/queues",
+        value: |point| rate(point, |rates| rates.jobs),
         words: |value| rate_words(Rate(value)),
     },
     Series {
@@ -65,6 +72,13 @@ pub(crate) const SERIES: [Series; 7] = [
         rank: 3,
         of: "",
         value: |point| point.contenders,
+        words: grouped,
+    },
+    Series {
+        name: "jobs ready",
+        rank: 2,
+        of: "/queues",
+        value: |point| point.ready,
         words: grouped,
     },
 ];

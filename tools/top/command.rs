@@ -16,7 +16,7 @@ use std::time::Duration;
 /// The frame that is printed: as wide as most terminals, and as high as it needs.
 const PRINTED: (u16, u16) = (80, 100);
 
-/// Watch a running coordinator: locks, journal, checkpoints, doors, actors, and what happens a second.
+/// Watch a running coordinator: locks, jobs, journal, checkpoints, doors, actors, and what happens a second.
 ///
 /// Asks over DATA/sexton.sock, once a second, and goes on asking when the coordinator ends, until it is there again.
 /// Where standard output is no terminal, it prints one frame.

@@ -2,7 +2,7 @@
 
 use crate::text::{bytes, grouped, number, span, words};
 use crate::top::sample::{COMMANDS, Contact, Watched, actors as actors_of, list};
-use crate::top::view::{Row, counted, moment, named};
+use crate::top::view::{FURTHER, Row, counted, moment, named};
 use ratatui::style::Stylize as _;
 use ratatui::text::{Line, Span};
 use serde_json::Value;
@@ -17,18 +17,16 @@ pub(crate) struct Note {
     pub(crate) words: String,
 }
 
-/// Where the directory and the doors are.
-pub(crate) fn place(status: &Value) -> String {
-    let at = |path: &str| match words(status, path).as_str() {
-        "-" => "off".to_owned(),
+/// Where the directory and the doors are, in lines of at most this width.
+pub(crate) fn place(status: &Value, width: usize) -> Vec<String> {
+    let at = |path: &str, otherwise: &str| match words(status, path).as_str() {
+        "-" => otherwise.to_owned(),
         place => place.to_owned(),
     };
-    let data = match at("/data").as_str() {
-        "off" => "no files".to_owned(),
-        data => data.to_owned(),
-    };
-    let (lockserver, http) = (at("/doors/lockserver"), at("/doors/http"));
-    format!("{data}  lockserver {lockserver}  http {http}")
+    let door = |name: &str| format!("{name} {}", at(&format!("/doors/{name}"), "off"));
+    let mut parts = vec![at("/data", "no files")];
+    parts.extend(["lockserver", "beanstalk", "http"].map(door));
+    flowed(&parts, "  ", width)
 }
 
 /// What a person should know now, the worst first.
@@ -52,12 +50,12 @@ pub(crate) fn notes(watched: &Watched) -> Vec<Note> {
         "low" => note(
             1,
             true,
-            "the disk is nearly full: new locks are refused".to_owned(),
+            "the disk is nearly full: new locks and jobs are refused".to_owned(),
         ),
         "scant" => note(
             1,
             true,
-            "the disk is full: new locks and renewals are refused".to_owned(),
+            "the disk is full: new locks, new jobs and renewals are refused".to_owned(),
         ),
         _ => {}
     }
@@ -65,7 +63,7 @@ pub(crate) fn notes(watched: &Watched) -> Vec<Note> {
         note(
             2,
             false,
-            "draining: new locks are refused until the end".to_owned(),
+            "draining: new locks and jobs are refused until the end".to_owned(),
         );
     }
     if at("/snapshots/last_failure") != "-" {
@@ -108,11 +106,15 @@ pub(crate) fn notes(watched: &Watched) -> Vec<Note> {
 pub(crate) fn figures(watched: &Watched, status: &Value, width: usize) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut part = |rank: u8, name: &str, parts: &[String]| {
-        for (place, line) in flowed(parts, width.saturating_sub(NAME))
+        for (place, line) in flowed(parts, "   ", width.saturating_sub(NAME))
             .into_iter()
             .enumerate()
         {
-            let name = if place == 0 { name } else { "" };
+            let (name, rank) = if place == 0 {
+                (name, rank)
+            } else {
+                ("", rank.max(FURTHER))
+            };
             let line = vec![format!("{name:NAME$}").dim(), line.into()];
             rows.push(Row::new(rank, Line::from(line)));
         }
@@ -121,7 +123,10 @@ pub(crate) fn figures(watched: &Watched, status: &Value, width: usize) -> Vec<Ro
     if let Some(rates) = watched.rates().filter(|_| is("/lockserver")) {
         let kinds = COMMANDS.iter().map(|(_, name)| *name);
         let kinds: Vec<String> = kinds.zip(rates.commands).map(named).collect();
-        part(10, "by kind", &kinds);
+        part(17, "by kind", &kinds);
+    }
+    if is("/queues") {
+        part(9, "jobs", &jobs(watched, status));
     }
     part(11, "connections", &connections(watched, status));
     if is("/journal") {
@@ -156,27 +161,36 @@ pub(crate) fn figures(watched: &Watched, status: &Value, width: usize) -> Vec<Ro
     rows
 }
 
+/// Jobs, but for what has a history: first what tells whether they are worked on.
+fn jobs(watched: &Watched, status: &Value) -> Vec<String> {
+    let phase = |name: &str| counted(name, status, &format!("/queues/jobs/{name}"));
+    let mut parts = vec![
+        phase("claimed"),
+        counted("waiting", status, "/queues/waiting"),
+    ];
+    if let Some(rates) = watched.rates() {
+        parts.push(named(("ran out/s", rates.timeouts)));
+    }
+    parts.extend(["delayed", "buried", "abandoned"].map(phase));
+    parts.push(bytes(number(status, "/queues/bytes")));
+    parts.push(counted("queues", status, "/queues/queues"));
+    parts
+}
+
 fn connections(watched: &Watched, status: &Value) -> Vec<String> {
     let count = |path: &str| number(status, path);
     let mut parts = Vec::new();
-    for (door, hosts, busy, active) in [
-        (
-            "/lockserver",
-            count("/lockserver/rejected_hosts"),
-            count("/lockserver/rejected_busy"),
-            count("/lockserver/active"),
-        ),
-        (
-            "/http",
-            0,
-            count("/http/rejected_busy"),
-            count("/http/active"),
-        ),
-    ] {
-        if status.pointer(door).is_none_or(Value::is_null) {
+    for door in ["lockserver", "beanstalk", "http"] {
+        let path = |name: &str| format!("/{door}{name}");
+        if status.pointer(&path("")).is_none_or(Value::is_null) {
             continue;
         }
-        let mut words = format!("{} {}", door.trim_start_matches('/'), grouped(active));
+        let mut words = counted(door, status, &path("/active"));
+        // Whoever reaches the HTTP door is not judged by the host.
+        let (hosts, busy) = (
+            count(&path("/rejected_hosts")),
+            count(&path("/rejected_busy")),
+        );
         if hosts > 0 {
             words = format!("{words}, {} hosts refused", grouped(hosts));
         }
@@ -232,7 +246,7 @@ pub(crate) fn table(status: &Value) -> Vec<Row> {
         "{:<8}{:>9}{:>9}{:>12}{:>13}  last cause",
         "actor", "restarts", "rebuilds", "quarantined", "last entry"
     );
-    let mut rows = vec![Row::new(15, head.dim())];
+    let mut rows = vec![Row::new(14, head.dim())];
     for actor in actors_of(status) {
         let cause = list(actor, "/causes").last();
         let cause = cause.map_or("-".to_owned(), |it| happened(it, status));
@@ -296,13 +310,13 @@ fn happened(report: &Value, status: &Value) -> String {
 }
 
 /// Parts, one behind the other, in lines of at most this width.
-fn flowed(parts: &[String], width: usize) -> Vec<String> {
+fn flowed(parts: &[String], between: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in parts {
         let length = part.chars().count();
         match lines.last_mut() {
-            Some(line) if line.chars().count() + 3 + length <= width => {
-                line.push_str("   ");
+            Some(line) if line.chars().count() + between.len() + length <= width => {
+                line.push_str(between);
                 line.push_str(part);
             }
             _ => lines.push(part.clone()),

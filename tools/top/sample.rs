@@ -40,6 +40,10 @@ pub(crate) struct Rates {
     pub(crate) bytes: Rate,
     pub(crate) writes: Rate,
     pub(crate) syncs: Rate,
+    /// Jobs added.
+    pub(crate) jobs: Rate,
+    /// Claims of jobs that ran out.
+    pub(crate) timeouts: Rate,
     /// Requests over HTTP, whatever became of them. One of them is this question itself.
     pub(crate) http: Rate,
 }
@@ -51,6 +55,8 @@ pub(crate) struct Point {
     pub(crate) rates: Option<Rates>,
     pub(crate) owners: Option<u64>,
     pub(crate) contenders: Option<u64>,
+    /// Jobs that anybody may claim.
+    pub(crate) ready: Option<u64>,
     pub(crate) open: Option<u64>,
 }
 
@@ -123,6 +129,7 @@ impl Watched {
             rates: None,
             owners: gauge("/lock_owners"),
             contenders: gauge("/lock_contenders"),
+            ready: gauge("/queues/jobs/ready"),
             open: gauge("/open_commands"),
         };
         if let Some((_, before)) = &self.status {
@@ -151,6 +158,7 @@ impl Watched {
             rates: None,
             owners: None,
             contenders: None,
+            ready: None,
             open: None,
         }
     }
@@ -198,6 +206,8 @@ impl Rates {
             "commands_by_kind": Value::Object(kinds.collect()),
             "entries": self.entries.line(),
             "http_requests": self.http.line(),
+            "job_timeouts": self.timeouts.line(),
+            "jobs_added": self.jobs.line(),
             "journal_bytes": self.bytes.line(),
             "journal_syncs": self.syncs.line(),
             "journal_writes": self.writes.line(),
@@ -255,6 +265,8 @@ fn rates(before: &Value, now: &Value) -> Option<Rates> {
         bytes: rate("/journal/bytes"),
         writes: rate("/journal/writes"),
         syncs: rate("/journal/syncs"),
+        jobs: rate("/queues/added"),
+        timeouts: rate("/queues/timeouts"),
         http: Rate::new(http.iter().sum(), over_ms),
     })
 }

@@ -34,21 +34,25 @@ fn status(second: u64) -> Value {
     };
     json!({
         "version": "0.1.0", "pid": 4242, "data": "/var/lib/sexton", "fsync": "always",
-        "doors": {"lockserver": "127.0.0.1:11340", "http": "127.0.0.1:11380", "socket": "/var/lib/sexton/sexton.sock"},
+        "doors": {"lockserver": "127.0.0.1:11340", "beanstalk": "127.0.0.1:11300", "http": "127.0.0.1:11380", "socket": "/var/lib/sexton/sexton.sock"},
         "uptime_ms": 7_980_000 + second * 1000, "now": NOON + second * 1000, "wall_offset_ms": 0,
         "recovered": {"records": 1_204_001, "clean": true, "ms": 912, "cut": null, "snapshot": ["a", 1_000_000], "mended": []},
         "draining": false, "lock_owners": held, "lock_contenders": held / 40, "open_commands": held / 500,
+        "queues": {"jobs": {"urgent": held / 50, "ready": held / 5, "delayed": 1200, "claimed": held / 80, "buried": 3, "abandoned": 1},
+            "bytes": held * 300, "added": 500_000 + requests / 2, "timeouts": second * 2, "queues": 12, "waiting": 40, "draining": false},
         "journal": {"released": 2_000_000 + done, "bytes": 90_000_000 + done * 96, "writes": done / 40,
             "syncs": done / 50, "sync_us": 812, "room": "ample"},
         "snapshots": {"taken": 3, "failed": 0, "running": false, "last": {"slot": "a", "upto": 2_000_000, "pages": 900,
             "bytes": 40_000_000, "file_bytes": 50_545_050, "at": NOON - 41_000, "ms": 812, "segments_dropped": 2},
             "last_failure": null, "slots": [2_000_000, 1_800_000]},
         "actors": [{"name": "lock", "last": 2_000_000 + done, "digest": "d3c1", "quarantined": [], "restarts": 0,
-            "rebuilds": 0, "causes": []}],
+            "rebuilds": 0, "causes": []}, {"name": "queue", "last": 900_000 + requests / 2, "digest": "77ab", "quarantined": [],
+            "restarts": 0, "rebuilds": 0, "causes": []}],
         "lockserver": {"uptime": 7980 + second, "requests": requests, "owner_lookups": requests / 100,
             "contender_lookups": requests / 1000, "renewals": requests / 7, "releases": requests, "release_alls": second / 4,
             "dumps": 3, "statistics": second, "accepted": 1200, "rejected_hosts": 0, "rejected_busy": 0,
             "owners": held, "contenders": held / 40, "active": 812},
+        "beanstalk": {"accepted": 900, "rejected_hosts": 0, "rejected_busy": 0, "active": 96},
         "http": {"accepted": 7990 + second, "rejected_busy": 0, "answered": 7990 + second, "refused": 0, "failed": 0, "active": 2},
         "halted": null
     })
@@ -116,6 +120,7 @@ fn troubled() -> Value {
     troubled["snapshots"]["failed"] = json!(2);
     troubled["snapshots"]["last_failure"] = json!("write snapshots/b/db: No space left on device");
     troubled["lockserver"]["rejected_busy"] = json!(1500);
+    troubled["beanstalk"]["rejected_hosts"] = json!(7);
     troubled
 }
 
@@ -134,10 +139,12 @@ fn states() -> Vec<(&'static str, Screen)> {
     };
     let memory = |second| {
         let mut memory = status(second);
-        for part in ["data", "journal", "snapshots", "lockserver"] {
+        for part in ["data", "journal", "snapshots", "lockserver", "beanstalk"] {
             memory[part] = Value::Null;
         }
-        memory["doors"]["lockserver"] = Value::Null;
+        for door in ["lockserver", "beanstalk"] {
+            memory["doors"][door] = Value::Null;
+        }
         memory["fsync"] = json!("memory");
         (second, Ok(memory))
     };
@@ -278,6 +285,7 @@ fn rates_are_over_the_coordinators_own_time() {
     let mut watched = Watched::new();
     let mut late = status(1);
     late["uptime_ms"] = json!(7_982_000);
+    late["queues"]["timeouts"] = json!(3);
     // The count of the protocol begins anew.
     let mut first = status(0);
     first["lockserver"]["dumps"] = json!(u32::MAX - 1);
@@ -294,6 +302,8 @@ fn rates_are_over_the_coordinators_own_time() {
         line["per_second"]["commands_by_kind"]["requests"],
         json!(50.0)
     );
+    assert_eq!(line["per_second"]["jobs_added"], json!(25.0));
+    assert_eq!(line["per_second"]["job_timeouts"], json!(1.5));
     assert_eq!(line["status"]["pid"], json!(4242));
     assert_eq!(line["at"], json!("2026-11-21T12:00:00.100Z"));
 }

@@ -21,6 +21,9 @@ const FIGURE: usize = 11;
 /// From so many columns on, a chart has its peak and its bars.
 const WIDE: usize = 60;
 
+/// A part's lines behind its first.
+pub(crate) const FURTHER: u8 = 15;
+
 /// Between parts: first to go.
 const BLANK: u8 = 20;
 
@@ -96,8 +99,13 @@ fn top(screen: &Screen, width: usize) -> Vec<Row> {
     }
     let mut rows = vec![Row::new(0, Line::from(first))];
     let newest = watched.status.as_ref().map(|(_, status)| status);
-    let place = newest.map_or_else(|| screen.data.clone(), details::place);
-    rows.push(Row::new(7, place.dim()));
+    let place = newest.map_or_else(
+        || vec![screen.data.clone()],
+        |status| details::place(status, width),
+    );
+    let ranks = std::iter::once(7).chain(std::iter::repeat(FURTHER));
+    let place = place.into_iter().zip(ranks);
+    rows.extend(place.map(|(line, rank)| Row::new(rank, line.dim())));
     for note in details::notes(watched) {
         let colour = if note.urgent {
             Color::Red

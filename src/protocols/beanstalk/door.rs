@@ -30,6 +30,19 @@ pub struct Door {
     address: Address,
 }
 
+/// What became of those who came to the door since it opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Stats {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections from hosts that are not in the list.
+    pub rejected_hosts: u64,
+    /// Connections beyond the limit.
+    pub rejected_busy: u64,
+    /// Connections now.
+    pub active: u32,
+}
+
 pub(crate) struct Shared {
     pub(crate) counters: Counters,
     pub(crate) clock: Arc<dyn Clock>,
@@ -49,6 +62,8 @@ pub(crate) struct Counters {
     commands: [AtomicU64; Counted::COUNT],
     connections: AtomicI64,
     connections_total: AtomicU64,
+    rejected_hosts: AtomicU64,
+    rejected_busy: AtomicU64,
     producers: AtomicI64,
     workers: AtomicI64,
 }
@@ -59,6 +74,8 @@ impl Default for Counters {
             commands: std::array::from_fn(|_| AtomicU64::new(0)),
             connections: AtomicI64::new(0),
             connections_total: AtomicU64::new(0),
+            rejected_hosts: AtomicU64::new(0),
+            rejected_busy: AtomicU64::new(0),
             producers: AtomicI64::new(0),
             workers: AtomicI64::new(0),
         }
@@ -170,9 +187,16 @@ impl Door {
         &self.address
     }
 
-    /// Connections open now.
-    pub fn connections(&self) -> u32 {
-        self.shared.places.taken()
+    /// What became of those who came.
+    pub fn stats(&self) -> Stats {
+        let counters = &self.shared.counters;
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Stats {
+            accepted: count(&counters.connections_total),
+            rejected_hosts: count(&counters.rejected_hosts),
+            rejected_busy: count(&counters.rejected_busy),
+            active: self.shared.places.taken(),
+        }
     }
 }
 
@@ -231,11 +255,15 @@ fn admit(config: &BeanstalkConfig, shared: &Arc<Shared>, peer: Option<IpAddr>) -
     let known = |peer| config.hosts.iter().any(|network| network.contains(peer));
     if let Some(peer) = peer.filter(|peer| !peer.is_loopback() && !known(*peer)) {
         tracing::info!(%peer, "refused: not in the list of hosts");
+        let refused = &shared.counters.rejected_hosts;
+        refused.fetch_add(1, Ordering::Relaxed);
         return None;
     }
     let place = shared.places.take();
     if place.is_none() {
         tracing::info!(?peer, "refused: too many connections");
+        let refused = &shared.counters.rejected_busy;
+        refused.fetch_add(1, Ordering::Relaxed);
     }
     place
 }

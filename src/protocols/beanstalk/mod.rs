@@ -25,7 +25,7 @@ pub mod stats;
 
 pub use codec::Decoder;
 pub use command::{Command, Counted, Dedup, Put, Refusal, ReserveMode, TubeName};
-pub use door::Door;
+pub use door::{Door, Stats};
 pub use reply::{Job, JobState, Reply, encode};
 pub use stats::{JobStats, ServerStats, TubeStats};
 
