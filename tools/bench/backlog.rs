@@ -55,8 +55,8 @@ pub(crate) struct Backlog {
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// How long cycles are measured, after half as long that does not count
-    #[arg(long, value_name = "SECONDS", default_value = "4", value_parser = parse_seconds)]
+    /// How long cycles are measured, after half as long that does not count: the checkpoint behind a restart is over then
+    #[arg(long, value_name = "SECONDS", default_value = "8", value_parser = parse_seconds)]
     seconds: Duration,
 
     /// Where data directories are made, and removed [default: the system's temporary directory]
