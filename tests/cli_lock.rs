@@ -2,90 +2,23 @@
 
 #![cfg(feature = "cli")]
 
+#[path = "support/coordinator.rs"]
+mod coordinator;
 #[path = "support/daemon.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod daemon;
 #[path = "support/patience.rs"]
 mod patience;
 
-use daemon::{Daemon, sexton};
+use coordinator::{Coordinator, command, done};
 use patience::until;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use tempfile::TempDir;
-
-/// A coordinator, and the commands of its user.
-struct Coordinator {
-    daemon: Daemon,
-    data: PathBuf,
-    files: TempDir,
-}
-
-/// What a command did.
-#[derive(Debug)]
-struct Done {
-    status: i32,
-    out: String,
-    err: String,
-}
-
-impl Coordinator {
-    fn start() -> Self {
-        let files = tempfile::tempdir().expect("a temporary directory");
-        let data = files.path().join("data");
-        let daemon = Daemon::serve(&["--data", data.to_str().expect("it is text")]);
-        Self {
-            daemon,
-            data,
-            files,
-        }
-    }
-
-    fn command(&self, words: &[&str]) -> Command {
-        command(&self.data, words)
-    }
-
-    fn run(&self, words: &[&str]) -> Done {
-        done(self.command(words).output().expect("it runs"))
-    }
-
-    /// A command that ends well; what it printed.
-    fn well(&self, words: &[&str]) -> String {
-        let done = self.run(words);
-        assert_eq!(
-            (done.status, done.err.as_str()),
-            (0, ""),
-            "{words:?}: {done:?}"
-        );
-        done.out
-    }
-
-    fn json(&self, words: &[&str]) -> Value {
-        let printed = self.well(&[words, &["--json"]].concat());
-        serde_json::from_str(&printed).expect("it is JSON")
-    }
-}
-
-fn command(data: &Path, words: &[&str]) -> Command {
-    let mut command = sexton();
-    command.env_remove("SEXTON_OWNER");
-    command.args(words).arg("--data").arg(data);
-    command
-}
-
-fn done(output: Output) -> Done {
-    Done {
-        status: output.status.code().expect("it ended by itself"),
-        out: String::from_utf8(output.stdout).expect("it is text"),
-        err: String::from_utf8(output.stderr).expect("it is text"),
-    }
-}
+use std::process::Stdio;
 
 #[test]
 fn a_shell_takes_keeps_and_gives_back_a_lock() {
-    let coordinator = Coordinator::start();
+    let coordinator = Coordinator::start(&[]);
     let granted = coordinator.json(&["lock", "acquire", "backup", "--ttl", "600"]);
     let token = granted["token"].to_string();
     let owner = granted["owner"].as_str().expect("text").to_owned();
@@ -121,7 +54,7 @@ fn a_shell_takes_keeps_and_gives_back_a_lock() {
 
 #[test]
 fn a_lock_that_is_held_says_by_whom_and_what_to_do() {
-    let coordinator = Coordinator::start();
+    let coordinator = Coordinator::start(&[]);
     coordinator.well(&["lock", "acquire", "a", "--owner", "one"]);
     let mut by_environment = coordinator.command(&["lock", "acquire", "a", "7"]);
     by_environment.env("SEXTON_OWNER", "two");
@@ -151,7 +84,7 @@ fn a_lock_that_is_held_says_by_whom_and_what_to_do() {
 
 #[test]
 fn who_waits_is_passed_the_lock_and_who_is_interrupted_waits_no_longer() {
-    let coordinator = Coordinator::start();
+    let coordinator = Coordinator::start(&[]);
     coordinator.well(&["lock", "acquire", "a", "--owner", "one"]);
     let wait = |owner: &str| {
         let mut command = coordinator.command(&["lock", "acquire", "a", "--wait", "600"]);
@@ -183,7 +116,7 @@ fn who_waits_is_passed_the_lock_and_who_is_interrupted_waits_no_longer() {
 
 #[test]
 fn a_holder_watches_its_lock() {
-    let coordinator = Coordinator::start();
+    let coordinator = Coordinator::start(&[]);
     let granted = coordinator.json(&["lock", "acquire", "a", "--owner", "one"]);
     let token = granted["token"].to_string();
     let watch = ["lock", "watch", "a", "--owner", "one", "--token", &token];
@@ -198,7 +131,7 @@ fn a_holder_watches_its_lock() {
 
 #[test]
 fn a_list_is_a_table_or_json() {
-    let coordinator = Coordinator::start();
+    let coordinator = Coordinator::start(&[]);
     assert_eq!(coordinator.well(&["lock", "list"]), "no locks\n");
     for (key, index, owner) in [
         ("a\\xff", "1", "one"),
@@ -239,7 +172,7 @@ fn a_list_is_a_table_or_json() {
 
 #[test]
 fn a_drain_ends_the_coordinator_when_no_lock_is_left() {
-    let coordinator = Coordinator::start();
+    let coordinator = Coordinator::start(&[]);
     coordinator.well(&["lock", "acquire", "a", "--owner", "one"]);
     let begun = coordinator.well(&["drain"]);
     assert!(begun.starts_with("draining: no new locks"), "{begun}");

@@ -2,108 +2,43 @@
 
 #![cfg(feature = "cli")]
 
+#[path = "support/coordinator.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod coordinator;
 #[path = "support/daemon.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod daemon;
 #[path = "support/patience.rs"]
 mod patience;
 
-use daemon::{Daemon, sexton};
+use coordinator::{Coordinator, command, done};
 use patience::until;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use tempfile::TempDir;
+use std::process::Stdio;
 
-/// A coordinator, and the commands of its user.
-struct Coordinator {
-    _daemon: Daemon,
-    data: PathBuf,
-    _files: TempDir,
+/// Claims a job: its number and the token, as a shell takes them from the first line.
+fn pop(coordinator: &Coordinator, queue: &str) -> (String, String) {
+    let printed = coordinator.well(&["pop", queue]);
+    let mut words = printed.split_whitespace();
+    let mut word = || words.next().expect("a number").to_owned();
+    (word(), word())
 }
 
-/// What a command did.
-#[derive(Debug)]
-struct Done {
-    status: i32,
-    out: String,
-    err: String,
-}
-
-impl Coordinator {
-    fn start() -> Self {
-        let files = tempfile::tempdir().expect("a temporary directory");
-        let data = files.path().join("data");
-        Self {
-            _daemon: Daemon::serve(&["--data", data.to_str().expect("it is text")]),
-            data,
-            _files: files,
-        }
-    }
-
-    fn command(&self, words: &[&str]) -> Command {
-        command(&self.data, words)
-    }
-
-    fn run(&self, words: &[&str]) -> Done {
-        done(self.command(words).output().expect("it runs"))
-    }
-
-    /// A command that ends well; what it printed.
-    fn well(&self, words: &[&str]) -> String {
-        let done = self.run(words);
-        assert_eq!(
-            (done.status, done.err.as_str()),
-            (0, ""),
-            "{words:?}: {done:?}"
-        );
-        done.out
-    }
-
-    fn json(&self, words: &[&str]) -> Value {
-        let printed = self.well(&[words, &["--json"]].concat());
-        serde_json::from_str(&printed).expect("it is JSON")
-    }
-
-    /// Claims a job: its number and the token, as a shell takes them from the first line.
-    fn pop(&self, queue: &str) -> (String, String) {
-        let printed = self.well(&["pop", queue]);
-        let mut words = printed.split_whitespace();
-        let mut word = || words.next().expect("a number").to_owned();
-        (word(), word())
-    }
-
-    /// A command that is told no, and why.
-    fn refused(&self, words: &[&str], why: &str) {
-        let refused = self.run(words);
-        assert_eq!((refused.status, refused.out.as_str()), (1, ""), "{words:?}");
-        assert!(
-            refused.err.contains(why) && refused.err.contains("help:"),
-            "{words:?}: {refused:?}"
-        );
-    }
-}
-
-fn command(data: &Path, words: &[&str]) -> Command {
-    let mut command = sexton();
-    command.arg("queue").args(words).arg("--data").arg(data);
-    command.stdin(Stdio::null());
-    command
-}
-
-fn done(output: Output) -> Done {
-    Done {
-        status: output.status.code().expect("it ended by itself"),
-        out: String::from_utf8(output.stdout).expect("it is text"),
-        err: String::from_utf8(output.stderr).expect("it is text"),
-    }
+/// A command that is told no, and why.
+fn refused(coordinator: &Coordinator, words: &[&str], why: &str) {
+    let refused = coordinator.run(words);
+    assert_eq!((refused.status, refused.out.as_str()), (1, ""), "{words:?}");
+    assert!(
+        refused.err.contains(why) && refused.err.contains("help:"),
+        "{words:?}: {refused:?}"
+    );
 }
 
 #[test]
 fn a_shell_adds_claims_and_ends_a_job() {
-    let coordinator = Coordinator::start();
+    let coordinator = Coordinator::start(&["queue"]);
     assert_eq!(coordinator.well(&["push", "mails", "to: ann"]), "1\n");
     let printed = coordinator.well(&["pop", "mails"]);
     let (head, body) = printed.split_once('\n').expect("two lines");
@@ -119,17 +54,17 @@ fn a_shell_adds_claims_and_ends_a_job() {
         touched.starts_with("claimed, ") && touched.ends_with(" left\n"),
         "{touched}"
     );
-    coordinator.refused(&["ack", "1", "1"], "stale");
-    coordinator.refused(&["delete", "1"], "claimed");
+    refused(&coordinator, &["ack", "1", "1"], "stale");
+    refused(&coordinator, &["delete", "1"], "claimed");
     assert_eq!(coordinator.well(&["ack", "1", token]), "done\n");
-    coordinator.refused(&["ack", "1", token], "no such job");
-    coordinator.refused(&["peek", "1"], "no such job");
-    coordinator.refused(&["pop", "mails"], "no job to claim");
+    refused(&coordinator, &["ack", "1", token], "no such job");
+    refused(&coordinator, &["peek", "1"], "no such job");
+    refused(&coordinator, &["pop", "mails"], "no job to claim");
 }
 
 #[test]
 fn a_body_comes_from_standard_input_whatever_bytes_it_has() {
-    let coordinator = Coordinator::start();
+    let coordinator = Coordinator::start(&["queue"]);
     for (words, bytes) in [
         (&["push", "q"][..], &b"\xff\x00\n"[..]),
         (&["push", "q", "-"], b""),
@@ -157,24 +92,24 @@ fn a_body_comes_from_standard_input_whatever_bytes_it_has() {
 
 #[test]
 fn a_job_is_given_back_failed_put_aside_and_kicked() {
-    let coordinator = Coordinator::start();
+    let coordinator = Coordinator::start(&["queue"]);
     coordinator.well(&["push", "q", "x", "--priority", "7", "--ttr", "600"]);
-    let (id, token) = coordinator.pop("q");
+    let (id, token) = pop(&coordinator, "q");
     let released = coordinator.well(&["release", &id, &token, "--delay", "600", "--priority", "9"]);
     assert!(released.starts_with("delayed, "), "{released}");
     assert_eq!(coordinator.well(&["kick", "q"]), "kicked 1 job\n");
     assert_eq!(coordinator.well(&["kick", "q"]), "kicked 0 jobs\n");
-    let (id, token) = coordinator.pop("q");
+    let (id, token) = pop(&coordinator, "q");
     let failed = coordinator.well(&["fail", &id, &token, "--retry-after", "600"]);
     assert!(failed.starts_with("claimed, "), "{failed}");
     assert_eq!(coordinator.well(&["flush", "q"]), "flushed 1 job\n");
 
     coordinator.well(&["push", "q", "y", "--once"]);
-    let (id, token) = coordinator.pop("q");
+    let (id, token) = pop(&coordinator, "q");
     let ended = coordinator.well(&["fail", &id, &token]);
     assert_eq!(ended, "ended: it was to be run at most once\n");
     let id = coordinator.well(&["push", "q", "z"]);
-    let (_, token) = coordinator.pop("q");
+    let (_, token) = pop(&coordinator, "q");
     assert_eq!(coordinator.well(&["bury", id.trim(), &token]), "buried\n");
     let peeked = coordinator.well(&["peek", id.trim()]);
     assert!(
@@ -196,7 +131,7 @@ fn a_job_is_given_back_failed_put_aside_and_kicked() {
 
 #[test]
 fn who_waits_gets_the_job_and_who_is_interrupted_waits_no_longer() {
-    let coordinator = Coordinator::start();
+    let coordinator = Coordinator::start(&["queue"]);
     let waiting = || {
         let stats = coordinator.json(&["stats", "q"]);
         stats["queues"][0]["waiting"].as_u64().unwrap_or(0)
@@ -227,12 +162,12 @@ fn who_waits_gets_the_job_and_who_is_interrupted_waits_no_longer() {
 
 /// Three queues in two tenants: five jobs, of which the first is claimed and the last delayed.
 fn some_jobs() -> Coordinator {
-    let coordinator = Coordinator::start();
+    let coordinator = Coordinator::start(&["queue"]);
     for queue in ["mails", "mails", "t1:mails", "t1:purges"] {
         coordinator.well(&["push", queue, "x"]);
     }
     coordinator.well(&["push", "t1:purges", "x", "--delay", "600"]);
-    coordinator.pop("mails");
+    pop(&coordinator, "mails");
     coordinator
 }
 
@@ -246,7 +181,7 @@ fn lines(table: &str) -> Vec<Vec<&str>> {
 
 #[test]
 fn where_nothing_is_that_is_said() {
-    let coordinator = Coordinator::start();
+    let coordinator = Coordinator::start(&["queue"]);
     assert_eq!(coordinator.well(&["stats"]), "no queues\n");
     assert_eq!(coordinator.well(&["stats", "q"]), "no queues\n");
     assert_eq!(coordinator.well(&["show"]), "0\n");
@@ -323,7 +258,13 @@ fn queues_are_listed_paused_and_named_by_chance() {
 #[test]
 fn usage_and_absence_of_a_coordinator_have_their_statuses() {
     let files = tempfile::tempdir().expect("a temporary directory");
-    let run = |words: &[&str]| done(command(files.path(), words).output().expect("it runs"));
+    let run = |words: &[&str]| {
+        done(
+            command(files.path(), &[&["queue"], words].concat())
+                .output()
+                .expect("it runs"),
+        )
+    };
     for words in [
         &[][..],
         &["push"],

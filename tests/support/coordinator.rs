@@ -1,0 +1,80 @@
+//! A coordinator on a directory of its own, and what a shell asks it.
+
+use crate::daemon::{Daemon, sexton, text};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// A coordinator, and the commands of its user.
+pub(crate) struct Coordinator {
+    pub(crate) daemon: Daemon,
+    pub(crate) data: PathBuf,
+    pub(crate) files: TempDir,
+    /// What stands before the words of every command.
+    of: &'static [&'static str],
+}
+
+/// What a command did.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) status: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Coordinator {
+    /// Starts one, to be asked with these words before all others.
+    pub(crate) fn start(of: &'static [&'static str]) -> Self {
+        let files = tempfile::tempdir().expect("a temporary directory");
+        let data = files.path().join("data");
+        let daemon = Daemon::serve(&["--data", text(&data)]);
+        Self {
+            daemon,
+            data,
+            files,
+            of,
+        }
+    }
+
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        command(&self.data, &[self.of, words].concat())
+    }
+
+    pub(crate) fn run(&self, words: &[&str]) -> Done {
+        done(self.command(words).output().expect("it runs"))
+    }
+
+    /// A command that ends well; what it printed.
+    pub(crate) fn well(&self, words: &[&str]) -> String {
+        let done = self.run(words);
+        assert_eq!(
+            (done.status, done.err.as_str()),
+            (0, ""),
+            "{words:?}: {done:?}"
+        );
+        done.out
+    }
+
+    pub(crate) fn json(&self, words: &[&str]) -> Value {
+        let printed = self.well(&[words, &["--json"]].concat());
+        serde_json::from_str(&printed).expect("it is JSON")
+    }
+}
+
+/// A command about this directory, which reads nothing.
+pub(crate) fn command(data: &Path, words: &[&str]) -> Command {
+    let mut command = sexton();
+    command.env_remove("SEXTON_OWNER");
+    command.args(words).arg("--data").arg(data);
+    command.stdin(Stdio::null());
+    command
+}
+
+pub(crate) fn done(output: Output) -> Done {
+    Done {
+        status: output.status.code().expect("it ended by itself"),
+        out: String::from_utf8(output.stdout).expect("it is text"),
+        err: String::from_utf8(output.stderr).expect("it is text"),
+    }
+}
