@@ -5,13 +5,14 @@ use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::{DedupKey, NewJob, Outcome, Placed, Put, Refused, Root};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::pages;
-use crate::actors::queue::rules::Class;
+use crate::actors::queue::rules::{Class, TypeRules};
 use crate::clock::Timestamp;
 use std::collections::{BTreeSet, HashMap};
 
 /// One job of a batch, as it is looked at.
 struct Wish<'a> {
     put: &'a Put,
+    rules: &'a TypeRules,
     key: Option<DedupKey>,
     /// The job that it is one with, of those that are there.
     twin: Option<u64>,
@@ -21,10 +22,11 @@ struct Wish<'a> {
 
 impl QueueMachine {
     pub(super) fn decide_put(&self, at: Timestamp, put: &Put) -> Outcome {
-        if let Err(refused) = self.admits(put) {
+        let rules = self.state.rules.of(&put.queue);
+        if let Err(refused) = self.admits(put, rules) {
             return Outcome::Refused(refused);
         }
-        let key = self.key_of(put);
+        let key = key_of(put, rules);
         if let Some(slot) = key.and_then(|key| self.state.twin(&put.queue, key)) {
             return Outcome::Duplicate { slot };
         }
@@ -34,7 +36,7 @@ impl QueueMachine {
         match room.and_then(|()| self.slots_for(put.registers().map(|root| root.key))) {
             Ok(()) => Outcome::Put {
                 slot: self.state.jobs.next_free(),
-                job: self.new_job(at, put, (self.state.head.next_id, key)),
+                job: new_job(at, (put, rules), (self.state.head.next_id, key)),
             },
             Err(refused) => Outcome::Refused(refused),
         }
@@ -42,7 +44,8 @@ impl QueueMachine {
 
     /// All of them, or none.
     pub(super) fn decide_batch(&self, at: Timestamp, puts: &[Put]) -> Outcome {
-        if let Some(refused) = puts.iter().find_map(|put| self.admits(put).err()) {
+        let refused = |put: &Put| self.admits(put, self.state.rules.of(&put.queue)).err();
+        if let Some(refused) = puts.iter().find_map(refused) {
             return Outcome::Refused(refused);
         }
         let wishes = self.wishes(puts);
@@ -70,7 +73,7 @@ impl QueueMachine {
             let id = wish.twin.or_else(|| ids.get(&wish.last).copied());
             let id = id.expect("the last of those that are one is there, or is added");
             if counts(place, wish) {
-                Placed::New(self.new_job(at, wish.put, (id, wish.key)))
+                Placed::New(new_job(at, (wish.put, wish.rules), (id, wish.key)))
             } else {
                 Placed::Twin(id)
             }
@@ -80,8 +83,9 @@ impl QueueMachine {
         }
     }
 
-    fn wishes<'a>(&self, puts: &'a [Put]) -> Vec<Wish<'a>> {
-        let keys: Vec<Option<DedupKey>> = puts.iter().map(|put| self.key_of(put)).collect();
+    fn wishes<'a>(&'a self, puts: &'a [Put]) -> Vec<Wish<'a>> {
+        let rules = |put: &Put| self.state.rules.of(&put.queue);
+        let keys: Vec<Option<DedupKey>> = puts.iter().map(|put| key_of(put, rules(put))).collect();
         let keyed = || puts.iter().zip(&keys).map(|(put, key)| (&put.queue, *key));
         let last: HashMap<(&QueueName, Option<DedupKey>), usize> = keyed().zip(0..).collect();
         let wish = |(place, (put, key)): (usize, (&'a Put, &Option<DedupKey>))| {
@@ -89,6 +93,7 @@ impl QueueMachine {
             let last = key.and_then(|key| last.get(&(&put.queue, Some(key))));
             Wish {
                 put,
+                rules: rules(put),
                 key: *key,
                 twin: twin.and_then(|slot| Some(self.state.job(slot)?.id)),
                 last: last.copied().unwrap_or(place),
@@ -98,14 +103,14 @@ impl QueueMachine {
     }
 
     /// Whether this job may be added at all.
-    fn admits(&self, put: &Put) -> Result<(), Refused> {
+    fn admits(&self, put: &Put, rules: &TypeRules) -> Result<(), Refused> {
         if put.body.as_bytes().len() > self.state.rules.body_bytes_max as usize {
             return Err(Refused::TooBig);
         }
         if self.state.head.draining {
             return Err(Refused::Draining);
         }
-        if self.state.rules.of(&put.queue).read_only.is_some() {
+        if rules.read_only.is_some() {
             return Err(Refused::ReadOnly);
         }
         Ok(())
@@ -140,24 +145,6 @@ impl QueueMachine {
         Ok(())
     }
 
-    /// The key by which it is one with others: its own, or that of what it says if the rules want that.
-    fn key_of(&self, put: &Put) -> Option<DedupKey> {
-        let rules = self.state.rules.of(&put.queue);
-        let by_body = || rules.dedup.then(|| DedupKey::of(put.body.as_bytes()));
-        put.dedup.or_else(by_body)
-    }
-
-    fn new_job(&self, at: Timestamp, put: &Put, (id, dedup): (u64, Option<DedupKey>)) -> NewJob {
-        let rules = self.state.rules.of(&put.queue);
-        NewJob {
-            id,
-            until: after(at, put.delay_ms),
-            passing: rules.class == Class::Memory,
-            retries: put.retries && rules.retries,
-            dedup,
-        }
-    }
-
     pub(super) fn decide_register(&self, root: Root) -> Outcome {
         if self.state.roots.is_known(root) {
             return Outcome::Absent;
@@ -180,5 +167,25 @@ impl QueueMachine {
             return Err(Refused::RootsFull);
         }
         Ok(())
+    }
+}
+
+/// The key by which it is one with others: its own, or that of what it says if the rules want that.
+fn key_of(put: &Put, rules: &TypeRules) -> Option<DedupKey> {
+    let by_body = || rules.dedup.then(|| DedupKey::of(put.body.as_bytes()));
+    put.dedup.or_else(by_body)
+}
+
+fn new_job(
+    at: Timestamp,
+    (put, rules): (&Put, &TypeRules),
+    (id, dedup): (u64, Option<DedupKey>),
+) -> NewJob {
+    NewJob {
+        id,
+        until: after(at, put.delay_ms),
+        passing: rules.class == Class::Memory,
+        retries: put.retries && rules.retries,
+        dedup,
     }
 }
