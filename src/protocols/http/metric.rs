@@ -8,6 +8,7 @@ use crate::ids::Slot;
 use crate::node::{QueueError, Queues};
 use crate::persist::snapshots::SlotId;
 use crate::protocols::http::Stats;
+use crate::protocols::http::queue_look::PHASES;
 use crate::protocols::lockserver;
 use crate::status::{ActorReport, JournalStatus, NodeStatus};
 use prometheus_client::encoding::text::encode;
@@ -320,14 +321,7 @@ impl Page {
 }
 
 fn by_phase(jobs: Counts) -> [(&'static str, u64); 5] {
-    [
-        ("ready", jobs.ready),
-        ("delayed", jobs.delayed),
-        ("claimed", jobs.claimed),
-        ("buried", jobs.buried),
-        ("abandoned", jobs.abandoned),
-    ]
-    .map(|(phase, count)| (phase, count.into()))
+    PHASES.map(|(word, phase)| (word, jobs.of(phase).into()))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "2^53 ms are 285,000 years")]

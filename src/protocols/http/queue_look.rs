@@ -19,7 +19,8 @@ use serde_json::{Map, Value, json};
 const LISTED: u32 = 100;
 const LISTED_MAX: u64 = 1000;
 
-const PHASES: [(&str, Phase); 5] = [
+/// Phases by the words that stand for them here and in metrics.
+pub(crate) const PHASES: [(&str, Phase); 5] = [
     ("ready", Phase::Ready),
     ("delayed", Phase::Delayed),
     ("claimed", Phase::Claimed),
