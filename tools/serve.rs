@@ -1,5 +1,6 @@
 //! `sexton serve`: the daemon. Opens the node that the settings lead to, and turns signals into what they ask for.
 
+use crate::allocator::keep_while;
 use crate::log;
 use crate::notify::Notify;
 use crate::progress::Progress;
@@ -133,7 +134,7 @@ fn open(config: Config, format: LogFormat, notify: &Notify) -> Result<Node, Fail
         LogFormat::Json => Progress::aside(words, line),
     };
     let _patience = notify.while_working(move || recovery_words(told.get()));
-    Ok(Node::open(config)?)
+    Ok(keep_while(|| Node::open(config))?)
 }
 
 /// One line on standard output, when every door is open.

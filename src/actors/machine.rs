@@ -98,13 +98,13 @@ pub trait Machine: Send + Sized + 'static {
     fn pages(&mut self) -> &mut Pages;
     /// Writes the content of a page; nothing if it has none. See the change rule in `persist/format.rs`.
     fn encode_page(&self, page: PageId, content: &mut Vec<u8>);
-    /// Reads the content of a page. Pure and independent of all others: pages are decoded on several threads.
+    /// Reads the content of a page. Pure and independent of all others: another thread does it while state is built.
     fn decode_page(page: PageId, content: &[u8]) -> Result<Self::Page, String>;
     /// The machine with these pages in it, which come in ascending order. Indexes are built here.
     ///
     /// # Panics
     /// If the pages contradict each other: they were never a state of this machine.
-    fn from_pages(rules: Self::Rules, pages: Vec<Self::Page>) -> Self;
+    fn from_pages(rules: Self::Rules, pages: &mut dyn Iterator<Item = Self::Page>) -> Self;
 
     /// The digest of durable state.
     fn digest(&self) -> Digest;

@@ -11,6 +11,7 @@
 //! | `progress.rs` | how far a recovery has come |
 //! | `checkpoint.rs` | when a snapshot is due, and its steps |
 //! | `pages.rs` | which parts of a machine's state changed, and a checkpoint's copy of them |
+//! | `loading.rs` | a snapshot on its way into machines |
 //! | `parallel.rs` | work that is spread over the cores |
 //! | `directory.rs` | addresses, and the bound on open commands |
 //! | `spine.rs` | what the actors of a node share; when answers leave; halting |
@@ -27,6 +28,7 @@ pub mod event;
 pub mod feed;
 pub mod host;
 pub mod ledger;
+pub mod loading;
 pub mod lock;
 pub mod machine;
 pub mod outbox;

@@ -1,10 +1,10 @@
 //! How far a recovery has come, for whoever waits for it. Nothing here slows it down or changes what comes of it.
 
-use crate::actors::machine::Start;
-use crate::actors::recovery::{Recovering, RecoveryError};
+use crate::actors::machine::{Stamp, Start};
+use crate::actors::parallel::Coming;
+use crate::actors::recovery::{ReadEntry, Recovering, RecoveryError};
 use crate::ids::{ActorId, Digest, Seq};
 use crate::persist::format::Watermark;
-use crate::persist::journal::Record;
 use crate::persist::snapshots::Page;
 use std::any::Any;
 use std::sync::Arc;
@@ -73,11 +73,15 @@ impl Recovering for Watched<'_> {
         self.replica.actor()
     }
 
-    fn apply(&mut self, record: &Record<'_>) -> Result<(), RecoveryError> {
+    fn reader(&self) -> ReadEntry {
+        self.replica.reader()
+    }
+
+    fn repeat(&mut self, stamp: Stamp, entry: Box<dyn Any>) -> Result<(), RecoveryError> {
         let counts = &self.progress.0;
-        counts.upto.store(record.seq.0, Ordering::Relaxed);
+        counts.upto.store(stamp.seq.0, Ordering::Relaxed);
         counts.records.fetch_add(1, Ordering::Relaxed);
-        self.replica.apply(record)
+        self.replica.repeat(stamp, entry)
     }
 
     fn start(&mut self, start: Start) {
@@ -92,10 +96,16 @@ impl Recovering for Watched<'_> {
         self.replica.last()
     }
 
-    fn load(&self, pages: Vec<Page>, state: Option<&Watermark>) -> Result<Box<dyn Any>, String> {
-        let count = pages.len() as u64;
-        self.progress.0.pages.fetch_add(count, Ordering::Relaxed);
-        self.replica.load(pages, state)
+    fn load(
+        &self,
+        pages: Coming<'_, Page>,
+        state: Option<&Watermark>,
+    ) -> Result<Box<dyn Any>, String> {
+        let counts = &self.progress.0;
+        let mut counted = pages.inspect(|_| {
+            counts.pages.fetch_add(1, Ordering::Relaxed);
+        });
+        self.replica.load(&mut counted, state)
     }
 
     fn replace(&mut self, loaded: Box<dyn Any>) {

@@ -5,8 +5,9 @@
 //! time; only when neither reads and the journal no longer has the beginning is anything lost, which is an error.
 
 use crate::actors::host::panic_words;
+use crate::actors::loading::{self, Arriving};
 use crate::actors::machine::{Effects, Machine, Stamp, Start};
-use crate::actors::parallel::{both, in_shares};
+use crate::actors::parallel::{Coming, Made, ahead, both};
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Digest, Seq};
 use crate::persist::PersistError;
@@ -15,11 +16,8 @@ use crate::persist::format::{Kind, Mark, Watermark};
 use crate::persist::journal::{Begin, Reader, Record, Tail};
 use crate::persist::snapshots::{BySlot, Found, Look, Page, Seal, SlotId, Slots};
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-/// Fewer pages than this are not worth a thread of their own.
-const PAGES_TO_A_THREAD: usize = 64;
 
 /// Why the past could not be repeated.
 #[derive(Debug, thiserror::Error)]
@@ -128,12 +126,22 @@ impl<M: Machine> Replica<M> {
     }
 }
 
+/// Reads an entry: any thread may.
+pub type ReadEntry = fn(&Record<'_>) -> Result<Box<dyn Any + Send>, RecoveryError>;
+
 /// A replica whatever its machine.
 pub trait Recovering {
     /// Which actor's entries it takes.
     fn actor(&self) -> ActorId;
-    /// Commits one entry of that actor.
-    fn apply(&mut self, record: &Record<'_>) -> Result<(), RecoveryError>;
+    /// How an entry of that actor is read.
+    fn reader(&self) -> ReadEntry;
+    /// Commits one that was read so.
+    fn repeat(&mut self, stamp: Stamp, entry: Box<dyn Any>) -> Result<(), RecoveryError>;
+    /// Reads an entry and commits it.
+    fn apply(&mut self, record: &Record<'_>) -> Result<(), RecoveryError> {
+        let entry = self.reader()(record)?;
+        self.repeat(stamp_of(record), entry)
+    }
     /// The coordinator started here.
     fn start(&mut self, start: Start);
     /// The digest of its state.
@@ -141,7 +149,11 @@ pub trait Recovering {
     /// Its newest entry.
     fn last(&self) -> Seq;
     /// A machine of the same kind, from pages that a snapshot has of it; of nothing if it has none.
-    fn load(&self, pages: Vec<Page>, state: Option<&Watermark>) -> Result<Box<dyn Any>, String>;
+    fn load(
+        &self,
+        pages: Coming<'_, Page>,
+        state: Option<&Watermark>,
+    ) -> Result<Box<dyn Any>, String>;
     /// Takes what `load` made in the place of what there is.
     fn replace(&mut self, loaded: Box<dyn Any>);
 }
@@ -151,16 +163,14 @@ impl<M: Machine> Recovering for Replica<M> {
         M::ID
     }
 
-    fn apply(&mut self, record: &Record<'_>) -> Result<(), RecoveryError> {
-        let (message, outcome) = Self::decode(record)?;
-        self.commit(
-            Stamp {
-                seq: record.seq,
-                at: record.at,
-            },
-            &message,
-            &outcome,
-        )
+    fn reader(&self) -> ReadEntry {
+        |record| Ok(Box::new(Self::decode(record)?))
+    }
+
+    fn repeat(&mut self, stamp: Stamp, entry: Box<dyn Any>) -> Result<(), RecoveryError> {
+        let entry: Box<(M::Message, M::Outcome)> =
+            entry.downcast().expect("it was read by this `reader`");
+        self.commit(stamp, &entry.0, &entry.1)
     }
 
     fn start(&mut self, start: Start) {
@@ -176,8 +186,12 @@ impl<M: Machine> Recovering for Replica<M> {
         self.last
     }
 
-    fn load(&self, pages: Vec<Page>, state: Option<&Watermark>) -> Result<Box<dyn Any>, String> {
-        let machine = from_pages::<M>(self.rules.clone(), &pages)?;
+    fn load(
+        &self,
+        pages: Coming<'_, Page>,
+        state: Option<&Watermark>,
+    ) -> Result<Box<dyn Any>, String> {
+        let machine: M = loading::machine(self.rules.clone(), pages)?;
         let Some(state) = state else {
             return Ok(Box::new((machine, Seq(0))));
         };
@@ -196,29 +210,6 @@ impl<M: Machine> Recovering for Replica<M> {
         let loaded: Box<(M, Seq)> = loaded.downcast().expect("it was made by this `load`");
         (self.machine, self.last) = *loaded;
     }
-}
-
-/// A machine from its pages, which are decoded on as many threads as there are cores.
-fn from_pages<M: Machine>(rules: M::Rules, pages: &[Page]) -> Result<M, String> {
-    let decode = |pages: &[Page]| -> Result<Vec<M::Page>, String> {
-        let filled = pages.iter().filter(|page| !page.content.is_empty());
-        filled
-            .map(|page| M::decode_page(page.page, &page.content))
-            .collect()
-    };
-    let build = || {
-        let mut decoded = Vec::with_capacity(pages.len());
-        for share in in_shares(pages, PAGES_TO_A_THREAD, decode) {
-            decoded.extend(share?);
-        }
-        let mut machine = M::from_pages(rules, decoded);
-        for page in pages {
-            machine.pages().loaded(page.page, page.changed);
-        }
-        Ok(machine)
-    };
-    catch_unwind(AssertUnwindSafe(build))
-        .unwrap_or_else(|payload| Err(panic_words(payload.as_ref())))
 }
 
 /// Which records a recovery takes.
@@ -383,33 +374,51 @@ pub fn load(
     replicas: &mut [&mut dyn Recovering],
     partial: bool,
 ) -> Result<(), PersistError> {
-    let mut pages: BTreeMap<ActorId, Vec<Page>> = BTreeMap::new();
-    slots.read(slot, seal, &mut |page| {
-        pages.entry(page.actor).or_default().push(page);
-        Ok(())
-    })?;
     let refused = |cause: String| PersistError::Store {
         action: "read",
         folder: slot.folder(),
         cause,
     };
-    let mut loading = Vec::new();
-    for replica in replicas.iter() {
-        let actor = replica.actor();
-        let pages = pages.remove(&actor).unwrap_or_default();
-        let state = seal.manifest.state(actor);
-        let loaded = replica.load(pages, state).map_err(refused)?;
-        loading.push(loaded);
-    }
-    if let Some(actor) = pages.keys().next().filter(|_| !partial) {
-        return Err(refused(format!(
-            "it has state of actor {actor}, which this program does not have"
-        )));
-    }
-    for (replica, loaded) in replicas.iter_mut().zip(loading) {
+    let (read, loaded) = loading::while_read(slots, slot, seal, |arriving| {
+        build(arriving, seal, replicas, partial)
+    });
+    // What was built of half a snapshot says nothing of it.
+    read?;
+    let loaded = loaded.map_err(refused)?;
+    for (replica, loaded) in replicas.iter_mut().zip(loaded) {
         replica.replace(loaded);
     }
     Ok(())
+}
+
+/// What each replica makes of its pages.
+fn build(
+    mut arriving: Arriving<'_>,
+    seal: &Seal,
+    replicas: &[&mut dyn Recovering],
+    partial: bool,
+) -> Result<Vec<Box<dyn Any>>, String> {
+    let mut loaded: Vec<Option<Box<dyn Any>>> = replicas.iter().map(|_| None).collect();
+    while let Some(actor) = arriving.actor() {
+        let mut ours = replicas.iter().zip(&mut loaded);
+        let pages = &mut arriving.of(actor);
+        match ours.find(|(replica, _)| replica.actor() == actor) {
+            Some((replica, loaded)) => {
+                *loaded = Some(replica.load(pages, seal.manifest.state(actor))?);
+            }
+            None if partial => pages.for_each(drop),
+            None => {
+                return Err(format!(
+                    "it has state of actor {actor}, which this program does not have"
+                ));
+            }
+        }
+    }
+    let all = replicas.iter().zip(loaded).map(|(replica, loaded)| {
+        let state = seal.manifest.state(replica.actor());
+        loaded.map_or_else(|| replica.load(&mut iter::empty(), state), Ok)
+    });
+    all.collect()
 }
 
 /// Repeats what the log has behind a snapshot, and says where it ends.
@@ -419,56 +428,108 @@ fn repeat(
     replicas: &mut [&mut dyn Recovering],
     scope: Scope,
 ) -> Result<Tail, RecoveryError> {
+    let actors = replicas.iter().map(|replica| Repeating {
+        actor: replica.actor(),
+        after: replica.last(),
+        read: replica.reader(),
+    });
+    let actors: Vec<Repeating> = actors.collect();
     let mut reader = Reader::open_after(disk, begin)?;
-    while let Some(record) = reader.next()? {
-        if scope.until.is_some_and(|until| record.seq > until) {
-            break;
+    let read = |made: &mut Made<_>| read(&mut reader, &actors, scope, made);
+    let (read, repeated) = ahead(read, |steps| {
+        for step in steps {
+            match step? {
+                Step::Nothing => {}
+                Step::Entry(stamp, place, entry) => {
+                    let replica = replicas.get_mut(place).expect("it was found there");
+                    replica.repeat(stamp, entry)?;
+                }
+                Step::Start(start) => {
+                    for replica in replicas.iter_mut() {
+                        if replica.last() < start.stamp.seq {
+                            replica.start(start);
+                        }
+                    }
+                }
+            }
         }
-        apply(&record, replicas, scope.partial)?;
-        if scope.until == Some(record.seq) {
-            break;
-        }
-    }
+        Ok::<_, RecoveryError>(())
+    });
+    repeated?;
+    read?;
     Ok(reader.tail().clone())
 }
 
-fn apply(
-    record: &Record<'_>,
-    replicas: &mut [&mut dyn Recovering],
-    partial: bool,
-) -> Result<(), RecoveryError> {
+/// An actor whose entries are repeated.
+struct Repeating {
+    actor: ActorId,
+    /// What a snapshot has of it already.
+    after: Seq,
+    read: ReadEntry,
+}
+
+/// What a record asks for.
+enum Step {
+    Nothing,
+    /// That the replica in this place commits an entry.
+    Entry(Stamp, usize, Box<dyn Any + Send>),
+    Start(Start),
+}
+
+/// Reads on to where the log ends, or the scope.
+fn read(
+    reader: &mut Reader<'_>,
+    actors: &[Repeating],
+    scope: Scope,
+    made: &mut Made<Result<Step, RecoveryError>>,
+) -> Result<(), PersistError> {
+    while let Some(record) = reader.next()? {
+        let seq = record.seq;
+        if scope.until.is_some_and(|until| seq > until)
+            || !made.push(step(&record, actors, scope.partial))
+            || scope.until == Some(seq)
+        {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn step(record: &Record<'_>, actors: &[Repeating], partial: bool) -> Result<Step, RecoveryError> {
     match record.kind {
         Kind::Entry => {
-            match replicas
-                .iter_mut()
-                .find(|replica| replica.actor() == record.actor)
-            {
-                // What a snapshot has of it already.
-                Some(replica) if record.seq <= replica.last() => Ok(()),
-                Some(replica) => replica.apply(record),
-                None if partial => Ok(()),
+            let mut places = actors.iter().enumerate();
+            match places.find(|(_, repeating)| repeating.actor == record.actor) {
+                Some((_, repeating)) if record.seq <= repeating.after => Ok(Step::Nothing),
+                Some((place, repeating)) => Ok(Step::Entry(
+                    stamp_of(record),
+                    place,
+                    (repeating.read)(record)?,
+                )),
+                None if partial => Ok(Step::Nothing),
                 None => Err(RecoveryError::UnknownActor {
                     seq: record.seq,
                     actor: record.actor,
                 }),
             }
         }
-        Kind::Mark => {
-            if let Mark::Start { skipped, .. } = decode_mark(record)? {
-                for replica in replicas.iter_mut() {
-                    if record.seq <= replica.last() {
-                        continue;
-                    }
-                    let stamp = Stamp {
-                        seq: record.seq,
-                        at: record.at,
-                    };
-                    replica.start(Start { stamp, skipped });
-                }
+        Kind::Mark => match decode_mark(record)? {
+            Mark::Start { skipped, .. } => Ok(Step::Start(Start {
+                stamp: stamp_of(record),
+                skipped,
+            })),
+            Mark::Stop | Mark::Reserve { .. } | Mark::Clock { .. } | Mark::Checkpoint { .. } => {
+                Ok(Step::Nothing)
             }
-            Ok(())
-        }
-        Kind::Poisoned | Kind::End => Ok(()),
+        },
+        Kind::Poisoned | Kind::End => Ok(Step::Nothing),
+    }
+}
+
+fn stamp_of(record: &Record<'_>) -> Stamp {
+    Stamp {
+        seq: record.seq,
+        at: record.at,
     }
 }
 

@@ -89,8 +89,7 @@ impl<M: Machine> Shelf<M> {
             M::decode_page(*page, content).expect("what was written reads")
         };
         let filled = slot.pages.iter().filter(|(_, page)| !page.1.is_empty());
-        let pages = filled.map(decode).collect();
-        let mut machine = M::from_pages(self.rules.clone(), pages);
+        let mut machine = M::from_pages(self.rules.clone(), &mut filled.map(decode));
         for (page, (changed, _)) in &slot.pages {
             machine.pages().loaded(*page, *changed);
         }

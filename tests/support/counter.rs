@@ -320,9 +320,9 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
         rmp_serde::from_slice(content).map_err(|error| error.to_string())
     }
 
-    fn from_pages((): (), pages: Vec<Self::Page>) -> Self {
+    fn from_pages((): (), pages: &mut dyn Iterator<Item = Self::Page>) -> Self {
         let mut machine = Self::default();
-        for (name, counter) in pages.into_iter().flatten() {
+        for (name, counter) in pages.flatten() {
             machine.digest.add(&canonical(name, &counter));
             if counter.value > 0 {
                 machine.deadlines.insert((counter.deadline, name));

@@ -1,6 +1,7 @@
 //! The server in beanstalkd's place: one door, jobs in memory or in a directory, and beanstalkd's signals and exit
 //! statuses.
 
+use crate::allocator::keep_while;
 use crate::beanstalkd::flag::{self, Asked, Flags, Sync, USAGE};
 use crate::beanstalkd::user;
 use crate::log;
@@ -211,7 +212,7 @@ async fn until_signal(config: Config) -> Result<(), Failure> {
     let mut hangup = signal(SignalKind::hangup()).map_err(unheard)?;
     let mut drain = signal(SignalKind::user_defined1()).map_err(unheard)?;
     let notify = Notify::from_environment();
-    let node = Node::open(config)?;
+    let node = keep_while(|| Node::open(config))?;
     notify.ready();
     let handle = node.handle();
     tracing::info!(pid = std::process::id(), doors = ?handle.doors().beanstalk, "serving");

@@ -17,7 +17,7 @@ use crate::ids::{Seq, Slot};
 
 impl State {
     /// The state with these pages in it, which come in ascending order.
-    pub(in crate::actors::lock) fn from_pages(pages: Vec<Page>) -> Self {
+    pub(in crate::actors::lock) fn from_pages(pages: &mut dyn Iterator<Item = Page>) -> Self {
         let mut state = Self::default();
         for page in pages {
             match page {

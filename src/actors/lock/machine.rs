@@ -522,7 +522,7 @@ impl Machine for LockMachine {
         pages::decode(page, content)
     }
 
-    fn from_pages(rules: Rules, pages: Vec<Page>) -> Self {
+    fn from_pages(rules: Rules, pages: &mut dyn Iterator<Item = Page>) -> Self {
         Self {
             state: State::from_pages(pages),
             ..Self::new(rules)

@@ -5,38 +5,56 @@
     reason = "slots come from indexes over the slabs: one that leads nowhere is an impossible state"
 )]
 
-use crate::actors::queue::body::Body;
 use crate::actors::queue::job::Job;
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::pages::{KeptJob, Page};
 use crate::actors::queue::queue::Pause;
 use crate::actors::queue::rules::Rules;
 use crate::actors::queue::state::State;
-use crate::actors::slab::Slab;
 use crate::ids::Slot;
-use std::collections::HashMap;
+use std::collections::VecDeque;
 
 impl State {
-    /// The state with these pages in it, which come in ascending order.
+    /// The state with these pages in it, which come in ascending order: those of jobs before those of their queues.
     ///
     /// # Panics
     /// If they contradict each other.
-    pub(in crate::actors::queue) fn from_pages(rules: Rules, pages: Vec<Page>) -> Self {
+    pub(in crate::actors::queue) fn from_pages(
+        rules: Rules,
+        pages: &mut dyn Iterator<Item = Page>,
+    ) -> Self {
         let mut state = Self::new(rules);
-        let (mut jobs, mut bodies) = (Vec::new(), HashMap::new());
+        // Jobs by age; and those whose body is still to come, as their slots ascend.
+        let (mut jobs, mut without) = (Vec::new(), VecDeque::new());
         for page in pages {
             match page {
                 Page::Head(head) => {
                     state.head = head;
                     state.totals.draining = head.draining;
                 }
-                Page::Jobs(kept) => jobs.push(kept),
+                Page::Jobs(kept) => {
+                    for (slot, job) in kept {
+                        jobs.push((job.id, slot));
+                        let is_whole = job.body.is_some();
+                        state.load_job(slot, job);
+                        if is_whole {
+                            state.settle(slot);
+                        } else {
+                            without.push_back(slot);
+                        }
+                    }
+                }
                 Page::Queues(kept) => {
                     for (number, queue) in kept {
                         state.load_queue(number, &queue.name, queue.pause);
                     }
                 }
-                Page::Body(slot, body) => drop(bodies.insert(slot, body)),
+                Page::Body(slot, body) => {
+                    let next = without.pop_front();
+                    assert_eq!(next, Some(slot), "a page of a body is of a job without");
+                    state.jobs[slot].body = body;
+                    state.settle(slot);
+                }
                 Page::Roots(kept) => {
                     for (slot, known) in kept {
                         state.roots.append(slot, known);
@@ -45,21 +63,13 @@ impl State {
                 }
             }
         }
-        let jobs = jobs.into_iter().flatten();
-        let jobs: Vec<(Slot, KeptJob)> = jobs.collect();
-        let mut by_age: Vec<(u64, Slot)> = jobs.iter().map(|(slot, job)| (job.id, *slot)).collect();
-        for (slot, job) in jobs {
-            let body = job.body.clone().or_else(|| bodies.remove(&slot));
-            state.load_job(
-                slot,
-                job,
-                body.expect("a job without a body has a page for it"),
-            );
-        }
-        assert!(bodies.is_empty(), "a page of a body has a job");
+        assert!(without.is_empty(), "a job without a body has a page for it");
         // A lane of what is ready takes those that come by age; all others would stand apart.
-        by_age.sort_unstable();
-        for (_, slot) in by_age {
+        jobs.sort_unstable();
+        for (_, slot) in jobs {
+            let job = &mut state.jobs[slot];
+            job.queue = *state.numbers.get(job.queue).expect("a job has a queue");
+            state.queues[job.queue].total += 1;
             state.enter(slot);
         }
         state
@@ -77,23 +87,22 @@ impl State {
         self.count_queue(slot, number, true);
     }
 
-    /// Puts a job in its place. They come by slot, and enter the indexes of their phases afterwards.
-    fn load_job(&mut self, slot: Slot, kept: KeptJob, body: Body) {
-        let queue = *self.numbers.get(kept.queue).expect("a job has a queue");
+    /// Puts a job in its place, as far as its page tells: its queue is still that of the page.
+    fn load_job(&mut self, slot: Slot, kept: KeptJob) {
         let job = Job {
             id: kept.id,
-            body,
+            body: kept.body.unwrap_or_default(),
             created: kept.created,
             ttr_ms: kept.ttr_ms,
             previous: Slot::NONE,
             next: Slot::NONE,
-            queue,
+            queue: kept.queue,
             priority: kept.priority,
             phase: kept.phase,
             passing: kept.passing,
             retries: kept.retries,
             story: kept.story,
         };
-        self.settle(slot, job, Slab::append);
+        self.jobs.append(slot, job);
     }
 }

@@ -310,7 +310,7 @@ impl Machine for QueueMachine {
         pages::decode(page, content)
     }
 
-    fn from_pages(rules: Rules, pages: Vec<Page>) -> Self {
+    fn from_pages(rules: Rules, pages: &mut dyn Iterator<Item = Page>) -> Self {
         Self {
             state: State::from_pages(rules, pages),
             waiting: Waiting::default(),

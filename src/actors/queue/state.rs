@@ -230,23 +230,23 @@ impl State {
         if pages::is_apart(&put.body) {
             self.touch(Place::of_body(slot), stamp.seq);
         }
-        self.settle(slot, job, Slab::insert);
+        self.jobs.insert(slot, job);
+        self.settle(slot);
+        self.queues[queue].total += 1;
         self.enter(slot);
         if let Some(root) = put.registers() {
             self.register(root, stamp);
         }
     }
 
-    /// Puts a job in its place, with everything that stays as it is while its phases change.
-    pub(super) fn settle(&mut self, slot: Slot, job: Job, place: fn(&mut Slab<Job>, Slot, Job)) {
+    /// A job has come to its place: what stays as it is while its phases change.
+    pub(super) fn settle(&mut self, slot: Slot) {
+        let job = &self.jobs[slot];
         job.canonical_body(&mut self.scratch);
         self.digest.add(&self.scratch);
         self.totals.bytes += job.body.as_bytes().len() as u64;
         self.totals.added += 1;
-        self.queues[job.queue].total += 1;
-        let id = job.id;
-        place(&mut self.jobs, slot, job);
-        self.ids.insert(id, slot);
+        self.ids.insert(job.id, slot);
     }
 
     /// Remembers a root job, unless it, or a newer one, is known.

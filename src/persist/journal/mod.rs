@@ -6,6 +6,7 @@
 //! | `writer.rs` | the one writer: where the next byte goes, sealing, rolling, room left |
 //! | `filler.rs` | who prepares the next segment: a thread of its own, or the caller |
 //! | `reader.rs` | from bytes back to records; tells a torn tail from damage |
+//! | `window.rs` | a file of which a piece at a time is in memory |
 //! | `survey.rs` | segment by segment, for people |
 //! | `thread.rs` | group commit: one write and one sync for every command that waits |
 
@@ -14,6 +15,7 @@ pub mod reader;
 pub mod segment;
 pub mod survey;
 pub mod thread;
+pub mod window;
 pub mod writer;
 
 pub use filler::{Filler, InlineFiller, ThreadFiller};

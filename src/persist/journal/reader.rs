@@ -15,7 +15,9 @@ use crate::persist::format::{
     SegmentHeader, frame,
 };
 use crate::persist::journal::segment::{self, Opening};
+use crate::persist::journal::window::Window;
 use std::collections::VecDeque;
+use std::io;
 
 /// One record of the log.
 #[derive(Debug)]
@@ -93,14 +95,13 @@ pub struct Cut {
     pub seqs: Vec<Seq>,
 }
 
-/// No segment is larger, whatever its length says: what is read goes into memory.
+/// No segment is larger, whatever its length says: it would take long to see that it is none.
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
 struct Loaded {
     ordinal: u64,
-    bytes: Vec<u8>,
+    window: Window,
     offset: usize,
-    used: usize,
     salt: u32,
 }
 
@@ -132,7 +133,7 @@ impl<'d> Reader<'d> {
     pub fn open_after(disk: &'d dyn Disk, begin: Begin) -> Result<Self, PersistError> {
         let mut ordinals = segment::ordinals(disk)?;
         let first = ordinals.first().copied().unwrap_or(1);
-        contiguous(first, &ordinals, Seq(0))?;
+        segment::contiguous(first, &ordinals, Seq(0))?;
         let start = match segment::first_needed(disk, &ordinals, begin.after)? {
             Some(start) => start,
             None if first == 1 => 1,
@@ -146,7 +147,7 @@ impl<'d> Reader<'d> {
     pub fn open_present(disk: &'d dyn Disk) -> Result<Self, PersistError> {
         let ordinals = segment::ordinals(disk)?;
         let first = ordinals.first().copied().unwrap_or(1);
-        contiguous(first, &ordinals, Seq(0))?;
+        segment::contiguous(first, &ordinals, Seq(0))?;
         let opening = segment::first_opening(disk, &ordinals)?;
         let after = match opening {
             Opening::Record(seq) if first > 1 => Seq(seq.0.saturating_sub(1)),
@@ -213,7 +214,7 @@ impl<'d> Reader<'d> {
                     .as_ref()
                     .expect("a frame was just read from it");
                 let payload = match header.part {
-                    Part::Whole => segment.bytes.get(range).unwrap_or(&[]),
+                    Part::Whole => segment.window.get(range),
                     Part::First | Part::Middle | Part::Last => &self.assembled,
                 };
                 return Ok(Some(Record {
@@ -255,21 +256,11 @@ impl<'d> Reader<'d> {
 
     /// Reads one frame; a record comes of it when it is whole.
     fn step(&mut self) -> Result<Option<(FrameHeader, std::ops::Range<usize>)>, PersistError> {
-        let segment = self.segment.as_mut().expect("a segment is loaded");
-        let offset = segment.offset;
-        let rest = segment.bytes.get(offset..).unwrap_or(&[]);
-        let Some((header, _)) = frame(rest, segment.salt).filter(|(header, _)| {
-            let fits = match header.part {
-                Part::Whole | Part::First => self.began.is_none(),
-                Part::Middle | Part::Last => {
-                    self.began.is_some() || (self.amid && header.seq <= self.begin.after)
-                }
-            };
-            header.kind == Kind::End || (header.seq > self.tail.last && fits)
-        }) else {
-            self.end(offset)?;
+        let Some(header) = self.frame()? else {
             return Ok(None);
         };
+        let segment = self.segment.as_mut().expect("the frame was read from it");
+        let offset = segment.offset;
         segment.offset += header.size as usize;
         let segment_ordinal = segment.ordinal;
         let synced = (offset as u64).saturating_sub(header.unsynced.into());
@@ -301,6 +292,45 @@ impl<'d> Reader<'d> {
         Ok(Some((header, payload)))
     }
 
+    /// The frame that comes next; `None` if that is the end.
+    fn frame(&mut self) -> Result<Option<FrameHeader>, PersistError> {
+        if let Some(header) = self.look()? {
+            return Ok(Some(header));
+        }
+        // A running coordinator may have written it since its place was read. What is behind is looked at first: so
+        // nothing is found there of which the beginning was not yet written.
+        let segment = self.segment.as_mut().expect("a segment is loaded");
+        let offset = segment.offset;
+        let used = segment.window.used(offset);
+        let used = used.map_err(|error| unreadable(segment.ordinal, error))?;
+        segment.window.forget();
+        if let Some(header) = self.look()? {
+            return Ok(Some(header));
+        }
+        self.end(offset, used)?;
+        Ok(None)
+    }
+
+    /// The frame that stands where the log goes on, if one does.
+    fn look(&mut self) -> Result<Option<FrameHeader>, PersistError> {
+        let segment = self.segment.as_mut().expect("a segment is loaded");
+        let Loaded {
+            ordinal, window, ..
+        } = segment;
+        let rest = window.from(segment.offset);
+        let rest = rest.map_err(|error| unreadable(*ordinal, error))?;
+        let header = frame(rest, segment.salt).map(|(header, _)| header);
+        Ok(header.filter(|header| {
+            let fits = match header.part {
+                Part::Whole | Part::First => self.began.is_none(),
+                Part::Middle | Part::Last => {
+                    self.began.is_some() || (self.amid && header.seq <= self.begin.after)
+                }
+            };
+            header.kind == Kind::End || (header.seq > self.tail.last && fits)
+        }))
+    }
+
     /// Gathers the parts of a long record. True when the record is whole.
     fn assemble(
         &mut self,
@@ -316,7 +346,7 @@ impl<'d> Reader<'d> {
         }
         if header.part != Part::Whole {
             self.assembled
-                .extend_from_slice(segment.bytes.get(payload).unwrap_or(&[]));
+                .extend_from_slice(segment.window.get(payload));
         }
         let whole = matches!(header.part, Part::Whole | Part::Last);
         self.amid &= header.part == Part::Middle;
@@ -339,11 +369,8 @@ impl<'d> Reader<'d> {
         }
         self.tail.clean = false;
         if header.kind == Kind::Mark {
-            let bytes = self
-                .segment
-                .as_ref()
-                .and_then(|segment| segment.bytes.get(payload));
-            match bytes.and_then(|bytes| rmp_serde::from_slice(bytes).ok()) {
+            let segment = self.segment.as_ref().expect("the mark was read from it");
+            match rmp_serde::from_slice(segment.window.get(payload)).ok() {
                 Some(Mark::Reserve { bound }) => {
                     self.tail.reserved = bound.max(self.begin.reserved);
                 }
@@ -359,20 +386,17 @@ impl<'d> Reader<'d> {
             return Ok(false);
         };
         let name = segment::name(ordinal);
-        let bytes = self.contents(&name)?;
-        let len = bytes.len();
-        let body = bytes.get(SEGMENT_HEADER_BYTES..).unwrap_or(&[]);
-        let used = body
-            .iter()
-            .rposition(|byte| *byte != 0)
-            .map_or(0, |last| last + 1);
-        let judged = match SegmentHeader::decode(&bytes) {
+        let mut window = self.open_segment(&name)?;
+        let unread = |error| unreadable(ordinal, error);
+        let start = SEGMENT_HEADER_BYTES;
+        let judged = match SegmentHeader::decode(window.from(0).map_err(unread)?) {
             SegmentHeader::Good {
                 ordinal: said,
                 size,
                 salt,
             } => {
-                if said == ordinal && size == bytes.len() as u64 {
+                let len = window.len();
+                if said == ordinal && size == len as u64 {
                     Ok(salt)
                 } else {
                     Err(format!(
@@ -393,7 +417,11 @@ impl<'d> Reader<'d> {
         let salt = match judged {
             Ok(salt) => salt,
             // A prepared segment that was never used has nothing to lose.
-            Err(_) if used == 0 && self.tail.place.is_some() && self.waiting.is_empty() => {
+            Err(_)
+                if self.tail.place.is_some()
+                    && self.waiting.is_empty()
+                    && window.used(start).map_err(unread)? == start =>
+            {
                 return Ok(false);
             }
             Err(found) => {
@@ -406,22 +434,19 @@ impl<'d> Reader<'d> {
                 });
             }
         };
-        let start = SEGMENT_HEADER_BYTES;
         if self.tail.place.is_none() {
-            self.tail.place = Some((ordinal, SEGMENT_HEADER_BYTES as u64));
+            self.tail.place = Some((ordinal, start as u64));
         }
         self.segment = Some(Loaded {
             ordinal,
-            bytes,
+            window,
             offset: start,
-            used: start + used,
             salt,
         });
         Ok(true)
     }
 
-    /// What a segment holds.
-    fn contents(&self, name: &str) -> Result<Vec<u8>, PersistError> {
+    fn open_segment(&self, name: &str) -> Result<Window, PersistError> {
         let file = self
             .disk
             .open(name, false)
@@ -437,16 +462,12 @@ impl<'d> Reader<'d> {
                 found,
             });
         }
-        let mut bytes = vec![0; usize::try_from(len).expect("segments fit in memory")];
-        let read = file
-            .read_at(&mut bytes, 0)
-            .map_err(PersistError::io("read", name))?;
-        bytes.truncate(read);
-        Ok(bytes)
+        let len = usize::try_from(len).expect("segments fit in memory");
+        Ok(Window::new(file, len))
     }
 
-    /// The log does not go on at `offset`: decides whether it ends there or is damaged.
-    fn end(&mut self, offset: usize) -> Result<(), PersistError> {
+    /// The log does not go on at `offset`: decides whether it ends there or is damaged, by what stands there up to `used`.
+    fn end(&mut self, offset: usize, used: usize) -> Result<(), PersistError> {
         self.ended = true;
         if self.later_records()? {
             return Err(self.corrupt(
@@ -456,14 +477,16 @@ impl<'d> Reader<'d> {
         }
         let segment = self
             .segment
-            .as_ref()
+            .as_mut()
             .expect("the log ends in a loaded segment");
-        let garbage = segment.bytes.get(offset..segment.used).unwrap_or(&[]);
+        let ordinal = segment.ordinal;
+        let garbage = used - offset;
         let mut seqs = Vec::new();
         let mut at = 1;
-        while at < garbage.len() {
+        while at < garbage {
             // The zeros behind may be the end of the last record.
-            let rest = segment.bytes.get(offset + at..).unwrap_or(&[]);
+            let rest = segment.window.from(offset + at);
+            let rest = rest.map_err(|error| unreadable(ordinal, error))?;
             let Some((header, _)) =
                 frame(rest, segment.salt).filter(|(header, _)| header.seq > self.tail.last)
             else {
@@ -485,7 +508,7 @@ impl<'d> Reader<'d> {
         }
         let cut_at = self.began.unwrap_or((segment.ordinal, offset as u64));
         let bytes =
-            garbage.len() as u64 + (self.assembled.len() as u64) * u64::from(self.began.is_some());
+            garbage as u64 + (self.assembled.len() as u64) * u64::from(self.began.is_some());
         self.tail.place = Some(cut_at);
         if bytes > 0 {
             self.tail.clean = false;
@@ -507,7 +530,7 @@ impl<'d> Reader<'d> {
             let mut later = segment::ordinals(self.disk)?;
             later.retain(|later| *later > ordinal);
             // By now those that follow may have been removed again.
-            contiguous(ordinal + 1, &later, self.tail.last)?;
+            segment::contiguous(ordinal + 1, &later, self.tail.last)?;
             self.waiting = later.into();
         }
         Ok(())
@@ -544,20 +567,8 @@ impl<'d> Reader<'d> {
     }
 }
 
-/// Checks that no segment is missing from `first` on.
-fn contiguous(first: u64, ordinals: &[u64], after: Seq) -> Result<(), PersistError> {
-    match (first..)
-        .zip(ordinals)
-        .find(|(expected, found)| expected != *found)
-    {
-        Some((expected, found)) => Err(PersistError::Corrupt {
-            file: segment::name(expected),
-            offset: 0,
-            after,
-            found: format!("it is missing, while {} is there", segment::name(*found)),
-        }),
-        None => Ok(()),
-    }
+fn unreadable(ordinal: u64, error: io::Error) -> PersistError {
+    PersistError::io("read", &segment::name(ordinal))(error)
 }
 
 /// Judges a log whose first segment that is there does not reach back far enough.

@@ -101,6 +101,22 @@ pub fn ordinals(disk: &dyn Disk) -> Result<Vec<u64>, PersistError> {
     Ok(ordinals)
 }
 
+/// Checks that no segment is missing from `first` on.
+pub fn contiguous(first: u64, ordinals: &[u64], after: Seq) -> Result<(), PersistError> {
+    match (first..)
+        .zip(ordinals)
+        .find(|(expected, found)| expected != *found)
+    {
+        Some((expected, found)) => Err(PersistError::Corrupt {
+            file: name(expected),
+            offset: 0,
+            after,
+            found: format!("it is missing, while {} is there", name(*found)),
+        }),
+        None => Ok(()),
+    }
+}
+
 /// What stands first in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {

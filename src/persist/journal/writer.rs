@@ -11,6 +11,7 @@ use crate::persist::format::{About, Batch, FRAME_HEADER_BYTES, Kind, SEGMENT_HEA
 use crate::persist::journal::filler::Filler;
 use crate::persist::journal::reader::Tail;
 use crate::persist::journal::segment::{self, Sizes};
+use crate::persist::journal::window::{each_piece, last_used};
 use std::sync::Arc;
 
 /// How much the log can still take before it needs space that the disk may not have.
@@ -306,10 +307,10 @@ fn write_again(disk: &dyn Disk, ordinal: u64, from: u64, to: u64) -> Result<(), 
     let name = segment::name(ordinal);
     let again = || {
         let file = disk.open(&name, true)?;
-        let len = to.min(file.len()?).saturating_sub(from);
-        let mut bytes = vec![0; usize::try_from(len).expect("segments fit in memory")];
-        file.read_at(&mut bytes, from)?;
-        file.write_at(&bytes, from)?;
+        let part = from..to.min(file.len()?);
+        each_piece(file.as_ref(), part, |offset, piece| {
+            file.write_at(piece, offset)
+        })?;
         file.sync()
     };
     again().map_err(PersistError::io("write again", &name))
@@ -326,14 +327,15 @@ fn blank(
         .open(&name, true)
         .map_err(PersistError::io("open", &name))?;
     let size = file.len().map_err(PersistError::io("read", &name))?;
-    let len = size.saturating_sub(offset);
-    let mut rest = vec![0; usize::try_from(len).expect("segments fit in memory")];
-    file.read_at(&mut rest, offset)
-        .map_err(PersistError::io("read", &name))?;
-    if let Some(last) = rest.iter().rposition(|byte| *byte != 0) {
-        file.write_at(&vec![0; last + 1], offset)
-            .map_err(PersistError::io("write", &name))?;
-    }
+    each_piece(
+        file.as_ref(),
+        offset..size,
+        |offset, piece| match last_used(piece) {
+            Some(last) => file.write_at(&vec![0; last + 1], offset),
+            None => Ok(()),
+        },
+    )
+    .map_err(PersistError::io("write", &name))?;
     file.sync().map_err(PersistError::io("sync", &name))?;
     Ok((file, size))
 }
