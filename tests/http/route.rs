@@ -1,8 +1,11 @@
 //! What is served, and what is said of what is not.
 
+use crate::lock::until;
 use crate::opened::{Opened, request, run};
 use sexton::actors::ledger::Stage;
 use sexton::actors::queue::{Body, Put};
+use sexton::config::{Address, BeanstalkConfig};
+use std::net::{SocketAddr, TcpStream};
 
 #[test]
 fn the_routes_answer() {
@@ -132,6 +135,41 @@ fn the_metrics_are_metrics_line_by_line() {
     assert_eq!(at(r#"sexton_http_requests_total{result="refused"}"#), "1");
     assert!(number("sexton_journal_written_bytes_total") > 0.0);
     assert!(number("sexton_start_time_seconds") > 1.6e9);
+}
+
+#[test]
+fn the_metrics_count_those_who_come_to_the_beanstalkd_door() {
+    let closed = Opened::new().get("/metrics", "").body;
+    assert!(!closed.contains("sexton_beanstalk_"), "{closed}");
+    let opened = Opened::configured(|config| {
+        config.beanstalk = Some(BeanstalkConfig {
+            address: Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))),
+            connections_max: 2,
+            ..BeanstalkConfig::default()
+        });
+    });
+    let status = opened.get("/v1/status", "").json();
+    let address = status["doors"]["beanstalk"].as_str().expect("it is open");
+    let connect = || TcpStream::connect(address).expect("it listens");
+    let value = |series: &str| {
+        let page = opened.get("/metrics", "").body;
+        let line = page.lines().find_map(|line| line.strip_prefix(series));
+        line.map(|value| value.trim().to_owned())
+    };
+    let total = |result: &str| {
+        value(&format!(
+            "sexton_beanstalk_connections_total{{result=\"{result}\"}}"
+        ))
+    };
+    let [one, two, beyond] = [(); 3].map(|()| connect());
+    until(|| total("rejected_busy").as_deref() == Some("1"));
+    assert_eq!(total("accepted").as_deref(), Some("2"));
+    assert_eq!(total("rejected_host").as_deref(), Some("0"));
+    let active = || value("sexton_beanstalk_active_connections ");
+    assert_eq!(active().as_deref(), Some("2"));
+    drop((one, beyond));
+    until(|| active().as_deref() == Some("1"));
+    drop(two);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::node::{QueueError, Queues};
 use crate::persist::snapshots::SlotId;
 use crate::protocols::http::Stats;
 use crate::protocols::http::queue_look::PHASES;
-use crate::protocols::lockserver;
+use crate::protocols::{beanstalk, lockserver};
 use crate::status::{ActorReport, JournalStatus, NodeStatus};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -68,6 +68,9 @@ pub(crate) fn page(status: &NodeStatus, queues: &[QueueView]) -> String {
     }
     if let Some(stats) = &status.lockserver {
         page.lockserver(stats);
+    }
+    if let Some(stats) = &status.beanstalk {
+        page.beanstalk(stats);
     }
     if let Some(stats) = &status.http {
         page.http(stats);
@@ -253,6 +256,24 @@ impl Page {
         self.counters("lockserver_connections", help, "result", &connections);
         let help = "Connections of the LockServer door now";
         self.gauge("lockserver_active_connections", help, stats.active.into());
+    }
+
+    fn beanstalk(&mut self, stats: &beanstalk::Stats) {
+        let beanstalk::Stats {
+            accepted,
+            rejected_hosts,
+            rejected_busy,
+            active,
+        } = *stats;
+        let connections = [
+            ("accepted", accepted),
+            ("rejected_host", rejected_hosts),
+            ("rejected_busy", rejected_busy),
+        ];
+        let help = "Connections to the beanstalkd door, by what became of them";
+        self.counters("beanstalk_connections", help, "result", &connections);
+        let help = "Connections of the beanstalkd door now";
+        self.gauge("beanstalk_active_connections", help, active.into());
     }
 
     fn http(&mut self, stats: &Stats) {
