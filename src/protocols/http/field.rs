@@ -11,13 +11,16 @@ use actix_web::http::header::{self, HeaderMap};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::percent_decode_str;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde_json::Value;
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
 use std::fmt;
 use std::ops::RangeInclusive;
 
 /// How much of an unknown field's name is shown.
 const SHOWN_CHARS_MAX: usize = 40;
+
+/// What is wrong with a field of which nobody could say which one is meant.
+const TWICE: &str = "is there more than once";
 
 /// Fields that nobody has taken yet.
 #[derive(Debug)]
@@ -69,27 +72,26 @@ impl Fields {
                 ));
             }
         }
-        let Members(left) = serde_json::from_slice(body).map_err(|error| {
-            // An error about data would show the data.
-            if error.is_data() {
-                malformed("expected a JSON object as the body")
-            } else {
-                malformed(format!("the body is not JSON: {error}"))
-            }
-        })?;
-        Self {
-            left,
-            are_text: false,
-            place: String::new(),
+        let Given { value, twice } = serde_json::from_slice(body)
+            .map_err(|error| malformed(format!("the body is not JSON: {error}")))?;
+        let Value::Object(members) = value else {
+            return Err(malformed("expected a JSON object as the body"));
+        };
+        match twice {
+            Some(field) => Err(wrong(&field, TWICE)),
+            None => Ok(Self {
+                left: members.into_iter().collect(),
+                are_text: false,
+                place: String::new(),
+            }),
         }
-        .each_once()
     }
 
     fn each_once(self) -> Result<Self, Problem> {
         let mut names: Vec<&str> = self.left.iter().map(|(name, _)| name.as_str()).collect();
         names.sort_unstable();
         let twice = names.windows(2).find_map(|pair| match pair {
-            [one, other] if one == other => Some(self.wrong(one, "is there more than once")),
+            [one, other] if one == other => Some(self.wrong(one, TWICE)),
             _ => None,
         });
         twice.map_or(Ok(self), Err)
@@ -324,26 +326,89 @@ pub(crate) fn bytes_member(field: &str, bytes: &[u8]) -> (String, Value) {
     }
 }
 
-/// The members of a JSON object in their order, also those that are there twice.
-struct Members(Vec<(String, Value)>);
+/// A JSON value, and the first member of an object in it that is there more than once.
+struct Given {
+    value: Value,
+    twice: Option<String>,
+}
 
-impl<'de> Deserialize<'de> for Members {
+impl<V: Into<Value>> From<V> for Given {
+    fn from(value: V) -> Self {
+        let (value, twice) = (value.into(), None);
+        Self { value, twice }
+    }
+}
+
+impl<'de> Deserialize<'de> for Given {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Object;
-        impl<'de> Visitor<'de> for Object {
-            type Value = Members;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON object")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Members(members))
-            }
+        deserializer.deserialize_any(Anything)
+    }
+}
+
+/// The name of a field with its place before it.
+fn below(place: &str, field: &str) -> String {
+    let dot = if field.starts_with('[') { "" } else { "." };
+    format!("{place}{dot}{field}")
+}
+
+struct Anything;
+
+impl<'de> Visitor<'de> for Anything {
+    type Value = Given;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Given, E> {
+        Ok(Value::Null.into())
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Given, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Given, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Given, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Given, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Given, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Given, A::Error> {
+        let (mut values, mut twice) = (Vec::new(), None);
+        while let Some(Given {
+            value,
+            twice: within,
+        }) = all.next_element()?
+        {
+            let place = values.len();
+            twice = twice.or_else(|| within.map(|field| below(&format!("[{place}]"), &field)));
+            values.push(value);
         }
-        deserializer.deserialize_map(Object)
+        let value = values.into();
+        Ok(Given { value, twice })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Given, A::Error> {
+        let (mut members, mut twice) = (Map::new(), None);
+        while let Some((name, given)) = all.next_entry::<String, Given>()? {
+            let within = given.twice.map(|field| below(&name, &field));
+            let again = members.contains_key(&name).then(|| name.clone());
+            twice = twice.or(again).or(within);
+            members.insert(name, given.value);
+        }
+        let value = members.into();
+        Ok(Given { value, twice })
     }
 }
 
@@ -400,7 +465,16 @@ mod tests {
             (r#"{"key":"a","ttl":1.5}"#, "ttl must be"),
             (r#"{"key":"a","tll":5}"#, "tll is not known here"),
             (r#"{"key":"a","key":"b"}"#, "key is there more than once"),
+            (
+                r#"{"key":"a","in":{"b":[1,{"c":1,"c":"secret"}]}}"#,
+                "in.b[1].c is there more than once",
+            ),
+            (
+                r#"{"a":{"b":[[{"c":1,"c":2}]],"b":1},"a":1}"#,
+                "a.b[0][0].c is there",
+            ),
             (r#"["secret"]"#, "expected a JSON object"),
+            (r#""secret""#, "expected a JSON object"),
             (r#"{"key":"#, "not JSON"),
             ("", "not JSON"),
         ] {
