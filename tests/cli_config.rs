@@ -391,7 +391,7 @@ fn tables_say_what_holds_for_the_jobs_of_a_type() {
     assert_eq!(of("mails"), with(&mails));
     let (_, said, _) = output(&mut config(&["--config", text(&path)]));
     let line =
-        "mails    durable  fifo      90s        3          no       yes    1m     it moves\n";
+        "mails    durable  fifo      90s        3          no       yes    it moves          1m\n";
     assert!(said.ends_with(line), "{said}");
 }
 

@@ -256,6 +256,66 @@ fn queues_are_listed_paused_and_named_by_chance() {
 }
 
 #[test]
+fn what_holds_for_a_type_is_what_the_coordinator_began_with() {
+    let coordinator = Coordinator::configured(
+        &["queue"],
+        "job-bytes = 2_000_000\n[queues.default]\nmax_tries = 3\n\
+         [queues.mails]\norder = \"fifo\"\nclaim_ttl = 0\nread_only_reason = \"it moves\"\n",
+    );
+    // By now the file says something else.
+    let file = coordinator.files.path().join("sexton.toml");
+    std::fs::write(file, "[queues.mails]\nmax_tries = 9\n").expect("it can be written");
+    let all = coordinator.json(&["config"]);
+    assert_eq!(all["limits"]["body_bytes_max"], 2_000_000);
+    let types = all["types"].as_array().expect("a list");
+    assert_eq!((types.len(), &types[0]["type"]), (2, &json!("default")));
+    let mails = &types[1];
+    let told = ["type", "from", "order", "max_tries", "read_only_reason"].map(|key| &mails[key]);
+    let mine = ["mails", "mails", "fifo", "3", "it moves"].map(|word| match word.parse() {
+        Ok(number) => Value::Number(number),
+        Err(_) => json!(word),
+    });
+    assert_eq!(told, mine.each_ref());
+    assert_eq!(
+        coordinator.json(&["config", "t1:mails"])["types"],
+        json!([mails])
+    );
+    let other = coordinator.json(&["config", "purges"])["types"][0].clone();
+    assert_eq!(
+        (&other["type"], &other["from"]),
+        (&json!("purges"), &json!("default"))
+    );
+    let page = coordinator.well(&["config"]);
+    let table = lines(&page);
+    assert_eq!(
+        table[0][..6],
+        ["TYPE", "FROM", "CLASS", "ORDER", "CLAIM", "TTL"]
+    );
+    let of = |row: usize| &table[row][..7];
+    assert_eq!(
+        of(1),
+        [
+            "default", "default", "durable", "priority", "1h", "3", "yes"
+        ]
+    );
+    assert_eq!(
+        of(2),
+        ["mails", "mails", "durable", "fifo", "-", "3", "yes"]
+    );
+    assert!(
+        table.contains(&vec!["body", "bytes", "2,000,000"]),
+        "{page}"
+    );
+    let page = coordinator.well(&["config", "purges"]);
+    assert!(
+        page.lines()
+            .nth(1)
+            .is_some_and(|row| row.starts_with("purges  default  ")),
+        "{page}"
+    );
+}
+
+#[test]
 fn usage_and_absence_of_a_coordinator_have_their_statuses() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let run = |words: &[&str]| {
@@ -277,13 +337,20 @@ fn usage_and_absence_of_a_coordinator_have_their_statuses() {
         &["kick"],
         &["kick", "q", "--id", "1"],
         &["manage", "q", "tidy"],
+        &["config", "no name"],
         &["pause", "q"],
         &["show", "--group", "--list"],
         &["show", "--status", "ready"],
     ] {
         assert_eq!(run(words).status, 2, "{words:?}");
     }
-    for words in [&["pop", "q"][..], &["stats"], &["next"], &["show"]] {
+    for words in [
+        &["pop", "q"][..],
+        &["stats"],
+        &["next"],
+        &["show"],
+        &["config"],
+    ] {
         let away = run(words);
         assert_eq!(away.status, 3, "{away:?}");
         assert!(

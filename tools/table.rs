@@ -12,9 +12,18 @@ pub(crate) fn table<const COLUMNS: usize>(
     heads: [(&str, Column); COLUMNS],
     rows: impl Iterator<Item = [String; COLUMNS]>,
 ) -> String {
-    let mut all = vec![heads.map(|(head, _)| head.to_owned())];
+    let heads = heads.map(|(head, column)| (head.to_owned(), column));
+    columns(&heads, rows.map(Vec::from))
+}
+
+/// The same where only the run shows how many columns there are. Each row has one cell for each head.
+pub(crate) fn columns(
+    heads: &[(String, Column)],
+    rows: impl Iterator<Item = Vec<String>>,
+) -> String {
+    let mut all = vec![heads.iter().map(|(head, _)| head.clone()).collect()];
     all.extend(rows);
-    let mut widths = [0; COLUMNS];
+    let mut widths = vec![0; heads.len()];
     for row in &all {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
@@ -22,9 +31,9 @@ pub(crate) fn table<const COLUMNS: usize>(
     }
     let mut text = String::new();
     for row in &all {
-        let cells = row.iter().zip(widths).zip(heads);
+        let cells = row.iter().zip(&widths).zip(heads);
         let line: Vec<String> = cells
-            .map(|((cell, width), (_, column))| match column {
+            .map(|((cell, &width), (_, column))| match column {
                 Column::Words => format!("{cell:<width$}"),
                 Column::Number => format!("{cell:>width$}"),
             })

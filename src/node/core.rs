@@ -122,6 +122,7 @@ impl Core {
         let facts = Facts {
             data: config.data.clone(),
             fsync: config.fsync,
+            queue_rules: config.queues.clone(),
             started: clock.now(),
             clock: Arc::clone(&clock),
             recovered,

@@ -103,6 +103,7 @@ pub struct Handle {
 struct Facts {
     data: Option<PathBuf>,
     fsync: Fsync,
+    queue_rules: queue::Rules,
     clock: Arc<dyn Clock>,
     started: Timestamp,
     recovered: Recovered,
@@ -224,6 +225,11 @@ impl Handle {
     /// The queues.
     pub fn queues(&self) -> Queues {
         Queues::new(self.queues.clone())
+    }
+
+    /// What holds for the queues, for as long as the node runs.
+    pub fn queue_rules(&self) -> &queue::Rules {
+        &self.facts.queue_rules
     }
 
     /// Takes no new locks from now on, and resolves when none is left.

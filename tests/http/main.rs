@@ -27,6 +27,7 @@ mod lock;
 mod lock_refused;
 mod opened;
 mod queue;
+mod queue_config;
 mod queue_refused;
 #[cfg(feature = "cli")]
 mod queue_status;

@@ -147,6 +147,8 @@ fn a_field_that_is_wrong_is_named() {
         "/v1/queues/job",
         "/v1/queues/job?id=x",
         "/v1/queues/next?type=a",
+        "/v1/queues/config?queue=a",
+        "/v1/queues/config?type=a%20b",
     ] {
         opened.get(target, "").because(400, "field");
     }

@@ -19,7 +19,9 @@ const QUEUE: &str = "held";
 /// The query and the body that a path takes, about a claim of which only its form is known.
 pub(crate) fn parts(path: &str) -> (Option<&'static str>, Option<Value>) {
     let body = match path {
-        "/v1/queues" | "/v1/queues/jobs" | "/v1/queues/next" => return (None, None),
+        "/v1/queues" | "/v1/queues/jobs" | "/v1/queues/next" | "/v1/queues/config" => {
+            return (None, None);
+        }
         "/v1/queues/queue" => return (Some("queue=held"), None),
         "/v1/queues/job" => return (Some("id=1"), None),
         PUSH => json!({"queue": QUEUE, "body": "x"}),

@@ -26,9 +26,16 @@ pub(crate) struct Done {
 impl Coordinator {
     /// Starts one, to be asked with these words before all others.
     pub(crate) fn start(of: &'static [&'static str]) -> Self {
+        Self::configured(of, "")
+    }
+
+    /// The same, with this in its configuration file.
+    pub(crate) fn configured(of: &'static [&'static str], config: &str) -> Self {
         let files = tempfile::tempdir().expect("a temporary directory");
         let data = files.path().join("data");
-        let daemon = Daemon::serve(&["--data", text(&data)]);
+        let file = files.path().join("sexton.toml");
+        std::fs::write(&file, config).expect("it can be written");
+        let daemon = Daemon::serve(&["--data", text(&data), "--config", text(&file)]);
         Self {
             daemon,
             data,

@@ -1,6 +1,7 @@
 //! The subcommands of `sexton queue`.
 
 use crate::queue::answer::{Asking, fields};
+use crate::queue::config::Configured;
 use crate::queue::job::{Done, Given, Popped, Pushed, Span};
 use crate::queue::list::{Chosen, Listed, Shown};
 use crate::report::Failure;
@@ -23,6 +24,7 @@ Examples:
   sexton queue ack 17 4711                       it is done: its id, and the token of the claim
   sexton queue stats                             every queue, and how its jobs stand
   sexton queue next && ...                       is anything ready anywhere?
+  sexton queue config                            what holds for which type of jobs
 
 Exit status: 0 well; 1 the answer is no: nothing to claim, absent, stale; 2 usage; 3 no coordinator runs there; 4 it has
 halted.")]
@@ -135,6 +137,7 @@ Examples:
     Show(Shown),
     Stats(Listed),
     Next(Chosen),
+    Config(Configured),
 }
 
 /// What is done with all jobs of a queue.
@@ -213,6 +216,7 @@ impl Action {
             Self::Show(shown) => shown.run(asking),
             Self::Stats(listed) => listed.run(asking),
             Self::Next(chosen) => chosen.run(asking),
+            Self::Config(configured) => configured.run(asking),
         }
     }
 }

@@ -5,10 +5,12 @@
 //! | `command.rs` | the subcommands |
 //! | `job.rs` | what is done with jobs |
 //! | `list.rs` | what only looks: which queues and jobs there are |
+//! | `config.rs` | what holds for types of jobs |
 //! | `answer.rs` | what is asked and answered: as fields, for people, as JSON, and as an exit status |
 
 mod answer;
 mod command;
+mod config;
 mod job;
 mod list;
 

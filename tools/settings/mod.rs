@@ -17,3 +17,4 @@ mod queue;
 pub(crate) use command::ShowConfig;
 pub(crate) use flag::{LogFormat, Settings, data_directory};
 pub(crate) use layer::{Effective, Given};
+pub(crate) use queue::types_table;

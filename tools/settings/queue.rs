@@ -7,17 +7,20 @@
 use crate::settings::layer::{Problem, Source};
 use crate::table::{self, Column};
 use crate::text;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sexton::actors::queue::{Class, Order, QueueName, Rules, TypeRules};
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The table of those that have none of their own.
-const DEFAULT: &str = "default";
-
 /// Keys of a table.
 const KEYS: &str = "class, order, claim_ttl, max_tries, retries, dedup, prune, read_only_reason";
+
+/// What the names of spans in milliseconds end in.
+const MS: &str = "_ms";
+
+/// Settings of which 0 means that there is no such bound.
+const NONE_IF_ZERO: [&str; 2] = ["claim_ttl_ms", "max_tries"];
 
 /// A type's table as it is read.
 #[derive(Clone, Debug)]
@@ -53,7 +56,7 @@ pub(crate) fn tables(
     let mut tables = Vec::new();
     let (first, rest): (Vec<_>, Vec<_>) = all
         .iter()
-        .partition(|(kind, _)| kind.get_ref().as_ref() == DEFAULT);
+        .partition(|(kind, _)| kind.get_ref().as_ref() == Rules::DEFAULT);
     let mut base = default;
     for (kind, value) in first.into_iter().chain(rest) {
         let (name, at) = (kind.get_ref().as_ref(), kind.span());
@@ -68,7 +71,7 @@ pub(crate) fn tables(
             wrong.push((at, format!("expected a table with {KEYS}")));
         }
         tell(name, wrong);
-        if name == DEFAULT {
+        if name == Rules::DEFAULT {
             base = rules.clone();
         }
         tables.push(Table {
@@ -173,7 +176,7 @@ fn span(value: &DeValue<'_>) -> Result<u64, String> {
 /// Puts the tables in force.
 pub(crate) fn settle(tables: &[Table], rules: &mut Rules) {
     for Table { kind, rules: of } in tables {
-        if kind == DEFAULT {
+        if kind == Rules::DEFAULT {
             rules.default = of.clone();
         } else {
             rules.types.insert(kind.clone(), of.clone());
@@ -183,58 +186,53 @@ pub(crate) fn settle(tables: &[Table], rules: &mut Rules) {
 
 /// What is in force for each type, `default` first, as programs are shown it.
 pub(crate) fn document(rules: &Rules) -> Value {
-    let each = each(rules).map(|(kind, of)| {
-        let class = class_word(of.class);
-        let shown = json!({
-            "class": class,
-            "order": order_word(of.order),
-            "claim_ttl_ms": of.claim_ttl_ms,
-            "max_tries": of.max_tries,
-            "retries": of.retries,
-            "dedup": of.dedup,
-            "prune_ms": of.prune_ms,
-            "read_only_reason": of.read_only,
-        });
-        (kind.to_owned(), shown)
-    });
-    Value::Object(each.collect())
+    let each = rules.entries();
+    Value::Object(
+        each.map(|(kind, of)| (kind.to_owned(), json!(of)))
+            .collect(),
+    )
 }
 
 /// The same for people.
 pub(crate) fn table(rules: &Rules) -> String {
-    let head = [
-        "TYPE",
-        "CLASS",
-        "ORDER",
-        "CLAIM TTL",
-        "MAX TRIES",
-        "RETRIES",
-        "DEDUP",
-        "PRUNE",
-        "READ-ONLY",
-    ];
-    let rows = each(rules).map(|(kind, of)| {
-        let tries = match of.max_tries {
-            0 => "-".to_owned(),
-            tries => tries.to_string(),
-        };
-        let ttl = match of.claim_ttl_ms {
-            0 => "-".to_owned(),
-            ms => span_words(ms),
-        };
-        [
-            kind.to_owned(),
-            class_word(of.class).to_owned(),
-            order_word(of.order).to_owned(),
-            ttl,
-            tries,
-            yes(of.retries),
-            yes(of.dedup),
-            span_words(of.prune_ms),
-            of.read_only.as_deref().map_or("-".to_owned(), text::plain),
-        ]
+    let row = |(kind, of)| {
+        let mut row = Map::from_iter([("type".to_owned(), json!(kind))]);
+        if let Value::Object(of) = json!(of) {
+            row.extend(of);
+        }
+        row
+    };
+    let rows: Vec<_> = rules.entries().map(row).collect();
+    types_table(&rows)
+}
+
+/// What is said of types, a row for each: whatever there is to say has a column.
+pub(crate) fn types_table(types: &[Map<String, Value>]) -> String {
+    let keys: Vec<&String> = types.first().into_iter().flat_map(Map::keys).collect();
+    let heads = keys.iter().map(|key| {
+        let head = key.strip_suffix(MS).unwrap_or(key);
+        (head.replace('_', " ").to_uppercase(), Column::Words)
     });
-    table::table(head.map(|head| (head, Column::Words)), rows)
+    let heads: Vec<_> = heads.collect();
+    let rows = types.iter().map(|of| {
+        let cells = keys.iter().map(|key| cell(key, of.get(*key)));
+        cells.collect()
+    });
+    table::columns(&heads, rows)
+}
+
+/// A setting as it would stand in the file; `-` for one that is not there, and for a bound that is none.
+fn cell(key: &str, value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => "-".to_owned(),
+        Some(Value::Bool(is)) => if *is { "yes" } else { "no" }.to_owned(),
+        Some(Value::String(words)) => text::plain(words),
+        Some(value) => match value.as_u64() {
+            Some(0) if NONE_IF_ZERO.contains(&key) => "-".to_owned(),
+            Some(ms) if key.ends_with(MS) => span_words(ms),
+            Some(_) | None => value.to_string(),
+        },
+    }
 }
 
 /// As it would stand in the file.
@@ -252,29 +250,4 @@ fn span_words(ms: u64) -> String {
         || format!("{ms}ms"),
         |(unit, name)| format!("{}{name}", ms / unit),
     )
-}
-
-fn each(rules: &Rules) -> impl Iterator<Item = (&str, &TypeRules)> {
-    let types = rules.types.iter().map(|(kind, of)| (kind.as_str(), of));
-    std::iter::once((DEFAULT, &rules.default)).chain(types)
-}
-
-fn yes(is: bool) -> String {
-    if is { "yes" } else { "no" }.to_owned()
-}
-
-const fn class_word(class: Class) -> &'static str {
-    match class {
-        Class::Durable => "durable",
-        Class::Memory => "memory",
-    }
-}
-
-const fn order_word(order: Order) -> &'static str {
-    match order {
-        Order::Priority => "priority",
-        Order::Fifo => "fifo",
-        Order::Timestamp => "timestamp",
-        Order::Random => "random",
-    }
 }

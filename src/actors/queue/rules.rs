@@ -1,7 +1,7 @@
 //! Configuration of the `QueueActor`: what holds for all queues, and for each type of job.
 
 use crate::actors::queue::name::QueueName;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Configuration of the `QueueActor`.
@@ -23,8 +23,8 @@ pub struct Rules {
     pub types: BTreeMap<String, TypeRules>,
 }
 
-/// What holds for the jobs of one type.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+/// What holds for the jobs of one type. Whoever asks what is in force is told every field.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TypeRules {
     /// Where jobs are kept.
@@ -40,13 +40,14 @@ pub struct TypeRules {
     /// Whether a job without a key of its own is one with another that says the same.
     pub dedup: bool,
     /// Why nothing is added, if nothing is.
+    #[serde(rename = "read_only_reason")]
     pub read_only: Option<String>,
     /// Milliseconds after which an abandoned job is pruned, and one that is claimed for ever.
     pub prune_ms: u64,
 }
 
 /// Where jobs are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
     /// On disk: what is acknowledged outlives a crash.
@@ -57,7 +58,7 @@ pub enum Class {
 }
 
 /// In which order jobs are claimed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
     /// The most urgent first; among equals the oldest.
@@ -102,6 +103,22 @@ impl Default for TypeRules {
 }
 
 impl Rules {
+    /// What the entry is called that holds for types without one of their own.
+    pub const DEFAULT: &str = "default";
+
+    /// Every entry with its name, that of the types without one first.
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &TypeRules)> {
+        let types = self.types.iter().map(|(kind, of)| (kind.as_str(), of));
+        std::iter::once((Self::DEFAULT, &self.default)).chain(types)
+    }
+
+    /// What the entry is called that holds for a queue.
+    pub fn entry(&self, queue: &QueueName) -> &str {
+        let kind = std::str::from_utf8(queue.kind()).unwrap_or_default();
+        let own = self.types.get_key_value(kind);
+        own.map_or(Self::DEFAULT, |(name, _)| name)
+    }
+
     /// What holds for a queue.
     pub fn of(&self, queue: &QueueName) -> &TypeRules {
         if self.types.is_empty() {

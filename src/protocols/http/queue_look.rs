@@ -1,9 +1,11 @@
-//! Queues over HTTP, what only looks: which queues and jobs there are, and what is known of them. The fields are those
+//! Queues over HTTP, what only looks: which queues and jobs there are, what is known of them, and what holds. The fields are those
 //! of `docs/protocols/http.md`, "Queues".
 //!
 //! Never here: a walk over all there is in one turn of the actor. Long answers are put together of shares.
 
-use crate::actors::queue::{Counts, JobSelection, JobView, Phase, QueueSelection, QueueView};
+use crate::actors::queue::{
+    Counts, JobSelection, JobView, Phase, QueueSelection, QueueView, Rules, TypeRules,
+};
 use crate::clock::Timestamp;
 use crate::ids::Slot;
 use crate::protocols::http::caller::Asked;
@@ -124,6 +126,58 @@ pub(crate) async fn next(asked: Asked) -> Answer {
     })?;
     let (tenant, kind) = (text(name.tenant()), text(name.kind()));
     json(&json!({ "queue": name, "tenant": tenant, "type": kind }))
+}
+
+/// What holds for every type that has an entry, and for the others; or for one type.
+pub(crate) async fn config(asked: Asked) -> Answer {
+    let mut fields = asked.query()?;
+    let kind = fields.queue("type")?;
+    fields.end()?;
+    let rules = asked.node.queue_rules();
+    let Rules {
+        jobs_max,
+        bytes_max,
+        queues_max,
+        body_bytes_max,
+        roots_max,
+        default: _,
+        types: _,
+    } = rules;
+    let types: Vec<Held<'_>> = match &kind {
+        Some(kind) => vec![Held {
+            kind: text(kind.kind()),
+            from: rules.entry(kind),
+            rules: rules.of(kind),
+        }],
+        None => {
+            let own = |(kind, rules)| Held {
+                kind,
+                from: kind,
+                rules,
+            };
+            rules.entries().map(own).collect()
+        }
+    };
+    json(&json!({
+        "limits": {
+            "jobs_max": jobs_max,
+            "bytes_max": bytes_max,
+            "queues_max": queues_max,
+            "body_bytes_max": body_bytes_max,
+            "roots_max": roots_max,
+        },
+        "types": types,
+    }))
+}
+
+/// What holds for a type, and the entry that says so.
+#[derive(serde::Serialize)]
+struct Held<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    from: &'a str,
+    #[serde(flatten)]
+    rules: &'a TypeRules,
 }
 
 /// Where a list begins, and how long it is at most.

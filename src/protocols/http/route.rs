@@ -47,6 +47,7 @@ fn table() -> Vec<Route> {
         reads("/v1/queues/jobs", queue_look::jobs),
         reads("/v1/queues/job", queue_look::job),
         reads("/v1/queues/next", queue_look::next),
+        reads("/v1/queues/config", queue_look::config),
         acts(queue::PUSH, queue::push),
         acts(queue::PUSH_ALL, queue::push_all),
         acts("/v1/queues/register", queue::register),

@@ -1,0 +1,81 @@
+//! What holds for queues, as `/v1/queues/config` tells it.
+
+use crate::opened::Opened;
+use serde_json::{Value, json};
+use sexton::actors::queue::{Class, Order, Rules, TypeRules};
+use std::collections::BTreeMap;
+
+/// A coordinator that goes by these.
+fn opened(rules: &Rules) -> Opened {
+    Opened::configured(|config| config.queues = rules.clone())
+}
+
+/// What is told of the types, by type.
+fn types(told: &Value) -> BTreeMap<String, Value> {
+    let types = told["types"].as_array().expect("a list").iter();
+    let named = types.map(|of| (of["type"].as_str().expect("a name").to_owned(), of.clone()));
+    named.collect()
+}
+
+#[test]
+fn every_field_of_every_entry_is_told_and_the_limits() {
+    let purges = TypeRules {
+        class: Class::Memory,
+        order: Order::Random,
+        claim_ttl_ms: 7,
+        max_tries: 5,
+        retries: false,
+        dedup: true,
+        read_only: Some("it moves".to_owned()),
+        prune_ms: 9,
+    };
+    let rules = Rules {
+        jobs_max: 11,
+        bytes_max: 12,
+        queues_max: 13,
+        body_bytes_max: 14,
+        roots_max: 15,
+        default: TypeRules::default(),
+        types: BTreeMap::from([("purges".to_owned(), purges)]),
+    };
+    let told = opened(&rules).get("/v1/queues/config", "").json();
+    let limits = json!({
+        "jobs_max": 11, "bytes_max": 12, "queues_max": 13, "body_bytes_max": 14, "roots_max": 15,
+    });
+    assert_eq!(told["limits"], limits);
+    let purges = json!({
+        "type": "purges", "from": "purges", "class": "memory", "order": "random", "claim_ttl_ms": 7,
+        "max_tries": 5, "retries": false, "dedup": true, "read_only_reason": "it moves", "prune_ms": 9,
+    });
+    let default = json!({
+        "type": "default", "from": "default", "class": "durable", "order": "priority",
+        "claim_ttl_ms": 3_600_000, "max_tries": 0, "retries": true, "dedup": false,
+        "read_only_reason": null, "prune_ms": 604_800_000,
+    });
+    assert_eq!(told["types"], json!([default, purges]));
+}
+
+#[test]
+fn what_holds_for_one_type_is_told_with_the_entry_that_says_so() {
+    let fifo = TypeRules {
+        order: Order::Fifo,
+        ..TypeRules::default()
+    };
+    let rules = Rules {
+        types: BTreeMap::from([("mails".to_owned(), fifo)]),
+        ..Rules::default()
+    };
+    let opened = opened(&rules);
+    for (asked, kind, from, order) in [
+        ("mails", "mails", "mails", "fifo"),
+        ("t1:mails", "mails", "mails", "fifo"),
+        ("purges", "purges", "default", "priority"),
+        ("default", "default", "default", "priority"),
+    ] {
+        let told = opened.get(&format!("/v1/queues/config?type={asked}"), "");
+        let types = types(&told.json());
+        assert_eq!(types.len(), 1, "{asked}");
+        let of = &types[kind];
+        assert_eq!((&of["from"], &of["order"]), (&json!(from), &json!(order)));
+    }
+}

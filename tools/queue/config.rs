@@ -1,0 +1,52 @@
+//! What holds for types of jobs, as the running coordinator has it.
+//!
+//! Never here: what the file says by now. `sexton config` shows that.
+
+use crate::queue::answer::{Asking, fields};
+use crate::queue::command::name;
+use crate::report::Failure;
+use crate::settings::types_table;
+use crate::table::{Column, table};
+use crate::text::grouped;
+use clap::Args;
+use serde_json::{Map, Value, json};
+use sexton::actors::queue::QueueName;
+
+/// Show what is in force for types of jobs: class, order, tries, and the rest
+///
+/// Asks the coordinator that runs, which has read its configuration file when it started; `sexton config` shows what the
+/// file says now. FROM is the table of the file that holds: the type's own, or `default`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sexton queue config                            every type that has a table of its own, and `default`
+  sexton queue config mails                      what holds for mails
+  sexton queue config --json | jq '.types[] | select(.class == \"memory\").type'")]
+pub(super) struct Configured {
+    /// Only what holds for this type
+    #[arg(value_parser = name)]
+    r#type: Option<QueueName>,
+}
+
+impl Configured {
+    pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
+        let answer = asking.get("/config", &fields([("type", json!(self.r#type))]))?;
+        asking.tell(&answer, page).map(drop)
+    }
+}
+
+fn page(said: &Value) -> String {
+    let types = said.get("types").and_then(Value::as_array);
+    let types = types.into_iter().flatten().filter_map(Value::as_object);
+    let types: Vec<Map<String, Value>> = types.cloned().collect();
+    let limits = said.get("limits").and_then(Value::as_object);
+    let limits = limits.into_iter().flatten().map(|(key, most)| {
+        let what = key.strip_suffix("_max").unwrap_or(key).replace('_', " ");
+        [what, most.as_u64().map_or("-".to_owned(), grouped)]
+    });
+    let heads = [
+        ("IN ALL QUEUES", Column::Words),
+        ("AT MOST", Column::Number),
+    ];
+    format!("{}\n{}", types_table(&types), table(heads, limits))
+}
