@@ -10,6 +10,7 @@ use crate::node::Events;
 use crate::protocols::http::caller::Asked;
 use crate::protocols::http::field::{Fields, member, wrong};
 use crate::protocols::http::problem::Problem;
+use crate::protocols::http::room::Turns;
 use crate::protocols::http::route::unavailable;
 use crate::protocols::listener::Place;
 use actix_web::HttpResponse;
@@ -34,7 +35,7 @@ const ALIVE: &str = ":\n\n";
 /// What is told at a time.
 const PART_BYTES: usize = 8 * 1024;
 
-/// Events that are looked at in a row: others get their turn in between. One that takes more work counts for more.
+/// Events that are looked at in a turn: others have theirs in between. One that takes more work counts for more.
 const LOOKED_AT: usize = 1024;
 
 /// Bytes of a pattern and of a name, multiplied, that take as much work as an event does anyhow.
@@ -64,6 +65,7 @@ pub(crate) async fn events(asked: Asked) -> Result<HttpResponse, Problem> {
         events,
         wanted,
         closing: asked.closing(),
+        turns: asked.room().streams(),
         beat: None,
         place,
     };
@@ -190,6 +192,7 @@ struct Telling {
     events: Events,
     wanted: Wanted,
     closing: watch::Receiver<bool>,
+    turns: Turns,
     /// None before the first word.
     beat: Option<Interval>,
     #[expect(dead_code, reason = "held for as long as the stream is open")]
@@ -210,10 +213,7 @@ impl Telling {
             self.beat = Some(beat);
             return Some(ALIVE.into());
         };
-        // A client that takes everything at once has its turn among the others all the same.
-        tokio::task::yield_now().await;
         let mut said = String::new();
-        let mut looked_at = 0;
         while said.is_empty() {
             let heard = tokio::select! {
                 biased;
@@ -222,20 +222,16 @@ impl Telling {
                 // What happened before is still told.
                 _ = self.closing.wait_for(|closing| *closing) => self.events.at_once(),
             };
-            let heard = heard?;
-            self.wanted.tell(&heard, &mut said);
-            looked_at += self.wanted.work(&heard);
-            if looked_at >= LOOKED_AT {
-                looked_at = 0;
-                tokio::task::yield_now().await;
+            let mut heard = Some(heard?);
+            let turn = self.turns.next().await;
+            let mut looked_at = 0;
+            while let Some(some) = heard {
+                self.wanted.tell(&some, &mut said);
+                looked_at += self.wanted.work(&some);
+                let more = said.len() < PART_BYTES && looked_at < LOOKED_AT;
+                heard = more.then(|| self.events.at_once()).flatten();
             }
-        }
-        while said.len() < PART_BYTES && looked_at < LOOKED_AT {
-            let Some(heard) = self.events.at_once() else {
-                break;
-            };
-            self.wanted.tell(&heard, &mut said);
-            looked_at += self.wanted.work(&heard);
+            drop(turn);
         }
         Some(said.into())
     }

@@ -1,4 +1,4 @@
-//! What one listener has to give: connections, requests that wait, large answers. The Unix socket has a room of its
+//! What one listener has to give: connections, requests that wait, large answers, turns of streams. The Unix socket has a room of its
 //! own, so that whatever happens on TCP, the command line gets in and is served.
 
 use crate::protocols::http::problem::Problem;
@@ -15,11 +15,30 @@ const LARGE_MAX: usize = 128;
 /// How long a request waits for its turn to gather one.
 const LARGE_PATIENCE: Duration = Duration::from_secs(10);
 
+/// Streams that are given more to say at a time. They share a thread with every request: thousands that are woken by
+/// one event would all stand before whoever asks something then.
+const STREAMS_MAX: usize = 16;
+
 /// The places of a listener.
 pub(crate) struct Room {
     pub(crate) connections: Arc<Places>,
     waits: Arc<Places>,
     large: Arc<Semaphore>,
+    streams: Turns,
+}
+
+/// Whose turn it is among streams, one after the other.
+#[derive(Clone)]
+pub(crate) struct Turns(Arc<Semaphore>);
+
+impl Turns {
+    /// Waits for the turn of a stream. It is over when what this gives is dropped.
+    pub(crate) async fn next(&self) -> Option<OwnedSemaphorePermit> {
+        let turn = Arc::clone(&self.0).acquire_owned().await.ok();
+        // Even one alone that always has more to say lets others in between.
+        tokio::task::yield_now().await;
+        turn
+    }
 }
 
 impl Room {
@@ -28,7 +47,13 @@ impl Room {
             connections: Places::new(connections_max),
             waits: Places::new(waits_max),
             large: Arc::new(Semaphore::new(LARGE_MAX)),
+            streams: Turns(Arc::new(Semaphore::new(STREAMS_MAX))),
         }
+    }
+
+    /// The turns of those who listen.
+    pub(crate) fn streams(&self) -> Turns {
+        self.streams.clone()
     }
 
     /// A place among the requests that wait.
@@ -50,4 +75,55 @@ impl Room {
 
 fn busy(words: &str, reason: &'static str) -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, words).because(reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Room, STREAMS_MAX};
+    use std::cell::Cell;
+    use std::rc::Rc;
+    use tokio::task::{LocalSet, spawn_local, yield_now};
+
+    /// How often a request comes back to the end of the line before it is answered.
+    const HOPS: usize = 10;
+
+    /// The turns that streams are given while a request is answered, if all of them always have more to say.
+    fn turns_during_a_request(streams: usize) -> usize {
+        let turns = Room::new(1, 1).streams();
+        let given = Rc::new(Cell::new(0));
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.build().unwrap();
+        LocalSet::new().block_on(&runtime, async {
+            for _ in 0..streams {
+                let (turns, given) = (turns.clone(), Rc::clone(&given));
+                drop(spawn_local(async move {
+                    loop {
+                        let turn = turns.next().await;
+                        given.set(given.get() + 1);
+                        drop(turn);
+                    }
+                }));
+            }
+            while given.get() < 2 * streams {
+                yield_now().await;
+            }
+            let request = spawn_local(async move {
+                let before = given.get();
+                for _ in 0..HOPS {
+                    yield_now().await;
+                }
+                given.get() - before
+            });
+            request.await.unwrap()
+        })
+    }
+
+    #[test]
+    fn however_many_streams_speak_a_request_has_few_of_them_before_it() {
+        for streams in [1, 100, 2000] {
+            let turns = turns_during_a_request(streams);
+            assert!(turns > 0, "{streams} streams go on meanwhile");
+            assert!(turns <= (HOPS + 1) * STREAMS_MAX, "{turns} of {streams}");
+        }
+    }
 }
