@@ -333,7 +333,7 @@ impl Queues {
     }
 
     /// A queue from which something can be claimed now, by chance, with jobs of one of these types; of any, if none is
-    /// given. Neither paused ones nor those that take no jobs are among them.
+    /// given. Neither paused or throttled ones nor those that take no jobs are among them.
     pub async fn next(&self, kinds: &[String]) -> Result<Option<QueueName>, QueueError> {
         // No two have the same: as good as chance, for whom they are told.
         let chance = self.mailbox.ticket().0;

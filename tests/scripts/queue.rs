@@ -42,6 +42,7 @@ impl Tongue for Words {
             "retries",
             "dedup",
             "prune",
+            "throttle_milli",
             "read_only",
             "jobs_max",
             "queues_max",
@@ -74,6 +75,7 @@ impl Tongue for Words {
         of_type.retries = yes(&options, "retries", of_type.retries)?;
         of_type.dedup = yes(&options, "dedup", of_type.dedup)?;
         of_type.prune_ms = span(&options, "prune", of_type.prune_ms)?;
+        of_type.throttle_milli = number(&options, "throttle_milli", of_type.throttle_milli)?;
         of_type.read_only = options.get("read_only").map(|why| (*why).to_owned());
         Ok(())
     }

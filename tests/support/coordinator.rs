@@ -26,9 +26,16 @@ pub(crate) struct Done {
 impl Coordinator {
     /// Starts one, to be asked with these words before all others.
     pub(crate) fn start(of: &'static [&'static str]) -> Self {
+        Self::start_with(of, "")
+    }
+
+    /// The same, with this configuration file.
+    pub(crate) fn start_with(of: &'static [&'static str], settings: &str) -> Self {
         let files = tempfile::tempdir().expect("a temporary directory");
         let data = files.path().join("data");
-        let daemon = Daemon::serve(&["--data", text(&data)]);
+        let config = files.path().join("sexton.toml");
+        std::fs::write(&config, settings).expect("a file can be written");
+        let daemon = Daemon::serve(&["--data", text(&data), "--config", text(&config)]);
         Self {
             daemon,
             data,

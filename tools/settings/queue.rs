@@ -17,7 +17,8 @@ use toml::de::{DeTable, DeValue};
 const DEFAULT: &str = "default";
 
 /// Keys of a table.
-const KEYS: &str = "class, order, claim_ttl, max_tries, retries, dedup, prune, read_only_reason";
+const KEYS: &str =
+    "class, order, claim_ttl, max_tries, retries, dedup, prune, throttle, read_only_reason";
 
 /// A type's table as it is read.
 #[derive(Clone, Debug)]
@@ -87,6 +88,7 @@ fn read(table: &DeTable<'_>, rules: &mut TypeRules, wrong: &mut Vec<Wrong>) {
             "order" => order(found).map(|order| rules.order = order),
             "claim_ttl" => span(found).map(|ms| rules.claim_ttl_ms = ms),
             "prune" => span(found).map(|ms| rules.prune_ms = ms),
+            "throttle" => rate(found).map(|milli| rules.throttle_milli = milli),
             "max_tries" => number(found).map(|tries| rules.max_tries = tries),
             "retries" => switch(found).map(|is| rules.retries = is),
             "dedup" => switch(found).map(|is| rules.dedup = is),
@@ -170,6 +172,34 @@ fn span(value: &DeValue<'_>) -> Result<u64, String> {
     ms.ok_or_else(|| expected().to_owned())
 }
 
+/// A number of items a second; in thousandths.
+fn rate(value: &DeValue<'_>) -> Result<u32, String> {
+    let expected = "expected items a second, from 0.001 to 1000 with three decimals at most, or 0 for no limit";
+    thousandths(value)
+        .filter(|milli| *milli <= 1_000_000)
+        .ok_or_else(|| expected.to_owned())
+}
+
+fn rate_shown(milli: u32) -> f64 {
+    f64::from(milli) / 1000.0
+}
+
+/// A number with three decimals at most, in thousandths.
+fn thousandths(value: &DeValue<'_>) -> Option<u32> {
+    let whole = value.as_integer().filter(|number| number.radix() == 10);
+    let text = match whole {
+        Some(whole) => whole.as_str(),
+        None => value.as_float()?.as_str(),
+    };
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
+    let decimals = format!("{decimals:0<3}");
+    if decimals.len() > 3 {
+        return None;
+    }
+    let whole = whole.parse::<u32>().ok()?.checked_mul(1000)?;
+    whole.checked_add(decimals.parse().ok()?)
+}
+
 /// Puts the tables in force.
 pub(crate) fn settle(tables: &[Table], rules: &mut Rules) {
     for Table { kind, rules: of } in tables {
@@ -193,6 +223,7 @@ pub(crate) fn document(rules: &Rules) -> Value {
             "retries": of.retries,
             "dedup": of.dedup,
             "prune_ms": of.prune_ms,
+            "throttle": rate_shown(of.throttle_milli),
             "read_only_reason": of.read_only,
         });
         (kind.to_owned(), shown)
@@ -211,6 +242,7 @@ pub(crate) fn table(rules: &Rules) -> String {
         "RETRIES",
         "DEDUP",
         "PRUNE",
+        "THROTTLE",
         "READ-ONLY",
     ];
     let rows = each(rules).map(|(kind, of)| {
@@ -231,6 +263,10 @@ pub(crate) fn table(rules: &Rules) -> String {
             yes(of.retries),
             yes(of.dedup),
             span_words(of.prune_ms),
+            match of.throttle_milli {
+                0 => "-".to_owned(),
+                milli => format!("{}/s", rate_shown(milli)),
+            },
             of.read_only.as_deref().map_or("-".to_owned(), text::plain),
         ]
     });

@@ -1,6 +1,7 @@
 //! What a message does, without doing it: which job goes to whom, and what becomes of it.
 //!
-//! Rests on durable state and the rules alone, never on who waits or is present: a replay decides again, and compares.
+//! Rests on durable state and the rules, never on who waits or is present: a replay decides again, and compares. The one
+//! exception is which queues are closed (`throttle.rs`): a replay that begins with a snapshot does not know those of before.
 
 use crate::actors::queue::index::mix;
 use crate::actors::queue::job::{Job, Phase};
@@ -77,7 +78,7 @@ impl QueueMachine {
 
     fn decide_pop(&self, at: Timestamp, pop: &Pop) -> Outcome {
         let chance = self.chance(at);
-        let best = |queue: &QueueName| self.state.best(queue, chance);
+        let best = |queue: &QueueName| self.state.best(queue, (at, chance));
         let best = if pop.weights.is_empty() {
             pop.queues.iter().filter_map(best).min()
         } else {

@@ -43,6 +43,8 @@ pub struct TypeRules {
     pub read_only: Option<String>,
     /// Milliseconds after which an abandoned job is pruned, and one that is claimed for ever.
     pub prune_ms: u64,
+    /// Thousandths of an item that may be claimed a second; 0 for no limit.
+    pub throttle_milli: u32,
 }
 
 /// Where jobs are kept.
@@ -97,6 +99,7 @@ impl Default for TypeRules {
             dedup: false,
             read_only: None,
             prune_ms: 604_800_000,
+            throttle_milli: 0,
         }
     }
 }

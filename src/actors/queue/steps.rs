@@ -38,6 +38,7 @@ pub(super) enum Whose {
 fn queue() -> impl Strategy<Value = QueueName> {
     const NAMES: &[&str] = &[
         "a", "a", "a", "b", "few", "few", "t:few", "forever", "closed", "once", "memory", "same",
+        "slow", "slow",
     ];
     prop::sample::select(NAMES).prop_map(|name| QueueName::parse(name.as_bytes()).expect("a name"))
 }

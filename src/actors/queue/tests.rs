@@ -31,6 +31,10 @@ struct Pair {
     log: Vec<Logged>,
     shelf: Shelf<QueueMachine>,
     tickets: u64,
+    /// Steps after which there were jobs in a queue that was closed.
+    closed: u32,
+    /// Duplicates among what was claimed of those that are throttled.
+    spared: u32,
 }
 
 enum Logged {
@@ -71,6 +75,10 @@ fn rules(order: Order) -> Rules {
         dedup: true,
         ..default.clone()
     };
+    let slow = TypeRules {
+        throttle_milli: 500,
+        ..default.clone()
+    };
     let types = [
         ("few", few),
         ("forever", forever),
@@ -78,6 +86,7 @@ fn rules(order: Order) -> Rules {
         ("memory", memory),
         ("once", once),
         ("same", same),
+        ("slow", slow),
     ];
     Rules {
         jobs_max: 9,
@@ -102,6 +111,8 @@ impl Pair {
             log: Vec::new(),
             shelf: Shelf::new(rules, shown),
             tickets: 0,
+            closed: 0,
+            spared: 0,
         }
     }
 
@@ -129,6 +140,12 @@ impl Pair {
                 .commit(stamp, message, &outcome, &mut Effects::default());
         }
         let reply = self.machine.reply(seq, message, &outcome);
+        if let Reply::Claim(claim) = &reply
+            && claim.duplicate
+            && claim.queue.kind() == b"slow"
+        {
+            self.spared += 1;
+        }
         self.model.chosen = match &reply {
             Reply::Claim(claim) => Some(claim.id),
             _ => None,
@@ -163,6 +180,7 @@ impl Pair {
     }
 
     fn let_time_act(&mut self) {
+        self.model.open(self.now);
         while self
             .machine
             .deadline()
@@ -248,6 +266,7 @@ impl Pair {
             Step::Checkpoint => self.shelf.step(&mut self.machine, self.seq),
             Step::Reload => self.reload(),
         }
+        self.closed += u32::from(self.model.holds_back());
         self.compare();
     }
 
@@ -378,7 +397,8 @@ impl Pair {
         assert_eq!(self.machine.view().next_id, self.model.next_id);
         let jobs = self.model.jobs.iter().filter_map(|job| job.view.until);
         let pauses = self.model.pauses.iter().map(|pause| pause.until);
-        if let Some(first) = jobs.chain(pauses).min() {
+        let closings = self.model.closings.iter().map(|(_, opens)| *opens);
+        if let Some(first) = jobs.chain(pauses).chain(closings).min() {
             let said = self.machine.deadline();
             assert!(
                 said.is_some_and(|said| said <= first),
@@ -433,6 +453,11 @@ impl Pair {
             logged.repeat(&mut machine, upto);
         }
         self.machine = machine;
+        // As the host has it; of what was closed before the snapshot the new one knows nothing.
+        for machine in [&mut self.machine, &mut self.replica] {
+            machine.resume(&mut Effects::default());
+        }
+        self.model.closings.clear();
         for (ticket, pop) in self.model.waiters.clone() {
             self.watch(ticket, &Watch::Job(pop));
         }
@@ -528,6 +553,8 @@ fn the_model_meets_every_outcome_it_is_there_for() {
                 *seen.entry("waited".to_owned()).or_default() += 1;
             }
         }
+        *seen.entry("closed".to_owned()).or_default() += pair.closed;
+        *seen.entry("spared".to_owned()).or_default() += pair.spared;
         *seen.entry("taken".to_owned()).or_default() += pair.shelf.taken;
         *seen.entry("early".to_owned()).or_default() += pair.shelf.early;
     }
@@ -560,6 +587,8 @@ fn the_model_meets_every_outcome_it_is_there_for() {
         "waited",
         "taken",
         "early",
+        "closed",
+        "spared",
     ] {
         let count = seen.get(what).copied().unwrap_or(0);
         assert!(count >= 10, "{what}: {seen:?}");
