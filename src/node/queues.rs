@@ -230,9 +230,9 @@ impl Queues {
         self.changed(id, Message::Touch { id, by }).await
     }
 
-    /// Says that a claimed job failed: it is tried again after so many milliseconds, or when its claim would have
-    /// ended; or abandoned then, if that was its last try. Tells what is known of it: it belongs to nobody. Nothing, if
-    /// it was to be run at most once: then it is gone.
+    /// Says that a claimed job failed: it is tried again after so many milliseconds, else as the back-off of its type
+    /// says, else when its claim would have ended; or abandoned then, if that was its last try. Tells what is known of
+    /// it: it belongs to nobody. Nothing, if it was to be run at most once: then it is gone.
     pub async fn fail(
         &self,
         id: u64,

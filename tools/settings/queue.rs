@@ -8,7 +8,7 @@ use crate::settings::layer::{Problem, Source};
 use crate::table::{self, Column};
 use crate::text;
 use serde_json::{Value, json};
-use sexton::actors::queue::{Class, Order, QueueName, Rules, TypeRules};
+use sexton::actors::queue::{Backoff, Class, Order, QueueName, Rules, TypeRules};
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -17,8 +17,10 @@ use toml::de::{DeTable, DeValue};
 const DEFAULT: &str = "default";
 
 /// Keys of a table.
-const KEYS: &str =
-    "class, order, claim_ttl, max_tries, retries, dedup, prune, throttle, read_only_reason";
+const KEYS: &str = "class, order, claim_ttl, max_tries, retries, dedup, prune, throttle, backoff, read_only_reason";
+
+/// Keys of `backoff`.
+const BACKOFF_KEYS: &str = "first, factor, max, jitter";
 
 /// A type's table as it is read.
 #[derive(Clone, Debug)]
@@ -89,6 +91,8 @@ fn read(table: &DeTable<'_>, rules: &mut TypeRules, wrong: &mut Vec<Wrong>) {
             "claim_ttl" => span(found).map(|ms| rules.claim_ttl_ms = ms),
             "prune" => span(found).map(|ms| rules.prune_ms = ms),
             "throttle" => rate(found).map(|milli| rules.throttle_milli = milli),
+            "backoff" => backoff(value, rules.backoff.unwrap_or_default(), wrong)
+                .map(|backoff| rules.backoff = backoff),
             "max_tries" => number(found).map(|tries| rules.max_tries = tries),
             "retries" => switch(found).map(|is| rules.retries = is),
             "dedup" => switch(found).map(|is| rules.dedup = is),
@@ -172,6 +176,55 @@ fn span(value: &DeValue<'_>) -> Result<u64, String> {
     ms.ok_or_else(|| expected().to_owned())
 }
 
+/// The table that says when a job is tried again that failed; what it leaves out is as in `backoff`. `false` for none.
+fn backoff(
+    value: &Spanned<DeValue<'_>>,
+    mut backoff: Backoff,
+    wrong: &mut Vec<Wrong>,
+) -> Result<Option<Backoff>, String> {
+    let found = value.get_ref();
+    if found.as_bool() == Some(false) {
+        return Ok(None);
+    }
+    let DeValue::Table(table) = found else {
+        return Err(format!("expected a table with {BACKOFF_KEYS}, or false"));
+    };
+    let before = wrong.len();
+    for (key, value) in table {
+        let found = value.get_ref();
+        let read = match key.get_ref().as_ref() {
+            "first" => span(found).map(|ms| backoff.first_ms = ms),
+            "max" => span(found).map(|ms| backoff.max_ms = ms),
+            "factor" => match number(found) {
+                Ok(0) | Err(_) => Err("expected a whole number from 1 on".to_owned()),
+                Ok(factor) => {
+                    backoff.factor = factor;
+                    Ok(())
+                }
+            },
+            "jitter" => match thousandths(found).filter(|milli| *milli <= 1000) {
+                None => Err("expected a number from 0 to 1 with three decimals at most".to_owned()),
+                Some(milli) => {
+                    backoff.jitter_milli = milli;
+                    Ok(())
+                }
+            },
+            _ => Err(format!(
+                "there is no such key; expected one of {BACKOFF_KEYS}"
+            )),
+        };
+        if let Err(words) = read {
+            wrong.push((place(key), format!("backoff.{}: {words}", key.get_ref())));
+        }
+    }
+    let (first, max) = (backoff.first_ms, backoff.max_ms);
+    if wrong.len() == before && first > max {
+        let (first, max) = (span_words(first), span_words(max));
+        return Err(format!("first, {first}, is longer than max, {max}"));
+    }
+    Ok(Some(backoff))
+}
+
 /// A number of items a second; in thousandths.
 fn rate(value: &DeValue<'_>) -> Result<u32, String> {
     let expected = "expected items a second, from 0.001 to 1000 with three decimals at most, or 0 for no limit";
@@ -180,7 +233,7 @@ fn rate(value: &DeValue<'_>) -> Result<u32, String> {
         .ok_or_else(|| expected.to_owned())
 }
 
-fn rate_shown(milli: u32) -> f64 {
+fn in_ones(milli: u32) -> f64 {
     f64::from(milli) / 1000.0
 }
 
@@ -223,7 +276,13 @@ pub(crate) fn document(rules: &Rules) -> Value {
             "retries": of.retries,
             "dedup": of.dedup,
             "prune_ms": of.prune_ms,
-            "throttle": rate_shown(of.throttle_milli),
+            "throttle": in_ones(of.throttle_milli),
+            "backoff": of.backoff.map(|backoff| json!({
+                "first_ms": backoff.first_ms,
+                "factor": backoff.factor,
+                "max_ms": backoff.max_ms,
+                "jitter": in_ones(backoff.jitter_milli),
+            })),
             "read_only_reason": of.read_only,
         });
         (kind.to_owned(), shown)
@@ -243,6 +302,7 @@ pub(crate) fn table(rules: &Rules) -> String {
         "DEDUP",
         "PRUNE",
         "THROTTLE",
+        "BACKOFF",
         "READ-ONLY",
     ];
     let rows = each(rules).map(|(kind, of)| {
@@ -265,8 +325,9 @@ pub(crate) fn table(rules: &Rules) -> String {
             span_words(of.prune_ms),
             match of.throttle_milli {
                 0 => "-".to_owned(),
-                milli => format!("{}/s", rate_shown(milli)),
+                milli => format!("{}/s", in_ones(milli)),
             },
+            of.backoff.map_or("-".to_owned(), backoff_words),
             of.read_only.as_deref().map_or("-".to_owned(), text::plain),
         ]
     });
@@ -288,6 +349,15 @@ fn span_words(ms: u64) -> String {
         || format!("{ms}ms"),
         |(unit, name)| format!("{}{name}", ms / unit),
     )
+}
+
+fn backoff_words(backoff: Backoff) -> String {
+    let [first, max] = [backoff.first_ms, backoff.max_ms].map(span_words);
+    let jitter = match backoff.jitter_milli {
+        0 => String::new(),
+        milli => format!(", +-{}", in_ones(milli)),
+    };
+    format!("{first} x{} to {max}{jitter}", backoff.factor)
 }
 
 fn each(rules: &Rules) -> impl Iterator<Item = (&str, &TypeRules)> {

@@ -72,4 +72,4 @@ pub use reply::{
     Choice, Claim, Counts, JobSelection, JobView, Query, QueueSelection, QueueView, Reply, Totals,
     View, Watch,
 };
-pub use rules::{Class, Order, Rules, TypeRules};
+pub use rules::{Backoff, Class, Order, Rules, TypeRules};

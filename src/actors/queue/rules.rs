@@ -45,6 +45,22 @@ pub struct TypeRules {
     pub prune_ms: u64,
     /// Thousandths of an item that may be claimed a second; 0 for no limit.
     pub throttle_milli: u32,
+    /// When a job is tried again that failed without a word of when; at the end of its claim if `None`.
+    pub backoff: Option<Backoff>,
+}
+
+/// For how long a job belongs to nobody that failed: the longer, the oftener it was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Backoff {
+    /// Milliseconds after the first try.
+    pub first_ms: u64,
+    /// How many times as long it is after each further try, at least 1.
+    pub factor: u32,
+    /// The most milliseconds, but for chance.
+    pub max_ms: u64,
+    /// Thousandths by which chance makes it longer or shorter, at most.
+    pub jitter_milli: u32,
 }
 
 /// Where jobs are kept.
@@ -100,6 +116,19 @@ impl Default for TypeRules {
             read_only: None,
             prune_ms: 604_800_000,
             throttle_milli: 0,
+            backoff: None,
+        }
+    }
+}
+
+impl Default for Backoff {
+    /// A second, then twice as long each time, up to an hour.
+    fn default() -> Self {
+        Self {
+            first_ms: 1000,
+            factor: 2,
+            max_ms: 3_600_000,
+            jitter_milli: 0,
         }
     }
 }

@@ -8,10 +8,10 @@
 use crate::actors::machine::{Effect, Effects, Keeping, Machine as _, Stamp, Start};
 use crate::actors::queue::model::{Due, Model};
 use crate::actors::queue::selected;
-use crate::actors::queue::steps::{Step, Whose, order, steps};
+use crate::actors::queue::steps::{Step, Whose, order, rules, steps};
 use crate::actors::queue::{
-    Class, Message, Order, Outcome, Phase, Pop, Query, QueueMachine, QueueName, Reply, Right,
-    Rules, TypeRules, View, Watch, Worker,
+    Message, Order, Outcome, Phase, Pop, Query, QueueMachine, QueueName, Reply, Right, View, Watch,
+    Worker,
 };
 use crate::actors::shelf::Shelf;
 use crate::clock::Timestamp;
@@ -40,63 +40,6 @@ struct Pair {
 enum Logged {
     Entry(Stamp, Message, Outcome),
     Start(Start),
-}
-
-fn rules(order: Order) -> Rules {
-    let default = TypeRules {
-        order,
-        claim_ttl_ms: 3000,
-        ..TypeRules::default()
-    };
-    let few = TypeRules {
-        max_tries: 2,
-        prune_ms: 9000,
-        ..default.clone()
-    };
-    let forever = TypeRules {
-        claim_ttl_ms: 0,
-        prune_ms: 15_000,
-        ..default.clone()
-    };
-    let closed = TypeRules {
-        read_only: Some("it moves".to_owned()),
-        ..default.clone()
-    };
-    let memory = TypeRules {
-        class: Class::Memory,
-        max_tries: 3,
-        ..default.clone()
-    };
-    let once = TypeRules {
-        retries: false,
-        ..default.clone()
-    };
-    let same = TypeRules {
-        dedup: true,
-        ..default.clone()
-    };
-    let slow = TypeRules {
-        throttle_milli: 500,
-        ..default.clone()
-    };
-    let types = [
-        ("few", few),
-        ("forever", forever),
-        ("closed", closed),
-        ("memory", memory),
-        ("once", once),
-        ("same", same),
-        ("slow", slow),
-    ];
-    Rules {
-        jobs_max: 9,
-        bytes_max: 700,
-        queues_max: 5,
-        body_bytes_max: 300,
-        roots_max: 3,
-        default,
-        types: types.map(|(name, rules)| (name.to_owned(), rules)).into(),
-    }
 }
 
 impl Pair {
@@ -148,6 +91,17 @@ impl Pair {
         }
         self.model.chosen = match &reply {
             Reply::Claim(claim) => Some(claim.id),
+            _ => None,
+        };
+        let said = matches!(
+            message,
+            Message::Fail {
+                retry_after_ms: Some(_),
+                ..
+            }
+        );
+        self.model.parked = match &outcome {
+            Outcome::Failed { until, .. } if !said => Some(*until),
             _ => None,
         };
         let waits = |ticket: Ticket| self.model.waiters.iter().any(|(other, _)| *other == ticket);
@@ -530,7 +484,7 @@ fn the_model_meets_every_outcome_it_is_there_for() {
     use std::collections::BTreeMap;
     let mut runner = TestRunner::deterministic();
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
-    for _ in 0..600 {
+    for _ in 0..900 {
         let steps = steps()
             .new_tree(&mut runner)
             .expect("steps can be drawn")
@@ -553,6 +507,7 @@ fn the_model_meets_every_outcome_it_is_there_for() {
                 *seen.entry("waited".to_owned()).or_default() += 1;
             }
         }
+        *seen.entry("backed off".to_owned()).or_default() += pair.model.backed_off;
         *seen.entry("closed".to_owned()).or_default() += pair.closed;
         *seen.entry("spared".to_owned()).or_default() += pair.spared;
         *seen.entry("taken".to_owned()).or_default() += pair.shelf.taken;
@@ -587,6 +542,7 @@ fn the_model_meets_every_outcome_it_is_there_for() {
         "waited",
         "taken",
         "early",
+        "backed off",
         "closed",
         "spared",
     ] {

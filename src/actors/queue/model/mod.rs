@@ -32,6 +32,10 @@ pub(super) struct Model {
     pub(super) present: Vec<(Ticket, QueueName, Vec<QueueName>)>,
     /// Which job is claimed, if that is left to chance.
     pub(super) chosen: Option<u64>,
+    /// When a job is tried again that failed, if that is left to chance.
+    pub(super) parked: Option<Timestamp>,
+    /// How often it was.
+    pub(super) backed_off: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -117,6 +121,8 @@ impl Model {
             waiters: Vec::new(),
             present: Vec::new(),
             chosen: None,
+            parked: None,
+            backed_off: 0,
         }
     }
 
@@ -448,7 +454,7 @@ impl Model {
             return Reply::Absent;
         }
         let view = job.view.clone();
-        let span = self.span(&view);
+        let (span, backed_off) = (self.span(&view), self.back_off(&view, at));
         let job = self.job(id).expect("it is there");
         match message {
             Message::Release {
@@ -476,6 +482,7 @@ impl Model {
             Message::Fail { .. } if !view.retries => self.jobs.retain(|job| job.view.id != id),
             Message::Fail { retry_after_ms, .. } => {
                 let until = retry_after_ms.map(|ms| at.plus_ms(ms));
+                let until = until.or(backed_off);
                 job.go(Phase::Claimed, until.or(job.view.until));
                 job.span = job.view.until.expect("it is claimed").0 - at.0;
             }
@@ -483,6 +490,19 @@ impl Model {
             other => unreachable!("{other:?} is not for whoever has a job"),
         }
         Reply::Done
+    }
+
+    /// When a job is tried again that has failed, if its type says so: as long as chance has made it, within bounds.
+    fn back_off(&mut self, job: &JobView, at: Timestamp) -> Option<Timestamp> {
+        let backoff = self.rules_of(&job.queue).backoff?;
+        let longer = |ms: u64, _| (ms * u64::from(backoff.factor)).min(backoff.max_ms);
+        let ms = (1..job.attempts).fold(backoff.first_ms, longer);
+        let spread = ms * u64::from(backoff.jitter_milli) / 1000;
+        let until = self.parked?;
+        let parked = until.0 - at.0;
+        assert!((ms - spread..=ms + spread).contains(&parked), "{parked} ms");
+        self.backed_off += 1;
+        Some(until)
     }
 
     /// What time acts on next.
