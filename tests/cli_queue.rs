@@ -256,6 +256,21 @@ fn queues_are_listed_paused_and_named_by_chance() {
 }
 
 #[test]
+fn queues_are_claimed_from_by_weight() {
+    let coordinator = Coordinator::start(&["queue"]);
+    for queue in ["a", "b", "b"] {
+        coordinator.well(&["push", queue, "x"]);
+    }
+    let claims = coordinator.json(&["pop", "a", "b=4294967295"]);
+    assert_eq!(claims["jobs"][0]["queue"], "b");
+    let claims = coordinator.json(&["pop", "a", "b"]);
+    assert_eq!(claims["jobs"][0]["queue"], "a");
+    for wrong in ["a=", "a=0", "a=-1", "a=1=1", "=1"] {
+        assert_eq!(coordinator.run(&["pop", wrong]).status, 2, "{wrong}");
+    }
+}
+
+#[test]
 fn a_throttled_queue_gives_no_more_than_its_type_says() {
     let settings = "[queues.rare]\nthrottle = 0.001\n[queues.often]\nthrottle = 4\n";
     let coordinator = Coordinator::start_with(&["queue"], settings);
