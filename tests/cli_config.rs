@@ -360,9 +360,9 @@ fn every_setting_is_a_flag_and_is_documented() {
 #[test]
 fn tables_say_what_holds_for_the_jobs_of_a_type() {
     let (_files, path) = file(
-        "jobs = 5\n[queues.default]\nmax_tries = 3\nclaim_ttl = \"90s\"\n\
-         [queues.cache]\nclass = \"memory\"\norder = \"any\"\n\
-         [queues.mails]\norder = \"fifo\"\nretries = false\ndedup = true\nread_only_reason = \"it moves\"\nprune = 60\n",
+        "jobs = 5\n[queues.default]\nmax_tries = 3\nclaim_ttl = \"90s\"\nbackoff.first = 5\n\
+         [queues.cache]\nclass = \"memory\"\norder = \"any\"\nthrottle = 10\nbackoff = false\n\
+         [queues.mails]\norder = \"fifo\"\nretries = false\ndedup = true\nthrottle = 0.5\nbackoff = { jitter = 0.125, max = \"2m\" }\nread_only_reason = \"it moves\"\nprune = 60\n",
     );
     let (status, said, errors) = output(&mut config(&["--json", "--config", text(&path)]));
     assert_eq!(status, Some(0), "{errors}");
@@ -370,7 +370,8 @@ fn tables_say_what_holds_for_the_jobs_of_a_type() {
     let of = |kind: &str| document["queues"][kind].clone();
     let default = serde_json::json!({
         "class": "durable", "order": "priority", "claim_ttl_ms": 90_000, "max_tries": 3, "retries": true,
-        "dedup": false, "prune_ms": 604_800_000, "read_only_reason": null,
+        "dedup": false, "prune_ms": 604_800_000, "throttle": 0.0, "read_only_reason": null,
+        "backoff": {"first_ms": 5000, "factor": 2, "max_ms": 3_600_000, "jitter": 0.0},
     });
     assert_eq!(of("default"), default);
     let with = |changes: &[(&str, Value)]| {
@@ -380,18 +381,27 @@ fn tables_say_what_holds_for_the_jobs_of_a_type() {
         }
         of
     };
-    assert_eq!(of("cache"), with(&[("class", "memory".into())]));
+    let cache = [
+        ("class", "memory".into()),
+        ("throttle", 10.0.into()),
+        ("backoff", Value::Null),
+    ];
+    assert_eq!(of("cache"), with(&cache));
     let mails = [
         ("order", "fifo".into()),
         ("retries", false.into()),
         ("dedup", true.into()),
+        ("throttle", 0.5.into()),
+        (
+            "backoff",
+            serde_json::json!({"first_ms": 5000, "factor": 2, "max_ms": 120_000, "jitter": 0.125}),
+        ),
         ("read_only_reason", "it moves".into()),
         ("prune_ms", 60_000.into()),
     ];
     assert_eq!(of("mails"), with(&mails));
     let (_, said, _) = output(&mut config(&["--config", text(&path)]));
-    let line =
-        "mails    durable  fifo      90s        3          no       yes    it moves          1m\n";
+    let line = "mails    durable  fifo      90s        3          no       yes    1m     0.5/s     5s x2 to 2m, +-0.125  it moves\n";
     assert!(said.ends_with(line), "{said}");
 }
 
@@ -399,11 +409,16 @@ fn tables_say_what_holds_for_the_jobs_of_a_type() {
 fn what_is_wrong_with_a_queue_is_told_with_its_line() {
     let (_files, path) = file(
         "[queues.a]\nclass = \"redis\"\n[queues.b]\norder = \"best\"\nmax_tries = -1\n\
-         [queues.\"c d\"]\n[queues]\ne = 5\n[queues.f]\nmax-tries = 3\nclaim_ttl = \"soon\"\nretries = 1\n",
+         [queues.\"c d\"]\n[queues]\ne = 5\n[queues.f]\nmax-tries = 3\nclaim_ttl = \"soon\"\nretries = 1\n\
+         throttle = 1000.1\n[queues.g]\nthrottle = -1\n[queues.h]\nthrottle = 0.0001\n[queues.i]\nthrottle = nan\n\
+         [queues.j]\nthrottle = \"2/s\"\n[queues.k]\nthrottle = 0x10\n\
+         [queues.l]\nbackoff = { first = -1, factor = 0, jitter = 1.5, least = 1 }\n[queues.m]\nbackoff = \"1s\"\n\
+         [queues.n]\nbackoff.first = \"2h\"\n",
     );
     let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
     assert_eq!(status, Some(2), "{errors}");
-    let keys = "class, order, claim_ttl, max_tries, retries, dedup, prune, read_only_reason";
+    let keys = "class, order, claim_ttl, max_tries, retries, dedup, prune, throttle, backoff, read_only_reason";
+    let rate = "throttle: expected items a second, from 0.001 to 1000 with three decimals at most, or 0 for no limit";
     let expected = [
         "2: queues.a: class: the class redis is not in this version: expected durable or memory".to_owned(),
         "4: queues.b: order: \"best\": expected priority, fifo, timestamp, random or any".to_owned(),
@@ -413,6 +428,18 @@ fn what_is_wrong_with_a_queue_is_told_with_its_line() {
         format!("10: queues.f: max-tries: there is no such key; expected one of {keys}"),
         "11: queues.f: claim_ttl: expected seconds, or a span such as \"500ms\", \"90s\", \"2h\", \"7d\"".to_owned(),
         "12: queues.f: retries: expected true or false, found integer".to_owned(),
+        format!("13: queues.f: {rate}"),
+        format!("15: queues.g: {rate}"),
+        format!("17: queues.h: {rate}"),
+        format!("19: queues.i: {rate}"),
+        format!("21: queues.j: {rate}"),
+        format!("23: queues.k: {rate}"),
+        "25: queues.l: backoff.first: expected seconds, or a span such as \"500ms\", \"90s\", \"2h\", \"7d\"".to_owned(),
+        "25: queues.l: backoff.factor: expected a whole number from 1 on".to_owned(),
+        "25: queues.l: backoff.jitter: expected a number from 0 to 1 with three decimals at most".to_owned(),
+        "25: queues.l: backoff.least: there is no such key; expected one of first, factor, max, jitter".to_owned(),
+        "27: queues.m: backoff: expected a table with first, factor, max, jitter, or false".to_owned(),
+        "29: queues.n: backoff: first, 2h, is longer than max, 1h".to_owned(),
     ];
     for line in expected {
         let line = format!("{}:{line}", path.display());

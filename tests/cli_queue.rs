@@ -316,6 +316,47 @@ fn what_holds_for_a_type_is_what_the_coordinator_began_with() {
 }
 
 #[test]
+fn queues_are_claimed_from_by_weight() {
+    let coordinator = Coordinator::start(&["queue"]);
+    for queue in ["a", "b", "b"] {
+        coordinator.well(&["push", queue, "x"]);
+    }
+    let claims = coordinator.json(&["pop", "a", "b=4294967295"]);
+    assert_eq!(claims["jobs"][0]["queue"], "b");
+    let claims = coordinator.json(&["pop", "a", "b"]);
+    assert_eq!(claims["jobs"][0]["queue"], "a");
+    for wrong in ["a=", "a=0", "a=-1", "a=1=1", "=1"] {
+        assert_eq!(coordinator.run(&["pop", wrong]).status, 2, "{wrong}");
+    }
+}
+
+#[test]
+fn a_throttled_queue_gives_no_more_than_its_type_says() {
+    let settings = "[queues.rare]\nthrottle = 0.001\n[queues.often]\nthrottle = 4\n";
+    let coordinator = Coordinator::configured(&["queue"], settings);
+    for queue in ["rare", "rare", "t1:rare", "often", "often", "often"] {
+        coordinator.well(&["push", queue, "x"]);
+    }
+    pop(&coordinator, "rare");
+    refused(&coordinator, &["pop", "rare"], "no job to claim");
+    let next = || coordinator.well(&["next", "--types", "rare"]);
+    assert_eq!(next(), "t1 rare\n", "each queue has its own");
+    pop(&coordinator, "t1:rare");
+    assert_eq!(coordinator.run(&["next", "--types", "rare"]).status, 1);
+    let stats = coordinator.well(&["stats", "rare"]);
+    assert_eq!(lines(&stats)[1][..4], ["rare", "1", "0", "1"]);
+    for _ in 0..3 {
+        coordinator.well(&["pop", "often", "rare", "--wait", "600"]);
+    }
+    assert_eq!(
+        coordinator.well(&["show", "--group"]),
+        "often: 0 queued; 3 claimed (3 active, 0 abandoned); 0 delayed\n\
+         rare: 1 queued; 1 claimed (1 active, 0 abandoned); 0 delayed\n\
+         t1:rare: 0 queued; 1 claimed (1 active, 0 abandoned); 0 delayed\n"
+    );
+}
+
+#[test]
 fn usage_and_absence_of_a_coordinator_have_their_statuses() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let run = |words: &[&str]| {

@@ -54,6 +54,8 @@ const fn words(refused: Refused) -> &'static str {
 #[derive(Clone)]
 pub struct Queues {
     mailbox: Mailbox<QueueMachine>,
+    /// How often each queue of a claim comes first, in their order, if that is left to chance.
+    weights: Option<Arc<[u32]>>,
 }
 
 /// What became of a job that was to be added.
@@ -67,7 +69,21 @@ pub struct Added {
 
 impl Queues {
     pub(super) const fn new(mailbox: Mailbox<QueueMachine>) -> Self {
-        Self { mailbox }
+        Self {
+            mailbox,
+            weights: None,
+        }
+    }
+
+    /// A handle whose claims do not go by the most urgent job: chance draws one of the queues that have any, each as often
+    /// as its weight says, and that queue gives its best. Weights stand in the order of the queues that a claim names; 0
+    /// counts as 1, and so does one that is missing. Without any, all is as before.
+    #[must_use]
+    pub fn weighted(&self, weights: &[u32]) -> Self {
+        Self {
+            mailbox: self.mailbox.clone(),
+            weights: Some(weights.into()),
+        }
     }
 
     /// Carries out commands in order, and gives their answers in the same order: one write, one sync, one wake-up for
@@ -124,7 +140,7 @@ impl Queues {
         queues: &[QueueName],
         most: usize,
     ) -> Result<Vec<Claim>, QueueError> {
-        let pop = Self::claim_of(queues);
+        let pop = self.claim_of(queues);
         let pops = std::iter::repeat_n(pop, most).map(|pop| Item::Message(Message::Pop(pop)));
         let pops = pops.collect();
         let answers = self.mailbox.call_or(pops, self.unheard()).await?;
@@ -152,7 +168,7 @@ impl Queues {
 
     /// Begins to wait for a job of these queues. Whoever began before is served before, of those who wait for the same.
     pub fn wait_for_job(&self, queues: &[QueueName]) -> JobWait {
-        let watch = Watch::Job(Self::claim_of(queues));
+        let watch = Watch::Job(self.claim_of(queues));
         JobWait(self.mailbox.begin_watch_or(watch, self.unheard()))
     }
 
@@ -173,10 +189,10 @@ impl Queues {
         }
     }
 
-    fn claim_of(queues: &[QueueName]) -> Pop {
+    fn claim_of(&self, queues: &[QueueName]) -> Pop {
         Pop {
             queues: queues.into(),
-            weights: [].into(),
+            weights: self.weights.clone().unwrap_or_default(),
             by: Claimant::Bearer,
             waits: false,
             ticket: None,
@@ -230,9 +246,9 @@ impl Queues {
         self.changed(id, Message::Touch { id, by }).await
     }
 
-    /// Says that a claimed job failed: it is tried again after so many milliseconds, or when its claim would have
-    /// ended; or abandoned then, if that was its last try. Tells what is known of it: it belongs to nobody. Nothing, if
-    /// it was to be run at most once: then it is gone.
+    /// Says that a claimed job failed: it is tried again after so many milliseconds, else as the back-off of its type
+    /// says, else when its claim would have ended; or abandoned then, if that was its last try. Tells what is known of
+    /// it: it belongs to nobody. Nothing, if it was to be run at most once: then it is gone.
     pub async fn fail(
         &self,
         id: u64,
@@ -333,7 +349,7 @@ impl Queues {
     }
 
     /// A queue from which something can be claimed now, by chance, with jobs of one of these types; of any, if none is
-    /// given. Neither paused ones nor those that take no jobs are among them.
+    /// given. Neither paused or throttled ones nor those that take no jobs are among them.
     pub async fn next(&self, kinds: &[String]) -> Result<Option<QueueName>, QueueError> {
         // No two have the same: as good as chance, for whom they are told.
         let chance = self.mailbox.ticket().0;

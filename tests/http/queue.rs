@@ -161,6 +161,31 @@ fn the_most_urgent_of_several_queues_comes_first_and_several_come_at_once() {
 }
 
 #[test]
+fn of_several_queues_with_weights_chance_draws_one() {
+    let opened = Opened::new();
+    for number in 0..40 {
+        for (queue, priority) in [("a", 1), ("b", 2), ("c", 3)] {
+            let fields = json!({"queue": queue, "body": number.to_string(), "priority": priority});
+            assert_eq!(opened.post(PUSH, &fields).status, 200);
+        }
+    }
+    let pop = |fields: Value| {
+        let claims = finish(POP, opened.begin(POP, &fields)).json();
+        let claims = claims["jobs"].as_array().expect("a list").clone();
+        let queues = claims.iter().map(|claim| claim["queue"].clone());
+        queues.collect::<Vec<Value>>()
+    };
+    // The most urgent is never drawn, but once in a hundred million runs of this test.
+    let rarely = json!({"queues": ["a", "b"], "weights": [1, u32::MAX], "count": 40});
+    assert_eq!(pop(rarely), ["b"; 40]);
+    let waits = json!({"queues": ["b", "a"], "weights": [u32::MAX, 1], "wait": 600});
+    assert_eq!(pop(waits), ["a"], "one that has no job is not drawn");
+    // That one of them is never drawn happens once in a hundred billion runs.
+    let drawn = pop(json!({"queues": ["a", "c"], "weights": [7, 7], "count": 38}));
+    assert!(drawn.contains(&json!("a")) && drawn.contains(&json!("c")));
+}
+
+#[test]
 fn a_stale_token_changes_nothing_also_after_a_restart() {
     let mut opened = Opened::new();
     push(&opened, "q", "x");

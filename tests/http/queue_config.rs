@@ -2,7 +2,7 @@
 
 use crate::opened::Opened;
 use serde_json::{Value, json};
-use sexton::actors::queue::{Class, Order, Rules, TypeRules};
+use sexton::actors::queue::{Backoff, Class, Order, Rules, TypeRules};
 use std::collections::BTreeMap;
 
 /// A coordinator that goes by these.
@@ -28,6 +28,11 @@ fn every_field_of_every_entry_is_told_and_the_limits() {
         dedup: true,
         read_only: Some("it moves".to_owned()),
         prune_ms: 9,
+        throttle_milli: 500,
+        backoff: Some(Backoff {
+            jitter_milli: 125,
+            ..Backoff::default()
+        }),
     };
     let rules = Rules {
         jobs_max: 11,
@@ -46,11 +51,13 @@ fn every_field_of_every_entry_is_told_and_the_limits() {
     let purges = json!({
         "type": "purges", "from": "purges", "class": "memory", "order": "random", "claim_ttl_ms": 7,
         "max_tries": 5, "retries": false, "dedup": true, "read_only_reason": "it moves", "prune_ms": 9,
+        "throttle": 0.5,
+        "backoff": {"first_ms": 1000, "factor": 2, "max_ms": 3_600_000, "jitter": 0.125},
     });
     let default = json!({
         "type": "default", "from": "default", "class": "durable", "order": "priority",
         "claim_ttl_ms": 3_600_000, "max_tries": 0, "retries": true, "dedup": false,
-        "read_only_reason": null, "prune_ms": 604_800_000,
+        "read_only_reason": null, "prune_ms": 604_800_000, "throttle": 0.0, "backoff": null,
     });
     assert_eq!(told["types"], json!([default, purges]));
 }

@@ -9,9 +9,9 @@ use crate::node::{Heard, Tongue, milliseconds, moment, number, split};
 use sexton::actors::host::Item;
 use sexton::actors::machine::Stamp;
 use sexton::actors::queue::{
-    Body, Choice, Claim, Claimant, Class, DedupKey, JobView, Message, Order, Outcome, Phase, Pop,
-    Put, Query, QueueMachine, QueueName, QueueView, Refused, Reply, Right, Root, Rules, Totals,
-    Watch, Worker,
+    Backoff, Body, Choice, Claim, Claimant, Class, DedupKey, JobView, Message, Order, Outcome,
+    Phase, Pop, Put, Query, QueueMachine, QueueName, QueueView, Refused, Reply, Right, Root, Rules,
+    Totals, Watch, Worker,
 };
 use sexton::clock::Timestamp;
 use sexton::ids::{Slot, Token};
@@ -42,6 +42,8 @@ impl Tongue for Words {
             "retries",
             "dedup",
             "prune",
+            "throttle_milli",
+            "backoff",
             "read_only",
             "jobs_max",
             "queues_max",
@@ -74,6 +76,10 @@ impl Tongue for Words {
         of_type.retries = yes(&options, "retries", of_type.retries)?;
         of_type.dedup = yes(&options, "dedup", of_type.dedup)?;
         of_type.prune_ms = span(&options, "prune", of_type.prune_ms)?;
+        of_type.throttle_milli = number(&options, "throttle_milli", of_type.throttle_milli)?;
+        if let Some(words) = options.get("backoff") {
+            of_type.backoff = Some(backoff(words)?);
+        }
         of_type.read_only = options.get("read_only").map(|why| (*why).to_owned());
         Ok(())
     }
@@ -133,6 +139,21 @@ impl Tongue for Words {
         let id = self.jobs.get(slot).copied().unwrap_or_default();
         Some(format!("{id} {what}"))
     }
+}
+
+/// `first,factor,max,jitter`, the last in thousandths.
+fn backoff(words: &str) -> Heard<Backoff> {
+    let parts: Vec<&str> = words.split(',').collect();
+    let [first, factor, max, jitter] = parts.as_slice() else {
+        return Err(format!("`{words}` is no back-off: first,factor,max,jitter"));
+    };
+    let count = |word: &str| word.parse().map_err(|_| format!("`{word}` is no number"));
+    Ok(Backoff {
+        first_ms: milliseconds(first)?,
+        factor: count(factor)?,
+        max_ms: milliseconds(max)?,
+        jitter_milli: count(jitter)?,
+    })
 }
 
 fn message(words: &[&str]) -> Heard<Option<Message>> {

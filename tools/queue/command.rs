@@ -51,12 +51,12 @@ enum Action {
     /// Say that a claimed job failed: it is tried again
     #[command(after_help = "\
 Examples:
-  sexton queue fail 17 4711                      when its claim would have ended
+  sexton queue fail 17 4711                      as its type says, or when its claim would have ended
   sexton queue fail 17 4711 --retry-after 30     in half a minute")]
     Fail {
         #[command(flatten)]
         done: Done,
-        /// Seconds until it is tried again [default: what is left of the claim]
+        /// Seconds until it is tried again [default: the back-off of its type, or what is left of the claim]
         #[arg(long, value_name = "SECONDS")]
         retry_after: Option<Span>,
     },

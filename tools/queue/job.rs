@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use sexton::actors::queue::QueueName;
 use std::fmt;
 use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::num::NonZeroU32;
 use std::str::FromStr;
 
 /// The longest wait of one request, in seconds.
@@ -133,11 +134,12 @@ impl Pushed {
 Examples:
   sexton queue pop mails                         exit status 1 if there is none
   sexton queue pop mails purges --wait 600
+  sexton queue pop mails=3 purges                while both have jobs, three of mails for each of purges
   sexton queue pop mails --json | jq -r '.jobs[0] | \"\\(.id) \\(.token)\"'")]
 pub(super) struct Popped {
-    /// From which queues
-    #[arg(required = true, num_args = 1..=1000, value_parser = name)]
-    queues: Vec<QueueName>,
+    /// From which queues; with a weight behind `=` for any of them, chance draws one of those that have a job
+    #[arg(required = true, num_args = 1..=1000, value_parser = weighed, value_name = "QUEUE[=WEIGHT]")]
+    queues: Vec<(QueueName, Option<NonZeroU32>)>,
     /// Seconds to wait for one at most
     #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=WAIT_MAX))]
     wait: u64,
@@ -148,8 +150,14 @@ pub(super) struct Popped {
 
 impl Popped {
     pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
+        let (queues, weights): (Vec<_>, Vec<_>) = self.queues.into_iter().unzip();
+        let any = weights.iter().any(Option::is_some);
+        let weights = weights
+            .into_iter()
+            .map(|weight| weight.map_or(1, u32::from));
         let request = fields([
-            ("queues", json!(self.queues)),
+            ("queues", json!(queues)),
+            ("weights", json!(any.then(|| weights.collect::<Vec<_>>()))),
             ("wait", json!(self.wait)),
             ("count", json!(self.count)),
         ]);
@@ -167,6 +175,16 @@ impl Popped {
         }
         jobs.iter().try_for_each(print_claim)
     }
+}
+
+/// The name of a queue, perhaps with its weight; no name has a `=`.
+fn weighed(text: &str) -> Result<(QueueName, Option<NonZeroU32>), String> {
+    let Some((queue, weight)) = text.split_once('=') else {
+        return Ok((name(text)?, None));
+    };
+    let weight = weight.parse();
+    let weight = weight.map_err(|_| format!("a weight is from 1 to {}", u32::MAX))?;
+    Ok((name(queue)?, Some(weight)))
 }
 
 /// A claimed job: its head, and what it says as it is.

@@ -8,19 +8,22 @@ use crate::settings::layer::{Problem, Source};
 use crate::table::{self, Column};
 use crate::text;
 use serde_json::{Map, Value, json};
-use sexton::actors::queue::{Class, Order, QueueName, Rules, TypeRules};
+use sexton::actors::queue::{Backoff, Class, Order, QueueName, Rules, TypeRules};
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Keys of a table.
-const KEYS: &str = "class, order, claim_ttl, max_tries, retries, dedup, prune, read_only_reason";
+const KEYS: &str = "class, order, claim_ttl, max_tries, retries, dedup, prune, throttle, backoff, read_only_reason";
+
+/// Keys of `backoff`.
+const BACKOFF_KEYS: &str = "first, factor, max, jitter";
 
 /// What the names of spans in milliseconds end in.
 const MS: &str = "_ms";
 
 /// Settings of which 0 means that there is no such bound.
-const NONE_IF_ZERO: [&str; 2] = ["claim_ttl_ms", "max_tries"];
+const NONE_IF_ZERO: [&str; 3] = ["claim_ttl_ms", "max_tries", "throttle"];
 
 /// A type's table as it is read.
 #[derive(Clone, Debug)]
@@ -90,6 +93,9 @@ fn read(table: &DeTable<'_>, rules: &mut TypeRules, wrong: &mut Vec<Wrong>) {
             "order" => order(found).map(|order| rules.order = order),
             "claim_ttl" => span(found).map(|ms| rules.claim_ttl_ms = ms),
             "prune" => span(found).map(|ms| rules.prune_ms = ms),
+            "throttle" => rate(found).map(|milli| rules.throttle_milli = milli),
+            "backoff" => backoff(value, rules.backoff.unwrap_or_default(), wrong)
+                .map(|backoff| rules.backoff = backoff),
             "max_tries" => number(found).map(|tries| rules.max_tries = tries),
             "retries" => switch(found).map(|is| rules.retries = is),
             "dedup" => switch(found).map(|is| rules.dedup = is),
@@ -173,6 +179,79 @@ fn span(value: &DeValue<'_>) -> Result<u64, String> {
     ms.ok_or_else(|| expected().to_owned())
 }
 
+/// The table that says when a job is tried again that failed; what it leaves out is as in `backoff`. `false` for none.
+fn backoff(
+    value: &Spanned<DeValue<'_>>,
+    mut backoff: Backoff,
+    wrong: &mut Vec<Wrong>,
+) -> Result<Option<Backoff>, String> {
+    let found = value.get_ref();
+    if found.as_bool() == Some(false) {
+        return Ok(None);
+    }
+    let DeValue::Table(table) = found else {
+        return Err(format!("expected a table with {BACKOFF_KEYS}, or false"));
+    };
+    let before = wrong.len();
+    for (key, value) in table {
+        let found = value.get_ref();
+        let read = match key.get_ref().as_ref() {
+            "first" => span(found).map(|ms| backoff.first_ms = ms),
+            "max" => span(found).map(|ms| backoff.max_ms = ms),
+            "factor" => match number(found) {
+                Ok(0) | Err(_) => Err("expected a whole number from 1 on".to_owned()),
+                Ok(factor) => {
+                    backoff.factor = factor;
+                    Ok(())
+                }
+            },
+            "jitter" => match thousandths(found).filter(|milli| *milli <= 1000) {
+                None => Err("expected a number from 0 to 1 with three decimals at most".to_owned()),
+                Some(milli) => {
+                    backoff.jitter_milli = milli;
+                    Ok(())
+                }
+            },
+            _ => Err(format!(
+                "there is no such key; expected one of {BACKOFF_KEYS}"
+            )),
+        };
+        if let Err(words) = read {
+            wrong.push((place(key), format!("backoff.{}: {words}", key.get_ref())));
+        }
+    }
+    let (first, max) = (backoff.first_ms, backoff.max_ms);
+    if wrong.len() == before && first > max {
+        let (first, max) = (span_words(first), span_words(max));
+        return Err(format!("first, {first}, is longer than max, {max}"));
+    }
+    Ok(Some(backoff))
+}
+
+/// A number of items a second; in thousandths.
+fn rate(value: &DeValue<'_>) -> Result<u32, String> {
+    let expected = "expected items a second, from 0.001 to 1000 with three decimals at most, or 0 for no limit";
+    thousandths(value)
+        .filter(|milli| *milli <= 1_000_000)
+        .ok_or_else(|| expected.to_owned())
+}
+
+/// A number with three decimals at most, in thousandths.
+fn thousandths(value: &DeValue<'_>) -> Option<u32> {
+    let whole = value.as_integer().filter(|number| number.radix() == 10);
+    let text = match whole {
+        Some(whole) => whole.as_str(),
+        None => value.as_float()?.as_str(),
+    };
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
+    let decimals = format!("{decimals:0<3}");
+    if decimals.len() > 3 {
+        return None;
+    }
+    let whole = whole.parse::<u32>().ok()?.checked_mul(1000)?;
+    whole.checked_add(decimals.parse().ok()?)
+}
+
 /// Puts the tables in force.
 pub(crate) fn settle(tables: &[Table], rules: &mut Rules) {
     for Table { kind, rules: of } in tables {
@@ -227,8 +306,10 @@ fn cell(key: &str, value: Option<&Value>) -> String {
         None | Some(Value::Null) => "-".to_owned(),
         Some(Value::Bool(is)) => if *is { "yes" } else { "no" }.to_owned(),
         Some(Value::String(words)) => text::plain(words),
+        Some(Value::Object(backoff)) => backoff_words(backoff),
+        Some(value) if NONE_IF_ZERO.contains(&key) && value.as_f64() == Some(0.0) => "-".to_owned(),
+        Some(value) if key == "throttle" => format!("{value}/s"),
         Some(value) => match value.as_u64() {
-            Some(0) if NONE_IF_ZERO.contains(&key) => "-".to_owned(),
             Some(ms) if key.ends_with(MS) => span_words(ms),
             Some(_) | None => value.to_string(),
         },
@@ -250,4 +331,16 @@ fn span_words(ms: u64) -> String {
         || format!("{ms}ms"),
         |(unit, name)| format!("{}{name}", ms / unit),
     )
+}
+
+/// What stands in the file for when a failed job is tried again, in short.
+fn backoff_words(backoff: &Map<String, Value>) -> String {
+    let of = |key: &str| backoff.get(key).unwrap_or(&Value::Null);
+    let [first, max] =
+        ["first_ms", "max_ms"].map(|key| of(key).as_u64().map_or(String::new(), span_words));
+    let jitter = match of("jitter").as_f64() {
+        Some(jitter) if jitter > 0.0 => format!(", +-{jitter}"),
+        Some(_) | None => String::new(),
+    };
+    format!("{first} x{} to {max}{jitter}", of("factor"))
 }

@@ -47,6 +47,9 @@ impl QueueMachine {
                     unreachable!("only a pop claims")
                 };
                 self.commit_claim(*slot, entry, by, outcome);
+                if matches!(message, Message::Pop(_)) {
+                    self.state.close(*slot, entry.at);
+                }
                 if let Some(ticket) = ticket
                     && self.waiting.pop(ticket).is_some()
                 {

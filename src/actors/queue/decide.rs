@@ -1,13 +1,14 @@
 //! What a message does, without doing it: which job goes to whom, and what becomes of it.
 //!
-//! Rests on durable state and the rules alone, never on who waits or is present: a replay decides again, and compares.
+//! Rests on durable state and the rules, never on who waits or is present: a replay decides again, and compares. The one
+//! exception is which queues are closed (`throttle.rs`): a replay that begins with a snapshot does not know those of before.
 
 use crate::actors::queue::index::mix;
 use crate::actors::queue::job::{Job, Phase};
 use crate::actors::queue::machine::{QueueMachine, shown};
 use crate::actors::queue::message::{Message, Outcome, Pop, Refused, Right, Worker};
 use crate::actors::queue::name::QueueName;
-use crate::actors::queue::rules::TypeRules;
+use crate::actors::queue::rules::{Backoff, TypeRules};
 use crate::clock::Timestamp;
 use crate::ids::Slot;
 
@@ -77,7 +78,7 @@ impl QueueMachine {
 
     fn decide_pop(&self, at: Timestamp, pop: &Pop) -> Outcome {
         let chance = self.chance(at);
-        let best = |queue: &QueueName| self.state.best(queue, chance);
+        let best = |queue: &QueueName| self.state.best(queue, (at, chance));
         let best = if pop.weights.is_empty() {
             pop.queues.iter().filter_map(best).min()
         } else {
@@ -167,8 +168,13 @@ impl QueueMachine {
         match self.claimed(id, by) {
             Ok((slot, job)) if !job.retries => Outcome::Deleted { slot },
             Ok((slot, job)) => {
-                let left = self.state.deadline_of(slot).unwrap_or(job.story().until);
-                let until = retry.map_or(left, |ms| at.plus_ms(ms));
+                let story = job.story();
+                let backoff = self.rules_of(job).backoff;
+                let span = |rule| span(rule, story.attempts, self.chance(at));
+                let until = match retry.or_else(|| backoff.map(span)) {
+                    Some(ms) => at.plus_ms(ms),
+                    None => self.state.deadline_of(slot).unwrap_or(story.until),
+                };
                 Outcome::Failed { slot, until }
             }
             Err(outcome) => outcome,
@@ -258,6 +264,15 @@ fn pruned(at: Timestamp, rules: &TypeRules) -> Timestamp {
     at.plus_ms(rules.prune_ms).plus_ms(1)
 }
 
+/// How many milliseconds after so many tries a job is tried again that failed.
+fn span(rule: Backoff, tries: u32, chance: u64) -> u64 {
+    let factor = u64::from(rule.factor).saturating_pow(tries.saturating_sub(1));
+    let ms = rule.first_ms.saturating_mul(factor).min(rule.max_ms);
+    let spread = ms.saturating_mul(rule.jitter_milli.into()) / 1000;
+    let by_chance = chance % spread.saturating_mul(2).saturating_add(1);
+    (ms - spread).saturating_add(by_chance)
+}
+
 /// Of the jobs in a phase so many at most are kicked.
 fn kicked(phase: Phase, there: u32, most: u32) -> Outcome {
     match there.min(most) {
@@ -290,8 +305,44 @@ pub(super) fn after(at: Timestamp, ms: u64) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
-    use super::drawn;
+    use super::{drawn, span};
     use crate::actors::queue::index::mix;
+    use crate::actors::queue::rules::Backoff;
+
+    #[test]
+    fn a_failure_waits_the_longer_the_oftener_and_by_chance() {
+        let rule = Backoff {
+            factor: 3,
+            max_ms: 20_000,
+            ..Backoff::default()
+        };
+        let spans = [0, 1, 2, 3, 4, u32::MAX].map(|tries| span(rule, tries, 7));
+        assert_eq!(spans, [1000, 1000, 3000, 9000, 20_000, 20_000]);
+        let rule = Backoff {
+            jitter_milli: 250,
+            ..rule
+        };
+        let mut counts = [0; 4];
+        for number in 0..40_000 {
+            let early = span(rule, 2, mix(number)) - 2250;
+            assert!(early <= 1500, "by a quarter at most");
+            counts[usize::try_from(early.min(1499) / 375).expect("a quarter of it")] += 1;
+        }
+        let even = |count| (9_500..10_500).contains(count);
+        assert!(counts.iter().all(even), "{counts:?}");
+        let ends = [0, 1500].map(|chance| span(rule, 2, chance));
+        assert_eq!(ends, [2250, 3750]);
+        let longest = Backoff {
+            first_ms: u64::MAX,
+            factor: u32::MAX,
+            max_ms: u64::MAX,
+            jitter_milli: 1000,
+        };
+        assert!(
+            span(longest, u32::MAX, u64::MAX - 1) > 0,
+            "nothing overflows"
+        );
+    }
 
     #[test]
     fn chance_falls_on_each_as_often_as_its_weight_says() {

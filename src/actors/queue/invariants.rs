@@ -199,6 +199,15 @@ impl State {
             paused.collect(),
             "pauses are known by their end"
         );
+        let closed = self.queues.iter();
+        let closed = closed.filter(|(_, queue)| queue.throttle.is_closed());
+        assert_eq!(
+            self.closings,
+            closed
+                .map(|(slot, queue)| (queue.throttle.opens(), slot))
+                .collect(),
+            "closed queues are known by when they open"
+        );
     }
 
     /// Asserts that what can be claimed is known, and who should be given it.

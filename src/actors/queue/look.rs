@@ -19,9 +19,7 @@ impl QueueMachine {
             attempts: story.attempts,
             until: story.until,
             retries: job.retries,
-            duplicate: story
-                .root
-                .is_some_and(|root| self.state.roots.is_outdated(root)),
+            duplicate: self.state.is_duplicate(job),
             body: job.body.clone(),
         }))
     }

@@ -32,6 +32,7 @@ pub struct QueueMachine {
 
 impl QueueMachine {
     fn item_of(&mut self, at: Timestamp) -> Option<u64> {
+        self.state.open(at);
         let (jobs, epoch) = (&self.state.jobs, self.state.head.epoch);
         let deadline = |slot| {
             let job: Option<&Job> = jobs.get(slot);
@@ -240,8 +241,8 @@ impl Machine for QueueMachine {
         }
         let pause = self.state.pause_ends().map(|(until, _)| until);
         let root = self.state.roots.first_end().map(|(end, _)| end);
-        let job = self.state.wheel.deadline();
-        job.into_iter().chain(pause).chain(root).min()
+        let times = [self.state.wheel.deadline(), self.state.opens(), pause, root];
+        times.into_iter().flatten().min()
     }
 
     fn due(&mut self, at: Timestamp) -> Option<u64> {
@@ -293,7 +294,10 @@ impl Machine for QueueMachine {
         self.state.start(start);
     }
 
-    fn resume(&mut self, _effects: &mut Effects<Reply>) {}
+    /// Opens what was closed: of a machine that was built anew, nobody knows all of it.
+    fn resume(&mut self, _effects: &mut Effects<Reply>) {
+        self.state.open_all();
+    }
 
     fn pages(&mut self) -> &mut Pages {
         &mut self.state.pages

@@ -85,7 +85,7 @@ pub enum Message {
         id: u64,
         /// Who has it.
         by: Right,
-        /// Milliseconds until then; the rest of the claim's span if `None`.
+        /// Milliseconds until then; if `None`, as its type says, or the rest of the claim's span.
         retry_after_ms: Option<u64>,
     },
     /// Make buried jobs ready, the oldest first; if there are none, delayed ones, the soonest first.

@@ -12,6 +12,7 @@
 //! | `ready.rs` `held.rs` | the jobs of a queue that can be claimed, in order; those that are claimed or abandoned |
 //! | `state.rs` `index.rs` `by_id.rs` | jobs and queues, moving a job from phase to phase; the indexes over them |
 //! | `roots.rs` | root jobs, and which jobs they have made superfluous |
+//! | `throttle.rs` | queues that are closed for a while because something was claimed |
 //! | `waiting.rs` | who waits for a job, who has to do with a queue |
 //! | `pages.rs` `load.rs` | durable state as pages; indexes built again from them |
 //! | `machine.rs` | what the host asks, and what is due when |
@@ -56,6 +57,7 @@ mod state;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod throttle;
 mod waiting;
 
 pub use body::Body;
@@ -70,4 +72,4 @@ pub use reply::{
     Choice, Claim, Counts, JobSelection, JobView, Query, QueueSelection, QueueView, Reply, Totals,
     View, Watch,
 };
-pub use rules::{Class, Order, Rules, TypeRules};
+pub use rules::{Backoff, Class, Order, Rules, TypeRules};

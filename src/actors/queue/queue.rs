@@ -6,6 +6,7 @@ use crate::actors::queue::name::QueueName;
 use crate::actors::queue::ready::Ready;
 use crate::actors::queue::reply::{Counts, QueueView};
 use crate::actors::queue::rules::{Order, TypeRules};
+use crate::actors::queue::throttle::Throttle;
 use crate::actors::slab::Slab;
 use crate::clock::Timestamp;
 use crate::ids::{Seq, Slot, Ticket};
@@ -28,6 +29,7 @@ pub(super) struct Queue {
     pub(super) held: Held,
     pub(super) counts: Counts,
     pub(super) pause: Option<Pause>,
+    pub(super) throttle: Throttle,
     /// Who waits for a job of it, first come first.
     pub(super) waiting: BTreeSet<Ticket>,
     pub(super) using: u32,
@@ -61,6 +63,7 @@ impl Queue {
             held: Held::default(),
             counts: Counts::default(),
             pause: None,
+            throttle: Throttle::new(rules),
             waiting: BTreeSet::new(),
             using: 0,
             watching: 0,
@@ -74,6 +77,15 @@ impl Queue {
 
     /// Whether something can be claimed from it.
     pub(super) const fn is_poppable(&self) -> bool {
+        self.has_claimable() && !self.throttle.is_closed()
+    }
+
+    /// The same for a decision, which does not rest on whether anybody has opened it yet.
+    pub(super) fn is_poppable_at(&self, at: Timestamp) -> bool {
+        self.has_claimable() && self.throttle.opens() <= at
+    }
+
+    const fn has_claimable(&self) -> bool {
         self.counts.ready > 0 && self.pause.is_none()
     }
 
@@ -82,10 +94,10 @@ impl Queue {
         self.counts.all() > 0 || self.pause.is_some()
     }
 
-    /// Whether anybody has to do with it.
+    /// Whether anybody has to do with it. One that is closed stays: made anew, it would be open.
     pub(super) fn is_present(&self) -> bool {
         let attended = self.using > 0 || self.watching > 0 || !self.waiting.is_empty();
-        self.is_durable() || attended || self.standing > 0
+        self.is_durable() || attended || self.standing > 0 || self.throttle.is_closed()
     }
 
     /// All of its jobs, by slot.

@@ -1,7 +1,7 @@
 //! Configuration of the `QueueActor`: what holds for all queues, and for each type of job.
 
 use crate::actors::queue::name::QueueName;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
 
 /// Configuration of the `QueueActor`.
@@ -39,11 +39,37 @@ pub struct TypeRules {
     pub retries: bool,
     /// Whether a job without a key of its own is one with another that says the same.
     pub dedup: bool,
+    /// Milliseconds after which an abandoned job is pruned, and one that is claimed for ever.
+    pub prune_ms: u64,
+    /// Thousandths of an item that may be claimed a second; 0 for no limit.
+    #[serde(rename(serialize = "throttle"), serialize_with = "in_ones")]
+    pub throttle_milli: u32,
+    /// When a job is tried again that failed without a word of when; at the end of its claim if `None`.
+    pub backoff: Option<Backoff>,
     /// Why nothing is added, if nothing is.
     #[serde(rename = "read_only_reason")]
     pub read_only: Option<String>,
-    /// Milliseconds after which an abandoned job is pruned, and one that is claimed for ever.
-    pub prune_ms: u64,
+}
+
+/// For how long a job belongs to nobody that failed: the longer, the oftener it was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Backoff {
+    /// Milliseconds after the first try.
+    pub first_ms: u64,
+    /// How many times as long it is after each further try, at least 1.
+    pub factor: u32,
+    /// The most milliseconds, but for chance.
+    pub max_ms: u64,
+    /// Thousandths by which chance makes it longer or shorter, at most.
+    #[serde(rename(serialize = "jitter"), serialize_with = "in_ones")]
+    pub jitter_milli: u32,
+}
+
+/// Thousandths as whoever set them wrote them.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+fn in_ones<S: Serializer>(milli: &u32, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(f64::from(*milli) / 1000.0)
 }
 
 /// Where jobs are kept.
@@ -96,8 +122,22 @@ impl Default for TypeRules {
             max_tries: 0,
             retries: true,
             dedup: false,
-            read_only: None,
             prune_ms: 604_800_000,
+            throttle_milli: 0,
+            backoff: None,
+            read_only: None,
+        }
+    }
+}
+
+impl Default for Backoff {
+    /// A second, then twice as long each time, up to an hour.
+    fn default() -> Self {
+        Self {
+            first_ms: 1000,
+            factor: 2,
+            max_ms: 3_600_000,
+            jitter_milli: 0,
         }
     }
 }

@@ -116,7 +116,7 @@ fn compare_choice(machine: &QueueMachine, model: &Model, kinds: &[&str]) {
         let kind = std::str::from_utf8(queue.kind()).expect("it is a name");
         let of_types = kinds.is_empty() || kinds.contains(&kind);
         let has_job = !model.line(queue, Phase::Ready).is_empty();
-        of_types && has_job && !model.is_paused(queue) && kind != "closed"
+        of_types && has_job && !model.is_shut(queue) && kind != "closed"
     };
     let ready: Vec<QueueName> = model.queues().iter().filter(is_ready).cloned().collect();
     let kinds = kinds.iter().map(|&kind| kind.to_owned()).collect();

@@ -1,7 +1,7 @@
 //! Jobs and queues, and the indexes over them; moving a job from phase to phase.
 //!
 //! Invariants: a job is in the index of its phase and in no other; a queue has a number while it has jobs or is paused,
-//! and is there while it has a number or anybody has to do with it; counts are what a walk would count.
+//! and is there while it has a number, anybody has to do with it, or it is closed; counts are what a walk would count.
 //! Never here: what should become of a job. That is decided in `machine.rs` and only carried out here.
 
 #![expect(
@@ -40,6 +40,8 @@ pub(super) struct State {
     pub(super) numbers: Slab<Slot>,
     /// Queues by the end of their pause, and by their number.
     pub(super) pauses: BTreeSet<(Timestamp, Slot)>,
+    /// Queues that are closed, by when they open.
+    pub(super) closings: BTreeSet<(Timestamp, Slot)>,
     /// What connections have claimed, by when the claim ends.
     pub(super) workers: BTreeMap<Worker, BTreeSet<(Timestamp, Slot)>>,
     /// The unclaimed jobs that others may be one with: of a queue, by key, the oldest first.
@@ -68,6 +70,7 @@ impl State {
             names: Table::default(),
             numbers: Slab::default(),
             pauses: BTreeSet::new(),
+            closings: BTreeSet::new(),
             workers: BTreeMap::new(),
             dedup: BTreeSet::new(),
             roots: Roots::default(),
@@ -113,16 +116,26 @@ impl State {
         twin.map(|(.., slot)| *slot)
     }
 
-    /// The job that a claim from this queue would take.
-    pub(super) fn best(&self, name: &QueueName, chance: u64) -> Option<(u64, u64, Slot)> {
+    /// The job that a claim from this queue would take at `at`.
+    pub(super) fn best(
+        &self,
+        name: &QueueName,
+        (at, chance): (Timestamp, u64),
+    ) -> Option<(u64, u64, Slot)> {
         let (_, queue) = self.queue_named(name)?;
-        if !queue.is_poppable() {
+        if !queue.is_poppable_at(at) {
             return None;
         }
         match queue.order {
             Order::Random => queue.ready.around(&self.jobs, chance),
             Order::Priority | Order::Fifo | Order::Timestamp => queue.ready.first(&self.jobs),
         }
+    }
+
+    /// Whether a newer root job has made this job superfluous.
+    pub(super) fn is_duplicate(&self, job: &Job) -> bool {
+        let root = job.story.as_deref().and_then(|story| story.root);
+        root.is_some_and(|root| self.roots.is_outdated(root))
     }
 
     /// When the first of a worker's claims ends.
@@ -330,6 +343,8 @@ impl State {
     /// back, and a drain is over.
     pub(super) fn start(&mut self, start: Start) {
         let Start { stamp, skipped } = start;
+        self.open(stamp.at);
+        self.open_all();
         let ended: Vec<Slot> = self
             .jobs
             .iter()

@@ -1,7 +1,8 @@
-//! Steps for the tests of the queue rules: what is asked, by whom, and what time does in between.
+//! Steps for the tests of the queue rules: what is asked, by whom, what time does in between; and what types there are.
 
 use crate::actors::queue::{
-    Body, Claimant, DedupKey, Message, Order, Pop, Put, QueueName, Right, Root, Worker,
+    Backoff, Body, Claimant, Class, DedupKey, Message, Order, Pop, Put, QueueName, Right, Root,
+    Rules, TypeRules, Worker,
 };
 use proptest::prelude::*;
 
@@ -35,9 +36,77 @@ pub(super) enum Whose {
     Nobody,
 }
 
+/// Little is allowed, so that every limit is met.
+pub(super) fn rules(order: Order) -> Rules {
+    let default = TypeRules {
+        order,
+        claim_ttl_ms: 3000,
+        ..TypeRules::default()
+    };
+    let backoff = Some(Backoff {
+        first_ms: 1000,
+        factor: 3,
+        max_ms: 4000,
+        jitter_milli: 250,
+    });
+    let few = TypeRules {
+        max_tries: 2,
+        backoff,
+        prune_ms: 9000,
+        ..default.clone()
+    };
+    let forever = TypeRules {
+        claim_ttl_ms: 0,
+        backoff,
+        prune_ms: 15_000,
+        ..default.clone()
+    };
+    let closed = TypeRules {
+        read_only: Some("it moves".to_owned()),
+        ..default.clone()
+    };
+    let memory = TypeRules {
+        class: Class::Memory,
+        max_tries: 3,
+        ..default.clone()
+    };
+    let once = TypeRules {
+        retries: false,
+        ..default.clone()
+    };
+    let same = TypeRules {
+        dedup: true,
+        ..default.clone()
+    };
+    let slow = TypeRules {
+        throttle_milli: 500,
+        backoff,
+        ..default.clone()
+    };
+    let types = [
+        ("few", few),
+        ("forever", forever),
+        ("closed", closed),
+        ("memory", memory),
+        ("once", once),
+        ("same", same),
+        ("slow", slow),
+    ];
+    Rules {
+        jobs_max: 9,
+        bytes_max: 700,
+        queues_max: 5,
+        body_bytes_max: 300,
+        roots_max: 3,
+        default,
+        types: types.map(|(name, rules)| (name.to_owned(), rules)).into(),
+    }
+}
+
 fn queue() -> impl Strategy<Value = QueueName> {
     const NAMES: &[&str] = &[
         "a", "a", "a", "b", "few", "few", "t:few", "forever", "closed", "once", "memory", "same",
+        "slow", "slow",
     ];
     prop::sample::select(NAMES).prop_map(|name| QueueName::parse(name.as_bytes()).expect("a name"))
 }
@@ -115,23 +184,23 @@ fn put() -> impl Strategy<Value = Put> {
 fn about() -> impl Strategy<Value = Message> {
     let (id, by) = (0u64..12, Right::Unclaimed);
     let changed = (prop::option::of(priority()), span());
-    (id, 0..14, claimant(), changed).prop_map(move |(id, kind, claimant, (priority, delay_ms))| {
+    (id, 0..18, claimant(), changed).prop_map(move |(id, kind, claimant, (priority, delay_ms))| {
         match kind {
             0..3 => Message::Delete { id, by },
-            3..7 => Message::Release {
+            3..9 => Message::Release {
                 id,
                 by,
                 priority,
                 delay_ms,
             },
-            7..9 => Message::Bury { id, by, priority },
-            9 => Message::Touch { id, by },
-            10 => Message::Fail {
+            9..11 => Message::Bury { id, by, priority },
+            11 => Message::Touch { id, by },
+            12..15 => Message::Fail {
                 id,
                 by,
                 retry_after_ms: priority.map(|_| delay_ms),
             },
-            11..13 => Message::PopJob { id, by: claimant },
+            15..17 => Message::PopJob { id, by: claimant },
             _ => Message::KickJob { id },
         }
     })

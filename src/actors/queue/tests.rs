@@ -8,10 +8,10 @@
 use crate::actors::machine::{Effect, Effects, Keeping, Machine as _, Stamp, Start};
 use crate::actors::queue::model::{Due, Model};
 use crate::actors::queue::selected;
-use crate::actors::queue::steps::{Step, Whose, order, steps};
+use crate::actors::queue::steps::{Step, Whose, order, rules, steps};
 use crate::actors::queue::{
-    Class, Message, Order, Outcome, Phase, Pop, Query, QueueMachine, QueueName, Reply, Right,
-    Rules, TypeRules, View, Watch, Worker,
+    Message, Order, Outcome, Phase, Pop, Query, QueueMachine, QueueName, Reply, Right, View, Watch,
+    Worker,
 };
 use crate::actors::shelf::Shelf;
 use crate::clock::Timestamp;
@@ -31,63 +31,15 @@ struct Pair {
     log: Vec<Logged>,
     shelf: Shelf<QueueMachine>,
     tickets: u64,
+    /// Steps after which there were jobs in a queue that was closed.
+    closed: u32,
+    /// Duplicates among what was claimed of those that are throttled.
+    spared: u32,
 }
 
 enum Logged {
     Entry(Stamp, Message, Outcome),
     Start(Start),
-}
-
-fn rules(order: Order) -> Rules {
-    let default = TypeRules {
-        order,
-        claim_ttl_ms: 3000,
-        ..TypeRules::default()
-    };
-    let few = TypeRules {
-        max_tries: 2,
-        prune_ms: 9000,
-        ..default.clone()
-    };
-    let forever = TypeRules {
-        claim_ttl_ms: 0,
-        prune_ms: 15_000,
-        ..default.clone()
-    };
-    let closed = TypeRules {
-        read_only: Some("it moves".to_owned()),
-        ..default.clone()
-    };
-    let memory = TypeRules {
-        class: Class::Memory,
-        max_tries: 3,
-        ..default.clone()
-    };
-    let once = TypeRules {
-        retries: false,
-        ..default.clone()
-    };
-    let same = TypeRules {
-        dedup: true,
-        ..default.clone()
-    };
-    let types = [
-        ("few", few),
-        ("forever", forever),
-        ("closed", closed),
-        ("memory", memory),
-        ("once", once),
-        ("same", same),
-    ];
-    Rules {
-        jobs_max: 9,
-        bytes_max: 700,
-        queues_max: 5,
-        body_bytes_max: 300,
-        roots_max: 3,
-        default,
-        types: types.map(|(name, rules)| (name.to_owned(), rules)).into(),
-    }
 }
 
 impl Pair {
@@ -102,6 +54,8 @@ impl Pair {
             log: Vec::new(),
             shelf: Shelf::new(rules, shown),
             tickets: 0,
+            closed: 0,
+            spared: 0,
         }
     }
 
@@ -129,8 +83,25 @@ impl Pair {
                 .commit(stamp, message, &outcome, &mut Effects::default());
         }
         let reply = self.machine.reply(seq, message, &outcome);
+        if let Reply::Claim(claim) = &reply
+            && claim.duplicate
+            && claim.queue.kind() == b"slow"
+        {
+            self.spared += 1;
+        }
         self.model.chosen = match &reply {
             Reply::Claim(claim) => Some(claim.id),
+            _ => None,
+        };
+        let said = matches!(
+            message,
+            Message::Fail {
+                retry_after_ms: Some(_),
+                ..
+            }
+        );
+        self.model.parked = match &outcome {
+            Outcome::Failed { until, .. } if !said => Some(*until),
             _ => None,
         };
         let waits = |ticket: Ticket| self.model.waiters.iter().any(|(other, _)| *other == ticket);
@@ -163,6 +134,7 @@ impl Pair {
     }
 
     fn let_time_act(&mut self) {
+        self.model.open(self.now);
         while self
             .machine
             .deadline()
@@ -248,6 +220,7 @@ impl Pair {
             Step::Checkpoint => self.shelf.step(&mut self.machine, self.seq),
             Step::Reload => self.reload(),
         }
+        self.closed += u32::from(self.model.holds_back());
         self.compare();
     }
 
@@ -378,7 +351,8 @@ impl Pair {
         assert_eq!(self.machine.view().next_id, self.model.next_id);
         let jobs = self.model.jobs.iter().filter_map(|job| job.view.until);
         let pauses = self.model.pauses.iter().map(|pause| pause.until);
-        if let Some(first) = jobs.chain(pauses).min() {
+        let closings = self.model.closings.iter().map(|(_, opens)| *opens);
+        if let Some(first) = jobs.chain(pauses).chain(closings).min() {
             let said = self.machine.deadline();
             assert!(
                 said.is_some_and(|said| said <= first),
@@ -433,6 +407,11 @@ impl Pair {
             logged.repeat(&mut machine, upto);
         }
         self.machine = machine;
+        // As the host has it; of what was closed before the snapshot the new one knows nothing.
+        for machine in [&mut self.machine, &mut self.replica] {
+            machine.resume(&mut Effects::default());
+        }
+        self.model.closings.clear();
         for (ticket, pop) in self.model.waiters.clone() {
             self.watch(ticket, &Watch::Job(pop));
         }
@@ -505,7 +484,7 @@ fn the_model_meets_every_outcome_it_is_there_for() {
     use std::collections::BTreeMap;
     let mut runner = TestRunner::deterministic();
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
-    for _ in 0..600 {
+    for _ in 0..900 {
         let steps = steps()
             .new_tree(&mut runner)
             .expect("steps can be drawn")
@@ -528,6 +507,9 @@ fn the_model_meets_every_outcome_it_is_there_for() {
                 *seen.entry("waited".to_owned()).or_default() += 1;
             }
         }
+        *seen.entry("backed off".to_owned()).or_default() += pair.model.backed_off;
+        *seen.entry("closed".to_owned()).or_default() += pair.closed;
+        *seen.entry("spared".to_owned()).or_default() += pair.spared;
         *seen.entry("taken".to_owned()).or_default() += pair.shelf.taken;
         *seen.entry("early".to_owned()).or_default() += pair.shelf.early;
     }
@@ -560,6 +542,9 @@ fn the_model_meets_every_outcome_it_is_there_for() {
         "waited",
         "taken",
         "early",
+        "backed off",
+        "closed",
+        "spared",
     ] {
         let count = seen.get(what).copied().unwrap_or(0);
         assert!(count >= 10, "{what}: {seen:?}");

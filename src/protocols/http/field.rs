@@ -290,6 +290,27 @@ impl Fields {
         number.ok_or_else(|| self.wrong(field, "is missing"))
     }
 
+    /// A list of so many whole numbers within bounds.
+    pub(crate) fn numbers(
+        &mut self,
+        field: &str,
+        count: usize,
+        bounds: RangeInclusive<u32>,
+    ) -> Result<Option<Vec<u32>>, Problem> {
+        let Some(value) = self.take(field) else {
+            return Ok(None);
+        };
+        let number = |value: &Value| {
+            let number = value.as_u64().and_then(|number| number.try_into().ok());
+            number.filter(|number| bounds.contains(number))
+        };
+        let numbers = value.as_array().filter(|list| list.len() == count);
+        let numbers = numbers.and_then(|list| list.iter().map(number).collect());
+        let (least, most) = bounds.clone().into_inner();
+        let wanted = || format!("must be a list of {count} numbers from {least} to {most}");
+        numbers.map(Some).ok_or_else(|| self.wrong(field, wanted()))
+    }
+
     /// Refuses what nobody took.
     pub(crate) fn end(self) -> Result<(), Problem> {
         match self.left.first() {

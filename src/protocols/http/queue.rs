@@ -147,10 +147,11 @@ pub(crate) async fn pop(asked: Asked) -> Answer {
 async fn pop_now(asked: &Asked) -> Result<Vec<Claim>, Problem> {
     let mut fields = asked.body()?;
     let names = fields.needed_queues("queues", QUEUES_MAX)?;
+    let weights = fields.numbers("weights", names.len(), 1..=u32::MAX)?;
     let count = fields.number("count", 1..=CLAIMED_MAX)?.unwrap_or(1);
     let wait = fields.number("wait", 0..=WAIT_SECONDS_MAX)?.unwrap_or(0);
     fields.end()?;
-    let queues = asked.node.queues();
+    let queues = asked.node.queues().weighted(&weights.unwrap_or_default());
     let claims = if wait == 0 {
         queues.pop_some(&names, count).await
     } else {

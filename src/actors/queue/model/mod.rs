@@ -22,6 +22,8 @@ pub(super) struct Model {
     pub(super) next_id: u64,
     pub(super) jobs: Vec<Entry>,
     pub(super) pauses: Vec<Pause>,
+    /// Queues that something was claimed from, and when they open again.
+    pub(super) closings: Vec<(QueueName, Timestamp)>,
     /// Root jobs by slot, and until when they are remembered.
     roots: Vec<Option<(Root, Timestamp)>>,
     /// Which queue has which number.
@@ -30,6 +32,10 @@ pub(super) struct Model {
     pub(super) present: Vec<(Ticket, QueueName, Vec<QueueName>)>,
     /// Which job is claimed, if that is left to chance.
     pub(super) chosen: Option<u64>,
+    /// When a job is tried again that failed, if that is left to chance.
+    pub(super) parked: Option<Timestamp>,
+    /// How often it was.
+    pub(super) backed_off: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -109,11 +115,14 @@ impl Model {
             next_id: 1,
             jobs: Vec::new(),
             pauses: Vec::new(),
+            closings: Vec::new(),
             roots: Vec::new(),
             numbers: Vec::new(),
             waiters: Vec::new(),
             present: Vec::new(),
             chosen: None,
+            parked: None,
+            backed_off: 0,
         }
     }
 
@@ -138,7 +147,9 @@ impl Model {
             queues.push(using.clone());
             queues
         });
-        let mut queues: Vec<QueueName> = jobs.chain(pauses).chain(waiting).chain(present).collect();
+        let closed = self.closings.iter().map(|(queue, _)| queue.clone());
+        let named = jobs.chain(pauses).chain(closed);
+        let mut queues: Vec<QueueName> = named.chain(waiting).chain(present).collect();
         queues.sort();
         queues.dedup();
         queues
@@ -188,13 +199,27 @@ impl Model {
         (rank, job.view.id)
     }
 
-    pub(super) fn is_paused(&self, queue: &QueueName) -> bool {
+    /// Whether nothing is claimed from a queue, whatever there is: it is paused, or throttled.
+    pub(super) fn is_shut(&self, queue: &QueueName) -> bool {
         self.pauses.iter().any(|pause| pause.queue == *queue)
+            || self.closings.iter().any(|(closed, _)| closed == queue)
+    }
+
+    /// Whether there is anything to claim, but for a throttle.
+    pub(super) fn holds_back(&self) -> bool {
+        let closed = &mut self.closings.iter();
+        closed.any(|(queue, _)| !self.line(queue, Phase::Ready).is_empty())
+    }
+
+    /// Queues open whose time has come.
+    pub(super) fn open(&mut self, at: Timestamp) {
+        self.closings.retain(|(_, opens)| *opens > at);
     }
 
     /// What was kept in memory is gone, and spans begin again.
     pub(super) fn start(&mut self, at: Timestamp, skipped: u64) {
         self.draining = false;
+        self.closings.clear();
         self.next_id += skipped;
         self.jobs.retain(|job| !job.view.passing);
         for job in &mut self.jobs {
@@ -219,7 +244,7 @@ impl Model {
     fn best(&self, queues: &[QueueName]) -> Option<&Entry> {
         let can = |job: &&Entry| {
             let queue = &job.view.queue;
-            job.view.phase == Phase::Ready && queues.contains(queue) && !self.is_paused(queue)
+            job.view.phase == Phase::Ready && queues.contains(queue) && !self.is_shut(queue)
         };
         let jobs = self.jobs.iter().filter(can);
         match (self.rules.default.order, self.chosen) {
@@ -309,7 +334,15 @@ impl Model {
         };
         let waiters = &mut self.waiters;
         waiters.retain(|(ticket, _)| Some(*ticket) != pop.ticket);
-        self.claim(id, pop.by, moment)
+        let reply = self.claim(id, pop.by, moment);
+        if let Reply::Claim(claim) = &reply
+            && !claim.duplicate
+            && let milli @ 1.. = self.rules_of(&claim.queue).throttle_milli
+        {
+            let opens = moment.1.plus_ms(u64::from(1_000_000 / milli));
+            self.closings.push((claim.queue.clone(), opens));
+        }
+        reply
     }
 
     /// Queues that last have the lowest free numbers, as long as they do.
@@ -421,7 +454,7 @@ impl Model {
             return Reply::Absent;
         }
         let view = job.view.clone();
-        let span = self.span(&view);
+        let (span, backed_off) = (self.span(&view), self.back_off(&view, at));
         let job = self.job(id).expect("it is there");
         match message {
             Message::Release {
@@ -449,6 +482,7 @@ impl Model {
             Message::Fail { .. } if !view.retries => self.jobs.retain(|job| job.view.id != id),
             Message::Fail { retry_after_ms, .. } => {
                 let until = retry_after_ms.map(|ms| at.plus_ms(ms));
+                let until = until.or(backed_off);
                 job.go(Phase::Claimed, until.or(job.view.until));
                 job.span = job.view.until.expect("it is claimed").0 - at.0;
             }
@@ -456,6 +490,19 @@ impl Model {
             other => unreachable!("{other:?} is not for whoever has a job"),
         }
         Reply::Done
+    }
+
+    /// When a job is tried again that has failed, if its type says so: as long as chance has made it, within bounds.
+    fn back_off(&mut self, job: &JobView, at: Timestamp) -> Option<Timestamp> {
+        let backoff = self.rules_of(&job.queue).backoff?;
+        let longer = |ms: u64, _| (ms * u64::from(backoff.factor)).min(backoff.max_ms);
+        let ms = (1..job.attempts).fold(backoff.first_ms, longer);
+        let spread = ms * u64::from(backoff.jitter_milli) / 1000;
+        let until = self.parked?;
+        let parked = until.0 - at.0;
+        assert!((ms - spread..=ms + spread).contains(&parked), "{parked} ms");
+        self.backed_off += 1;
+        Some(until)
     }
 
     /// What time acts on next.
@@ -486,7 +533,7 @@ impl Model {
         };
         let has_job = |queue: &QueueName| {
             let is_ready = |job: &Entry| job.view.phase == Phase::Ready && job.view.queue == *queue;
-            !self.is_paused(queue) && self.jobs.iter().any(is_ready)
+            !self.is_shut(queue) && self.jobs.iter().any(is_ready)
         };
         let first = |queue: &QueueName| {
             let waits = |(_, pop): &&(Ticket, Pop)| pop.queues.contains(queue);
