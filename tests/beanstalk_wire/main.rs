@@ -55,6 +55,7 @@ fn bytes(words: &str) -> Vec<u8> {
 fn is_so(reply: &[u8], words: &str) -> bool {
     let reply = String::from_utf8_lossy(reply).replace('"', "");
     let reply = reply.trim_end_matches("\r\n").replace("\r\n", "|");
+    let reply = reply.replace('\n', "\\n");
     match words.strip_suffix("...") {
         Some(begin) => reply.starts_with(begin),
         None => reply == words,

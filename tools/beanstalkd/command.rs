@@ -74,8 +74,11 @@ pub(crate) fn run(words: Vec<OsString>) -> Result<(), Failure> {
     match asked {
         Ok(Asked::Serve(flags)) => serve(&flags),
         Ok(Asked::Version) => {
-            let version = env!("CARGO_PKG_VERSION");
-            let line = format!("beanstalkd 1.13 (sexton {version})\n");
+            let (theirs, ours) = (
+                sexton::protocols::beanstalk::VERSION,
+                env!("CARGO_PKG_VERSION"),
+            );
+            let line = format!("beanstalkd {theirs} (sexton {ours})\n");
             crate::report::written(std::io::stdout().lock().write_all(line.as_bytes()))
         }
         Ok(Asked::Help) => {

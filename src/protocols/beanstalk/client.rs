@@ -55,14 +55,16 @@ impl Client {
         known.is_none()
     }
 
-    /// Watches a tube no longer. Whether it did.
+    /// Watches a tube no longer. Whether it did. The last one takes its place, as it does in beanstalkd's lists.
     pub(crate) fn ignore(&mut self, tube: &QueueName) -> bool {
-        let watched = self.watching.iter().zip(self.weights.iter());
-        let rest = watched.filter(|(it, _)| *it != tube);
-        let (watching, weights): (Vec<_>, Vec<_>) = rest.map(|(it, at)| (it.clone(), *at)).unzip();
-        let did = watching.len() < self.watching.len();
+        let Some(place) = self.watching.iter().position(|it| it == tube) else {
+            return false;
+        };
+        let (mut watching, mut weights) = (self.watching.to_vec(), self.weights.to_vec());
+        watching.swap_remove(place);
+        weights.swap_remove(place);
         (self.watching, self.weights) = (watching.into(), weights.into());
-        did
+        true
     }
 
     /// Says which queues it has to do with.

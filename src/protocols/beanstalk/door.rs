@@ -4,6 +4,7 @@ use crate::actors::queue::{QueueMachine, QueueName, Totals, Watch};
 use crate::actors::runtime::{self, Mailbox};
 use crate::clock::{Clock, Timestamp};
 use crate::config::{Address, BeanstalkConfig, Opened};
+use crate::protocols::beanstalk::VERSION;
 use crate::protocols::beanstalk::command::Counted;
 use crate::protocols::beanstalk::reply::Reply;
 use crate::protocols::beanstalk::session::BeanstalkSession;
@@ -132,7 +133,7 @@ impl Shared {
             waiting: totals.waiting.into(),
             total_connections: counters.connections_total.load(Ordering::Relaxed),
             pid: std::process::id(),
-            version: env!("CARGO_PKG_VERSION"),
+            version: VERSION,
             user_time: spent,
             system_time: Duration::ZERO,
             uptime: now.since(self.started).as_secs(),

@@ -29,5 +29,8 @@ pub use door::{Door, Stats};
 pub use reply::{Job, JobState, Reply, encode};
 pub use stats::{JobStats, ServerStats, TubeStats};
 
+/// The beanstalkd whose words these are: clients ask for it before they use what older ones lack.
+pub const VERSION: &str = "1.13";
+
 /// Where `-d` finds the commands and replies of this protocol in the log.
 pub const DEBUG_TARGET: &str = "sexton::beanstalk::wire";

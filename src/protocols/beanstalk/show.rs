@@ -19,7 +19,7 @@ pub(crate) fn job(job: &JobView, now: Timestamp) -> JobStats<'_> {
         age: now.since(job.created).as_secs(),
         delay: job.delay_ms / 1000,
         ttr: job.ttr_ms / 1000,
-        time_left: left.map_or(0, |until| until.since(now).as_secs()),
+        time_left: left.map_or(0, |until| seconds_left(until, now)),
         file: 0,
         reserves: job.reserves.into(),
         timeouts: job.timeouts.into(),
@@ -43,7 +43,7 @@ pub(crate) fn tube(queue: &QueueView, now: Timestamp) -> TubeStats<'_> {
         pause: queue.pause_ms / 1000,
         pause_time_left: queue
             .paused_until
-            .map_or(0, |until| until.since(now).as_secs()),
+            .map_or(0, |until| seconds_left(until, now)),
     }
 }
 
@@ -98,4 +98,10 @@ pub(crate) fn plain(asked: &Asked, told: &Told) -> Reply<'static> {
         (_, Told::Absent | Told::Refused(Refused::StaleToken)) => Reply::NotFound,
         (asked, told) => unreachable!("{asked:?} is not answered with {told:?}"),
     }
+}
+
+/// Whole seconds until then. beanstalkd counts nanoseconds, of which some are over whenever anybody asks: of a span that
+/// has only just begun, its last second is never whole.
+fn seconds_left(until: Timestamp, now: Timestamp) -> u64 {
+    until.0.saturating_sub(now.0).saturating_sub(1) / 1000
 }

@@ -106,7 +106,7 @@ pub struct ServerStats<'a> {
     pub total_connections: u64,
     /// Of this process.
     pub pid: u32,
-    /// Of this program.
+    /// The version of beanstalkd that it takes the place of.
     pub version: &'a str,
     /// Processor time spent in the process.
     pub user_time: Duration,
