@@ -2,6 +2,7 @@
 //! not read its answers is not read from, so that what a client can make the node hold is bounded.
 
 use crate::protocols::session::{Session, Then};
+use rustix::net::{RecvFlags, recv};
 use std::cell::RefCell;
 use std::io;
 use std::time::Duration;
@@ -38,7 +39,20 @@ macro_rules! stream {
     ($socket:ty) => {
         impl Stream for $socket {
             fn try_read(&self, bytes: &mut [u8]) -> io::Result<usize> {
-                <$socket>::try_read(self, bytes)
+                let mut read = 0;
+                let drained = self.try_io(Interest::READABLE, || {
+                    (read, _) = recv(self, &mut *bytes, RecvFlags::empty())?;
+                    // Less than there was room for: to read once more would only say that there is no more, which costs
+                    // as much as reading. Whoever waits is told of what comes from now on.
+                    if (1..bytes.len()).contains(&read) {
+                        return Err(io::ErrorKind::WouldBlock.into());
+                    }
+                    Ok(())
+                });
+                match drained {
+                    Err(error) if read == 0 => Err(error),
+                    Ok(()) | Err(_) => Ok(read),
+                }
             }
             fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
                 <$socket>::try_write(self, bytes)
