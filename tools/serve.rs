@@ -1,6 +1,6 @@
 //! `sexton serve`: the daemon. Opens the node that the settings lead to, and turns signals into what they ask for.
 
-use crate::allocator::keep_while;
+use crate::allocator::give_back_forever;
 use crate::log;
 use crate::notify::Notify;
 use crate::progress::Progress;
@@ -91,6 +91,7 @@ async fn serve(config: Config, format: LogFormat) -> Result<(), Failure> {
     notify.ready();
     let handle = node.handle();
     let mut alive = std::pin::pin!(notify.watch(&handle));
+    let mut freed = std::pin::pin!(give_back_forever());
     loop {
         tokio::select! {
             asked = signals.next() => match asked {
@@ -113,6 +114,7 @@ async fn serve(config: Config, format: LogFormat) -> Result<(), Failure> {
                 break;
             }
             never = &mut alive => match never {},
+            never = &mut freed => match never {},
             halt = handle.halted() => {
                 notify.status(&format!("halted: {halt}"));
                 drop(node);
@@ -134,7 +136,7 @@ fn open(config: Config, format: LogFormat, notify: &Notify) -> Result<Node, Fail
         LogFormat::Json => Progress::aside(words, line),
     };
     let _patience = notify.while_working(move || recovery_words(told.get()));
-    Ok(keep_while(|| Node::open(config))?)
+    Ok(Node::open(config)?)
 }
 
 /// One line on standard output, when every door is open.

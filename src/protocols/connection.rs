@@ -2,8 +2,9 @@
 //! not read its answers is not read from, so that what a client can make the node hold is bounded.
 
 use crate::protocols::session::{Session, Then};
-use rustix::net::{RecvFlags, recv};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncWriteExt as _, Interest};
@@ -55,10 +56,13 @@ macro_rules! stream {
                 }
             }
             fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-                <$socket>::try_write(self, bytes)
+                self.try_io(Interest::WRITABLE, || {
+                    Ok(send(self, bytes, SendFlags::NOSIGNAL)?)
+                })
             }
             async fn readable(&self) -> io::Result<()> {
-                <$socket>::readable(self).await
+                // One task reads: it needs no place in a list of those who wait.
+                poll_fn(|context| self.poll_read_ready(context)).await
             }
             async fn writable(&self) -> io::Result<()> {
                 <$socket>::writable(self).await

@@ -1,7 +1,7 @@
 //! The server in beanstalkd's place: one door, jobs in memory or in a directory, and beanstalkd's signals and exit
 //! statuses.
 
-use crate::allocator::keep_while;
+use crate::allocator::give_back_forever;
 use crate::beanstalkd::flag::{self, Asked, Flags, Sync, USAGE};
 use crate::beanstalkd::user;
 use crate::log;
@@ -215,11 +215,12 @@ async fn until_signal(config: Config) -> Result<(), Failure> {
     let mut hangup = signal(SignalKind::hangup()).map_err(unheard)?;
     let mut drain = signal(SignalKind::user_defined1()).map_err(unheard)?;
     let notify = Notify::from_environment();
-    let node = keep_while(|| Node::open(config))?;
+    let node = Node::open(config)?;
     notify.ready();
     let handle = node.handle();
     tracing::info!(pid = std::process::id(), doors = ?handle.doors().beanstalk, "serving");
     let mut status = None;
+    let mut freed = std::pin::pin!(give_back_forever());
     loop {
         tokio::select! {
             Some(()) = terminate.recv() => {
@@ -233,6 +234,7 @@ async fn until_signal(config: Config) -> Result<(), Failure> {
                 let _begun = handle.begin_drain().await;
                 tracing::info!("draining: no new jobs");
             }
+            never = &mut freed => match never {},
             halt = handle.halted() => {
                 drop(node);
                 return Err(halt.into());
