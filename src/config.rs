@@ -49,6 +49,9 @@ pub struct Config {
     pub clock: Option<ManualClock>,
     /// Where a start shows how far it has come: keep a clone to look at from another thread.
     pub progress: Progress,
+    /// Called behind every checkpoint, on its thread: much was freed at once, which an allocator may be asked to give
+    /// back.
+    pub after_checkpoint: Option<fn()>,
 }
 
 impl Config {
@@ -77,6 +80,7 @@ impl Config {
             listeners: Listeners::default(),
             clock: None,
             progress: Progress::default(),
+            after_checkpoint: None,
         }
     }
 

@@ -12,11 +12,12 @@ mod patience;
 use directory::{request, settings};
 use node::wait;
 use patience::until;
-use sexton::Node;
+use sexton::{Config, Node};
 use sexton::actors::progress::Step;
 use sexton::persist::disk::RealDisk;
 use sexton::persist::snapshots::{Found, SledStores, SlotId, Slots};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 #[test]
 fn a_stop_waits_for_the_checkpoint_that_is_under_way() {
@@ -43,6 +44,25 @@ fn a_stop_waits_for_the_checkpoint_that_is_under_way() {
         }
         drop(asked.join().expect("asking does not panic"));
     });
+}
+
+#[test]
+fn whoever_gave_a_call_is_called_behind_each_checkpoint() {
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    let calls = || CALLS.load(Ordering::SeqCst);
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let node = Node::open(Config {
+        after_checkpoint: Some(|| drop(CALLS.fetch_add(1, Ordering::SeqCst))),
+        ..settings(files.path())
+    });
+    let node = node.expect("it opens");
+    request(&node.handle(), 0..10);
+    assert_eq!(calls(), 0);
+    for taken in 1..3 {
+        wait(node.handle().checkpoint()).expect("it is taken");
+        assert_eq!(calls(), taken, "before anybody is told of it");
+    }
+    node.stop().expect("it stops");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `sexton serve`: the daemon. Opens the node that the settings lead to, and turns signals into what they ask for.
 
-use crate::allocator::give_back_forever;
+use crate::allocator::{give_back, give_back_forever};
 use crate::log;
 use crate::notify::Notify;
 use crate::progress::Progress;
@@ -60,6 +60,7 @@ impl Serve {
             ..
         } = self.given.settle()?;
         sockets::open_on(&mut node, listeners)?;
+        node.after_checkpoint = Some(give_back);
         log::start(&settings);
         for name in &strange {
             tracing::warn!("the environment has {name}, which is no setting");

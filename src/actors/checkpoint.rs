@@ -159,6 +159,8 @@ pub struct Checkpoints {
     covered: Cell<Appended>,
     /// Bytes of pages in the newest snapshot.
     loaded: Cell<u64>,
+    /// Called on the thread of each behind it.
+    behind: Option<fn()>,
 }
 
 impl Checkpoints {
@@ -173,7 +175,14 @@ impl Checkpoints {
             shown,
             covered: Cell::default(),
             loaded: Cell::new(snapshot.map_or(0, |(_, seal)| seal.bytes)),
+            behind: None,
         }
+    }
+
+    /// The same, with something to be called on the thread of each behind it.
+    #[must_use]
+    pub fn and_then(self, behind: Option<fn()>) -> Self {
+        Self { behind, ..self }
     }
 
     /// What is known of them.
@@ -277,12 +286,18 @@ impl Checkpoints {
         let appended = self.spine.ledger().appended();
         let (opened, open) = oneshot::channel();
         let (ended, end) = oneshot::channel();
+        let behind = self.behind;
         let thread = SnapshotThread::start(
             disk,
             slots,
             (slot, sealed[slot].is_some()),
             Box::new(|done| drop(opened.send(done))),
-            Box::new(|seal| drop(ended.send(seal))),
+            Box::new(move |seal| {
+                if let Some(behind) = behind {
+                    behind();
+                }
+                drop(ended.send(seal));
+            }),
         )
         .map_err(Arc::new)?;
         self.shown.lock().slots[slot] = None;

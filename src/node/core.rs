@@ -116,7 +116,8 @@ impl Core {
         let log = journal.as_ref().map(|files| files.journal.clone());
         let supervisor = SupervisorActor::new(config.supervisor);
         let spine = Rc::new(Spine::new(ledger, journal, supervisor, self.halt));
-        let checkpoints = Checkpoints::new(Rc::clone(&spine), config.checkpoints, &past.found);
+        let checkpoints = Checkpoints::new(Rc::clone(&spine), config.checkpoints, &past.found)
+            .and_then(config.after_checkpoint);
         let checkpoints = Rc::new(checkpoints);
         let (asks, asked) = mpsc::unbounded_channel();
         let facts = Facts {

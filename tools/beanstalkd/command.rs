@@ -1,7 +1,7 @@
 //! The server in beanstalkd's place: one door, jobs in memory or in a directory, and beanstalkd's signals and exit
 //! statuses.
 
-use crate::allocator::give_back_forever;
+use crate::allocator::{give_back, give_back_forever};
 use crate::beanstalkd::flag::{self, Asked, Flags, Sync, USAGE};
 use crate::beanstalkd::user;
 use crate::log;
@@ -187,6 +187,7 @@ fn configure(flags: &Flags, opened: Opened) -> Result<Config, Failure> {
     });
     Ok(Config {
         data: flags.data.clone(),
+        after_checkpoint: Some(give_back),
         fsync,
         segments,
         queues: Rules {
