@@ -12,10 +12,10 @@ mod patience;
 use directory::{request, settings};
 use node::wait;
 use patience::until;
-use sexton::{Config, Node};
 use sexton::actors::progress::Step;
 use sexton::persist::disk::RealDisk;
 use sexton::persist::snapshots::{Found, SledStores, SlotId, Slots};
+use sexton::{Config, Node};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
