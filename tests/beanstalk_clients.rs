@@ -5,9 +5,12 @@
 
 #[path = "support/patience.rs"]
 mod patience;
+#[path = "support/unheard.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod unheard;
 
 use patience::until;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 
 /// sexton as beanstalkd on this machine. Killed when dropped.
@@ -37,7 +40,7 @@ impl Drop for Server {
 
 /// An address that nobody listens on, with this port or any.
 fn free(port: u16) -> std::io::Result<SocketAddr> {
-    TcpListener::bind(("127.0.0.1", port))?.local_addr()
+    Ok((Ipv4Addr::LOCALHOST, unheard::port(port)?).into())
 }
 
 #[expect(

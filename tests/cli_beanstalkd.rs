@@ -4,12 +4,14 @@
 
 #[path = "support/patience.rs"]
 mod patience;
+#[path = "support/unheard.rs"]
+mod unheard;
 
 use patience::until;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
@@ -37,9 +39,7 @@ struct Server {
 
 impl Server {
     fn start(program: &Path, words: &[&str]) -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
-        let port = free.local_addr().expect("it has one").port();
-        drop(free);
+        let port = unheard::port(0).expect("there is a free one");
         let child = Command::new(program)
             .args(["-l127.0.0.1", "-p", &port.to_string()])
             .args(words)
@@ -140,8 +140,10 @@ fn signals_drain_and_end_it() {
         (server.ask("put 0 0 60 1\r\nx") == "DRAINING").then_some(())
     });
     // All else goes on, and it does not end by itself.
-    assert_eq!(server.ask("reserve-job 1"), "RESERVED 1 1");
-    assert_eq!(server.ask("delete 1"), "DELETED");
+    assert_eq!(server.ask("reserve-job 1\r\ndelete 1"), "RESERVED 1 1");
+    until("it is deleted", || {
+        (server.ask("peek 1") == "NOT_FOUND").then_some(())
+    });
     assert_eq!(server.ask("put 0 0 60 1\r\nx"), "DRAINING");
     server.signal(Signal::TERM);
     let (status, said) = server.end();
@@ -174,7 +176,7 @@ fn a_unix_socket_is_replaced_if_nobody_listens_on_it() {
     let path = directory.path().join("socket");
     let word = format!("unix:{}", path.display());
     // Left behind by one that was killed.
-    drop(UnixListener::bind(&path).expect("a socket"));
+    unheard::left_behind(&path).expect("a socket");
     let mut child = Command::new(&program)
         .args(["-l", &word, "-z", "10"])
         .spawn()

@@ -12,6 +12,9 @@ mod patience;
 #[path = "../support/resources.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod resources;
+#[path = "../support/unheard.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod unheard;
 
 mod access;
 mod crowd;
