@@ -208,7 +208,10 @@ impl<M: Machine> Waiting<M> {
 
 impl<M: Machine> Drop for Waiting<M> {
     fn drop(&mut self) {
-        self.address.do_send(Unwatch(self.ticket));
+        // What was answered has ended.
+        if self.answers.is_some() {
+            self.address.do_send(Unwatch(self.ticket));
+        }
     }
 }
 
