@@ -10,7 +10,7 @@
 //! An actor whose state is spent before all of it was copied interrupts the checkpoint.
 
 use crate::actors::event::Happening;
-use crate::actors::ledger::{Appended, Ledger};
+use crate::actors::ledger::{Appended, Enough, Ledger};
 use crate::actors::recovery::Past;
 use crate::actors::spine::Spine;
 use crate::clock::Timestamp;
@@ -25,11 +25,12 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep_until};
 
-/// How often it is looked whether one is due.
-const LOOK: Duration = Duration::from_millis(50);
 /// How long a failed one is not tried again, but when asked for.
 const RETRY: Duration = Duration::from_secs(10);
+/// The same for one that was given up.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// When a checkpoint is due: when a start would have much to repeat, also beside what it has to load. Then the work of
 /// checkpoints stays in proportion to that of the journal, however large the state is.
@@ -54,6 +55,17 @@ impl Default for Rules {
 }
 
 impl Rules {
+    /// What must have been appended in all, if a snapshot of so many bytes covers this much.
+    fn enough_after(&self, covered: Appended, loaded: u64) -> Enough {
+        let share = u128::from(loaded) * u128::from(self.growth_percent);
+        let share = u64::try_from(share.div_ceil(100)).unwrap_or(u64::MAX);
+        Enough {
+            records: covered.records.saturating_add(self.records),
+            bytes: covered.bytes.saturating_add(self.bytes),
+            bytes_min: covered.bytes.saturating_add(share),
+        }
+    }
+
     /// After so many entries, whatever there is.
     pub fn every(records: u64) -> Self {
         Self {
@@ -192,8 +204,7 @@ impl Checkpoints {
 
     /// Takes one whenever it is due or asked for. `now` is for a start that found something wrong with a slot.
     pub async fn run(&self, mut requests: mpsc::UnboundedReceiver<Request>, now: bool) {
-        let mut looks = tokio::time::interval(LOOK);
-        let mut not_before = tokio::time::Instant::now();
+        let mut not_before = Instant::now();
         let mut wanted = now;
         loop {
             tokio::select! {
@@ -209,25 +220,28 @@ impl Checkpoints {
                     }
                     None => return,
                 },
-                _ = looks.tick() => {
-                    let due = wanted || self.is_due();
-                    if due && tokio::time::Instant::now() >= not_before {
-                        wanted = false;
-                        if let Err(CheckpointError::Persist(_)) = self.take().await {
-                            not_before = tokio::time::Instant::now() + RETRY;
-                        }
-                    }
+                () = self.until_due(wanted, not_before) => {
+                    wanted = false;
+                    not_before = Instant::now()
+                        + match self.take().await {
+                            Ok(_) => Duration::ZERO,
+                            Err(CheckpointError::Interrupted) => PAUSE,
+                            Err(_) => RETRY,
+                        };
                 }
             }
         }
     }
 
-    /// Whether a start would have much to repeat.
-    fn is_due(&self) -> bool {
-        let since = self.uncovered();
-        let share = u128::from(self.loaded.get()) * u128::from(self.rules.growth_percent);
-        let much = since.records >= self.rules.records || since.bytes >= self.rules.bytes;
-        much && u128::from(since.bytes) * 100 >= share
+    /// Waits until a start would have much to repeat, or only until it may be tried, if one is wanted anyway.
+    async fn until_due(&self, wanted: bool, not_before: Instant) {
+        sleep_until(not_before).await;
+        if !wanted {
+            let enough = self
+                .rules
+                .enough_after(self.covered.get(), self.loaded.get());
+            self.spine.until_appended(enough).await;
+        }
     }
 
     /// What was appended since the newest was begun.
@@ -409,5 +423,32 @@ async fn answer<T>(done: oneshot::Receiver<Result<T, PersistError>>) -> Result<T
     match done.await {
         Ok(done) => Ok(done.map_err(Arc::new)?),
         Err(_) => Err(CheckpointError::Stopped),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Rules;
+    use crate::actors::ledger::Appended;
+
+    #[test]
+    fn a_checkpoint_is_due_after_many_records_or_bytes_that_are_much_beside_the_snapshot() {
+        let rules = Rules {
+            records: 100,
+            bytes: 1_000,
+            growth_percent: 50,
+        };
+        let covered = Appended {
+            records: 10,
+            bytes: 200,
+        };
+        // Of 401 bytes that are loaded, half is 201.
+        let enough = rules.enough_after(covered, 401);
+        let due = |records, bytes| Appended { records, bytes }.is(enough);
+        assert!(!due(10, 200), "nothing since");
+        assert!(!due(109, 1_199), "one short of both");
+        assert!(due(110, 401) && due(20, 1_200));
+        assert!(!due(110, 400), "little beside what is loaded");
+        assert!(rules.enough_after(covered, u64::MAX).bytes_min > u64::MAX / 2);
     }
 }

@@ -74,6 +74,25 @@ pub struct Appended {
     pub bytes: u64,
 }
 
+/// When enough was appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Enough {
+    /// So many records,
+    pub records: u64,
+    /// or so many bytes,
+    pub bytes: u64,
+    /// but in either case so many bytes.
+    pub bytes_min: u64,
+}
+
+impl Appended {
+    /// Whether this is enough.
+    pub fn is(self, enough: Enough) -> bool {
+        (self.records >= enough.records || self.bytes >= enough.bytes)
+            && self.bytes >= enough.bytes_min
+    }
+}
+
 impl Ledger {
     /// A ledger that goes on behind `tail`. Its first mark must be a reserve, its second a start.
     pub fn new(clock: Arc<dyn Clock>, tail: &Tail, memory: bool) -> Self {

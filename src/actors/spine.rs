@@ -7,7 +7,7 @@ use crate::actors::directory::Directory;
 use crate::actors::event::Happening;
 use crate::actors::feed::Feed;
 use crate::actors::host::Report;
-use crate::actors::ledger::{Ledger, Stage};
+use crate::actors::ledger::{Enough, Ledger, Stage};
 use crate::actors::outbox::Outbox;
 use crate::actors::recovery::RecoveryError;
 use crate::actors::supervisor::{SupervisorActor, Verdict};
@@ -58,6 +58,9 @@ pub struct Spine {
     outboxes: RefCell<Vec<Box<dyn Outgoing>>>,
     feed: Arc<Feed>,
     dirty: Notify,
+    /// What whoever waits for it calls enough, and where it is told.
+    enough: Cell<Option<Enough>>,
+    appended: Notify,
     /// Deliveries since the last write: one alone is written in place.
     gathered: Cell<u32>,
     durable: watch::Sender<Seq>,
@@ -135,6 +138,8 @@ impl Spine {
             outboxes: RefCell::default(),
             feed: Arc::new(feed),
             dirty: Notify::new(),
+            enough: Cell::new(None),
+            appended: Notify::new(),
             gathered: Cell::new(0),
             durable: watch::Sender::new(durable),
             halt,
@@ -258,6 +263,15 @@ impl Spine {
         }
     }
 
+    /// Waits until enough was appended to the log. One waits at a time.
+    pub async fn until_appended(&self, enough: Enough) {
+        self.enough.set(Some(enough));
+        while !self.ledger.borrow().appended().is(enough) {
+            self.appended.notified().await;
+        }
+        self.enough.set(None);
+    }
+
     /// Writes whenever something was delivered. Runs as long as the node.
     pub async fn write_forever(&self) {
         loop {
@@ -272,6 +286,13 @@ impl Spine {
         let mut ledger = self.ledger.borrow_mut();
         if !ledger.is_dirty() {
             return;
+        }
+        if self
+            .enough
+            .get()
+            .is_some_and(|enough| ledger.appended().is(enough))
+        {
+            self.appended.notify_one();
         }
         let alone = self.gathered.replace(0) <= 1;
         if alone && journal.write_here(ledger.batch_mut()) {
