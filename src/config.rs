@@ -2,11 +2,12 @@
 //!
 //! Flags and environment are the program's business (`tools/settings/`); this is what they lead to.
 
-use crate::actors::progress::Progress;
-use crate::actors::{checkpoint, lock, queue, supervisor};
+use crate::actors::{lock, queue};
 use crate::clock::ManualClock;
 use crate::persist::journal::{Fsync, Sizes};
 pub use crate::protocols::listener::{Address, Listeners, Network, Opened};
+use crate::spine::progress::Progress;
+use crate::spine::{checkpoint, supervisor};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -68,7 +68,7 @@
 //!
 //! With [`Config::at`], everything that was acknowledged: through a panic, a kill and a power cut, as long as
 //! [`Config::fsync`] is left at `Always`. A start begins every span again in full. With [`Config::in_memory`], nothing does.
-//! A node that can no longer keep its word halts: each call ends with [`Stopped`](actors::runtime::Stopped), and
+//! A node that can no longer keep its word halts: each call ends with [`Stopped`](spine::runtime::Stopped), and
 //! [`Node::halted`] says why. The program around it goes on: a node installs no signal handlers, prints nothing, and never
 //! ends the process. What it has to say goes to [`tracing`](https://docs.rs/tracing).
 //!
@@ -127,12 +127,15 @@ mod block_on;
 pub mod clock;
 pub mod config;
 pub mod ids;
+pub mod lookup;
 pub mod node;
 pub mod persist;
 pub mod protocols;
 #[cfg(feature = "replay")]
 pub mod replay;
+pub mod spine;
 pub mod status;
+mod text;
 
 /// What the README shows in Rust, compiled.
 #[cfg(doctest)]

@@ -1,9 +1,9 @@
 //! A node inside another program: time that is moved by hand, halting, and what it leaves alone of the process.
 
-use sexton::actors::ledger::Stage;
-use sexton::actors::spine::Halt;
 use sexton::clock::ManualClock;
 use sexton::node::{Entry, LockError, Locks, Terms};
+use sexton::spine::ledger::Stage;
+use sexton::spine::shared::Halt;
 use sexton::{Config, Node, block_on};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};

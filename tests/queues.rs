@@ -1,11 +1,11 @@
 //! Queues of a node inside the program: claims by token, waiting, time moved by hand, and what a restart keeps.
 
-use sexton::actors::event::{Field, Happening};
-use sexton::actors::feed::Heard;
-use sexton::actors::host::Item;
 use sexton::actors::queue::{Body, Message, Phase, Put, QueueName, Refused, TypeRules};
 use sexton::clock::ManualClock;
 use sexton::node::{Added, QueueError, Queues};
+use sexton::spine::event::{Field, Happening};
+use sexton::spine::feed::Heard;
+use sexton::spine::host::Item;
 use sexton::{Config, Node, block_on};
 use std::collections::BTreeSet;
 use std::task::{Context, Waker};

@@ -8,9 +8,9 @@ use crate::text::{number, time, words};
 use clap::Args;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
-use sexton::actors::event::Position;
 use sexton::actors::lock::Name;
 use sexton::clock::Timestamp;
+use sexton::spine::event::Position;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -55,7 +55,7 @@ pub(crate) struct Events {
 
 fn position(text: &str) -> Result<Position, String> {
     text.parse()
-        .map_err(|error: sexton::actors::event::NoPosition| error.to_string())
+        .map_err(|error: sexton::spine::event::NoPosition| error.to_string())
 }
 
 impl Events {

@@ -3,11 +3,11 @@
 //! 0 well; 1 found a problem, or the answer is no; 2 usage; 3 cannot read or reach; 4 halted.
 
 use crate::text;
-use sexton::actors::recovery::RecoveryError;
-use sexton::actors::spine::Halt;
 use sexton::node::NodeError;
 use sexton::persist::PersistError;
 use sexton::protocols::http::TlsError;
+use sexton::spine::recovery::RecoveryError;
+use sexton::spine::shared::Halt;
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 

@@ -1,51 +1,6 @@
-//! Actors: pure machines, each inside the same shell.
+//! The actors: one folder each, with a pure machine inside.
 //!
-//! | file | holds |
-//! |---|---|
-//! | `machine.rs` | the contract of a machine: decide, commit, query, time |
-//! | `ledger.rs` | sequence numbers, time, the records of one write |
-//! | `host.rs` | the shell: order, decide, commit, append; catches panics |
-//! | `outbox.rs` | answers that wait for the journal |
-//! | `event.rs` `feed.rs` | what happened, as data; the newest of it, for whoever listens |
-//! | `recovery.rs` | from snapshots and journal to machines: the one recovery path |
-//! | `progress.rs` | how far a recovery has come |
-//! | `checkpoint.rs` | when a snapshot is due, and its steps |
-//! | `pages.rs` | which parts of a machine's state changed, and a checkpoint's copy of them |
-//! | `loading.rs` | a snapshot on its way into machines |
-//! | `parallel.rs` | work that is spread over the cores |
-//! | `directory.rs` | addresses, and the bound on open commands |
-//! | `spine.rs` | what the actors of a node share; when answers leave; halting |
-//! | `supervisor.rs` | restart or halt |
-//! | `runtime/` | the only place that names actix |
-//! | `slab.rs` `table.rs` `wheel.rs` | items by slot, slots by name, slots by deadline |
-//! | `shelf.rs` | snapshots in memory, for tests |
-//! | `text.rs` | bytes as text that can be read back |
-//! | `lock/` `queue/` | one folder an actor |
+//! What surrounds a machine is in [`crate::spine`]; what it keeps its items in, in [`crate::lookup`].
 
-pub mod checkpoint;
-pub mod directory;
-pub mod event;
-pub mod feed;
-pub mod host;
-pub mod ledger;
-pub mod loading;
 pub mod lock;
-pub mod machine;
-pub mod outbox;
-pub mod pages;
-pub mod parallel;
-pub mod progress;
 pub mod queue;
-pub mod recovery;
-pub mod runtime;
-#[cfg(test)]
-mod shelf;
-pub mod slab;
-pub mod spine;
-pub mod supervisor;
-pub mod table;
-mod text;
-pub mod wheel;
-
-pub use host::Host;
-pub use machine::Machine;

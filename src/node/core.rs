@@ -1,19 +1,8 @@
 //! The core thread of a node: from a data directory to open doors, and back to a directory that is at rest.
 
 use super::{Command, Facts, Handle, NodeError, Recovered, cut_words};
-use crate::actors::checkpoint::Checkpoints;
-use crate::actors::directory::Admission;
-use crate::actors::event::Happening;
-use crate::actors::host::Host;
-use crate::actors::ledger::Ledger;
 use crate::actors::lock::LockMachine;
-use crate::actors::machine::Machine;
-use crate::actors::progress::Watched;
 use crate::actors::queue::QueueMachine;
-use crate::actors::recovery::{self, Recovering, Replica, Scope};
-use crate::actors::runtime::{self, Mailbox};
-use crate::actors::spine::{Halt, Spine, SpineFiles};
-use crate::actors::supervisor::SupervisorActor;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::Config;
 use crate::ids::Seq;
@@ -23,6 +12,17 @@ use crate::persist::journal::{Fsync, Journal, JournalThread, ThreadFiller, Write
 use crate::persist::snapshots::{SledStores, Slots};
 use crate::protocols::beanstalk;
 use crate::protocols::lockserver::{self, Hosts};
+use crate::spine::checkpoint::Checkpoints;
+use crate::spine::directory::Admission;
+use crate::spine::event::Happening;
+use crate::spine::host::Host;
+use crate::spine::ledger::Ledger;
+use crate::spine::machine::Machine;
+use crate::spine::progress::Watched;
+use crate::spine::recovery::{self, Recovering, Replica, Scope};
+use crate::spine::runtime::{self, Mailbox};
+use crate::spine::shared::{Halt, Spine, SpineFiles};
+use crate::spine::supervisor::SupervisorActor;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! What happens on a node, as it happens: for programs that embed it, and for the doors.
 
 use super::{Command, Handle};
-use crate::actors::event::Position;
-use crate::actors::feed::{Heard, Reader};
-use crate::actors::runtime::Stopped;
+use crate::spine::event::Position;
+use crate::spine::feed::{Heard, Reader};
+use crate::spine::runtime::Stopped;
 use std::collections::VecDeque;
 use tokio::sync::{mpsc, oneshot};
 

@@ -3,12 +3,12 @@
 //! A call can be awaited in any runtime, and from a plain thread through [`crate::block_on`]. One that changes something
 //! is answered when the journal has it.
 
-use crate::actors::host::{Answer, Failed, Item};
 use crate::actors::lock::{
     Listed, LockMachine, Message, Name, Query, Refused, Reply, Selection, Standing, Watch,
 };
-use crate::actors::runtime::{Mailbox, Stopped};
 use crate::ids::{Slot, Token};
+use crate::spine::host::{Answer, Failed, Item};
+use crate::spine::runtime::{Mailbox, Stopped};
 
 /// Which lock, and for whom: one entry, owned or waiting.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,18 +12,8 @@ use self::core::Core;
 pub use self::events::Events;
 pub use self::locks::{Entry, LockError, Locks, Terms};
 pub use self::queues::{Added, JobWait, QueueError, Queues};
-use crate::actors::checkpoint::{self, CheckpointError, SnapshotStatus, Taken};
-use crate::actors::directory::Admission;
-use crate::actors::event::Position;
-use crate::actors::feed::Reader;
-use crate::actors::host::Item;
 use crate::actors::lock::{LockMachine, Message, Query, Reply, Watch};
-use crate::actors::machine::Machine;
 use crate::actors::queue::{self, QueueMachine};
-use crate::actors::recovery::RecoveryError;
-use crate::actors::runtime::{self, Mailbox, Stopped};
-use crate::actors::spine::Halt;
-use crate::actors::supervisor;
 use crate::clock::{Clock, Timestamp};
 use crate::config::Config;
 use crate::ids::Seq;
@@ -31,6 +21,16 @@ use crate::persist::PersistError;
 use crate::persist::journal::{Cut, Fsync, Journal};
 use crate::protocols::beanstalk;
 use crate::protocols::lockserver::{self, HostsError};
+use crate::spine::checkpoint::{self, CheckpointError, SnapshotStatus, Taken};
+use crate::spine::directory::Admission;
+use crate::spine::event::Position;
+use crate::spine::feed::Reader;
+use crate::spine::host::Item;
+use crate::spine::machine::Machine;
+use crate::spine::recovery::RecoveryError;
+use crate::spine::runtime::{self, Mailbox, Stopped};
+use crate::spine::shared::Halt;
+use crate::spine::supervisor;
 use crate::status::{ActorReport, Doors, NodeStatus, fsync_words};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -165,7 +165,7 @@ impl Node {
                 };
                 let run = || runtime::block_on(core.run(config, received, &ready));
                 if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
-                    let words = crate::actors::host::panic_words(payload.as_ref());
+                    let words = crate::spine::host::panic_words(payload.as_ref());
                     fallback.send_replace(Some(Halt::CoreThread(words)));
                 }
             })
@@ -402,13 +402,13 @@ impl Handle {
 
     /// Plants panics in the QueueActor, for tests.
     #[doc(hidden)]
-    pub fn sabotage_queues(&self, saboteur: crate::actors::host::Saboteur<QueueMachine>) {
+    pub fn sabotage_queues(&self, saboteur: crate::spine::host::Saboteur<QueueMachine>) {
         self.queues.sabotage(saboteur);
     }
 
     /// Plants panics in what the LockActor answers to queries, for tests.
     #[doc(hidden)]
-    pub fn sabotage_lock_queries(&self, saboteur: crate::actors::host::QuerySaboteur<LockMachine>) {
+    pub fn sabotage_lock_queries(&self, saboteur: crate::spine::host::QuerySaboteur<LockMachine>) {
         self.locks.sabotage_queries(saboteur);
     }
 
@@ -416,14 +416,14 @@ impl Handle {
     #[doc(hidden)]
     pub fn sabotage_queue_queries(
         &self,
-        saboteur: crate::actors::host::QuerySaboteur<QueueMachine>,
+        saboteur: crate::spine::host::QuerySaboteur<QueueMachine>,
     ) {
         self.queues.sabotage_queries(saboteur);
     }
 
     /// Plants panics in the LockActor, for tests.
     #[doc(hidden)]
-    pub fn sabotage_locks(&self, saboteur: crate::actors::host::Saboteur<LockMachine>) {
+    pub fn sabotage_locks(&self, saboteur: crate::spine::host::Saboteur<LockMachine>) {
         self.locks.sabotage(saboteur);
     }
 }

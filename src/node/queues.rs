@@ -8,13 +8,13 @@
     reason = "an answer is the one hoped for, or says why not"
 )]
 
-use crate::actors::host::{Answer, Failed, Item};
 use crate::actors::queue::{
     Body, Choice, Claim, Claimant, Counts, JobSelection, JobView, Message, Pop, Put, Query,
     QueueMachine, QueueName, QueueSelection, QueueView, Refused, Reply, Right, Root, Totals, Watch,
 };
-use crate::actors::runtime::{Mailbox, Stopped, Waiting};
 use crate::ids::{Slot, Token};
+use crate::spine::host::{Answer, Failed, Item};
+use crate::spine::runtime::{Mailbox, Stopped, Waiting};
 use std::sync::Arc;
 
 /// Abandoned jobs that are made ready in one turn.

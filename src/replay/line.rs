@@ -1,10 +1,10 @@
 //! One line of a log as JSON. `docs/formats.md`, "Exported logs", is the text of it.
 
-use crate::actors::ledger::Stage;
-use crate::actors::machine::About;
 use crate::clock::Timestamp;
 use crate::ids::Seq;
 use crate::persist::format::Mark;
+use crate::spine::ledger::Stage;
+use crate::spine::machine::About;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -1,12 +1,12 @@
 //! A machine whatever its types: messages and outcomes come and go as JSON.
 
-use crate::actors::host::panic_words;
-use crate::actors::ledger::Poisoned;
-use crate::actors::machine::{About, Keeping, Machine, Stamp};
-use crate::actors::recovery::{Recovering, RecoveryError, Replica};
 use crate::clock::Timestamp;
 use crate::ids::{Digest, Seq};
 use crate::persist::journal::Record;
+use crate::spine::host::panic_words;
+use crate::spine::ledger::Poisoned;
+use crate::spine::machine::{About, Keeping, Machine, Stamp};
+use crate::spine::recovery::{Recovering, RecoveryError, Replica};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind};

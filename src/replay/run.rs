@@ -1,9 +1,7 @@
 //! Records and lines in order, into the actors they belong to; and the comparison with what would be decided now.
 
 use crate::actors::lock::{self, LockMachine};
-use crate::actors::machine::{Machine, Stamp, Start};
 use crate::actors::queue::{self, QueueMachine};
-use crate::actors::recovery::{self, Recovering, RecoveryError, Replica, decode_mark};
 use crate::clock::Timestamp;
 use crate::ids::{Digest, Seq};
 use crate::persist::PersistError;
@@ -12,6 +10,8 @@ use crate::persist::journal::Record;
 use crate::persist::snapshots::{Seal, SlotId, Slots};
 use crate::replay::line::{Kind, Line, LineError, NODE};
 use crate::replay::replayed::{Replayed, Told};
+use crate::spine::machine::{Machine, Stamp, Start};
+use crate::spine::recovery::{self, Recovering, RecoveryError, Replica, decode_mark};
 use serde_json::Value;
 
 /// A replay in progress.

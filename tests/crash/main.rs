@@ -38,7 +38,7 @@ use lives::{About, Counts, Lives};
 use lockserver::Client;
 use reference::Reference;
 use sexton::actors::lock::{Listed, LockMachine, Message, Name, View};
-use sexton::actors::machine::Machine as _;
+use sexton::spine::machine::Machine as _;
 use std::collections::BTreeSet;
 use worker::{Lock, Worker};
 

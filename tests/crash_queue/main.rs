@@ -43,8 +43,8 @@ use daemon::Daemon;
 use lives::{About, Counts, Lives};
 use owner::{Found, Owner, expect};
 use patience::until;
-use sexton::actors::machine::Machine as _;
 use sexton::actors::queue::QueueMachine;
+use sexton::spine::machine::Machine as _;
 use sharer::Sharer;
 use tubes::Job;
 

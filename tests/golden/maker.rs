@@ -2,10 +2,7 @@
 //! it but sled's, so it holds the same each time.
 
 use crate::directory::{SEGMENTS, name};
-use sexton::actors::ledger::{Ledger, Poisoned, Stage};
 use sexton::actors::lock::{self, LockMachine, Name};
-use sexton::actors::machine::{Effects, Keeping, Machine};
-use sexton::actors::pages::slice;
 use sexton::actors::queue::{
     Body, Claimant, Class, DedupKey, Message as Job, Pop, Put, QueueMachine, QueueName, Right,
     Root, Rules, TypeRules, Worker,
@@ -17,6 +14,9 @@ use sexton::persist::format::{Chance, Watermark};
 use sexton::persist::journal::{InlineFiller, Tail, Writer};
 use sexton::persist::retention::trim;
 use sexton::persist::snapshots::{Manifest, Page, SledStores, SlotId, SlotWriter, Slots};
+use sexton::spine::ledger::{Ledger, Poisoned, Stage};
+use sexton::spine::machine::{Effects, Keeping, Machine};
+use sexton::spine::pages::slice;
 use std::path::Path;
 use std::sync::Arc;
 

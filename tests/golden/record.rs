@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 use sexton::actors::lock::{LockMachine, Query, Reply, Rules};
-use sexton::actors::machine::Machine as _;
 use sexton::actors::queue::{self, QueueMachine};
-use sexton::actors::recovery::{Recovering, Replica, Scope, recover};
 use sexton::clock::Timestamp;
 use sexton::persist::disk::{Disk, RealDisk};
 use sexton::persist::format::FORMAT_VERSION;
 use sexton::persist::snapshots::{CopiedStores, Found, SledStores, SlotId, Slots};
+use sexton::spine::machine::Machine as _;
+use sexton::spine::recovery::{Recovering, Replica, Scope, recover};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

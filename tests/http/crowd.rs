@@ -3,9 +3,9 @@
 use crate::listener::Listener;
 use crate::opened::{Opened, request, run};
 use crate::resources::{raise_descriptor_limit, resident};
-use sexton::actors::host::Item;
 use sexton::actors::lock::{LockMachine, Message, Name};
 use sexton::node::Handle;
+use sexton::spine::host::Item;
 use std::collections::BTreeSet;
 
 /// Lets so many locks be taken and given back: as many pairs of events.
@@ -47,7 +47,7 @@ fn whoever_falls_behind_is_told_what_it_has_lost() {
             lost.push(event.data);
             continue;
         }
-        let position: sexton::actors::event::Position = event.id.parse().expect("a position");
+        let position: sexton::spine::event::Position = event.id.parse().expect("a position");
         assert!(told.last().is_none_or(|last| *last < position), "in order");
         told.insert(position);
         if event.data["key"] == "end" {
@@ -61,7 +61,7 @@ fn whoever_falls_behind_is_told_what_it_has_lost() {
     for gap in lost {
         let at = |field: &str| {
             let text = gap[field].as_str().expect("a position");
-            text.parse::<sexton::actors::event::Position>()
+            text.parse::<sexton::spine::event::Position>()
                 .expect("a position")
         };
         let (after, upto) = (at("after"), at("upto"));

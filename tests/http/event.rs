@@ -3,10 +3,10 @@
 use crate::listener::Listener;
 use crate::opened::{Opened, read_all, run};
 use serde_json::{Value, json};
-use sexton::actors::event::Position;
-use sexton::actors::feed::Heard;
-use sexton::actors::ledger::Stage;
 use sexton::actors::lock::Message;
+use sexton::spine::event::Position;
+use sexton::spine::feed::Heard;
+use sexton::spine::ledger::Stage;
 use std::io::{Read as _, Write as _};
 
 const ACQUIRE: &str = "/v1/locks/acquire";

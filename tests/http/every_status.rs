@@ -7,7 +7,7 @@ use crate::gate::Gate;
 use crate::opened::{Answer, Opened, answers, read_all, request, run};
 use crate::queue_status;
 use serde_json::{Value, json};
-use sexton::actors::ledger::Stage;
+use sexton::spine::ledger::Stage;
 use std::io::Write as _;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Holds an actor up where a test wants it, until the test lets it go on.
 
-use sexton::actors::ledger::Stage;
+use sexton::spine::ledger::Stage;
 use std::sync::{Arc, Condvar, Mutex};
 
 /// What is planted in an actor, by its messages.

@@ -2,10 +2,10 @@
 
 use crate::opened::{Answer, Opened, finish, run};
 use serde_json::{Value, json};
-use sexton::actors::host::Item;
 use sexton::actors::lock::Message;
 use sexton::actors::lock::{LockMachine, Name};
 use sexton::persist::journal::Fsync;
+use sexton::spine::host::Item;
 use std::io::Write as _;
 use std::net::TcpStream;
 

@@ -2,8 +2,8 @@
 
 use crate::opened::{Opened, finish};
 use serde_json::{Value, json};
-use sexton::actors::ledger::Stage;
 use sexton::actors::lock::Message;
+use sexton::spine::ledger::Stage;
 
 const ACQUIRE: &str = "/v1/locks/acquire";
 

@@ -6,8 +6,8 @@ use crate::queue::{POP, PUSH, pop, push, target};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use sexton::actors::ledger::Stage;
 use sexton::actors::queue::{Message, TypeRules};
+use sexton::spine::ledger::Stage;
 
 /// What is wrong with a request, and which field is to be named.
 const WRONG: &[(&str, &str, &str)] = &[

@@ -2,9 +2,9 @@
 
 use crate::lock::until;
 use crate::opened::{Opened, request, run};
-use sexton::actors::ledger::Stage;
 use sexton::actors::queue::{Body, Put};
 use sexton::config::{Address, BeanstalkConfig};
+use sexton::spine::ledger::Stage;
 use std::net::{SocketAddr, TcpStream};
 
 #[test]

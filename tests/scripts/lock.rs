@@ -1,12 +1,12 @@
 //! The lock actor's words. Every word of a script that is the actor's own is in [`Words::item`].
 
 use crate::node::{Heard, Tongue, moment, number, split};
-use sexton::actors::host::Item;
 use sexton::actors::lock::{
     Gone, Listed, LockMachine, Message, Name, Outcome, Query, Refused, Reply, Rules, Watch,
 };
-use sexton::actors::machine::Stamp;
 use sexton::ids::Slot;
+use sexton::spine::host::Item;
+use sexton::spine::machine::Stamp;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Who stands in which slot, as the journal tells it.

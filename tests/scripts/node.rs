@@ -5,15 +5,15 @@
 //! [`Tongue`]'s.
 
 use crate::dialogue::Listener;
-use sexton::actors::host::{Answer, Delivery, Flow, Host, Item};
-use sexton::actors::ledger::{Ledger, Stage};
-use sexton::actors::machine::{Machine, Stamp};
-use sexton::actors::recovery::{Replica, Scope, recover};
 use sexton::clock::{Clock, ManualClock, Timestamp};
 use sexton::ids::{Digest, Seq, Ticket};
 use sexton::persist::disk::{Disk, RealDisk};
 use sexton::persist::format::{Chance, Kind};
 use sexton::persist::journal::{InlineFiller, Reader, Room, Sizes, Tail, Writer};
+use sexton::spine::host::{Answer, Delivery, Flow, Host, Item};
+use sexton::spine::ledger::{Ledger, Stage};
+use sexton::spine::machine::{Machine, Stamp};
+use sexton::spine::recovery::{Replica, Scope, recover};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -170,7 +170,7 @@ impl<T: Tongue> Node<T> {
             }
             ["quarantined"] => {
                 let reports = self.running()?.host.quarantined();
-                let say = |report: &sexton::actors::host::Report| {
+                let say = |report: &sexton::spine::host::Report| {
                     format!(
                         "slot {} since entry {}",
                         report.item.unwrap_or(0),

@@ -6,8 +6,6 @@
 )]
 
 use crate::node::{Heard, Tongue, milliseconds, moment, number, split};
-use sexton::actors::host::Item;
-use sexton::actors::machine::Stamp;
 use sexton::actors::queue::{
     Backoff, Body, Choice, Claim, Claimant, Class, DedupKey, JobView, Message, Order, Outcome,
     Phase, Pop, Put, Query, QueueMachine, QueueName, QueueView, Refused, Reply, Right, Root, Rules,
@@ -15,6 +13,8 @@ use sexton::actors::queue::{
 };
 use sexton::clock::Timestamp;
 use sexton::ids::{Slot, Token};
+use sexton::spine::host::Item;
+use sexton::spine::machine::Stamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -6,13 +6,13 @@
 use crate::counter::PLANTED;
 use crate::coverage::Coverage;
 use crate::reference::{MessageOf, QueryOf, Reference, ReplyOf};
-use sexton::actors::Host;
-use sexton::actors::host::{Answer, Delivery, Flow, Item, Report};
-use sexton::actors::ledger::{Ledger, Stage};
-use sexton::actors::machine::{Machine, Tell};
-use sexton::actors::recovery::Replica;
 use sexton::clock::Timestamp;
 use sexton::ids::{Digest, Seq, Ticket};
+use sexton::spine::Host;
+use sexton::spine::host::{Answer, Delivery, Flow, Item, Report};
+use sexton::spine::ledger::{Ledger, Stage};
+use sexton::spine::machine::{Machine, Tell};
+use sexton::spine::recovery::Replica;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -7,13 +7,13 @@ use crate::each::{ACTORS, each};
 use crate::node::Node;
 use crate::planted_slots;
 use crate::setting::Plant;
-use sexton::actors::Host;
-use sexton::actors::checkpoint::{begin, since, slot_to_write};
-use sexton::actors::machine::Machine;
 use sexton::ids::{ActorId, Seq};
 use sexton::persist::PersistError;
 use sexton::persist::format::Watermark;
 use sexton::persist::snapshots::{Manifest, Page, SlotId, Writing};
+use sexton::spine::Host;
+use sexton::spine::checkpoint::{begin, since, slot_to_write};
+use sexton::spine::machine::Machine;
 
 /// A checkpoint under way.
 pub(crate) struct Checkpoint {

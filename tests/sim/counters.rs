@@ -3,10 +3,10 @@
 use crate::counter::{Counter, CounterMachine, Message, Outcome, Query, Reply, STRIDE, Watch};
 use crate::coverage::Coverage;
 use crate::reference::{Origin, Reference};
-use sexton::actors::Machine as _;
-use sexton::actors::host::{Answer, Failed};
-use sexton::actors::machine::{Stamp, Start};
 use sexton::clock::Timestamp;
+use sexton::spine::Machine as _;
+use sexton::spine::host::{Answer, Failed};
+use sexton::spine::machine::{Stamp, Start};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Counters, as their module's text has them.

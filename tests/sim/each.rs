@@ -10,10 +10,10 @@ use crate::locks::Locks;
 use crate::queues::Queues;
 use crate::reference::{Reference, replica};
 use crate::witness::Witness;
-use sexton::actors::ledger::Ledger;
-use sexton::actors::machine::Tell;
-use sexton::actors::recovery::{Recovering, Replica};
 use sexton::ids::{ActorId, Digest};
+use sexton::spine::ledger::Ledger;
+use sexton::spine::machine::Tell;
+use sexton::spine::recovery::{Recovering, Replica};
 
 /// How many actors there are.
 pub(crate) const ACTORS: usize = 4;
@@ -153,7 +153,7 @@ impl Actors {
 
     /// None of them may be spent.
     pub(crate) fn digests(&self) -> [Digest; ACTORS] {
-        use sexton::actors::Machine as _;
+        use sexton::spine::Machine as _;
         each!(actor in self.each_ref() => actor.host.machine().digest())
     }
 }

@@ -11,9 +11,9 @@ use crate::reference::Reference;
 use crate::run::Run;
 use crate::setting::Power;
 use crate::violation::{Promise, Violation, ensure};
-use sexton::actors::Machine as _;
 use sexton::actors::queue::{QueueView, Watch};
 use sexton::persist::journal::segment;
+use sexton::spine::Machine as _;
 use std::collections::BTreeMap;
 
 const DAY_MS: u64 = 24 * 3600 * 1000;

@@ -4,14 +4,14 @@
 
 use crate::coverage::Coverage;
 use crate::reference::{Origin, Reference};
-use sexton::actors::Machine as _;
-use sexton::actors::host::Answer;
 use sexton::actors::lock::{
     Gone, LockMachine, Message, Name, Outcome, Query, Refused, Reply, Standing, Watch,
 };
-use sexton::actors::machine::{Stamp, Start};
 use sexton::clock::Timestamp;
 use sexton::ids::{Seq, Slot, Token};
+use sexton::spine::Machine as _;
+use sexton::spine::host::Answer;
+use sexton::spine::machine::{Stamp, Start};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Debug)]

@@ -7,16 +7,16 @@ use crate::each::{Replicas, each};
 use crate::node::Node;
 use crate::setting::{Plant, Setting};
 use crate::violation::{Promise, Violation};
-use sexton::actors::Machine;
-use sexton::actors::ledger::Poisoned;
 use sexton::actors::lock;
-use sexton::actors::machine::{Keeping, Stamp, Start};
 use sexton::actors::queue;
-use sexton::actors::recovery::{Past, Recovering as _, RecoveryError, Replica, decode_mark};
 use sexton::clock::Timestamp;
 use sexton::ids::{ActorId, Seq};
 use sexton::persist::format::{About, Batch, FRAME_HEADER_BYTES, FrameHeader, Kind, Mark};
 use sexton::persist::journal::{Reader, Record, Tail};
+use sexton::spine::Machine;
+use sexton::spine::ledger::Poisoned;
+use sexton::spine::machine::{Keeping, Stamp, Start};
+use sexton::spine::recovery::{Past, Recovering as _, RecoveryError, Replica, decode_mark};
 
 /// What a start forgets of the log's end.
 pub(crate) fn forget(plant: Option<Plant>, tail: &mut Tail) {

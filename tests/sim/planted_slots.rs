@@ -7,11 +7,11 @@ use crate::node::Node;
 use crate::planted::caught;
 use crate::setting::Plant;
 use crate::violation::Promise;
-use sexton::actors::ledger::Ledger;
 use sexton::ids::Seq;
 use sexton::persist::disk::{Disk, DiskFile};
 use sexton::persist::retention::Trimmed;
 use sexton::persist::{PersistError, retention};
+use sexton::spine::ledger::Ledger;
 use std::io;
 use std::sync::Arc;
 

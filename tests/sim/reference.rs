@@ -4,10 +4,10 @@
 //! show at that place. It shares no code with the machine that it judges, only the types of its messages.
 
 use crate::coverage::Coverage;
-use sexton::actors::host::Answer;
-use sexton::actors::machine::{Machine, Stamp, Start};
-use sexton::actors::recovery::Replica;
 use sexton::clock::Timestamp;
+use sexton::spine::host::Answer;
+use sexton::spine::machine::{Machine, Stamp, Start};
+use sexton::spine::recovery::Replica;
 use std::fmt::Debug;
 
 /// Who sends a message.

@@ -18,13 +18,13 @@ use crate::taking::Harm;
 use crate::tap::Tap;
 use crate::violation::{Promise, Violation, ensure};
 use crate::workload::Workload;
-use sexton::actors::host::panic_words;
-use sexton::actors::ledger::{RESERVE_STEP, Stage};
 use sexton::actors::lock::Reply;
 use sexton::clock::{Clock as _, Timestamp};
 use sexton::ids::Seq;
 use sexton::persist::journal::Room;
 use sexton::persist::snapshots::BySlot;
+use sexton::spine::host::panic_words;
+use sexton::spine::ledger::{RESERVE_STEP, Stage};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const DAY_MS: u64 = 24 * 3600 * 1000;

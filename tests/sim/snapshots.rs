@@ -9,11 +9,11 @@ use crate::disk::SimDisk;
 use crate::each::{ACTORS, Replicas};
 use crate::store::SimStores;
 use crate::violation::{Promise, Violation, ensure};
-use sexton::actors::recovery::{Past, RecoveryError, Scope, recover};
 use sexton::ids::{Digest, Seq};
 use sexton::persist::disk::Disk as _;
 use sexton::persist::journal::{Begin, Reader, segment};
 use sexton::persist::snapshots::{FOLDER, Found, Seal, SlotId, Slots};
+use sexton::spine::recovery::{Past, RecoveryError, Scope, recover};
 use std::sync::Arc;
 
 /// What a recovery came to, and the digest of each actor.

@@ -5,10 +5,10 @@ use crate::node::Stopped;
 use crate::run::Run;
 use crate::snapshots;
 use crate::violation::{Promise, Violation, ensure};
-use sexton::actors::checkpoint::slot_to_write;
 use sexton::ids::Seq;
 use sexton::persist::journal::segment;
 use sexton::persist::snapshots::{BySlot, SlotId};
+use sexton::spine::checkpoint::slot_to_write;
 
 /// What was done to a slot behind the node's back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,13 +8,13 @@ use crate::actor::{Ask, Call, Wait};
 use crate::coverage::Coverage;
 use crate::reference::{MessageOf, Origin, OutcomeOf, Reference, ReplyOf, replica};
 use crate::violation::{Promise, Violation, ensure};
-use sexton::actors::host::Answer;
-use sexton::actors::ledger::Poisoned;
-use sexton::actors::machine::{Machine as _, Stamp, Start};
-use sexton::actors::recovery::{Recovering as _, Replica};
 use sexton::clock::Timestamp;
 use sexton::ids::{ActorId, Digest, Seq};
 use sexton::persist::format::{Kind, Mark};
+use sexton::spine::host::Answer;
+use sexton::spine::ledger::Poisoned;
+use sexton::spine::machine::{Machine as _, Stamp, Start};
+use sexton::spine::recovery::{Recovering as _, Replica};
 
 /// A record of the log, kept.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use crate::harm::Harm;
 use crate::node;
 use crate::patience::until;
 use sexton::actors::lock::Listed;
-use sexton::actors::machine::Machine as _;
 use sexton::ids::Seq;
 use sexton::persist::snapshots::{BySlot, SlotId};
+use sexton::spine::machine::Machine as _;
 use std::path::Path;
 
 /// How many places are tried, by the recovery alone, by a node, by the program.

@@ -1,14 +1,14 @@
 //! Data directories with locks in them, what they come to, and every byte of them.
 
 use crate::node;
-use sexton::actors::checkpoint::{Rules as CheckpointRules, Taken};
-use sexton::actors::host::Item;
 use sexton::actors::lock::{self, Listed, LockMachine, Message, Name, Reply};
-use sexton::actors::recovery::{self, Recovering, RecoveryError, Replica, Scope, recover};
 use sexton::clock::Timestamp;
 use sexton::persist::disk::RealDisk;
 use sexton::persist::journal::Sizes;
 use sexton::persist::snapshots::{Found, SledStores, SlotId, Slots};
+use sexton::spine::checkpoint::{Rules as CheckpointRules, Taken};
+use sexton::spine::host::Item;
+use sexton::spine::recovery::{self, Recovering, RecoveryError, Replica, Scope, recover};
 use sexton::{Config, Node};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;

@@ -7,7 +7,7 @@ use crate::daemon::{Daemon, sexton, text};
 use crate::directory::{LARGE, bytes, open, sealed, start, take, timeless};
 use crate::lockserver::{Client, release, request};
 use crate::patience::until;
-use sexton::actors::machine::Machine as _;
+use sexton::spine::machine::Machine as _;
 use std::path::Path;
 use std::process::Output;
 

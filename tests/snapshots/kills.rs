@@ -10,7 +10,7 @@ use crate::past::{self, Past};
 use crate::patience::until;
 use crate::space::Space;
 use sexton::actors::lock::LockMachine;
-use sexton::actors::machine::Machine as _;
+use sexton::spine::machine::Machine as _;
 use std::path::Path;
 use std::process::Stdio;
 

@@ -8,11 +8,11 @@ use crate::directory::{
 };
 use crate::harm::Harm;
 use sexton::Node;
-use sexton::actors::machine::Machine as _;
-use sexton::actors::recovery::RecoveryError;
 use sexton::node::NodeError;
 use sexton::persist::PersistError;
 use sexton::persist::snapshots::{BySlot, SlotId};
+use sexton::spine::machine::Machine as _;
+use sexton::spine::recovery::RecoveryError;
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -5,12 +5,12 @@ use crate::chance::Chance;
 use crate::directory::{SMALL, checkpoint, let_go, sealed, settings, start, take, timeless};
 use crate::node;
 use crate::patience::until;
-use sexton::actors::checkpoint::CheckpointError;
-use sexton::actors::host::Item;
-use sexton::actors::ledger::Stage;
 use sexton::actors::lock::{Message, Name};
-use sexton::actors::machine::Machine as _;
-use sexton::actors::supervisor;
+use sexton::spine::checkpoint::CheckpointError;
+use sexton::spine::host::Item;
+use sexton::spine::ledger::Stage;
+use sexton::spine::machine::Machine as _;
+use sexton::spine::supervisor;
 use sexton::{Config, Node};
 
 const LOCKS: usize = 20_000;

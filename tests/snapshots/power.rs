@@ -5,9 +5,6 @@ use crate::chance::Chance;
 use crate::directory::{SMALL, let_go, open, slots, start, take};
 use crate::platter::Platter;
 use sexton::actors::lock::{LockMachine, Rules};
-use sexton::actors::machine::{Machine as _, Stamp, Start};
-use sexton::actors::pages::slice;
-use sexton::actors::recovery::{Recovering as _, Replica, decode_mark};
 use sexton::ids::{Digest, Seq};
 use sexton::persist::PersistError;
 use sexton::persist::disk::RealDisk;
@@ -17,6 +14,9 @@ use sexton::persist::retention::trim;
 use sexton::persist::snapshots::{
     Found, Manifest, Page, SledStores, SlotId, Slots, Store, Stores, Visit,
 };
+use sexton::spine::machine::{Machine as _, Stamp, Start};
+use sexton::spine::pages::slice;
+use sexton::spine::recovery::{Recovering as _, Replica, decode_mark};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 

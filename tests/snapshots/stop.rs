@@ -4,11 +4,11 @@ use crate::directory::{LARGE, open, sealed, settings, start, take, timeless};
 use crate::node;
 use crate::patience::until;
 use sexton::Node;
-use sexton::actors::checkpoint::Rules;
-use sexton::actors::host::Item;
 use sexton::actors::lock::{LockMachine, Message, Name};
-use sexton::actors::machine::Machine as _;
 use sexton::node::Handle;
+use sexton::spine::checkpoint::Rules;
+use sexton::spine::host::Item;
+use sexton::spine::machine::Machine as _;
 
 /// Records that a start may have to repeat after a stop: marks.
 const MARKS_MAX: u64 = 4;

@@ -1,8 +1,8 @@
 //! A slot after the other, each sealed when it is closed, and left alone from then on.
 
 use crate::directory::{self, LARGE, SMALL, bytes, checkpoint, open, slots, start, take};
-use sexton::actors::machine::Machine as _;
 use sexton::persist::snapshots::{Found, SlotId};
+use sexton::spine::machine::Machine as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 

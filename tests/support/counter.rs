@@ -5,10 +5,10 @@
 //! made good. Promises nothing to anyone: it exists to show that host, journal and replay know no lock.
 
 use serde::{Deserialize, Serialize};
-use sexton::actors::machine::{Effects, Keeping, Machine, Refusal, Stamp, Start, Weight};
-use sexton::actors::pages::Pages;
 use sexton::clock::Timestamp;
 use sexton::ids::{ActorId, Digest, PageId, Seq, Ticket};
+use sexton::spine::machine::{Effects, Keeping, Machine, Refusal, Stamp, Start, Weight};
+use sexton::spine::pages::Pages;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A counter that passes a multiple of this is told to the other actor.

@@ -1,10 +1,10 @@
 //! Data directories with a past, and what can be said of a directory from outside: every file of it, to the bit.
 
 use crate::node::wait;
-use sexton::actors::host::Item;
 use sexton::actors::lock::{Message, Name};
 use sexton::node::Handle;
 use sexton::persist::journal::Sizes;
+use sexton::spine::host::Item;
 use sexton::{Config, Node};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;

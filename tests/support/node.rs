@@ -1,9 +1,9 @@
 //! A node inside the test's own process, with a LockServer door on a free port, and how to wait for what it says.
 
-use sexton::actors::host::Item;
 use sexton::actors::lock::{Listed, Query, Reply};
 use sexton::config::LockserverConfig;
 use sexton::node::Handle;
+use sexton::spine::host::Item;
 use sexton::{Config, Node};
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -1,13 +1,13 @@
 //! What a data directory tells of one actor, read through the library while no coordinator has it, or from a copy: its
 //! journal from the beginning, and, apart from that, what the node's own recovery comes to.
 
-use sexton::actors::machine::{Machine, Stamp, Start};
-use sexton::actors::recovery::{self, Recovering, Replica, Scope, decode_mark, recover};
 use sexton::ids::Seq;
 use sexton::persist::disk::RealDisk;
 use sexton::persist::format::{Kind, Mark};
 use sexton::persist::journal::{Begin, Reader, Record, Tail};
 use sexton::persist::snapshots::{SledStores, Slots};
+use sexton::spine::machine::{Machine, Stamp, Start};
+use sexton::spine::recovery::{self, Recovering, Replica, Scope, decode_mark, recover};
 use std::path::Path;
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// Who may name what is outside: a word of code, and the files or folders that may have it.
 pub(crate) const WORLD: &[(&str, &[&str])] = &[
-    ("actix", &["src/actors/runtime/"]),
+    ("actix", &["src/spine/runtime/"]),
     ("actix_web", &["src/protocols/http/"]),
     (
         "sled",
@@ -23,11 +23,11 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
     (
         "tokio",
         &[
-            "src/actors/checkpoint.rs",
-            "src/actors/directory.rs",
-            "src/actors/feed.rs",
-            "src/actors/runtime/",
-            "src/actors/spine.rs",
+            "src/spine/checkpoint.rs",
+            "src/spine/directory.rs",
+            "src/spine/feed.rs",
+            "src/spine/runtime/",
+            "src/spine/shared.rs",
             "src/node/",
             "src/protocols/beanstalk/door.rs",
             "src/protocols/beanstalk/session.rs",
@@ -74,8 +74,8 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
     (
         "std::thread",
         &[
-            "src/actors/parallel.rs",
-            "src/actors/runtime/",
+            "src/spine/parallel.rs",
+            "src/spine/runtime/",
             "src/block_on.rs",
             "src/node/",
             "src/persist/journal/filler.rs",
@@ -95,7 +95,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
     (
         "Instant",
         &[
-            "src/actors/checkpoint.rs",
+            "src/spine/checkpoint.rs",
             "src/persist/journal/thread.rs",
             "tools/",
         ],
@@ -116,7 +116,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
     (
         "RandomState",
         &[
-            "src/actors/table.rs",
+            "src/lookup/table.rs",
             "src/actors/lock/state.rs",
             "src/actors/queue/state.rs",
         ],
@@ -129,48 +129,68 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     ("src/ids.rs", &[]),
     ("src/clock.rs", &["ids"]),
     ("src/persist/", &["clock", "ids", "persist"]),
-    ("src/actors/", &["actors", "clock", "ids", "persist"]),
-    // Look-up structures know nothing but slots and time.
-    ("src/actors/slab.rs", &["ids"]),
-    ("src/actors/table.rs", &["ids"]),
-    ("src/actors/wheel.rs", &["clock", "ids"]),
-    ("src/actors/pages.rs", &["actors::machine", "ids"]),
-    ("src/actors/event.rs", &["clock", "ids"]),
+    ("src/actors/", &[]),
     (
-        "src/actors/machine.rs",
-        &["actors::event", "actors::pages", "clock", "ids"],
+        "src/spine/",
+        &["clock", "ids", "lookup", "persist", "spine"],
+    ),
+    // Look-up structures know nothing but slots and time.
+    ("src/lookup/slab.rs", &["ids"]),
+    ("src/lookup/table.rs", &["ids"]),
+    ("src/lookup/wheel.rs", &["clock", "ids"]),
+    ("src/spine/pages.rs", &["spine::machine", "ids"]),
+    ("src/spine/event.rs", &["clock", "ids"]),
+    (
+        "src/spine/machine.rs",
+        &["spine::event", "spine::pages", "clock", "ids"],
     ),
     // A machine knows its own words and the contract.
     (
         "src/actors/lock/",
         &[
-            "actors::event",
+            "spine::event",
             "actors::lock",
-            "actors::machine",
-            "actors::pages",
-            "actors::parallel",
-            "actors::slab",
-            "actors::table",
-            "actors::wheel",
-            "actors::Host",
+            "spine::machine",
+            "spine::pages",
+            "spine::parallel",
+            "lookup::slab",
+            "lookup::table",
+            "lookup::wheel",
+            "spine::Host",
             "clock",
             "ids",
+        ],
+    ),
+    (
+        "src/actors/queue/",
+        &[
+            "actors::queue",
+            "clock",
+            "ids",
+            "lookup",
+            "spine::event",
+            "spine::machine",
+            "spine::pages",
+            "spine::parallel",
+            "spine::shelf",
+            "spine::Host",
+            "text",
         ],
     ),
     ("src/actors/lock/machine.rs", LOCK_RULES),
     // What stands in the journal depends on nothing that may change beneath it.
     (
         "src/actors/lock/message.rs",
-        &["actors::machine::Refusal", "actors::text", "clock", "ids"],
+        &["spine::machine::Refusal", "text", "clock", "ids"],
     ),
     (
         "src/protocols/",
         &[
-            "actors::host",
+            "spine::host",
             "actors::lock",
-            "actors::machine",
+            "spine::machine",
             "actors::queue",
-            "actors::runtime",
+            "spine::runtime",
             "clock",
             "config",
             "ids",
@@ -188,16 +208,17 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "node",
             "persist",
             "protocols",
+            "spine",
             "status",
         ],
     ),
     (
         "src/replay/",
-        &["actors", "clock", "ids", "persist", "replay"],
+        &["actors", "clock", "ids", "persist", "replay", "spine"],
     ),
     (
         "src/config.rs",
-        &["actors", "clock", "ids", "persist", "protocols"],
+        &["actors", "clock", "ids", "persist", "protocols", "spine"],
     ),
     (
         "src/",
@@ -210,21 +231,22 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "persist",
             "protocols",
             "replay",
+            "spine",
             "status",
         ],
     ),
 ];
 
 const LOCK_RULES: &[&str] = &[
-    "actors::event",
+    "spine::event",
     "actors::lock::entry",
     "actors::lock::event",
     "actors::lock::message",
     "actors::lock::pages",
     "actors::lock::state",
     "actors::lock::waiting",
-    "actors::machine",
-    "actors::pages",
+    "spine::machine",
+    "spine::pages",
     "clock",
     "ids",
 ];

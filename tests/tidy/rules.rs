@@ -21,22 +21,22 @@ pub(crate) const RULES: &[Rule] = &[
         check: world,
         bad: &[
             ("src/actors/lock/machine.rs", "use tokio::net::TcpStream;"),
-            ("src/actors/host.rs", "let now = std::time::Instant::now();"),
+            ("src/spine/host.rs", "let now = std::time::Instant::now();"),
             (
                 "src/persist/journal/writer.rs",
                 "std::fs::remove_file(path);",
             ),
             ("src/protocols/listener.rs", "use actix::prelude::*;"),
-            ("src/actors/ledger.rs", "std :: thread :: spawn(f)"),
+            ("src/spine/ledger.rs", "std :: thread :: spawn(f)"),
             ("src/node/mod.rs", "println!(\"stopped\");"),
             ("src/node/mod.rs", "tokio::signal::ctrl_c()"),
             ("src/block_on.rs", "std :: process :: exit(1)"),
         ],
         good: &[
-            ("src/actors/runtime/mod.rs", "use actix::Actor;"),
+            ("src/spine/runtime/mod.rs", "use actix::Actor;"),
             ("src/persist/disk.rs", "use std::fs::File;"),
             (
-                "src/actors/host.rs",
+                "src/spine/host.rs",
                 "// tokio and actix are elsewhere\nlet instant = 1;",
             ),
             ("tests/wire.rs", "use std::net::TcpStream;"),
@@ -48,22 +48,22 @@ pub(crate) const RULES: &[Rule] = &[
         bad: &[
             ("src/persist/format.rs", "use crate::actors::lock::Message;"),
             (
-                "src/actors/host.rs",
+                "src/spine/host.rs",
                 "use crate::protocols::session::Session;",
             ),
             (
                 "src/actors/lock/machine.rs",
                 "use crate::persist::disk::Disk;",
             ),
-            ("src/actors/lock/state.rs", "use crate::actors::host::Host;"),
+            ("src/actors/lock/state.rs", "use crate::spine::host::Host;"),
             (
                 "src/protocols/session.rs",
                 "use crate::actors::lock::state::State;",
             ),
             ("src/protocols/session.rs", "use crate::node::Node;"),
-            ("src/actors/host.rs", "fn f(x: &crate::node::Node) {}"),
+            ("src/spine/host.rs", "fn f(x: &crate::node::Node) {}"),
             (
-                "src/actors/host.rs",
+                "src/spine/host.rs",
                 "use crate::{clock::Timestamp, ids::Seq};",
             ),
         ],
@@ -178,7 +178,7 @@ pub(crate) const RULES: &[Rule] = &[
                 "src/x.rs",
                 "impl Host {}\nstruct Implied;\nlet context = 1;",
             ),
-            ("src/actors/machine.rs", "pub trait Machine {}"),
+            ("src/spine/machine.rs", "pub trait Machine {}"),
         ],
     },
     Rule {

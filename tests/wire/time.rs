@@ -6,11 +6,11 @@ use crate::node;
 use crate::patience::until;
 use crate::{Server, servers};
 use sexton::actors::lock::{LockMachine, Message, Outcome};
-use sexton::actors::recovery::Replica;
 use sexton::clock::Timestamp;
 use sexton::persist::disk::RealDisk;
 use sexton::persist::format::Kind;
 use sexton::persist::journal::Reader;
+use sexton::spine::recovery::Replica;
 use std::path::Path;
 
 /// Where a lock of one key stands: its owner, and the place of bob.

@@ -5,11 +5,11 @@ use crate::bench::figures::{Spread, as_float, grouped};
 use crate::bench::interrupt::Stop;
 use crate::bench::load::now;
 use crate::report::Failure;
-use sexton::actors::host::Item;
 use sexton::actors::queue::{
     Body, Choice, Claimant, Message, Pop, Put, Query, QueueMachine, QueueName, Reply, Right,
 };
 use sexton::node::Queues;
+use sexton::spine::host::Item;
 use sexton::{Config, Node, block_on};
 use std::time::Duration;
 

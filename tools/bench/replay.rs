@@ -8,14 +8,14 @@ use crate::bench::locks::print;
 use crate::bench::peer::directory;
 use crate::report::Failure;
 use clap::Args;
-use sexton::actors::checkpoint;
-use sexton::actors::host::Item;
 use sexton::actors::lock::{LockMachine, Message, Name, Reply, Rules};
-use sexton::actors::recovery::{Recovering, Replica, Scope, recover};
 use sexton::config::Config;
 use sexton::node::{Handle, Node};
 use sexton::persist::disk::{Disk as _, RealDisk};
 use sexton::persist::journal::Fsync;
+use sexton::spine::checkpoint;
+use sexton::spine::host::Item;
+use sexton::spine::recovery::{Recovering, Replica, Scope, recover};
 use std::path::{Path, PathBuf};
 
 /// Commands delivered at a time while the log is being written.

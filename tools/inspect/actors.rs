@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 use sexton::actors::lock::{Listed, LockMachine, Name, Query, Reply};
-use sexton::actors::machine::Machine as _;
 use sexton::actors::queue::{self, Counts, QueueMachine};
 use sexton::clock::Timestamp;
 use sexton::ids::{Digest, Seq};
+use sexton::spine::machine::Machine as _;
 
 /// Names of all actors.
 pub(crate) const NAMES: &[&str] = &[LockMachine::NAME, QueueMachine::NAME];

@@ -6,7 +6,6 @@ use crate::report::Failure;
 use serde::Serialize;
 use sexton::actors::lock::{LockMachine, Name, Rules};
 use sexton::actors::queue::{self, QueueMachine};
-use sexton::actors::recovery::{Past, Recovering, RecoveryError, Replica, Scope, recover};
 use sexton::clock::Timestamp;
 use sexton::ids::Seq;
 use sexton::node::cut_words;
@@ -15,6 +14,7 @@ use sexton::persist::disk::RealDisk;
 use sexton::persist::format::Watermark;
 use sexton::persist::journal::{Surveyed, survey};
 use sexton::persist::snapshots::{FileCheck, Found, Look, SlotId, Slots};
+use sexton::spine::recovery::{Past, Recovering, RecoveryError, Replica, Scope, recover};
 use std::path::{Path, PathBuf};
 
 /// Everything that was found.

@@ -4,10 +4,10 @@ use crate::inspect::actors::{ActorFound, Held, KeyFound};
 use crate::inspect::findings::{Findings, JournalFound, SlotFound, SlotState, StartFound};
 use crate::text::{bytes, count, grouped, plain, time};
 use sexton::actors::lock::LockMachine;
-use sexton::actors::machine::Machine as _;
 use sexton::actors::queue::QueueMachine;
 use sexton::ids::ActorId;
 use sexton::persist::journal::Surveyed;
+use sexton::spine::machine::Machine as _;
 
 /// Lines with a name before the first of each group.
 #[derive(Default)]

@@ -3,7 +3,6 @@
 
 use crate::isolated::Copies;
 use crate::report::Failure;
-use sexton::actors::recovery::{self, Looked, decode_mark};
 use sexton::clock::Timestamp;
 use sexton::ids::Seq;
 use sexton::persist::PersistError;
@@ -13,6 +12,7 @@ use sexton::persist::journal::segment;
 use sexton::persist::journal::{Begin, Reader};
 use sexton::persist::snapshots::{Seal, SlotId};
 use sexton::replay::Replay;
+use sexton::spine::recovery::{self, Looked, decode_mark};
 use std::path::Path;
 
 /// What a replay is to come to.

@@ -5,12 +5,13 @@
 
 use crate::report::Failure;
 use clap::{Args, ValueEnum};
-use sexton::actors::{checkpoint, lock, queue};
+use sexton::actors::{lock, queue};
 use sexton::config::{
     Address, BeanstalkConfig, Config, HTTP_PORT, HttpConfig, LOCKSERVER_PORT, LockserverConfig,
     LongWidth, Network,
 };
 use sexton::persist::journal::Fsync;
+use sexton::spine::checkpoint;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

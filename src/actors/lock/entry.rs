@@ -3,9 +3,9 @@
 //! Change rule: the fields but for the rings are durable, see `message.rs`.
 
 use crate::actors::lock::message::Name;
-use crate::actors::machine::{About, Stamp};
 use crate::clock::Timestamp;
 use crate::ids::{Seq, Slot, Token};
+use crate::spine::machine::{About, Stamp};
 
 /// One owner or contender of one lock. Sized for millions: 64 bytes, and one allocation for the three names.
 #[derive(Debug)]

@@ -4,12 +4,12 @@
 //! Told before the commit, while the names of those who end still stand in their slots. Renewals are no events: they
 //! change nothing but a deadline.
 
-use crate::actors::event::Happening;
 use crate::actors::lock::entry::Entry;
 use crate::actors::lock::message::{Gone, Message, Name, Outcome};
 use crate::actors::lock::state::State;
-use crate::actors::machine::Stamp;
 use crate::ids::Token;
+use crate::spine::event::Happening;
+use crate::spine::machine::Stamp;
 
 /// Tells what this outcome comes to, in order.
 pub(super) fn events(

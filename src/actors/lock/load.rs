@@ -8,12 +8,12 @@
 use crate::actors::lock::entry::{Entry, Ring};
 use crate::actors::lock::pages::Page;
 use crate::actors::lock::state::State;
-use crate::actors::parallel::both;
-use crate::actors::slab::Slab;
-use crate::actors::table::Table;
-use crate::actors::wheel::Wheel;
 use crate::clock::Timestamp;
 use crate::ids::{Seq, Slot};
+use crate::lookup::slab::Slab;
+use crate::lookup::table::Table;
+use crate::lookup::wheel::Wheel;
+use crate::spine::parallel::both;
 
 impl State {
     /// The state with these pages in it, which come in ascending order.

@@ -3,7 +3,6 @@
 //! Follows LockServer 0.9b; the open points of that text are settled in `docs/protocols/lockserver.md`, whose rows
 //! are cited here as "row n". Decides without changing anything, and commits without deciding anything.
 
-use crate::actors::event::Happening;
 use crate::actors::lock::entry::{Entry, Terms};
 use crate::actors::lock::event;
 use crate::actors::lock::message::{
@@ -13,10 +12,11 @@ use crate::actors::lock::message::{
 use crate::actors::lock::pages::{self, Page};
 use crate::actors::lock::state::State;
 use crate::actors::lock::waiting::Waiting;
-use crate::actors::machine::{About, Effects, Keeping, Machine, Refusal, Stamp, Start, Weight};
-use crate::actors::pages::Pages;
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket, Token};
+use crate::spine::event::Happening;
+use crate::spine::machine::{About, Effects, Keeping, Machine, Refusal, Stamp, Start, Weight};
+use crate::spine::pages::Pages;
 
 /// Keys that begin so belong to the coordinator: shown everywhere, changed through no door.
 const RESERVED_PREFIX: &[u8] = b"wip-pool-lock-";

@@ -3,10 +3,10 @@
 //! Change rule: `Message` and `Outcome` are stored in the journal. A change that an old reader or an old log would
 //! not understand raises `FORMAT_VERSION`, with a golden directory and a CHANGELOG line under "Formats".
 
-use crate::actors::machine::Refusal;
-use crate::actors::text;
 use crate::clock::Timestamp;
 use crate::ids::{Slot, Token};
+use crate::spine::machine::Refusal;
+use crate::text;
 use serde::de::{Error as _, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;

@@ -34,7 +34,7 @@ pub use pages::Page;
 /// A lock is a `(key, index)` with one owner and contenders behind it, who stand by priority and then by the order
 /// in which they came. Ownership ends by release or when its time to live runs out without a renewal, and passes to
 /// the first contender in the same instant. Each grant carries a [`crate::ids::Token`] that only grows.
-pub type LockActor = crate::actors::Host<LockMachine>;
+pub type LockActor = crate::spine::Host<LockMachine>;
 
 #[cfg(test)]
 mod model;

@@ -4,9 +4,9 @@
 //! on-disk format, see `persist/format.rs`.
 
 use crate::actors::lock::entry::{Entry, Ring, Waited};
-use crate::actors::slab::Slab;
 use crate::clock::Timestamp;
 use crate::ids::{Digest, PageId, Seq, Slot, Token};
+use crate::lookup::slab::Slab;
 use serde::de::{Error as _, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;

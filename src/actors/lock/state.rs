@@ -14,13 +14,13 @@
 use crate::actors::lock::entry::{Entry, Ring, Terms, Waited};
 use crate::actors::lock::message::Name;
 use crate::actors::lock::pages::{self, Head, page_of};
-use crate::actors::machine::Stamp;
-use crate::actors::pages::Pages;
-use crate::actors::slab::Slab;
-use crate::actors::table::Table;
-use crate::actors::wheel::Wheel;
 use crate::clock::Timestamp;
 use crate::ids::{Digest, PageId, Seq, Slot, Token};
+use crate::lookup::slab::Slab;
+use crate::lookup::table::Table;
+use crate::lookup::wheel::Wheel;
+use crate::spine::machine::Stamp;
+use crate::spine::pages::Pages;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Those who wait for one lock.

@@ -4,10 +4,10 @@ use crate::actors::lock::model::Model;
 use crate::actors::lock::{
     Listed, LockMachine, Message, Name, Outcome, Query, Reply, Rules, Selection, Standing, Watch,
 };
-use crate::actors::machine::{Effect, Effects, Keeping, Machine as _, Stamp, Start};
-use crate::actors::shelf::Shelf;
 use crate::clock::Timestamp;
 use crate::ids::{Seq, Slot, Ticket, Token};
+use crate::spine::machine::{Effect, Effects, Keeping, Machine as _, Stamp, Start};
+use crate::spine::shelf::Shelf;
 use proptest::prelude::*;
 
 const BEGIN: Timestamp = Timestamp(1_000_000_000_000);

@@ -1,6 +1,6 @@
 //! What a job says: bytes that never change, shared between the state, an answer and a copy of a page.
 
-use crate::actors::text;
+use crate::text;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;

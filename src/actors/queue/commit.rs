@@ -1,6 +1,5 @@
 //! Makes an outcome so. Nothing is decided here, and nothing depends on the rules.
 
-use crate::actors::machine::{Effects, Stamp};
 use crate::actors::queue::job::Phase;
 use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::{Claimant, Message, Outcome, Placed};
@@ -10,6 +9,7 @@ use crate::actors::queue::reply::Reply;
 use crate::actors::queue::state::end_claim;
 use crate::clock::Timestamp;
 use crate::ids::Slot;
+use crate::spine::machine::{Effects, Stamp};
 
 impl QueueMachine {
     pub(super) fn apply(

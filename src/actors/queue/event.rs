@@ -2,13 +2,13 @@
 //!
 //! Told before the commit, while jobs stand as they were. Touches are no events: they change nothing but a deadline.
 
-use crate::actors::event::Happening;
 use crate::actors::queue::job::{Job, Phase};
 use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::{Message, NewJob, Outcome, Placed, Put};
 use crate::actors::queue::name::QueueName;
 use crate::clock::Timestamp;
 use crate::ids::{Seq, Slot};
+use crate::spine::event::Happening;
 
 /// Whoever is told.
 type Tell<'a> = &'a mut dyn FnMut(Happening);

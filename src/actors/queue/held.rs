@@ -2,8 +2,8 @@
 //! are found without a walk over those of others. They hang together by the links that a ready job does not need then.
 
 use crate::actors::queue::job::Job;
-use crate::actors::slab::Slab;
 use crate::ids::Slot;
+use crate::lookup::slab::Slab;
 
 /// Jobs that nobody can claim just now.
 #[derive(Debug)]

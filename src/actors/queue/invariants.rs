@@ -1,6 +1,5 @@
 //! Walks all of the queue state and asserts what `state.rs` promises about it. For tests, and slow.
 
-use crate::actors::machine::Machine as _;
 use crate::actors::queue::job::{Job, Phase};
 use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::Worker;
@@ -9,6 +8,7 @@ use crate::actors::queue::reply::Counts;
 use crate::actors::queue::state::State;
 use crate::clock::Timestamp;
 use crate::ids::{Digest, Slot, Ticket};
+use crate::spine::machine::Machine as _;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl QueueMachine {

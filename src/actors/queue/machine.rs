@@ -3,9 +3,6 @@
 //! Follows MediaWiki's `JobQueue` for what a job is, and beanstalkd's protocol for what is done with it. Decides without
 //! changing anything (`decide.rs`), and commits without deciding anything (`commit.rs`).
 
-use crate::actors::event::Happening;
-use crate::actors::machine::{Effects, Keeping, Machine, Refusal, Stamp, Start, Weight};
-use crate::actors::pages::Pages;
 use crate::actors::queue::job::Job;
 use crate::actors::queue::message::{Claimant, Message, Outcome, Placed, Pop};
 use crate::actors::queue::pages::{self, Page};
@@ -15,6 +12,9 @@ use crate::actors::queue::state::State;
 use crate::actors::queue::waiting::Waiting;
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket, Token};
+use crate::spine::event::Happening;
+use crate::spine::machine::{Effects, Keeping, Machine, Refusal, Stamp, Start, Weight};
+use crate::spine::pages::Pages;
 
 /// What is due: a job, by its slot; a queue whose pause is over, by its number; a root job that is to be forgotten, by its
 /// slot; or somebody who waits for a job that is there, by ticket.

@@ -4,12 +4,12 @@
 //! not understand raises `FORMAT_VERSION`, with a golden directory and a CHANGELOG line under "Formats". Fields are stored
 //! by their place: what may be left out stands last.
 
-use crate::actors::machine::Refusal;
 use crate::actors::queue::body::Body;
 use crate::actors::queue::job::Phase;
 use crate::actors::queue::name::QueueName;
 use crate::clock::Timestamp;
 use crate::ids::{Slot, Ticket, Token};
+use crate::spine::machine::Refusal;
 use serde::{Deserialize, Serialize};
 use sha1::{Digest as _, Sha1};
 use std::sync::Arc;

@@ -9,9 +9,9 @@ use crate::actors::queue::job::{Job, Phase, Story};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::queue::{Pause, Queue};
 use crate::actors::queue::roots::KnownRoot;
-use crate::actors::slab::Slab;
 use crate::clock::Timestamp;
 use crate::ids::{PageId, Slot};
+use crate::lookup::slab::Slab;
 use serde::{Deserialize, Serialize};
 
 /// Jobs to a page, and queues. Few in tests, so that a small state has several.

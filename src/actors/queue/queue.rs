@@ -7,9 +7,9 @@ use crate::actors::queue::ready::Ready;
 use crate::actors::queue::reply::{Counts, QueueView};
 use crate::actors::queue::rules::{Order, TypeRules};
 use crate::actors::queue::throttle::Throttle;
-use crate::actors::slab::Slab;
 use crate::clock::Timestamp;
 use crate::ids::{Seq, Slot, Ticket};
+use crate::lookup::slab::Slab;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 

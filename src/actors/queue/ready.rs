@@ -4,8 +4,8 @@
 //! of them. One that comes back among younger ones (released, kicked, out of time) stands apart, in a tree.
 
 use crate::actors::queue::job::Job;
-use crate::actors::slab::Slab;
 use crate::ids::Slot;
+use crate::lookup::slab::Slab;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// As the previous job of one that stands apart.

@@ -4,9 +4,9 @@
 //! ends it without doing anything. Equal times are no duplicates.
 
 use crate::actors::queue::message::{DedupKey, Root};
-use crate::actors::slab::Slab;
 use crate::clock::Timestamp;
 use crate::ids::Slot;
+use crate::lookup::slab::Slab;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 

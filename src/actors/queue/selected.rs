@@ -1,12 +1,12 @@
 //! What is told share by share, compared with the model.
 
-use crate::actors::machine::Machine as _;
 use crate::actors::queue::model::Model;
 use crate::actors::queue::{
     Choice, JobSelection, JobView, Phase, Query, QueueMachine, QueueName, QueueSelection, Reply,
 };
 use crate::clock::Timestamp;
 use crate::ids::Slot;
+use crate::spine::machine::Machine as _;
 
 /// Pages, put together, are what there is; a filter lets through what it says; and chance chooses of what it may.
 pub(super) fn compare(machine: &QueueMachine, model: &Model) {

@@ -9,8 +9,6 @@
     reason = "slots come from indexes over the slabs: one that leads nowhere is an impossible state"
 )]
 
-use crate::actors::machine::{Stamp, Start};
-use crate::actors::pages::Pages;
 use crate::actors::queue::by_id::ById;
 use crate::actors::queue::job::{Job, Phase, Story};
 use crate::actors::queue::message::{DedupKey, NewJob, Put, Root, Worker};
@@ -20,11 +18,13 @@ use crate::actors::queue::queue::{Pause, Queue};
 use crate::actors::queue::reply::Totals;
 use crate::actors::queue::roots::{KnownRoot, Roots};
 use crate::actors::queue::rules::{Order, Rules};
-use crate::actors::slab::Slab;
-use crate::actors::table::Table;
-use crate::actors::wheel::Wheel;
 use crate::clock::Timestamp;
 use crate::ids::{Digest, Seq, Slot, Ticket};
+use crate::lookup::slab::Slab;
+use crate::lookup::table::Table;
+use crate::lookup::wheel::Wheel;
+use crate::spine::machine::{Stamp, Start};
+use crate::spine::pages::Pages;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Every job and every queue, by every way of asking for one.

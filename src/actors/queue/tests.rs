@@ -5,7 +5,6 @@
     reason = "a test looks at what it is about"
 )]
 
-use crate::actors::machine::{Effect, Effects, Keeping, Machine as _, Stamp, Start};
 use crate::actors::queue::model::{Due, Model};
 use crate::actors::queue::selected;
 use crate::actors::queue::steps::{Step, Whose, order, rules, steps};
@@ -13,9 +12,10 @@ use crate::actors::queue::{
     Message, Order, Outcome, Phase, Pop, Query, QueueMachine, QueueName, Reply, Right, View, Watch,
     Worker,
 };
-use crate::actors::shelf::Shelf;
 use crate::clock::Timestamp;
 use crate::ids::{Seq, Ticket};
+use crate::spine::machine::{Effect, Effects, Keeping, Machine as _, Stamp, Start};
+use crate::spine::shelf::Shelf;
 use proptest::prelude::*;
 
 const BEGIN: Timestamp = Timestamp(1_000_000_000_000);

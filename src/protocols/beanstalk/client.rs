@@ -1,12 +1,12 @@
 //! What the QueueActor is asked for a client: that depends on the command, and on the tubes it uses and watches.
 
-use crate::actors::host::Item;
 use crate::actors::queue::{
     Claimant, Message, Phase, Pop, Put, Query, QueueMachine, QueueName, Right, Watch, Worker,
 };
 use crate::protocols::beanstalk::asked::Asked;
 use crate::protocols::beanstalk::command::ReserveMode;
 use crate::protocols::beanstalk::door::DEFAULT_TUBE;
+use crate::spine::host::Item;
 use std::sync::Arc;
 
 /// A client, as the QueueActor knows it.

@@ -1,7 +1,6 @@
 //! The beanstalkd door: who is let in, how many at a time, and what is counted.
 
 use crate::actors::queue::{QueueMachine, QueueName, Totals, Watch};
-use crate::actors::runtime::{self, Mailbox};
 use crate::clock::{Clock, Timestamp};
 use crate::config::{Address, BeanstalkConfig, Opened};
 use crate::protocols::beanstalk::VERSION;
@@ -12,6 +11,7 @@ use crate::protocols::beanstalk::show;
 use crate::protocols::beanstalk::stats::{BinlogStats, ServerStats};
 use crate::protocols::connection::{self, Stream};
 use crate::protocols::listener::{self, Place, Places};
+use crate::spine::runtime::{self, Mailbox};
 use rustix::system::uname;
 use rustix::time::{ClockId, clock_gettime};
 use std::io;

@@ -4,9 +4,7 @@
 //! in runs, as many as came. A run ends at a `reserve` that finds nothing: nothing behind it is read on until it is
 //! answered. What is held for a client that does not read is bounded: some commands, their answers, some output.
 
-use crate::actors::host::{Answer, Item};
 use crate::actors::queue::{Claim, Message, QueueMachine, QueueName, Reply as Told, Watch, Worker};
-use crate::actors::runtime::{Mailbox, Waiting};
 use crate::clock::Timestamp;
 use crate::protocols::beanstalk::DEBUG_TARGET;
 use crate::protocols::beanstalk::asked::Asked;
@@ -17,6 +15,8 @@ use crate::protocols::beanstalk::door::Shared;
 use crate::protocols::beanstalk::reply::{Job, Reply, encode};
 use crate::protocols::beanstalk::show;
 use crate::protocols::session::{Session, Then};
+use crate::spine::host::{Answer, Item};
+use crate::spine::runtime::{Mailbox, Waiting};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;

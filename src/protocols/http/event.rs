@@ -3,8 +3,6 @@
 //! A stream holds a position in what the node keeps, and at most one part of an answer: what a client does not read
 //! in time is lost to it, and it is told so.
 
-use crate::actors::event::{ACTORS, Event, Field, KINDS, Position};
-use crate::actors::feed::Heard;
 use crate::actors::lock::Name;
 use crate::node::Events;
 use crate::protocols::http::caller::Asked;
@@ -13,6 +11,8 @@ use crate::protocols::http::problem::Problem;
 use crate::protocols::http::room::Turns;
 use crate::protocols::http::route::unavailable;
 use crate::protocols::listener::Place;
+use crate::spine::event::{ACTORS, Event, Field, KINDS, Position};
+use crate::spine::feed::Heard;
 use actix_web::HttpResponse;
 use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::http::{Method, StatusCode};

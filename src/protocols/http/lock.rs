@@ -3,7 +3,6 @@
 //!
 //! Never here: who may do what with a lock. That is the machine's.
 
-use crate::actors::host::Item;
 use crate::actors::lock::{Listed, LockMachine, Name, Query, Refused, Reply, Selection, Standing};
 use crate::clock::Timestamp;
 use crate::ids::{Slot, Token};
@@ -14,6 +13,7 @@ use crate::protocols::http::listing::Listing;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::repetition::Said;
 use crate::protocols::http::route::json;
+use crate::spine::host::Item;
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -187,7 +187,7 @@ pub(crate) async fn drain(asked: Asked) -> Answer {
     let wait = fields.number("wait", 0..=WAIT_SECONDS_MAX)?.unwrap_or(0);
     fields.end()?;
     let node = &asked.node;
-    let stopped = |_| refusal(&asked, &LockError::Stopped(crate::actors::runtime::Stopped));
+    let stopped = |_| refusal(&asked, &LockError::Stopped(crate::spine::runtime::Stopped));
     let begun = node.begin_drain().await;
     begun.map_err(|error| refusal(&asked, &error))?;
     if wait > 0 {
@@ -206,7 +206,7 @@ pub(crate) async fn drain(asked: Asked) -> Answer {
         Some(_) | None => {
             return Err(refusal(
                 &asked,
-                &LockError::Failed(crate::actors::host::Failed),
+                &LockError::Failed(crate::spine::host::Failed),
             ));
         }
     };

@@ -2,7 +2,6 @@
 //! its numbers belong together. Labels come from closed sets, but for the names of queues, of which only so many are
 //! shown: no client can make series without end.
 
-use crate::actors::checkpoint::SnapshotStatus;
 use crate::actors::queue::{Counts, QueueSelection, QueueView, Totals};
 use crate::ids::Slot;
 use crate::node::{QueueError, Queues};
@@ -10,6 +9,7 @@ use crate::persist::snapshots::SlotId;
 use crate::protocols::http::Stats;
 use crate::protocols::http::queue_look::PHASES;
 use crate::protocols::{beanstalk, lockserver};
+use crate::spine::checkpoint::SnapshotStatus;
 use crate::status::{ActorReport, JournalStatus, NodeStatus};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;

@@ -1,6 +1,5 @@
 //! What is served, and where. A path that is not here is not found; a method that is not here is not allowed.
 
-use crate::actors::checkpoint::CheckpointError;
 use crate::node::Handle;
 use crate::protocols::http::event;
 use crate::protocols::http::lock;
@@ -8,6 +7,7 @@ use crate::protocols::http::metric;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::queue;
 use crate::protocols::http::queue_look;
+use crate::spine::checkpoint::CheckpointError;
 use crate::status::NodeStatus;
 use actix_web::body::MessageBody;
 use actix_web::http::{Method, StatusCode, header};

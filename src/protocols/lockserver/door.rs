@@ -1,7 +1,6 @@
 //! The LockServer door: the handshake byte, the refusals, the limits.
 
 use crate::actors::lock::LockMachine;
-use crate::actors::runtime::{self, Mailbox};
 use crate::clock::Clock;
 use crate::config::LockserverConfig;
 use crate::protocols::connection;
@@ -9,6 +8,7 @@ use crate::protocols::listener::{self, Place, Places};
 use crate::protocols::lockserver::counters::{Counters, Stats};
 use crate::protocols::lockserver::hosts::{Hosts, HostsError};
 use crate::protocols::lockserver::session::LockserverSession;
+use crate::spine::runtime::{self, Mailbox};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

@@ -3,15 +3,15 @@
 //! A command that panicked inside is answered as refused where the protocol has a word for it, and ends the
 //! connection where it has none (rows "internal errors" of `docs/protocols/lockserver.md`).
 
-use crate::actors::host::{self, Item};
 use crate::actors::lock::{LockMachine, Message, Query, Reply};
-use crate::actors::runtime::Mailbox;
 use crate::config::LongWidth;
 use crate::protocols::lockserver::DEBUG_TARGET;
 use crate::protocols::lockserver::codec::{self, Answer, Command, LISTED_MAX};
 use crate::protocols::lockserver::counters::Stats;
 use crate::protocols::lockserver::door::Shared;
 use crate::protocols::session::{Session, Then};
+use crate::spine::host::{self, Item};
+use crate::spine::runtime::Mailbox;
 use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;

@@ -9,15 +9,15 @@ use crate::coverage::Coverage;
 use crate::queues::kinds::{JOBS_MAX, claim_passes, in_memory, is_in_memory, names, rules_of};
 use crate::queues::list::{Queues, free};
 use crate::reference::{Origin, Reference, Told};
-use sexton::actors::Machine as _;
-use sexton::actors::host::Answer;
-use sexton::actors::machine::{Stamp, Start};
 use sexton::actors::queue::{
     JobView, Message, Outcome, Phase, Pop, Query, QueueMachine, QueueName, Refused, Reply, Right,
     Rules, Watch,
 };
 use sexton::clock::Timestamp;
 use sexton::ids::{Seq, Slot};
+use sexton::spine::Machine as _;
+use sexton::spine::host::Answer;
+use sexton::spine::machine::{Stamp, Start};
 
 impl Reference for Queues {
     type Machine = QueueMachine;

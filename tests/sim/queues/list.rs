@@ -1,12 +1,12 @@
 //! One list of jobs, searched from end to end: what can be looked up, and what time does.
 
 use crate::queues::kinds::{JOBS_MAX, rules_of, span};
-use sexton::actors::machine::Stamp;
 use sexton::actors::queue::{
     Body, Claim, Claimant, DedupKey, JobView, Message, Phase, Pop, QueueName, Reply, Root, Worker,
 };
 use sexton::clock::Timestamp;
 use sexton::ids::{Seq, Slot};
+use sexton::spine::machine::Stamp;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Debug)]

@@ -7,10 +7,10 @@
 
 use crate::queues::kinds::span;
 use crate::queues::list::{Job, Pause, Queues};
-use sexton::actors::machine::Stamp;
 use sexton::actors::queue::{Message, Phase, Refused, Reply, Right};
 use sexton::clock::Timestamp;
 use sexton::ids::Slot;
+use sexton::spine::machine::Stamp;
 
 impl Queues {
     /// What a message does, and what is answered. `chosen` is the job that chance fell on.

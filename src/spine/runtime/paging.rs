@@ -1,11 +1,11 @@
 //! How a checkpoint asks an actor for its pages: among its other messages.
 
 use super::Shell;
-use crate::actors::checkpoint::Paged;
-use crate::actors::machine::Machine;
 use crate::ids::{ActorId, Seq};
 use crate::persist::format::Watermark;
 use crate::persist::snapshots::Page;
+use crate::spine::checkpoint::Paged;
+use crate::spine::machine::Machine;
 use actix::{Addr, Handler, Message};
 use tokio::sync::oneshot;
 

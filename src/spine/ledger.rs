@@ -3,11 +3,11 @@
 //! Promises: numbers are handed out only below a bound that is durable; time in the log never goes back.
 //! Never here: deciding, writing, syncing. Whoever drives the node (the runtime, the simulation) takes the batch.
 
-use crate::actors::machine::{Stamp, Start};
 use crate::clock::{Clock, Timestamp};
 use crate::ids::{ActorId, Seq};
 use crate::persist::format::{About, Batch, Chance, Kind, Mark, Watermark};
 use crate::persist::journal::{Room, Tail};
+use crate::spine::machine::{Stamp, Start};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

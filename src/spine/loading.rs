@@ -4,12 +4,12 @@
 //! Promises: pages come to the machine in the order in which they were read; beside the state, few are in memory. Whether
 //! all was read, and as it was sealed, is known only at the end.
 
-use crate::actors::host::panic_words;
-use crate::actors::machine::Machine;
-use crate::actors::parallel::{Coming, ahead};
 use crate::ids::{ActorId, PageId, Seq};
 use crate::persist::PersistError;
 use crate::persist::snapshots::{Page, Seal, SlotId, Slots};
+use crate::spine::host::panic_words;
+use crate::spine::machine::Machine;
+use crate::spine::parallel::{Coming, ahead};
 use std::iter::{self, Peekable};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

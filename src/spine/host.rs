@@ -4,18 +4,18 @@
 //! that caused it and no other; nothing leaves before everything it rests on is durable; what is due happens before
 //! the next message or query. Never here: threads, sockets, files, clocks. The runtime and the simulation drive it.
 
-use crate::actors::feed::Feed;
-use crate::actors::ledger::{Ledger, Poisoned, Stage};
-use crate::actors::machine::{
-    Effect, Effects, Keeping, Machine, Refusal, Stamp, Start, Tell, Weight,
-};
-use crate::actors::outbox::Outbox;
-use crate::actors::pages::{self, Copied};
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Seq, Ticket};
 use crate::persist::format::Watermark;
 use crate::persist::journal::Room;
 use crate::persist::snapshots::Page;
+use crate::spine::feed::Feed;
+use crate::spine::ledger::{Ledger, Poisoned, Stage};
+use crate::spine::machine::{
+    Effect, Effects, Keeping, Machine, Refusal, Stamp, Start, Tell, Weight,
+};
+use crate::spine::outbox::Outbox;
+use crate::spine::pages::{self, Copied};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! How far a recovery has come, for whoever waits for it. Nothing here slows it down or changes what comes of it.
 
-use crate::actors::machine::{Stamp, Start};
-use crate::actors::parallel::Coming;
-use crate::actors::recovery::{ReadEntry, Recovering, RecoveryError};
 use crate::ids::{ActorId, Digest, Seq};
 use crate::persist::format::Watermark;
 use crate::persist::snapshots::Page;
+use crate::spine::machine::{Stamp, Start};
+use crate::spine::parallel::Coming;
+use crate::spine::recovery::{ReadEntry, Recovering, RecoveryError};
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -4,9 +4,9 @@
 //! kept, or falls behind, is told so before anything else; nothing is gathered while nobody listens.
 //! Never here: waiting for a reader. Whoever is slow costs a position, and no more.
 
-use crate::actors::event::{Event, Happening, Position};
 use crate::clock::Timestamp;
 use crate::ids::Seq;
+use crate::spine::event::{Event, Happening, Position};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -315,9 +315,9 @@ impl Drop for Reader {
 #[cfg(test)]
 mod tests {
     use super::{EVENT_BYTES_MAX, EVENTS_MAX, Feed, Heard, LINGER_MS, Reader};
-    use crate::actors::event::{Happening, Position};
     use crate::clock::Timestamp;
     use crate::ids::Seq;
+    use crate::spine::event::{Happening, Position};
     use std::sync::Arc;
 
     const AT: Timestamp = Timestamp(1000);

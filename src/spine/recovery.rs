@@ -4,10 +4,6 @@
 //! The newest snapshot that reads is taken, and the journal behind it. What is wrong with a snapshot is told and costs
 //! time; only when neither reads and the journal no longer has the beginning is anything lost, which is an error.
 
-use crate::actors::host::panic_words;
-use crate::actors::loading::{self, Arriving};
-use crate::actors::machine::{Effects, Machine, Stamp, Start};
-use crate::actors::parallel::{Coming, Made, ahead, both};
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Digest, Seq};
 use crate::persist::PersistError;
@@ -15,6 +11,10 @@ use crate::persist::disk::Disk;
 use crate::persist::format::{Kind, Mark, Watermark};
 use crate::persist::journal::{Begin, Reader, Record, Tail};
 use crate::persist::snapshots::{BySlot, Found, Look, Page, Seal, SlotId, Slots};
+use crate::spine::host::panic_words;
+use crate::spine::loading::{self, Arriving};
+use crate::spine::machine::{Effects, Machine, Stamp, Start};
+use crate::spine::parallel::{Coming, Made, ahead, both};
 use std::any::Any;
 use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};

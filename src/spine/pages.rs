@@ -8,8 +8,8 @@
 //! The machine calls `touch` before every change of durable state. Nothing here is state: it is lost with the process,
 //! and comes back from the pages themselves.
 
-use crate::actors::machine::Machine;
 use crate::ids::{PageId, Seq};
+use crate::spine::machine::Machine;
 
 /// Pages of a kind have numbers of their own, so that each kind may grow.
 const AREAS: usize = 4;

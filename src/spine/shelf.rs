@@ -1,21 +1,21 @@
 //! Two snapshots of a machine in memory, written in turn from its pages as a coordinator's are: for model tests.
 
-use crate::actors::machine::Machine;
-use crate::actors::pages;
 use crate::ids::{Digest, PageId, Seq};
+use crate::spine::machine::Machine;
+use crate::spine::pages;
 use std::collections::BTreeMap;
 
 /// The two snapshots, and the checkpoint under way.
-pub(super) struct Shelf<M: Machine> {
+pub(crate) struct Shelf<M: Machine> {
     rules: M::Rules,
     /// Asserts that a machine is whole, and shows what a snapshot keeps of it.
     look: fn(&M) -> String,
     slots: [Slot; 2],
     running: Option<Running>,
     /// Checkpoints that came to their end.
-    pub(super) taken: u32,
+    pub(crate) taken: u32,
     /// Pages that were copied because they were about to change.
-    pub(super) early: u32,
+    pub(crate) early: u32,
 }
 
 #[derive(Clone, Default)]
@@ -32,7 +32,7 @@ struct Running {
 }
 
 impl<M: Machine> Shelf<M> {
-    pub(super) fn new(rules: M::Rules, look: fn(&M) -> String) -> Self {
+    pub(crate) fn new(rules: M::Rules, look: fn(&M) -> String) -> Self {
         Self {
             rules,
             look,
@@ -44,7 +44,7 @@ impl<M: Machine> Shelf<M> {
     }
 
     /// Begins a checkpoint, or takes one page more of the one under way.
-    pub(super) fn step(&mut self, machine: &mut M, last: Seq) {
+    pub(crate) fn step(&mut self, machine: &mut M, last: Seq) {
         let Some(running) = &self.running else {
             let slot = usize::from(self.slots[1].upto < self.slots[0].upto);
             machine.pages().begin(self.slots[slot].upto, last);
@@ -74,7 +74,7 @@ impl<M: Machine> Shelf<M> {
     }
 
     /// The machine of the newest snapshot, with its watermark. What was under way is given up.
-    pub(super) fn load(&mut self) -> (M, Seq) {
+    pub(crate) fn load(&mut self) -> (M, Seq) {
         if let Some(running) = self.running.take() {
             // Half written: its slot is written afresh next time.
             self.slots[running.slot] = Slot::default();

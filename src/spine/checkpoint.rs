@@ -9,10 +9,6 @@
 //! Promises: one at a time; a crash between any two steps leaves the other slot and the journal it needs as they were.
 //! An actor whose state is spent before all of it was copied interrupts the checkpoint.
 
-use crate::actors::event::Happening;
-use crate::actors::ledger::{Appended, Enough, Ledger};
-use crate::actors::recovery::Past;
-use crate::actors::spine::Spine;
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Seq};
 use crate::persist::PersistError;
@@ -20,6 +16,10 @@ use crate::persist::format::Watermark;
 use crate::persist::snapshots::{
     BySlot, Manifest, Page, Seal, Sealed, SlotId, Slots, SnapshotThread,
 };
+use crate::spine::event::Happening;
+use crate::spine::ledger::{Appended, Enough, Ledger};
+use crate::spine::recovery::Past;
+use crate::spine::shared::Spine;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -429,7 +429,7 @@ async fn answer<T>(done: oneshot::Receiver<Result<T, PersistError>>) -> Result<T
 #[cfg(test)]
 mod tests {
     use super::Rules;
-    use crate::actors::ledger::Appended;
+    use crate::spine::ledger::Appended;
 
     #[test]
     fn a_checkpoint_is_due_after_many_records_or_bytes_that_are_much_beside_the_snapshot() {

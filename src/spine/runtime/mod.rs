@@ -6,18 +6,18 @@
 mod heard;
 mod paging;
 
-use crate::actors::directory::Admission;
-use crate::actors::host::{Answer, Delivery, Flow, Host, Item, QuerySaboteur, ReplyTo, Report};
-use crate::actors::ledger::Ledger;
-use crate::actors::machine::Machine;
-use crate::actors::parallel::both;
-use crate::actors::recovery::{self, Recovering, RecoveryError, Replica, Scope};
-use crate::actors::spine::{Halt, Spine};
-use crate::actors::supervisor::Verdict;
 use crate::clock::{Rouse, Timestamp};
 use crate::ids::{Digest, Seq, Ticket};
 use crate::persist::disk::Disk;
 use crate::persist::snapshots::Slots;
+use crate::spine::directory::Admission;
+use crate::spine::host::{Answer, Delivery, Flow, Host, Item, QuerySaboteur, ReplyTo, Report};
+use crate::spine::ledger::Ledger;
+use crate::spine::machine::Machine;
+use crate::spine::parallel::both;
+use crate::spine::recovery::{self, Recovering, RecoveryError, Replica, Scope};
+use crate::spine::shared::{Halt, Spine};
+use crate::spine::supervisor::Verdict;
 use actix::{
     Actor, ActorContext as _, ActorFutureExt as _, Addr, AsyncContext as _, Context, Handler,
     Message, SpawnHandle, Supervised, WrapFuture as _,
@@ -169,7 +169,7 @@ impl<M: Machine> Mailbox<M> {
 
     /// Plants panics, for tests.
     #[doc(hidden)]
-    pub fn sabotage(&self, saboteur: crate::actors::host::Saboteur<M>) {
+    pub fn sabotage(&self, saboteur: crate::spine::host::Saboteur<M>) {
         let plant = |host: &mut Host<M>| host.sabotage(saboteur);
         self.address.do_send(Sabotage(Box::new(plant)));
     }

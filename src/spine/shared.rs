@@ -2,20 +2,20 @@
 //!
 //! Promises: answers leave only up to where the journal can be relied on; once halted, nothing is acknowledged.
 
-use crate::actors::checkpoint::Paged;
-use crate::actors::directory::Directory;
-use crate::actors::event::Happening;
-use crate::actors::feed::Feed;
-use crate::actors::host::Report;
-use crate::actors::ledger::{Enough, Ledger, Stage};
-use crate::actors::outbox::Outbox;
-use crate::actors::recovery::RecoveryError;
-use crate::actors::supervisor::{SupervisorActor, Verdict};
 use crate::ids::Seq;
 use crate::persist::PersistError;
 use crate::persist::disk::Disk;
 use crate::persist::journal::Journal;
 use crate::persist::snapshots::Slots;
+use crate::spine::checkpoint::Paged;
+use crate::spine::directory::Directory;
+use crate::spine::event::Happening;
+use crate::spine::feed::Feed;
+use crate::spine::host::Report;
+use crate::spine::ledger::{Enough, Ledger, Stage};
+use crate::spine::outbox::Outbox;
+use crate::spine::recovery::RecoveryError;
+use crate::spine::supervisor::{SupervisorActor, Verdict};
 use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
 use std::sync::Arc;

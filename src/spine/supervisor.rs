@@ -4,9 +4,9 @@
 //! state and keeps nothing in the journal, where every panic stands as a poisoned entry already. Follows the restart
 //! intensity and period of OTP's supervisors.
 
-use crate::actors::host::Report;
-use crate::actors::ledger::Stage;
 use crate::clock::Timestamp;
+use crate::spine::host::Report;
+use crate::spine::ledger::Stage;
 use std::collections::{BTreeMap, VecDeque};
 
 /// How many causes are kept for each actor.
@@ -117,10 +117,10 @@ impl SupervisorActor {
 #[cfg(test)]
 mod tests {
     use super::{Rules, SupervisorActor, Verdict};
-    use crate::actors::host::Report;
-    use crate::actors::ledger::Stage;
     use crate::clock::Timestamp;
     use crate::ids::Seq;
+    use crate::spine::host::Report;
+    use crate::spine::ledger::Stage;
 
     fn panic_at(ms: u64, stage: Stage) -> Report {
         let at = Timestamp(ms);

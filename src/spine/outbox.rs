@@ -2,8 +2,8 @@
 //!
 //! The outbox outlives the machine and its restarts. Answers leave in the order they came.
 
-use crate::actors::host::{Answer, ReplyTo};
 use crate::ids::Seq;
+use crate::spine::host::{Answer, ReplyTo};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;

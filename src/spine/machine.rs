@@ -4,10 +4,10 @@
 //! `decide` to learn what a message does, `commit` to make it so, and journals both; recovery calls `commit` alone.
 //! See `ARCHITECTURE.md`, "The one idea".
 
-use crate::actors::event::Happening;
-use crate::actors::pages::Pages;
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket};
+use crate::spine::event::Happening;
+use crate::spine::pages::Pages;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

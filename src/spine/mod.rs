@@ -1,0 +1,42 @@
+//! The spine: what surrounds every machine, whatever its rules.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `machine.rs` | the contract of a machine: decide, commit, query, time |
+//! | `ledger.rs` | sequence numbers, time, the records of one write |
+//! | `host.rs` | the shell: order, decide, commit, append; catches panics |
+//! | `outbox.rs` | answers that wait for the journal |
+//! | `event.rs` `feed.rs` | what happened, as data; the newest of it, for subscribers |
+//! | `recovery.rs` | from snapshots and journal to machines: the one recovery path |
+//! | `progress.rs` | how far a recovery has come |
+//! | `checkpoint.rs` | when a snapshot is due, and its steps |
+//! | `pages.rs` | which parts of a machine's state changed, and a checkpoint's copy of them |
+//! | `loading.rs` | a snapshot on its way into machines |
+//! | `parallel.rs` | work that is spread over the cores |
+//! | `directory.rs` | addresses, and the bound on open commands |
+//! | `shared.rs` | what the actors of a node share; when answers leave; halting |
+//! | `supervisor.rs` | restart or halt |
+//! | `runtime/` | the only place that names actix |
+//! | `shelf.rs` | snapshots in memory, for tests |
+
+pub mod checkpoint;
+pub mod directory;
+pub mod event;
+pub mod feed;
+pub mod host;
+pub mod ledger;
+pub mod loading;
+pub mod machine;
+pub mod outbox;
+pub mod pages;
+pub mod parallel;
+pub mod progress;
+pub mod recovery;
+pub mod runtime;
+pub mod shared;
+#[cfg(test)]
+pub(crate) mod shelf;
+pub mod supervisor;
+
+pub use host::Host;
+pub use machine::Machine;
