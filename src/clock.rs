@@ -42,6 +42,30 @@ impl fmt::Display for Timestamp {
     }
 }
 
+/// A moment by the wall clock, in milliseconds since 1970: what people mean by a date. It may come twice, or never.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Date(pub u64);
+
+/// Wall clock less node time, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Offset(pub i64);
+
+impl Offset {
+    /// What the wall clock shows at this time; saturates.
+    pub const fn date(self, at: Timestamp) -> Date {
+        Date(at.0.saturating_add_signed(self.0))
+    }
+
+    /// The time at which the wall clock shows this date, if it does not step before; saturates.
+    pub const fn time(self, date: Date) -> Timestamp {
+        Timestamp(date.0.saturating_sub_signed(self.0))
+    }
+}
+
 /// A source of time. `now` never goes back.
 pub trait Clock: Send + Sync {
     /// The node's time.

@@ -2,12 +2,12 @@
 //!
 //! Flags and environment are the program's business (`tools/settings/`); this is what they lead to.
 
-use crate::actors::{lock, queue};
+use crate::actors::Rules;
 use crate::clock::ManualClock;
 use crate::persist::journal::{Fsync, Sizes};
 pub use crate::protocols::listener::{Address, Listeners, Network, Opened};
+use crate::spine::checkpoint;
 use crate::spine::progress::Progress;
-use crate::spine::{checkpoint, supervisor};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -32,12 +32,8 @@ pub struct Config {
     pub checkpoints: checkpoint::Rules,
     /// The most commands delivered and not yet answered, over all connections.
     pub open_commands_max: u32,
-    /// Rules of locks.
-    pub locks: lock::Rules,
-    /// Rules of queues.
-    pub queues: queue::Rules,
-    /// When panics are too many.
-    pub supervisor: supervisor::Rules,
+    /// The rules of every actor.
+    pub rules: Rules,
     /// The LockServer door; closed if `None`.
     pub lockserver: Option<LockserverConfig>,
     /// The beanstalkd door; closed if `None`.
@@ -72,9 +68,7 @@ impl Config {
             segments: Sizes::default(),
             checkpoints: checkpoint::Rules::default(),
             open_commands_max: 65_536,
-            locks: lock::Rules::default(),
-            queues: queue::Rules::default(),
-            supervisor: supervisor::Rules::default(),
+            rules: Rules::default(),
             lockserver: None,
             beanstalk: None,
             http: None,
@@ -94,13 +88,13 @@ impl Config {
     }
 
     fn check_queues(&self, check: &mut impl FnMut(bool, &'static str, String)) {
-        let jobs = self.queues.jobs_max;
+        let jobs = self.rules.queue.jobs_max;
         check(
             (1..=1 << 28).contains(&jobs),
             "jobs",
             format!("{jobs} is not within 1 to 268435456"),
         );
-        let bytes = self.queues.body_bytes_max;
+        let bytes = self.rules.queue.body_bytes_max;
         check(
             (1..=1 << 30).contains(&bytes),
             "job-bytes",
@@ -151,7 +145,7 @@ impl Config {
             "checkpoint-every",
             format!("{records} entries is not within 1 to 1099511627776"),
         );
-        let entries = self.locks.entries_max;
+        let entries = self.rules.lock.entries_max;
         check(
             (1..=1 << 28).contains(&entries),
             "lock-entries",

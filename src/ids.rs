@@ -55,6 +55,8 @@ impl ActorId {
     pub const LOCK: Self = Self(1);
     /// The `QueueActor`.
     pub const QUEUE: Self = Self(2);
+    /// The `SupervisorActor`.
+    pub const SUPERVISOR: Self = Self(3);
 }
 
 impl fmt::Display for ActorId {
@@ -173,5 +175,44 @@ impl<'de> Deserialize<'de> for Digest {
             .filter(|_| digits)
             .map(Self)
             .ok_or_else(|| serde::de::Error::custom("a digest is 32 hexadecimal digits"))
+    }
+}
+
+/// 32 random bytes, from which all that looks random to a machine derives. Bytes in the journal, hexadecimal digits in exports.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Chance(pub [u8; 32]);
+
+impl fmt::Debug for Chance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl Serialize for Chance {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            serializer.collect_str(&format_args!("{self:?}"))
+        } else {
+            self.0.serialize(serializer)
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Chance {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !deserializer.is_human_readable() {
+            return <[u8; 32]>::deserialize(deserializer).map(Self);
+        }
+        let text = String::deserialize(deserializer)?;
+        let mut chance = [0; 32];
+        let bad = || serde::de::Error::custom("chance is 64 hexadecimal digits");
+        if text.len() != 64 || !text.is_ascii() {
+            return Err(bad());
+        }
+        for (place, digits) in chance.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+            let digits = std::str::from_utf8(digits).map_err(|_| bad())?;
+            *place = u8::from_str_radix(digits, 16).map_err(|_| bad())?;
+        }
+        Ok(Self(chance))
     }
 }

@@ -3,6 +3,7 @@
 //! Plain data with stable names; who asks for what is in `node/`.
 
 use crate::actors::queue::Totals;
+use crate::actors::supervisor;
 use crate::clock::Timestamp;
 use crate::config::Address;
 use crate::ids::Seq;
@@ -11,7 +12,6 @@ use crate::persist::journal::{Fsync, Journal, JournalCounts, Room};
 use crate::protocols::{beanstalk, lockserver};
 use crate::spine::checkpoint::SnapshotStatus;
 use crate::spine::runtime::ActorStatus;
-use crate::spine::supervisor;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 

@@ -2,7 +2,7 @@
 
 use sexton::clock::ManualClock;
 use sexton::node::{Entry, LockError, Locks, Terms};
-use sexton::spine::ledger::Stage;
+use sexton::spine::delivery::Stage;
 use sexton::spine::shared::Halt;
 use sexton::{Config, Node, block_on};
 use std::pin::{Pin, pin};

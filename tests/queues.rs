@@ -3,9 +3,9 @@
 use sexton::actors::queue::{Body, Message, Phase, Put, QueueName, Refused, TypeRules};
 use sexton::clock::ManualClock;
 use sexton::node::{Added, QueueError, Queues};
+use sexton::spine::delivery::Item;
 use sexton::spine::event::{Field, Happening};
 use sexton::spine::feed::Heard;
-use sexton::spine::host::Item;
 use sexton::{Config, Node, block_on};
 use std::collections::BTreeSet;
 use std::task::{Context, Waker};
@@ -182,7 +182,7 @@ fn what_happens_to_jobs_is_told_in_order() {
         max_tries: 1,
         ..TypeRules::default()
     };
-    config.queues.types.insert("few".to_owned(), few);
+    config.rules.queue.types.insert("few".to_owned(), few);
     let node = Node::open(config).expect("it opens");
     let handle = node.handle();
     block_on(async {
@@ -264,7 +264,7 @@ fn tried_once() -> Config {
     };
     let types = [("once", once), ("closed", closed)];
     let mut config = Config::in_memory();
-    config.queues.types = types.map(|(name, rules)| (name.to_owned(), rules)).into();
+    config.rules.queue.types = types.map(|(name, rules)| (name.to_owned(), rules)).into();
     config
 }
 

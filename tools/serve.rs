@@ -14,7 +14,7 @@ use sexton::actors::lock::{self, Query, Reply};
 use sexton::config::Config;
 use sexton::node::{Handle, Node};
 use sexton::persist::disk::RealDisk;
-use sexton::spine::host::Item;
+use sexton::spine::delivery::Item;
 use sexton::spine::progress::Step;
 use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,6 +1,81 @@
-//! The actors: one folder each, with a pure machine inside.
+//! The actors, and the one list of them.
 //!
-//! What surrounds a machine is in [`crate::spine`]; what it keeps its items in, in [`crate::lookup`].
+//! Each has a folder with a pure machine inside. What surrounds a machine is in [`crate::spine`]; what it keeps its items
+//! in, in [`crate::lookup`].
 
 pub mod lock;
 pub mod queue;
+pub mod supervisor;
+
+use crate::spine::Machine;
+use crate::spine::each::{Family, MailboxOf, ReplicaOf, RulesOf};
+use crate::spine::recovery::{Recovering, Replica};
+use std::fmt;
+
+/// Hands the list to a macro, so that others can make lists with more in them.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! actors_of_a_node {
+    ($d:tt $each:ident; $(#[$about:meta])* $vis:vis struct $list:ident<$family:ident: $bound:path> { $($more:tt)* }) => {
+        $crate::list_of_actors! {
+            $d $each;
+            $(#[$about])*
+            $vis struct $list<$family: $bound> {
+                /// Restarts of the others.
+                supervisor: $crate::actors::supervisor::SupervisorMachine,
+                /// Locks.
+                lock: $crate::actors::lock::LockMachine,
+                /// Job queues.
+                queue: $crate::actors::queue::QueueMachine,
+                $($more)*
+            }
+        }
+    };
+}
+
+crate::actors_of_a_node! {
+    $ each;
+    /// One of something for each actor of a node, in the order in which they start.
+    pub struct Actors<F: Family> {}
+}
+pub(crate) use each;
+
+impl Actors<ReplicaOf> {
+    /// Machines with nothing in them, to be brought to where a log ends.
+    pub fn empty(rules: &Rules) -> Self {
+        each!(list: rules in &rules => Replica::new(rules.clone()))
+    }
+
+    /// All of them, for a recovery.
+    pub fn recovering(&mut self) -> Vec<&mut dyn Recovering> {
+        each!(replica in &mut self => replica as &mut dyn Recovering).into()
+    }
+}
+
+/// The rules of every actor, as the configuration has them.
+pub type Rules = Actors<RulesOf>;
+
+impl Default for Rules {
+    fn default() -> Self {
+        each!(list: type M => <M as Machine>::Rules::default())
+    }
+}
+
+impl Clone for Actors<MailboxOf> {
+    fn clone(&self) -> Self {
+        each!(list: mailbox in &self => mailbox.clone())
+    }
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rules = each!(rules in &self => rules as &dyn fmt::Debug);
+        f.debug_list().entries(rules).finish()
+    }
+}
+
+impl Clone for Rules {
+    fn clone(&self) -> Self {
+        each!(list: rules in &self => rules.clone())
+    }
+}

@@ -1,28 +1,27 @@
 //! The core thread of a node: from a data directory to open doors, and back to a directory that is at rest.
 
+use super::ports;
 use super::{Command, Facts, Handle, NodeError, Recovered, cut_words};
-use crate::actors::lock::LockMachine;
-use crate::actors::queue::QueueMachine;
+use crate::actors::{Actors, each};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::Config;
+use crate::ids::Chance;
 use crate::ids::Seq;
 use crate::persist::disk::{DirLock, Disk, RealDisk};
-use crate::persist::format::Chance;
 use crate::persist::journal::{Fsync, Journal, JournalThread, ThreadFiller, Writer};
 use crate::persist::snapshots::{SledStores, Slots};
 use crate::protocols::beanstalk;
 use crate::protocols::lockserver::{self, Hosts};
 use crate::spine::checkpoint::Checkpoints;
 use crate::spine::directory::Admission;
+use crate::spine::each::{HostOf, MailboxOf, ReplicaOf};
 use crate::spine::event::Happening;
 use crate::spine::host::Host;
 use crate::spine::ledger::Ledger;
-use crate::spine::machine::Machine;
 use crate::spine::progress::Watched;
-use crate::spine::recovery::{self, Recovering, Replica, Scope};
-use crate::spine::runtime::{self, Mailbox};
+use crate::spine::recovery::{self, Recovering, Scope};
+use crate::spine::runtime;
 use crate::spine::shared::{Halt, Spine, SpineFiles};
-use crate::spine::supervisor::SupervisorActor;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,8 +67,7 @@ struct Held(JournalThread, DirLock);
 
 /// A recovered past, not yet begun anew.
 struct Past {
-    locks: Host<LockMachine>,
-    queues: Host<QueueMachine>,
+    hosts: Actors<HostOf>,
     found: recovery::Past,
     files: Option<Files>,
 }
@@ -101,8 +99,11 @@ impl Core {
         };
         let ended = SystemClock::starting_at(Timestamp(0)).now();
         let recovered = recovered(&past.found, ended.0.saturating_sub(began.0));
-        let mut ledger = Ledger::new(Arc::clone(&clock), &past.found.tail, past.files.is_none());
+        let (found, memory) = (&past.found, past.files.is_none());
+        let marked = found.marked.clone();
+        let mut ledger = Ledger::new(Arc::clone(&clock), &found.tail, marked, memory);
         let start = ledger.start(Chance(chance()?));
+        each!(host in &past.hosts, rules in &config.rules => ledger.rules(host.actor(), encoded(rules)));
         let (journal, files) = match past.files {
             None => (None, None),
             Some(files) => {
@@ -110,12 +111,12 @@ impl Core {
                 (Some(journal), Some(files))
             }
         };
-        past.locks.start(start);
-        past.queues.start(start);
+        for began in each!(host in &mut past.hosts => host.start(start)) {
+            began.map_err(NodeError::Start)?;
+        }
         let admission = Admission::new(config.open_commands_max);
         let log = journal.as_ref().map(|files| files.journal.clone());
-        let supervisor = SupervisorActor::new(config.supervisor);
-        let spine = Rc::new(Spine::new(ledger, journal, supervisor, self.halt));
+        let spine = Rc::new(Spine::new(ledger, journal, self.halt));
         let checkpoints = Checkpoints::new(Rc::clone(&spine), config.checkpoints, &past.found)
             .and_then(config.after_checkpoint);
         let checkpoints = Rc::new(checkpoints);
@@ -123,14 +124,14 @@ impl Core {
         let facts = Facts {
             data: config.data.clone(),
             fsync: config.fsync,
-            queue_rules: config.queues.clone(),
+            queue_rules: config.rules.queue.clone(),
             started: clock.now(),
             clock: Arc::clone(&clock),
             recovered,
             journal: log,
             admission: admission.clone(),
             draining: watch::Sender::new(false),
-            supervisor: self.commands,
+            commands: self.commands,
             checkpoints: asks,
             snapshots: checkpoints.shown(),
         };
@@ -139,13 +140,13 @@ impl Core {
         let releasing = Rc::clone(&spine);
         runtime::spawn(async move { releasing.release_forever().await });
         runtime::spawn(runtime::watch_wall_clock(Rc::clone(&spine)));
-        let locks = runtime::start(past.locks, config.locks.clone(), &spine, admission.clone());
-        let queues = runtime::start(past.queues, config.queues.clone(), &spine, admission);
-        clock.whenever_moved(locks.rouse());
-        clock.whenever_moved(queues.rouse());
+        let actors = ports::start(past.hosts, config.rules.clone(), &spine, &admission);
+        for rouse in each!(mailbox in &actors => mailbox.rouse()) {
+            clock.whenever_moved(rouse);
+        }
         let (taking, mended) = (Rc::clone(&checkpoints), !past.found.mended.is_empty());
         runtime::spawn(async move { taking.run(asked, mended).await });
-        match open_doors(&config, hosts, (locks, queues), facts, self.halted).await {
+        match open_doors(&config, hosts, actors, facts, self.halted).await {
             Ok(handle) => Ok(Open {
                 handle,
                 spine,
@@ -192,7 +193,7 @@ fn recovered(past: &recovery::Past, ms: u64) -> Recovered {
 async fn open_doors(
     config: &Config,
     hosts: Hosts,
-    (locks, queues): (Mailbox<LockMachine>, Mailbox<QueueMachine>),
+    actors: Actors<MailboxOf>,
     facts: Facts,
     halt: watch::Receiver<Option<Halt>>,
 ) -> Result<Handle, NodeError> {
@@ -202,7 +203,7 @@ async fn open_doors(
         Some(door) => {
             let open = config.listeners.lockserver.as_ref();
             let clock = Arc::clone(&clock);
-            let opened = lockserver::Door::open(door, open, hosts, locks.clone(), clock);
+            let opened = lockserver::Door::open(door, open, hosts, actors.lock.clone(), clock);
             Some(opened.map_err(|source| NodeError::Door {
                 door: "lockserver",
                 address: door.address.to_string(),
@@ -215,7 +216,7 @@ async fn open_doors(
         Some(door) => {
             let open = config.listeners.beanstalk.as_ref();
             let id = u64::from_le_bytes(chance()?);
-            let opened = beanstalk::Door::open(door, open, queues.clone(), clock, id);
+            let opened = beanstalk::Door::open(door, open, actors.queue.clone(), clock, id);
             Some(opened.map_err(|source| NodeError::Door {
                 door: "beanstalk",
                 address: door.address.to_string(),
@@ -224,8 +225,7 @@ async fn open_doors(
         }
     };
     let handle = Handle {
-        locks,
-        queues,
+        actors,
         lockserver,
         beanstalk,
         #[cfg(feature = "http")]
@@ -237,7 +237,7 @@ async fn open_doors(
     let handle = match &config.http {
         None => handle,
         Some(door) => {
-            let job_bytes_max = config.queues.body_bytes_max;
+            let job_bytes_max = config.rules.queue.body_bytes_max;
             let opened =
                 crate::protocols::http::Door::open(door, &config.listeners, &handle, job_bytes_max);
             let http = opened.await?;
@@ -249,12 +249,10 @@ async fn open_doors(
 
 /// Brings the actors to where the log ends, and opens the log for appending.
 fn recover(config: &Config) -> Result<Past, NodeError> {
-    let mut locks = Replica::<LockMachine>::new(config.locks.clone());
-    let mut queues = Replica::<QueueMachine>::new(config.queues.clone());
+    let mut replicas = Actors::empty(&config.rules);
     let Some(data) = &config.data else {
         return Ok(Past {
-            locks: host(locks),
-            queues: host(queues),
+            hosts: hosts_of(replicas),
             found: recovery::Past::default(),
             files: None,
         });
@@ -262,11 +260,19 @@ fn recover(config: &Config) -> Result<Past, NodeError> {
     let real = RealDisk::new(data);
     let lock = real.lock()?;
     let disk: Arc<dyn Disk> = Arc::new(real);
-    let mut watched_locks = Watched::new(&mut locks, config.progress.clone());
-    let mut watched_queues = Watched::new(&mut queues, config.progress.clone());
-    let replicas: &mut [&mut dyn Recovering] = &mut [&mut watched_locks, &mut watched_queues];
+    let watched = |replica| Watched::new(replica, config.progress.clone());
+    let mut watched = each!(replica in &mut replicas => watched(replica as &mut dyn Recovering));
+    let mut recovering: Vec<&mut dyn Recovering> = Vec::new();
+    for replica in &mut watched {
+        recovering.push(replica);
+    }
     let slots = Slots::new(Arc::clone(&disk), Arc::new(SledStores::new(data)));
-    let found = recovery::recover(disk.as_ref(), Some(&slots), replicas, Scope::default())?;
+    let found = recovery::recover(
+        disk.as_ref(),
+        Some(&slots),
+        &mut recovering,
+        Scope::default(),
+    )?;
     if let Some(cut) = &found.tail.cut {
         tracing::warn!("{}", cut_words(cut));
     }
@@ -277,8 +283,7 @@ fn recover(config: &Config) -> Result<Past, NodeError> {
     let filler = Box::new(ThreadFiller::start(Arc::clone(&disk), salt)?);
     let writer = Writer::open(Arc::clone(&disk), config.segments, filler, &found.tail)?;
     Ok(Past {
-        locks: host(locks),
-        queues: host(queues),
+        hosts: hosts_of(replicas),
         found,
         files: Some(Files {
             disk,
@@ -289,10 +294,17 @@ fn recover(config: &Config) -> Result<Past, NodeError> {
     })
 }
 
-/// A host around what was recovered.
-fn host<M: Machine>(replica: Replica<M>) -> Host<M> {
-    let (machine, last) = replica.into_parts();
-    Host::new(machine, last)
+/// Hosts around what was recovered.
+fn hosts_of(replicas: Actors<ReplicaOf>) -> Actors<HostOf> {
+    each!(list: replica in replicas => {
+        let (machine, last) = replica.into_parts();
+        Host::new(machine, last)
+    })
+}
+
+/// Rules as the log keeps them.
+fn encoded(rules: &impl serde::Serialize) -> Vec<u8> {
+    rmp_serde::to_vec(rules).expect("rules always encode")
 }
 
 /// Bytes that nobody can foresee.
@@ -321,8 +333,9 @@ impl Open {
         loop {
             // Whoever asked may be gone.
             match received.recv().await {
-                Some(Command::Panics(actor, answer)) => {
-                    drop(answer.send(spine.supervisor().record(actor)));
+                Some(Command::Drain(answer)) => {
+                    drain(&spine).await;
+                    let _ = answer.send(());
                 }
                 Some(Command::Listen(after, answer)) => {
                     let last = spine.ledger().last();
@@ -338,6 +351,16 @@ impl Open {
         }
         drop(handle);
         end(&spine, &checkpoints, files).await;
+    }
+}
+
+/// Takes nothing new on from here.
+async fn drain(spine: &Spine) {
+    let drained = spine.ledger().drain();
+    if let Some(mark) = drained {
+        spine.happened("node", Happening::new("draining"));
+        spine.write();
+        spine.until_durable_or_halted(mark.seq).await;
     }
 }
 

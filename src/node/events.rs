@@ -24,7 +24,7 @@ impl Handle {
     ///
     /// Events are gathered while somebody listens and ten minutes longer; the newest 65,536 are kept, in memory alone.
     pub async fn events(&self, after: Option<Position>) -> Result<Events, Stopped> {
-        let core = self.facts.supervisor.clone();
+        let core = self.facts.commands.clone();
         let (answer, reader) = oneshot::channel();
         let asked = core.send(Command::Listen(after, answer));
         asked.map_err(|_| Stopped)?;

@@ -7,7 +7,7 @@ use crate::actors::lock::{
     Listed, LockMachine, Message, Name, Query, Refused, Reply, Selection, Standing, Watch,
 };
 use crate::ids::{Slot, Token};
-use crate::spine::host::{Answer, Failed, Item};
+use crate::spine::delivery::{Answer, Failed, Item};
 use crate::spine::runtime::{Mailbox, Stopped};
 
 /// Which lock, and for whom: one entry, owned or waiting.

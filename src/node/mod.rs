@@ -6,14 +6,17 @@
 mod core;
 mod events;
 mod locks;
+mod ports;
 mod queues;
 
 use self::core::Core;
 pub use self::events::Events;
 pub use self::locks::{Entry, LockError, Locks, Terms};
 pub use self::queues::{Added, JobWait, QueueError, Queues};
-use crate::actors::lock::{LockMachine, Message, Query, Reply, Watch};
+use crate::actors::lock::{LockMachine, Query, Reply, Watch};
 use crate::actors::queue::{self, QueueMachine};
+use crate::actors::supervisor;
+use crate::actors::{Actors, each};
 use crate::clock::{Clock, Timestamp};
 use crate::config::Config;
 use crate::ids::Seq;
@@ -22,15 +25,15 @@ use crate::persist::journal::{Cut, Fsync, Journal};
 use crate::protocols::beanstalk;
 use crate::protocols::lockserver::{self, HostsError};
 use crate::spine::checkpoint::{self, CheckpointError, SnapshotStatus, Taken};
+use crate::spine::delivery::Item;
 use crate::spine::directory::Admission;
+use crate::spine::each::MailboxOf;
 use crate::spine::event::Position;
 use crate::spine::feed::Reader;
-use crate::spine::host::Item;
-use crate::spine::machine::Machine;
+use crate::spine::machine::Actor;
 use crate::spine::recovery::RecoveryError;
 use crate::spine::runtime::{self, Mailbox, Stopped};
 use crate::spine::shared::Halt;
-use crate::spine::supervisor;
 use crate::status::{ActorReport, Doors, NodeStatus, fsync_words};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -74,6 +77,9 @@ pub enum NodeError {
     /// The operating system gave no thread or no chance.
     #[error("start the core: {0}")]
     Core(std::io::Error),
+    /// An actor cannot begin.
+    #[error("start an actor: it panicked: {0}")]
+    Start(String),
     /// Opening ended in a halt.
     #[error(transparent)]
     Halted(#[from] Halt),
@@ -89,8 +95,7 @@ pub struct Node {
 /// What can be asked of a running node, from any thread. Cloning gives another handle.
 #[derive(Clone)]
 pub struct Handle {
-    locks: Mailbox<LockMachine>,
-    queues: Mailbox<QueueMachine>,
+    actors: Actors<MailboxOf>,
     lockserver: Option<lockserver::Door>,
     beanstalk: Option<beanstalk::Door>,
     #[cfg(feature = "http")]
@@ -111,7 +116,7 @@ struct Facts {
     admission: Admission,
     /// Whether new locks are refused until the end.
     draining: watch::Sender<bool>,
-    supervisor: mpsc::UnboundedSender<Command>,
+    commands: mpsc::UnboundedSender<Command>,
     checkpoints: mpsc::UnboundedSender<checkpoint::Request>,
     snapshots: checkpoint::Shown,
 }
@@ -136,7 +141,7 @@ pub struct Recovered {
 #[derive(Debug)]
 enum Command {
     Stop,
-    Panics(&'static str, oneshot::Sender<supervisor::Record>),
+    Drain(oneshot::Sender<()>),
     Listen(Option<Position>, oneshot::Sender<Reader>),
 }
 
@@ -165,7 +170,7 @@ impl Node {
                 };
                 let run = || runtime::block_on(core.run(config, received, &ready));
                 if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
-                    let words = crate::spine::host::panic_words(payload.as_ref());
+                    let words = crate::spine::guard::panic_words(payload.as_ref());
                     fallback.send_replace(Some(Halt::CoreThread(words)));
                 }
             })
@@ -219,12 +224,12 @@ impl Drop for Node {
 impl Handle {
     /// The locks.
     pub fn locks(&self) -> Locks {
-        Locks::new(self.locks.clone())
+        Locks::new(self.actors.lock.clone())
     }
 
     /// The queues.
     pub fn queues(&self) -> Queues {
-        Queues::new(self.queues.clone())
+        Queues::new(self.actors.queue.clone())
     }
 
     /// What holds for the queues, for as long as the node runs.
@@ -240,12 +245,10 @@ impl Handle {
 
     /// Takes no new locks from now on.
     pub async fn begin_drain(&self) -> Result<(), LockError> {
-        let answers = self.locks.call(vec![Item::Message(Message::Drain)]).await?;
-        // Whether this drain began or another had makes no difference.
-        drop(answers.into_iter().next().ok_or(Stopped)??);
-        let drain = Item::Message(queue::Message::Drain);
-        let answers = self.queues.call(vec![drain]).await?;
-        drop(answers.into_iter().next().ok_or(Stopped)??);
+        let (answer, begun) = oneshot::channel();
+        let sent = self.facts.commands.send(Command::Drain(answer));
+        sent.map_err(|_| Stopped)?;
+        begun.await.map_err(|_| Stopped)?;
         self.facts.draining.send_replace(true);
         Ok(())
     }
@@ -255,7 +258,7 @@ impl Handle {
         let mut draining = self.facts.draining.subscribe();
         let begun = draining.wait_for(|draining| *draining).await;
         drop(begun.map_err(|_| Stopped)?);
-        drop(self.locks.watch(Watch::Empty).await?);
+        drop(self.actors.lock.watch(Watch::Empty).await?);
         Ok(())
     }
 
@@ -326,7 +329,7 @@ impl Handle {
     /// Resolves when the core has ended, in whatever way.
     #[cfg(feature = "http")]
     pub(crate) async fn ended(&self) {
-        self.facts.supervisor.closed().await;
+        self.facts.commands.closed().await;
     }
 
     /// Why the node halted, if it did.
@@ -347,20 +350,21 @@ impl Handle {
     /// What the node says of itself.
     pub async fn status(&self) -> Result<NodeStatus, Stopped> {
         let facts = &self.facts;
-        let counts = self.locks.call(vec![Item::Query(Query::Counts)]).await?;
+        let counts = self
+            .actors
+            .lock
+            .call(vec![Item::Query(Query::Counts)])
+            .await?;
         let (lock_owners, lock_contenders) = match counts.first() {
             Some(Ok(Reply::Counts { owners, contenders })) => (*owners, *contenders),
             Some(_) | None => (0, 0),
         };
         let asked = vec![Item::Query(queue::Query::Totals)];
-        let jobs = match self.queues.call(asked).await?.pop() {
+        let jobs = match self.actors.queue.call(asked).await?.pop() {
             Some(Ok(queue::Reply::Totals(totals))) => *totals,
             Some(_) | None => queue::Totals::default(),
         };
-        let actors = vec![
-            self.report(&self.locks).await?,
-            self.report(&self.queues).await?,
-        ];
+        let actors = each!(mailbox in &self.actors => self.report(mailbox).await?).into();
         let now = facts.clock.now();
         Ok(NodeStatus {
             version: env!("CARGO_PKG_VERSION"),
@@ -391,40 +395,44 @@ impl Handle {
         })
     }
 
-    async fn report<M: Machine>(&self, mailbox: &Mailbox<M>) -> Result<ActorReport, Stopped> {
+    async fn report<M: Actor>(&self, mailbox: &Mailbox<M>) -> Result<ActorReport, Stopped> {
         let status = mailbox.status().await?;
-        let (answer, panics) = oneshot::channel();
-        let asked = Command::Panics(M::NAME, answer);
-        self.facts.supervisor.send(asked).map_err(|_| Stopped)?;
-        let panics = panics.await.map_err(|_| Stopped)?;
+        let asked = vec![Item::Query(supervisor::Query::Of(M::ID))];
+        let panics = match self.actors.supervisor.call(asked).await?.pop() {
+            Some(Ok(supervisor::Reply::Record(record))) => record,
+            Some(_) | None => supervisor::Record::default(),
+        };
         Ok(ActorReport { status, panics })
     }
 
     /// Plants panics in the QueueActor, for tests.
     #[doc(hidden)]
-    pub fn sabotage_queues(&self, saboteur: crate::spine::host::Saboteur<QueueMachine>) {
-        self.queues.sabotage(saboteur);
+    pub fn sabotage_queues(&self, saboteur: crate::spine::delivery::Saboteur<QueueMachine>) {
+        self.actors.queue.sabotage(saboteur);
     }
 
     /// Plants panics in what the LockActor answers to queries, for tests.
     #[doc(hidden)]
-    pub fn sabotage_lock_queries(&self, saboteur: crate::spine::host::QuerySaboteur<LockMachine>) {
-        self.locks.sabotage_queries(saboteur);
+    pub fn sabotage_lock_queries(
+        &self,
+        saboteur: crate::spine::delivery::QuerySaboteur<LockMachine>,
+    ) {
+        self.actors.lock.sabotage_queries(saboteur);
     }
 
     /// Plants panics in what the QueueActor answers to queries, for tests.
     #[doc(hidden)]
     pub fn sabotage_queue_queries(
         &self,
-        saboteur: crate::spine::host::QuerySaboteur<QueueMachine>,
+        saboteur: crate::spine::delivery::QuerySaboteur<QueueMachine>,
     ) {
-        self.queues.sabotage_queries(saboteur);
+        self.actors.queue.sabotage_queries(saboteur);
     }
 
     /// Plants panics in the LockActor, for tests.
     #[doc(hidden)]
-    pub fn sabotage_locks(&self, saboteur: crate::spine::host::Saboteur<LockMachine>) {
-        self.locks.sabotage(saboteur);
+    pub fn sabotage_locks(&self, saboteur: crate::spine::delivery::Saboteur<LockMachine>) {
+        self.actors.lock.sabotage(saboteur);
     }
 }
 

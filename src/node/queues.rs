@@ -13,7 +13,7 @@ use crate::actors::queue::{
     QueueMachine, QueueName, QueueSelection, QueueView, Refused, Reply, Right, Root, Totals, Watch,
 };
 use crate::ids::{Slot, Token};
-use crate::spine::host::{Answer, Failed, Item};
+use crate::spine::delivery::{Answer, Failed, Item};
 use crate::spine::runtime::{Mailbox, Stopped, Waiting};
 use std::sync::Arc;
 

@@ -5,11 +5,10 @@
 //! "Formats".
 
 use crate::clock::Timestamp;
-use crate::ids::{ActorId, Digest, Seq};
-use serde::{Deserialize, Serialize};
+use crate::ids::{ActorId, Seq};
 
 /// The version this program writes, and the newest it reads.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 /// The first bytes of every segment.
 pub const SEGMENT_MAGIC: [u8; 8] = *b"SEXTONJ\0";
 /// Bytes before the first record of a segment.
@@ -84,93 +83,6 @@ impl Part {
             3 => Some(Self::Last),
             _ => None,
         }
-    }
-}
-
-/// What the node notes about itself in the journal.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Mark {
-    /// The coordinator started: every span begins again, every connection of before has ended.
-    Start {
-        /// The chance from which ids and random choices derive until the next start.
-        chance: Chance,
-        /// Wall clock less node time, in milliseconds.
-        offset_ms: i64,
-        /// Version of the program.
-        program: String,
-        /// Sequence numbers passed over since the stop before was no clean one.
-        #[serde(default)]
-        skipped: u64,
-    },
-    /// The coordinator stopped in good order; everything before this is on disk.
-    Stop,
-    /// The wall clock stepped: the new difference from node time, in milliseconds.
-    Clock {
-        /// Wall clock less node time.
-        offset_ms: i64,
-    },
-    /// Sequence numbers below the bound may be handed out from when this is durable.
-    Reserve {
-        /// The first number that may not.
-        bound: Seq,
-    },
-    /// A snapshot is whole on disk: what came before it is no longer needed from here.
-    Checkpoint {
-        /// Where the snapshot stands.
-        slot: u8,
-        /// What it holds, actor by actor.
-        states: Vec<Watermark>,
-    },
-}
-
-/// Up to where a snapshot holds the state of an actor.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Watermark {
-    /// Whose state.
-    pub actor: ActorId,
-    /// The last entry that it rests on.
-    pub upto: Seq,
-    /// What the state sums up to.
-    pub digest: Digest,
-}
-
-/// 32 bytes of chance. Bytes in the journal, hexadecimal digits in exports.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Chance(pub [u8; 32]);
-
-impl std::fmt::Debug for Chance {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl Serialize for Chance {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if serializer.is_human_readable() {
-            serializer.collect_str(&format_args!("{self:?}"))
-        } else {
-            self.0.serialize(serializer)
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Chance {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        if !deserializer.is_human_readable() {
-            return <[u8; 32]>::deserialize(deserializer).map(Self);
-        }
-        let text = String::deserialize(deserializer)?;
-        let mut chance = [0; 32];
-        let bad = || serde::de::Error::custom("chance is 64 hexadecimal digits");
-        if text.len() != 64 || !text.is_ascii() {
-            return Err(bad());
-        }
-        for (place, digits) in chance.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-            let digits = std::str::from_utf8(digits).map_err(|_| bad())?;
-            *place = u8::from_str_radix(digits, 16).map_err(|_| bad())?;
-        }
-        Ok(Self(chance))
     }
 }
 

@@ -3,6 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `format.rs` | the layout of segments and records, checksums, the batch that is being gathered |
+//! | `mark.rs` | what the node notes about itself, and what that comes to |
 //! | `disk.rs` | the `Disk` trait, and the one implementation that touches `std::fs` |
 //! | `error.rs` | what can go wrong, with the place where it did |
 //! | `journal/` | the writer with its group commit, the reader with its judgement of damage |
@@ -15,6 +16,7 @@ pub mod disk;
 pub mod error;
 pub mod format;
 pub mod journal;
+pub mod mark;
 pub mod retention;
 pub mod snapshots;
 

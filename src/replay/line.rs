@@ -2,8 +2,8 @@
 
 use crate::clock::Timestamp;
 use crate::ids::Seq;
-use crate::persist::format::Mark;
-use crate::spine::ledger::Stage;
+use crate::persist::mark::Mark;
+use crate::spine::delivery::Stage;
 use crate::spine::machine::About;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

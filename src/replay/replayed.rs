@@ -1,11 +1,10 @@
 //! A machine whatever its types: messages and outcomes come and go as JSON.
 
-use crate::clock::Timestamp;
 use crate::ids::{Digest, Seq};
 use crate::persist::journal::Record;
-use crate::spine::host::panic_words;
+use crate::spine::guard::panic_words;
 use crate::spine::ledger::Poisoned;
-use crate::spine::machine::{About, Keeping, Machine, Stamp};
+use crate::spine::machine::{About, Actor, Keeping, Moment, Now};
 use crate::spine::recovery::{Recovering, RecoveryError, Replica};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -20,16 +19,18 @@ pub trait Replayed: Recovering {
     /// A poisoned message of a journal record, as JSON.
     fn poisoned(&self, record: &Record<'_>) -> Result<Poisoned<Value>, RecoveryError>;
     /// What the rules of today decide about a message.
-    fn decide(&self, at: Timestamp, message: &Value) -> Result<Value, String>;
+    fn decide(&self, moment: &Moment, message: &Value) -> Result<Value, String>;
     /// Commits a message with its outcome, or with what is decided now; `None` if nothing changed.
     fn commit(
         &mut self,
-        stamp: Stamp,
+        moment: &Moment,
         message: &Value,
         outcome: Option<&Value>,
     ) -> Result<Option<Told>, String>;
-    /// The message that lets time act on what is due first at `at`.
-    fn due(&mut self, at: Timestamp) -> Option<Value>;
+    /// Goes by these rules from here on, as the log has them.
+    fn go_by(&mut self, rules: &[u8]);
+    /// The message that lets time act on what is due first.
+    fn due(&mut self, now: Now) -> Option<Value>;
     /// The answer that whoever sent the message got, in words.
     fn reply(&self, seq: Seq, message: &Value, outcome: &Value) -> Result<String, String>;
     /// The digest of its state.
@@ -49,7 +50,7 @@ pub struct Told {
     pub about: Vec<About>,
 }
 
-impl<M: Machine> Replayed for Replica<M> {
+impl<M: Actor> Replayed for Replica<M> {
     fn name(&self) -> &'static str {
         M::NAME
     }
@@ -74,10 +75,10 @@ impl<M: Machine> Replayed for Replica<M> {
         })
     }
 
-    fn decide(&self, at: Timestamp, message: &Value) -> Result<Value, String> {
+    fn decide(&self, moment: &Moment, message: &Value) -> Result<Value, String> {
         let message: M::Message = from_json(message)?;
         // Today's rules may panic where those of the day did not.
-        let decide = || self.machine().decide(at, &message);
+        let decide = || self.machine().decide(moment, &message);
         catch_unwind(AssertUnwindSafe(decide))
             .map(|outcome| to_json(&outcome))
             .map_err(|payload| format!("panicked: {}", panic_words(payload.as_ref())))
@@ -85,20 +86,20 @@ impl<M: Machine> Replayed for Replica<M> {
 
     fn commit(
         &mut self,
-        stamp: Stamp,
+        moment: &Moment,
         message: &Value,
         outcome: Option<&Value>,
     ) -> Result<Option<Told>, String> {
         let message: M::Message = from_json(message)?;
         let outcome: M::Outcome = match outcome {
             Some(outcome) => from_json(outcome)?,
-            None => self.machine().decide(stamp.at, &message),
+            None => self.machine().decide(moment, &message),
         };
         if self.machine().keeping(&message, &outcome) == Keeping::Nothing {
             return Ok(None);
         }
         let told = self.told(&message, &outcome);
-        Self::commit(self, stamp, &message, &outcome).map_err(|error| match error {
+        Self::commit(self, moment.stamp(), &message, &outcome).map_err(|error| match error {
             RecoveryError::Panicked { cause, .. } => {
                 format!("it does not follow from what stands before it ({cause})")
             }
@@ -110,8 +111,14 @@ impl<M: Machine> Replayed for Replica<M> {
         Ok(Some(told))
     }
 
-    fn due(&mut self, at: Timestamp) -> Option<Value> {
-        let item = self.machine_mut().due(at)?;
+    fn go_by(&mut self, rules: &[u8]) {
+        if let Ok(rules) = rmp_serde::from_slice(rules) {
+            self.set_rules(rules);
+        }
+    }
+
+    fn due(&mut self, now: Now) -> Option<Value> {
+        let item = self.machine_mut().due(now)?;
         Some(to_json(&self.machine().tick(item)))
     }
 
@@ -132,7 +139,7 @@ impl<M: Machine> Replayed for Replica<M> {
     }
 }
 
-impl<M: Machine> Replica<M> {
+impl<M: Actor> Replica<M> {
     /// An entry that is not committed yet.
     fn told(&self, message: &M::Message, outcome: &M::Outcome) -> Told {
         Told {

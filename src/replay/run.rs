@@ -1,16 +1,16 @@
 //! Records and lines in order, into the actors they belong to; and the comparison with what would be decided now.
 
-use crate::actors::lock::{self, LockMachine};
-use crate::actors::queue::{self, QueueMachine};
-use crate::clock::Timestamp;
-use crate::ids::{Digest, Seq};
+use crate::actors::{Actors, Rules, each};
+use crate::clock::{Offset, Timestamp};
+use crate::ids::{ActorId, Digest, Seq};
 use crate::persist::PersistError;
-use crate::persist::format::{self, Mark, Watermark};
+use crate::persist::format;
 use crate::persist::journal::Record;
+use crate::persist::mark::{Mark, Marked, Watermark};
 use crate::persist::snapshots::{Seal, SlotId, Slots};
 use crate::replay::line::{Kind, Line, LineError, NODE};
 use crate::replay::replayed::{Replayed, Told};
-use crate::spine::machine::{Machine, Stamp, Start};
+use crate::spine::machine::{Actor, Moment, Now, Stamp, Start};
 use crate::spine::recovery::{self, Recovering, RecoveryError, Replica, decode_mark};
 use serde_json::Value;
 
@@ -19,6 +19,8 @@ pub struct Replay {
     actors: Vec<Box<dyn Replayed>>,
     last: Seq,
     at: Timestamp,
+    /// What the marks so far come to.
+    marked: Marked,
     verify: bool,
     /// Whether records are only read: there is no state before them to carry them out on.
     reads_only: bool,
@@ -82,9 +84,11 @@ pub enum ReplayError {
 
 impl Default for Replay {
     fn default() -> Self {
-        Self::new()
-            .with_actor::<LockMachine>(lock::Rules::default())
-            .with_actor::<QueueMachine>(queue::Rules::default())
+        let replicas = Actors::empty(&Rules::default());
+        Self {
+            actors: each!(replica in replicas => Box::new(replica) as Box<dyn Replayed>).into(),
+            ..Self::new()
+        }
     }
 }
 
@@ -95,6 +99,7 @@ impl Replay {
             actors: Vec::new(),
             last: Seq(0),
             at: Timestamp(0),
+            marked: Marked::default(),
             verify: false,
             reads_only: false,
             mismatches: Vec::new(),
@@ -104,7 +109,7 @@ impl Replay {
 
     /// Adds an actor under these rules.
     #[must_use]
-    pub fn with_actor<M: Machine>(mut self, rules: M::Rules) -> Self {
+    pub fn with_actor<M: Actor>(mut self, rules: M::Rules) -> Self {
         self.actors.push(Box::new(Replica::<M>::new(rules)));
         self
     }
@@ -140,6 +145,10 @@ impl Replay {
         recovery::load(slots, slot, seal, &mut actors, false)?;
         self.last = seal.manifest.begun;
         self.at = seal.manifest.at;
+        self.marked = seal.manifest.marked.clone();
+        for (actor, rules) in self.marked.rules.clone() {
+            self.go_by(actor, &rules);
+        }
         Ok(())
     }
 
@@ -223,7 +232,12 @@ impl Replay {
                 // What the snapshot has already that this began with is shown, and not done again.
                 if record.seq > actor.last() && !reads_only {
                     if verify {
-                        self.compare(stamp, &line.actor, &told.message, &told.outcome);
+                        self.compare(
+                            &self.moment(stamp),
+                            &line.actor,
+                            &told.message,
+                            &told.outcome,
+                        );
                     }
                     self.of_record(record)?.apply(record)?;
                     line.about = told.about;
@@ -327,13 +341,14 @@ impl Replay {
         line: &Line,
     ) -> Result<(Option<Told>, Option<Value>), String> {
         let message = line.message.as_ref().ok_or("an entry has a message")?;
+        let moment = self.moment(stamp);
         if let (true, Some(outcome)) = (self.verify, &line.outcome) {
-            self.compare(stamp, &line.actor, message, outcome);
+            self.compare(&moment, &line.actor, message, outcome);
         }
         let actor = self.named(&line.actor)?;
-        match actor.commit(stamp, message, line.outcome.as_ref())? {
+        match actor.commit(&moment, message, line.outcome.as_ref())? {
             Some(told) => Ok((Some(told), None)),
-            None => Ok((None, Some(actor.decide(stamp.at, message)?))),
+            None => Ok((None, Some(actor.decide(&moment, message)?))),
         }
     }
 
@@ -366,15 +381,16 @@ impl Replay {
     /// Lets time pass up to `at`, in every actor, as a host would.
     fn pass(&mut self, at: Timestamp, done: &mut Vec<Line>) -> Result<(), String> {
         for actor in &mut self.actors {
-            while let Some(message) = actor.due(at) {
+            let offset = Offset(self.marked.offset_ms);
+            while let Some(message) = actor.due(Now { at, offset }) {
                 let seq = following(self.last)?;
-                let stamp = Stamp { seq, at };
-                let Some(told) = actor.commit(stamp, &message, None)? else {
+                let moment = moment(&self.marked, Stamp { seq, at });
+                let Some(told) = actor.commit(&moment, &message, None)? else {
                     return Err(format!("{message} is due and changes nothing"));
                 };
-                self.last = stamp.seq;
+                self.last = seq;
                 done.push(Line {
-                    seq: Some(stamp.seq),
+                    seq: Some(seq),
                     at: Some(at),
                     message: Some(told.message),
                     outcome: Some(told.outcome),
@@ -387,22 +403,43 @@ impl Replay {
     }
 
     fn mark(&mut self, stamp: Stamp, mark: &Mark) {
-        if let Mark::Start { skipped, .. } = *mark
-            && !self.reads_only
-        {
-            for actor in &mut self.actors {
-                if stamp.seq > actor.last() {
-                    actor.start(Start { stamp, skipped });
+        self.marked.apply(mark);
+        match mark {
+            Mark::Rules { actor, rules } => self.go_by(*actor, rules),
+            Mark::Start { skipped, .. } if !self.reads_only => {
+                for actor in &mut self.actors {
+                    if stamp.seq > actor.last() {
+                        let skipped = *skipped;
+                        actor.start(Start { stamp, skipped });
+                    }
                 }
             }
+            Mark::Start { .. }
+            | Mark::Stop
+            | Mark::Clock { .. }
+            | Mark::Reserve { .. }
+            | Mark::Drain
+            | Mark::Checkpoint { .. } => {}
         }
     }
 
-    fn compare(&mut self, stamp: Stamp, name: &str, message: &Value, recorded: &Value) {
+    /// From here on decisions of this actor are checked by these rules. What does not decode is of another program, whose
+    /// decisions may differ anyway.
+    fn go_by(&mut self, actor: ActorId, rules: &[u8]) {
+        if let Some(actor) = self.actors.iter_mut().find(|one| one.actor() == actor) {
+            actor.go_by(rules);
+        }
+    }
+
+    fn moment(&self, stamp: Stamp) -> Moment {
+        moment(&self.marked, stamp)
+    }
+
+    fn compare(&mut self, moment: &Moment, name: &str, message: &Value, recorded: &Value) {
         let Some(actor) = self.actors.iter().find(|actor| actor.name() == name) else {
             return;
         };
-        let decided = match actor.decide(stamp.at, message) {
+        let decided = match actor.decide(moment, message) {
             Ok(decided) => decided,
             Err(cause) => Value::String(cause),
         };
@@ -410,7 +447,7 @@ impl Replay {
             let actor = actor.name();
             let recorded = recorded.clone();
             self.mismatches.push(Mismatch {
-                seq: stamp.seq,
+                seq: moment.seq,
                 actor,
                 recorded,
                 decided,
@@ -460,4 +497,17 @@ fn only_read(line: Line) -> Result<Vec<Line>, String> {
         return Err("it has no outcome, and no state to decide it on".into());
     }
     Ok(vec![line])
+}
+
+/// When an entry is decided again.
+fn moment(marked: &Marked, Stamp { seq, at }: Stamp) -> Moment {
+    Moment {
+        seq,
+        now: Now {
+            at,
+            offset: Offset(marked.offset_ms),
+        },
+        chance: marked.chance,
+        draining: marked.draining,
+    }
 }

@@ -12,7 +12,7 @@
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Seq};
 use crate::persist::PersistError;
-use crate::persist::format::Watermark;
+use crate::persist::mark::Watermark;
 use crate::persist::snapshots::{
     BySlot, Manifest, Page, Seal, Sealed, SlotId, Slots, SnapshotThread,
 };
@@ -410,6 +410,7 @@ pub fn begin(ledger: &mut Ledger) -> Manifest {
         states: Vec::new(),
         at: ledger.now(),
         reserved: ledger.reserved(),
+        marked: ledger.marked().clone(),
     }
 }
 

@@ -4,31 +4,54 @@
 //! waits for room first, and a connection that waits is not read from.
 
 use crate::ids::{ActorId, Ticket};
+use crate::spine::effect::Tell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Takes a tell for one actor.
-pub type TellTo = Box<dyn Fn(Vec<u8>)>;
+/// How the others reach an actor.
+pub trait Peer {
+    /// Brings it a message.
+    fn tell(&self, tell: Tell);
+    /// One of its own tells was refused, or panicked.
+    fn undelivered(&self);
+    /// Something may have become due: the wall clock stepped.
+    fn rouse(&self);
+}
 
 /// Who is where, on the core.
 #[derive(Default)]
 pub struct Directory {
-    addresses: BTreeMap<ActorId, TellTo>,
+    peers: BTreeMap<ActorId, Rc<dyn Peer>>,
 }
 
 impl Directory {
-    /// Notes where tells for an actor go.
-    pub fn register(&mut self, actor: ActorId, tell_to: TellTo) {
-        self.addresses.insert(actor, tell_to);
+    /// Notes how an actor is reached.
+    pub fn register(&mut self, actor: ActorId, peer: Rc<dyn Peer>) {
+        self.peers.insert(actor, peer);
     }
 
-    /// Passes a tell on. One for an actor that is not there is dropped, as `resume` states it again.
-    pub fn tell(&self, to: ActorId, message: Vec<u8>) {
-        match self.addresses.get(&to) {
-            Some(tell_to) => tell_to(message),
-            None => tracing::warn!(actor = to.0, "no such actor to tell"),
+    /// Passes a tell on. One for an actor that this node does not have is dropped, and an error in the log.
+    pub fn tell(&self, tell: Tell) {
+        match self.peers.get(&tell.to) {
+            Some(peer) => peer.tell(tell),
+            None => tracing::error!(actor = tell.to.0, "there is no such actor to tell"),
+        }
+    }
+
+    /// Reports to an actor that one of its tells was refused, or panicked.
+    pub fn undelivered(&self, teller: ActorId) {
+        if let Some(peer) = self.peers.get(&teller) {
+            peer.undelivered();
+        }
+    }
+
+    /// Lets what is due act, in every actor.
+    pub fn rouse(&self) {
+        for peer in self.peers.values() {
+            peer.rouse();
         }
     }
 }

@@ -4,20 +4,24 @@
 //! that caused it and no other; nothing leaves before everything it rests on is durable; what is due happens before
 //! the next message or query. Never here: threads, sockets, files, clocks. The runtime and the simulation drive it.
 
-use crate::clock::Timestamp;
-use crate::ids::{ActorId, Seq, Ticket};
-use crate::persist::format::Watermark;
+use crate::clock::{Offset, Timestamp};
+use crate::ids::{ActorId, Digest, Seq, Ticket};
 use crate::persist::journal::Room;
+use crate::persist::mark::Watermark;
 use crate::persist::snapshots::Page;
+use crate::spine::delivery::{
+    Answer, Delivery, Failed, Flow, Item, QuerySaboteur, ReplyTo, Report, Sabotage, Saboteur, Stage,
+};
+use crate::spine::effect::{Effect, RESTATE_MS, RESTATE_MS_MAX, Tell};
 use crate::spine::feed::Feed;
-use crate::spine::ledger::{Ledger, Poisoned, Stage};
+use crate::spine::guard::guard;
+use crate::spine::ledger::{Ledger, Poisoned};
 use crate::spine::machine::{
-    Effect, Effects, Keeping, Machine, Refusal, Stamp, Start, Tell, Weight,
+    Actor, Effects, Gauge, Keeping, Machine, Moment, Now, Refusal, Stamp, Start, Weight,
 };
 use crate::spine::outbox::Outbox;
 use crate::spine::pages::{self, Copied};
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Ticks in a row after which others get their turn: expiring a million locks at once must not stop the node.
@@ -26,85 +30,25 @@ const TICKS_IN_A_ROW: usize = 1024;
 /// How many quarantined items are remembered over a rebuild. One that is forgotten panics, and is quarantined, again.
 const QUARANTINED_MAX: usize = 1024;
 
-/// One command of a delivery.
-#[derive(Debug)]
-pub enum Item<M: Machine> {
-    /// Something that may change state.
-    Message(M::Message),
-    /// A question.
-    Query(M::Query),
-}
-
-/// The answer to one item.
-pub type Answer<R> = Result<R, Failed>;
-
-/// The request panicked; it was not applied, and is noted in the journal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("internal error: the request panicked and was not applied")]
-pub struct Failed;
-
-/// Who gets the answers of a delivery. Called once, on the core.
-pub type ReplyTo<R> = Box<dyn FnOnce(Vec<Answer<R>>) + Send>;
-
-/// What one socket read brought: commands in order, answered together. Whatever stands behind an answer that must be
-/// waited on is not done, and has no answer.
-pub struct Delivery<M: Machine> {
-    /// The commands.
-    pub items: Vec<Item<M>>,
-    /// Who is answered.
-    pub reply_to: ReplyTo<M::Reply>,
-}
-
-/// How far the host came.
-#[derive(Debug)]
-pub enum Flow {
-    /// Everything delivered is done.
-    Done,
-    /// There is more to do, after others have had their turn: call `proceed`.
-    Yield,
-    /// A panic: ask the Supervisor, then `proceed`, or rebuild first if the state is spent.
-    Panicked(Report),
-}
-
-/// A panic, as the Supervisor and the status see it.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct Report {
-    /// Whose.
-    pub actor: &'static str,
-    /// Where.
-    pub stage: Stage,
-    /// The entry that is marked as poisoned.
-    pub seq: Seq,
-    /// When.
-    pub at: Timestamp,
-    /// The panic's words.
-    pub cause: String,
-    /// The item on which time acted, now quarantined.
-    pub item: Option<u64>,
-}
-
-/// Makes panics, for tests: called before each decide, commit and tick with the message in question.
-pub type Saboteur<M> = Box<dyn Fn(Stage, &<M as Machine>::Message) + Send>;
-
-/// The same for queries: called before each is answered.
-pub type QuerySaboteur<M> = Box<dyn Fn(&<M as Machine>::Query) + Send>;
-
 /// A machine and what it needs to outlive its own panics.
 pub struct Host<M: Machine> {
     machine: M,
-    /// A commit panicked: the machine is not to be used until it is rebuilt.
+    /// A function that changes the state panicked: the machine is not to be used until it is rebuilt.
     spent: bool,
     /// The newest entry of this actor.
     last: Seq,
-    /// The newest that answers wait for.
+    /// The newest that answers and actions wait for.
     awaited: Seq,
     backlog: Option<Running<M>>,
     watches: BTreeMap<Ticket, (M::Watch, ReplyTo<M::Reply>)>,
     quarantined: Vec<Report>,
-    effects: Effects<M::Reply>,
-    outbox: Outbox<M::Reply>,
+    effects: Effects<M>,
+    outbox: Outbox<M>,
     tells: Vec<Tell>,
-    /// Who is told what happens, if anybody is.
+    /// Actors whose tells were refused here, or panicked.
+    undelivered: Vec<ActorId>,
+    restate: Restate,
+    /// Where what happens is published.
     feed: Option<Arc<Feed>>,
     saboteur: Option<Saboteur<M>>,
     query_saboteur: Option<QuerySaboteur<M>>,
@@ -115,9 +59,51 @@ struct Running<M: Machine> {
     items: std::vec::IntoIter<Item<M>>,
     answers: Vec<Answer<M::Reply>>,
     reply_to: ReplyTo<M::Reply>,
+    teller: Option<ActorId>,
 }
 
-impl<M: Machine> Host<M> {
+/// When the obligations of an actor are stated again, since one was refused.
+#[derive(Default)]
+struct Restate {
+    due: Option<Timestamp>,
+    /// The last time, and how long it was waited for.
+    last: Timestamp,
+    waited_ms: u64,
+}
+
+impl Restate {
+    /// Something was refused: a first time soon, and later each time that it goes on.
+    fn refused(&mut self, at: Timestamp) {
+        if self.due.is_none() {
+            let goes_on = self.waited_ms > 0 && at <= self.last.plus_ms(self.waited_ms);
+            let wait_ms = if goes_on {
+                self.waited_ms * 2
+            } else {
+                RESTATE_MS
+            };
+            self.waited_ms = wait_ms.min(RESTATE_MS_MAX);
+            self.due = Some(at.plus_ms(self.waited_ms));
+        }
+    }
+
+    /// Whether it is time. If so, that is done with.
+    fn take_due(&mut self, at: Timestamp) -> bool {
+        let is_due = self.due.take_if(|due| *due <= at).is_some();
+        if is_due {
+            self.last = at;
+        }
+        is_due
+    }
+}
+
+/// What became of a message.
+enum Done<R> {
+    Answered(R),
+    /// It was refused before the machine saw it.
+    Refused(Refusal),
+}
+
+impl<M: Actor> Host<M> {
     /// A host around a recovered machine whose newest entry is `last`.
     pub fn new(machine: M, last: Seq) -> Self {
         Self {
@@ -128,22 +114,28 @@ impl<M: Machine> Host<M> {
             backlog: None,
             watches: BTreeMap::new(),
             quarantined: Vec::new(),
-            effects: Effects::default(),
+            effects: Effects::<M>::default(),
             outbox: Outbox::default(),
             tells: Vec::new(),
+            undelivered: Vec::new(),
+            restate: Restate::default(),
             feed: None,
             saboteur: None,
             query_saboteur: None,
         }
     }
 
-    /// The coordinator started.
-    pub fn start(&mut self, start: Start) {
-        self.machine.start(start);
+    /// The server started. `Err`, with the panic's words, if the machine cannot begin.
+    pub fn start(&mut self, start: Start) -> Result<(), String> {
+        let (machine, effects) = (&mut self.machine, &mut self.effects);
+        guard(|| {
+            machine.start(start);
+            machine.resume(effects);
+        })?;
         self.last = start.stamp.seq;
         self.awaited = self.last;
-        self.machine.resume(&mut self.effects);
         self.hold_effects();
+        Ok(())
     }
 
     /// Takes a delivery. The one before must be done.
@@ -156,6 +148,7 @@ impl<M: Machine> Host<M> {
             answers: Vec::with_capacity(delivery.items.len()),
             items: delivery.items.into_iter(),
             reply_to: delivery.reply_to,
+            teller: delivery.teller,
         });
         self.proceed(ledger)
     }
@@ -168,8 +161,8 @@ impl<M: Machine> Host<M> {
         );
         let mut ticks = TICKS_IN_A_ROW;
         loop {
-            let at = ledger.now();
-            match self.advance(ledger, at, &mut ticks) {
+            let now = ledger.both();
+            match self.advance(ledger, now, &mut ticks) {
                 Flow::Done => {}
                 flow @ (Flow::Yield | Flow::Panicked(_)) => return flow,
             }
@@ -185,51 +178,65 @@ impl<M: Machine> Host<M> {
                 }
                 return Flow::Done;
             };
-            let answer = match item {
-                Item::Message(message) => self.message(ledger, at, &message, Stage::Decide),
-                Item::Query(query) => self.ask(ledger, at, &query),
+            let done = match item {
+                Item::Message(message) => self.message(ledger, now, &message, Stage::Decide),
+                Item::Query(query) => self.ask(ledger, now, &query).map(Done::Answered),
             };
-            let (answer, panicked) = match answer {
-                Ok(reply) => (Ok(reply), None),
-                Err(report) => (Err(Failed), Some(report)),
-            };
-            let holds_up = answer.as_ref().is_ok_and(M::holds_up);
-            if let Some(running) = &mut self.backlog {
-                running.answers.push(answer);
-                if holds_up {
-                    running.items = Vec::new().into_iter();
-                }
-            }
-            if let Some(report) = panicked {
+            if let Some(report) = self.done(done) {
                 return Flow::Panicked(report);
             }
         }
     }
 
-    /// Lets time act, in (deadline, id) order, on everything due at `at`.
-    fn advance(&mut self, ledger: &mut Ledger, at: Timestamp, ticks: &mut usize) -> Flow {
-        while self
-            .machine
-            .deadline()
-            .is_some_and(|deadline| deadline <= at)
+    /// Notes what became of an item of the delivery.
+    fn done(&mut self, done: Result<Done<M::Reply>, Report>) -> Option<Report> {
+        let running = self.backlog.as_mut()?;
+        let (answer, delivered, panicked) = match done {
+            Ok(Done::Answered(reply)) => (Ok(reply), true, None),
+            Ok(Done::Refused(refusal)) => (Ok(M::Reply::from(refusal)), false, None),
+            Err(report) => (Err(Failed), false, Some(report)),
+        };
+        if let Some(teller) = running.teller.filter(|_| !delivered) {
+            self.undelivered.push(teller);
+        }
+        if answer.as_ref().is_ok_and(M::holds_up) {
+            running.items = Vec::new().into_iter();
+        }
+        running.answers.push(answer);
+        panicked
+    }
+
+    /// Lets time act, in (deadline, id) order, on everything due now.
+    fn advance(&mut self, ledger: &mut Ledger, now: Now, ticks: &mut usize) -> Flow {
+        if self.restate.take_due(now.at)
+            && let Err(cause) = self.resume()
         {
+            return Flow::Panicked(self.spend(ledger, now, (Stage::Resume, cause)));
+        }
+        loop {
+            let (machine, saboteur) = (&mut self.machine, &self.saboteur);
+            let deadline = guard(|| machine.deadline(now.offset));
+            if deadline.is_ok_and(|deadline| deadline.is_none_or(|deadline| deadline > now.at)) {
+                break;
+            }
             if *ticks == 0 || ledger.is_short() {
                 return Flow::Yield;
             }
             *ticks -= 1;
-            let Some(item) = self.machine.due(at) else {
-                break;
+            let due = guard(|| {
+                sabotage(saboteur.as_deref(), Stage::Due, None);
+                // Again, for its words, if it panicked just now.
+                machine.deadline(now.offset);
+                machine.due(now)
+            });
+            let item = match due {
+                Ok(Some(item)) => item,
+                Ok(None) => break,
+                Err(cause) => {
+                    return Flow::Panicked(self.spend(ledger, now, (Stage::Due, cause)));
+                }
             };
-            let message = self.machine.tick(item);
-            if let Err(mut report) = self.message(ledger, at, &message, Stage::Tick) {
-                report.item = Some(item);
-                if !self.spent {
-                    self.machine.quarantine(item, at);
-                }
-                if self.quarantined.len() == QUARANTINED_MAX {
-                    self.quarantined.remove(0);
-                }
-                self.quarantined.push(report.clone());
+            if let Err(report) = self.tick(ledger, now, item) {
                 return Flow::Panicked(report);
             }
         }
@@ -240,134 +247,190 @@ impl<M: Machine> Host<M> {
         }
     }
 
+    /// Lets time act on one item. If that panics, the item is quarantined.
+    fn tick(&mut self, ledger: &mut Ledger, now: Now, item: u64) -> Result<(), Report> {
+        let machine = &self.machine;
+        let ticked = match guard(|| machine.tick(item)) {
+            Ok(message) => self.message(ledger, now, &message, Stage::Tick).map(drop),
+            Err(cause) => Err(Self::report(ledger, now, Stage::Tick, cause)),
+        };
+        let Err(mut report) = ticked else {
+            return Ok(());
+        };
+        report.item = Some(item);
+        if !self.spent {
+            let machine = &mut self.machine;
+            self.spent = guard(|| machine.quarantine(item, now)).is_err();
+        }
+        if self.quarantined.len() == QUARANTINED_MAX {
+            self.quarantined.remove(0);
+        }
+        self.quarantined.push(report.clone());
+        Err(report)
+    }
+
     /// Order, decide, commit, append.
     fn message(
         &mut self,
         ledger: &mut Ledger,
-        at: Timestamp,
+        now: Now,
         message: &M::Message,
         stage: Stage,
-    ) -> Result<M::Reply, Report> {
-        let room = ledger.room();
-        let (machine, saboteur) = (&self.machine, &self.saboteur);
-        let decided = guard(|| {
-            if room != Room::Ample && refused(machine.weight(message), room) {
-                return Err(M::refuse(message, Refusal::DiskFull));
-            }
-            if let Some(saboteur) = saboteur {
-                saboteur(stage, message);
-            }
-            Ok(machine.decide(at, message))
-        });
-        let outcome = match decided {
-            Ok(Ok(outcome)) => outcome,
-            Ok(Err(refusal)) => return Ok(refusal),
-            Err(cause) => return Err(self.poison(ledger, at, (stage, cause), message)),
+    ) -> Result<Done<M::Reply>, Report> {
+        let moment = ledger.moment(now);
+        let (outcome, keeping) = match self.decide(ledger.room(), &moment, message, stage) {
+            Ok(Ok(decided)) => decided,
+            Ok(Err(refusal)) => return Ok(Done::Refused(refusal)),
+            Err((stage, cause)) => return Err(self.poison(ledger, now, (stage, cause), message)),
         };
-        let keeping = self.machine.keeping(message, &outcome);
         if keeping == Keeping::Nothing {
             return guard(|| self.machine.reply(Seq(0), message, &outcome))
-                .map_err(|cause| self.poison(ledger, at, (stage, cause), message));
+                .map(Done::Answered)
+                .map_err(|cause| self.poison(ledger, now, (stage, cause), message));
         }
-        let stamp = ledger.order_some(at, M::numbers(&outcome));
-        let listened = self.tell_events(stamp, message, &outcome);
+        let stamp = ledger.order_some(now.at, M::numbers(&outcome));
+        let published = self.publish(stamp, message, &outcome);
         let (machine, effects, saboteur) = (&mut self.machine, &mut self.effects, &self.saboteur);
         let committed = guard(|| {
-            if let Some(saboteur) = saboteur {
-                saboteur(Stage::Commit, message);
-            }
+            sabotage(saboteur.as_deref(), Stage::Commit, Some(message));
             machine.commit(stamp, message, &outcome, effects);
             machine.reply(stamp.seq, message, &outcome)
         });
         match committed {
             Ok(reply) => {
                 self.last = stamp.seq;
-                if keeping == Keeping::Durable {
+                if keeping == Keeping::Durable || self.effects.has_actions() {
                     ledger.append(M::ID, stamp, &(message, &outcome));
                     self.awaited = stamp.seq;
                 } else {
                     ledger.append_passing(M::ID, stamp, &(message, &outcome));
                 }
                 self.hold_effects();
-                Ok(reply)
+                Ok(Done::Answered(reply))
             }
             Err(cause) => {
                 self.spent = true;
                 self.effects.take();
-                if let Some(feed) = self.feed.as_ref().filter(|_| listened) {
+                if let Some(feed) = self.feed.as_ref().filter(|_| published) {
                     feed.retract(stamp.seq);
                 }
-                Err(self.poison(ledger, at, (Stage::Commit, cause), message))
+                Err(self.poison(ledger, now, (Stage::Commit, cause), message))
             }
         }
     }
 
-    /// Tells whoever listens what the outcome comes to; whether anybody does.
-    fn tell_events(&self, entry: Stamp, message: &M::Message, outcome: &M::Outcome) -> bool {
+    /// What is decided about a message and how that is kept, or why a full disk refuses it. Time is never refused.
+    #[expect(
+        clippy::type_complexity,
+        reason = "what it is stands in one line, here alone"
+    )]
+    fn decide(
+        &self,
+        room: Room,
+        moment: &Moment,
+        message: &M::Message,
+        stage: Stage,
+    ) -> Result<Result<(M::Outcome, Keeping), Refusal>, (Stage, String)> {
+        let (machine, saboteur) = (&self.machine, self.saboteur.as_deref());
+        let decided = guard(|| {
+            let may_refuse = stage != Stage::Tick && room != Room::Ample;
+            if may_refuse && refused(machine.weight(message), room) {
+                return Err(Refusal::DiskFull);
+            }
+            sabotage(saboteur, stage, Some(message));
+            Ok(machine.decide(moment, message))
+        });
+        let outcome = match decided {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(refusal)) => return Ok(Err(refusal)),
+            Err(cause) => return Err((stage, cause)),
+        };
+        let keeping = guard(|| {
+            sabotage(saboteur, Stage::Keeping, Some(message));
+            machine.keeping(message, &outcome)
+        });
+        match keeping {
+            Ok(keeping) => Ok(Ok((outcome, keeping))),
+            // A tick that panics takes its item out, wherever it does so.
+            Err(cause) if stage == Stage::Tick => Err((Stage::Tick, cause)),
+            Err(cause) => Err((Stage::Keeping, cause)),
+        }
+    }
+
+    /// Publishes what the outcome comes to; whether there are subscribers.
+    fn publish(&self, entry: Stamp, message: &M::Message, outcome: &M::Outcome) -> bool {
         let Some(feed) = self.feed.as_ref().filter(|feed| feed.is_open()) else {
             return false;
         };
-        let mut tell = |what| feed.put(entry.seq, entry.at, M::NAME, what);
-        let told = guard(|| self.machine.events(entry, message, outcome, &mut tell));
-        if let Err(cause) = told {
-            tracing::error!(actor = M::NAME, cause, "what happened could not be told");
+        let mut publish = |what| feed.put(entry.seq, entry.at, M::NAME, what);
+        let published = guard(|| self.machine.events(entry, message, outcome, &mut publish));
+        if let Err(cause) = published {
+            tracing::error!(actor = M::NAME, cause, "events could not be published");
         }
         true
     }
 
-    fn ask(
-        &mut self,
-        ledger: &Ledger,
-        at: Timestamp,
-        query: &M::Query,
-    ) -> Result<M::Reply, Report> {
+    fn ask(&mut self, ledger: &Ledger, now: Now, query: &M::Query) -> Result<M::Reply, Report> {
         let asked = guard(|| {
             if let Some(saboteur) = &self.query_saboteur {
                 saboteur(query);
             }
-            self.machine.query(at, query)
+            self.machine.query(now, query)
         });
-        asked.map_err(|cause| Report {
-            actor: M::NAME,
-            stage: Stage::Query,
-            seq: ledger.last(),
-            at,
-            cause,
-            item: None,
-        })
+        asked.map_err(|cause| Self::report(ledger, now, Stage::Query, cause))
     }
 
     /// Notes in the journal that this message was not applied.
     fn poison(
         &mut self,
         ledger: &mut Ledger,
-        at: Timestamp,
+        now: Now,
         (stage, cause): (Stage, String),
         message: &M::Message,
     ) -> Report {
-        let stamp = ledger.order(at);
-        ledger.poison(
-            M::ID,
-            stamp,
-            &Poisoned {
-                stage,
-                cause: cause.clone(),
-                message: message.clone(),
-            },
-        );
+        let stamp = ledger.order(now.at);
+        let poisoned = Poisoned {
+            stage,
+            cause: cause.clone(),
+            message: message.clone(),
+        };
+        ledger.poison(M::ID, stamp, &poisoned);
         self.last = stamp.seq;
         self.awaited = stamp.seq;
+        Self::report(ledger, now, stage, cause)
+    }
+
+    /// The state can no longer be trusted, and no message is the culprit.
+    fn spend(&mut self, ledger: &Ledger, now: Now, (stage, cause): (Stage, String)) -> Report {
+        self.spent = true;
+        self.effects.take();
+        Self::report(ledger, now, stage, cause)
+    }
+
+    fn report(ledger: &Ledger, now: Now, stage: Stage, cause: String) -> Report {
         Report {
             actor: M::NAME,
             stage,
-            seq: stamp.seq,
-            at,
+            seq: ledger.last(),
+            at: now.at,
+            offset: now.offset,
             cause,
             item: None,
         }
     }
 
-    /// Puts what the machine wants done behind what it rests on.
+    /// States every standing obligation again.
+    fn resume(&mut self) -> Result<(), String> {
+        let (machine, effects, saboteur) = (&mut self.machine, &mut self.effects, &self.saboteur);
+        guard(|| {
+            sabotage(saboteur.as_deref(), Stage::Resume, None);
+            machine.resume(effects);
+        })?;
+        self.hold_effects();
+        Ok(())
+    }
+
+    /// Puts what the machine wants done after what it rests on.
     fn hold_effects(&mut self) {
         if self.effects.is_empty() {
             return;
@@ -379,27 +442,64 @@ impl<M: Machine> Host<M> {
                         self.outbox.hold(self.awaited, vec![Ok(reply)], reply_to);
                     }
                 }
-                Effect::Tell(tell) => self.tells.push(tell),
+                Effect::Tell(to, message) => self.tells.push(Tell {
+                    from: M::ID,
+                    to,
+                    message,
+                }),
+                Effect::Act(action) => self.outbox.hold_action(self.awaited, action),
             }
         }
     }
 
+    /// Something that this actor told another was refused there, or panicked: its obligations are stated again, with
+    /// time. So it is when the completion of one of its actions was refused here.
+    pub fn undelivered(&mut self, at: Timestamp) {
+        self.restate.refused(at);
+    }
+
     /// Waits for something on behalf of `ticket`; answered at once if it is so already.
-    pub fn watch(&mut self, ticket: Ticket, watch: M::Watch, reply_to: ReplyTo<M::Reply>) {
+    pub fn watch(
+        &mut self,
+        ledger: &mut Ledger,
+        ticket: Ticket,
+        watch: M::Watch,
+        reply_to: ReplyTo<M::Reply>,
+    ) -> Flow {
         if let Some((watch, _)) = self.watches.get(&ticket) {
             unreachable!("a ticket is given once, and this one waits for {watch:?}");
         }
-        if !self.spent {
-            self.machine.watch(ticket, &watch, &mut self.effects);
+        if self.spent {
+            self.watches.insert(ticket, (watch, reply_to));
+            return Flow::Done;
+        }
+        let (machine, effects, saboteur) = (&mut self.machine, &mut self.effects, &self.saboteur);
+        let begun = guard(|| {
+            sabotage(saboteur.as_deref(), Stage::Watch, None);
+            machine.watch(ticket, &watch, effects);
+        });
+        if let Err(cause) = begun {
+            self.outbox.hold(self.awaited, vec![Err(Failed)], reply_to);
+            let now = ledger.both();
+            return Flow::Panicked(self.spend(ledger, now, (Stage::Watch, cause)));
         }
         self.watches.insert(ticket, (watch, reply_to));
         self.hold_effects();
+        self.proceed(ledger)
     }
 
     /// Ends a wait without an answer.
-    pub fn unwatch(&mut self, ticket: Ticket) {
-        if self.watches.remove(&ticket).is_some() && !self.spent {
-            self.machine.unwatch(ticket);
+    pub fn unwatch(&mut self, ledger: &mut Ledger, ticket: Ticket) -> Flow {
+        if self.watches.remove(&ticket).is_none() || self.spent {
+            return Flow::Done;
+        }
+        let machine = &mut self.machine;
+        match guard(|| machine.unwatch(ticket)) {
+            Ok(()) => Flow::Done,
+            Err(cause) => {
+                let now = ledger.both();
+                Flow::Panicked(self.spend(ledger, now, (Stage::Watch, cause)))
+            }
         }
     }
 
@@ -409,20 +509,28 @@ impl<M: Machine> Host<M> {
         std::mem::replace(&mut self.machine, M::new(rules))
     }
 
-    /// Puts a rebuilt machine in the place of a spent one, and states again what outlived it.
-    pub fn rebuilt(&mut self, mut machine: M) {
-        for report in &self.quarantined {
-            if let Some(item) = report.item {
-                machine.quarantine(item, report.at);
-            }
-        }
-        for (ticket, (watch, _)) in &self.watches {
-            machine.watch(*ticket, watch, &mut self.effects);
-        }
-        machine.resume(&mut self.effects);
+    /// Puts a rebuilt machine in the place of a spent one, and states again what outlived it. If that panics, it is
+    /// spent as well.
+    pub fn rebuilt(&mut self, ledger: &mut Ledger, machine: M) -> Flow {
         self.machine = machine;
+        let (machine, effects) = (&mut self.machine, &mut self.effects);
+        let (quarantined, watches) = (&self.quarantined, &self.watches);
+        let restored = guard(|| {
+            for report in quarantined {
+                if let Some(item) = report.item {
+                    machine.quarantine(item, report.now());
+                }
+            }
+            for (ticket, (watch, _)) in watches {
+                machine.watch(*ticket, watch, effects);
+            }
+        });
         self.spent = false;
-        self.hold_effects();
+        if let Err(cause) = restored.and_then(|()| self.resume()) {
+            let now = ledger.both();
+            return Flow::Panicked(self.spend(ledger, now, (Stage::Resume, cause)));
+        }
+        self.proceed(ledger)
     }
 
     /// Begins a checkpoint of what changed after `since`; what it is of. `None` while the machine is spent.
@@ -470,8 +578,8 @@ impl<M: Machine> Host<M> {
         }
     }
 
-    /// Tells what happens to whoever listens there.
-    pub fn tell_to(&mut self, feed: Arc<Feed>) {
+    /// Publishes what happens there.
+    pub fn publish_to(&mut self, feed: Arc<Feed>) {
         self.feed = Some(feed);
     }
 
@@ -501,16 +609,17 @@ impl<M: Machine> Host<M> {
     }
 
     /// A time before which nothing is due.
-    pub fn deadline(&self) -> Option<Timestamp> {
+    pub fn deadline(&self, offset: Offset) -> Option<Timestamp> {
         if self.spent {
-            None
-        } else {
-            self.machine.deadline()
+            return None;
         }
+        // What panics here panics again, and is reported, when it is acted on.
+        let machine = guard(|| self.machine.deadline(offset)).unwrap_or(Some(Timestamp(0)));
+        machine.into_iter().chain(self.restate.due).min()
     }
 
     /// What waits for the journal.
-    pub fn outbox(&self) -> &Outbox<M::Reply> {
+    pub fn outbox(&self) -> &Outbox<M> {
         &self.outbox
     }
 
@@ -520,10 +629,28 @@ impl<M: Machine> Host<M> {
         std::mem::take(&mut self.tells)
     }
 
+    /// Actors whose tells were refused here, or panicked: each is to be told so.
+    pub fn take_undelivered(&mut self) -> Vec<ActorId> {
+        std::mem::take(&mut self.undelivered)
+    }
+
     /// The machine, to look at. Not while it is spent.
     pub fn machine(&self) -> &M {
         assert!(!self.spent, "a spent machine shows nothing");
         &self.machine
+    }
+
+    /// The digest of the state; none while it is spent.
+    pub fn digest(&self) -> Option<Digest> {
+        let machine = Some(&self.machine).filter(|_| !self.spent)?;
+        guard(|| machine.digest()).ok()
+    }
+
+    /// What the machine counts; nothing while it is spent.
+    pub fn gauges(&self) -> Vec<Gauge> {
+        let machine = Some(&self.machine).filter(|_| !self.spent);
+        let gauges = machine.and_then(|machine| guard(|| machine.gauges()).ok());
+        gauges.unwrap_or_default()
     }
 
     /// Items on which time no longer acts, with the panics that were the reason.
@@ -549,6 +676,13 @@ impl<M: Machine> Host<M> {
     }
 }
 
+/// Makes the panic that a test has planted here.
+fn sabotage<T>(saboteur: Option<&Sabotage<T>>, stage: Stage, message: Option<&T>) {
+    if let Some(saboteur) = saboteur {
+        saboteur(stage, message);
+    }
+}
+
 /// Which messages a full disk refuses.
 fn refused(weight: Weight, room: Room) -> bool {
     match weight {
@@ -556,18 +690,4 @@ fn refused(weight: Weight, room: Room) -> bool {
         Weight::Keeps => room >= Room::Scant,
         Weight::Frees => false,
     }
-}
-
-/// Runs pure code; a panic becomes its words.
-fn guard<T>(run: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(run)).map_err(|payload| panic_words(payload.as_ref()))
-}
-
-/// The words of a panic, as far as it has any.
-pub fn panic_words(payload: &(dyn std::any::Any + Send)) -> String {
-    let words = payload
-        .downcast_ref::<&str>()
-        .map(|words| (*words).to_owned())
-        .or_else(|| payload.downcast_ref::<String>().cloned());
-    words.unwrap_or_else(|| "a panic without words".to_owned())
 }

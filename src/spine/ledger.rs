@@ -3,11 +3,13 @@
 //! Promises: numbers are handed out only below a bound that is durable; time in the log never goes back.
 //! Never here: deciding, writing, syncing. Whoever drives the node (the runtime, the simulation) takes the batch.
 
-use crate::clock::{Clock, Timestamp};
-use crate::ids::{ActorId, Seq};
-use crate::persist::format::{About, Batch, Chance, Kind, Mark, Watermark};
+use crate::clock::{Clock, Offset, Timestamp};
+use crate::ids::{ActorId, Chance, Seq};
+use crate::persist::format::{About, Batch, Kind};
 use crate::persist::journal::{Room, Tail};
-use crate::spine::machine::{Stamp, Start};
+use crate::persist::mark::{Mark, Marked, Watermark};
+use crate::spine::delivery::Stage;
+use crate::spine::machine::{Moment, Now, Stamp, Start};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -16,20 +18,6 @@ pub const RESERVE_STEP: u64 = 1 << 20;
 
 /// The wall clock is noted again when it has moved this much against node time.
 const OFFSET_STEP_MS: u64 = 1000;
-
-/// Where a panic happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Stage {
-    /// While deciding: the state is as it was.
-    Decide,
-    /// While committing: the state is spent.
-    Commit,
-    /// While answering a query: the state is as it was.
-    Query,
-    /// While time acted on an item.
-    Tick,
-}
 
 /// What the journal keeps of a message that panicked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,7 +40,8 @@ pub struct Ledger {
     /// A reserve mark on its way: its own number and the bound that holds once it is durable.
     reserving: Option<(Seq, Seq)>,
     batch: Batch,
-    offset_ms: i64,
+    /// What the marks so far come to.
+    marked: Marked,
     room: Room,
     /// Bytes that may be on their way to the journal at a time: what is prepared there, less the reserve.
     space: u64,
@@ -95,11 +84,11 @@ impl Appended {
 
 impl Ledger {
     /// A ledger that goes on behind `tail`. Its first mark must be a reserve, its second a start.
-    pub fn new(clock: Arc<dyn Clock>, tail: &Tail, memory: bool) -> Self {
+    pub fn new(clock: Arc<dyn Clock>, tail: &Tail, marked: Marked, memory: bool) -> Self {
         let next = tail.next();
         Self {
             latest: tail.last_at.max(clock.now()),
-            offset_ms: clock.offset_ms(),
+            marked,
             clock,
             next,
             bound: next,
@@ -127,12 +116,12 @@ impl Ledger {
     pub fn start(&mut self, chance: Chance) -> Start {
         self.bound = Seq(self.next.0 + RESERVE_STEP);
         self.mark(&Mark::Reserve { bound: self.bound });
-        self.offset_ms = self.clock.offset_ms();
+        let offset_ms = self.clock.offset_ms();
         let program = env!("CARGO_PKG_VERSION").to_owned();
         let skipped = self.skipped;
         let stamp = self.mark(&Mark::Start {
             chance,
-            offset_ms: self.offset_ms,
+            offset_ms,
             program,
             skipped,
         });
@@ -144,17 +133,49 @@ impl Ledger {
         self.mark(&Mark::Checkpoint { slot, states })
     }
 
+    /// Notes the rules that an actor goes by, if it is not by these already.
+    pub fn rules(&mut self, actor: ActorId, rules: Vec<u8>) {
+        if self.marked.rules.get(&actor) != Some(&rules) {
+            self.mark(&Mark::Rules { actor, rules });
+        }
+    }
+
+    /// Takes nothing new on from here until the next start; whether that is new.
+    pub fn drain(&mut self) -> Option<Stamp> {
+        (!self.marked.draining).then(|| self.mark(&Mark::Drain))
+    }
+
     /// Notes a stop in good order.
     pub fn stop(&mut self) -> Stamp {
         self.mark(&Mark::Stop)
     }
 
-    /// Notes the wall clock, if it has stepped since it was last noted.
-    pub fn watch_wall_clock(&mut self) {
+    /// Notes the wall clock, if it has stepped since it was last noted; whether it has.
+    pub fn watch_wall_clock(&mut self) -> bool {
         let offset_ms = self.clock.offset_ms();
-        if offset_ms.abs_diff(self.offset_ms) > OFFSET_STEP_MS {
-            self.offset_ms = offset_ms;
+        let stepped = offset_ms.abs_diff(self.marked.offset_ms) > OFFSET_STEP_MS;
+        if stepped {
             self.mark(&Mark::Clock { offset_ms });
+        }
+        stepped
+    }
+
+    /// What time it is, by both clocks. The wall clock is as it was last noted in the log.
+    pub fn both(&mut self) -> Now {
+        Now {
+            at: self.now(),
+            offset: Offset(self.marked.offset_ms),
+        }
+    }
+
+    /// The moment of a decision that is made now: no number is handed out between it and the entry that comes of it.
+    pub fn moment(&mut self, now: Now) -> Moment {
+        self.renew_reserve(now.at);
+        Moment {
+            seq: self.next,
+            now,
+            chance: self.marked.chance,
+            draining: self.marked.draining,
         }
     }
 
@@ -165,6 +186,12 @@ impl Ledger {
 
     /// Hands out so many numbers in a row; the first of them, with the time it was asked for at.
     pub fn order_some(&mut self, at: Timestamp, numbers: u64) -> Stamp {
+        self.renew_reserve(at);
+        self.number(at, numbers)
+    }
+
+    /// Notes a new bound when half of the numbers below the old one are used up.
+    fn renew_reserve(&mut self, at: Timestamp) {
         if !self.memory && self.reserving.is_none() && self.bound.0 - self.next.0 < RESERVE_STEP / 2
         {
             let bound = Seq(self.bound.0 + RESERVE_STEP);
@@ -172,7 +199,6 @@ impl Ledger {
             self.reserving = Some((stamp.seq, bound));
             self.put_mark(stamp, &Mark::Reserve { bound });
         }
-        self.number(at, numbers)
     }
 
     fn number(&mut self, at: Timestamp, numbers: u64) -> Stamp {
@@ -245,6 +271,7 @@ impl Ledger {
     fn mark(&mut self, mark: &Mark) -> Stamp {
         let at = self.now();
         let stamp = self.order(at);
+        self.marked.apply(mark);
         self.put_mark(stamp, mark);
         stamp
     }
@@ -308,9 +335,9 @@ impl Ledger {
         self.reserving.map_or(self.bound, |(_, bound)| bound)
     }
 
-    /// Wall clock less node time, as last noted in the log.
-    pub fn offset_ms(&self) -> i64 {
-        self.offset_ms
+    /// What the marks so far come to.
+    pub fn marked(&self) -> &Marked {
+        &self.marked
     }
 
     /// The last number handed out.

@@ -7,8 +7,8 @@
 use crate::ids::{ActorId, PageId, Seq};
 use crate::persist::PersistError;
 use crate::persist::snapshots::{Page, Seal, SlotId, Slots};
-use crate::spine::host::panic_words;
-use crate::spine::machine::Machine;
+use crate::spine::guard::panic_words;
+use crate::spine::machine::Paged;
 use crate::spine::parallel::{Coming, ahead};
 use std::iter::{self, Peekable};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -58,7 +58,7 @@ pub fn while_read<T>(
 ///
 /// # Errors
 /// If a page does not decode, or if the machine finds that they contradict each other.
-pub fn machine<M: Machine>(rules: M::Rules, pages: Coming<'_, Page>) -> Result<M, String> {
+pub fn machine<M: Paged>(rules: M::Rules, pages: Coming<'_, Page>) -> Result<M, String> {
     let mut changes: Vec<(PageId, Seq)> = Vec::new();
     let build = || {
         ahead(
@@ -92,9 +92,9 @@ pub fn machine<M: Machine>(rules: M::Rules, pages: Coming<'_, Page>) -> Result<M
 }
 
 /// A page, the entry that changed it last, and what it says, if it has any content.
-type Decoded<M> = (PageId, Seq, Option<<M as Machine>::Page>);
+type Decoded<M> = (PageId, Seq, Option<<M as Paged>::Page>);
 
-fn decode<M: Machine>(page: &Page) -> Result<Decoded<M>, String> {
+fn decode<M: Paged>(page: &Page) -> Result<Decoded<M>, String> {
     let filled = !page.content.is_empty();
     let content = filled.then(|| M::decode_page(page.page, &page.content));
     Ok((page.page, page.changed, content.transpose()?))

@@ -1,11 +1,15 @@
-//! The contract between an actor's rules and the shell around them.
+//! The contract between an actor's rules and the spine around them.
 //!
-//! A machine is pure: it owns state and rules, and knows no clock, no disk, no network and no chance. The host calls
-//! `decide` to learn what a message does, `commit` to make it so, and journals both; recovery calls `commit` alone.
-//! See `ARCHITECTURE.md`, "The one idea".
+//! A machine is pure: it owns state and rules, and knows no clock, no disk, no network and no randomness of its own. The
+//! host calls `decide` to learn what a message does, `commit` to make it so, and journals both; recovery calls `commit`
+//! alone. What a machine wants done outside itself it returns as effects (`effect.rs`). See `ARCHITECTURE.md`.
+//!
+//! The contract is split by concern, and an [`Actor`] is all of it: rules ([`Machine`]), time ([`Timed`]), snapshots
+//! ([`Paged`]), and what people are shown ([`Shown`]). What most machines do not need has a default.
 
-use crate::clock::Timestamp;
-use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket};
+use crate::clock::{Date, Offset, Timestamp};
+use crate::ids::{ActorId, Chance, Digest, PageId, Seq, Slot, Ticket};
+use crate::spine::effect;
 use crate::spine::event::Happening;
 use crate::spine::pages::Pages;
 use serde::de::DeserializeOwned;
@@ -13,86 +17,108 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-/// The pure part of an actor.
+/// What a machine wants done outside itself.
+pub type Effects<M> = effect::Effects<<M as Machine>::Reply, <M as Machine>::Action>;
+
+/// The rules of an actor.
 ///
-/// `decide` and `query` may panic: that fails one request and leaves the state as it was. A panic in `commit` spends
-/// the state, which the host then rebuilds from the journal. Nothing else may.
+/// Any function of the contract may panic. In `decide`, `keeping` and `query` that fails one request and leaves the state
+/// as it was; in a function that takes `&mut self` it spends the state, which is then rebuilt from the journal.
 pub trait Machine: Send + Sized + 'static {
     /// The name in commands, logs and exports.
     const NAME: &'static str;
     /// The number in journal records. Never changes once released.
     const ID: ActorId;
 
-    /// What the configuration says: may influence decisions, is not state, and may differ in a later run.
-    type Rules: Clone + Send + 'static;
+    /// What the configuration says: may influence decisions, and is not state. Noted in the log when it changes, so that
+    /// a decision can be checked by the rules of its day.
+    type Rules: Serialize + DeserializeOwned + Clone + Debug + Default + Send + 'static;
     /// What may change state. Stored in the journal: see the change rule in `persist/format.rs`.
     type Message: Serialize + DeserializeOwned + Clone + Debug + Send + 'static;
-    /// What was decided about a message, as plain data. Stored beside it.
+    /// What was decided about a message, as plain data. Stored with it.
     type Outcome: Serialize + DeserializeOwned + PartialEq + Debug + Send + 'static;
     /// A question that changes nothing.
     type Query: Debug + Send + 'static;
     /// An answer to a message, a query or a watch.
-    type Reply: Debug + Send + 'static;
+    type Reply: From<Refusal> + Debug + Send + 'static;
     /// Something that a request may wait for. Volatile: held by the host, stated again after every restart.
     type Watch: Clone + Debug + Send + 'static;
-    /// State as people and programs are shown it.
-    type View: Serialize;
-    /// A page of durable state, decoded but not yet in its place.
-    type Page: Send;
+    /// Something to be done in the world: plain data, for the port of this actor. [`Never`] if there is nothing.
+    type Action: Clone + Debug + Send + 'static;
 
     /// The machine with nothing in it.
     fn new(rules: Self::Rules) -> Self;
+    /// Takes other rules. State stays as it is; later decisions go by these.
+    fn set_rules(&mut self, rules: Self::Rules);
 
-    /// What this message does, without doing it.
-    fn decide(&self, at: Timestamp, message: &Self::Message) -> Self::Outcome;
+    /// What this message does, without doing it. Depends on state, rules, message and moment, and on nothing else.
+    fn decide(&self, moment: &Moment, message: &Self::Message) -> Self::Outcome;
     /// What an outcome that is not committed yet changes, and so how it is kept.
     fn keeping(&self, message: &Self::Message, outcome: &Self::Outcome) -> Keeping;
-    /// How many sequence numbers an outcome takes: as many as it makes items that each need one.
+    /// How many sequence numbers an outcome takes: one for each item it makes that needs a number of its own.
     fn numbers(_outcome: &Self::Outcome) -> u64 {
         1
     }
-    /// Makes the outcome so. Total: there is nothing left to decide, and nothing here depends on the rules.
+    /// Makes the outcome so. Total: there is nothing left to decide. Durable state depends on the entry alone, never on
+    /// the rules; what is volatile may go by them.
     fn commit(
         &mut self,
         entry: Stamp,
         message: &Self::Message,
         outcome: &Self::Outcome,
-        effects: &mut Effects<Self::Reply>,
+        effects: &mut Effects<Self>,
     );
-    /// The answer to whoever sent the message, once its outcome is committed. `seq` is the entry's, zero if none was
+    /// The answer to the sender of the message, once its outcome is committed. `seq` is the entry's, zero if none was
     /// needed.
     fn reply(&self, seq: Seq, message: &Self::Message, outcome: &Self::Outcome) -> Self::Reply;
-    /// Whether an answer must be waited on before anything behind it is done: a delivery ends there.
+    /// Whether an answer must be waited on before what follows it is done: a delivery ends there.
     fn holds_up(_reply: &Self::Reply) -> bool {
         false
     }
     /// The answer to a query. Never expires anything.
-    fn query(&self, at: Timestamp, query: &Self::Query) -> Self::Reply;
-
-    /// How a message bears on space that runs out.
-    fn weight(&self, message: &Self::Message) -> Weight;
-    /// The answer to a message that the host refuses.
-    fn refuse(message: &Self::Message, refusal: Refusal) -> Self::Reply;
-
-    /// A time before which nothing is due; `None` if nothing ever will be.
-    fn deadline(&self) -> Option<Timestamp>;
-    /// The item due first at `at`, in (deadline, id) order. May sort volatile indexes, changes nothing else.
-    fn due(&mut self, at: Timestamp) -> Option<u64>;
-    /// The message that lets time act on an item. Its outcome must be durable, or take the item out of `due`.
-    fn tick(&self, item: u64) -> Self::Message;
-    /// Takes an item whose tick panicked at `at` out of `due`, until something else puts it back. Not if it is no
-    /// longer due then: it was put back since, or another item stands in its place.
-    fn quarantine(&mut self, item: u64, at: Timestamp);
+    fn query(&self, now: Now, query: &Self::Query) -> Self::Reply;
+    /// How a message from a client or another actor bears on space that runs out. Ticks are never refused.
+    fn weight(&self, _message: &Self::Message) -> Weight {
+        Weight::Adds
+    }
 
     /// Begins to wait: answers through `effects` at once if it is already due. An upsert.
-    fn watch(&mut self, ticket: Ticket, watch: &Self::Watch, effects: &mut Effects<Self::Reply>);
+    fn watch(&mut self, _ticket: Ticket, watch: &Self::Watch, _effects: &mut Effects<Self>) {
+        unreachable!("nobody waits for {watch:?} here")
+    }
     /// Ends a wait.
-    fn unwatch(&mut self, ticket: Ticket);
+    fn unwatch(&mut self, _ticket: Ticket) {}
 
-    /// The coordinator started: begins every span again in full, and ends what belonged to connections.
-    fn start(&mut self, start: Start);
-    /// States every standing obligation again, after recovery.
-    fn resume(&mut self, effects: &mut Effects<Self::Reply>);
+    /// The server started: begins every span again in full, and ends what belonged to connections.
+    fn start(&mut self, _start: Start) {}
+    /// States every standing obligation again: the tells and actions that should be on their way. Called after
+    /// recovery, after a rebuild, and some time after a tell or a completion was refused, so each must be an upsert.
+    fn resume(&mut self, _effects: &mut Effects<Self>) {}
+}
+
+/// How time acts on a machine. By default it does not.
+pub trait Timed: Machine {
+    /// A time before which nothing is due; `None` if nothing ever will be. Dates are reckoned by the wall clock.
+    fn deadline(&self, _offset: Offset) -> Option<Timestamp> {
+        None
+    }
+    /// The item due first, in (deadline, id) order. May sort volatile indexes, changes nothing else.
+    fn due(&mut self, _now: Now) -> Option<u64> {
+        None
+    }
+    /// The message that lets time act on an item. Its outcome must be durable, or take the item out of `due`.
+    fn tick(&self, item: u64) -> Self::Message {
+        unreachable!("item {item} is never due")
+    }
+    /// Takes an item whose tick panicked at `now` out of `due`, until something else puts it back. Not if it is no
+    /// longer due then: it was put back since, or another item stands in its place.
+    fn quarantine(&mut self, _item: u64, _now: Now) {}
+}
+
+/// How the durable state of a machine is kept in snapshots.
+pub trait Paged: Machine {
+    /// A page of durable state, decoded but not yet in its place.
+    type Page: Send;
 
     /// Which pages have changed. `commit` and `start` call `touch` there before they change anything durable.
     fn pages(&mut self) -> &mut Pages;
@@ -105,26 +131,106 @@ pub trait Machine: Send + Sized + 'static {
     /// # Panics
     /// If the pages contradict each other: they were never a state of this machine.
     fn from_pages(rules: Self::Rules, pages: &mut dyn Iterator<Item = Self::Page>) -> Self;
-
     /// The digest of durable state.
     fn digest(&self) -> Digest;
-    /// Durable state, to look at.
+}
+
+/// What people and programs are shown of a machine. Nothing rests on any of it.
+pub trait Shown: Machine {
+    /// State, to look at.
+    type View: Serialize;
+
+    /// State, to look at: all of it.
     fn view(&self) -> Self::View;
-    /// Tells whoever listens what an outcome comes to, in order; called only while somebody does, just before the
-    /// commit. Nothing may rest on it.
+    /// What the status and the metrics count: names in `snake_case`, with what each counts.
+    fn gauges(&self) -> Vec<Gauge> {
+        Vec::new()
+    }
+    /// Publishes what an outcome comes to, in order; called only while there are subscribers, just before the commit.
     fn events(
         &self,
         _entry: Stamp,
         _message: &Self::Message,
         _outcome: &Self::Outcome,
-        _tell: &mut dyn FnMut(Happening),
+        _publish: &mut dyn FnMut(Happening),
     ) {
     }
-    /// What stands in the slots that an outcome speaks of and its message does not, as long as it is not committed: for
+    /// What stands in the slots that an outcome names and its message does not, as long as it is not committed: for
     /// people who read a log.
     fn about(&self, _outcome: &Self::Outcome) -> Vec<About> {
         Vec::new()
     }
+}
+
+/// A machine with all that a host asks of it.
+pub trait Actor: Machine + Timed + Paged + Shown {}
+
+impl<M: Machine + Timed + Paged + Shown> Actor for M {}
+
+/// Nothing: the actions of a machine that has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Never {}
+
+/// What time it is, by both clocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// By the node's time, in which spans are counted.
+    pub at: Timestamp,
+    /// How far the wall clock is ahead of it.
+    pub offset: Offset,
+}
+
+impl Now {
+    /// By the wall clock, with which dates are compared.
+    pub const fn date(self) -> Date {
+        self.offset.date(self.at)
+    }
+}
+
+/// When a message is decided, and by what chance. All of it stands in the log.
+#[derive(Clone, Debug, Default)]
+pub struct Moment {
+    /// The sequence number that the entry gets, if there is one.
+    pub seq: Seq,
+    /// The time.
+    pub now: Now,
+    /// The chance of the start that this moment belongs to.
+    pub chance: Chance,
+    /// Whether the node drains: nothing new is taken on.
+    pub draining: bool,
+}
+
+impl Moment {
+    /// Order and time of the entry that is made now.
+    pub const fn stamp(&self) -> Stamp {
+        Stamp {
+            seq: self.seq,
+            at: self.now.at,
+        }
+    }
+
+    /// The `nth` random number of this moment: the same in every replay, another for every entry.
+    pub fn draw(&self, nth: u64) -> u128 {
+        let words = [self.seq.0, self.now.at.0, nth];
+        let mut bytes = [0; 56];
+        let (chance, rest) = bytes.split_at_mut(32);
+        chance.copy_from_slice(&self.chance.0);
+        for (place, word) in rest.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        xxhash_rust::xxh3::xxh3_128(&bytes)
+    }
+}
+
+/// Something that is counted now, for status and metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Gauge {
+    /// Its name, in `snake_case`.
+    pub name: &'static str,
+    /// What it counts, in a few words.
+    pub help: &'static str,
+    /// How many.
+    pub value: u64,
 }
 
 /// What stands in a slot.
@@ -152,19 +258,19 @@ pub enum Keeping {
     /// Nothing: it is neither committed nor journaled.
     Nothing,
     /// What ends with the process anyway: it is journaled, but nobody waits until the disk has it. A crash that forgets
-    /// it does what it would have done to it.
+    /// it does what it would have done to it. An outcome that asks for an action is durable all the same.
     Passing,
-    /// Durable state: whoever asked learns of it when the journal has it.
+    /// Durable state: the sender is answered when the journal has it.
     Durable,
 }
 
-/// A start of the coordinator.
+/// A start of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
     /// Its entry.
     pub stamp: Stamp,
-    /// How many sequence numbers were passed over, since the coordinator before may have handed them out: no more
-    /// entries than that are lost.
+    /// How many sequence numbers were passed over, since the process before may have handed them out: no more entries
+    /// than that are lost.
     pub skipped: u64,
 }
 
@@ -185,57 +291,4 @@ pub enum Weight {
 pub enum Refusal {
     /// The disk is full.
     DiskFull,
-}
-
-/// What a machine wants done outside itself, in order.
-#[derive(Debug)]
-pub struct Effects<R> {
-    list: Vec<Effect<R>>,
-}
-
-/// One thing that a machine wants done.
-#[derive(Debug)]
-pub enum Effect<R> {
-    /// Answer a request that waits.
-    Wake(Ticket, R),
-    /// Tell another actor something; never an ask.
-    Tell(Tell),
-}
-
-/// A message from one actor to another.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tell {
-    /// The other actor.
-    pub to: ActorId,
-    /// Its message, as rmp-serde writes it.
-    pub message: Vec<u8>,
-}
-
-impl<R> Default for Effects<R> {
-    fn default() -> Self {
-        Self { list: Vec::new() }
-    }
-}
-
-impl<R> Effects<R> {
-    /// Answers a request that waits.
-    pub fn wake(&mut self, ticket: Ticket, reply: R) {
-        self.list.push(Effect::Wake(ticket, reply));
-    }
-
-    /// Tells another actor something.
-    pub fn tell<M: Machine>(&mut self, message: &M::Message) {
-        let message = rmp_serde::to_vec(message).expect("messages always encode");
-        self.list.push(Effect::Tell(Tell { to: M::ID, message }));
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
-    /// Takes them, in order.
-    pub fn take(&mut self) -> Vec<Effect<R>> {
-        std::mem::take(&mut self.list)
-    }
 }

@@ -1,55 +1,75 @@
-//! What waits for the journal: answers, each behind the entry it rests on.
+//! What waits for the journal: answers and actions, each with the entry that it rests on.
 //!
-//! The outbox outlives the machine and its restarts. Answers leave in the order they came.
+//! The outbox outlives the machine and its restarts. What it holds leaves in the order in which it came.
 
 use crate::ids::Seq;
-use crate::spine::host::{Answer, ReplyTo};
+use crate::spine::delivery::{Answer, ReplyTo};
+use crate::spine::effect::Action;
+use crate::spine::machine::Machine;
+use crate::spine::port::Port;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// Answers in order. Cloning gives another handle on the same outbox.
-pub struct Outbox<R> {
-    held: Rc<RefCell<VecDeque<Held<R>>>>,
+/// Answers and actions in order. Cloning gives another handle on the same outbox.
+pub struct Outbox<M: Machine> {
+    held: Rc<RefCell<VecDeque<Held<M>>>>,
+    port: Rc<RefCell<Option<Box<dyn Port<M>>>>>,
 }
 
-struct Held<R> {
+struct Held<M: Machine> {
     rests_on: Seq,
-    answers: Vec<Answer<R>>,
-    reply_to: ReplyTo<R>,
+    what: What<M>,
 }
 
-impl<R> Clone for Outbox<R> {
+enum What<M: Machine> {
+    Answers(Vec<Answer<M::Reply>>, ReplyTo<M::Reply>),
+    Action(Action<M::Action>),
+}
+
+impl<M: Machine> Clone for Outbox<M> {
     fn clone(&self) -> Self {
         Self {
             held: Rc::clone(&self.held),
+            port: Rc::clone(&self.port),
         }
     }
 }
 
-impl<R> Default for Outbox<R> {
+impl<M: Machine> Default for Outbox<M> {
     fn default() -> Self {
         Self {
             held: Rc::default(),
+            port: Rc::default(),
         }
     }
 }
 
-impl<R> Outbox<R> {
+impl<M: Machine> Outbox<M> {
+    /// Has actions performed there. They wait until there is a port.
+    pub fn perform_by(&self, port: Box<dyn Port<M>>) {
+        *self.port.borrow_mut() = Some(port);
+    }
+
     /// Holds answers until the entry `rests_on` is durable. It is never earlier than the one before.
-    pub fn hold(&self, rests_on: Seq, answers: Vec<Answer<R>>, reply_to: ReplyTo<R>) {
+    pub fn hold(&self, rests_on: Seq, answers: Vec<Answer<M::Reply>>, reply_to: ReplyTo<M::Reply>) {
+        self.push(rests_on, What::Answers(answers, reply_to));
+    }
+
+    /// Holds an action until the entry `rests_on` is durable. It is never earlier than the one before.
+    pub fn hold_action(&self, rests_on: Seq, action: Action<M::Action>) {
+        self.push(rests_on, What::Action(action));
+    }
+
+    fn push(&self, rests_on: Seq, what: What<M>) {
         let mut held = self.held.borrow_mut();
         if let Some(before) = held.back() {
             assert!(
                 before.rests_on <= rests_on,
-                "answers come in the order of what they rest on"
+                "effects come in the order of what they rest on"
             );
         }
-        held.push_back(Held {
-            rests_on,
-            answers,
-            reply_to,
-        });
+        held.push_back(Held { rests_on, what });
     }
 
     /// Lets out all that rests on nothing later than `durable`.
@@ -60,17 +80,20 @@ impl<R> Outbox<R> {
                 .held
                 .borrow_mut()
                 .pop_front_if(|held| held.rests_on <= durable);
-            let Some(Held {
-                answers, reply_to, ..
-            }) = next
-            else {
-                return;
-            };
-            reply_to(answers);
+            match next.map(|held| held.what) {
+                None => return,
+                Some(What::Answers(answers, reply_to)) => reply_to(answers),
+                Some(What::Action(action)) => {
+                    let mut port = self.port.borrow_mut();
+                    let port = port.as_mut();
+                    port.expect("an actor that acts has a port before it starts")
+                        .perform(action);
+                }
+            }
         }
     }
 
-    /// Forgets what waits: whoever waits for it sees its request end unanswered. For a node that has halted.
+    /// Forgets what waits: a request that waits for it ends unanswered. For a node that has halted.
     pub fn discard(&self) {
         let held = std::mem::take(&mut *self.held.borrow_mut());
         drop(held);

@@ -9,7 +9,7 @@
 //! and comes back from the pages themselves.
 
 use crate::ids::{PageId, Seq};
-use crate::spine::machine::Machine;
+use crate::spine::machine::Paged;
 
 /// Pages of a kind have numbers of their own, so that each kind may grow.
 const AREAS: usize = 4;
@@ -122,7 +122,7 @@ impl Pages {
 /// The next pages of the checkpoint that is under way, about `bytes_max` bytes of them; whether these are the last.
 ///
 /// Those that were copied before their turn come first, and without a limit: they are copied already.
-pub fn slice<M: Machine>(machine: &mut M, bytes_max: usize) -> (Vec<Copied>, bool) {
+pub fn slice<M: Paged>(machine: &mut M, bytes_max: usize) -> (Vec<Copied>, bool) {
     let mut slice = match &mut machine.pages().running {
         Some(running) => std::mem::take(&mut running.early),
         None => return (Vec::new(), true),

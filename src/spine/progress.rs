@@ -1,7 +1,7 @@
 //! How far a recovery has come, for whoever waits for it. Nothing here slows it down or changes what comes of it.
 
 use crate::ids::{ActorId, Digest, Seq};
-use crate::persist::format::Watermark;
+use crate::persist::mark::Watermark;
 use crate::persist::snapshots::Page;
 use crate::spine::machine::{Stamp, Start};
 use crate::spine::parallel::Coming;

@@ -8,12 +8,13 @@ use crate::clock::Timestamp;
 use crate::ids::{ActorId, Digest, Seq};
 use crate::persist::PersistError;
 use crate::persist::disk::Disk;
-use crate::persist::format::{Kind, Mark, Watermark};
+use crate::persist::format::Kind;
 use crate::persist::journal::{Begin, Reader, Record, Tail};
+use crate::persist::mark::{Mark, Marked, Watermark};
 use crate::persist::snapshots::{BySlot, Found, Look, Page, Seal, SlotId, Slots};
-use crate::spine::host::panic_words;
+use crate::spine::guard::panic_words;
 use crate::spine::loading::{self, Arriving};
-use crate::spine::machine::{Effects, Machine, Stamp, Start};
+use crate::spine::machine::{Actor, Effects, Machine, Stamp, Start};
 use crate::spine::parallel::{Coming, Made, ahead, both};
 use std::any::Any;
 use std::iter;
@@ -71,7 +72,7 @@ pub struct Replica<M: Machine> {
     entries: u64,
 }
 
-impl<M: Machine> Replica<M> {
+impl<M: Actor> Replica<M> {
     /// A replica with nothing in it.
     pub fn new(rules: M::Rules) -> Self {
         Self {
@@ -92,6 +93,12 @@ impl<M: Machine> Replica<M> {
         &self.machine
     }
 
+    /// Goes by other rules from here on.
+    pub fn set_rules(&mut self, rules: M::Rules) {
+        self.rules = rules.clone();
+        self.machine.set_rules(rules);
+    }
+
     /// The machine, to let time act on it.
     pub fn machine_mut(&mut self) -> &mut M {
         &mut self.machine
@@ -104,7 +111,7 @@ impl<M: Machine> Replica<M> {
         message: &M::Message,
         outcome: &M::Outcome,
     ) -> Result<(), RecoveryError> {
-        let mut effects = Effects::default();
+        let mut effects = Effects::<M>::default();
         let commit = || self.machine.commit(stamp, message, outcome, &mut effects);
         catch_unwind(AssertUnwindSafe(commit)).map_err(|payload| RecoveryError::Panicked {
             seq: stamp.seq,
@@ -158,7 +165,7 @@ pub trait Recovering {
     fn replace(&mut self, loaded: Box<dyn Any>);
 }
 
-impl<M: Machine> Recovering for Replica<M> {
+impl<M: Actor> Recovering for Replica<M> {
     fn actor(&self) -> ActorId {
         M::ID
     }
@@ -232,6 +239,8 @@ pub struct Past {
     pub sealed: BySlot<Option<Seq>>,
     /// What is wrong with snapshots, in words.
     pub mended: Vec<String>,
+    /// What the marks come to, as far as snapshot and journal still have them.
+    pub marked: Marked,
 }
 
 /// Brings the replicas to where the log ends, or to the end of the scope, and says what was found.
@@ -280,8 +289,10 @@ pub fn recover(
         reserved: manifest.map_or(Seq(0), |manifest| manifest.reserved),
         reaches,
     };
-    match repeat(disk, begin, replicas, scope) {
+    let mut marked = manifest.map_or_else(Marked::default, |manifest| manifest.marked.clone());
+    match repeat(disk, begin, replicas, scope, &mut marked) {
         Ok(tail) => Ok(Past {
+            marked,
             tail,
             snapshot,
             sealed: reliable,
@@ -427,6 +438,7 @@ fn repeat(
     begin: Begin,
     replicas: &mut [&mut dyn Recovering],
     scope: Scope,
+    marked: &mut Marked,
 ) -> Result<Tail, RecoveryError> {
     let actors = replicas.iter().map(|replica| Repeating {
         actor: replica.actor(),
@@ -444,10 +456,12 @@ fn repeat(
                     let replica = replicas.get_mut(place).expect("it was found there");
                     replica.repeat(stamp, entry)?;
                 }
-                Step::Start(start) => {
-                    for replica in replicas.iter_mut() {
-                        if replica.last() < start.stamp.seq {
-                            replica.start(start);
+                Step::Mark(stamp, mark) => {
+                    marked.apply(&mark);
+                    if let Mark::Start { skipped, .. } = mark {
+                        let ours = |replica: &&mut &mut dyn Recovering| replica.last() < stamp.seq;
+                        for replica in replicas.iter_mut().filter(ours) {
+                            replica.start(Start { stamp, skipped });
                         }
                     }
                 }
@@ -473,7 +487,7 @@ enum Step {
     Nothing,
     /// That the replica in this place commits an entry.
     Entry(Stamp, usize, Box<dyn Any + Send>),
-    Start(Start),
+    Mark(Stamp, Mark),
 }
 
 /// Reads on to where the log ends, or the scope.
@@ -513,15 +527,7 @@ fn step(record: &Record<'_>, actors: &[Repeating], partial: bool) -> Result<Step
                 }),
             }
         }
-        Kind::Mark => match decode_mark(record)? {
-            Mark::Start { skipped, .. } => Ok(Step::Start(Start {
-                stamp: stamp_of(record),
-                skipped,
-            })),
-            Mark::Stop | Mark::Reserve { .. } | Mark::Clock { .. } | Mark::Checkpoint { .. } => {
-                Ok(Step::Nothing)
-            }
-        },
+        Kind::Mark => Ok(Step::Mark(stamp_of(record), decode_mark(record)?)),
         Kind::Poisoned | Kind::End => Ok(Step::Nothing),
     }
 }

@@ -2,25 +2,28 @@
 //!
 //! Promises: answers leave only up to where the journal can be relied on; once halted, nothing is acknowledged.
 
-use crate::ids::Seq;
+use crate::ids::{ActorId, Seq};
 use crate::persist::PersistError;
 use crate::persist::disk::Disk;
 use crate::persist::journal::Journal;
 use crate::persist::snapshots::Slots;
 use crate::spine::checkpoint::Paged;
+use crate::spine::delivery::Report;
 use crate::spine::directory::Directory;
+use crate::spine::effect::Tell;
 use crate::spine::event::Happening;
 use crate::spine::feed::Feed;
-use crate::spine::host::Report;
-use crate::spine::ledger::{Enough, Ledger, Stage};
+use crate::spine::ledger::{Enough, Ledger};
+use crate::spine::machine::Machine;
 use crate::spine::outbox::Outbox;
 use crate::spine::recovery::RecoveryError;
-use crate::spine::supervisor::{SupervisorActor, Verdict};
+use crate::spine::supervision::{CAUSE_BYTES_MAX, Panicked, SUPERVISOR, Verdict};
 use std::cell::{Cell, RefCell, RefMut};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use tokio::sync::{Mutex, MutexGuard, Notify, watch};
+use tokio::sync::{Mutex, MutexGuard, Notify, oneshot, watch};
 
 /// Why a node stopped by itself.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -53,7 +56,8 @@ pub struct Spine {
     /// How many actors are being rebuilt.
     rebuilding: watch::Sender<u32>,
     paged: RefCell<Vec<Rc<dyn Paged>>>,
-    supervisor: RefCell<SupervisorActor>,
+    /// Actors that panicked and wait for a verdict.
+    judged: RefCell<BTreeMap<ActorId, (Report, oneshot::Sender<Verdict>)>>,
     directory: RefCell<Directory>,
     outboxes: RefCell<Vec<Box<dyn Outgoing>>>,
     feed: Arc<Feed>,
@@ -88,13 +92,13 @@ impl Drop for Rebuilding<'_> {
     }
 }
 
-/// An outbox whatever its replies.
+/// An outbox, of whatever machine.
 trait Outgoing {
     fn release(&self, durable: Seq);
     fn discard(&self);
 }
 
-impl<R> Outgoing for Outbox<R> {
+impl<M: Machine> Outgoing for Outbox<M> {
     fn release(&self, durable: Seq) {
         Outbox::release(self, durable);
     }
@@ -109,7 +113,6 @@ impl Spine {
     pub fn new(
         mut ledger: Ledger,
         files: Option<SpineFiles>,
-        supervisor: SupervisorActor,
         halt: watch::Sender<Option<Halt>>,
     ) -> Self {
         let (journal, disk, slots) = match files {
@@ -133,7 +136,7 @@ impl Spine {
             slots_held: Mutex::new(()),
             rebuilding: watch::Sender::new(0),
             paged: RefCell::default(),
-            supervisor: RefCell::new(supervisor),
+            judged: RefCell::default(),
             directory: RefCell::default(),
             outboxes: RefCell::default(),
             feed: Arc::new(feed),
@@ -155,11 +158,6 @@ impl Spine {
     /// Who is where.
     pub fn directory(&self) -> RefMut<'_, Directory> {
         self.directory.borrow_mut()
-    }
-
-    /// The restart policy.
-    pub fn supervisor(&self) -> RefMut<'_, SupervisorActor> {
-        self.supervisor.borrow_mut()
     }
 
     /// The log, unless the node keeps no files.
@@ -230,7 +228,7 @@ impl Spine {
     }
 
     /// Lets this outbox out whenever the journal is durable.
-    pub fn register<R: 'static>(&self, outbox: Outbox<R>) {
+    pub fn register<M: Machine>(&self, outbox: Outbox<M>) {
         self.outboxes.borrow_mut().push(Box::new(outbox));
     }
 
@@ -341,22 +339,62 @@ impl Spine {
         }
     }
 
-    /// Asks the Supervisor; halts the node if it says so, or if it panics itself.
-    pub fn panicked(&self, report: &Report, spent: bool) -> Verdict {
+    /// Reports a panic to the Supervisor; where its verdict comes in. None, if the node halts: nobody judges the
+    /// Supervisor itself, and without a journal a spent state cannot be rebuilt.
+    pub fn panicked(
+        &self,
+        actor: ActorId,
+        report: &Report,
+        spent: bool,
+    ) -> Option<oneshot::Receiver<Verdict>> {
+        tracing::error!(
+            actor = report.actor,
+            stage = report.stage.name(),
+            seq = report.seq.0,
+            cause = report.cause,
+            item = report.item,
+            "a request panicked and was not applied"
+        );
         if spent && self.journal.is_none() {
             self.halt(Halt::Spent(report.clone()));
-            return Verdict::Halt;
+            return None;
         }
-        let verdict = self.supervisor.borrow_mut().panicked(report);
+        if actor == SUPERVISOR.actor() {
+            self.halt(Halt::Panics(report.clone()));
+            return None;
+        }
+        let (judge, verdict) = oneshot::channel();
+        let waiting = (report.clone(), judge);
+        self.judged.borrow_mut().insert(actor, waiting);
+        let panicked = Panicked {
+            actor,
+            stage: report.stage,
+            seq: report.seq,
+            cause: shortened(&report.cause),
+            item: report.item,
+            spent,
+        };
+        self.directory.borrow().tell(Tell {
+            from: actor,
+            to: SUPERVISOR.actor(),
+            message: rmp_serde::to_vec(&panicked).expect("messages always encode"),
+        });
+        Some(verdict)
+    }
+
+    /// Passes on the verdict about an actor that panicked; halts the node if that is it.
+    pub fn judged(&self, actor: ActorId, verdict: Verdict) {
+        let Some((report, judge)) = self.judged.borrow_mut().remove(&actor) else {
+            return;
+        };
         match verdict {
-            Verdict::Halt => self.halt(Halt::Panics(report.clone())),
-            // A question leaves nothing in the journal; what was poisoned is told once it stands there.
-            Verdict::Restart if report.stage == Stage::Query => {
-                self.happened(report.actor, restarted(report));
-            }
-            Verdict::Restart => self.poisoned(report),
+            Verdict::Halt => self.halt(Halt::Panics(report)),
+            // What was poisoned is published once it stands in the journal.
+            Verdict::Restart if report.stage.has_message() => self.poisoned(&report),
+            Verdict::Restart => self.happened(report.actor, restarted(&report)),
         }
-        verdict
+        // An actor that no longer waits has ended with its node.
+        let _ = judge.send(verdict);
     }
 
     /// Stops acknowledging, for good. The first reason stays.
@@ -405,15 +443,14 @@ impl Spine {
 
 /// An actor panicked and goes on: with everything, or without the item on which time was to act.
 fn restarted(report: &Report) -> Happening {
-    let stage = match report.stage {
-        Stage::Decide => "decide",
-        Stage::Commit => "commit",
-        Stage::Query => "query",
-        Stage::Tick => "tick",
-    };
     let what = match report.item {
-        None => Happening::new("restarted").text("stage", stage),
+        None => Happening::new("restarted").text("stage", report.stage.name()),
         Some(item) => Happening::new("quarantined").number("item", item),
     };
     what.text("cause", report.cause.clone())
+}
+
+/// As much of a panic's words as is kept.
+fn shortened(cause: &str) -> String {
+    cause[..cause.floor_char_boundary(CAUSE_BYTES_MAX)].to_owned()
 }

@@ -1,12 +1,12 @@
 //! Two snapshots of a machine in memory, written in turn from its pages as a coordinator's are: for model tests.
 
 use crate::ids::{Digest, PageId, Seq};
-use crate::spine::machine::Machine;
+use crate::spine::machine::Paged;
 use crate::spine::pages;
 use std::collections::BTreeMap;
 
 /// The two snapshots, and the checkpoint under way.
-pub(crate) struct Shelf<M: Machine> {
+pub(crate) struct Shelf<M: Paged> {
     rules: M::Rules,
     /// Asserts that a machine is whole, and shows what a snapshot keeps of it.
     look: fn(&M) -> String,
@@ -31,7 +31,7 @@ struct Running {
     shown: String,
 }
 
-impl<M: Machine> Shelf<M> {
+impl<M: Paged> Shelf<M> {
     pub(crate) fn new(rules: M::Rules, look: fn(&M) -> String) -> Self {
         Self {
             rules,

@@ -8,14 +8,17 @@ use sexton::actors::queue::{
     Root, Rules, TypeRules, Worker,
 };
 use sexton::clock::{ManualClock, Timestamp};
+use sexton::ids::Chance;
 use sexton::ids::{Seq, Token};
 use sexton::persist::disk::{Disk, RealDisk};
-use sexton::persist::format::{Chance, Watermark};
 use sexton::persist::journal::{InlineFiller, Tail, Writer};
+use sexton::persist::mark::Watermark;
 use sexton::persist::retention::trim;
 use sexton::persist::snapshots::{Manifest, Page, SledStores, SlotId, SlotWriter, Slots};
-use sexton::spine::ledger::{Ledger, Poisoned, Stage};
-use sexton::spine::machine::{Effects, Keeping, Machine};
+use sexton::spine::delivery::Stage;
+use sexton::spine::effect::Effects;
+use sexton::spine::ledger::{Ledger, Poisoned};
+use sexton::spine::machine::{Keeping, Machine};
 use sexton::spine::pages::slice;
 use std::path::Path;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use crate::opened::{Opened, request, run};
 use crate::resources::{raise_descriptor_limit, resident};
 use sexton::actors::lock::{LockMachine, Message, Name};
 use sexton::node::Handle;
-use sexton::spine::host::Item;
+use sexton::spine::delivery::Item;
 use std::collections::BTreeSet;
 
 /// Lets so many locks be taken and given back: as many pairs of events.

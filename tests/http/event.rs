@@ -4,9 +4,9 @@ use crate::listener::Listener;
 use crate::opened::{Opened, read_all, run};
 use serde_json::{Value, json};
 use sexton::actors::lock::Message;
+use sexton::spine::delivery::Stage;
 use sexton::spine::event::Position;
 use sexton::spine::feed::Heard;
-use sexton::spine::ledger::Stage;
 use std::io::{Read as _, Write as _};
 
 const ACQUIRE: &str = "/v1/locks/acquire";

@@ -7,7 +7,7 @@ use crate::gate::Gate;
 use crate::opened::{Answer, Opened, answers, read_all, request, run};
 use crate::queue_status;
 use serde_json::{Value, json};
-use sexton::spine::ledger::Stage;
+use sexton::spine::delivery::Stage;
 use std::io::Write as _;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
@@ -152,7 +152,7 @@ impl Nodes {
         let taken = crowded.connect();
         let stats = || crowded.handle().http().expect("it is open").stats();
         crate::lock::until(|| stats().active == 1);
-        let full = Opened::configured(|config| config.locks.entries_max = 1);
+        let full = Opened::configured(|config| config.rules.lock.entries_max = 1);
         hold(&full);
         Self {
             well: Opened::new(),

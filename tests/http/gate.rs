@@ -1,6 +1,6 @@
 //! Holds an actor up where a test wants it, until the test lets it go on.
 
-use sexton::spine::ledger::Stage;
+use sexton::spine::delivery::Stage;
 use std::sync::{Arc, Condvar, Mutex};
 
 /// What is planted in an actor, by its messages.

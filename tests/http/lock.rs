@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sexton::actors::lock::Message;
 use sexton::actors::lock::{LockMachine, Name};
 use sexton::persist::journal::Fsync;
-use sexton::spine::host::Item;
+use sexton::spine::delivery::Item;
 use std::io::Write as _;
 use std::net::TcpStream;
 

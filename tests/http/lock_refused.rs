@@ -3,7 +3,7 @@
 use crate::opened::{Opened, finish};
 use serde_json::{Value, json};
 use sexton::actors::lock::Message;
-use sexton::spine::ledger::Stage;
+use sexton::spine::delivery::Stage;
 
 const ACQUIRE: &str = "/v1/locks/acquire";
 
@@ -132,7 +132,7 @@ fn what_is_kept_for_the_coordinator_is_forbidden() {
 #[test]
 fn bounds_are_answered() {
     let opened = Opened::configured(|config| {
-        config.locks.entries_max = 1;
+        config.rules.lock.entries_max = 1;
         config.http.as_mut().expect("it has one").waits_max = 0;
     });
     let fields = |key: &str, wait: u64| json!({"key": key, "owner": "o", "wait": wait});
@@ -163,7 +163,7 @@ fn a_panic_fails_one_request_and_takes_nothing_away() {
 
 #[test]
 fn a_halted_node_refuses_all() {
-    let opened = Opened::configured(|config| config.supervisor.restarts_max = 0);
+    let opened = Opened::configured(|config| config.rules.supervisor.restarts_max = 0);
     opened.handle().sabotage_locks(Box::new(|stage, _| {
         assert_ne!(stage, Stage::Decide, "planted");
     }));

@@ -5,7 +5,7 @@ use serde_json::Value;
 use sexton::actors::lock::{LockMachine, Message, Name};
 use sexton::config::{Config, HttpConfig, LockserverConfig};
 use sexton::node::{Handle, Node};
-use sexton::spine::host::Item;
+use sexton::spine::delivery::Item;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::OpenOptionsExt as _;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sexton::actors::queue::{Body, Message, Put, QueueName, Rules, TypeRules};
 use sexton::config::Config;
 use sexton::node::Queues;
-use sexton::spine::host::Item;
+use sexton::spine::delivery::Item;
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -78,7 +78,7 @@ pub(crate) fn tried_twice(config: &mut Config) {
         max_tries: 2,
         ..TypeRules::default()
     };
-    config.queues = Rules {
+    config.rules.queue = Rules {
         types: [("twice".to_owned(), twice)].into(),
         ..Rules::default()
     };

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// A coordinator that goes by these.
 fn opened(rules: &Rules) -> Opened {
-    Opened::configured(|config| config.queues = rules.clone())
+    Opened::configured(|config| config.rules.queue = rules.clone())
 }
 
 /// What is told of the types, by type.

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use sexton::actors::queue::{Message, TypeRules};
-use sexton::spine::ledger::Stage;
+use sexton::spine::delivery::Stage;
 
 /// What is wrong with a request, and which field is to be named.
 const WRONG: &[(&str, &str, &str)] = &[
@@ -191,9 +191,9 @@ fn bounds_are_answered() {
         ..TypeRules::default()
     };
     let opened = Opened::configured(|config| {
-        config.queues.jobs_max = 2;
-        config.queues.queues_max = 1;
-        config.queues.types = [("closed".to_owned(), closed)].into();
+        config.rules.queue.jobs_max = 2;
+        config.rules.queue.queues_max = 1;
+        config.rules.queue.types = [("closed".to_owned(), closed)].into();
         config.http.as_mut().expect("it has one").waits_max = 0;
     });
     let fields = |queue: &str| json!({"queue": queue, "body": "x"});
@@ -247,7 +247,7 @@ fn a_panic_fails_one_request_and_takes_nothing_away() {
 
 #[test]
 fn a_halted_node_refuses_all() {
-    let opened = Opened::configured(|config| config.supervisor.restarts_max = 0);
+    let opened = Opened::configured(|config| config.rules.supervisor.restarts_max = 0);
     opened.handle().sabotage_queues(Box::new(|stage, _| {
         assert_ne!(stage, Stage::Decide, "planted");
     }));

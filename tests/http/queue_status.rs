@@ -87,7 +87,7 @@ pub(crate) fn conflict(path: &str, method: &str, opened: &Opened) -> Option<Answ
 /// Leaves a job in a directory that was tried too often.
 pub(crate) fn abandon(data: &Path) {
     let mut config = Config::at(data);
-    config.queues.default = TypeRules {
+    config.rules.queue.default = TypeRules {
         max_tries: 1,
         ..TypeRules::default()
     };

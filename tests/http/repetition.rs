@@ -53,7 +53,7 @@ fn a_key_belongs_to_one_request() {
 
 #[test]
 fn a_request_that_is_not_carried_out_may_come_again() {
-    let opened = Opened::configured(|config| config.locks.entries_max = 1);
+    let opened = Opened::configured(|config| config.rules.lock.entries_max = 1);
     let fields = |key: &str| json!({"key": key, "owner": "one"});
     assert_eq!(opened.post("/v1/locks/acquire", &fields("a")).status, 200);
     post(&opened, "k", "acquire", &fields("b")).because(503, "full");

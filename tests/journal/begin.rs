@@ -8,9 +8,9 @@ use crate::log::{
 use sexton::clock::Timestamp;
 use sexton::ids::Seq;
 use sexton::persist::PersistError;
-use sexton::persist::format::Mark;
 use sexton::persist::journal::segment::{self, Opening, Present};
 use sexton::persist::journal::{Begin, Sizes};
+use sexton::persist::mark::Mark;
 use sexton::persist::retention::trim;
 
 /// Segments in which a part of a long record just fits.

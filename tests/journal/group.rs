@@ -3,8 +3,8 @@
 use crate::disk::MemoryDisk;
 use crate::log::{batch, read, records, writer};
 use sexton::ids::Seq;
-use sexton::persist::format::Mark;
 use sexton::persist::journal::{Fsync, Journal, JournalThread, Sizes};
+use sexton::persist::mark::Mark;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::thread::Thread;

@@ -5,8 +5,9 @@ use sexton::clock::Timestamp;
 use sexton::ids::{ActorId, Seq};
 use sexton::persist::PersistError;
 use sexton::persist::disk::Disk;
-use sexton::persist::format::{About, Batch, Kind, Mark};
+use sexton::persist::format::{About, Batch, Kind};
 use sexton::persist::journal::{Begin, InlineFiller, Reader, Sizes, Tail, Writer};
+use sexton::persist::mark::Mark;
 use std::sync::Arc;
 
 /// Segments so small that every test fills several.

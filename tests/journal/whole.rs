@@ -4,8 +4,9 @@ use crate::disk::MemoryDisk;
 use crate::log::{self, SMALL, mark, read, records, segment, used, write, writer};
 use sexton::ids::Seq;
 use sexton::persist::disk::RealDisk;
-use sexton::persist::format::{Mark, PART_BYTES_MAX};
+use sexton::persist::format::PART_BYTES_MAX;
 use sexton::persist::journal::{InlineFiller, Reader, Sizes, Writer};
+use sexton::persist::mark::Mark;
 use std::sync::Arc;
 
 #[test]
@@ -114,7 +115,7 @@ fn a_stop_counts_only_if_nothing_was_cut_behind_it() {
 #[test]
 fn a_checkpoint_mark_comes_back_from_bytes_and_from_an_export() {
     use sexton::ids::{ActorId, Digest};
-    use sexton::persist::format::Watermark;
+    use sexton::persist::mark::Watermark;
     let digest = Digest(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff);
     let checkpoint = Mark::Checkpoint {
         slot: 1,

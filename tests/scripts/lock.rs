@@ -5,7 +5,7 @@ use sexton::actors::lock::{
     Gone, Listed, LockMachine, Message, Name, Outcome, Query, Refused, Reply, Rules, Watch,
 };
 use sexton::ids::Slot;
-use sexton::spine::host::Item;
+use sexton::spine::delivery::Item;
 use sexton::spine::machine::Stamp;
 use std::collections::{BTreeMap, BTreeSet};
 

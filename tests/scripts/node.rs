@@ -6,12 +6,15 @@
 
 use crate::dialogue::Listener;
 use sexton::clock::{Clock, ManualClock, Timestamp};
+use sexton::ids::Chance;
 use sexton::ids::{Digest, Seq, Ticket};
 use sexton::persist::disk::{Disk, RealDisk};
-use sexton::persist::format::{Chance, Kind};
+use sexton::persist::format::Kind;
 use sexton::persist::journal::{InlineFiller, Reader, Room, Sizes, Tail, Writer};
-use sexton::spine::host::{Answer, Delivery, Flow, Host, Item};
-use sexton::spine::ledger::{Ledger, Stage};
+use sexton::spine::delivery::Stage;
+use sexton::spine::delivery::{Answer, Delivery, Flow, Item};
+use sexton::spine::host::Host;
+use sexton::spine::ledger::Ledger;
 use sexton::spine::machine::{Machine, Stamp};
 use sexton::spine::recovery::{Replica, Scope, recover};
 use std::collections::BTreeMap;
@@ -170,7 +173,7 @@ impl<T: Tongue> Node<T> {
             }
             ["quarantined"] => {
                 let reports = self.running()?.host.quarantined();
-                let say = |report: &sexton::spine::host::Report| {
+                let say = |report: &sexton::spine::delivery::Report| {
                     format!(
                         "slot {} since entry {}",
                         report.item.unwrap_or(0),

@@ -13,7 +13,7 @@ use sexton::actors::queue::{
 };
 use sexton::clock::Timestamp;
 use sexton::ids::{Slot, Token};
-use sexton::spine::host::Item;
+use sexton::spine::delivery::Item;
 use sexton::spine::machine::Stamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;

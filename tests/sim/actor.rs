@@ -7,11 +7,13 @@ use crate::counter::PLANTED;
 use crate::coverage::Coverage;
 use crate::reference::{MessageOf, QueryOf, Reference, ReplyOf};
 use sexton::clock::Timestamp;
-use sexton::ids::{Digest, Seq, Ticket};
+use sexton::ids::{ActorId, Digest, Seq, Ticket};
 use sexton::spine::Host;
-use sexton::spine::host::{Answer, Delivery, Flow, Item, Report};
-use sexton::spine::ledger::{Ledger, Stage};
-use sexton::spine::machine::{Machine, Tell};
+use sexton::spine::delivery::Stage;
+use sexton::spine::delivery::{Answer, Delivery, Flow, Item, Report};
+use sexton::spine::effect::Tell;
+use sexton::spine::ledger::Ledger;
+use sexton::spine::machine::{Machine, Now};
 use sexton::spine::recovery::Replica;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -65,7 +67,7 @@ pub(crate) struct Wait<R: Reference> {
 
 enum Mail<R: Reference> {
     Call(Vec<Ask<R>>),
-    Tell(MessageOf<R>),
+    Tell(MessageOf<R>, ActorId),
 }
 
 /// Answers on their way from the outbox to the history. A tell's answers go nowhere.
@@ -85,7 +87,7 @@ impl Trap {
 
     /// # Panics
     /// If a panic is planted here.
-    fn step(&self, stage: Stage) {
+    pub(crate) fn step(&self, stage: Stage) {
         if self.0.load(Ordering::Relaxed) == stage_code(stage) {
             self.0.store(SAFE, Ordering::Relaxed);
             panic!("{PLANTED} in {stage:?}");
@@ -99,6 +101,10 @@ fn stage_code(stage: Stage) -> u8 {
         Stage::Commit => 2,
         Stage::Query => 3,
         Stage::Tick => 4,
+        Stage::Keeping => 5,
+        Stage::Due => 6,
+        Stage::Watch => 7,
+        Stage::Resume => 8,
     }
 }
 
@@ -111,6 +117,8 @@ pub(crate) struct Actor<R: Reference> {
     current: Option<usize>,
     /// The host asked for another turn.
     pub(crate) unfinished: bool,
+    /// It panicked, and waits for the verdict.
+    pub(crate) judged: bool,
     pub(crate) calls: Vec<Call<R>>,
     pub(crate) waits: BTreeMap<Ticket, Wait<R>>,
     arrivals: Arrivals<R>,
@@ -151,6 +159,7 @@ impl<R: Reference> Actor<R> {
             mailbox: VecDeque::new(),
             current: None,
             unfinished: false,
+            judged: false,
             calls: Vec::new(),
             waits: BTreeMap::new(),
             arrivals: Arc::default(),
@@ -172,19 +181,20 @@ impl<R: Reference> Actor<R> {
 
     pub(crate) fn post_tell(&mut self, tell: &Tell) {
         let message = rmp_serde::from_slice(&tell.message).expect("tells decode");
-        self.mailbox.push_back(Mail::Tell(message));
+        self.mailbox.push_back(Mail::Tell(message, tell.from));
     }
 
     /// Whether there is something to do, or something due.
-    pub(crate) fn is_waiting(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_waiting(&self, now: Now) -> bool {
+        let deadline = self.host.deadline(now.offset);
         self.unfinished
             || !self.mailbox.is_empty()
-            || self.host.deadline().is_some_and(|deadline| deadline <= now)
+            || deadline.is_some_and(|deadline| deadline <= now.at)
     }
 
     /// Goes on with what was begun, else with the next of the mailbox, else lets time act.
     pub(crate) fn turn(&mut self, ledger: &mut Ledger) -> Turn {
-        if self.host.is_spent() {
+        if self.host.is_spent() || self.judged {
             return Turn::Idle;
         }
         let flow = if self.unfinished {
@@ -193,19 +203,23 @@ impl<R: Reference> Actor<R> {
         } else {
             match self.mailbox.pop_front() {
                 Some(mail) => self.deliver(ledger, mail),
-                None if self.is_waiting(ledger.now()) => self.host.proceed(ledger),
+                None if self.is_waiting(ledger.both()) => self.host.proceed(ledger),
                 None => return Turn::Idle,
             }
         };
+        self.came(flow)
+    }
+
+    /// How far the host came.
+    fn came(&mut self, flow: Flow) -> Turn {
         if !self.host.is_busy()
             && let Some(call) = self.current.take().and_then(|at| self.calls.get_mut(at))
         {
             call.rests = self.host.awaited();
             call.saw = self.host.last();
         }
-        if !self.host.is_spent() {
-            self.digests
-                .insert(self.host.last(), self.host.machine().digest());
+        if let Some(digest) = self.host.digest() {
+            self.digests.insert(self.host.last(), digest);
         }
         match flow {
             Flow::Done => Turn::Done,
@@ -215,6 +229,7 @@ impl<R: Reference> Actor<R> {
             }
             Flow::Panicked(report) => {
                 self.unfinished = true;
+                self.judged = true;
                 Turn::Panicked(report)
             }
         }
@@ -222,7 +237,9 @@ impl<R: Reference> Actor<R> {
 
     fn deliver(&mut self, ledger: &mut Ledger, mail: Mail<R>) -> Flow {
         let (asks, id) = match mail {
-            Mail::Tell(message) => (vec![Ask::Message(message)], None),
+            Mail::Tell(message, teller) => {
+                return self.host.deliver(ledger, Delivery::told(message, teller));
+            }
             Mail::Call(asks) => {
                 self.calls.push(Call {
                     asks: asks.clone(),
@@ -244,19 +261,17 @@ impl<R: Reference> Actor<R> {
             Ask::Message(message) => Item::Message(message),
             Ask::Query(query) => Item::Query(query),
         });
-        let delivery = Delivery {
-            items: items.collect(),
-            reply_to: Box::new(move |answers| push(&arrivals, (id, answers))),
-        };
-        self.host.deliver(ledger, delivery)
+        let reply_to = Box::new(move |answers| push(&arrivals, (id, answers)));
+        self.host
+            .deliver(ledger, Delivery::new(items.collect(), reply_to))
     }
 
     fn read_early(&mut self, ledger: &mut Ledger, asks: &[Ask<R>], id: Option<usize>) -> Flow {
         let flow = self.host.proceed(ledger);
         if let (Flow::Done, Some(call)) = (&flow, id.and_then(|id| self.calls.get_mut(id))) {
-            let at = ledger.now();
+            let now = ledger.both();
             let answer = |ask: &Ask<R>| match ask {
-                Ask::Query(query) => Some(Ok(self.host.machine().query(at, query))),
+                Ask::Query(query) => Some(Ok(self.host.machine().query(now, query))),
                 Ask::Message(_) => None,
             };
             call.rests = self.host.awaited();
@@ -269,7 +284,14 @@ impl<R: Reference> Actor<R> {
         flow
     }
 
-    pub(crate) fn watch(&mut self, watch: <R::Machine as Machine>::Watch) {
+    pub(crate) fn watch(
+        &mut self,
+        ledger: &mut Ledger,
+        watch: <R::Machine as Machine>::Watch,
+    ) -> Turn {
+        if self.judged {
+            return Turn::Idle;
+        }
         self.next_ticket += 1;
         let ticket = Ticket(self.next_ticket);
         let wait = Wait {
@@ -283,18 +305,25 @@ impl<R: Reference> Actor<R> {
                 push(&woken, (ticket, answer));
             }
         };
-        if !self.deaf {
-            self.host.watch(ticket, watch, Box::new(reply_to));
+        if self.deaf {
+            return Turn::Idle;
         }
+        // One that panics is answered as failed, which is no answer to the wait.
+        let flow = self.host.watch(ledger, ticket, watch, Box::new(reply_to));
+        if matches!(&flow, Flow::Panicked(report) if report.stage == Stage::Watch) {
+            self.waits.remove(&ticket);
+        }
+        self.came(flow)
     }
 
     /// Withdraws the oldest open wait: its connection was lost.
-    pub(crate) fn unwatch(&mut self) -> bool {
+    pub(crate) fn unwatch(&mut self, ledger: &mut Ledger) -> bool {
         let open = self.waits.iter().find(|(_, wait)| wait.answer.is_none());
         let Some(ticket) = open.map(|(ticket, _)| *ticket) else {
             return false;
         };
-        self.host.unwatch(ticket);
+        let flow = self.host.unwatch(ledger, ticket);
+        assert!(matches!(flow, Flow::Done), "nothing is planted there");
         self.waits.remove(&ticket);
         true
     }
@@ -344,11 +373,13 @@ impl<R: Reference> Actor<R> {
     }
 
     /// Puts a rebuilt machine in the place of the spent one.
-    pub(crate) fn rebuild(&mut self, replica: Replica<R::Machine>) {
+    pub(crate) fn rebuild(&mut self, ledger: &mut Ledger, replica: Replica<R::Machine>) -> Turn {
         self.rebuilds += 1;
         self.rebuilds_behind_a_quarantine += u64::from(!self.host.quarantined().is_empty());
         let (machine, _) = replica.into_parts();
-        self.host.rebuilt(machine);
+        self.unfinished = false;
+        let flow = self.host.rebuilt(ledger, machine);
+        self.came(flow)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::actor::{Actor, Ask, Call, Wait};
 use crate::counters::Counters;
 use crate::coverage::Coverage;
 use crate::disk::SimDisk;
-use crate::each::{ACTORS, Each, Witnesses, each};
+use crate::each::{Each, Witnesses, each};
 use crate::jobs::Given;
 use crate::locks::Locks;
 use crate::node::Node;
@@ -21,7 +21,7 @@ use sexton::persist::PersistError;
 use sexton::persist::format::Kind;
 use sexton::persist::journal::segment::{self, Opening};
 use sexton::persist::journal::{Begin, Reader, Tail};
-use sexton::spine::Machine as _;
+use sexton::spine::machine::{Machine as _, Paged as _};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -54,7 +54,7 @@ pub(crate) struct Peril {
 
 impl Peril {
     /// Whether what rests on this entry must be there.
-    fn promises(&self, rests: Seq) -> bool {
+    pub(crate) fn promises(&self, rests: Seq) -> bool {
         self.policy == Policy::Always || !self.power_cut || rests <= self.synced
     }
 }
@@ -124,7 +124,7 @@ impl Checker {
         }
         self.follow(&log, past.as_ref(), coverage)?;
         self.agree(node)?;
-        coverage.digests_compared += ACTORS as u64;
+        coverage.digests_compared += node.actors.ids().len() as u64;
         self.known
             .extend(log.iter().map(|kept| (kept.seq, sum(kept))));
         self.banked.clear();
@@ -197,14 +197,13 @@ impl Checker {
         coverage: &mut Coverage,
     ) -> Result<(), Violation> {
         let mut counted = Coverage::default();
-        let witnesses = self.witnesses.each_mut();
         if let Some(past) = past {
-            let actors = past.node.actors.each_ref();
-            each!(witness in witnesses, actor in actors => {
+            let actors = &past.node.actors;
+            each!(witness in &mut self.witnesses, actor in &actors => {
                 follow(witness, log, Some((actor, past)), coverage, &mut counted)?;
             });
         } else {
-            each!(witness in witnesses => follow(witness, log, None, coverage, &mut counted)?);
+            each!(witness in &mut self.witnesses => follow(witness, log, None, coverage, &mut counted)?);
         }
         coverage.add(&counted);
         let Each { left, right, .. } = &self.witnesses;
@@ -212,10 +211,14 @@ impl Checker {
         is_told(&right.reference, &left.reference)
     }
 
+    /// Whether the log was seen to hold this record.
+    pub(crate) fn is_known(&self, seq: Seq) -> bool {
+        self.known.contains_key(&seq)
+    }
+
     /// The machines of the node are where the log leads, by digest and field by field.
     pub(crate) fn agree(&self, node: &Node) -> Result<(), Violation> {
-        let actors = node.actors.each_ref();
-        each!(witness in self.witnesses.each_ref(), actor in actors => agrees(witness, actor)?);
+        each!(witness in &self.witnesses, actor in &node.actors => agrees(witness, actor)?);
         Ok(())
     }
 
@@ -277,7 +280,7 @@ struct Past<'a> {
 impl Past<'_> {
     /// Every answer rests on what is still there, unless it could be lost.
     fn check_rests(&self) -> Result<(), Violation> {
-        each!(actor in self.node.actors.each_ref() => self.check_calls(actor)?);
+        each!(actor in &self.node.actors => self.check_calls(actor)?);
         Ok(())
     }
 
@@ -346,8 +349,8 @@ impl Past<'_> {
     }
 
     fn check_digests(&self, node: &Node, coverage: &mut Coverage) -> Result<(), Violation> {
-        let before = each!(actor in self.node.actors.each_ref() => &actor.digests);
-        for (before, (last, digest)) in before.into_iter().zip(node.found.digests) {
+        let before = each!(actor in &self.node.actors => &actor.digests);
+        for (before, (last, digest)) in before.into_iter().zip(node.found.digests.iter().copied()) {
             let Some(expected) = before.get(&last) else {
                 continue;
             };

@@ -3,17 +3,17 @@
 //! Follows `actors/checkpoint.rs` and `persist/snapshots/thread.rs` with the same decisions, slots and hosts below, in
 //! the same order. What the runtime waits for, a step looks at, and is taken again if it is not so yet.
 
-use crate::each::{ACTORS, each};
+use crate::each::each;
 use crate::node::Node;
 use crate::planted_slots;
 use crate::setting::Plant;
 use sexton::ids::{ActorId, Seq};
 use sexton::persist::PersistError;
-use sexton::persist::format::Watermark;
+use sexton::persist::mark::Watermark;
 use sexton::persist::snapshots::{Manifest, Page, SlotId, Writing};
+use sexton::spine::Actor;
 use sexton::spine::Host;
 use sexton::spine::checkpoint::{begin, since, slot_to_write};
-use sexton::spine::machine::Machine;
 
 /// A checkpoint under way.
 pub(crate) struct Checkpoint {
@@ -79,8 +79,8 @@ impl Checkpoint {
         self.stage = match &self.stage {
             Stage::Begin => {
                 self.manifest = begin(&mut node.ledger);
-                let [first, ..] = node.actors.ids();
-                Stage::BeginActor(first)
+                let ids = node.actors.ids();
+                Stage::BeginActor(*ids.first().expect("a node has actors"))
             }
             Stage::BeginActor(actor) => {
                 let since =
@@ -166,7 +166,7 @@ trait Paged {
     fn newest(&self) -> Seq;
 }
 
-impl<M: Machine> Paged for Host<M> {
+impl<M: Actor> Paged for Host<M> {
     fn begin(&mut self, since: Seq) -> Option<Watermark> {
         self.begin_checkpoint(since)
     }
@@ -189,8 +189,9 @@ fn on_host<T>(
     actor: ActorId,
     call: impl FnOnce(&mut dyn Paged) -> Option<T>,
 ) -> Option<T> {
-    let hosts: [(ActorId, &mut dyn Paged); ACTORS] =
-        each!(actor in node.actors.each_mut() => (actor.host.actor(), &mut actor.host));
+    let hosts = each!(actor in &mut node.actors => {
+        (actor.host.actor(), &mut actor.host as &mut dyn Paged)
+    });
     let host = hosts.into_iter().find(|(id, _)| *id == actor);
     call(host.expect("an actor of this node").1)
 }

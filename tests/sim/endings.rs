@@ -1,9 +1,10 @@
 //! How a node goes down, and how a run ends.
 
 use crate::actor::Actor;
+use crate::counter::SILENCE_MS;
 use crate::counters::Counters;
 use crate::damage;
-use crate::each::{Who, each};
+use crate::each::each;
 use crate::node::Stopped;
 use crate::platter::{Fate, Loss};
 use crate::queues::Queues;
@@ -12,10 +13,13 @@ use crate::run::Run;
 use crate::setting::Power;
 use crate::violation::{Promise, Violation, ensure};
 use sexton::actors::queue::{QueueView, Watch};
+use sexton::ids::Seq;
 use sexton::persist::journal::segment;
-use sexton::spine::Machine as _;
+use sexton::spine::machine::Shown as _;
 use std::collections::BTreeMap;
 
+/// After this, what was lost on its way to the world or refused by an actor was stated again.
+const PATIENCE_MS: u64 = SILENCE_MS + 1;
 const DAY_MS: u64 = 24 * 3600 * 1000;
 /// Rounds in which everything must have come to rest.
 const ROUNDS_MAX: u32 = 10_000;
@@ -112,7 +116,8 @@ impl Run<'_> {
             self.coverage.crashes_with_unsynced_tail += u64::from(node.log.is_unsynced());
             self.coverage.crashes_in_a_checkpoint += u64::from(node.amid);
             self.coverage.add(&node.met);
-            each!(actor in node.actors.each_ref() => actor.count(&mut self.coverage));
+            each!(actor in &node.actors => actor.count(&mut self.coverage));
+            self.world.start(Seq(0));
             self.peril.synced = node.log.synced;
             self.past = Some(node);
         }
@@ -182,6 +187,9 @@ impl Run<'_> {
         }
         self.settle()?;
         self.check_rest()?;
+        // Nothing is made good by a restart that should be right without one.
+        self.pass_patience()?;
+        self.check_effects()?;
         if self.chance.per_mille(500) {
             self.stop()?;
         } else {
@@ -192,7 +200,7 @@ impl Run<'_> {
         }
         self.settle()?;
         self.check_rest()?;
-        self.check_tells()?;
+        self.check_effects()?;
         if self.setting.checkpoints > 0 {
             self.check_files()?;
         }
@@ -210,15 +218,16 @@ impl Run<'_> {
                 return self.settle_last();
             }
             let (tap, coverage) = (&mut self.tap, &mut self.coverage);
-            while node.route() {}
-            for who in Who::ALL {
-                node.turn(who, coverage);
+            while node.route() || node.complete(None) {}
+            self.world.ring_all()?;
+            for id in node.actors.ids() {
+                node.turn(id, coverage);
             }
             let moved = node
                 .hand(tap)
                 .map_err(Stopped::Broken)
                 .and_then(|()| Ok(node.log.drain()?))
-                .and_then(|()| node.rebuild());
+                .and_then(|()| node.rebuild(coverage));
             if let Err(stopped) = moved {
                 return match stopped {
                     Stopped::Broken(violation) => Err(violation),
@@ -252,7 +261,7 @@ impl Run<'_> {
         let Some(node) = &self.node else {
             return Ok(());
         };
-        each!(actor in node.actors.each_ref() => answered(actor)?);
+        each!(actor in &node.actors => answered(actor)?);
         let empty = node.actors.lock.host.machine().view().entries.is_empty();
         let waits = node.actors.lock.waits.values();
         let waiting = waits.filter(|wait| wait.answer.is_none()).count();
@@ -273,11 +282,25 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Both counter actors know what the other one did.
-    fn check_tells(&self) -> Result<(), Violation> {
+    /// Lets the time pass after which what was lost or refused is stated again.
+    fn pass_patience(&mut self) -> Result<(), Violation> {
+        for _ in 0..2 {
+            self.wall += PATIENCE_MS;
+            if let Some(node) = &mut self.node {
+                node.clock.advance_ms(PATIENCE_MS);
+            }
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    /// Both counter actors know what the other one did, and every bell was rung.
+    fn check_effects(&self) -> Result<(), Violation> {
         let Some(node) = &self.node else {
             return Ok(());
         };
+        self.check_bells(&node.actors.left)?;
+        self.check_bells(&node.actors.right)?;
         let (left, right) = (strides(&node.actors.left), strides(&node.actors.right));
         let heard = (heard(&node.actors.right), heard(&node.actors.left));
         ensure(
@@ -285,6 +308,30 @@ impl Run<'_> {
             Promise::Told,
             || format!("told {left:?} {right:?}, heard {heard:?}"),
         )
+    }
+}
+
+impl Run<'_> {
+    fn check_bells<const ID: u8>(&self, actor: &Actor<Counters<ID>>) -> Result<(), Violation> {
+        let is_stuck = |name: u16| {
+            let items = actor
+                .host
+                .quarantined()
+                .iter()
+                .filter_map(|report| report.item);
+            items
+                .into_iter()
+                .any(|item| item & 0xffff == u64::from(name))
+        };
+        for (name, counter) in actor.host.machine().view() {
+            self.world
+                .check_counter(actor.host.actor(), name, &counter)?;
+            let silent = counter.silent_until.0 > 0 && !is_stuck(name);
+            ensure(!silent, Promise::ActedOnIt, || {
+                format!("bell {name} of {ID} was never rung: {counter:?}")
+            })?;
+        }
+        Ok(())
     }
 }
 

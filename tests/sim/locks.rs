@@ -3,14 +3,15 @@
 //! Follows `docs/protocols/lockserver.md`, not the machine. Slots are taken from the log, since an expiry names one.
 
 use crate::coverage::Coverage;
+use crate::each::Judged;
 use crate::reference::{Origin, Reference};
 use sexton::actors::lock::{
-    Gone, LockMachine, Message, Name, Outcome, Query, Refused, Reply, Standing, Watch,
+    self, Gone, LockMachine, Message, Name, Outcome, Query, Refused, Reply, Standing, Watch,
 };
 use sexton::clock::Timestamp;
 use sexton::ids::{Seq, Slot, Token};
-use sexton::spine::Machine as _;
-use sexton::spine::host::Answer;
+use sexton::spine::delivery::Answer;
+use sexton::spine::machine::Shown as _;
 use sexton::spine::machine::{Stamp, Start};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -224,9 +225,9 @@ impl Locks {
             .collect()
     }
 
-    fn listed(&self, (slot, place): (Slot, u32)) -> sexton::actors::lock::Listed {
+    fn listed(&self, (slot, place): (Slot, u32)) -> lock::Listed {
         let entry = self.entry(slot);
-        sexton::actors::lock::Listed {
+        lock::Listed {
             key: entry.key.clone(),
             index: entry.index.clone(),
             owner: entry.owner.clone(),
@@ -269,11 +270,15 @@ fn is_stale(entry: &Entry, message: &Message) -> bool {
     }
 }
 
+impl Judged for LockMachine {
+    type Reference = Locks;
+}
+
 impl Reference for Locks {
     type Machine = LockMachine;
 
-    fn rules() -> sexton::actors::lock::Rules {
-        sexton::actors::lock::Rules::default()
+    fn rules() -> lock::Rules {
+        lock::Rules::default()
     }
 
     fn apply(

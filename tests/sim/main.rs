@@ -5,9 +5,10 @@
 //! |---|---|
 //! | `setting.rs` `workload.rs` `jobs.rs` `chance.rs` | what a seed says, what clients ask for |
 //! | `platter.rs` `disk.rs` `log.rs` `actor.rs` `each.rs` `node.rs` | the node, cut into moves, on a disk that forgets |
+//! | `world.rs` | the world that counters act on |
 //! | `checkpoint.rs` `store.rs` | a checkpoint, cut into steps, and the store that slots are written to |
 //! | `run.rs` `taking.rs` `endings.rs` | the steps of a run, those of checkpoints, how a node goes down, how a run ends |
-//! | `reference.rs` `locks.rs` `counters.rs` `queues.rs` | the rules a second time |
+//! | `reference.rs` `locks.rs` `counters.rs` `queues.rs` `supervisor.rs` | the rules a second time |
 //! | `tap.rs` `witness.rs` `check.rs` `damage.rs` `snapshots.rs` | the checkers |
 //! | `coverage.rs` `violation.rs` | what was met, and what was broken |
 //! | `campaign.rs` `killed.rs` | the tests: many seeds; a checkpoint killed in each of its calls |
@@ -33,6 +34,7 @@ mod locks;
 mod log;
 mod node;
 mod planted;
+mod planted_effects;
 mod planted_slots;
 mod platter;
 mod queues;
@@ -41,11 +43,13 @@ mod run;
 mod setting;
 mod snapshots;
 mod store;
+mod supervisor;
 mod taking;
 mod tap;
 mod violation;
 mod witness;
 mod workload;
+mod world;
 
 /// The one place that prints.
 #[expect(clippy::print_stderr, reason = "the trace of a run, and the coverage")]

@@ -6,27 +6,32 @@
 use crate::actor::{Actor, Turn};
 use crate::chance::Chance as Seeded;
 use crate::checkpoint::{Checkpoint, Step};
+use crate::counter::{self, LEFT};
 use crate::coverage::Coverage;
 use crate::disk::SimDisk;
-use crate::each::{ACTORS, Actors, Replicas, Who, each};
+use crate::each::{Actors, Each, Family, Judged, Replicas, each};
 use crate::log::Log;
 use crate::reference::{Reference, replica};
 use crate::setting::{Plant, Setting};
 use crate::store::SimStores;
 use crate::tap::Tap;
 use crate::violation::{Promise, Violation, ensure};
+use crate::world::World;
 use crate::{planted, planted_slots};
+use sexton::actors::{lock, queue};
 use sexton::clock::{ManualClock, Timestamp};
-use sexton::ids::{Digest, Seq};
+use sexton::ids::Chance;
+use sexton::ids::{ActorId, Digest, Seq};
 use sexton::persist::PersistError;
 use sexton::persist::disk::Disk;
-use sexton::persist::format::Chance;
 use sexton::persist::journal::Tail;
 use sexton::persist::snapshots::{BySlot, Slots};
-use sexton::spine::host::Report;
-use sexton::spine::ledger::{Ledger, Stage};
-use sexton::spine::machine::Tell;
+use sexton::spine::delivery::Report;
+use sexton::spine::delivery::Stage;
+use sexton::spine::effect::Tell;
+use sexton::spine::ledger::Ledger;
 use sexton::spine::recovery::{Past, Recovering, RecoveryError, Scope, recover};
+use sexton::spine::supervision::{Panicked, Verdict};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -82,6 +87,23 @@ pub(crate) struct Node {
     stores: Arc<SimStores>,
     disk: SimDisk,
     tells: VecDeque<Tell>,
+    pub(crate) world: World,
+}
+
+/// What somebody waits for, of any actor.
+pub(crate) enum AnyWatch {
+    Lock(lock::Watch),
+    Queue(queue::Watch),
+    Left(counter::Watch),
+}
+
+/// The calls of each actor that were answered.
+pub(crate) type Answered = Each<CallsOf>;
+
+pub(crate) struct CallsOf;
+
+impl Family for CallsOf {
+    type Of<M: Judged> = Vec<usize>;
 }
 
 /// What a start found.
@@ -93,7 +115,7 @@ pub(crate) struct Found {
     /// What is wrong with snapshots, in words.
     pub(crate) mended: Vec<String>,
     /// Newest entry and digest of each actor.
-    pub(crate) digests: [(Seq, Digest); ACTORS],
+    pub(crate) digests: Vec<(Seq, Digest)>,
     /// The number of the start mark.
     pub(crate) start: Seq,
 }
@@ -103,7 +125,7 @@ impl Node {
     pub(crate) fn start(
         disk: &SimDisk,
         setting: &Setting,
-        wall: Timestamp,
+        (wall, world): (Timestamp, &World),
         tap: &mut Tap,
     ) -> Result<Self, Stopped> {
         let mut replicas = Replicas::new();
@@ -121,14 +143,15 @@ impl Node {
             snapshot,
             sealed,
             mended,
+            marked,
         } = past;
-        let digests = each!(it in replicas.each_ref() => (it.last(), it.digest()));
+        let digests = each!(it in &replicas => (it.last(), it.digest())).into();
         tap.start(tail.last, tail.last_at);
         planted::forget(setting.plant, &mut tail);
         let clock = Arc::new(ManualClock::at(wall.max(tail.last_at)));
         clock.set_offset_ms(offset(wall, tail.last_at));
         let mut log = Log::open(disk, setting, &tail)?;
-        let mut ledger = Ledger::new(Arc::clone(&clock) as _, &tail, false);
+        let mut ledger = Ledger::new(Arc::clone(&clock) as _, &tail, marked, false);
         let start = ledger.start(Chance([7; 32]));
         let (start, batch) = planted::start(setting.plant, start, ledger.take_batch());
         tap.pass(&batch)?;
@@ -156,46 +179,101 @@ impl Node {
             stores,
             disk: disk.clone(),
             tells: VecDeque::new(),
+            world: world.clone(),
         };
         node.actors.lock.early_reads = setting.plant == Some(Plant::ReadBeforeSync);
-        each!(actor in node.actors.each_mut() => actor.host.start(start));
+        world.start(start.stamp.seq);
+        node.actors.attach(world);
+        for began in each!(actor in &mut node.actors => actor.host.start(start)) {
+            began.map_err(|words| Violation::new(Promise::NoPanic, words))?;
+        }
         planted::started(setting.plant, &mut node);
-        node.gather_tells();
+        if setting.plant != Some(Plant::ResumeNotDrained) {
+            node.gather_tells();
+        }
         Ok(node)
     }
 
-    /// Gives an actor a turn.
-    pub(crate) fn turn(&mut self, who: Who, coverage: &mut Coverage) {
-        let turn = self.actors.turn(who, &mut self.ledger);
+    /// Passes the Supervisor's verdicts on.
+    pub(crate) fn pass_verdicts(&mut self) {
+        for (id, verdict) in self.world.take_verdicts() {
+            assert_eq!(verdict, Verdict::Restart, "its rules know no end");
+            each!(actor in &mut self.actors => actor.judged &= actor.host.actor() != id);
+        }
+    }
+
+    /// What became of a turn.
+    fn came(&mut self, id: ActorId, turn: Turn, coverage: &mut Coverage) {
         self.gather_tells();
         match turn {
             Turn::Idle | Turn::Done => {}
             Turn::Yielded => coverage.flows_yielded += 1,
-            Turn::Panicked(report) => Self::note(&report, coverage),
+            Turn::Panicked(report) => {
+                Self::note(&report, coverage);
+                let spent = each!(actor in &self.actors => actor.host.actor() == id && actor.host.is_spent());
+                let panicked = Panicked {
+                    actor: id,
+                    stage: report.stage,
+                    seq: report.seq,
+                    cause: report.cause,
+                    item: report.item,
+                    spent: spent.contains(&true),
+                };
+                self.tells.push_back(Tell {
+                    from: id,
+                    to: ActorId::SUPERVISOR,
+                    message: rmp_serde::to_vec(&panicked).expect("messages encode"),
+                });
+            }
         }
     }
 
-    /// The verdict is always to restart. A spent machine waits for its rebuilding.
+    /// Somebody waits for something of the counters, the locks or the queues.
+    pub(crate) fn watch(&mut self, watch: AnyWatch, coverage: &mut Coverage) {
+        let (ledger, actors) = (&mut self.ledger, &mut self.actors);
+        let (id, turn) = match watch {
+            AnyWatch::Lock(watch) => (ActorId::LOCK, actors.lock.watch(ledger, watch)),
+            AnyWatch::Queue(watch) => (ActorId::QUEUE, actors.queue.watch(ledger, watch)),
+            AnyWatch::Left(watch) => (ActorId(LEFT), actors.left.watch(ledger, watch)),
+        };
+        self.came(id, turn, coverage);
+    }
+
+    /// Gives an actor a turn.
+    pub(crate) fn turn(&mut self, id: ActorId, coverage: &mut Coverage) {
+        let turn = self.actors.turn(id, &mut self.ledger);
+        self.came(id, turn, coverage);
+    }
+
     fn note(report: &Report, coverage: &mut Coverage) {
         match report.stage {
             Stage::Decide => coverage.panics_in_decide += 1,
             Stage::Commit => coverage.panics_in_commit += 1,
             Stage::Tick => coverage.panics_in_tick += 1,
             Stage::Query => coverage.panics_in_query += 1,
+            Stage::Keeping => coverage.panics_in_keeping += 1,
+            Stage::Due => coverage.panics_in_due += 1,
+            Stage::Watch => coverage.panics_in_watch += 1,
+            Stage::Resume => coverage.panics_in_resume += 1,
         }
     }
 
     /// Rebuilds what is spent, once the log may be relied on up to there. Others go on before and meanwhile, and so does
     /// a checkpoint: the slot that it writes has no seal, and is not read.
-    pub(crate) fn rebuild(&mut self) -> Result<(), Stopped> {
+    pub(crate) fn rebuild(&mut self, coverage: &mut Coverage) -> Result<(), Stopped> {
+        let files = (&self.disk, &self.slots, &mut self.ledger);
+        let (disk, slots, ledger) = files;
         let released = self.log.released;
-        let files = (&self.disk, &self.slots);
-        let rebuilt = each!(actor in self.actors.each_mut() => rebuild(files, actor, released)?);
-        for from_snapshot in rebuilt.into_iter().flatten() {
-            self.met.rebuilds_from_a_snapshot += u64::from(from_snapshot);
-            self.met.rebuilds_in_a_checkpoint += u64::from(self.amid);
+        let rebuilt = each!(actor in &mut self.actors => {
+            (actor.host.actor(), rebuild((disk, slots, &mut *ledger), actor, released)?)
+        });
+        for (id, rebuilt) in rebuilt {
+            if let Some((from_snapshot, turn)) = rebuilt {
+                self.met.rebuilds_from_a_snapshot += u64::from(from_snapshot);
+                self.met.rebuilds_in_a_checkpoint += u64::from(self.amid);
+                self.came(id, turn, coverage);
+            }
         }
-        self.gather_tells();
         Ok(())
     }
 
@@ -240,12 +318,38 @@ impl Node {
     }
 
     fn gather_tells(&mut self) {
-        each!(actor in self.actors.each_mut() => self.tells.extend(actor.take_tells()));
+        each!(actor in &mut self.actors => self.tells.extend(actor.take_tells()));
+        let now = self.ledger.now();
+        let refused = each!(actor in &mut self.actors => actor.host.take_undelivered()).concat();
+        self.met.tells_refused += refused.len() as u64;
+        if self.plant == Some(Plant::RefusedTellForgotten) {
+            return;
+        }
+        for teller in refused {
+            each!(actor in &mut self.actors => {
+                if actor.host.actor() == teller {
+                    actor.host.undelivered(now);
+                }
+            });
+        }
     }
 
     /// Brings one tell to its actor's mailbox.
     pub(crate) fn route(&mut self) -> bool {
         let Some(tell) = self.tells.pop_front() else {
+            return false;
+        };
+        let is_lost = self.plant == Some(Plant::TellLost) && tell.from == ActorId(LEFT);
+        if !is_lost || self.met.tells_lost > 0 {
+            self.actors.post_tell(&tell);
+        }
+        self.met.tells_lost += u64::from(is_lost);
+        true
+    }
+
+    /// Brings one completion to its actor's mailbox; some get lost. Whether there was one.
+    pub(crate) fn complete(&mut self, lossy: Option<&mut Seeded>) -> bool {
+        let Some(tell) = self.world.report(lossy) else {
             return false;
         };
         self.actors.post_tell(&tell);
@@ -261,7 +365,7 @@ impl Node {
     }
 
     /// Lets answers out that rest on nothing that is still to be synced.
-    pub(crate) fn release(&mut self) -> [Vec<usize>; ACTORS] {
+    pub(crate) fn release(&mut self) -> Answered {
         let upto = if self.plant == Some(Plant::ReplyBeforeSync) {
             self.ledger.last()
         } else {
@@ -270,7 +374,12 @@ impl Node {
         self.ledger.durable(self.log.released);
         let early = planted::released_early(self.plant, self.ledger.last());
         self.actors.queue.release(early);
-        each!(actor in self.actors.each_mut() => actor.release(upto))
+        if self.plant == Some(Plant::ActionBeforeSync) {
+            self.actors.left.release(self.ledger.last());
+        }
+        let answered = each!(list: actor in &mut self.actors => actor.release(upto));
+        self.pass_verdicts();
+        answered
     }
 
     /// Looks at the disk and at the wall clock.
@@ -282,11 +391,12 @@ impl Node {
 
     /// Whether anything is left to do, but for the passing of time.
     pub(crate) fn is_at_rest(&mut self) -> bool {
-        let now = self.ledger.now();
+        let now = self.ledger.both();
         self.tells.is_empty()
+            && self.world.is_quiet()
             && !self.ledger.is_dirty()
             && !self.log.is_busy()
-            && !each!(actor in self.actors.each_ref() => actor.is_waiting(now)).contains(&true)
+            && !each!(actor in &self.actors => actor.is_waiting(now)).contains(&true)
     }
 }
 
@@ -310,14 +420,14 @@ fn recover_only_reading(
     Ok(past)
 }
 
-/// Rebuilds an actor if it is time to. If so, whether that began with a snapshot.
+/// Rebuilds an actor if it is time to. If so, whether that began with a snapshot, and what came of it.
 fn rebuild<R: Reference>(
-    (disk, slots): (&SimDisk, &Slots),
+    (disk, slots, ledger): (&SimDisk, &Slots, &mut Ledger),
     actor: &mut Actor<R>,
     released: Seq,
-) -> Result<Option<bool>, Stopped> {
+) -> Result<Option<(bool, Turn)>, Stopped> {
     let until = actor.host.last();
-    if !actor.host.is_spent() || until > released {
+    if !actor.host.is_spent() || actor.judged || until > released {
         return Ok(None);
     }
     let mut replica = replica::<R>();
@@ -326,6 +436,6 @@ fn rebuild<R: Reference>(
         partial: true,
     };
     let past = recover(disk, Some(slots), &mut [&mut replica], scope)?;
-    actor.rebuild(replica);
-    Ok(Some(past.snapshot.is_some()))
+    let turn = actor.rebuild(ledger, replica);
+    Ok(Some((past.snapshot.is_some(), turn)))
 }

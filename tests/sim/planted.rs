@@ -10,12 +10,12 @@ use crate::violation::{Promise, Violation};
 use sexton::actors::lock;
 use sexton::actors::queue;
 use sexton::clock::Timestamp;
-use sexton::ids::{ActorId, Seq};
-use sexton::persist::format::{About, Batch, FRAME_HEADER_BYTES, FrameHeader, Kind, Mark};
+use sexton::ids::{ActorId, Chance, Seq};
+use sexton::persist::format::{About, Batch, FRAME_HEADER_BYTES, FrameHeader, Kind};
 use sexton::persist::journal::{Reader, Record, Tail};
-use sexton::spine::Machine;
+use sexton::persist::mark::Mark;
 use sexton::spine::ledger::Poisoned;
-use sexton::spine::machine::{Keeping, Stamp, Start};
+use sexton::spine::machine::{Actor, Keeping, Moment, Now, Stamp, Start};
 use sexton::spine::recovery::{Past, Recovering as _, RecoveryError, Replica, decode_mark};
 
 /// What a start forgets of the log's end.
@@ -56,31 +56,39 @@ pub(crate) fn alter(plant: Option<Plant>, batch: Batch) -> Batch {
 
 /// What a start says of itself.
 pub(crate) fn start(plant: Option<Plant>, start: Start, batch: Batch) -> (Start, Batch) {
-    if plant != Some(Plant::NothingPassedOver) {
+    let is_of_marks = matches!(
+        plant,
+        Some(Plant::NothingPassedOver | Plant::OtherChance | Plant::OtherWall)
+    );
+    if !is_of_marks {
         return (start, batch);
     }
     let batch = rewritten(&batch, |header, payload| {
         let mark = (header.kind == Kind::Mark).then(|| rmp_serde::from_slice(payload));
-        let Some(Ok(Mark::Start {
-            chance,
-            offset_ms,
-            program,
-            ..
-        })) = mark
-        else {
+        let Some(Ok(mut mark)) = mark else {
             return Some(payload.to_vec());
         };
-        let mark = Mark::Start {
+        if let Mark::Start {
             chance,
             offset_ms,
-            program,
-            skipped: 0,
-        };
+            skipped,
+            ..
+        } = &mut mark
+        {
+            match plant {
+                Some(Plant::OtherChance) => *chance = Chance([8; 32]),
+                Some(Plant::OtherWall) => *offset_ms += 5000,
+                _ => *skipped = 0,
+            }
+        }
         Some(rmp_serde::to_vec(&mark).expect("marks encode"))
     });
-    let start = Start {
-        skipped: 0,
-        ..start
+    let start = match plant {
+        Some(Plant::NothingPassedOver) => Start {
+            skipped: 0,
+            ..start
+        },
+        _ => start,
     };
     (start, batch)
 }
@@ -150,7 +158,7 @@ pub(crate) fn recover_with_poison(
 ) -> Result<Past, RecoveryError> {
     let mut reader = Reader::open(disk)?;
     while let Some(record) = reader.next()? {
-        each!(replica in replicas.each_mut() => take_with_poison(replica, &record)?);
+        each!(replica in &mut *replicas => take_with_poison(replica, &record)?);
     }
     Ok(Past {
         tail: reader.tail().clone(),
@@ -158,7 +166,7 @@ pub(crate) fn recover_with_poison(
     })
 }
 
-fn take_with_poison<M: Machine>(
+fn take_with_poison<M: Actor>(
     replica: &mut Replica<M>,
     record: &Record<'_>,
 ) -> Result<(), RecoveryError> {
@@ -176,13 +184,21 @@ fn take_with_poison<M: Machine>(
     }
 }
 
-fn apply_poison<M: Machine>(
+fn apply_poison<M: Actor>(
     replica: &mut Replica<M>,
     record: &Record<'_>,
 ) -> Result<(), RecoveryError> {
     let poisoned: Poisoned<M::Message> =
         rmp_serde::from_slice(record.payload).expect("poisoned records decode");
-    let outcome = replica.machine().decide(record.at, &poisoned.message);
+    let moment = Moment {
+        seq: record.seq,
+        now: Now {
+            at: record.at,
+            ..Now::default()
+        },
+        ..Moment::default()
+    };
+    let outcome = replica.machine().decide(&moment, &poisoned.message);
     if replica.machine().keeping(&poisoned.message, &outcome) != Keeping::Nothing {
         replica.commit(stamp(record), &poisoned.message, &outcome)?;
     }

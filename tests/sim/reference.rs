@@ -5,10 +5,9 @@
 
 use crate::coverage::Coverage;
 use sexton::clock::Timestamp;
-use sexton::spine::host::Answer;
-use sexton::spine::machine::{Machine, Stamp, Start};
+use sexton::spine::delivery::Answer;
+use sexton::spine::machine::{Actor, Machine, Stamp, Start};
 use sexton::spine::recovery::Replica;
-use std::fmt::Debug;
 
 /// Who sends a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,13 +23,8 @@ pub(crate) enum Origin {
 /// The rules of a machine, a second time.
 pub(crate) trait Reference: Clone + Default {
     /// The machine that is judged.
-    type Machine: Machine<
-            Message: PartialEq,
-            Query: Clone,
-            Reply: PartialEq + Clone,
-            Outcome: Clone,
-            View: Debug,
-        >;
+    type Machine: Actor
+        + Machine<Message: PartialEq, Query: Clone, Reply: PartialEq + Clone, Outcome: Clone>;
 
     /// The configuration in all runs.
     fn rules() -> <Self::Machine as Machine>::Rules;

@@ -6,25 +6,27 @@
 use crate::actor::Call;
 use crate::chance::Chance;
 use crate::check::{Checker, Peril};
-use crate::counter::PLANTED;
+use crate::counter::{LEFT, PLANTED, RIGHT};
 use crate::coverage::Coverage;
 use crate::disk::SimDisk;
-use crate::each::Who;
+use crate::each::each;
 use crate::jobs::Jobs;
-use crate::node::{Node, Stopped};
+use crate::node::{AnyWatch, Node, Stopped};
 use crate::reference::Reference;
 use crate::setting::{Kind, Setting};
 use crate::taking::Harm;
 use crate::tap::Tap;
 use crate::violation::{Promise, Violation, ensure};
 use crate::workload::Workload;
+use crate::world::World;
 use sexton::actors::lock::Reply;
 use sexton::clock::{Clock as _, Timestamp};
-use sexton::ids::Seq;
+use sexton::ids::{ActorId, Seq};
 use sexton::persist::journal::Room;
 use sexton::persist::snapshots::BySlot;
-use sexton::spine::host::panic_words;
-use sexton::spine::ledger::{RESERVE_STEP, Stage};
+use sexton::spine::delivery::Stage;
+use sexton::spine::guard::panic_words;
+use sexton::spine::ledger::RESERVE_STEP;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
@@ -38,6 +40,10 @@ pub(crate) fn run(setting: &Setting, trace: bool) -> (Coverage, Result<(), Viola
         Err(Violation::new(Promise::NoPanic, words))
     });
     run.tap.count(&mut run.coverage);
+    (
+        run.coverage.actions_repeated,
+        run.coverage.actions_forgotten,
+    ) = run.world.met();
     let verdict = verdict.map_err(|violation| Violation {
         what: format!("step {}: {}", run.step, violation.what),
         ..violation
@@ -66,6 +72,7 @@ pub(crate) struct Run<'a> {
     pub(crate) peril: Peril,
     pub(crate) workload: Workload,
     pub(crate) jobs: Jobs,
+    pub(crate) world: World,
     pub(crate) tap: Tap,
     pub(crate) checker: Checker,
     pub(crate) coverage: Coverage,
@@ -83,7 +90,7 @@ enum Move {
     CallLeft,
     CallRight,
     CallQueue,
-    Turn(Who),
+    Turn(ActorId),
     Route,
     Hand,
     Write,
@@ -93,6 +100,8 @@ enum Move {
     Look,
     PassTime,
     Watch,
+    World,
+    Complete,
     Rebuild,
     LoseConnection,
     Special,
@@ -103,11 +112,14 @@ const MOVES: &[(u64, Move)] = &[
     (40, Move::CallLeft),
     (40, Move::CallRight),
     (150, Move::CallQueue),
-    (170, Move::Turn(Who::Lock)),
-    (60, Move::Turn(Who::Left)),
-    (60, Move::Turn(Who::Right)),
-    (170, Move::Turn(Who::Queue)),
+    (170, Move::Turn(ActorId::LOCK)),
+    (60, Move::Turn(ActorId(LEFT))),
+    (60, Move::Turn(ActorId(RIGHT))),
+    (170, Move::Turn(ActorId::QUEUE)),
+    (30, Move::Turn(ActorId::SUPERVISOR)),
     (30, Move::Route),
+    (20, Move::World),
+    (20, Move::Complete),
     (90, Move::Hand),
     (80, Move::Write),
     (80, Move::Sync),
@@ -142,6 +154,7 @@ impl<'a> Run<'a> {
             },
             workload: Workload::new(setting),
             jobs: Jobs::default(),
+            world: World::new(setting.plant),
             tap: Tap::default(),
             checker: Checker::default(),
             coverage: Coverage::default(),
@@ -197,7 +210,7 @@ impl<'a> Run<'a> {
 
     pub(crate) fn start(&mut self) -> Result<(), Violation> {
         let wall = Timestamp(self.wall);
-        let started = Node::start(&self.disk, self.setting, wall, &mut self.tap);
+        let started = Node::start(&self.disk, self.setting, (wall, &self.world), &mut self.tap);
         match started {
             Ok(node) => {
                 self.started(node)?;
@@ -238,6 +251,10 @@ impl<'a> Run<'a> {
             self.past.take().as_ref(),
             self.peril,
             &mut self.coverage,
+        )?;
+        self.world.check_asked(
+            |seq| self.checker.is_known(seq),
+            |seq| !self.peril.promises(seq),
         )?;
         self.peril.power_cut = false;
         self.peril.synced = Seq(0);
@@ -294,21 +311,25 @@ impl<'a> Run<'a> {
             Move::Release => self.release()?,
             Move::Look => self.look()?,
             Move::PassTime => self.pass_time(),
-            Move::Watch if self.chance.per_mille(600) => {
-                node.actors
-                    .lock
-                    .watch(self.workload.lock_watch(&mut self.chance));
+            Move::World => self.world.act(&mut self.chance)?,
+            Move::Complete => {
+                node.complete(Some(&mut self.chance));
             }
-            Move::Watch if self.chance.per_mille(500) => {
-                node.actors.left.watch(Workload::watch(&mut self.chance));
+            Move::Watch => {
+                let watch = match self.chance.below(10) {
+                    0..6 => AnyWatch::Lock(self.workload.lock_watch(&mut self.chance)),
+                    6 | 7 => AnyWatch::Left(Workload::watch(&mut self.chance)),
+                    _ => AnyWatch::Queue(Jobs::watch(&mut self.chance)),
+                };
+                node.watch(watch, &mut self.coverage);
             }
-            Move::Watch => node.actors.queue.watch(Jobs::watch(&mut self.chance)),
-            Move::Rebuild => stopped = node.rebuild().err(),
+            Move::Rebuild => stopped = node.rebuild(&mut self.coverage).err(),
             Move::LoseConnection => {
                 self.coverage.connections_lost += 1;
-                if node.actors.left.unwatch()
-                    || node.actors.lock.unwatch()
-                    || node.actors.queue.unwatch()
+                let (actors, ledger) = (&mut node.actors, &mut node.ledger);
+                if actors.left.unwatch(ledger)
+                    || actors.lock.unwatch(ledger)
+                    || actors.queue.unwatch(ledger)
                 {
                     self.coverage.watches_withdrawn += 1;
                 }
@@ -346,11 +367,11 @@ impl<'a> Run<'a> {
         let Some(node) = &mut self.node else {
             return Ok(());
         };
-        let [locks, lefts, rights, queues] = node.release();
-        let answered = [&locks, &lefts, &rights, &queues].map(Vec::len);
-        self.coverage.calls_answered += answered.iter().sum::<usize>() as u64;
+        let answered = node.release();
+        let counts = each!(calls in &answered => calls.len());
+        self.coverage.calls_answered += counts.iter().sum::<usize>() as u64;
         let mut refused = 0;
-        for call in node.actors.lock.answered(&locks) {
+        for call in node.actors.lock.answered(&answered.lock) {
             self.checker.note_tokens(call)?;
             for answer in call.answers.iter().flatten().flatten() {
                 if let Reply::Standing(standing) = answer
@@ -361,17 +382,22 @@ impl<'a> Run<'a> {
             }
             refused += refusals(call);
         }
-        refused += node.actors.left.answered(&lefts).map(refusals).sum::<u64>();
+        refused += node
+            .actors
+            .left
+            .answered(&answered.left)
+            .map(refusals)
+            .sum::<u64>();
         refused += node
             .actors
             .right
-            .answered(&rights)
+            .answered(&answered.right)
             .map(refusals)
             .sum::<u64>();
         for answer in node.actors.queue.take_woken() {
             self.checker.given.note_claim(&answer)?;
         }
-        for call in node.actors.queue.answered(&queues) {
+        for call in node.actors.queue.answered(&answered.queue) {
             self.checker.given.note(call)?;
             self.jobs.note(call);
             refused += refusals(call);
@@ -397,7 +423,7 @@ impl<'a> Run<'a> {
             self.after_death();
             return Ok(());
         }
-        let (noted, right) = (node.ledger.offset_ms(), node.clock.offset_ms());
+        let (noted, right) = (node.ledger.marked().offset_ms, node.clock.offset_ms());
         ensure(noted.abs_diff(right) <= 1000, Promise::WallNoted, || {
             format!("the wall clock is {right} ms off node time, and noted is {noted}")
         })?;
@@ -438,9 +464,15 @@ impl<'a> Run<'a> {
     }
 
     fn plant_panic(&mut self) {
-        let stage =
-            self.chance
-                .weighted(&[(3, Stage::Decide), (3, Stage::Commit), (3, Stage::Tick)]);
+        let stage = self.chance.weighted(&[
+            (3, Stage::Decide),
+            (3, Stage::Commit),
+            (3, Stage::Tick),
+            (1, Stage::Keeping),
+            (1, Stage::Due),
+            (1, Stage::Watch),
+            (1, Stage::Resume),
+        ]);
         let Some(node) = &mut self.node else { return };
         match self.chance.below(6) {
             0 => node.actors.left.trap.set(stage),

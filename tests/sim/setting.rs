@@ -68,6 +68,24 @@ pub(crate) enum Plant {
     CopiedLate,
     /// Pages that changed since the slot was written last are left out.
     LeftOut,
+    /// Something is done in the world before its cause is durable.
+    ActionBeforeSync,
+    /// What a crash swallowed on its way to the world is never stated again.
+    ActionNotRestated,
+    /// A port performs an attempt again.
+    ActedTwice,
+    /// The completion of an older attempt is taken for that of the newest.
+    CompletionOfOlder,
+    /// One actor's first tell gets lost, and no restart makes it good.
+    TellLost,
+    /// A sender is not told that its tell was refused.
+    RefusedTellForgotten,
+    /// What `resume` stated at a start stays in the host.
+    ResumeNotDrained,
+    /// A decision goes by other chance than the log says.
+    OtherChance,
+    /// A decision goes by another wall clock than the log says.
+    OtherWall,
 }
 
 impl Plant {
@@ -92,6 +110,15 @@ impl Plant {
             | Self::QueueAnswersEarly
             | Self::WaiterForgotten
             | Self::NothingPassedOver
+            | Self::ActionBeforeSync
+            | Self::ActionNotRestated
+            | Self::ActedTwice
+            | Self::CompletionOfOlder
+            | Self::TellLost
+            | Self::RefusedTellForgotten
+            | Self::ResumeNotDrained
+            | Self::OtherChance
+            | Self::OtherWall
             | Self::TimeGoesBack => false,
         }
     }
@@ -184,7 +211,16 @@ impl Setting {
             | Plant::SealBeforeMark
             | Plant::SealKept
             | Plant::CopiedLate
-            | Plant::LeftOut => Policy::Always,
+            | Plant::LeftOut
+            | Plant::ActionBeforeSync
+            | Plant::ActionNotRestated
+            | Plant::ActedTwice
+            | Plant::CompletionOfOlder
+            | Plant::TellLost
+            | Plant::RefusedTellForgotten
+            | Plant::ResumeNotDrained
+            | Plant::OtherChance
+            | Plant::OtherWall => Policy::Always,
         };
         let checkpoints = if plant.is_of_checkpoints() { 90 } else { 0 };
         Self {

@@ -6,7 +6,7 @@ use crate::chance::Chance;
 use crate::check::{Read, read};
 use crate::coverage::Coverage;
 use crate::disk::SimDisk;
-use crate::each::{ACTORS, Replicas};
+use crate::each::Replicas;
 use crate::store::SimStores;
 use crate::violation::{Promise, Violation, ensure};
 use sexton::ids::{Digest, Seq};
@@ -17,7 +17,7 @@ use sexton::spine::recovery::{Past, RecoveryError, Scope, recover};
 use std::sync::Arc;
 
 /// What a recovery came to, and the digest of each actor.
-type Recovered = Result<(Past, [Digest; ACTORS]), RecoveryError>;
+type Recovered = Result<(Past, Vec<Digest>), RecoveryError>;
 
 /// Recovers what a disk holds.
 fn recovered(disk: &SimDisk) -> Result<Recovered, Violation> {
@@ -62,7 +62,7 @@ pub(crate) fn speaks_of(words: &str, slot: SlotId) -> bool {
 /// Each slot, without the other, gives this state.
 pub(crate) fn check_alone(
     disk: &SimDisk,
-    digests: [Digest; ACTORS],
+    digests: Vec<Digest>,
     coverage: &mut Coverage,
 ) -> Result<(), Violation> {
     for (slot, _) in whole(disk) {

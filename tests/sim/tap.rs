@@ -4,7 +4,8 @@ use crate::coverage::Coverage;
 use crate::violation::{Promise, Violation, ensure};
 use sexton::clock::Timestamp;
 use sexton::ids::Seq;
-use sexton::persist::format::{Batch, FRAME_HEADER_BYTES, FrameHeader, Kind, Mark, Part};
+use sexton::persist::format::{Batch, FRAME_HEADER_BYTES, FrameHeader, Kind, Part};
+use sexton::persist::mark::Mark;
 
 /// What was seen on any node that ran on this disk.
 #[derive(Debug, Default)]
@@ -73,7 +74,7 @@ impl Tap {
             Mark::Start { .. } => self.start_marks += 1,
             Mark::Reserve { .. } => self.reserve_marks += 1,
             Mark::Clock { .. } => self.clock_marks += 1,
-            Mark::Stop | Mark::Checkpoint { .. } => {}
+            Mark::Stop | Mark::Rules { .. } | Mark::Drain | Mark::Checkpoint { .. } => {}
         }
     }
 

@@ -35,6 +35,10 @@ pub(crate) enum Promise {
     DamageNamed,
     /// What is told has a cause in the log, and arrives in the end.
     Told,
+    /// What is done in the world stands in the log, is done in the end, and is taken for done only then.
+    ActedOnIt,
+    /// An attempt is performed once.
+    ActedOnce,
     /// Whoever waits is woken when it is so, and only then.
     Woken,
     /// Everything asked is answered in the end.

@@ -8,12 +8,13 @@ use crate::actor::{Ask, Call, Wait};
 use crate::coverage::Coverage;
 use crate::reference::{MessageOf, Origin, OutcomeOf, Reference, ReplyOf, replica};
 use crate::violation::{Promise, Violation, ensure};
-use sexton::clock::Timestamp;
+use sexton::clock::{Offset, Timestamp};
 use sexton::ids::{ActorId, Digest, Seq};
-use sexton::persist::format::{Kind, Mark};
-use sexton::spine::host::Answer;
+use sexton::persist::format::Kind;
+use sexton::persist::mark::{Mark, Marked};
+use sexton::spine::delivery::Answer;
 use sexton::spine::ledger::Poisoned;
-use sexton::spine::machine::{Machine as _, Stamp, Start};
+use sexton::spine::machine::{Machine as _, Moment, Now, Stamp, Start};
 use sexton::spine::recovery::{Recovering as _, Replica};
 
 /// A record of the log, kept.
@@ -34,19 +35,16 @@ impl Kept {
         }
     }
 
-    fn as_start(&self) -> Option<Start> {
-        let mark = (self.kind == Kind::Mark).then(|| rmp_serde::from_slice(&self.payload))?;
-        let Ok(Mark::Start { skipped, .. }) = mark else {
-            return None;
-        };
-        let stamp = self.stamp();
-        Some(Start { stamp, skipped })
+    fn as_mark(&self) -> Option<Mark> {
+        (self.kind == Kind::Mark).then(|| rmp_serde::from_slice(&self.payload).ok())?
     }
 }
 
 /// The reference of an actor, and a second machine that decides again.
 pub(crate) struct Witness<R: Reference> {
     pub(crate) reference: R,
+    /// What the marks so far come to.
+    marked: Marked,
     shadow: Replica<R::Machine>,
 }
 
@@ -54,6 +52,7 @@ impl<R: Reference> Default for Witness<R> {
     fn default() -> Self {
         Self {
             reference: R::default(),
+            marked: Marked::default(),
             shadow: replica::<R>(),
         }
     }
@@ -84,10 +83,15 @@ impl<R: Reference> Witness<R> {
         self.justify(waits);
         for kept in log {
             match kept.kind {
-                Kind::Mark if let Some(start) = kept.as_start() => {
-                    cursor.end(&self.reference)?;
-                    self.reference.start(start);
-                    self.shadow.start(start);
+                Kind::Mark if let Some(mark) = kept.as_mark() => {
+                    self.marked.apply(&mark);
+                    if let Mark::Start { skipped, .. } = mark {
+                        let stamp = kept.stamp();
+                        let start = Start { stamp, skipped };
+                        cursor.end(&self.reference)?;
+                        self.reference.start(start);
+                        self.shadow.start(start);
+                    }
                 }
                 Kind::Poisoned if kept.actor == R::Machine::ID => {
                     let poisoned: Poisoned<MessageOf<R>> = decode(kept)?;
@@ -125,7 +129,16 @@ impl<R: Reference> Witness<R> {
         cursor: &mut Cursor<'_, R>,
     ) -> Result<(), Violation> {
         let stamp = kept.stamp();
-        let again = self.shadow.machine().decide(stamp.at, message);
+        let moment = Moment {
+            seq: stamp.seq,
+            now: Now {
+                at: stamp.at,
+                offset: Offset(self.marked.offset_ms),
+            },
+            chance: self.marked.chance,
+            draining: self.marked.draining,
+        };
+        let again = self.shadow.machine().decide(&moment, message);
         self.shadow
             .commit(stamp, message, outcome)
             .map_err(|error| Violation::new(Promise::SameState, error))?;

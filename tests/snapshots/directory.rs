@@ -7,7 +7,7 @@ use sexton::persist::disk::RealDisk;
 use sexton::persist::journal::Sizes;
 use sexton::persist::snapshots::{Found, SledStores, SlotId, Slots};
 use sexton::spine::checkpoint::{Rules as CheckpointRules, Taken};
-use sexton::spine::host::Item;
+use sexton::spine::delivery::Item;
 use sexton::spine::recovery::{self, Recovering, RecoveryError, Replica, Scope, recover};
 use sexton::{Config, Node};
 use std::collections::BTreeMap;

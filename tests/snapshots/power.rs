@@ -8,8 +8,9 @@ use sexton::actors::lock::{LockMachine, Rules};
 use sexton::ids::{Digest, Seq};
 use sexton::persist::PersistError;
 use sexton::persist::disk::RealDisk;
-use sexton::persist::format::{Kind, Mark, Watermark};
+use sexton::persist::format::Kind;
 use sexton::persist::journal::Reader;
+use sexton::persist::mark::{Mark, Watermark};
 use sexton::persist::retention::trim;
 use sexton::persist::snapshots::{
     Found, Manifest, Page, SledStores, SlotId, Slots, Store, Stores, Visit,

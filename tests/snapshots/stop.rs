@@ -7,7 +7,7 @@ use sexton::Node;
 use sexton::actors::lock::{LockMachine, Message, Name};
 use sexton::node::Handle;
 use sexton::spine::checkpoint::Rules;
-use sexton::spine::host::Item;
+use sexton::spine::delivery::Item;
 use sexton::spine::machine::Machine as _;
 
 /// Records that a start may have to repeat after a stop: marks.

@@ -1,18 +1,23 @@
 //! A machine that is nothing like a lock, for tests alone: named counters that are added to and lapse to zero.
 //!
-//! Two instances stand side by side, 200 and 201, and tell each other how often a counter has passed a multiple of
-//! [`STRIDE`]. A tell is an upsert of a total, and `resume` states it again, so that one which a crash swallowed is
-//! made good. Promises nothing to anyone: it exists to show that host, journal and replay know no lock.
+//! Two instances stand side by side, 200 and 201. Whenever a counter passes a multiple of [`STRIDE`], its actor tells the
+//! other one, and has a bell rung in the world: once for each attempt, with a new attempt when the world refuses. It
+//! exists to show that the spine knows no lock.
 
 use serde::{Deserialize, Serialize};
-use sexton::clock::Timestamp;
+use sexton::clock::{Date, Offset, Timestamp};
 use sexton::ids::{ActorId, Digest, PageId, Seq, Ticket};
-use sexton::spine::machine::{Effects, Keeping, Machine, Refusal, Stamp, Start, Weight};
+use sexton::spine::effect::{Action, To};
+use sexton::spine::machine::{
+    Effects, Keeping, Machine, Moment, Now, Paged, Refusal, Shown, Stamp, Start, Timed, Weight,
+};
 use sexton::spine::pages::Pages;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A counter that passes a multiple of this is told to the other actor.
+/// A counter that passes a multiple of this is told to the other actor, and rings its bell.
 pub(crate) const STRIDE: u64 = 10;
+/// How long a bell may be silent before it is asked for again, in milliseconds.
+pub(crate) const SILENCE_MS: u64 = 60_000;
 /// How planted panics begin.
 pub(crate) const PLANTED: &str = "planted panic";
 /// The first instance.
@@ -33,15 +38,33 @@ pub(crate) enum Message {
     Lapse { name: u16 },
     /// The other actor's counter has passed so many strides in all.
     Heard { name: u16, strides: u64 },
+    /// The world has rung a bell, or refuses to.
+    Rung {
+        name: u16,
+        attempt: Seq,
+        refused: bool,
+    },
+    /// A bell was silent for too long.
+    Remind { name: u16 },
 }
 
 /// What was decided.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Outcome {
-    Added { value: u64, strides: u64 },
+    /// With the chance and the date of the decision, which a replay must find again.
+    Added {
+        value: u64,
+        strides: u64,
+        luck: u64,
+        on: Date,
+    },
     Labelled,
-    Cleared { was: u64 },
+    Cleared {
+        was: u64,
+    },
     Heard,
+    Rung,
+    Reminded,
     Nothing,
 }
 
@@ -63,9 +86,15 @@ pub(crate) enum Reply {
     Reached { name: u16, value: u64 },
     Labelled,
     Cleared(u64),
-    Heard,
+    Done,
     Nothing,
     DiskFull,
+}
+
+impl From<Refusal> for Reply {
+    fn from(Refusal::DiskFull: Refusal) -> Self {
+        Self::DiskFull
+    }
 }
 
 /// Waits until a counter has at least this value.
@@ -74,6 +103,10 @@ pub(crate) struct Watch {
     pub(crate) name: u16,
     pub(crate) at_least: u64,
 }
+
+/// What is to be done in the world: a bell is to be rung for so many strides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ring(pub(crate) u64);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Counter {
@@ -86,21 +119,25 @@ pub(crate) struct Counter {
     pub(crate) label: String,
     /// The most that the other actor has told of its counter of this name.
     pub(crate) heard: u64,
+    /// The newest attempt to ring its bell, and until when it may be silent; zero once it was rung.
+    pub(crate) attempt: Seq,
+    pub(crate) silent_until: Timestamp,
 }
 
 /// The counters of one instance.
 #[derive(Debug, Default)]
 pub(crate) struct CounterMachine<const ID: u8> {
     counters: BTreeMap<u16, Counter>,
-    deadlines: BTreeSet<(Timestamp, u16)>,
+    /// When a span passes, and when a bell was silent for too long.
+    deadlines: BTreeSet<(Timestamp, u16, bool)>,
     watches: BTreeMap<Ticket, Watch>,
     digest: Digest,
     pages: Pages,
 }
 
 impl<const ID: u8> CounterMachine<ID> {
-    fn value(&self, name: u16) -> u64 {
-        self.counters.get(&name).map_or(0, |counter| counter.value)
+    fn get(&self, name: u16) -> Counter {
+        self.counters.get(&name).cloned().unwrap_or_default()
     }
 
     /// Changes one counter, and with it every index over it.
@@ -108,23 +145,36 @@ impl<const ID: u8> CounterMachine<ID> {
         let (page, counters) = (page_of(name), &self.counters);
         self.pages
             .touch(page, seq, |content| encode(page, counters, content));
-        let is_new = !self.counters.contains_key(&name);
+        if let Some(before) = self.counters.get(&name) {
+            self.digest.remove(&canonical(name, before));
+            self.deadlines.retain(|(_, of, _)| *of != name);
+        }
         let counter = self.counters.entry(name).or_default();
-        if counter.value > 0 {
-            self.deadlines.remove(&(counter.deadline, name));
-        }
-        if !is_new {
-            self.digest.remove(&canonical(name, counter));
-        }
         change(counter);
         self.digest.add(&canonical(name, counter));
-        if counter.value > 0 {
-            self.deadlines.insert((counter.deadline, name));
+        self.deadlines.extend(deadlines(name, counter));
+    }
+
+    /// What the other actor and the world are to know of a counter.
+    fn state(&self, name: u16, effects: &mut Effects<Self>) {
+        let Counter {
+            strides,
+            attempt,
+            silent_until,
+            ..
+        } = self.get(name);
+        if strides > 0 {
+            let other = if ID == LEFT { RIGHT } else { LEFT };
+            effects.tell(To::new(ActorId(other)), &Message::Heard { name, strides });
+        }
+        if silent_until > Timestamp(0) {
+            let (id, what) = (name.into(), Ring(strides));
+            effects.act(Action { id, attempt, what });
         }
     }
 
-    fn wake(&mut self, name: u16, effects: &mut Effects<Reply>) {
-        let value = self.value(name);
+    fn wake(&mut self, name: u16, effects: &mut Effects<Self>) {
+        let value = self.get(name).value;
         self.watches.retain(|ticket, watch| {
             let due = watch.name == name && watch.at_least <= value;
             if due {
@@ -132,14 +182,6 @@ impl<const ID: u8> CounterMachine<ID> {
             }
             !due
         });
-    }
-
-    fn tell(name: u16, strides: u64, effects: &mut Effects<Reply>) {
-        let message = Message::Heard { name, strides };
-        match ID {
-            LEFT => effects.tell::<CounterMachine<RIGHT>>(&message),
-            _ => effects.tell::<CounterMachine<LEFT>>(&message),
-        }
     }
 }
 
@@ -153,34 +195,43 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
     type Query = Query;
     type Reply = Reply;
     type Watch = Watch;
-    type View = BTreeMap<u16, Counter>;
-    type Page = Vec<(u16, Counter)>;
+    type Action = Ring;
 
     fn new((): ()) -> Self {
         Self::default()
     }
 
-    fn decide(&self, _at: Timestamp, message: &Message) -> Outcome {
+    fn set_rules(&mut self, (): ()) {}
+
+    fn decide(&self, moment: &Moment, message: &Message) -> Outcome {
         match message {
             Message::Add { by: 0, .. } => Outcome::Nothing,
             Message::Add { name, by, .. } => {
-                let before = self.value(*name);
+                let before = self.get(*name).value;
                 let value = before + u64::from(*by);
-                let strides = value / STRIDE - before / STRIDE;
-                Outcome::Added { value, strides }
+                let luck = u64::try_from(moment.draw(0) >> 96).expect("32 bits are left");
+                let (strides, on) = (value / STRIDE - before / STRIDE, moment.now.date());
+                Outcome::Added {
+                    value,
+                    strides,
+                    luck,
+                    on,
+                }
             }
             Message::Label { .. } => Outcome::Labelled,
-            Message::Clear { name } | Message::Lapse { name } => match self.value(*name) {
+            Message::Clear { name } | Message::Lapse { name } => match self.get(*name).value {
                 0 => Outcome::Nothing,
                 was => Outcome::Cleared { was },
             },
-            Message::Heard { name, strides } => {
-                let heard = self.counters.get(name).map_or(0, |counter| counter.heard);
-                if *strides > heard {
-                    Outcome::Heard
-                } else {
-                    Outcome::Nothing
-                }
+            Message::Heard { name, strides } if *strides > self.get(*name).heard => Outcome::Heard,
+            Message::Rung { name, attempt, .. } if self.get(*name).is_silent(*attempt) => {
+                Outcome::Rung
+            }
+            Message::Remind { name } if self.get(*name).silent_until > Timestamp(0) => {
+                Outcome::Reminded
+            }
+            Message::Heard { .. } | Message::Rung { .. } | Message::Remind { .. } => {
+                Outcome::Nothing
             }
         }
     }
@@ -188,10 +239,7 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
     fn keeping(&self, _: &Message, outcome: &Outcome) -> Keeping {
         match outcome {
             Outcome::Nothing => Keeping::Nothing,
-            Outcome::Added { .. }
-            | Outcome::Labelled
-            | Outcome::Cleared { .. }
-            | Outcome::Heard => Keeping::Durable,
+            _ => Keeping::Durable,
         }
     }
 
@@ -200,35 +248,41 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
         entry: Stamp,
         message: &Message,
         outcome: &Outcome,
-        effects: &mut Effects<Reply>,
+        effects: &mut Effects<Self>,
     ) {
-        match (message, outcome) {
-            (Message::Add { name, span_ms, .. }, Outcome::Added { value, strides }) => {
-                self.change(*name, entry.seq, |counter| {
-                    if counter.value == 0 {
-                        counter.span_ms = *span_ms;
-                        counter.deadline = entry.at.plus_ms(u64::from(*span_ms));
-                    }
-                    counter.value = *value;
-                    counter.strides += strides;
-                });
-                if *strides > 0 {
-                    let total = self.counters.get(name).map_or(0, |counter| counter.strides);
-                    Self::tell(*name, total, effects);
+        let soon = entry.at.plus_ms(SILENCE_MS);
+        let name = message.name();
+        self.change(name, entry.seq, |counter| match (message, outcome) {
+            (Message::Add { span_ms, .. }, Outcome::Added { value, strides, .. }) => {
+                if counter.value == 0 {
+                    counter.span_ms = *span_ms;
+                    counter.deadline = entry.at.plus_ms(u64::from(*span_ms));
                 }
-                self.wake(*name, effects);
+                counter.value = *value;
+                counter.strides += strides;
+                if *strides > 0 {
+                    (counter.attempt, counter.silent_until) = (entry.seq, soon);
+                }
             }
-            (Message::Label { name, text }, Outcome::Labelled) => {
-                self.change(*name, entry.seq, |counter| counter.label.clone_from(text));
+            (Message::Label { text, .. }, Outcome::Labelled) => counter.label.clone_from(text),
+            (Message::Clear { .. } | Message::Lapse { .. }, Outcome::Cleared { .. }) => {
+                counter.value = 0;
             }
-            (Message::Clear { name } | Message::Lapse { name }, Outcome::Cleared { .. }) => {
-                self.change(*name, entry.seq, |counter| counter.value = 0);
+            (Message::Heard { strides, .. }, Outcome::Heard) => counter.heard = *strides,
+            (Message::Rung { refused: true, .. }, Outcome::Rung) => {
+                (counter.attempt, counter.silent_until) = (entry.seq, soon);
             }
-            (Message::Heard { name, strides }, Outcome::Heard) => {
-                self.change(*name, entry.seq, |counter| counter.heard = *strides);
-            }
+            (Message::Rung { .. }, Outcome::Rung) => counter.silent_until = Timestamp(0),
+            (Message::Remind { .. }, Outcome::Reminded) => counter.silent_until = soon,
             (message, outcome) => unreachable!("{outcome:?} does not follow from {message:?}"),
+        });
+        match outcome {
+            Outcome::Added { strides: 1.., .. } | Outcome::Rung | Outcome::Reminded => {
+                self.state(name, effects);
+            }
+            _ => {}
         }
+        self.wake(name, effects);
     }
 
     fn reply(&self, _seq: Seq, _message: &Message, outcome: &Outcome) -> Reply {
@@ -236,14 +290,14 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
             Outcome::Added { value, .. } => Reply::Value(*value),
             Outcome::Labelled => Reply::Labelled,
             Outcome::Cleared { was } => Reply::Cleared(*was),
-            Outcome::Heard => Reply::Heard,
+            Outcome::Heard | Outcome::Rung | Outcome::Reminded => Reply::Done,
             Outcome::Nothing => Reply::Nothing,
         }
     }
 
-    fn query(&self, _at: Timestamp, query: &Query) -> Reply {
+    fn query(&self, _now: Now, query: &Query) -> Reply {
         Reply::Value(match query {
-            Query::Value(name) => self.value(*name),
+            Query::Value(name) => self.get(*name).value,
             Query::Sum => self.counters.values().map(|counter| counter.value).sum(),
             Query::Panic => panic!("{PLANTED} in a query"),
         })
@@ -251,38 +305,13 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
 
     fn weight(&self, message: &Message) -> Weight {
         match message {
-            Message::Add { .. } | Message::Label { .. } => Weight::Adds,
-            Message::Clear { .. } | Message::Lapse { .. } | Message::Heard { .. } => Weight::Frees,
+            Message::Clear { .. } => Weight::Frees,
+            Message::Heard { .. } | Message::Rung { .. } => Weight::Keeps,
+            _ => Weight::Adds,
         }
     }
 
-    fn refuse(_message: &Message, refusal: Refusal) -> Reply {
-        match refusal {
-            Refusal::DiskFull => Reply::DiskFull,
-        }
-    }
-
-    fn deadline(&self) -> Option<Timestamp> {
-        self.deadlines.first().map(|(deadline, _)| *deadline)
-    }
-
-    fn due(&mut self, at: Timestamp) -> Option<u64> {
-        let (deadline, name) = self.deadlines.first()?;
-        (*deadline <= at).then_some(u64::from(*name))
-    }
-
-    fn tick(&self, item: u64) -> Message {
-        let name = u16::try_from(item).expect("items are names");
-        Message::Lapse { name }
-    }
-
-    fn quarantine(&mut self, item: u64, at: Timestamp) {
-        let is = |deadline: Timestamp, name: u16| deadline <= at && u64::from(name) == item;
-        self.deadlines
-            .retain(|(deadline, name)| !is(*deadline, *name));
-    }
-
-    fn watch(&mut self, ticket: Ticket, watch: &Watch, effects: &mut Effects<Reply>) {
+    fn watch(&mut self, ticket: Ticket, watch: &Watch, effects: &mut Effects<Self>) {
         self.watches.insert(ticket, watch.clone());
         self.wake(watch.name, effects);
     }
@@ -291,22 +320,52 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
         self.watches.remove(&ticket);
     }
 
-    fn start(&mut self, Start { stamp: entry, .. }: Start) {
-        let names: Vec<u16> = self.counters.keys().copied().collect();
-        for name in names {
-            self.change(name, entry.seq, |counter| {
-                counter.deadline = entry.at.plus_ms(u64::from(counter.span_ms));
+    fn start(&mut self, Start { stamp, .. }: Start) {
+        for name in self.counters.keys().copied().collect::<Vec<_>>() {
+            self.change(name, stamp.seq, |counter| {
+                counter.deadline = stamp.at.plus_ms(u64::from(counter.span_ms));
+                if counter.silent_until > Timestamp(0) {
+                    counter.silent_until = stamp.at.plus_ms(SILENCE_MS);
+                }
             });
         }
     }
 
-    fn resume(&mut self, effects: &mut Effects<Reply>) {
-        for (name, counter) in &self.counters {
-            if counter.strides > 0 {
-                Self::tell(*name, counter.strides, effects);
-            }
+    fn resume(&mut self, effects: &mut Effects<Self>) {
+        for name in self.counters.keys() {
+            self.state(*name, effects);
         }
     }
+}
+
+impl<const ID: u8> Timed for CounterMachine<ID> {
+    fn deadline(&self, _offset: Offset) -> Option<Timestamp> {
+        self.deadlines.first().map(|(deadline, ..)| *deadline)
+    }
+
+    fn due(&mut self, now: Now) -> Option<u64> {
+        let (deadline, name, bell) = *self.deadlines.first()?;
+        (deadline <= now.at).then_some(u64::from(name) | u64::from(bell) << 16)
+    }
+
+    fn tick(&self, item: u64) -> Message {
+        let name = u16::try_from(item & 0xffff).expect("items are names");
+        if item >> 16 == 0 {
+            Message::Lapse { name }
+        } else {
+            Message::Remind { name }
+        }
+    }
+
+    fn quarantine(&mut self, item: u64, now: Now) {
+        self.deadlines.retain(|(deadline, name, bell)| {
+            *deadline > now.at || u64::from(*name) | u64::from(*bell) << 16 != item
+        });
+    }
+}
+
+impl<const ID: u8> Paged for CounterMachine<ID> {
+    type Page = Vec<(u16, Counter)>;
 
     fn pages(&mut self) -> &mut Pages {
         &mut self.pages
@@ -324,9 +383,7 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
         let mut machine = Self::default();
         for (name, counter) in pages.flatten() {
             machine.digest.add(&canonical(name, &counter));
-            if counter.value > 0 {
-                machine.deadlines.insert((counter.deadline, name));
-            }
+            machine.deadlines.extend(deadlines(name, &counter));
             machine.counters.insert(name, counter);
         }
         machine
@@ -335,10 +392,43 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
     fn digest(&self) -> Digest {
         self.digest
     }
+}
+
+impl<const ID: u8> Shown for CounterMachine<ID> {
+    type View = BTreeMap<u16, Counter>;
 
     fn view(&self) -> Self::View {
         self.counters.clone()
     }
+}
+
+impl Counter {
+    /// Whether its bell waits to be rung by this attempt.
+    pub(crate) fn is_silent(&self, attempt: Seq) -> bool {
+        self.silent_until > Timestamp(0) && self.attempt == attempt
+    }
+}
+
+impl Message {
+    /// The counter that it is about.
+    pub(crate) fn name(&self) -> u16 {
+        match self {
+            Self::Add { name, .. }
+            | Self::Label { name, .. }
+            | Self::Clear { name }
+            | Self::Lapse { name }
+            | Self::Heard { name, .. }
+            | Self::Rung { name, .. }
+            | Self::Remind { name } => *name,
+        }
+    }
+}
+
+/// When time acts on a counter, and on its bell.
+fn deadlines(name: u16, counter: &Counter) -> impl Iterator<Item = (Timestamp, u16, bool)> {
+    let lapse = (counter.value > 0).then_some((counter.deadline, name, false));
+    let bell = (counter.silent_until > Timestamp(0)).then_some((counter.silent_until, name, true));
+    lapse.into_iter().chain(bell)
 }
 
 /// Counters to a page.
@@ -359,16 +449,5 @@ fn encode(page: PageId, counters: &BTreeMap<u16, Counter>, content: &mut Vec<u8>
 
 /// What the digest is made of.
 fn canonical(name: u16, counter: &Counter) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(48 + counter.label.len());
-    bytes.extend_from_slice(&name.to_le_bytes());
-    let words = [
-        counter.value,
-        u64::from(counter.span_ms),
-        counter.deadline.0,
-        counter.strides,
-        counter.heard,
-    ];
-    bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
-    bytes.extend_from_slice(counter.label.as_bytes());
-    bytes
+    rmp_serde::to_vec(&(name, counter)).expect("counters encode")
 }

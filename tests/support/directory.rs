@@ -4,7 +4,7 @@ use crate::node::wait;
 use sexton::actors::lock::{Message, Name};
 use sexton::node::Handle;
 use sexton::persist::journal::Sizes;
-use sexton::spine::host::Item;
+use sexton::spine::delivery::Item;
 use sexton::{Config, Node};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;

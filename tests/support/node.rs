@@ -3,7 +3,7 @@
 use sexton::actors::lock::{Listed, Query, Reply};
 use sexton::config::LockserverConfig;
 use sexton::node::Handle;
-use sexton::spine::host::Item;
+use sexton::spine::delivery::Item;
 use sexton::{Config, Node};
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -3,8 +3,9 @@
 
 use sexton::ids::Seq;
 use sexton::persist::disk::RealDisk;
-use sexton::persist::format::{Kind, Mark};
+use sexton::persist::format::Kind;
 use sexton::persist::journal::{Begin, Reader, Record, Tail};
+use sexton::persist::mark::Mark;
 use sexton::persist::snapshots::{SledStores, Slots};
 use sexton::spine::machine::{Machine, Stamp, Start};
 use sexton::spine::recovery::{self, Recovering, Replica, Scope, decode_mark, recover};

@@ -10,7 +10,7 @@ use crate::report::Failure;
 use clap::Args;
 use sexton::actors::lock::{LockMachine, Message, Name, Reply};
 use sexton::node::{Entry, LockError, Locks, Terms};
-use sexton::spine::host::Item;
+use sexton::spine::delivery::Item;
 use sexton::{Config, Node, block_on};
 use std::time::Duration;
 use tokio::runtime::Runtime;

@@ -9,7 +9,7 @@ use sexton::actors::queue::{
     Body, Choice, Claimant, Message, Pop, Put, Query, QueueMachine, QueueName, Reply, Right,
 };
 use sexton::node::Queues;
-use sexton::spine::host::Item;
+use sexton::spine::delivery::Item;
 use sexton::{Config, Node, block_on};
 use std::time::Duration;
 

@@ -14,7 +14,7 @@ use sexton::node::{Handle, Node};
 use sexton::persist::disk::{Disk as _, RealDisk};
 use sexton::persist::journal::Fsync;
 use sexton::spine::checkpoint;
-use sexton::spine::host::Item;
+use sexton::spine::delivery::Item;
 use sexton::spine::recovery::{Recovering, Replica, Scope, recover};
 use std::path::{Path, PathBuf};
 

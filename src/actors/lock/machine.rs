@@ -12,10 +12,12 @@ use crate::actors::lock::message::{
 use crate::actors::lock::pages::{self, Page};
 use crate::actors::lock::state::State;
 use crate::actors::lock::waiting::Waiting;
-use crate::clock::Timestamp;
+use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket, Token};
 use crate::spine::event::Happening;
-use crate::spine::machine::{About, Effects, Keeping, Machine, Refusal, Stamp, Start, Weight};
+use crate::spine::machine::{
+    About, Effects, Keeping, Machine, Moment, Never, Now, Paged, Shown, Stamp, Start, Timed, Weight,
+};
 use crate::spine::pages::Pages;
 
 /// Keys that begin so belong to the coordinator: shown everywhere, changed through no door.
@@ -33,7 +35,12 @@ pub struct LockMachine {
 }
 
 impl LockMachine {
-    fn decide_request(&self, (key, index, owner): (&Name, &Name, &Name), priority: u8) -> Outcome {
+    fn decide_request(
+        &self,
+        (key, index, owner): (&Name, &Name, &Name),
+        priority: u8,
+        draining: bool,
+    ) -> Outcome {
         let [key, index, owner] = [key, index, owner].map(Name::as_bytes);
         if owner.is_empty() {
             return Outcome::Refused(Refused::NoOwner); // row 2
@@ -44,7 +51,7 @@ impl LockMachine {
         if let Some(slot) = self.state.find(key, index, owner) {
             return self.renewed(slot); // rows 8 and 9: a renewal, also while draining
         }
-        if self.state.is_draining() {
+        if draining || self.state.is_draining() {
             return Outcome::Refused(Refused::Draining);
         }
         if self.state.len() >= self.rules.entries_max as usize {
@@ -216,7 +223,7 @@ impl LockMachine {
     }
 
     /// Entries have ended, and others own their locks now.
-    fn wake(&mut self, gone: &[Gone], effects: &mut Effects<Reply>) {
+    fn wake(&mut self, gone: &[Gone], effects: &mut Effects<Self>) {
         if self.waiting.is_anybody_on_slots() {
             for Gone { slot, heir } in gone {
                 for ticket in self.waiting.take_on_slot(*slot) {
@@ -236,7 +243,7 @@ impl LockMachine {
         self.wake_if_empty(effects);
     }
 
-    fn wake_if_empty(&mut self, effects: &mut Effects<Reply>) {
+    fn wake_if_empty(&mut self, effects: &mut Effects<Self>) {
         if self.state.len() == 0 {
             for ticket in self.waiting.take_until_empty() {
                 effects.wake(ticket, Reply::Due);
@@ -278,8 +285,7 @@ impl Machine for LockMachine {
     type Query = Query;
     type Reply = Reply;
     type Watch = Watch;
-    type View = View;
-    type Page = Page;
+    type Action = Never;
 
     fn new(rules: Rules) -> Self {
         Self {
@@ -289,7 +295,11 @@ impl Machine for LockMachine {
         }
     }
 
-    fn decide(&self, _at: Timestamp, message: &Message) -> Outcome {
+    fn set_rules(&mut self, rules: Rules) {
+        self.rules = rules;
+    }
+
+    fn decide(&self, moment: &Moment, message: &Message) -> Outcome {
         match message {
             Message::Request {
                 key,
@@ -298,7 +308,7 @@ impl Machine for LockMachine {
                 priority,
                 ttl: _,
                 ttw: _,
-            } => self.decide_request((key, index, owner), *priority),
+            } => self.decide_request((key, index, owner), *priority, moment.draining),
             Message::Renew {
                 key,
                 index,
@@ -355,7 +365,7 @@ impl Machine for LockMachine {
         entry: Stamp,
         message: &Message,
         outcome: &Outcome,
-        effects: &mut Effects<Reply>,
+        effects: &mut Effects<Self>,
     ) {
         match outcome {
             Outcome::Granted { slot } | Outcome::Queued { slot, .. } => {
@@ -410,7 +420,7 @@ impl Machine for LockMachine {
         }
     }
 
-    fn query(&self, _at: Timestamp, query: &Query) -> Reply {
+    fn query(&self, _now: Now, query: &Query) -> Reply {
         match query {
             Query::Owner { key, index } => {
                 let holder = self.state.holder(key.as_bytes(), index.as_bytes());
@@ -449,30 +459,7 @@ impl Machine for LockMachine {
         }
     }
 
-    fn refuse(_message: &Message, refusal: Refusal) -> Reply {
-        Reply::Refused(refusal.into())
-    }
-
-    fn deadline(&self) -> Option<Timestamp> {
-        self.state.deadline()
-    }
-
-    fn due(&mut self, at: Timestamp) -> Option<u64> {
-        self.state.due(at).map(|slot| slot.0.into())
-    }
-
-    fn tick(&self, item: u64) -> Message {
-        Message::Expire {
-            slot: Slot(u32::try_from(item).expect("items are slots")),
-        }
-    }
-
-    fn quarantine(&mut self, item: u64, at: Timestamp) {
-        self.state
-            .forget_deadline(Slot(u32::try_from(item).expect("items are slots")), at);
-    }
-
-    fn watch(&mut self, ticket: Ticket, watch: &Watch, effects: &mut Effects<Reply>) {
+    fn watch(&mut self, ticket: Ticket, watch: &Watch, effects: &mut Effects<Self>) {
         match watch {
             Watch::Empty => {
                 self.waiting.until_empty(ticket);
@@ -507,8 +494,31 @@ impl Machine for LockMachine {
     fn start(&mut self, start: Start) {
         self.state.start(start.stamp);
     }
+}
 
-    fn resume(&mut self, _effects: &mut Effects<Reply>) {}
+impl Timed for LockMachine {
+    fn deadline(&self, _offset: Offset) -> Option<Timestamp> {
+        self.state.deadline()
+    }
+
+    fn due(&mut self, now: Now) -> Option<u64> {
+        self.state.due(now.at).map(|slot| slot.0.into())
+    }
+
+    fn tick(&self, item: u64) -> Message {
+        Message::Expire {
+            slot: Slot(u32::try_from(item).expect("items are slots")),
+        }
+    }
+
+    fn quarantine(&mut self, item: u64, now: Now) {
+        self.state
+            .forget_deadline(Slot(u32::try_from(item).expect("items are slots")), now.at);
+    }
+}
+
+impl Paged for LockMachine {
+    type Page = Page;
 
     fn pages(&mut self) -> &mut Pages {
         self.state.pages()
@@ -532,6 +542,10 @@ impl Machine for LockMachine {
     fn digest(&self) -> Digest {
         self.state.digest()
     }
+}
+
+impl Shown for LockMachine {
+    type View = View;
 
     fn view(&self) -> View {
         let (owners, contenders) = self.counts();
@@ -549,9 +563,9 @@ impl Machine for LockMachine {
         entry: Stamp,
         message: &Message,
         outcome: &Outcome,
-        tell: &mut dyn FnMut(Happening),
+        publish: &mut dyn FnMut(Happening),
     ) {
-        event::events(&self.state, entry, (message, outcome), tell);
+        event::events(&self.state, entry, (message, outcome), publish);
     }
 
     fn about(&self, outcome: &Outcome) -> Vec<About> {

@@ -93,8 +93,9 @@ impl TryFrom<&str> for Name {
     }
 }
 
-/// Configuration of the LockActor.
-#[derive(Clone, Debug)]
+/// Configuration of the LockActor. Noted in the journal: see the change rule above.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Rules {
     /// Whether a numerically larger priority goes first.
     pub high_first: bool,
@@ -231,6 +232,12 @@ pub enum Refused {
     Full,
     /// The disk is full.
     DiskFull,
+}
+
+impl From<Refusal> for Reply {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal.into())
+    }
 }
 
 impl From<Refusal> for Refused {

@@ -6,7 +6,8 @@ use crate::actors::lock::{
 };
 use crate::clock::Timestamp;
 use crate::ids::{Seq, Slot, Ticket, Token};
-use crate::spine::machine::{Effect, Effects, Keeping, Machine as _, Stamp, Start};
+use crate::spine::effect::{Effect, Effects};
+use crate::spine::machine::{Keeping, Machine as _, Stamp, Start};
 use crate::spine::shelf::Shelf;
 use proptest::prelude::*;
 

@@ -5,11 +5,11 @@ use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::{Claimant, Message, Outcome, Placed};
 use crate::actors::queue::pages::Place;
 use crate::actors::queue::queue::Pause;
-use crate::actors::queue::reply::Reply;
 use crate::actors::queue::state::end_claim;
 use crate::clock::Timestamp;
 use crate::ids::Slot;
-use crate::spine::machine::{Effects, Stamp};
+use crate::spine::machine::Effects;
+use crate::spine::machine::Stamp;
 
 impl QueueMachine {
     pub(super) fn apply(
@@ -17,7 +17,7 @@ impl QueueMachine {
         entry: Stamp,
         message: &Message,
         outcome: &Outcome,
-        effects: &mut Effects<Reply>,
+        effects: &mut Effects<Self>,
     ) {
         match outcome {
             Outcome::Put { slot, job } => {

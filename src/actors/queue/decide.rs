@@ -11,9 +11,11 @@ use crate::actors::queue::name::QueueName;
 use crate::actors::queue::rules::{Backoff, TypeRules};
 use crate::clock::Timestamp;
 use crate::ids::Slot;
+use crate::spine::machine::Moment;
 
 impl QueueMachine {
-    pub(super) fn decision(&self, at: Timestamp, message: &Message) -> Outcome {
+    pub(super) fn decision(&self, moment: &Moment, message: &Message) -> Outcome {
+        let at = moment.now.at;
         match message {
             Message::Put(put) => self.decide_put(at, put),
             Message::Batch(puts) => self.decide_batch(at, puts),

@@ -10,10 +10,12 @@ use crate::actors::queue::reply::{Query, Reply, View, Watch};
 use crate::actors::queue::rules::Rules;
 use crate::actors::queue::state::State;
 use crate::actors::queue::waiting::Waiting;
-use crate::clock::Timestamp;
+use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket, Token};
 use crate::spine::event::Happening;
-use crate::spine::machine::{Effects, Keeping, Machine, Refusal, Stamp, Start, Weight};
+use crate::spine::machine::{
+    Effects, Keeping, Machine, Moment, Never, Now, Paged, Shown, Stamp, Start, Timed, Weight,
+};
 use crate::spine::pages::Pages;
 
 /// What is due: a job, by its slot; a queue whose pause is over, by its number; a root job that is to be forgotten, by its
@@ -76,8 +78,7 @@ impl Machine for QueueMachine {
     type Query = Query;
     type Reply = Reply;
     type Watch = Watch;
-    type View = View;
-    type Page = Page;
+    type Action = Never;
 
     fn new(rules: Rules) -> Self {
         Self {
@@ -86,8 +87,12 @@ impl Machine for QueueMachine {
         }
     }
 
-    fn decide(&self, at: Timestamp, message: &Message) -> Outcome {
-        self.decision(at, message)
+    fn set_rules(&mut self, rules: Rules) {
+        self.state.set_rules(rules);
+    }
+
+    fn decide(&self, moment: &Moment, message: &Message) -> Outcome {
+        self.decision(moment, message)
     }
 
     /// A job that is kept in memory passes with the process, and so does all that becomes of it. Of the others, the
@@ -147,7 +152,7 @@ impl Machine for QueueMachine {
         entry: Stamp,
         message: &Message,
         outcome: &Outcome,
-        effects: &mut Effects<Reply>,
+        effects: &mut Effects<Self>,
     ) {
         self.apply(entry, message, outcome, effects);
     }
@@ -199,7 +204,7 @@ impl Machine for QueueMachine {
         matches!(reply, Reply::Nothing { waits: true, .. })
     }
 
-    fn query(&self, _at: Timestamp, query: &Query) -> Reply {
+    fn query(&self, _now: Now, query: &Query) -> Reply {
         self.look(query)
     }
 
@@ -231,11 +236,26 @@ impl Machine for QueueMachine {
         }
     }
 
-    fn refuse(_message: &Message, refusal: Refusal) -> Reply {
-        Reply::Refused(refusal.into())
+    fn watch(&mut self, ticket: Ticket, watch: &Watch, _effects: &mut Effects<Self>) {
+        self.waiting.watch(&mut self.state, ticket, watch);
     }
 
-    fn deadline(&self) -> Option<Timestamp> {
+    fn unwatch(&mut self, ticket: Ticket) {
+        self.waiting.forget(&mut self.state, ticket);
+    }
+
+    fn start(&mut self, start: Start) {
+        self.state.start(start);
+    }
+
+    /// Opens what was closed: of a machine that was built anew, nobody knows all of it.
+    fn resume(&mut self, _effects: &mut Effects<Self>) {
+        self.state.open_all();
+    }
+}
+
+impl Timed for QueueMachine {
+    fn deadline(&self, _offset: Offset) -> Option<Timestamp> {
         if self.state.is_wanted() {
             return Some(Timestamp(0));
         }
@@ -245,8 +265,8 @@ impl Machine for QueueMachine {
         times.into_iter().flatten().min()
     }
 
-    fn due(&mut self, at: Timestamp) -> Option<u64> {
-        self.item_of(at)
+    fn due(&mut self, now: Now) -> Option<u64> {
+        self.item_of(now.at)
     }
 
     fn tick(&self, item: u64) -> Message {
@@ -273,31 +293,18 @@ impl Machine for QueueMachine {
         }
     }
 
-    fn quarantine(&mut self, item: u64, at: Timestamp) {
+    fn quarantine(&mut self, item: u64, now: Now) {
         match item & KINDS {
             WAITER => self.waiting.forget(&mut self.state, Ticket(item & !KINDS)),
-            QUEUE => self.state.forget_pause(slot_of(item), at),
-            ROOT => self.state.roots.forget_end(slot_of(item), at),
-            _ => self.state.forget_deadline(slot_of(item), at),
+            QUEUE => self.state.forget_pause(slot_of(item), now.at),
+            ROOT => self.state.roots.forget_end(slot_of(item), now.at),
+            _ => self.state.forget_deadline(slot_of(item), now.at),
         }
     }
+}
 
-    fn watch(&mut self, ticket: Ticket, watch: &Watch, _effects: &mut Effects<Reply>) {
-        self.waiting.watch(&mut self.state, ticket, watch);
-    }
-
-    fn unwatch(&mut self, ticket: Ticket) {
-        self.waiting.forget(&mut self.state, ticket);
-    }
-
-    fn start(&mut self, start: Start) {
-        self.state.start(start);
-    }
-
-    /// Opens what was closed: of a machine that was built anew, nobody knows all of it.
-    fn resume(&mut self, _effects: &mut Effects<Reply>) {
-        self.state.open_all();
-    }
+impl Paged for QueueMachine {
+    type Page = Page;
 
     fn pages(&mut self) -> &mut Pages {
         &mut self.state.pages
@@ -326,6 +333,10 @@ impl Machine for QueueMachine {
         digest.add(&self.state.head.canonical());
         digest
     }
+}
+
+impl Shown for QueueMachine {
+    type View = View;
 
     fn view(&self) -> View {
         self.show()
@@ -336,9 +347,9 @@ impl Machine for QueueMachine {
         entry: Stamp,
         message: &Message,
         outcome: &Outcome,
-        tell: &mut dyn FnMut(Happening),
+        publish: &mut dyn FnMut(Happening),
     ) {
-        self.tell(entry.seq, (message, outcome), tell);
+        self.tell(entry.seq, (message, outcome), publish);
     }
 }
 

@@ -75,6 +75,15 @@ impl Queue {
         }
     }
 
+    /// Goes by other rules from now on. Jobs that are ready keep their order.
+    pub(super) fn go_by(&mut self, rules: &TypeRules) {
+        self.is_read_only = rules.read_only.is_some();
+        self.throttle.go_by(rules);
+        if self.counts.ready == 0 {
+            self.order = rules.order;
+        }
+    }
+
     /// Whether something can be claimed from it.
     pub(super) const fn is_poppable(&self) -> bool {
         self.has_claimable() && !self.throttle.is_closed()

@@ -4,8 +4,9 @@ use crate::actors::queue::name::QueueName;
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
 
-/// Configuration of the `QueueActor`.
-#[derive(Clone, Debug)]
+/// Configuration of the `QueueActor`. Noted in the journal: see the change rule in `persist/format.rs`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Rules {
     /// The most jobs, in all queues together.
     pub jobs_max: u32,
@@ -69,6 +70,9 @@ pub struct Backoff {
 /// Thousandths as whoever set them wrote them.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
 fn in_ones<S: Serializer>(milli: &u32, serializer: S) -> Result<S::Ok, S::Error> {
+    if !serializer.is_human_readable() {
+        return serializer.serialize_u32(*milli);
+    }
     serializer.serialize_f64(f64::from(*milli) / 1000.0)
 }
 

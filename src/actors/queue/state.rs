@@ -60,6 +60,16 @@ pub(super) struct State {
 }
 
 impl State {
+    /// Goes by other rules from now on, also for queues that are there.
+    pub(super) fn set_rules(&mut self, rules: Rules) {
+        self.rules = rules;
+        let slots: Vec<Slot> = self.queues.iter().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            let queue = &mut self.queues[slot];
+            queue.go_by(self.rules.of(&queue.name));
+        }
+    }
+
     pub(super) fn new(rules: Rules) -> Self {
         Self {
             rules,

@@ -14,7 +14,8 @@ use crate::actors::queue::{
 };
 use crate::clock::Timestamp;
 use crate::ids::{Seq, Ticket};
-use crate::spine::machine::{Effect, Effects, Keeping, Machine as _, Stamp, Start};
+use crate::spine::effect::{Effect, Effects};
+use crate::spine::machine::{Keeping, Machine as _, Stamp, Start};
 use crate::spine::shelf::Shelf;
 use proptest::prelude::*;
 

@@ -26,10 +26,15 @@ pub(super) struct Throttle {
 impl Throttle {
     pub(super) fn new(rules: &TypeRules) -> Self {
         Self {
-            item_us: SECOND.checked_div(rules.throttle_milli.into()).unwrap_or(0),
+            item_us: item_us(rules),
             end_us: 0,
             is_closed: false,
         }
+    }
+
+    /// Closes by another rate from now on.
+    pub(super) fn go_by(&mut self, rules: &TypeRules) {
+        self.item_us = item_us(rules);
     }
 
     /// Whether it waits to be opened. Where nobody opens queues when their time has come, as in a replay, `opens` counts.
@@ -50,6 +55,11 @@ impl Throttle {
         self.end_us = from.saturating_add(self.item_us);
         self.is_closed = true;
     }
+}
+
+/// Microseconds that an item closes a queue for.
+fn item_us(rules: &TypeRules) -> u64 {
+    SECOND.checked_div(rules.throttle_milli.into()).unwrap_or(0)
 }
 
 impl State {

@@ -11,11 +11,12 @@ use crate::ids::{ActorId, Seq};
 use crate::persist::disk::Disk;
 use crate::persist::error::PersistError;
 use crate::persist::format::{
-    FORMAT_VERSION, FRAME_HEADER_BYTES, FrameHeader, Kind, Mark, Part, SEGMENT_HEADER_BYTES,
+    FORMAT_VERSION, FRAME_HEADER_BYTES, FrameHeader, Kind, Part, SEGMENT_HEADER_BYTES,
     SegmentHeader, frame,
 };
 use crate::persist::journal::segment::{self, Opening};
 use crate::persist::journal::window::Window;
+use crate::persist::mark::Mark;
 use std::collections::VecDeque;
 use std::io;
 
@@ -375,7 +376,14 @@ impl<'d> Reader<'d> {
                     self.tail.reserved = bound.max(self.begin.reserved);
                 }
                 Some(Mark::Stop) => self.tail.clean = true,
-                Some(Mark::Start { .. } | Mark::Clock { .. } | Mark::Checkpoint { .. }) | None => {}
+                Some(
+                    Mark::Start { .. }
+                    | Mark::Clock { .. }
+                    | Mark::Rules { .. }
+                    | Mark::Drain
+                    | Mark::Checkpoint { .. },
+                )
+                | None => {}
             }
         }
     }

@@ -6,7 +6,7 @@
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, PageId, Seq};
 use crate::persist::error::PersistError;
-use crate::persist::format::Watermark;
+use crate::persist::mark::{Marked, Watermark};
 use serde::{Deserialize, Serialize};
 
 /// The longest value of an item: what is longer makes sled use a file of its own, which it may leave behind.
@@ -42,6 +42,9 @@ pub struct Manifest {
     pub at: Timestamp,
     /// The first sequence number that was not reserved then.
     pub reserved: Seq,
+    /// What the marks up to `begun` come to. Format 1 has none.
+    #[serde(default)]
+    pub marked: Marked,
 }
 
 impl Manifest {

@@ -6,7 +6,7 @@ use crate::actors::queue::{
 use crate::protocols::beanstalk::asked::Asked;
 use crate::protocols::beanstalk::command::ReserveMode;
 use crate::protocols::beanstalk::door::DEFAULT_TUBE;
-use crate::spine::host::Item;
+use crate::spine::delivery::Item;
 use std::sync::Arc;
 
 /// A client, as the QueueActor knows it.

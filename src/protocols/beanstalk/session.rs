@@ -15,7 +15,7 @@ use crate::protocols::beanstalk::door::Shared;
 use crate::protocols::beanstalk::reply::{Job, Reply, encode};
 use crate::protocols::beanstalk::show;
 use crate::protocols::session::{Session, Then};
-use crate::spine::host::{Answer, Item};
+use crate::spine::delivery::{Answer, Item};
 use crate::spine::runtime::{Mailbox, Waiting};
 use std::collections::VecDeque;
 use std::sync::Arc;

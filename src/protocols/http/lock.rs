@@ -13,7 +13,7 @@ use crate::protocols::http::listing::Listing;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::repetition::Said;
 use crate::protocols::http::route::json;
-use crate::spine::host::Item;
+use crate::spine::delivery::Item;
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -206,7 +206,7 @@ pub(crate) async fn drain(asked: Asked) -> Answer {
         Some(_) | None => {
             return Err(refusal(
                 &asked,
-                &LockError::Failed(crate::spine::host::Failed),
+                &LockError::Failed(crate::spine::delivery::Failed),
             ));
         }
     };

@@ -10,7 +10,7 @@ use crate::protocols::lockserver::codec::{self, Answer, Command, LISTED_MAX};
 use crate::protocols::lockserver::counters::Stats;
 use crate::protocols::lockserver::door::Shared;
 use crate::protocols::session::{Session, Then};
-use crate::spine::host::{self, Item};
+use crate::spine::delivery::{self, Item};
 use crate::spine::runtime::Mailbox;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -164,10 +164,14 @@ fn item(command: &Command) -> Item<LockMachine> {
 }
 
 /// The answer to a command; `None` if the protocol has no word for what happened.
-fn answer(command: &Command, stats: Option<Stats>, reply: host::Answer<Reply>) -> Option<Answer> {
+fn answer(
+    command: &Command,
+    stats: Option<Stats>,
+    reply: delivery::Answer<Reply>,
+) -> Option<Answer> {
     let reply = match reply {
         Ok(reply) => reply,
-        Err(host::Failed) => return failed(command),
+        Err(delivery::Failed) => return failed(command),
     };
     Some(match (command, reply) {
         (Command::Renew(..), Reply::Standing(_)) => Answer::Renewed(true),

@@ -1,7 +1,7 @@
 //! Answers on their way to whoever asked, who may have gone meanwhile: what nobody hears any more is not lost without
 //! a word, but goes to whom it then concerns. Never both, and never neither, unless the node ends.
 
-use crate::spine::host::{Answer, ReplyTo};
+use crate::spine::delivery::{Answer, ReplyTo};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 

@@ -1,11 +1,11 @@
 //! How a checkpoint asks an actor for its pages: among its other messages.
 
-use super::Shell;
+use super::shell::Shell;
 use crate::ids::{ActorId, Seq};
-use crate::persist::format::Watermark;
+use crate::persist::mark::Watermark;
 use crate::persist::snapshots::Page;
 use crate::spine::checkpoint::Paged;
-use crate::spine::machine::Machine;
+use crate::spine::machine::Actor;
 use actix::{Addr, Handler, Message};
 use tokio::sync::oneshot;
 
@@ -13,18 +13,18 @@ use tokio::sync::oneshot;
 const SLICE_BYTES: usize = 64 * 1024;
 
 /// An actor's pages, for checkpoints.
-pub(super) struct Pager<M: Machine> {
+pub(super) struct Pager<M: Actor> {
     address: Addr<Shell<M>>,
     actor: ActorId,
 }
 
-impl<M: Machine> Pager<M> {
+impl<M: Actor> Pager<M> {
     pub(super) const fn new(address: Addr<Shell<M>>, actor: ActorId) -> Self {
         Self { address, actor }
     }
 }
 
-impl<M: Machine> Paged for Pager<M> {
+impl<M: Actor> Paged for Pager<M> {
     fn actor(&self) -> ActorId {
         self.actor
     }
@@ -55,7 +55,7 @@ impl Message for BeginCheckpoint {
     type Result = ();
 }
 
-impl<M: Machine> Handler<BeginCheckpoint> for Shell<M> {
+impl<M: Actor> Handler<BeginCheckpoint> for Shell<M> {
     type Result = ();
 
     fn handle(&mut self, begin: BeginCheckpoint, _: &mut Self::Context) {
@@ -69,7 +69,7 @@ impl Message for NextPages {
     type Result = ();
 }
 
-impl<M: Machine> Handler<NextPages> for Shell<M> {
+impl<M: Actor> Handler<NextPages> for Shell<M> {
     type Result = ();
 
     fn handle(&mut self, NextPages(answer): NextPages, _: &mut Self::Context) {
@@ -83,7 +83,7 @@ impl Message for AbortCheckpoint {
     type Result = ();
 }
 
-impl<M: Machine> Handler<AbortCheckpoint> for Shell<M> {
+impl<M: Actor> Handler<AbortCheckpoint> for Shell<M> {
     type Result = ();
 
     fn handle(&mut self, AbortCheckpoint: AbortCheckpoint, _: &mut Self::Context) {

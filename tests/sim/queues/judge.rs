@@ -6,6 +6,7 @@
 )]
 
 use crate::coverage::Coverage;
+use crate::each::Judged;
 use crate::queues::kinds::{JOBS_MAX, claim_passes, in_memory, is_in_memory, names, rules_of};
 use crate::queues::list::{Queues, free};
 use crate::reference::{Origin, Reference, Told};
@@ -15,9 +16,13 @@ use sexton::actors::queue::{
 };
 use sexton::clock::Timestamp;
 use sexton::ids::{Seq, Slot};
-use sexton::spine::Machine as _;
-use sexton::spine::host::Answer;
+use sexton::spine::delivery::Answer;
+use sexton::spine::machine::Shown as _;
 use sexton::spine::machine::{Stamp, Start};
+
+impl Judged for QueueMachine {
+    type Reference = Queues;
+}
 
 impl Reference for Queues {
     type Machine = QueueMachine;

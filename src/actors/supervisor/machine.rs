@@ -1,0 +1,359 @@
+//! The rules of restarts: an actor that panics goes on, unless it does so too often.
+
+use crate::actors::supervisor::record::{Cause, Record};
+use crate::ids::{ActorId, Digest, PageId, Seq};
+use crate::spine::effect::Action;
+use crate::spine::event::Happening;
+use crate::spine::machine::{
+    Effects, Gauge, Keeping, Machine, Moment, Never, Now, Paged, Refusal, Shown, Stamp, Timed,
+    Weight,
+};
+use crate::spine::pages::Pages;
+use crate::spine::supervision::{Intensity, Panicked, Recent, Verdict};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// When enough is enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rules {
+    /// Panics of one actor that leave its state whole.
+    pub restarts: Intensity,
+    /// Panics of one actor that spend its state.
+    pub rebuilds: Intensity,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        let within = |restarts_max| Intensity {
+            restarts_max,
+            period_ms: 10_000,
+        };
+        Self {
+            restarts: within(1000),
+            rebuilds: within(10),
+        }
+    }
+}
+
+/// What was decided about a panic. Stored in the journal: see the change rule in `persist/format.rs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The verdict.
+    Judged(Verdict),
+}
+
+/// A question about panics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Query {
+    /// What is known of one actor's.
+    Of(ActorId),
+}
+
+/// An answer of the Supervisor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// A panic was judged.
+    Judged(Verdict),
+    /// What is known of an actor's panics.
+    Record(Record),
+    /// The message was refused before it was looked at.
+    Refused(Refusal),
+}
+
+impl From<Refusal> for Reply {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// The panics of every actor that had any, by its number.
+pub type View = BTreeMap<u8, Record>;
+
+/// The rules of restarts, over what is known of panics.
+#[derive(Debug)]
+pub struct SupervisorMachine {
+    rules: Rules,
+    records: BTreeMap<ActorId, Record>,
+    /// Volatile: a start begins with a clean slate.
+    recent: BTreeMap<(ActorId, bool), Recent>,
+    digest: Digest,
+    pages: Pages,
+}
+
+impl SupervisorMachine {
+    const fn intensity(&self, spent: bool) -> Intensity {
+        if spent {
+            self.rules.rebuilds
+        } else {
+            self.rules.restarts
+        }
+    }
+}
+
+impl Machine for SupervisorMachine {
+    const NAME: &'static str = "supervisor";
+    const ID: ActorId = ActorId::SUPERVISOR;
+
+    type Rules = Rules;
+    type Message = Panicked;
+    type Outcome = Outcome;
+    type Query = Query;
+    type Reply = Reply;
+    type Watch = Never;
+    type Action = Verdict;
+
+    fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            records: BTreeMap::new(),
+            recent: BTreeMap::new(),
+            digest: Digest::default(),
+            pages: Pages::default(),
+        }
+    }
+
+    fn set_rules(&mut self, rules: Rules) {
+        self.rules = rules;
+    }
+
+    fn decide(&self, moment: &Moment, panicked: &Panicked) -> Outcome {
+        let recent = self.recent.get(&(panicked.actor, panicked.spent));
+        let intensity = self.intensity(panicked.spent);
+        let too_many = match recent {
+            Some(recent) => recent.is_too_many(moment.now.at, intensity),
+            None => intensity.restarts_max == 0,
+        };
+        Outcome::Judged(if too_many {
+            Verdict::Halt
+        } else {
+            Verdict::Restart
+        })
+    }
+
+    fn keeping(&self, _panicked: &Panicked, _outcome: &Outcome) -> Keeping {
+        Keeping::Durable
+    }
+
+    fn commit(
+        &mut self,
+        entry: Stamp,
+        panicked: &Panicked,
+        outcome: &Outcome,
+        effects: &mut Effects<Self>,
+    ) {
+        let Outcome::Judged(verdict) = *outcome;
+        let Panicked { actor, spent, .. } = *panicked;
+        let intensity = self.intensity(spent);
+        let recent = self.recent.entry((actor, spent)).or_default();
+        recent.note(entry.at, intensity);
+        let records = &self.records;
+        self.pages.touch(page_of(actor), entry.seq, |content| {
+            encode(records.get(&actor), actor, content);
+        });
+        if let Some(before) = self.records.get(&actor) {
+            self.digest.remove(&before.canonical(actor));
+        }
+        let record = self.records.entry(actor).or_default();
+        let cause = Cause {
+            stage: panicked.stage,
+            seq: panicked.seq,
+            at: entry.at,
+            cause: panicked.cause.clone(),
+            item: panicked.item,
+        };
+        record.note(cause, spent);
+        self.digest.add(&record.canonical(actor));
+        effects.act(Action {
+            id: actor.0.into(),
+            attempt: entry.seq,
+            what: verdict,
+        });
+    }
+
+    fn reply(&self, _seq: Seq, _panicked: &Panicked, outcome: &Outcome) -> Reply {
+        let Outcome::Judged(verdict) = *outcome;
+        Reply::Judged(verdict)
+    }
+
+    fn query(&self, _now: Now, query: &Query) -> Reply {
+        let Query::Of(actor) = query;
+        Reply::Record(self.records.get(actor).cloned().unwrap_or_default())
+    }
+
+    /// An actor waits for its verdict: there must be one.
+    fn weight(&self, _panicked: &Panicked) -> Weight {
+        Weight::Frees
+    }
+}
+
+impl Timed for SupervisorMachine {}
+
+impl Paged for SupervisorMachine {
+    type Page = (ActorId, Record);
+
+    fn pages(&mut self) -> &mut Pages {
+        &mut self.pages
+    }
+
+    fn encode_page(&self, page: PageId, content: &mut Vec<u8>) {
+        let mut records = self.records.iter();
+        if let Some((actor, record)) = records.find(|(actor, _)| page_of(**actor) == page) {
+            encode(Some(record), *actor, content);
+        }
+    }
+
+    fn decode_page(_page: PageId, content: &[u8]) -> Result<Self::Page, String> {
+        rmp_serde::from_slice(content).map_err(|error| error.to_string())
+    }
+
+    fn from_pages(rules: Rules, pages: &mut dyn Iterator<Item = Self::Page>) -> Self {
+        let mut machine = Self::new(rules);
+        for (actor, record) in pages {
+            machine.digest.add(&record.canonical(actor));
+            machine.records.insert(actor, record);
+        }
+        machine
+    }
+
+    fn digest(&self) -> Digest {
+        self.digest
+    }
+}
+
+impl Shown for SupervisorMachine {
+    type View = View;
+
+    fn view(&self) -> View {
+        let records = self.records.iter();
+        records
+            .map(|(actor, record)| (actor.0, record.clone()))
+            .collect()
+    }
+
+    fn gauges(&self) -> Vec<Gauge> {
+        let sum = |count: fn(&Record) -> u64| self.records.values().map(count).sum();
+        vec![
+            Gauge {
+                name: "restarts",
+                help: "panics that left a state whole",
+                value: sum(|record| record.restarts),
+            },
+            Gauge {
+                name: "rebuilds",
+                help: "panics that spent a state",
+                value: sum(|record| record.rebuilds),
+            },
+        ]
+    }
+
+    fn events(
+        &self,
+        _entry: Stamp,
+        panicked: &Panicked,
+        outcome: &Outcome,
+        publish: &mut dyn FnMut(Happening),
+    ) {
+        let Outcome::Judged(verdict) = outcome;
+        if *verdict == Verdict::Halt {
+            publish(Happening::new("gave_up").number("actor", u64::from(panicked.actor.0)));
+        }
+    }
+}
+
+fn page_of(actor: ActorId) -> PageId {
+    PageId(u32::from(actor.0) + 1)
+}
+
+fn encode(record: Option<&Record>, actor: ActorId, content: &mut Vec<u8>) {
+    if let Some(record) = record {
+        rmp_serde::encode::write(content, &(actor, record))
+            .expect("writing to memory does not fail");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Intensity, Machine as _, Outcome, Query, Reply, Rules, SupervisorMachine};
+    use crate::clock::Timestamp;
+    use crate::ids::{ActorId, Seq};
+    use crate::spine::delivery::Stage;
+    use crate::spine::effect::Effect;
+    use crate::spine::machine::{Effects, Moment, Now, Stamp};
+    use crate::spine::supervision::{Panicked, Verdict};
+
+    fn panicked(actor: ActorId, spent: bool) -> Panicked {
+        Panicked {
+            actor,
+            stage: if spent { Stage::Commit } else { Stage::Decide },
+            seq: Seq(1),
+            cause: "x".to_owned(),
+            item: None,
+            spent,
+        }
+    }
+
+    #[test]
+    fn halts_when_panics_come_faster_than_the_rules_allow() {
+        let within = |restarts_max| Intensity {
+            restarts_max,
+            period_ms: 100,
+        };
+        let mut machine = SupervisorMachine::new(Rules {
+            restarts: within(2),
+            rebuilds: within(1),
+        });
+        let mut verdict = |ms, actor, spent| {
+            let at = Timestamp(ms);
+            let now = Now {
+                at,
+                ..Now::default()
+            };
+            let moment = Moment {
+                now,
+                ..Moment::default()
+            };
+            let message = panicked(actor, spent);
+            let outcome = machine.decide(&moment, &message);
+            let mut effects = Effects::<SupervisorMachine>::default();
+            machine.commit(
+                Stamp {
+                    seq: Seq(ms + 1),
+                    at,
+                },
+                &message,
+                &outcome,
+                &mut effects,
+            );
+            let acts = effects.take();
+            let [Effect::Act(action)] = acts.as_slice() else {
+                panic!("a verdict is one action, not {acts:?}");
+            };
+            let Outcome::Judged(verdict) = outcome;
+            assert_eq!(
+                (action.id, action.attempt, action.what),
+                (actor.0.into(), Seq(ms + 1), verdict)
+            );
+            verdict
+        };
+        let (lock, queue) = (ActorId::LOCK, ActorId::QUEUE);
+        assert_eq!(verdict(0, lock, false), Verdict::Restart);
+        assert_eq!(verdict(50, lock, false), Verdict::Restart);
+        assert_eq!(verdict(60, lock, true), Verdict::Restart);
+        assert_eq!(verdict(70, queue, false), Verdict::Restart);
+        assert_eq!(
+            verdict(101, lock, false),
+            Verdict::Restart,
+            "the first is out of the period"
+        );
+        assert_eq!(verdict(102, lock, false), Verdict::Halt);
+        assert_eq!(verdict(160, lock, true), Verdict::Halt);
+        let Reply::Record(record) = machine.query(Now::default(), &Query::Of(lock)) else {
+            panic!("a record is asked for");
+        };
+        assert_eq!(
+            (record.restarts, record.rebuilds, record.causes.len()),
+            (4, 2, 6)
+        );
+    }
+}

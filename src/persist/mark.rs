@@ -1,0 +1,149 @@
+//! What the node notes about itself in the journal, and what that comes to.
+//!
+//! Change rule: see `persist/format.rs`.
+
+use crate::ids::{ActorId, Chance, Digest, Seq};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What the node notes about itself in the journal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mark {
+    /// The coordinator started: every span begins again, every connection of before has ended.
+    Start {
+        /// The chance from which ids and random choices derive until the next start.
+        chance: Chance,
+        /// Wall clock less node time, in milliseconds.
+        offset_ms: i64,
+        /// Version of the program.
+        program: String,
+        /// Sequence numbers passed over since the stop before was no clean one.
+        #[serde(default)]
+        skipped: u64,
+    },
+    /// The coordinator stopped in good order; everything before this is on disk.
+    Stop,
+    /// The wall clock stepped: the new difference from node time, in milliseconds.
+    Clock {
+        /// Wall clock less node time.
+        offset_ms: i64,
+    },
+    /// Sequence numbers below the bound may be handed out from when this is durable.
+    Reserve {
+        /// The first number that may not.
+        bound: Seq,
+    },
+    /// An actor goes by other rules from here on.
+    Rules {
+        /// Which actor.
+        actor: ActorId,
+        /// Its rules, as rmp-serde writes them: hexadecimal digits in exports.
+        #[serde(with = "hex")]
+        rules: Vec<u8>,
+    },
+    /// The node drains: nothing new is taken on until the next start.
+    Drain,
+    /// A snapshot is whole on disk: what came before it is no longer needed from here.
+    Checkpoint {
+        /// Where the snapshot stands.
+        slot: u8,
+        /// What it holds, actor by actor.
+        states: Vec<Watermark>,
+    },
+}
+
+/// Up to where a snapshot holds the state of an actor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watermark {
+    /// Whose state.
+    pub actor: ActorId,
+    /// The last entry that it rests on.
+    pub upto: Seq,
+    /// What the state sums up to.
+    pub digest: Digest,
+}
+
+/// What the marks of a log come to: the state of the node itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marked {
+    /// The chance of the newest start.
+    pub chance: Chance,
+    /// Wall clock less node time, in milliseconds.
+    pub offset_ms: i64,
+    /// Whether nothing new is taken on.
+    pub draining: bool,
+    /// The rules that each actor goes by, as rmp-serde writes them.
+    pub rules: BTreeMap<ActorId, Vec<u8>>,
+}
+
+impl Marked {
+    /// Follows a mark.
+    pub fn apply(&mut self, mark: &Mark) {
+        match mark {
+            Mark::Start {
+                chance, offset_ms, ..
+            } => {
+                self.chance = *chance;
+                self.offset_ms = *offset_ms;
+                self.draining = false;
+            }
+            Mark::Clock { offset_ms } => self.offset_ms = *offset_ms,
+            Mark::Rules { actor, rules } => {
+                self.rules.insert(*actor, rules.clone());
+            }
+            Mark::Drain => self.draining = true,
+            Mark::Stop | Mark::Reserve { .. } | Mark::Checkpoint { .. } => {}
+        }
+    }
+}
+
+/// Bytes where a program reads, hexadecimal digits where a human does.
+mod hex {
+    use serde::{Deserialize as _, Deserializer, Serializer, de};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            serializer.serialize_str(&digits)
+        } else {
+            serializer.serialize_bytes(bytes)
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<u8>, D::Error> {
+        if !deserializer.is_human_readable() {
+            return serde_bytes(deserializer);
+        }
+        let digits = String::deserialize(deserializer)?;
+        let pairs = digits.as_bytes().chunks(2);
+        let byte = |pair: &[u8]| {
+            let digits = std::str::from_utf8(pair)
+                .ok()
+                .filter(|digits| digits.len() == 2)?;
+            u8::from_str_radix(digits, 16).ok()
+        };
+        let bytes: Option<Vec<u8>> = pairs.map(byte).collect();
+        bytes.ok_or_else(|| de::Error::custom("bytes are pairs of hexadecimal digits"))
+    }
+
+    fn serde_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        struct Bytes;
+
+        impl de::Visitor<'_> for Bytes {
+            type Value = Vec<u8>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("bytes")
+            }
+
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Vec<u8>, E> {
+                Ok(bytes.to_vec())
+            }
+        }
+
+        deserializer.deserialize_byte_buf(Bytes)
+    }
+}

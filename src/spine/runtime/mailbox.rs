@@ -1,0 +1,197 @@
+//! How actors are reached: messages, queries and waits from any thread, and their answers.
+
+use super::heard::{Hearing, hearing};
+use super::shell::{self, Shell};
+use crate::clock::Rouse;
+use crate::ids::{Digest, Seq, Ticket};
+use crate::spine::delivery::{Answer, Delivery, Item, QuerySaboteur, ReplyTo, Report, Saboteur};
+use crate::spine::directory::Admission;
+use crate::spine::host::Host;
+use crate::spine::machine::{Actor, Gauge};
+use actix::Addr;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// The address of an actor. Cloning gives another handle; any thread may use it.
+pub struct Mailbox<M: Actor> {
+    address: Addr<Shell<M>>,
+    admission: Admission,
+}
+
+impl<M: Actor> Mailbox<M> {
+    pub(super) fn new(address: Addr<Shell<M>>, admission: Admission) -> Self {
+        Self { address, admission }
+    }
+}
+
+impl<M: Actor> Clone for Mailbox<M> {
+    fn clone(&self) -> Self {
+        Self {
+            address: self.address.clone(),
+            admission: self.admission.clone(),
+        }
+    }
+}
+
+/// The node has halted or stopped: the request was not answered, and may or may not have been applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the node has stopped")]
+pub struct Stopped;
+
+/// What an actor says of itself.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct ActorStatus {
+    /// Its name.
+    pub name: &'static str,
+    /// Its newest entry.
+    pub last: Seq,
+    /// The digest of its durable state; none while it is being rebuilt.
+    pub digest: Option<Digest>,
+    /// What it counts.
+    pub gauges: Vec<Gauge>,
+    /// Items on which time no longer acts.
+    pub quarantined: Vec<Report>,
+}
+
+impl<M: Actor> Mailbox<M> {
+    /// Delivers commands and waits for their answers, which come together and in order.
+    ///
+    /// Waits first until the bound on open commands has room. Dropping the future does not recall the commands.
+    pub async fn call(&self, items: Vec<Item<M>>) -> Result<Vec<Answer<M::Reply>>, Stopped> {
+        let permit = self.admission.admit(items.len()).await;
+        let (answer, answers) = oneshot::channel();
+        let reply_to: ReplyTo<M::Reply> = Box::new(move |all| {
+            drop(permit);
+            // Whoever asked may be gone; the commands were carried out all the same.
+            drop(answer.send(all));
+        });
+        self.address
+            .try_send(shell::Deliver(Delivery::new(items, reply_to)))
+            .map_err(|_| Stopped)?;
+        answers.await.map_err(|_| Stopped)
+    }
+
+    /// The same. If the future is dropped, what is answered goes to `unheard`.
+    pub async fn call_or(
+        &self,
+        items: Vec<Item<M>>,
+        unheard: impl Fn(Vec<Answer<M::Reply>>) + Send + Sync + 'static,
+    ) -> Result<Vec<Answer<M::Reply>>, Stopped> {
+        let permit = self.admission.admit(items.len()).await;
+        let (answer, mut answers) = hearing(Arc::new(unheard));
+        let reply_to: ReplyTo<M::Reply> = Box::new(move |all| {
+            drop(permit);
+            answer(all);
+        });
+        self.address
+            .try_send(shell::Deliver(Delivery::new(items, reply_to)))
+            .map_err(|_| Stopped)?;
+        answers.answers().await.ok_or(Stopped)
+    }
+
+    /// Delivers commands whose answers nobody waits for, in front of the bound on open commands.
+    pub fn cast(&self, items: Vec<Item<M>>) {
+        let reply_to: ReplyTo<M::Reply> = Box::new(drop);
+        self.address
+            .do_send(shell::Deliver(Delivery::new(items, reply_to)));
+    }
+
+    /// Waits for something to become true.
+    pub async fn watch(&self, watch: M::Watch) -> Result<Answer<M::Reply>, Stopped> {
+        self.begin_watch(watch).answer().await
+    }
+
+    /// Begins to wait for something to become true.
+    pub fn begin_watch(&self, watch: M::Watch) -> Waiting<M> {
+        self.begin_watch_or(watch, drop)
+    }
+
+    /// The same. What is answered after all, when whoever waits has gone, goes to `unheard`.
+    pub fn begin_watch_or(
+        &self,
+        watch: M::Watch,
+        unheard: impl Fn(Vec<Answer<M::Reply>>) + Send + Sync + 'static,
+    ) -> Waiting<M> {
+        let ticket = self.admission.ticket();
+        let (reply_to, answers) = hearing(Arc::new(unheard));
+        self.address.do_send(shell::WatchFor {
+            ticket,
+            watch,
+            reply_to,
+        });
+        Waiting {
+            address: self.address.clone(),
+            ticket,
+            answers: Some(answers),
+        }
+    }
+
+    /// A number that no other wait and nobody else who asked for one has, as long as the process lives.
+    pub fn ticket(&self) -> Ticket {
+        self.admission.ticket()
+    }
+
+    /// Lets what is due pass whenever it is called, as long as the actor is there.
+    pub fn rouse(&self) -> Rouse {
+        let mailbox = self.clone();
+        Box::new(move || {
+            // What is due comes before the next command, and so before none.
+            mailbox.cast(Vec::new());
+            mailbox.address.connected()
+        })
+    }
+
+    /// Asks the actor about itself.
+    pub async fn status(&self) -> Result<ActorStatus, Stopped> {
+        let (answer, status) = oneshot::channel();
+        self.address.do_send(shell::Describe(answer));
+        status.await.map_err(|_| Stopped)
+    }
+
+    /// Plants panics, for tests.
+    #[doc(hidden)]
+    pub fn sabotage(&self, saboteur: Saboteur<M>) {
+        let plant = |host: &mut Host<M>| host.sabotage(saboteur);
+        self.address.do_send(shell::Sabotage(Box::new(plant)));
+    }
+
+    /// Plants panics in answers to queries, for tests.
+    #[doc(hidden)]
+    pub fn sabotage_queries(&self, saboteur: QuerySaboteur<M>) {
+        let plant = |host: &mut Host<M>| host.sabotage_queries(saboteur);
+        self.address.do_send(shell::Sabotage(Box::new(plant)));
+    }
+}
+
+/// A wait that has begun. Dropping it ends it.
+pub struct Waiting<M: Actor> {
+    address: Addr<Shell<M>>,
+    ticket: Ticket,
+    /// None, once it was answered.
+    answers: Option<Hearing<M::Reply>>,
+}
+
+impl<M: Actor> Waiting<M> {
+    /// The answer. May be given up, and asked for again.
+    pub async fn answer(&mut self) -> Result<Answer<M::Reply>, Stopped> {
+        let answers = self.answers.as_mut().ok_or(Stopped)?;
+        let all = answers.answers().await;
+        self.answers = None;
+        all.ok_or(Stopped)?.into_iter().next().ok_or(Stopped)
+    }
+
+    /// Ends the wait: what was answered before that, if it was.
+    pub async fn withdraw(mut self) -> Option<Answer<M::Reply>> {
+        self.address.do_send(shell::Unwatch(self.ticket));
+        self.answer().await.ok()
+    }
+}
+
+impl<M: Actor> Drop for Waiting<M> {
+    fn drop(&mut self) {
+        // What was answered has ended.
+        if self.answers.is_some() {
+            self.address.do_send(shell::Unwatch(self.ticket));
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! How other actors and ports reach an actor: by messages that nobody is answered.
+
+use super::shell::{Proceed, Shell, Undelivered};
+use crate::ids::ActorId;
+use crate::spine::directory::Peer;
+use crate::spine::effect::{Action, Tell};
+use crate::spine::machine::{Actor, Machine};
+use crate::spine::port::Port;
+use crate::spine::shared::Spine;
+use crate::spine::supervision::Verdict;
+use actix::Addr;
+use std::rc::Rc;
+
+/// An actor, as the others see it.
+pub(super) struct Address<M: Actor>(Addr<Shell<M>>);
+
+impl<M: Actor> Address<M> {
+    pub(super) const fn new(address: Addr<Shell<M>>) -> Self {
+        Self(address)
+    }
+}
+
+impl<M: Actor> Peer for Address<M> {
+    fn tell(&self, tell: Tell) {
+        self.0.do_send(tell);
+    }
+
+    fn undelivered(&self) {
+        self.0.do_send(Undelivered);
+    }
+
+    fn rouse(&self) {
+        self.0.do_send(Proceed);
+    }
+}
+
+/// Where a port reports what became of actions. Cloning gives another handle; any thread may use it.
+pub struct Completions<M: Actor>(Addr<Shell<M>>);
+
+impl<M: Actor> Clone for Completions<M> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<M: Actor> Completions<M> {
+    pub(super) const fn new(address: Addr<Shell<M>>) -> Self {
+        Self(address)
+    }
+
+    /// Reports to the actor. If it refuses the message, it asks for the action again.
+    pub fn report(&self, message: &M::Message) {
+        let message = rmp_serde::to_vec(message).expect("messages always encode");
+        self.0.do_send(Tell {
+            from: M::ID,
+            to: M::ID,
+            message,
+        });
+    }
+}
+
+/// The port of the Supervisor: brings its verdicts to the actors that wait for them. The id of an action is that of the
+/// actor.
+pub struct Judge(Rc<Spine>);
+
+impl Judge {
+    /// Verdicts on the actors of this node.
+    pub const fn new(spine: Rc<Spine>) -> Self {
+        Self(spine)
+    }
+}
+
+impl<M: Machine<Action = Verdict>> Port<M> for Judge {
+    fn perform(&mut self, action: Action<Verdict>) {
+        let actor = u8::try_from(action.id).expect("the id is that of an actor");
+        self.0.judged(ActorId(actor), action.what);
+    }
+}

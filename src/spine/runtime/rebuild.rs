@@ -1,0 +1,93 @@
+//! A spent machine is built anew from the journal, on a thread of its own, while the other actors go on.
+
+use crate::ids::Seq;
+use crate::persist::disk::Disk;
+use crate::persist::snapshots::Slots;
+use crate::spine::machine::Actor;
+use crate::spine::parallel::both;
+use crate::spine::recovery::{self, Recovering, RecoveryError, Replica, Scope};
+use crate::spine::shared::{Halt, Spine};
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// Builds the machine as it was after the entry `until`, and drops the spent one.
+///
+/// # Errors
+/// Why the node must halt: the journal does not read, or there is no thread to read it on.
+pub(super) async fn rebuild<M: Actor>(
+    spine: Rc<Spine>,
+    spent: M,
+    rules: M::Rules,
+    until: Seq,
+) -> Result<M, Halt> {
+    let disk = spine
+        .disk()
+        .expect("without a journal a spent machine halts the node");
+    let slots = spine.slots();
+    spine.write();
+    spine.until_durable_or_halted(until).await;
+    let rebuilding = spine.rebuilding();
+    let again = rules.clone();
+    let build =
+        Arc::new(move |rules| rebuild_until::<M>(disk.as_ref(), slots.as_ref(), rules, until));
+    let first = Arc::clone(&build);
+    let mut rebuilt = on_thread(M::NAME, move || {
+        // It takes about as long to drop as to find the snapshot: there are never two whole states at once.
+        let (rebuilt, ()) = both(|| first(rules), || drop(spent));
+        rebuilt
+    })
+    .await;
+    if !matches!(rebuilt, Ok(Ok(_))) {
+        // A checkpoint may just have been writing the slot that was to be read, or dropping old segments.
+        let held = spine.hold_slots().await;
+        rebuilt = on_thread(M::NAME, move || build(again)).await;
+        drop(held);
+    }
+    drop(rebuilding);
+    match rebuilt {
+        Ok(Ok(machine)) => {
+            tracing::info!(actor = M::NAME, until = until.0, "rebuilt from the journal");
+            Ok(machine)
+        }
+        Ok(Err(error)) => Err(Halt::Rebuild(Arc::new(error))),
+        Err(_) => Err(Halt::CoreThread(
+            "the thread that rebuilds an actor ended".to_owned(),
+        )),
+    }
+}
+
+/// Does work that takes long for an actor on a thread of its own. No answer if it panics.
+fn on_thread<T: Send + 'static>(
+    actor: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> oneshot::Receiver<T> {
+    let (done, worked) = oneshot::channel();
+    let spawned = std::thread::Builder::new()
+        .name(format!("sexton-rebuild-{actor}"))
+        .spawn(move || drop(done.send(work())));
+    if let Err(error) = spawned {
+        tracing::error!(%error, "no thread to rebuild on");
+    }
+    worked
+}
+
+fn rebuild_until<M: Actor>(
+    disk: &dyn Disk,
+    slots: Option<&Slots>,
+    rules: M::Rules,
+    until: Seq,
+) -> Result<M, RecoveryError> {
+    let mut replica = Replica::<M>::new(rules);
+    let replicas: &mut [&mut dyn Recovering] = &mut [&mut replica];
+    recovery::recover(
+        disk,
+        slots,
+        replicas,
+        Scope {
+            until: Some(until),
+            partial: true,
+        },
+    )?;
+    Ok(replica.into_parts().0)
+}

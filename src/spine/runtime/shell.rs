@@ -1,0 +1,317 @@
+//! A host inside actix: its mailbox, its timer, what becomes of a panic.
+
+use super::mailbox::ActorStatus;
+use super::rebuild::rebuild;
+use crate::clock::Timestamp;
+use crate::ids::Ticket;
+use crate::spine::delivery::{Delivery, Flow, ReplyTo, Report};
+use crate::spine::effect::Tell;
+use crate::spine::host::Host;
+use crate::spine::ledger::Ledger;
+use crate::spine::machine::{self, Machine};
+use crate::spine::shared::Spine;
+use crate::spine::supervision::Verdict;
+use actix::{
+    Actor, ActorContext as _, ActorFutureExt as _, AsyncContext as _, Context, Handler, Message,
+    SpawnHandle, Supervised, WrapFuture as _,
+};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// The longest a timer sleeps: tokio's clock stands still while the machine sleeps, the node's does not.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// A host inside actix.
+pub(super) struct Shell<M: machine::Actor> {
+    pub(super) host: Host<M>,
+    rules: M::Rules,
+    spine: Rc<Spine>,
+    timer: Option<(Timestamp, SpawnHandle)>,
+}
+
+impl<M: machine::Actor> Shell<M> {
+    pub(super) fn new(host: Host<M>, rules: M::Rules, spine: Rc<Spine>) -> Self {
+        Self {
+            host,
+            rules,
+            spine,
+            timer: None,
+        }
+    }
+
+    fn drive(
+        &mut self,
+        context: &mut Context<Self>,
+        step: impl FnOnce(&mut Host<M>, &mut Ledger) -> Flow,
+    ) {
+        if self.spine.is_over() {
+            return;
+        }
+        let flow = step(&mut self.host, &mut self.spine.ledger());
+        for tell in self.host.take_tells() {
+            self.spine.directory().tell(tell);
+        }
+        for teller in self.host.take_undelivered() {
+            self.spine.directory().undelivered(teller);
+        }
+        self.spine.delivered();
+        self.host.outbox().release(self.spine.durable());
+        self.spine.feed().show(self.spine.durable());
+        match flow {
+            Flow::Done => self.set_timer(context),
+            Flow::Yield => self.go_on_later(context),
+            Flow::Panicked(report) => self.await_verdict(context, &report),
+        }
+    }
+
+    /// Reports a panic to the Supervisor, and does nothing else before its verdict is there.
+    fn await_verdict(&mut self, context: &mut Context<Self>, report: &Report) {
+        let Some(verdict) = self.spine.panicked(M::ID, report, self.host.is_spent()) else {
+            return;
+        };
+        let spine = Rc::clone(&self.spine);
+        let judged = async move {
+            tokio::select! {
+                verdict = verdict => verdict.unwrap_or(Verdict::Halt),
+                () = spine.until_halted() => Verdict::Halt,
+            }
+        };
+        context.wait(judged.into_actor(self).map(|verdict, _, context| {
+            if verdict == Verdict::Restart {
+                context.stop();
+            }
+        }));
+    }
+
+    fn proceed(&mut self, context: &mut Context<Self>) {
+        self.drive(context, Host::proceed);
+    }
+
+    /// Lets other actors and the journal have their turn; this actor's mailbox waits.
+    fn go_on_later(&mut self, context: &mut Context<Self>) {
+        let spine = Rc::clone(&self.spine);
+        let short = spine.ledger().is_short();
+        let last = self.host.last();
+        let turn = async move {
+            if short {
+                spine.write();
+                spine.until_durable_or_halted(last).await;
+            }
+            tokio::task::yield_now().await;
+        };
+        context.wait(
+            turn.into_actor(self)
+                .map(|(), shell, context| shell.proceed(context)),
+        );
+    }
+
+    /// Wakes this actor when something is due.
+    fn set_timer(&mut self, context: &mut Context<Self>) {
+        let offset = self.spine.ledger().both().offset;
+        let Some(deadline) = self.host.deadline(offset) else {
+            return;
+        };
+        if let Some((set_for, timer)) = self.timer {
+            if set_for <= deadline {
+                return;
+            }
+            context.cancel_future(timer);
+        }
+        let wait = deadline.since(self.spine.ledger().now()).min(SLEEP_MAX);
+        let timer = context.run_later(wait, |shell, context| {
+            shell.timer = None;
+            shell.proceed(context);
+        });
+        self.timer = Some((deadline, timer));
+    }
+
+    /// Builds a spent machine anew; the mailbox waits.
+    fn rebuild(&mut self, context: &mut Context<Self>) {
+        let spent = self.host.take_spent(self.rules.clone());
+        let (spine, until) = (Rc::clone(&self.spine), self.host.last());
+        let work = rebuild(spine, spent, self.rules.clone(), until);
+        context.wait(
+            work.into_actor(self)
+                .map(|rebuilt, shell, context| match rebuilt {
+                    Ok(machine) => {
+                        shell.drive(context, |host, ledger| host.rebuilt(ledger, machine));
+                    }
+                    Err(halt) => shell.spine.halt(halt),
+                }),
+        );
+    }
+}
+
+// Nothing in it is ever pinned by address.
+impl<M: machine::Actor> Unpin for Shell<M> {}
+
+impl<M: machine::Actor> Actor for Shell<M> {
+    type Context = Context<Self>;
+
+    /// What `resume` stated when the node started is let out before anything is delivered.
+    fn started(&mut self, context: &mut Self::Context) {
+        self.proceed(context);
+    }
+}
+
+impl<M: machine::Actor> Supervised for Shell<M> {
+    fn restarting(&mut self, context: &mut Self::Context) {
+        self.timer = None;
+        if self.host.is_spent() {
+            self.rebuild(context);
+        } else {
+            self.proceed(context);
+        }
+    }
+}
+
+pub(super) struct Deliver<M: Machine>(pub(super) Delivery<M>);
+
+impl<M: Machine> Message for Deliver<M> {
+    type Result = ();
+}
+
+impl<M: machine::Actor> Handler<Deliver<M>> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, Deliver(delivery): Deliver<M>, context: &mut Self::Context) {
+        self.drive(context, |host, ledger| host.deliver(ledger, delivery));
+    }
+}
+
+impl Message for Tell {
+    type Result = ();
+}
+
+impl<M: machine::Actor> Handler<Tell> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, tell: Tell, context: &mut Self::Context) {
+        match rmp_serde::from_slice(&tell.message) {
+            Ok(message) => self.drive(context, |host, ledger| {
+                host.deliver(ledger, Delivery::told(message, tell.from))
+            }),
+            Err(error) => tracing::error!(actor = M::NAME, %error, "told something unknown"),
+        }
+    }
+}
+
+/// One of this actor's tells was refused, or panicked.
+pub(super) struct Undelivered;
+
+impl Message for Undelivered {
+    type Result = ();
+}
+
+impl<M: machine::Actor> Handler<Undelivered> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, Undelivered: Undelivered, context: &mut Self::Context) {
+        let at = self.spine.ledger().now();
+        self.host.undelivered(at);
+        self.set_timer(context);
+    }
+}
+
+/// Something may have become due.
+pub(super) struct Proceed;
+
+impl Message for Proceed {
+    type Result = ();
+}
+
+impl<M: machine::Actor> Handler<Proceed> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, Proceed: Proceed, context: &mut Self::Context) {
+        self.proceed(context);
+    }
+}
+
+pub(super) struct WatchFor<M: Machine> {
+    pub(super) ticket: Ticket,
+    pub(super) watch: M::Watch,
+    pub(super) reply_to: ReplyTo<M::Reply>,
+}
+
+impl<M: Machine> Message for WatchFor<M> {
+    type Result = ();
+}
+
+impl<M: machine::Actor> Handler<WatchFor<M>> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, wait: WatchFor<M>, context: &mut Self::Context) {
+        self.drive(context, |host, ledger| {
+            host.watch(ledger, wait.ticket, wait.watch, wait.reply_to)
+        });
+    }
+}
+
+pub(super) struct Unwatch(pub(super) Ticket);
+
+impl Message for Unwatch {
+    type Result = ();
+}
+
+impl<M: machine::Actor> Handler<Unwatch> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, Unwatch(ticket): Unwatch, context: &mut Self::Context) {
+        self.drive(context, |host, ledger| host.unwatch(ledger, ticket));
+    }
+}
+
+/// The node has halted: whoever waits for an answer is told so by its end.
+pub(super) struct Abandon;
+
+impl Message for Abandon {
+    type Result = ();
+}
+
+impl<M: machine::Actor> Handler<Abandon> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, Abandon: Abandon, _: &mut Self::Context) {
+        self.host.abandon();
+    }
+}
+
+pub(super) struct Describe(pub(super) oneshot::Sender<ActorStatus>);
+
+impl Message for Describe {
+    type Result = ();
+}
+
+impl<M: machine::Actor> Handler<Describe> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, Describe(answer): Describe, _: &mut Self::Context) {
+        let status = ActorStatus {
+            name: M::NAME,
+            last: self.host.last(),
+            digest: self.host.digest(),
+            gauges: self.host.gauges(),
+            quarantined: self.host.quarantined().to_vec(),
+        };
+        drop(answer.send(status));
+    }
+}
+
+/// What plants panics in a host.
+pub(super) type Planting<M> = Box<dyn FnOnce(&mut Host<M>) + Send>;
+
+pub(super) struct Sabotage<M: machine::Actor>(pub(super) Planting<M>);
+
+impl<M: machine::Actor> Message for Sabotage<M> {
+    type Result = ();
+}
+
+impl<M: machine::Actor> Handler<Sabotage<M>> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, Sabotage(plant): Sabotage<M>, _: &mut Self::Context) {
+        plant(&mut self.host);
+    }
+}

@@ -1,0 +1,258 @@
+//! The world that counters act on: bells that are rung. It outlives the node, refuses at times, and forgets.
+//!
+//! Keeps what a port owes: an attempt is performed once, an older one is ignored, and what was done already is reported
+//! again. The faults of a port are planted here.
+
+use crate::chance::Chance;
+use crate::counter::{Counter, CounterMachine, Message, Ring};
+use crate::setting::Plant;
+use crate::violation::{Promise, Violation, ensure};
+use sexton::clock::Timestamp;
+use sexton::ids::{ActorId, Seq};
+use sexton::spine::effect::{Action, Tell};
+use sexton::spine::machine::Machine as _;
+use sexton::spine::port::Port;
+use sexton::spine::supervision::Verdict;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+
+/// A bell: whose, and which.
+type Id = (ActorId, u64);
+
+/// What became of an attempt to ring a bell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Asked,
+    Rung,
+    Refused,
+}
+
+/// Bells, and what was done with them. Cloning gives another handle on the same world.
+#[derive(Clone, Default)]
+pub(crate) struct World(Rc<RefCell<Bells>>);
+
+#[derive(Default)]
+struct Bells {
+    plant: Option<Plant>,
+    /// The newest attempt that is known for each.
+    bells: BTreeMap<Id, (Seq, State)>,
+    /// How often each attempt was rung.
+    rung: BTreeMap<(Id, Seq), u32>,
+    /// Attempts that were asked for and not yet found in the log.
+    asked: BTreeSet<(Id, Seq)>,
+    /// What the node is yet to learn.
+    reports: VecDeque<(Id, Seq, bool)>,
+    /// Verdicts that were let out.
+    verdicts: Vec<(ActorId, Verdict)>,
+    /// The number with which the life of this node began.
+    began: Seq,
+    pub(crate) repeated: u64,
+    pub(crate) forgotten: u64,
+}
+
+impl World {
+    pub(crate) fn new(plant: Option<Plant>) -> Self {
+        let world = Self::default();
+        world.0.borrow_mut().plant = plant;
+        world
+    }
+
+    /// A node starts: what the one before was to learn is lost.
+    pub(crate) fn start(&self, began: Seq) {
+        let mut bells = self.0.borrow_mut();
+        bells.began = began;
+        bells.reports.clear();
+        bells.verdicts.clear();
+    }
+
+    pub(crate) fn take_verdicts(&self) -> Vec<(ActorId, Verdict)> {
+        std::mem::take(&mut self.0.borrow_mut().verdicts)
+    }
+
+    /// Does something with a bell that is to be rung: most of the time what was asked for.
+    pub(crate) fn act(&self, chance: &mut Chance) -> Result<(), Violation> {
+        let mut bells = self.0.borrow_mut();
+        let asked = bells
+            .bells
+            .iter()
+            .filter(|(_, (_, state))| *state == State::Asked);
+        let asked: Vec<Id> = asked.map(|(id, _)| *id).collect();
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let id = *chance.pick(&asked);
+        match chance.weighted(&[(7, 0), (2, 1), (1, 2)]) {
+            0 => bells.ring(id),
+            1 => {
+                bells.refuse(id);
+                Ok(())
+            }
+            _ => {
+                bells.bells.remove(&id);
+                bells.forgotten += 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// Rings all that is to be rung; whether there was anything.
+    pub(crate) fn ring_all(&self) -> Result<bool, Violation> {
+        let mut bells = self.0.borrow_mut();
+        let asked = bells
+            .bells
+            .iter()
+            .filter(|(_, (_, state))| *state == State::Asked);
+        let asked: Vec<Id> = asked.map(|(id, _)| *id).collect();
+        for id in &asked {
+            bells.ring(*id)?;
+        }
+        Ok(!asked.is_empty())
+    }
+
+    /// The next completion on its way to its actor. Some are lost.
+    pub(crate) fn report(&self, lossy: Option<&mut Chance>) -> Option<Tell> {
+        let mut bells = self.0.borrow_mut();
+        let (id, attempt, refused) = bells.reports.pop_front()?;
+        if lossy.is_some_and(|chance| chance.per_mille(50)) {
+            bells.forgotten += 1;
+            return None;
+        }
+        let attempt = match bells.plant {
+            // An older attempt is taken for the newest.
+            Some(Plant::CompletionOfOlder) => bells.bells.get(&id).map_or(attempt, |bell| bell.0),
+            _ => attempt,
+        };
+        let name = u16::try_from(id.1).expect("bells have the names of counters");
+        let message = Message::Rung {
+            name,
+            attempt,
+            refused,
+        };
+        Some(Tell {
+            from: id.0,
+            to: id.0,
+            message: rmp_serde::to_vec(&message).expect("messages encode"),
+        })
+    }
+
+    pub(crate) fn is_quiet(&self) -> bool {
+        let bells = self.0.borrow();
+        let asked = bells
+            .bells
+            .values()
+            .any(|(_, state)| *state == State::Asked);
+        !asked && bells.reports.is_empty() && bells.verdicts.is_empty()
+    }
+
+    /// All that was asked for of the world stands in the log, unless a power cut may have taken it.
+    pub(crate) fn check_asked(
+        &self,
+        stands: impl Fn(Seq) -> bool,
+        may_be_lost: impl Fn(Seq) -> bool,
+    ) -> Result<(), Violation> {
+        for (id, attempt) in std::mem::take(&mut self.0.borrow_mut().asked) {
+            ensure(
+                stands(attempt) || may_be_lost(attempt),
+                Promise::ActedOnIt,
+                || {
+                    format!(
+                        "{id:?} was acted on by attempt {attempt}, of which the log has nothing"
+                    )
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    /// What a counter says of its bell is true.
+    pub(crate) fn check_counter(
+        &self,
+        actor: ActorId,
+        name: u16,
+        counter: &Counter,
+    ) -> Result<(), Violation> {
+        let bells = self.0.borrow();
+        let is_done = counter.attempt > Seq(0) && counter.silent_until == Timestamp(0);
+        let rung = bells
+            .rung
+            .contains_key(&((actor, name.into()), counter.attempt));
+        ensure(!is_done || rung, Promise::ActedOnIt, || {
+            format!(
+                "{actor} takes attempt {} of {name} for rung",
+                counter.attempt
+            )
+        })
+    }
+
+    /// How often something was asked for again that had been done, and how often something was forgotten.
+    pub(crate) fn met(&self) -> (u64, u64) {
+        let bells = self.0.borrow();
+        (bells.repeated, bells.forgotten)
+    }
+}
+
+impl Bells {
+    fn ring(&mut self, id: Id) -> Result<(), Violation> {
+        let Some((attempt, state)) = self.bells.get_mut(&id) else {
+            return Ok(());
+        };
+        *state = State::Rung;
+        let attempt = *attempt;
+        let times = self.rung.entry((id, attempt)).or_default();
+        *times += 1;
+        self.reports.push_back((id, attempt, false));
+        ensure(*times == 1, Promise::ActedOnce, || {
+            format!("{id:?} was rung {times} times by attempt {attempt}")
+        })
+    }
+
+    fn refuse(&mut self, id: Id) {
+        if let Some((attempt, state)) = self.bells.get_mut(&id) {
+            *state = State::Refused;
+            self.reports.push_back((id, *attempt, true));
+        }
+    }
+
+    fn ask(&mut self, id: Id, attempt: Seq) {
+        // What an earlier life asked for is never stated again.
+        if self.plant == Some(Plant::ActionNotRestated) && attempt < self.began {
+            return;
+        }
+        self.asked.insert((id, attempt));
+        match self.bells.get(&id).copied() {
+            Some((known, _)) if known > attempt => {}
+            Some((known, State::Asked)) if known == attempt => {}
+            Some((known, state)) if known == attempt => {
+                self.repeated += 1;
+                if self.plant == Some(Plant::ActedTwice) {
+                    self.bells.insert(id, (attempt, State::Asked));
+                } else {
+                    self.reports
+                        .push_back((id, attempt, state == State::Refused));
+                }
+            }
+            _ => {
+                self.bells.insert(id, (attempt, State::Asked));
+            }
+        }
+    }
+}
+
+impl<const ID: u8> Port<CounterMachine<ID>> for World {
+    fn perform(&mut self, action: Action<Ring>) {
+        let id = (CounterMachine::<ID>::ID, action.id);
+        self.0.borrow_mut().ask(id, action.attempt);
+    }
+}
+
+/// Lets the verdicts of the Supervisor out.
+impl Port<sexton::actors::supervisor::SupervisorMachine> for World {
+    fn perform(&mut self, action: Action<Verdict>) {
+        let actor = u8::try_from(action.id).expect("the id is that of an actor");
+        self.0
+            .borrow_mut()
+            .verdicts
+            .push((ActorId(actor), action.what));
+    }
+}
