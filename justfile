@@ -41,7 +41,7 @@ replay LOG:
 
 # beside Redis, where it is installed
 bench:
-    cargo run --release -- bench locks
+    cargo run --release -p sexton-bench -- locks
 
 # what CI runs
 ci:

@@ -1,16 +1,18 @@
 //! What a measurement asks a server beside the load: whether it serves everything again, and for a checkpoint. Each
 //! server is asked in its own words.
 
-use crate::bench::codec::Protocol;
-use crate::bench::interrupt::Stop;
-use crate::bench::job::Speech;
-use crate::bench::load::now;
-use crate::bench::peer::Peer;
-use crate::client;
-use crate::report::Failure;
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use crate::codec::Protocol;
+use crate::failure::Failure;
+use crate::gateway::{put_request, response};
+use crate::interrupt::Stop;
+use crate::job::Speech;
+use crate::load::now;
+use crate::peer::Peer;
+use serde_json::{Value, json};
+use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Between two questions whether it serves: short beside what is measured, long enough to leave the processor alone.
@@ -34,8 +36,41 @@ pub(crate) fn rest(span: Duration) {
     std::thread::sleep(span);
 }
 
-fn cannot(what: &str, error: impl std::fmt::Display) -> Failure {
-    Failure::unreachable(format!("failed to {what}: {error}"))
+/// A connection to the Unix socket in a data directory of sexton's.
+pub(crate) fn on_socket(data: &Path, patience: Duration) -> io::Result<UnixStream> {
+    let stream = UnixStream::connect(data.join("sexton.sock"))?;
+    stream.set_read_timeout(Some(patience))?;
+    Ok(stream)
+}
+
+/// One request over HTTP; status and body of its response.
+pub(crate) fn exchange(
+    stream: &mut (impl Read + Write),
+    path: &str,
+    body: Option<&Value>,
+) -> io::Result<(u16, String)> {
+    let mut request = Vec::new();
+    put_request(path, body, &mut request);
+    stream.write_all(&request)?;
+    let mut input = Vec::new();
+    loop {
+        if let Some((status, body, _)) = response(&input) {
+            return Ok((status, String::from_utf8_lossy(body).into_owned()));
+        }
+        read_more(stream, &mut input)?;
+    }
+}
+
+/// Waits for more bytes, and puts them behind `input`.
+pub(crate) fn read_more(stream: &mut impl Read, input: &mut Vec<u8>) -> io::Result<()> {
+    let mut bytes = [0; 4096];
+    match stream.read(&mut bytes)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        read => {
+            input.extend_from_slice(bytes.get(..read).unwrap_or(&[]));
+            Ok(())
+        }
+    }
 }
 
 /// How a server is asked what there is.
@@ -66,7 +101,7 @@ pub(crate) fn await_served<P: Counted>(
             Ok(Some(counted)) if counted == u64::from(wanted) => return Ok(()),
             Ok(Some(counted)) if counted > u64::from(wanted) => {
                 let words = format!("{wanted} were there, and {counted} came back");
-                return Err(Failure::found(words));
+                return Err(Failure::new(words));
             }
             Ok(Some(_) | None) => {}
             Err(_) => line = None,
@@ -175,13 +210,15 @@ impl Checkpoints {
         let began = now();
         match self {
             Self::Sexton(data) => {
-                let answer = client::post(data, "/v1/checkpoint", CHECKPOINT_PATIENCE)?;
-                match answer.status {
-                    200 => {}
-                    404 | 405 => return Ok(None),
-                    status => {
-                        let words = format!("it answered {status}: {}", answer.body.trim_end());
-                        return Err(cannot("make a checkpoint", words));
+                let answer = on_socket(data, CHECKPOINT_PATIENCE).and_then(|mut stream| {
+                    exchange(&mut stream, "/v1/checkpoint", Some(&json!({})))
+                });
+                match answer.map_err(Failure::to("make a checkpoint"))? {
+                    (200, _) => {}
+                    (404 | 405, _) => return Ok(None),
+                    (status, body) => {
+                        let words = format!("failed to make a checkpoint: {status} {body}");
+                        return Err(Failure::new(words));
                     }
                 }
             }
@@ -191,22 +228,10 @@ impl Checkpoints {
     }
 }
 
+/// Has Redis rewrite its append-only file.
 fn rewrite(address: SocketAddr, stop: &Stop) -> Result<(), Failure> {
-    let cannot = |error| cannot("have the append-only file rewritten", error);
-    let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(cannot)?;
-    // A server that forks may be silent for a while.
-    stream
-        .set_read_timeout(Some(CHECKPOINT_PATIENCE))
-        .map_err(cannot)?;
-    let mut line = BufReader::new(stream);
-    line.get_mut()
-        .write_all(b"BGREWRITEAOF\r\n")
-        .map_err(cannot)?;
-    let mut answer = String::new();
-    line.read_line(&mut answer).map_err(cannot)?;
-    if !answer.starts_with('+') {
-        return Err(cannot(io::Error::other(answer)));
-    }
+    let cannot = |error: io::Error| Failure::to("have the append-only file rewritten")(error);
+    let mut line = begin_rewrite(address).map_err(cannot)?;
     loop {
         stop.check()?;
         let facts = persistence(&mut line).map_err(cannot)?;
@@ -218,6 +243,21 @@ fn rewrite(address: SocketAddr, stop: &Stop) -> Result<(), Failure> {
             return Err(cannot(io::Error::other("it says that it failed")));
         }
         rest(REWRITE_POLL);
+    }
+}
+
+fn begin_rewrite(address: SocketAddr) -> io::Result<BufReader<TcpStream>> {
+    let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    // A server that forks may be silent for a while.
+    stream.set_read_timeout(Some(CHECKPOINT_PATIENCE))?;
+    let mut line = BufReader::new(stream);
+    line.get_mut().write_all(b"BGREWRITEAOF\r\n")?;
+    let mut answer = String::new();
+    line.read_line(&mut answer)?;
+    if answer.starts_with('+') {
+        Ok(line)
+    } else {
+        Err(io::Error::other(answer))
     }
 }
 

@@ -1,7 +1,5 @@
-//! `sexton bench` as a person or a program runs it: it measures, says what it left out, and cleans up. How fast
-//! anything is does not matter here.
-
-#![cfg(feature = "cli")]
+//! `sexton-bench` as a person or a program runs it: it measures, says what it left out, and cleans up. How fast
+//! anything is does not matter here. The program `sexton` has to be there: `cargo test --workspace` builds it.
 
 use serde_json::Value;
 use std::path::Path;
@@ -9,8 +7,10 @@ use std::process::Command;
 
 fn bench(arguments: &[&str], path: Option<&Path>) -> Value {
     let root = tempfile::tempdir().expect("a temporary directory can be made");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sexton"));
-    command.arg("bench").args(arguments).arg("--json");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sexton-bench"));
+    // Or it would build the program that it measures, for each of these tests.
+    command.env_remove("CARGO");
+    command.args(arguments).arg("--json");
     command.arg("--dir").arg(root.path());
     if let Some(path) = path {
         command.env("PATH", path);
@@ -120,16 +120,8 @@ fn locks_over_http_are_measured_beside_etcd_where_it_is_installed() {
 
 #[test]
 fn a_node_inside_the_program_is_measured() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sexton"));
-    command.args([
-        "bench",
-        "embed",
-        "--rounds",
-        "1",
-        "--seconds",
-        "0.05",
-        "--json",
-    ]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sexton-bench"));
+    command.args(["embed", "--rounds", "1", "--seconds", "0.05", "--json"]);
     let output = command.output().expect("the program starts");
     assert!(output.status.success());
     let figures: Value = serde_json::from_slice(&output.stdout).expect("the figures are JSON");
@@ -248,8 +240,8 @@ fn held_locks_of_redis_come_back_where_it_is_installed() {
 
 #[test]
 fn a_row_that_is_none_is_a_usage_error() {
-    let output = Command::new(env!("CARGO_BIN_EXE_sexton"))
-        .args(["bench", "locks", "--rows", "memory:0x1"])
+    let output = Command::new(env!("CARGO_BIN_EXE_sexton-bench"))
+        .args(["locks", "--rows", "memory:0x1"])
         .output()
         .expect("the program starts");
     assert_eq!(output.status.code(), Some(2));

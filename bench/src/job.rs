@@ -3,7 +3,7 @@
 //! Redis' lists are used as a queue that loses nothing is made of them: a job is moved to a list of its taker's, and
 //! removed there when it is done.
 
-use crate::bench::load::{Client, Turn, Wrong};
+use crate::load::{Client, Turn, Wrong};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::Write as _;

@@ -1,18 +1,18 @@
-//! `sexton bench locks`: rows, rounds and contestants, in turn; then the table.
+//! `sexton-bench locks`: rows, rounds and contestants, in turn; then the table.
 
-use crate::bench::codec::{Name, name};
-use crate::bench::contend::{Contender, Pace};
-use crate::bench::course::{Course, in_memory};
-use crate::bench::cycle::Cycles;
-use crate::bench::figures::{self, Measured, Round, Standing};
-use crate::bench::interrupt::Stop;
-use crate::bench::load::now;
-use crate::bench::peer::{self, Peer};
-use crate::bench::row::Row;
-use crate::report::Failure;
+use crate::codec::{Name, name};
+use crate::contend::{Contender, Pace};
+use crate::course::Course;
+use crate::cycle::Cycles;
+use crate::failure::Failure;
+use crate::figures::{self, Measured, Round, Standing};
+use crate::interrupt::Stop;
+use crate::load::now;
+use crate::output::{document, heading, left_out, print, show};
+use crate::peer::{self, Peer};
+use crate::row::Row;
 use clap::Args;
-use std::io::{IsTerminal as _, Write as _};
-use std::path::Path;
+use serde_json::json;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -100,72 +100,50 @@ impl Contestant {
 
 impl Locks {
     pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
-        crate::serve::raise_descriptor_limit();
         let rows = if self.rows.is_empty() {
             Row::all()
         } else {
             self.rows.clone()
         };
-        let root = self.course.root();
-        let redis = peer::redis_version();
-        let mut notes = Vec::new();
-        if let Err(why) = &redis {
-            notes.push(format!("{why}: Redis is left out, sexton stands alone"));
-        }
+        let site = &self.course.site;
+        let (own, redis) = (site.version()?, peer::redis_version());
+        let mut notes = left_out([&redis]);
         if rows.iter().any(|row| row.is_durable()) {
-            notes.extend(in_memory(&root, "give --dir for the fsync rows"));
+            notes.extend(site.in_memory("give --dir for the fsync rows"));
         }
-        if !self.course.json {
-            let mut head = match &redis {
-                Ok(version) => format!(
-                    "sexton {} beside Redis {version}",
-                    env!("CARGO_PKG_VERSION")
-                ),
-                Err(_) => format!("sexton {}", env!("CARGO_PKG_VERSION")),
-            };
-            for note in &notes {
-                head = format!("{head}\n{note}");
-            }
-            print(&format!("{head}\n\n{}", figures::heading()))?;
+        let redis = redis.ok();
+        if !site.json {
+            print(&heading(&own, &[("Redis", redis.as_deref())], &notes))?;
+            print(&figures::heading())?;
         }
         let mut measured = Vec::new();
         for row in rows {
-            let row = self.measure(row, redis.is_ok(), &root, stop)?;
-            if !self.course.json {
+            let row = self.measure(row, redis.is_some(), stop)?;
+            if !site.json {
                 print(&row.lines())?;
             }
             measured.push(row);
         }
-        if self.course.json {
-            print(&self.to_json(redis.as_deref().ok(), &notes, &measured))?;
+        if site.json {
+            document(&json!({
+                "sexton": own,
+                "redis": redis,
+                "notes": notes,
+                "rounds": self.course.rounds,
+                "seconds": self.course.seconds.as_secs_f64(),
+                "rows": measured,
+            }))?;
         }
         Ok(())
     }
 
-    fn to_json(&self, redis: Option<&str>, notes: &[String], measured: &[Measured]) -> String {
-        let json = serde_json::json!({
-            "sexton": env!("CARGO_PKG_VERSION"),
-            "redis": redis,
-            "notes": notes,
-            "rounds": self.course.rounds,
-            "seconds": self.course.seconds.as_secs_f64(),
-            "rows": measured,
-        });
-        format!("{json:#}\n")
-    }
-
     /// Measures a row: round by round, contestant by contestant.
-    fn measure(
-        &self,
-        row: Row,
-        redis: bool,
-        root: &Path,
-        stop: &Stop,
-    ) -> Result<Measured, Failure> {
+    fn measure(&self, row: Row, redis: bool, stop: &Stop) -> Result<Measured, Failure> {
+        let site = &self.course.site;
         let contestants = Contestant::of(row, redis);
-        let sexton = Peer::sexton(row.is_durable(), root)?;
+        let sexton = Peer::sexton(row.is_durable(), site)?;
         let redis = redis
-            .then(|| Peer::redis(row.is_durable(), root))
+            .then(|| Peer::redis(row.is_durable(), site))
             .transpose()?;
         let mut rounds = vec![Vec::new(); contestants.len()];
         for round in 1..=self.course.rounds {
@@ -223,20 +201,4 @@ impl Locks {
             }
         }
     }
-}
-
-/// Shows a person at a terminal how far it is.
-pub(crate) fn show(what: &str) {
-    let mut terminal = std::io::stderr();
-    if terminal.is_terminal() {
-        // Progress that cannot be shown is no reason to stop.
-        drop(write!(terminal, "\r\x1b[K{what}").and_then(|()| terminal.flush()));
-    }
-}
-
-/// Prints to standard output, which somebody may have closed.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    std::io::stdout()
-        .write_all(text.as_bytes())
-        .map_err(|error| Failure::unreachable(format!("failed to print: {error}")))
 }

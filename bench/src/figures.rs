@@ -149,6 +149,36 @@ impl Standing {
     }
 }
 
+/// How long one that waits was kept waiting, in microseconds.
+#[derive(Debug, Serialize)]
+pub(crate) struct Wait {
+    pub(crate) row: String,
+    pub(crate) name: &'static str,
+    p50_us: Spread,
+    p99_us: Spread,
+}
+
+impl Wait {
+    /// Sums up rounds.
+    pub(crate) fn of(row: String, name: &'static str, rounds: &[Latencies]) -> Self {
+        let quantile = |share| Spread::of(rounds.iter().map(|round| round.quantile_us(share)));
+        Self {
+            row,
+            name,
+            p50_us: quantile(0.5),
+            p99_us: quantile(0.99),
+        }
+    }
+
+    /// The line for people.
+    pub(crate) fn line(&self) -> String {
+        let spread =
+            |Spread { median, min, max }: Spread| format!("{median:.0} us ({min:.0}-{max:.0})");
+        let (p50, p99) = (spread(self.p50_us), spread(self.p99_us));
+        format!("{:<13} {:<18} p50 {p50}, p99 {p99}\n", self.row, self.name)
+    }
+}
+
 /// A measured row.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Measured {

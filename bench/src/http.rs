@@ -1,19 +1,19 @@
-//! `sexton bench http`: locks over HTTP with JSON, beside etcd's gateway in the same run.
+//! `sexton-bench http`: locks over HTTP with JSON, beside etcd's gateway in the same run.
 
-use crate::bench::codec::{Answer, Asked, Name, Protocol, name};
-use crate::bench::course::{Course, in_memory};
-use crate::bench::cycle::Cycles;
-use crate::bench::figures::{self, Latencies, Measured, Round, Spread, Standing};
-use crate::bench::gateway::{Gateway, LEASE_SECONDS, lease, put_request, response};
-use crate::bench::interrupt::Stop;
-use crate::bench::load::now;
-use crate::bench::locks::{print, show};
-use crate::bench::peer::{self, Peer};
-use crate::report::Failure;
+use crate::codec::{Answer, Asked, Name, Protocol, name};
+use crate::course::Course;
+use crate::cycle::Cycles;
+use crate::failure::Failure;
+use crate::figures::{self, Latencies, Measured, Round, Standing, Wait};
+use crate::gateway::{Gateway, LEASE_SECONDS, lease};
+use crate::interrupt::Stop;
+use crate::load::now;
+use crate::output::{document, heading, left_out, print, show};
+use crate::peer::{self, Peer};
+use crate::question::{exchange, read_more};
 use clap::Args;
-use serde::Serialize;
 use serde_json::json;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::net::TcpStream;
 use std::rc::Rc;
 use std::time::Duration;
@@ -31,9 +31,9 @@ use std::time::Duration;
 #[command(mut_arg("rounds", |rounds| rounds.value_name("R").help("How often everything is measured")))]
 #[command(mut_arg("seconds", |seconds| seconds.help("How long each measurement is")))]
 #[command(after_help = "Examples:
-  sexton bench http
-  sexton bench http --connections 200 --rounds 9 --seconds 2
-  sexton bench http --json
+  sexton-bench http
+  sexton-bench http --connections 200 --rounds 9 --seconds 2
+  sexton-bench http --json
 
 docs/benchmarks.md says how to read it.")]
 pub(crate) struct Http {
@@ -55,41 +55,15 @@ const CONTESTANTS: [(&str, Gateway); 3] = [
     ("etcd, txn", Gateway::EtcdTxn),
 ];
 
-/// How long a waiter waits between a release and its answer, in microseconds.
-#[derive(Serialize)]
-struct Told {
-    name: &'static str,
-    p50_us: Spread,
-    p99_us: Spread,
-}
-
-impl Told {
-    fn line(&self) -> String {
-        let Self {
-            name,
-            p50_us: p50,
-            p99_us: p99,
-        } = self;
-        let span =
-            |Spread { median, min, max }: &Spread| format!("{median:>7.0} us ({min:.0}-{max:.0})");
-        let (p50, p99) = (span(p50), span(p99));
-        format!("a waiter is told of a release, {name:<11} p50 {p50}   p99 {p99}\n")
-    }
-}
-
 impl Http {
     pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
-        crate::serve::raise_descriptor_limit();
-        let root = self.course.root();
-        let version = peer::etcd_version();
-        let mut notes = Vec::new();
-        if let Err(why) = &version {
-            notes.push(format!("{why}: etcd is left out, sexton stands alone"));
-        }
-        notes.extend(in_memory(&root, "give --dir"));
-        let sexton = Peer::sexton_over_http(true, &root)?;
+        let site = &self.course.site;
+        let (own, version) = (site.version()?, peer::etcd_version());
+        let mut notes = left_out([&version]);
+        notes.extend(site.in_memory("give --dir"));
+        let sexton = Peer::sexton_over_http(true, site)?;
         let etcd = match version {
-            Ok(_) => Some(Peer::etcd(&root)?),
+            Ok(_) => Some(Peer::etcd(site)?),
             Err(_) => None,
         };
         if let Some(etcd) = &etcd {
@@ -98,24 +72,20 @@ impl Http {
         let measured = self.cycles((&sexton, etcd.as_ref()), stop)?;
         let told = self.waits((&sexton, etcd.as_ref()), stop)?;
         show("");
-        if self.course.json {
-            let json = json!({
-                "sexton": env!("CARGO_PKG_VERSION"),
-                "etcd": version.ok(),
+        let version = version.ok();
+        if site.json {
+            return document(&json!({
+                "sexton": own,
+                "etcd": version,
                 "notes": notes,
                 "rounds": self.course.rounds,
                 "seconds": self.course.seconds.as_secs_f64(),
                 "rows": [measured],
                 "told": told,
-            });
-            return print(&format!("{json:#}\n"));
+            }));
         }
-        let beside = version.map_or(String::new(), |version| format!(" beside etcd {version}"));
-        print(&format!("sexton {}{beside}\n", env!("CARGO_PKG_VERSION")))?;
-        for note in notes {
-            print(&format!("{note}\n"))?;
-        }
-        print(&format!("\n{}{}\n", figures::heading(), measured.lines()))?;
+        print(&heading(&own, &[("etcd", version.as_deref())], &notes))?;
+        print(&format!("{}{}\n", figures::heading(), measured.lines()))?;
         told.iter().try_for_each(|told| print(&told.line()))
     }
 
@@ -161,7 +131,7 @@ impl Http {
         &self,
         (sexton, etcd): (&Server, Option<&Server>),
         stop: &Stop,
-    ) -> Result<Vec<Told>, Failure> {
+    ) -> Result<Vec<Wait>, Failure> {
         let lines = [
             ("sexton", Gateway::Sexton, Some(sexton)),
             ("etcd, lock", Gateway::EtcdLock, etcd),
@@ -177,12 +147,7 @@ impl Http {
                 ));
                 rounds.push(self.waiting(gateway, peer, stop)?);
             }
-            let quantile = |share| Spread::of(rounds.iter().map(|round| round.quantile_us(share)));
-            told.push(Told {
-                name,
-                p50_us: quantile(0.5),
-                p99_us: quantile(0.99),
-            });
+            told.push(Wait::of("wait:1".to_owned(), name, &rounds));
         }
         Ok(told)
     }
@@ -267,18 +232,8 @@ fn grant_leases(etcd: &Server, clients: u32) -> Result<(), Failure> {
         for client in 0..clients {
             let lease = lease(&name(client, u32::MAX));
             let body = json!({"ID": lease, "TTL": LEASE_SECONDS});
-            let mut request = Vec::new();
-            put_request("/v3/lease/grant", Some(&body), &mut request);
-            stream.write_all(&request)?;
-            let mut input = Vec::new();
-            let status = loop {
-                if let Some((status, ..)) = response(&input) {
-                    break status;
-                }
-                read_more(&mut stream, &mut input)?;
-            };
+            let (status, words) = exchange(&mut stream, "/v3/lease/grant", Some(&body))?;
             if status != 200 {
-                let words = String::from_utf8_lossy(&input).into_owned();
                 return Err(io::Error::other(words));
             }
         }
@@ -294,17 +249,6 @@ fn connect(peer: &Server) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-fn read_more(stream: &mut TcpStream, input: &mut Vec<u8>) -> io::Result<()> {
-    let mut bytes = [0; 4096];
-    match stream.read(&mut bytes)? {
-        0 => Err(io::ErrorKind::UnexpectedEof.into()),
-        read => {
-            input.extend_from_slice(bytes.get(..read).unwrap_or(&[]));
-            Ok(())
-        }
-    }
-}
-
 fn lost(error: impl std::fmt::Display) -> Failure {
-    Failure::unreachable(format!("failed to measure locks over HTTP: {error}"))
+    Failure::new(format!("failed to measure locks over HTTP: {error}"))
 }

@@ -1,4 +1,4 @@
-//! What `bench locks` can measure, by name.
+//! What `sexton-bench locks` can measure, by name.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,10 +1,10 @@
 //! Jobs of a node inside the program: cycles in batches, in one queue alone and among a hundred thousand, and how fast a
 //! ready one of so many is named.
 
-use crate::bench::figures::{Spread, as_float, grouped};
-use crate::bench::interrupt::Stop;
-use crate::bench::load::now;
-use crate::report::Failure;
+use crate::failure::Failure;
+use crate::figures::{Spread, as_float, grouped};
+use crate::interrupt::Stop;
+use crate::load::now;
 use sexton::actors::queue::{
     Body, Choice, Claimant, Message, Pop, Put, Query, QueueMachine, QueueName, Reply, Right,
 };
@@ -40,13 +40,13 @@ pub(crate) struct Rates {
 pub(crate) fn measure(span: Duration, stop: &Stop) -> Result<Rates, Failure> {
     let node = Node::open(Config::in_memory())?;
     let alone = cycles(&node.handle().queues(), span, stop)?;
-    node.stop().map_err(Failure::from)?;
+    node.stop()?;
     let node = Node::open(Config::in_memory())?;
     let queues = node.handle().queues();
     fill(&queues, stop)?;
     let among = cycles(&queues, span, stop)?;
     let named = named(&queues, span, stop)?;
-    node.stop().map_err(Failure::from)?;
+    node.stop()?;
     Ok(Rates {
         alone,
         among,
@@ -125,10 +125,10 @@ fn fill(queues: &Queues, stop: &Stop) -> Result<(), Failure> {
 
 fn ask(queues: &Queues, items: Vec<Item<QueueMachine>>) -> Result<Vec<Reply>, Failure> {
     let answers = block_on(queues.batch(items));
-    let answers = answers.map_err(|stopped| Failure::halted(stopped.to_string()))?;
+    let answers = answers.map_err(|stopped| Failure::new(stopped.to_string()))?;
     answers
         .into_iter()
-        .map(|answer| answer.map_err(|failed| Failure::found(failed.to_string())))
+        .map(|answer| answer.map_err(|failed| Failure::new(failed.to_string())))
         .collect()
 }
 
@@ -162,7 +162,7 @@ fn cycles(queues: &Queues, span: Duration, stop: &Stop) -> Result<f64, Failure> 
         let ended = ask(queues, ends.collect())?;
         let done = ended.iter().filter(|answer| **answer == Reply::Done);
         if done.count() != BATCH {
-            return Err(Failure::found("a job of our own was lost"));
+            return Err(Failure::new("a job of our own was lost"));
         }
         cycles += BATCH as u64;
     }
@@ -184,7 +184,7 @@ fn named(queues: &Queues, span: Duration, stop: &Stop) -> Result<f64, Failure> {
         };
         for answer in ask(queues, (0..BATCH).map(next).collect())? {
             if !matches!(answer, Reply::Chosen { queue: Some(_), .. }) {
-                return Err(Failure::found("no queue is ready"));
+                return Err(Failure::new("no queue is ready"));
             }
             count += 1;
         }

@@ -1,11 +1,12 @@
 //! Servers of a measurement's own: started on loopback in directories of their own, and gone with all they wrote when
 //! dropped.
 
-use crate::bench::codec::{self, Protocol};
-use crate::bench::job::Speech;
-use crate::bench::load::now;
-use crate::bench::question::rest;
-use crate::report::Failure;
+use crate::codec::{self, Protocol};
+use crate::failure::Failure;
+use crate::job::Speech;
+use crate::load::now;
+use crate::question::rest;
+use crate::site::Site;
 use rustix::param::clock_ticks_per_second;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -49,37 +50,43 @@ impl<P> Drop for Peer<P> {
 }
 
 fn cannot(name: &str, error: impl std::fmt::Display) -> Failure {
-    Failure::unreachable(format!("failed to start {name}: {error}"))
+    Failure::to(format!("start {name}"))(error)
 }
 
 /// The version of the Redis that is installed, or why there is none.
 pub(crate) fn redis_version() -> Result<String, String> {
-    version(REDIS, |word| word.strip_prefix("v="))
+    let version = version(REDIS, "--version", |word| word.starts_with("v="))?;
+    Ok(version.trim_start_matches("v=").to_owned())
 }
 
 /// The version of the etcd that is installed, or why there is none.
 pub(crate) fn etcd_version() -> Result<String, String> {
-    version(ETCD, |word| {
-        word.starts_with(|first: char| first.is_ascii_digit())
-            .then_some(word)
-    })
+    version(ETCD, "--version", is_number)
 }
 
 /// The version of the beanstalkd that is installed, or why there is none.
 pub(crate) fn beanstalkd_version() -> Result<String, String> {
-    version_by(BEANSTALKD, "-v", |word| {
-        word.starts_with(|first: char| first.is_ascii_digit())
-            .then_some(word)
-    })
+    version(BEANSTALKD, "-v", is_number)
 }
 
-/// The first word of a program's `--version` that is one.
-fn version(name: &str, of: impl Fn(&str) -> Option<&str>) -> Result<String, String> {
-    version_by(name, "--version", of)
+fn is_number(word: &str) -> bool {
+    word.starts_with(|first: char| first.is_ascii_digit())
 }
 
-fn version_by(name: &str, flag: &str, of: impl Fn(&str) -> Option<&str>) -> Result<String, String> {
-    let output = Command::new(name).arg(flag).output().map_err(|error| {
+/// The version of a sexton.
+pub(crate) fn sexton_version(program: &Path) -> Result<String, Failure> {
+    version(program, "--version", is_number).map_err(Failure::new)
+}
+
+/// The first word that is one of what a program prints with this flag.
+fn version(
+    program: impl AsRef<Path>,
+    flag: &str,
+    is_one: impl Fn(&str) -> bool,
+) -> Result<String, String> {
+    let program = program.as_ref();
+    let name = program.display();
+    let output = Command::new(program).arg(flag).output().map_err(|error| {
         if error.kind() == io::ErrorKind::NotFound {
             format!("{name} is not installed")
         } else {
@@ -87,20 +94,21 @@ fn version_by(name: &str, flag: &str, of: impl Fn(&str) -> Option<&str>) -> Resu
         }
     })?;
     let words = String::from_utf8_lossy(&output.stdout);
-    let version = words.split_whitespace().find_map(of).map(str::to_owned);
+    let version = words.split_whitespace().find(|word| is_one(word));
+    let version = version.map(str::to_owned);
     version.ok_or_else(|| format!("{name} does not tell its version"))
 }
 
 impl Peer {
-    /// This very program as a server, with its data below `root` or without files.
-    pub(crate) fn sexton(durable: bool, root: &Path) -> Result<Self, Failure> {
-        Self::start_sexton(Protocol::Lockserver, LOCKSERVER, (durable, root))
+    /// sexton as a server, with its data below the directory for data or without files.
+    pub(crate) fn sexton(durable: bool, site: &Site) -> Result<Self, Failure> {
+        Self::start_sexton(Protocol::Lockserver, LOCKSERVER, (durable, site))
     }
 
-    /// Redis, with an append-only file below `root` that is synced before each answer, or without files.
-    pub(crate) fn redis(durable: bool, root: &Path) -> Result<Self, Failure> {
+    /// Redis, with an append-only file below the directory for data that is synced before each answer, or without files.
+    pub(crate) fn redis(durable: bool, site: &Site) -> Result<Self, Failure> {
         // It is spoken to in no protocol before it has the scripts.
-        let mut peer = Self::start_redis(Protocol::Lockserver, durable, root)?;
+        let mut peer = Self::start_redis(Protocol::Lockserver, durable, site)?;
         peer.protocol = keep_scripts(peer.address).map_err(|error| cannot(REDIS, error))?;
         Ok(peer)
     }
@@ -115,14 +123,14 @@ impl Peer {
 }
 
 impl Peer<()> {
-    /// This very program with its HTTP door open, with its data below `root` or without files.
-    pub(crate) fn sexton_over_http(durable: bool, root: &Path) -> Result<Self, Failure> {
-        Self::start_sexton((), "http", (durable, root))
+    /// sexton with its HTTP door open, with its data below the directory for data or without files.
+    pub(crate) fn sexton_over_http(durable: bool, site: &Site) -> Result<Self, Failure> {
+        Self::start_sexton((), "http", (durable, site))
     }
 
-    /// etcd as it comes: a cluster of one, everything on disk before the answer, with its data below `root`.
-    pub(crate) fn etcd(root: &Path) -> Result<Self, Failure> {
-        let directory = directory(root)?;
+    /// etcd as it comes: a cluster of one, everything on disk before the answer, with its data below the directory for data.
+    pub(crate) fn etcd(site: &Site) -> Result<Self, Failure> {
+        let directory = directory(&site.root())?;
         let [address, among_peers] = [free_address(), free_address()];
         let address = address.map_err(|error| cannot(ETCD, error))?;
         let among_peers = among_peers.map_err(|error| cannot(ETCD, error))?;
@@ -142,23 +150,23 @@ impl Peer<()> {
 }
 
 impl Peer<Speech> {
-    /// This very program with its beanstalkd door open, with its data below `root` or without files.
-    pub(crate) fn sexton_for_jobs(durable: bool, root: &Path) -> Result<Self, Failure> {
-        Self::start_sexton(Speech::Beanstalk, "beanstalk", (durable, root))
+    /// sexton with its beanstalkd door open, with its data below the directory for data or without files.
+    pub(crate) fn sexton_for_jobs(durable: bool, site: &Site) -> Result<Self, Failure> {
+        Self::start_sexton(Speech::Beanstalk, "beanstalk", (durable, site))
     }
 
-    /// beanstalkd, with its log below `root` and synced before each answer, or without files.
-    pub(crate) fn beanstalkd(durable: bool, root: &Path) -> Result<Self, Failure> {
-        Self::start_beanstalkd(if durable { &["-f", "0"] } else { &[] }, root)
+    /// beanstalkd, with its log below the directory for data and synced before each answer, or without files.
+    pub(crate) fn beanstalkd(durable: bool, site: &Site) -> Result<Self, Failure> {
+        Self::start_beanstalkd(if durable { &["-f", "0"] } else { &[] }, site)
     }
 
-    /// beanstalkd, with its log below `root`, which is never synced, or without files.
-    pub(crate) fn beanstalkd_unsynced(durable: bool, root: &Path) -> Result<Self, Failure> {
-        Self::start_beanstalkd(if durable { &["-F"] } else { &[] }, root)
+    /// beanstalkd, with its log below the directory for data, which is never synced, or without files.
+    pub(crate) fn beanstalkd_unsynced(durable: bool, site: &Site) -> Result<Self, Failure> {
+        Self::start_beanstalkd(if durable { &["-F"] } else { &[] }, site)
     }
 
-    fn start_beanstalkd(log: &'static [&'static str], root: &Path) -> Result<Self, Failure> {
-        let directory = directory(root)?;
+    fn start_beanstalkd(log: &'static [&'static str], site: &Site) -> Result<Self, Failure> {
+        let directory = directory(&site.root())?;
         let address = free_address().map_err(|error| cannot(BEANSTALKD, error))?;
         let command = beanstalkd(log, directory.path(), address);
         let (child, output) = start(command, BEANSTALKD)?;
@@ -183,8 +191,8 @@ impl Peer<Speech> {
     }
 
     /// Redis, whose lists are used, as [`Peer::redis`] has it.
-    pub(crate) fn redis_lists(durable: bool, root: &Path) -> Result<Self, Failure> {
-        Self::start_redis(Speech::Lists, durable, root)
+    pub(crate) fn redis_lists(durable: bool, site: &Site) -> Result<Self, Failure> {
+        Self::start_redis(Speech::Lists, durable, site)
     }
 }
 
@@ -217,12 +225,14 @@ impl<P> Peer<P> {
     fn start_sexton(
         protocol: P,
         door: &'static str,
-        (durable, root): (bool, &Path),
+        (durable, site): (bool, &Site),
     ) -> Result<Self, Failure> {
-        let directory = directory(root)?;
+        let directory = directory(&site.root())?;
         let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let again: Again =
-            Box::new(move |data, address| sexton(door, durable.then_some(data), address));
+        let program = site.program()?.to_owned();
+        let again: Again = Box::new(move |data, address| {
+            Ok(sexton(&program, door, durable.then_some(data), address))
+        });
         let command = again(directory.path(), any_port)?;
         let (child, mut output) = start(command, SEXTON)?;
         let mut peer = Self {
@@ -243,8 +253,8 @@ impl<P> Peer<P> {
         Ok(peer)
     }
 
-    fn start_redis(protocol: P, durable: bool, root: &Path) -> Result<Self, Failure> {
-        let directory = directory(root)?;
+    fn start_redis(protocol: P, durable: bool, site: &Site) -> Result<Self, Failure> {
+        let directory = directory(&site.root())?;
         let address = free_address().map_err(|error| cannot(REDIS, error))?;
         let (child, mut output) = start(redis(durable, directory.path(), address), REDIS)?;
         let peer = Self {
@@ -266,7 +276,7 @@ impl<P> Peer<P> {
             .kill()
             .and_then(|()| self.child.wait())
             .map(drop)
-            .map_err(|error| Failure::unreachable(format!("failed to kill a server: {error}")))
+            .map_err(Failure::to("kill a server"))
     }
 
     /// Where it keeps its data.
@@ -278,13 +288,13 @@ impl<P> Peer<P> {
     pub(crate) fn resident(&self) -> Result<u64, Failure> {
         let path = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(&path)
-            .map_err(|error| Failure::unreachable(format!("failed to read {path}: {error}")))?;
+            .map_err(|error| Failure::new(format!("failed to read {path}: {error}")))?;
         status
             .lines()
             .find_map(|line| line.strip_prefix("VmRSS:")?.strip_suffix("kB"))
             .and_then(|kibibytes| kibibytes.trim().parse::<u64>().ok())
             .map(|kibibytes| kibibytes * 1024)
-            .ok_or_else(|| Failure::unreachable(format!("failed to find VmRSS in {path}")))
+            .ok_or_else(|| Failure::new(format!("failed to find VmRSS in {path}")))
     }
 
     /// Processor time that the server has taken so far.
@@ -306,9 +316,8 @@ impl<P> Peer<P> {
 /// Every door, of which a measurement needs one.
 const DOORS: [&str; 3] = [LOCKSERVER, "beanstalk", "http"];
 
-/// The command that starts this very program with one door open, and its data here or without files.
-fn sexton(door: &str, data: Option<&Path>, address: SocketAddr) -> Result<Command, Failure> {
-    let program = std::env::current_exe().map_err(|error| cannot(SEXTON, error))?;
+/// The command that starts sexton with one door open, and its data here or without files.
+fn sexton(program: &Path, door: &str, data: Option<&Path>, address: SocketAddr) -> Command {
     let mut command = Command::new(program);
     command.args(["serve", "--log", "error"]);
     for name in DOORS {
@@ -326,7 +335,7 @@ fn sexton(door: &str, data: Option<&Path>, address: SocketAddr) -> Result<Comman
         Some(data) => command.arg("--data").arg(data),
         None => command.arg("--memory"),
     };
-    Ok(command)
+    command
 }
 
 /// The command that starts Redis.
@@ -385,16 +394,15 @@ fn etcd(directory: &Path, address: SocketAddr, among_peers: SocketAddr) -> Comma
     command
 }
 
+/// A directory for data, which is removed when dropped.
 pub(crate) fn directory(root: &Path) -> Result<TempDir, Failure> {
-    tempfile::Builder::new()
+    let made = tempfile::Builder::new()
         .prefix("sexton-bench-")
-        .tempdir_in(root)
-        .map_err(|error| {
-            Failure::unreachable(format!(
-                "failed to create a directory in {}: {error}",
-                root.display()
-            ))
-        })
+        .tempdir_in(root);
+    made.map_err(Failure::to(format!(
+        "create a directory in {}",
+        root.display()
+    )))
 }
 
 /// An address that nobody listens on now: other servers cannot pick one and tell it.

@@ -3,10 +3,10 @@
 //! Both servers of a measurement are driven by this same code; only what clients say differs. It shares the machine
 //! with the server, so it does as little as it can, and says how much processor time it took.
 
-use crate::bench::codec::Unexpected;
-use crate::bench::figures::Latencies;
-use crate::bench::interrupt::Stop;
-use crate::report::Failure;
+use crate::codec::Unexpected;
+use crate::failure::Failure;
+use crate::figures::Latencies;
+use crate::interrupt::Stop;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::cmp::Reverse;
@@ -103,10 +103,6 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-fn lost(what: &str, error: impl std::fmt::Display) -> Failure {
-    Failure::unreachable(format!("failed to {what}: {error}"))
-}
-
 impl<C: Client> Load<C> {
     /// Connects every client. `greeting` is what the server says first.
     pub(crate) fn connect(
@@ -114,8 +110,8 @@ impl<C: Client> Load<C> {
         greeting: &[u8],
         clients: impl Iterator<Item = C>,
     ) -> Result<Self, Failure> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
-            .map_err(|error| lost("watch connections", error))?;
+        let epoll =
+            epoll::create(epoll::CreateFlags::CLOEXEC).map_err(Failure::to("watch connections"))?;
         let open = |client| -> io::Result<Line<C>> {
             let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
             stream.set_nodelay(true)?;
@@ -137,11 +133,11 @@ impl<C: Client> Load<C> {
         let lines: Vec<_> = clients
             .map(open)
             .collect::<io::Result<_>>()
-            .map_err(|error| lost(&format!("connect to {address}"), error))?;
+            .map_err(Failure::to(&format!("connect to {address}")))?;
         for (at, line) in lines.iter().enumerate() {
             let event = EventData::new_u64(at as u64);
             epoll::add(&epoll, &line.stream, event, EventFlags::IN)
-                .map_err(|error| lost("watch a connection", error))?;
+                .map_err(Failure::to("watch a connection"))?;
         }
         Ok(Self {
             epoll,
@@ -225,7 +221,7 @@ impl<C: Client> Load<C> {
         if self.lines.iter().all(|line| line.client.is_finished()) {
             Ok(())
         } else {
-            Err(Failure::found("the server owes answers for ten seconds"))
+            Err(Failure::new("the server owes answers for ten seconds"))
         }
     }
 
@@ -258,7 +254,7 @@ impl<C: Client> Load<C> {
             let count = match epoll::wait(&self.epoll, &mut events, Some(&timeout)) {
                 Ok(count) => count,
                 Err(rustix::io::Errno::INTR) => 0,
-                Err(error) => return Err(lost("wait for answers", error)),
+                Err(error) => return Err(Failure::to("wait for answers")(error)),
             };
             for event in events.iter().take(count) {
                 let at = usize::try_from(event.data.u64()).expect("we count connections in usize");
@@ -266,7 +262,7 @@ impl<C: Client> Load<C> {
                 heard = now;
             }
             if now - heard > PATIENCE {
-                return Err(Failure::found("the server says nothing for ten seconds"));
+                return Err(Failure::new("the server says nothing for ten seconds"));
             }
         }
     }
@@ -292,10 +288,10 @@ impl<C: Client> Load<C> {
             .get_mut(at)
             .expect("epoll tells what it was told");
         let read = match line.stream.read(&mut self.scratch) {
-            Ok(0) => return Err(lost("measure", "the server closed a connection")),
+            Ok(0) => return Err(Failure::new("the server closed a connection")),
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            Err(error) => return Err(lost("read an answer", error)),
+            Err(error) => return Err(Failure::to("read an answer")(error)),
         };
         let bytes = self.scratch.get(..read).unwrap_or(&[]);
         let mut unread = std::mem::take(&mut line.unread);
@@ -314,7 +310,7 @@ impl<C: Client> Load<C> {
         let taken = line
             .client
             .hear(whole, &mut turn)
-            .map_err(|wrong| Failure::found(format!("the server gave a wrong answer: {wrong}")))?;
+            .map_err(|wrong| Failure::new(format!("the server gave a wrong answer: {wrong}")))?;
         let left = whole.get(taken..).unwrap_or(&[]).to_vec();
         if let Some(wake_at) = turn.wake_at {
             self.wakes.push(Reverse((wake_at, at)));
@@ -351,7 +347,7 @@ impl<C: Client> Load<C> {
             match line.stream.write(rest) {
                 Ok(written) => sent += written,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(lost("send a command", error)),
+                Err(error) => return Err(Failure::to("send a command")(error)),
             }
         }
         line.unsent.drain(..sent);
@@ -369,7 +365,7 @@ impl<C: Client> Load<C> {
                 EventData::new_u64(at as u64),
                 flags,
             )
-            .map_err(|error| lost("watch a connection", error))?;
+            .map_err(Failure::to("watch a connection"))?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 //!
 //! Keys and owners have the same length for both, so that neither server has more bytes to look at than it must.
 
-use crate::bench::gateway::Gateway;
+use crate::gateway::Gateway;
 use std::fmt::Write as _;
 
 /// A key or an owner.

@@ -2,8 +2,9 @@
 //!
 //! docs/benchmarks.md, "Waiting in line", tells for users how the sexton client paces itself.
 
-use crate::bench::codec::{Answer, Asked, Name, Protocol, name};
-use crate::bench::load::{Client, Turn, Wrong};
+use crate::chance::Chance;
+use crate::codec::{Answer, Asked, Name, Protocol, name};
+use crate::load::{Client, Turn, Wrong};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -46,6 +47,7 @@ pub(crate) struct Contender {
     aside: Duration,
     /// Grants since it came back.
     in_turn: u32,
+    /// A little disorder: clients that step aside together must not come back together.
     chance: Chance,
     done: u64,
     finishing: bool,
@@ -93,21 +95,6 @@ impl Progress {
     }
 }
 
-/// A little disorder, the same in each run: clients that step aside together must not come back together.
-struct Chance(u64);
-
-impl Chance {
-    /// A span between half and one and a half times this one.
-    fn around(&mut self, span: Duration) -> Duration {
-        // Marsaglia's xorshift with the triple 13, 7, 17.
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        let per_mille = u32::try_from(self.0 % 1000).expect("less than a thousand");
-        span / 2 + span * per_mille / 1000
-    }
-}
-
 impl Contender {
     /// The client on this connection.
     pub(crate) fn new(
@@ -131,7 +118,7 @@ impl Contender {
             progress: Progress::default(),
             aside: ASIDE_STEP,
             in_turn: 0,
-            chance: Chance(u64::from(connection) + 1),
+            chance: Chance::new(connection),
             done: 0,
             finishing: false,
         }
@@ -223,11 +210,10 @@ impl Contender {
         match self.pace {
             _ if self.finishing => self.resting = true,
             Pace::Turns => {
-                let rest = self
-                    .chance
-                    .around(self.aside * std::mem::take(&mut self.in_turn));
-                let rest = rest.min(ASIDE_MAX);
-                self.rest(rest, turn);
+                let span = self.aside * std::mem::take(&mut self.in_turn);
+                // Between half and one and a half times as long.
+                let rest = span / 2 + span * self.chance.below(1000) / 1000;
+                self.rest(rest.min(ASIDE_MAX), turn);
             }
             Pace::Try(_) | Pace::Line => self.want(turn),
         }

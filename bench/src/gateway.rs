@@ -3,7 +3,7 @@
 //! etcd keeps a lock for as long as a lease, so each client has one of its own, granted before anything is measured
 //! and named by the number that its owner's name begins with.
 
-use crate::bench::codec::{Answer, Asked, Name, Unexpected};
+use crate::codec::{Answer, Asked, Name, Unexpected};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
 
@@ -177,7 +177,7 @@ fn coded(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::codec::name;
+    use crate::codec::name;
 
     fn heard(gateway: Gateway, asked: Asked, status: u16, body: &str) -> Option<Answer> {
         let len = body.len();

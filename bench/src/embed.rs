@@ -1,12 +1,12 @@
-//! `sexton bench embed`: locks of a node inside the measuring program, without sockets and without files.
+//! `sexton-bench embed`: locks of a node inside the measuring program, without sockets and without files.
 
-use crate::bench::course::parse_seconds;
-use crate::bench::embed_jobs;
-use crate::bench::figures::{Latencies, Spread, as_float, grouped};
-use crate::bench::interrupt::Stop;
-use crate::bench::load::now;
-use crate::bench::locks::{print, show};
-use crate::report::Failure;
+use crate::course::parse_seconds;
+use crate::embed_jobs;
+use crate::failure::Failure;
+use crate::figures::{Latencies, Spread, as_float, grouped};
+use crate::interrupt::Stop;
+use crate::load::now;
+use crate::output::{print, show};
 use clap::Args;
 use sexton::actors::lock::{LockMachine, Message, Name, Reply};
 use sexton::node::{Entry, LockError, Locks, Terms};
@@ -32,9 +32,9 @@ const FUTURES: u32 = 256;
 /// queues of 1,000 tenants, of which ten have something to claim. One of those is named by chance, 256 times in a call.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  sexton bench embed
-  taskset -c 0 sexton bench embed --rounds 9      everything on one core
-  sexton bench embed --seconds 5 --json
+  sexton-bench embed
+  taskset -c 0 sexton-bench embed --rounds 9      everything on one core
+  sexton-bench embed --seconds 5 --json
 
 docs/benchmarks.md says how to read it.")]
 pub(crate) struct Embed {
@@ -57,7 +57,7 @@ impl Embed {
         let locks = node.handle().locks();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
-            .map_err(|error| Failure::unreachable(format!("failed to start: {error}")))?;
+            .map_err(Failure::to("start"))?;
         let (mut batches, mut futures) = (Vec::new(), Vec::new());
         let (mut single, mut told) = (Vec::new(), Vec::new());
         let mut jobs = Vec::new();
@@ -70,7 +70,7 @@ impl Embed {
             jobs.push(embed_jobs::measure(self.seconds, stop)?);
         }
         show("");
-        node.stop().map_err(Failure::from)?;
+        node.stop()?;
         let batches = Spread::of(batches.into_iter());
         let futures = Spread::of(futures.into_iter());
         let quantile = |rounds: &[Latencies], share| {
@@ -127,7 +127,7 @@ impl Embed {
         while now() - began < self.seconds {
             stop.check()?;
             let answers = block_on(locks.batch(batch()))
-                .map_err(|stopped| Failure::halted(stopped.to_string()))?;
+                .map_err(|stopped| Failure::new(stopped.to_string()))?;
             for answer in answers {
                 if !matches!(answer, Ok(Reply::Standing(_) | Reply::Ended(1))) {
                     return Err(wrong(answer));
@@ -228,7 +228,7 @@ async fn pass_on(locks: &Locks, from: &Entry, to: &Entry) -> Result<Duration, Lo
 }
 
 fn wrong(what: impl std::fmt::Debug) -> Failure {
-    Failure::found(format!("a lock of our own came to {what:?}"))
+    Failure::new(format!("a lock of our own came to {what:?}"))
 }
 
 async fn cycle(locks: &Locks, entry: &Entry) -> Result<(), LockError> {

@@ -1,24 +1,39 @@
-//! `sexton bench recovery`: a large table of locks, what it weighs, and how it comes back after kill -9.
+//! `sexton-bench recovery`: a large table of locks, what it weighs, and how it comes back after kill -9.
 //!
 //! Each contestant goes through three acts a round, alone, each on a fresh directory: a few locks touched; all taken,
 //! killed, and touched; all taken, a checkpoint, killed, and another checkpoint under load.
 
-use crate::bench::course::{in_memory, parse_seconds};
-use crate::bench::figures::as_float;
-use crate::bench::held::{Paced, Taker, Toucher};
-use crate::bench::interrupt::Stop;
-use crate::bench::load::{Load, Measured, now};
-use crate::bench::locks::{print, show};
-use crate::bench::peer::{self, Peer};
-use crate::bench::question::{Checkpoints, await_served};
-use crate::bench::rebuild;
-use crate::bench::recovery_row::{self, FEW, Round, Row};
-use crate::report::Failure;
+use crate::course::parse_seconds;
+use crate::failure::Failure;
+use crate::figures::{as_float, grouped};
+use crate::held::{Paced, Taker, Toucher};
+use crate::interrupt::Stop;
+use crate::load::{Load, Measured, now};
+use crate::output::{document, heading, left_out, print, show};
+use crate::peer::{self, Peer};
+use crate::question::{Checkpoints, await_served};
+use crate::rebuild;
+use crate::site::Site;
+use crate::table::{Round, Row, Table};
 use clap::Args;
+use serde_json::json;
 use std::fs::File;
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
+
+/// How many locks are a few.
+const FEW: u32 = 1000;
+
+/// Rows of cycles without a checkpoint: p50, p99, p99.9 and the longest.
+const QUIET: [&str; 4] = ["cycle_p50", "cycle_p99", "cycle_p999", "cycle_max"];
+
+/// The same while a checkpoint is made.
+const DURING: [&str; 4] = [
+    "checkpoint_cycle_p50",
+    "checkpoint_cycle_p99",
+    "checkpoint_cycle_p999",
+    "checkpoint_cycle_max",
+];
 
 /// Connections that take the locks.
 const TAKERS: u32 = 16;
@@ -42,10 +57,10 @@ const PERIOD: Duration = Duration::from_millis(32);
 /// The ratio is sexton's figure for each of Redis', round by round: its median, smallest and largest.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  sexton bench recovery                             a million locks, three rounds, about two minutes
-  sexton bench recovery --locks 100000 --rounds 5   less to hold, more rounds
-  sexton bench recovery --dir /var/lib --json       data on that file system; figures for programs
-  sexton bench recovery --dir /dev/shm              without the disk, whatever else it is busy with
+  sexton-bench recovery                             a million locks, three rounds, about two minutes
+  sexton-bench recovery --locks 100000 --rounds 5   less to hold, more rounds
+  sexton-bench recovery --dir /var/lib --json       data on that file system; figures for programs
+  sexton-bench recovery --dir /dev/shm              without the disk, whatever else it is busy with
 
 docs/benchmarks.md says what each row means.")]
 pub(crate) struct Recovery {
@@ -61,17 +76,12 @@ pub(crate) struct Recovery {
     #[arg(long, value_name = "SECONDS", default_value = "4", value_parser = parse_seconds)]
     seconds: Duration,
 
-    /// Where data directories are made, and removed [default: the system's temporary directory]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-
-    /// Figures for programs
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    site: Site,
 }
 
 /// Starts a contestant, on disk or not, with its data below a directory.
-type Start = fn(bool, &Path) -> Result<Peer, Failure>;
+type Start = fn(bool, &Site) -> Result<Peer, Failure>;
 
 /// One contestant's round, while it is measured.
 struct Act<'a> {
@@ -84,84 +94,103 @@ struct Act<'a> {
 
 impl Recovery {
     pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
-        crate::serve::raise_descriptor_limit();
-        let root = self.dir.clone().unwrap_or_else(std::env::temp_dir);
-        let version = peer::redis_version();
-        let mut notes = Vec::new();
-        if let Err(why) = &version {
-            notes.push(format!("{why}: Redis is left out, sexton stands alone"));
-        }
-        notes.extend(in_memory(&root, "the disk is left out"));
+        let site = &self.site;
+        let (own, version) = (site.version()?, peer::redis_version());
+        let mut notes = left_out([&version]);
+        let version = version.ok();
+        notes.extend(site.in_memory("the disk is left out"));
         let mut contestants = vec![("sexton", Peer::sexton as Start)];
-        if version.is_ok() {
+        if version.is_some() {
             contestants.push(("redis", Peer::redis));
         }
-        let [sexton, redis] = self.play(&contestants, &root, stop)?;
+        let servers = self.play(&contestants, stop)?;
         show("");
-        if sexton
-            .iter()
-            .all(|round| !round.contains_key(&Row::Checkpoint))
-        {
-            notes.push(
-                "this sexton makes no checkpoint when it is asked: those rows are not available"
-                    .to_owned(),
-            );
+        let checkpoints = |round: &Round| round.contains_key("checkpoint");
+        let mut rounds = servers.iter().flat_map(|(_, rounds)| rounds);
+        if !rounds.any(checkpoints) {
+            notes.push("no checkpoint is made on request: those rows are not available".to_owned());
         }
-        let lines = recovery_row::lines(self.locks, &sexton, &redis);
-        let own = env!("CARGO_PKG_VERSION");
-        if self.json {
-            let json = serde_json::json!({
+        let table = Table::new(rows(self.locks), servers);
+        if site.json {
+            return document(&json!({
                 "sexton": own,
-                "redis": version.ok(),
+                "redis": version,
                 "notes": notes,
                 "locks": self.locks,
                 "rounds": self.rounds,
                 "seconds": self.seconds.as_secs_f64(),
-                "rows": lines,
-            });
-            return print(&format!("{json:#}\n"));
+                "rows": table.document(),
+            }));
         }
-        let mut head = match &version {
-            Ok(version) => format!("sexton {own} beside Redis {version}\n"),
-            Err(_) => format!("sexton {own}\n"),
-        };
-        for note in notes {
-            head = format!("{head}{note}\n");
-        }
-        print(&format!(
-            "{head}\n{}",
-            recovery_row::table(&lines, version.is_ok())
-        ))
+        print(&heading(&own, &[("Redis", version.as_deref())], &notes))?;
+        print(&table.lines())
     }
 
     /// The rounds of each contestant.
     fn play(
         &self,
-        contestants: &[(&str, Start)],
-        root: &Path,
+        contestants: &[(&'static str, Start)],
         stop: &Stop,
-    ) -> Result<[Vec<Round>; 2], Failure> {
-        let mut rounds = [Vec::new(), Vec::new()];
+    ) -> Result<Vec<(&'static str, Vec<Round>)>, Failure> {
+        let mut servers: Vec<_> = contestants.iter().map(|it| (it.0, Vec::new())).collect();
         for round in 1..=self.rounds {
-            for ((name, start), rounds) in contestants.iter().zip(&mut rounds) {
+            for ((name, start), (_, rounds)) in contestants.iter().zip(&mut servers) {
                 let mut act = Act {
                     recovery: self,
                     stop,
                     title: format!("round {round} of {}, {name}", self.rounds),
                     round: Round::new(),
                 };
-                act.play(|| start(true, root))?;
+                act.play(|| start(true, &self.site))?;
                 if *name == "sexton" {
                     act.show("panics");
-                    let directory = peer::directory(root)?;
+                    let directory = peer::directory(&self.site.root())?;
                     act.round
                         .extend(rebuild::measure(directory.path(), self.locks, stop)?);
                 }
                 rounds.push(act.round);
             }
         }
-        Ok(rounds)
+        Ok(servers)
     }
+}
+
+/// The rows of the table, with so many locks.
+fn rows(locks: u32) -> Vec<Row> {
+    let few = grouped(locks.min(FEW).into());
+    let all = grouped(locks.into());
+    let memory = "memory a lock, after that";
+    let restart = "kill -9 after that, until all are served";
+    let panic = "panic in commit, until locks are served";
+    let (slower, longer) = (
+        "the second for the first",
+        "p99.9 longer than without one by",
+    );
+    let mut rows = vec![
+        Row::new("load", format!("take {all} locks"), "ms"),
+        Row::new("memory_loaded", memory, "B"),
+        Row::new("restart_loaded", restart, "ms"),
+        Row::new("panic_loaded", panic, "ms"),
+        Row::new("checkpoint", "checkpoint", "ms"),
+        Row::new("memory_checkpointed", memory, "B"),
+        Row::new("restart_checkpointed", restart, "ms"),
+        Row::new("panic_checkpointed", panic, "ms"),
+        Row::new("panic_others", "longest answer of others meanwhile", "ms"),
+        Row::new("touch_few", format!("touch one of {few} held"), "us"),
+        Row::new("touch_all", format!("touch one of {all} held"), "us"),
+        Row::new("touch_slower", slower, "times"),
+    ];
+    for (names, words) in [(QUIET, "cycle"), (DURING, "cycle during a checkpoint")] {
+        let row = |(name, share)| Row::new(name, format!("{words}, {share}"), "us");
+        rows.extend(
+            names
+                .into_iter()
+                .zip(["p50", "p99", "p99.9", "longest"])
+                .map(row),
+        );
+    }
+    rows.push(Row::new("checkpoint_cycle_p999_more", longer, "us").difference());
+    rows
 }
 
 pub(crate) fn ms(span: Duration) -> f64 {
@@ -180,38 +209,38 @@ impl Act<'_> {
         let mut peer = start()?;
         let idle = peer.resident()?;
         let load = self.take(&peer, all)?;
-        self.weigh(Row::MemoryLoaded, &peer, idle)?;
-        self.restart(Row::RestartLoaded, &mut peer)?;
+        self.weigh("memory_loaded", &peer, idle)?;
+        self.restart("restart_loaded", &mut peer)?;
         let touch_all = self.touch(&peer, all)?;
-        self.round.insert(Row::TouchFew, touch_few);
-        self.round.insert(Row::TouchAll, touch_all);
-        self.round.insert(Row::TouchSlower, touch_all / touch_few);
+        self.round.insert("touch_few", touch_few);
+        self.round.insert("touch_all", touch_all);
+        self.round.insert("touch_slower", touch_all / touch_few);
         drop(peer);
 
         let mut peer = start()?;
         let idle = peer.resident()?;
         let again = self.take(&peer, all)?;
         // Taken twice, so what is told is the mean.
-        self.round.insert(Row::Load, ms((load + again) / 2));
+        self.round.insert("load", ms((load + again) / 2));
         self.show("a checkpoint");
         let checkpoints = Checkpoints::of(&peer);
         let made = checkpoints.make(self.stop)?;
         if let Some(took) = made {
-            self.round.insert(Row::Checkpoint, ms(took));
-            self.weigh(Row::MemoryCheckpointed, &peer, idle)?;
-            self.restart(Row::RestartCheckpointed, &mut peer)?;
+            self.round.insert("checkpoint", ms(took));
+            self.weigh("memory_checkpointed", &peer, idle)?;
+            self.restart("restart_checkpointed", &mut peer)?;
         }
         self.settle(&peer)?;
         self.show("cycles");
         let span = self.recovery.seconds;
         let quiet = self.cycle(&peer, |counted| counted < span)?;
-        self.note(Row::QUIET, &quiet);
+        self.note(QUIET, &quiet);
         if made.is_some() {
             self.show("cycles during a checkpoint");
             let during = self.cycle_during(&peer, checkpoints)?;
-            self.note(Row::DURING, &during);
+            self.note(DURING, &during);
             let more = during.latencies.quantile_us(0.999) - quiet.latencies.quantile_us(0.999);
-            self.round.insert(Row::CheckpointCycleP999More, more);
+            self.round.insert("checkpoint_cycle_p999_more", more);
         }
         Ok(())
     }
@@ -233,7 +262,7 @@ impl Act<'_> {
     }
 
     /// Notes what each lock adds to the server's memory.
-    fn weigh(&mut self, row: Row, peer: &Peer, idle: u64) -> Result<(), Failure> {
+    fn weigh(&mut self, row: &'static str, peer: &Peer, idle: u64) -> Result<(), Failure> {
         let grown = peer.resident()?.saturating_sub(idle);
         let each = as_float(grown) / f64::from(self.recovery.locks);
         self.round.insert(row, each);
@@ -245,11 +274,11 @@ impl Act<'_> {
         self.show("settling");
         File::open(peer.data())
             .and_then(|folder| Ok(rustix::fs::syncfs(folder)?))
-            .map_err(|error| Failure::unreachable(format!("failed to sync: {error}")))
+            .map_err(Failure::to("sync"))
     }
 
     /// Kills the server, and notes how long it takes until it serves everything again.
-    fn restart(&mut self, row: Row, peer: &mut Peer) -> Result<(), Failure> {
+    fn restart(&mut self, row: &'static str, peer: &mut Peer) -> Result<(), Failure> {
         self.show("a restart");
         peer.kill()?;
         let began = now();
@@ -300,7 +329,7 @@ impl Act<'_> {
                 // There was nothing to go with it.
                 Err(_) => Ok(None),
             })
-            .map_err(|error| Failure::unreachable(format!("failed to start: {error}")))?;
+            .map_err(Failure::to("start"))?;
         let mut begin = Some(begin);
         let measured = self.cycle(peer, |_| {
             let asked = begin.take().is_none_or(|begin| begin.send(()).is_ok());
@@ -309,13 +338,13 @@ impl Act<'_> {
         let measured = measured?;
         match thread.join() {
             Ok(made) => made.map(|_| measured),
-            Err(_) => Err(Failure::found(
+            Err(_) => Err(Failure::new(
                 "the thread that asked for a checkpoint panicked",
             )),
         }
     }
 
-    fn note(&mut self, rows: [Row; 4], measured: &Measured) {
+    fn note(&mut self, rows: [&'static str; 4], measured: &Measured) {
         for (row, share) in rows.into_iter().zip([0.5, 0.99, 0.999, 1.0]) {
             self.round
                 .insert(row, measured.latencies.quantile_us(share));

@@ -1,12 +1,12 @@
-//! `sexton bench replay`: how fast a start reads the log.
+//! `sexton-bench replay`: how fast a start reads the log.
 
-use crate::bench::codec::name;
-use crate::bench::figures::{Spread, as_float, grouped};
-use crate::bench::interrupt::Stop;
-use crate::bench::load::now;
-use crate::bench::locks::print;
-use crate::bench::peer::directory;
-use crate::report::Failure;
+use crate::codec::name;
+use crate::failure::Failure;
+use crate::figures::{Spread, as_float, grouped};
+use crate::interrupt::Stop;
+use crate::load::now;
+use crate::output::print;
+use crate::peer::directory;
 use clap::Args;
 use sexton::actors::lock::{LockMachine, Message, Name, Reply, Rules};
 use sexton::config::Config;
@@ -51,15 +51,14 @@ pub(crate) struct Replay {
 
 impl Replay {
     pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
-        let root = self.dir.clone().unwrap_or_else(std::env::temp_dir);
-        let directory = directory(&root)?;
+        let directory = directory(&self.dir.clone().unwrap_or_else(std::env::temp_dir))?;
         let began = now();
         self.write(directory.path(), stop)?;
         let writing = now() - began;
         let disk = RealDisk::new(directory.path());
         let bytes: u64 = disk
             .list("journal")
-            .map_err(|error| Failure::unreachable(format!("failed to list the log: {error}")))?
+            .map_err(Failure::to("list the log"))?
             .iter()
             .map(|(_, len)| len)
             .sum();
@@ -70,7 +69,8 @@ impl Replay {
             let mut locks = Replica::<LockMachine>::new(Rules::default());
             let replicas: &mut [&mut dyn Recovering] = &mut [&mut locks];
             let began = now();
-            let tail = recover(&disk, None, replicas, Scope::default())?.tail;
+            let recovered = recover(&disk, None, replicas, Scope::default());
+            let tail = recovered.map_err(Failure::to("replay the log"))?.tail;
             seconds.push((now() - began).as_secs_f64());
             records = tail.records;
         }
@@ -79,7 +79,7 @@ impl Replay {
                 "wrote {} entries, and {records} records came back",
                 self.entries
             );
-            return Err(Failure::found(words));
+            return Err(Failure::new(words));
         }
         let rate = Spread::of(seconds.iter().map(|seconds| as_float(records) / seconds));
         let text = if self.json {
@@ -123,7 +123,7 @@ impl Replay {
         let handle = node.handle();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
-            .map_err(|error| Failure::unreachable(format!("failed to start: {error}")))?;
+            .map_err(Failure::to("start"))?;
         let mut next = 0;
         while next < self.entries {
             stop.check()?;
@@ -132,7 +132,7 @@ impl Replay {
             runtime.block_on(deliver(&handle, items))?;
             next = end;
         }
-        node.stop().map_err(Failure::from)
+        Ok(node.stop()?)
     }
 
     /// The first `held` entries acquire; from there on they release the oldest and acquire a new one, in turn.
@@ -170,13 +170,13 @@ pub(crate) async fn deliver(handle: &Handle, items: Vec<Item<LockMachine>>) -> R
         .locks()
         .batch(items)
         .await
-        .map_err(|stopped| Failure::halted(format!("failed to write the log: {stopped}")))?;
+        .map_err(|stopped| Failure::new(format!("failed to write the log: {stopped}")))?;
     for answer in answers {
         match answer {
             Ok(Reply::Standing(_) | Reply::Ended(1)) => {}
             answer => {
                 let words = format!("a lock of our own was answered with {answer:?}");
-                return Err(Failure::found(words));
+                return Err(Failure::new(words));
             }
         }
     }

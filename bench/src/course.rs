@@ -1,16 +1,13 @@
-//! How a measurement over sockets goes: how often, how long and where, as flags say it; and one round of one server.
+//! How a measurement over sockets goes: how often and how long, as flags say it; and one round of one server.
 
-use crate::bench::figures::{Round, as_float};
-use crate::bench::interrupt::Stop;
-use crate::bench::load::{Client, Load, now};
-use crate::bench::peer::Peer;
-use crate::report::Failure;
+use crate::failure::Failure;
+use crate::figures::{Round, as_float};
+use crate::interrupt::Stop;
+use crate::load::{Client, Load, now};
+use crate::peer::Peer;
+use crate::site::Site;
 use clap::Args;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// `statfs` says this of a file system in memory.
-const TMPFS: u64 = 0x0102_1994;
 
 /// The flags.
 #[derive(Args)]
@@ -27,21 +24,11 @@ pub(crate) struct Course {
     #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = parse_seconds)]
     pub(crate) warm_up: Duration,
 
-    /// Where data directories are made, and removed [default: the system's temporary directory]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-
-    /// Figures for programs
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) site: Site,
 }
 
 impl Course {
-    /// Where data directories are made.
-    pub(crate) fn root(&self) -> PathBuf {
-        self.dir.clone().unwrap_or_else(std::env::temp_dir)
-    }
-
     /// Measures these clients of a server once, for so many times as long as the flags say.
     pub(crate) fn round<P, C: Client>(
         &self,
@@ -76,12 +63,4 @@ pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     } else {
         Err(format!("{text} s is not within 0.01 to 3600"))
     }
-}
-
-/// What is to be said, with this advice, of directories that no disk holds.
-pub(crate) fn in_memory(root: &Path, advice: &str) -> Option<String> {
-    let stat = rustix::fs::statfs(root).ok()?;
-    let root = root.display();
-    (u64::try_from(stat.f_type) == Ok(TMPFS))
-        .then(|| format!("{root} is a file system in memory, where a sync costs nothing: {advice}"))
 }

@@ -1,6 +1,6 @@
 //! Ctrl-C during a measurement: the measurement sees it, stops its servers, removes its directories, and ends.
 
-use crate::report::Failure;
+use crate::failure::Failure;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::signal::unix::{SignalKind, signal};
@@ -13,7 +13,7 @@ impl Stop {
     /// An error, if somebody wants it to end.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.0.load(Ordering::Relaxed) {
-            Err(Failure::found("interrupted before the end"))
+            Err(Failure::new("interrupted before the end"))
         } else {
             Ok(())
         }
@@ -24,7 +24,7 @@ impl Stop {
 pub(crate) fn watched(
     measure: impl FnOnce(&Stop) -> Result<(), Failure> + Send + 'static,
 ) -> Result<(), Failure> {
-    let cannot = |error| Failure::unreachable(format!("failed to start: {error}"));
+    let cannot = |error| Failure::new(format!("failed to start: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -48,6 +48,6 @@ pub(crate) fn watched(
         };
         // Its result came, or it panicked, which the second line tells.
         drop(thread.join());
-        result.unwrap_or_else(|_| Err(Failure::found("the measurement panicked")))
+        result.unwrap_or_else(|_| Err(Failure::new("the measurement panicked")))
     })
 }

@@ -2,14 +2,13 @@
 //!
 //! Twice: when a snapshot covers as much as it happens to, and right after one.
 
-use crate::bench::interrupt::Stop;
-use crate::bench::load::now;
-use crate::bench::question::rest;
-use crate::bench::recovery::ms;
-use crate::bench::recovery_row::{Round, Row};
-use crate::bench::replay::deliver;
-use crate::client;
-use crate::report::Failure;
+use crate::failure::Failure;
+use crate::interrupt::Stop;
+use crate::load::now;
+use crate::question::{exchange, on_socket, rest};
+use crate::recovery::ms;
+use crate::replay::deliver;
+use crate::table::Round;
 use sexton::actors::lock::{LockMachine, Message, Name, Query, Reply};
 use sexton::config::HttpConfig;
 use sexton::node::Handle;
@@ -24,6 +23,9 @@ use tokio::runtime::Runtime;
 
 /// Between two questions to others: often enough to meet any pause, seldom enough to leave the processor alone.
 const POLL: Duration = Duration::from_millis(1);
+
+/// A node that says nothing for so long has failed.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Locks taken at a time.
 const BATCH: u32 = 1000;
@@ -40,7 +42,7 @@ pub(crate) fn measure(data: &Path, locks: u32, stop: &Stop) -> Result<Round, Fai
     let handle = node.handle();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
-        .map_err(|error| Failure::unreachable(format!("failed to start: {error}")))?;
+        .map_err(Failure::to("start"))?;
     let mut first = 0;
     while first < locks {
         stop.check()?;
@@ -53,7 +55,7 @@ pub(crate) fn measure(data: &Path, locks: u32, stop: &Stop) -> Result<Round, Fai
     std::panic::set_hook(Box::new(|_| {}));
     let round = panics(&runtime, &handle, (data, locks));
     std::panic::set_hook(told);
-    node.stop().map_err(Failure::from)?;
+    node.stop()?;
     round
 }
 
@@ -64,17 +66,17 @@ fn panics(
 ) -> Result<Round, Failure> {
     let mut round = Round::new();
     let mut others = Duration::ZERO;
-    for row in [Row::PanicLoaded, Row::PanicCheckpointed] {
-        if row == Row::PanicCheckpointed {
+    for row in ["panic_loaded", "panic_checkpointed"] {
+        if row == "panic_checkpointed" {
             runtime
                 .block_on(handle.checkpoint())
-                .map_err(|error| Failure::unreachable(format!("failed to {error}")))?;
+                .map_err(|error| Failure::new(format!("failed to {error}")))?;
         }
         let (served, longest) = with_others(data, || served(runtime, handle, locks))?;
         round.insert(row, ms(served?));
         others = others.max(longest);
     }
-    round.insert(Row::PanicOthers, ms(others));
+    round.insert("panic_others", ms(others));
     Ok(round)
 }
 
@@ -108,11 +110,11 @@ fn served(runtime: &Runtime, handle: &Handle, locks: u32) -> Result<Duration, Fa
     ];
     let answers = runtime
         .block_on(handle.locks().batch(items))
-        .map_err(|stopped| Failure::halted(stopped.to_string()))?;
+        .map_err(|stopped| Failure::new(stopped.to_string()))?;
     let took = now() - began;
     match answers.as_slice() {
         [Err(_), Ok(Reply::Counts { owners, .. })] if *owners == locks => Ok(took),
-        answers => Err(Failure::found(format!(
+        answers => Err(Failure::new(format!(
             "after a planted panic {locks} locks should be served; the answers were {answers:?}"
         ))),
     }
@@ -128,17 +130,19 @@ fn with_others<T>(data: &Path, work: impl FnOnce() -> T) -> Result<(T, Duration)
             let mut longest = Duration::ZERO;
             while !until.load(Ordering::Relaxed) {
                 let began = now();
-                client::get(&data, "/healthz")?;
+                let answer = on_socket(&data, PATIENCE)
+                    .and_then(|mut stream| exchange(&mut stream, "/healthz", None));
+                answer.map_err(Failure::to("ask others"))?;
                 longest = longest.max(now() - began);
                 rest(POLL);
             }
             Ok::<_, Failure>(longest)
         })
-        .map_err(|error| Failure::unreachable(format!("failed to start: {error}")))?;
+        .map_err(Failure::to("start"))?;
     let done = work();
     over.store(true, Ordering::Relaxed);
     match asking.join() {
         Ok(longest) => Ok((done, longest?)),
-        Err(_) => Err(Failure::found("the thread that asked others panicked")),
+        Err(_) => Err(Failure::new("the thread that asked others panicked")),
     }
 }

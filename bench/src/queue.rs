@@ -1,20 +1,19 @@
-//! `sexton bench queue`: jobs over TCP, beside beanstalkd and Redis' lists.
+//! `sexton-bench queue`: jobs over TCP, beside beanstalkd and Redis' lists.
 
-use crate::bench::course::{Course, in_memory};
-use crate::bench::figures::{self, Measured, Round, Spread, Standing};
-use crate::bench::interrupt::Stop;
-use crate::bench::job::{Jobs, Speech, Waker, Work};
-use crate::bench::load::{Load, now};
-use crate::bench::locks::{print, show};
-use crate::bench::peer::{self, Peer};
-use crate::bench::row::{CONNECTIONS_MAX, DEPTH_MAX, number};
-use crate::report::Failure;
+use crate::course::Course;
+use crate::failure::Failure;
+use crate::figures::{self, Measured, Round, Standing, Wait};
+use crate::interrupt::Stop;
+use crate::job::{Jobs, Speech, Waker, Work};
+use crate::load::{Load, now};
+use crate::output::{document, heading, left_out, print, show};
+use crate::peer::{self, Peer};
+use crate::row::{CONNECTIONS_MAX, DEPTH_MAX, number};
+use crate::site::Site;
 use clap::Args;
-use serde::Serialize;
 use serde_json::json;
 use std::cell::Cell;
 use std::fmt;
-use std::path::Path;
 use std::rc::Rc;
 use std::str::FromStr;
 
@@ -33,9 +32,9 @@ use std::str::FromStr;
 /// peer's, round by round: its median, smallest and largest. Every answer is checked.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  sexton bench queue
-  sexton bench queue --rows memory:50x1,put:50 --rounds 9
-  sexton bench queue --json
+  sexton-bench queue
+  sexton-bench queue --rows memory:50x1,put:50 --rounds 9
+  sexton-bench queue --json
 
 docs/benchmarks.md says how to read it.")]
 pub(crate) struct Queue {
@@ -138,85 +137,51 @@ type Server = Peer<Speech>;
 /// What is measured, in order.
 const CONTESTANTS: [&str; 3] = ["sexton", "beanstalkd", "redis lists"];
 
-/// How soon somebody who waits has a job.
-#[derive(Debug, Serialize)]
-struct Woken {
-    row: String,
-    name: &'static str,
-    p50_us: Spread,
-    p99_us: Spread,
-}
-
-impl Woken {
-    fn line(&self) -> String {
-        let spread =
-            |Spread { median, min, max }: Spread| format!("{median:.0} us ({min:.0}-{max:.0})");
-        format!(
-            "{:<13} {:<18} p50 {}, p99 {}\n",
-            self.row,
-            self.name,
-            spread(self.p50_us),
-            spread(self.p99_us)
-        )
-    }
-}
-
 impl Queue {
     pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
-        crate::serve::raise_descriptor_limit();
         let rows = if self.rows.is_empty() {
             Row::all()
         } else {
             self.rows.clone()
         };
-        let root = self.course.root();
+        let site = &self.course.site;
+        let own = site.version()?;
         let versions = [peer::beanstalkd_version(), peer::redis_version()];
-        let mut notes: Vec<String> = versions
-            .iter()
-            .filter_map(|version| version.as_ref().err())
-            .map(|why| format!("{why}: it is left out"))
-            .collect();
+        let mut notes = left_out(&versions);
         if rows.iter().any(|row| row.is_durable()) {
-            notes.extend(in_memory(&root, "give --dir for the rows on disk"));
+            notes.extend(site.in_memory("give --dir for the rows on disk"));
         }
         let [beanstalkd, redis] = versions.map(Result::ok);
-        if !self.course.json {
-            let beside = |name, version: &Option<String>| {
-                let version = version.as_ref();
-                version.map_or(String::new(), |version| format!(" beside {name} {version}"))
-            };
-            let (one, other) = (beside("beanstalkd", &beanstalkd), beside("Redis", &redis));
-            print(&format!(
-                "sexton {}{one}{other}\n",
-                env!("CARGO_PKG_VERSION")
-            ))?;
-            for note in &notes {
-                print(&format!("{note}\n"))?;
-            }
-            print(&format!("\n{}", figures::heading()))?;
+        if !site.json {
+            let peers = [
+                ("beanstalkd", beanstalkd.as_deref()),
+                ("Redis", redis.as_deref()),
+            ];
+            print(&heading(&own, &peers, &notes))?;
+            print(&figures::heading())?;
         }
         let there = [true, beanstalkd.is_some(), redis.is_some()];
         let (mut measured, mut woken) = (Vec::new(), Vec::new());
         for row in rows {
-            let peers = start(row, there, &root)?;
+            let peers = start(row, there, site)?;
             if row.kind == Kind::Wake {
                 for told in self.wake(row, &peers, stop)? {
-                    if !self.course.json {
+                    if !site.json {
                         print(&told.line())?;
                     }
                     woken.push(told);
                 }
             } else {
                 let row = self.measure(row, &peers, stop)?;
-                if !self.course.json {
+                if !site.json {
                     print(&row.lines())?;
                 }
                 measured.push(row);
             }
         }
-        if self.course.json {
-            let json = json!({
-                "sexton": env!("CARGO_PKG_VERSION"),
+        if site.json {
+            document(&json!({
+                "sexton": own,
                 "beanstalkd": beanstalkd,
                 "redis": redis,
                 "notes": notes,
@@ -224,8 +189,7 @@ impl Queue {
                 "seconds": self.course.seconds.as_secs_f64(),
                 "rows": measured,
                 "wake": woken,
-            });
-            print(&format!("{json:#}\n"))?;
+            }))?;
         }
         Ok(())
     }
@@ -288,7 +252,7 @@ impl Queue {
     }
 
     /// How long a job takes to reach one of those that wait.
-    fn wake(&self, row: Row, peers: &[Option<Server>], stop: &Stop) -> Result<Vec<Woken>, Failure> {
+    fn wake(&self, row: Row, peers: &[Option<Server>], stop: &Stop) -> Result<Vec<Wait>, Failure> {
         let Course {
             warm_up, seconds, ..
         } = self.course;
@@ -301,26 +265,18 @@ impl Queue {
         })?;
         let told = CONTESTANTS.iter().zip(rounds);
         let told = told.filter(|(_, rounds)| !rounds.is_empty());
-        let told = told.map(|(name, rounds)| {
-            let quantile = |share| Spread::of(rounds.iter().map(|round| round.quantile_us(share)));
-            Woken {
-                row: row.to_string(),
-                name,
-                p50_us: quantile(0.5),
-                p99_us: quantile(0.99),
-            }
-        });
+        let told = told.map(|(name, rounds)| Wait::of(row.to_string(), name, &rounds));
         Ok(told.collect())
     }
 }
 
 /// The servers of a row, of those that are there.
-fn start(row: Row, there: [bool; 3], root: &Path) -> Result<Vec<Option<Server>>, Failure> {
+fn start(row: Row, there: [bool; 3], site: &Site) -> Result<Vec<Option<Server>>, Failure> {
     let durable = row.is_durable();
     let start = [Peer::sexton_for_jobs, Peer::beanstalkd, Peer::redis_lists];
     let peers = there.into_iter().zip(start);
     peers
-        .map(|(there, start)| there.then(|| start(durable, root)).transpose())
+        .map(|(there, start)| there.then(|| start(durable, site)).transpose())
         .collect()
 }
 

@@ -1,17 +1,19 @@
-//! `sexton bench churn`: what many changes leave behind, on disk and in memory.
+//! `sexton-bench churn`: what many changes leave behind, on disk and in memory.
 
-use crate::bench::codec::Protocol;
-use crate::bench::figures::{as_float, grouped};
-use crate::bench::held::Churner;
-use crate::bench::interrupt::Stop;
-use crate::bench::load::Load;
-use crate::bench::locks::{print, show};
-use crate::bench::peer::{self, Peer};
-use crate::report::Failure;
+use crate::codec::Protocol;
+use crate::failure::Failure;
+use crate::figures::{as_float, grouped};
+use crate::held::Churner;
+use crate::interrupt::Stop;
+use crate::load::Load;
+use crate::output::{document, heading, left_out, print, show};
+use crate::peer::{self, Peer};
+use crate::site::Site;
 use clap::Args;
+use serde_json::json;
 use std::cell::Cell;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -28,8 +30,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// append-only file, which it rewrites whenever it has doubled. Largest and last figures are told.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  sexton bench churn                        ten million changes of a hundred thousand locks, about a minute
-  sexton bench churn --changes 1000000 --locks 1000 --json
+  sexton-bench churn                        ten million changes of a hundred thousand locks, about a minute
+  sexton-bench churn --changes 1000000 --locks 1000 --json
 
 docs/benchmarks.md says how to read it.")]
 pub(crate) struct Churn {
@@ -41,13 +43,8 @@ pub(crate) struct Churn {
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(16..=3_900_000))]
     locks: u32,
 
-    /// Where data directories are made, and removed [default: the system's temporary directory]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-
-    /// Figures for programs
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    site: Site,
 }
 
 /// The largest, and the last.
@@ -75,31 +72,24 @@ struct Found {
 
 impl Churn {
     pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
-        crate::serve::raise_descriptor_limit();
-        let root = self.dir.clone().unwrap_or_else(std::env::temp_dir);
-        let version = peer::redis_version();
-        let mut found = vec![self.measure("sexton", &Peer::sexton(true, &root)?, stop)?];
+        let site = &self.site;
+        let (own, version) = (site.version()?, peer::redis_version());
+        let mut found = vec![self.measure("sexton", &Peer::sexton(true, site)?, stop)?];
         if version.is_ok() {
-            found.push(self.measure("redis", &Peer::redis(true, &root)?, stop)?);
+            found.push(self.measure("redis", &Peer::redis(true, site)?, stop)?);
         }
         show("");
-        if self.json {
-            let json = serde_json::json!({
-                "sexton": env!("CARGO_PKG_VERSION"),
+        if site.json {
+            return document(&json!({
+                "sexton": own,
                 "redis": version.ok(),
                 "changes": self.changes,
                 "locks": self.locks,
                 "servers": found,
-            });
-            return print(&format!("{json:#}\n"));
+            }));
         }
-        let mut text = match version {
-            Ok(version) => format!(
-                "sexton {} beside Redis {version}\n\n",
-                env!("CARGO_PKG_VERSION")
-            ),
-            Err(why) => format!("{why}: Redis is left out\n\n"),
-        };
+        let notes = left_out([&version]);
+        let mut text = heading(&own, &[("Redis", version.as_deref().ok())], &notes);
         for Found {
             server,
             changes_per_second,

@@ -1,7 +1,7 @@
 //! A client with locks of its own: it acquires some, and when it has them all gives them back.
 
-use crate::bench::codec::{Answer, Asked, Name, Protocol, name};
-use crate::bench::load::{Client, Turn, Wrong};
+use crate::codec::{Answer, Asked, Name, Protocol, name};
+use crate::load::{Client, Turn, Wrong};
 use std::rc::Rc;
 use std::time::Instant;
 

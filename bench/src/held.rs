@@ -1,8 +1,9 @@
 //! Clients of a table of locks that stay held: they take them all, they renew random ones, or they go about their own
 //! locks at a fixed pace beside them; and those that let go of some again.
 
-use crate::bench::codec::{Answer, Asked, Name, Protocol, name};
-use crate::bench::load::{Client, Turn, Wrong};
+use crate::chance::Chance;
+use crate::codec::{Answer, Asked, Name, Protocol, name};
+use crate::load::{Client, Turn, Wrong};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,25 +16,6 @@ const DEPTH: u32 = 64;
 /// The key and the owner of a held lock. Each has an owner of its own.
 fn held_by(lock: u32) -> (Name, Name) {
     (name(1, lock), name(2, lock))
-}
-
-/// Random numbers: Marsaglia's xorshift with the triple 13, 7, 17.
-struct Chance(u64);
-
-impl Chance {
-    fn new(seed: u32) -> Self {
-        // Numbers that differ in few bits give xorshift a poor start.
-        Self((u64::from(seed) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
-    }
-
-    /// A number below this, each as likely as any other.
-    fn below(&mut self, end: u32) -> u32 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        let scaled = (self.0 >> 32) * u64::from(end);
-        u32::try_from(scaled >> 32).expect("less than the end")
-    }
 }
 
 fn untrue(asked: Asked, answer: Answer) -> Wrong {
@@ -348,8 +330,8 @@ impl Client for Paced {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::figures::Latencies;
-    use crate::bench::load::now;
+    use crate::figures::Latencies;
+    use crate::load::now;
 
     /// What a client says and when it wants to be woken, when it is given a turn at this time.
     fn turn(
@@ -439,15 +421,5 @@ mod tests {
         }
         let least = latencies.quantile_us(0.5);
         assert!((90_000.0..=98_000.0).contains(&least), "{least}");
-    }
-
-    #[test]
-    fn every_number_comes_at_times() {
-        let mut chance = Chance::new(7);
-        let mut seen = [0; 10];
-        for _ in 0..1000 {
-            seen[chance.below(10) as usize] += 1;
-        }
-        assert!(seen.iter().all(|count| *count > 50), "{seen:?}");
     }
 }
