@@ -3,7 +3,6 @@
 mod allocator;
 mod backup;
 mod beanstalkd;
-mod bench;
 mod checkpoint;
 mod client;
 mod directory;
@@ -42,7 +41,6 @@ struct Arguments {
 enum Command {
     Backup(backup::Backup),
     Beanstalkd(beanstalkd::Beanstalkd),
-    Bench(bench::Bench),
     Checkpoint(checkpoint::Checkpoint),
     Completions(manual::Completions),
     Config(Box<settings::ShowConfig>),
@@ -71,7 +69,6 @@ fn main() -> std::process::ExitCode {
         Command::Status(status) => status.run(),
         Command::Backup(backup) => backup.run(),
         Command::Beanstalkd(beanstalkd) => beanstalkd.run(),
-        Command::Bench(bench) => bench.run(),
         Command::Checkpoint(checkpoint) => checkpoint.run(),
         Command::Completions(completions) => completions.run(Arguments::command()),
         Command::Config(config) => config.run(),

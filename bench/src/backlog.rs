@@ -1,0 +1,221 @@
+//! `sexton-bench backlog`: a queue with very many waiting jobs, what they weigh, what they cost those who work on it, and
+//! how they come back after kill -9.
+//!
+//! Each contestant goes through its acts alone, each on a fresh directory.
+
+use crate::course::parse_seconds;
+use crate::failure::Failure;
+use crate::figures::{as_float, grouped};
+use crate::interrupt::Stop;
+use crate::job::{Filler, Jobs, Speech, Work};
+use crate::load::{Load, now};
+use crate::output::{document, heading, left_out, print, show};
+use crate::peer::{self, Peer};
+use crate::question::{Checkpoints, await_served};
+use crate::recovery::ms;
+use crate::site::Site;
+use crate::table::{Round, Row, Table};
+use clap::Args;
+use serde_json::json;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How many jobs are a few.
+const FEW: u32 = 1000;
+
+/// Connections that fill the queue, and that work on it.
+const FILLERS: u32 = 16;
+const WORKERS: u32 = 50;
+
+const BODY_BYTES: usize = 64;
+
+/// Measure a queue with very many waiting jobs: what they weigh, what they cost, how they come back after kill -9.
+///
+/// Jobs of 64 bytes are put over TCP, and wait. Everything is on disk before the answer in sexton, and in Redis with
+/// appendfsync always, whose checkpoint is a rewrite of its append-only file. beanstalkd never syncs its log here (-F): it
+/// would sync after each job, and take an hour. A restart counts from the start of the program until the first answer
+/// that counts every job.
+///
+/// A cycle puts a job, reserves the oldest and deletes it, at 50 connections, while so many others wait. It is measured
+/// right behind the restart. Servers are measured in turn, alone on the machine.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  sexton-bench backlog                       a million jobs, three rounds, about three minutes
+  sexton-bench backlog --jobs 100000 --json  less to hold; figures for programs
+  sexton-bench backlog --dir /dev/shm        without the disk, whatever else it is busy with
+
+docs/benchmarks.md says how to read it.")]
+pub(crate) struct Backlog {
+    /// Jobs that wait
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=9_000_000))]
+    jobs: u32,
+
+    /// How often everything is measured
+    #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+
+    /// How long cycles are measured, after half as long that does not count: the checkpoint behind a restart is over then
+    #[arg(long, value_name = "SECONDS", default_value = "8", value_parser = parse_seconds)]
+    seconds: Duration,
+
+    #[command(flatten)]
+    site: Site,
+}
+
+/// The rows of the table, with so many jobs.
+fn rows(jobs: u32) -> Vec<Row> {
+    let few = grouped(jobs.min(FEW).into());
+    let all = grouped(jobs.into());
+    let memory = "memory a job, after that";
+    let restart = "kill -9 after that, until all wait again";
+    vec![
+        Row::new("load", format!("put {all} jobs"), "ms"),
+        Row::new("memory_loaded", memory, "B"),
+        Row::new("restart_loaded", restart, "ms"),
+        Row::new("checkpoint", "checkpoint", "ms"),
+        Row::new("memory_checkpointed", memory, "B"),
+        Row::new("restart_checkpointed", restart, "ms"),
+        Row::new("cycle_few", format!("cycle while {few} wait"), "us"),
+        Row::new("cycle_all", format!("cycle while {all} wait"), "us"),
+        Row::new("cycle_slower", "the second for the first", "times"),
+    ]
+}
+
+/// A server of jobs.
+type Server = Peer<Speech>;
+
+/// Starts a contestant, on disk or not, with its data below a directory.
+type Start = fn(bool, &Site) -> Result<Server, Failure>;
+
+impl Backlog {
+    pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
+        let site = &self.site;
+        let own = site.version()?;
+        let versions = [peer::beanstalkd_version(), peer::redis_version()];
+        let mut notes = left_out(&versions);
+        notes.extend(site.in_memory("the disk is left out"));
+        let [beanstalkd, redis] = versions.map(Result::ok);
+        let contestants = [
+            ("sexton", true, Peer::sexton_for_jobs as Start),
+            (
+                "beanstalkd",
+                beanstalkd.is_some(),
+                Peer::beanstalkd_unsynced,
+            ),
+            ("redis", redis.is_some(), Peer::redis_lists),
+        ]
+        .into_iter()
+        .filter(|(_, there, _)| *there);
+        let mut servers: Vec<_> = contestants.map(|it| (it.2, (it.0, Vec::new()))).collect();
+        for round in 1..=self.rounds {
+            for (start, (name, rounds)) in &mut servers {
+                let title = format!("round {round} of {}, {name}", self.rounds);
+                rounds.push(self.play(&title, || start(true, site), stop)?);
+            }
+        }
+        show("");
+        let servers = servers.into_iter().map(|(_, server)| server);
+        let table = Table::new(rows(self.jobs), servers.collect());
+        if site.json {
+            return document(&json!({
+                "sexton": own,
+                "beanstalkd": beanstalkd,
+                "redis": redis,
+                "notes": notes,
+                "jobs": self.jobs,
+                "rounds": self.rounds,
+                "seconds": self.seconds.as_secs_f64(),
+                "rows": table.document(),
+            }));
+        }
+        let peers = [
+            ("beanstalkd", beanstalkd.as_deref()),
+            ("Redis", redis.as_deref()),
+        ];
+        print(&heading(&own, &peers, &notes))?;
+        print(&table.lines())
+    }
+
+    fn play(
+        &self,
+        title: &str,
+        start: impl Fn() -> Result<Server, Failure>,
+        stop: &Stop,
+    ) -> Result<Round, Failure> {
+        let mut round = Round::new();
+        let tell = |what: &str| show(&format!("{title}: {what}"));
+        let peer = start()?;
+        let few = self.jobs.min(FEW);
+        fill(&peer, few, stop)?;
+        tell("cycles while few wait");
+        let cycle_few = self.cycle(&peer, stop)?;
+        drop(peer);
+
+        tell("putting jobs");
+        let mut peer = start()?;
+        let idle = peer.resident()?;
+        let load = fill(&peer, self.jobs, stop)?;
+        let weigh = |peer: &Server| -> Result<f64, Failure> {
+            let grown = peer.resident()?.saturating_sub(idle);
+            Ok(as_float(grown) / f64::from(self.jobs))
+        };
+        round.insert("load", ms(load));
+        round.insert("memory_loaded", weigh(&peer)?);
+        tell("a restart");
+        round.insert("restart_loaded", self.restart(&mut peer, stop)?);
+        tell("cycles while all wait");
+        let cycle_all = self.cycle(&peer, stop)?;
+        round.insert("cycle_few", cycle_few);
+        round.insert("cycle_all", cycle_all);
+        round.insert("cycle_slower", cycle_all / cycle_few);
+        drop(peer);
+
+        let mut peer = start()?;
+        if !peer.is_sexton() && !peer.is_redis() {
+            return Ok(round);
+        }
+        tell("putting jobs again");
+        fill(&peer, self.jobs, stop)?;
+        tell("a checkpoint");
+        if let Some(took) = Checkpoints::of(&peer).make(stop)? {
+            round.insert("checkpoint", ms(took));
+            round.insert("memory_checkpointed", weigh(&peer)?);
+            tell("a restart");
+            round.insert("restart_checkpointed", self.restart(&mut peer, stop)?);
+        }
+        Ok(round)
+    }
+
+    /// Kills the server; how long it takes until every job waits again, in milliseconds.
+    fn restart(&self, peer: &mut Server, stop: &Stop) -> Result<f64, Failure> {
+        peer.kill()?;
+        let began = now();
+        peer.start_again()?;
+        await_served(peer, self.jobs, stop)?;
+        Ok(ms(now() - began))
+    }
+
+    /// Microseconds from one cycle to the next, all connections together.
+    fn cycle(&self, peer: &Server, stop: &Stop) -> Result<f64, Failure> {
+        let how = (peer.protocol, Work::Cycles);
+        let clients = (0..WORKERS).map(|at| Jobs::new(how, (at, 1), body(), now()));
+        let load = Load::connect(peer.address, &[], clients)?;
+        let measured = load.measure(self.seconds / 2, self.seconds, stop)?;
+        let done = as_float(measured.done.iter().sum());
+        Ok(measured.span.as_secs_f64() * 1e6 / done)
+    }
+}
+
+fn body() -> Rc<[u8]> {
+    [b'x'; BODY_BYTES].into()
+}
+
+/// Puts so many jobs; how long that took.
+fn fill(peer: &Server, jobs: u32, stop: &Stop) -> Result<Duration, Failure> {
+    let share = jobs.div_ceil(FILLERS);
+    let clients = (0..FILLERS).map(|at| {
+        let rest = jobs.saturating_sub(share * at);
+        Filler::new(peer.protocol, rest.min(share), body())
+    });
+    Load::connect(peer.address, &[], clients)?.complete(stop)
+}

@@ -1,0 +1,296 @@
+//! What a lock client says to each server, and what it hears. Sans-I/O.
+//!
+//! Keys and owners have the same length for both, so that neither server has more bytes to look at than it must.
+
+use crate::gateway::Gateway;
+use std::fmt::Write as _;
+
+/// A key or an owner.
+pub(crate) type Name = [u8; 16];
+
+/// Deletes the key if it is still the owner's, as every Redis lock client does.
+const COMPARE_AND_DELETE: &str =
+    "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
+
+/// Gives the key its full time again if it is still the owner's, as every Redis lock client does.
+const COMPARE_AND_RENEW: &str = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
+
+/// Seconds that a lock lives without renewal: longer than any measurement uses one.
+const TTL_SECONDS: u16 = 30;
+
+/// Seconds that a lock lives which is to be there all the time: the longest that LockServer knows.
+const HELD_TTL_SECONDS: u16 = u16::MAX;
+
+/// The same in milliseconds, as Redis is told.
+const HELD_TTL_MS: &[u8] = b"65535000";
+
+/// Seconds that a contender waits without renewal.
+const TTW_SECONDS: u16 = 60;
+
+/// How to speak to a server.
+#[derive(Clone, Debug)]
+pub(crate) enum Protocol {
+    /// LockServer's.
+    Lockserver,
+    /// Redis', with the names under which the server keeps its scripts.
+    Redis {
+        /// SHA-1 of the release script, in hexadecimal.
+        release: String,
+        /// SHA-1 of the renewal script, in hexadecimal.
+        renew: String,
+    },
+    /// JSON over HTTP.
+    Http(Gateway),
+}
+
+/// What a client asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// The lock; of sexton also a place in line.
+    Acquire,
+    /// The lock, for hours.
+    Hold,
+    /// Its place in line.
+    Place,
+    /// The lock's full time once more.
+    Renew,
+    /// To give the lock back, or to leave the line.
+    Release,
+}
+
+/// What it hears.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// The lock is its own.
+    Granted,
+    /// This many are in line up to this client; never less than 2.
+    InLine(u32),
+    /// The lock is somebody else's, and nobody keeps a place for this client.
+    Taken,
+    /// So many locks were given back.
+    Released(u64),
+    /// Whether the lock was the client's own, and has its full time again.
+    Renewed(bool),
+}
+
+/// An answer that a lock server does not give.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("asked {asked:?}, and heard {heard}")]
+pub(crate) struct Unexpected {
+    pub(crate) asked: Asked,
+    pub(crate) heard: String,
+}
+
+impl Protocol {
+    /// What the server says first, unasked.
+    pub(crate) fn greeting(&self) -> &'static [u8] {
+        match self {
+            Self::Lockserver => &[1],
+            Self::Redis { .. } | Self::Http(_) => &[],
+        }
+    }
+
+    /// Puts a command behind `output`.
+    pub(crate) fn ask(&self, asked: Asked, key: &Name, owner: &Name, output: &mut Vec<u8>) {
+        match self {
+            Self::Lockserver => ask_lockserver(asked, key, owner, output),
+            Self::Redis { release, renew } => {
+                let script = if asked == Asked::Renew {
+                    renew
+                } else {
+                    release
+                };
+                ask_redis(asked, script, key, owner, output);
+            }
+            Self::Http(gateway) => gateway.ask(asked, key, owner, output),
+        }
+    }
+
+    /// The answer at the start of `input` and its length; `None` if more bytes are needed.
+    pub(crate) fn hear(
+        &self,
+        asked: Asked,
+        input: &[u8],
+    ) -> Result<Option<(Answer, usize)>, Unexpected> {
+        match self {
+            Self::Lockserver => hear_lockserver(asked, input),
+            Self::Redis { .. } => hear_redis(asked, input),
+            Self::Http(gateway) => gateway.hear(asked, input),
+        }
+    }
+}
+
+/// The commands that make Redis keep the scripts, release and renewal; each answers with a bulk string of 40 bytes.
+pub(crate) fn load_scripts() -> [Vec<u8>; 2] {
+    [COMPARE_AND_DELETE, COMPARE_AND_RENEW].map(|script| {
+        let mut output = Vec::new();
+        put_array(&[b"SCRIPT", b"LOAD", script.as_bytes()], &mut output);
+        output
+    })
+}
+
+fn ask_lockserver(asked: Asked, key: &Name, owner: &Name, output: &mut Vec<u8>) {
+    const LEN: u8 = 16;
+    let code = match asked {
+        Asked::Acquire | Asked::Hold => 2,
+        Asked::Place => 3,
+        Asked::Renew => 4,
+        Asked::Release => 5,
+    };
+    output.extend_from_slice(&[code, LEN]);
+    output.extend_from_slice(key);
+    // The index is empty.
+    output.extend_from_slice(&[0, LEN]);
+    output.extend_from_slice(owner);
+    let ttl = match asked {
+        Asked::Acquire => TTL_SECONDS,
+        Asked::Hold => HELD_TTL_SECONDS,
+        Asked::Place | Asked::Renew | Asked::Release => return,
+    };
+    output.extend_from_slice(&ttl.to_be_bytes());
+    output.extend_from_slice(&TTW_SECONDS.to_be_bytes());
+    output.push(0);
+}
+
+fn hear_lockserver(asked: Asked, input: &[u8]) -> Result<Option<(Answer, usize)>, Unexpected> {
+    if asked == Asked::Renew {
+        return Ok(input.first().map(|own| (Answer::Renewed(*own == 1), 1)));
+    }
+    let Some((number, _)) = input.split_first_chunk() else {
+        return Ok(None);
+    };
+    let number = u16::from_be_bytes(*number);
+    let answer = match (asked, number) {
+        (Asked::Release, count) => Answer::Released(count.into()),
+        (_, 1) => Answer::Granted,
+        (_, 0) => {
+            let heard = "that there is no such place in line".to_owned();
+            return Err(Unexpected { asked, heard });
+        }
+        (_, place) => Answer::InLine(place.into()),
+    };
+    Ok(Some((answer, 2)))
+}
+
+fn ask_redis(asked: Asked, script: &str, key: &Name, owner: &Name, output: &mut Vec<u8>) {
+    match asked {
+        Asked::Acquire => put_array(&[b"SET", key, owner, b"NX", b"PX", b"30000"], output),
+        Asked::Hold => put_array(&[b"SET", key, owner, b"NX", b"PX", HELD_TTL_MS], output),
+        Asked::Renew => put_array(
+            &[b"EVALSHA", script.as_bytes(), b"1", key, owner, HELD_TTL_MS],
+            output,
+        ),
+        Asked::Release => put_array(&[b"EVALSHA", script.as_bytes(), b"1", key, owner], output),
+        Asked::Place => unreachable!("Redis keeps no line to have a place in"),
+    }
+}
+
+fn put_array(parts: &[&[u8]], output: &mut Vec<u8>) {
+    put_len(b'*', parts.len(), output);
+    for part in parts {
+        put_len(b'$', part.len(), output);
+        output.extend_from_slice(part);
+        output.extend_from_slice(b"\r\n");
+    }
+}
+
+fn put_len(kind: u8, len: usize, output: &mut Vec<u8>) {
+    let mut digits = String::new();
+    write!(digits, "{len}").expect("writing to memory does not fail");
+    output.push(kind);
+    output.extend_from_slice(digits.as_bytes());
+    output.extend_from_slice(b"\r\n");
+}
+
+fn hear_redis(asked: Asked, input: &[u8]) -> Result<Option<(Answer, usize)>, Unexpected> {
+    let Some(end) = input.iter().position(|byte| *byte == b'\n') else {
+        return Ok(None);
+    };
+    let line = input.get(..end).unwrap_or(input).trim_ascii_end();
+    let answer = match (asked, line) {
+        (Asked::Acquire | Asked::Hold, b"+OK") => Answer::Granted,
+        (Asked::Acquire | Asked::Hold, b"$-1") => Answer::Taken,
+        (Asked::Release, b":1") => Answer::Released(1),
+        (Asked::Release, b":0") => Answer::Released(0),
+        (Asked::Renew, b":1") => Answer::Renewed(true),
+        (Asked::Renew, b":0") => Answer::Renewed(false),
+        (_, other) => {
+            let heard = String::from_utf8_lossy(other).into_owned();
+            return Err(Unexpected { asked, heard });
+        }
+    };
+    Ok(Some((answer, end + 1)))
+}
+
+/// A name of 16 bytes from two numbers, in hexadecimal.
+pub(crate) fn name(first: u32, second: u32) -> Name {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let number = u64::from(first) << 32 | u64::from(second);
+    let mut name = [0; 16];
+    for (at, byte) in (0..16).rev().zip(&mut name) {
+        let digit = usize::try_from(number >> (4 * at) & 0xf).expect("four bits fit");
+        *byte = *DIGITS.get(digit).expect("four bits are one of sixteen");
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_different_numbers_differ() {
+        assert_eq!(&name(0x1234, 0xab), b"00001234000000ab");
+    }
+
+    #[test]
+    fn a_redis_error_is_not_taken_for_an_answer() {
+        let redis = Protocol::Redis {
+            release: "0".repeat(40),
+            renew: "1".repeat(40),
+        };
+        assert_eq!(
+            redis.hear(Asked::Acquire, b"+OK\r\n"),
+            Ok(Some((Answer::Granted, 5)))
+        );
+        assert_eq!(redis.hear(Asked::Acquire, b"$-1"), Ok(None));
+        let error = redis
+            .hear(Asked::Release, b"-NOSCRIPT No matching script.\r\n")
+            .unwrap_err();
+        assert_eq!(error.heard, "-NOSCRIPT No matching script.");
+    }
+
+    #[test]
+    fn place_zero_is_not_a_place() {
+        let lockserver = Protocol::Lockserver;
+        assert_eq!(
+            lockserver.hear(Asked::Place, &[0, 2]),
+            Ok(Some((Answer::InLine(2), 2)))
+        );
+        assert_eq!(lockserver.hear(Asked::Place, &[0]), Ok(None));
+        lockserver.hear(Asked::Place, &[0, 0]).unwrap_err();
+    }
+
+    #[test]
+    fn a_renewal_is_heard_in_each_protocol() {
+        let lockserver = Protocol::Lockserver;
+        assert_eq!(lockserver.hear(Asked::Renew, &[]), Ok(None));
+        for (byte, own) in [(1, true), (0, false)] {
+            assert_eq!(
+                lockserver.hear(Asked::Renew, &[byte, 9]),
+                Ok(Some((Answer::Renewed(own), 1)))
+            );
+        }
+        let redis = Protocol::Redis {
+            release: "0".repeat(40),
+            renew: "1".repeat(40),
+        };
+        assert_eq!(
+            redis.hear(Asked::Renew, b":0\r\n"),
+            Ok(Some((Answer::Renewed(false), 4)))
+        );
+        let mut asked = Vec::new();
+        redis.ask(Asked::Renew, &name(0, 1), &name(0, 2), &mut asked);
+        assert!(asked.starts_with(b"*6\r\n$7\r\nEVALSHA\r\n$40\r\n1111"));
+    }
+}

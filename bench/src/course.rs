@@ -1,0 +1,66 @@
+//! How a measurement over sockets goes: how often and how long, as flags say it; and one round of one server.
+
+use crate::failure::Failure;
+use crate::figures::{Round, as_float};
+use crate::interrupt::Stop;
+use crate::load::{Client, Load, now};
+use crate::peer::Peer;
+use crate::site::Site;
+use clap::Args;
+use std::time::Duration;
+
+/// The flags.
+#[derive(Args)]
+pub(crate) struct Course {
+    /// How often each row is measured
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
+
+    /// How long a measurement takes
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
+    pub(crate) seconds: Duration,
+
+    /// How long a measurement runs before it counts
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = parse_seconds)]
+    pub(crate) warm_up: Duration,
+
+    #[command(flatten)]
+    pub(crate) site: Site,
+}
+
+impl Course {
+    /// Measures these clients of a server once, for so many times as long as the flags say.
+    pub(crate) fn round<P, C: Client>(
+        &self,
+        (peer, greeting): (&Peer<P>, &[u8]),
+        clients: impl Iterator<Item = C>,
+        longer: u32,
+        stop: &Stop,
+    ) -> Result<Round, Failure> {
+        let (began, wall) = (peer.cpu(), now());
+        let load = Load::connect(peer.address, greeting, clients)?;
+        let measured = load.measure(self.warm_up, self.seconds * longer, stop)?;
+        let cpu = peer.cpu().saturating_sub(began).as_secs_f64();
+        let span = measured.span.as_secs_f64();
+        Ok(Round {
+            per_second: as_float(measured.done.iter().sum()) / span,
+            p50_us: measured.latencies.quantile_us(0.5),
+            p99_us: measured.latencies.quantile_us(0.99),
+            busiest: measured.done.iter().copied().max().unwrap_or(0),
+            idlest: measured.done.iter().copied().min().unwrap_or(0),
+            load_cpu: measured.load_cpu.as_secs_f64() / span,
+            server_cpu: cpu / (now() - wall).as_secs_f64(),
+        })
+    }
+}
+
+pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| format!("{text:?} is not a number of seconds"))?;
+    if (0.01..=3600.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err(format!("{text} s is not within 0.01 to 3600"))
+    }
+}

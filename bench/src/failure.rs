@@ -1,0 +1,38 @@
+//! Why a measurement ended before its time. Printed by `main`, with exit status 1.
+
+use sexton::node::NodeError;
+use sexton::spine::shared::Halt;
+use std::fmt;
+
+/// What went wrong, in words.
+pub(crate) struct Failure(String);
+
+impl Failure {
+    pub(crate) fn new(words: impl Into<String>) -> Self {
+        Self(words.into())
+    }
+
+    /// For `map_err`: this failed, and the error says why.
+    pub(crate) fn to<E: fmt::Display>(what: impl fmt::Display) -> impl FnOnce(E) -> Self {
+        move |error| Self(format!("failed to {what}: {error}"))
+    }
+}
+
+/// `main` prints errors with this.
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<NodeError> for Failure {
+    fn from(error: NodeError) -> Self {
+        Self(format!("failed to {error}"))
+    }
+}
+
+impl From<Halt> for Failure {
+    fn from(halt: Halt) -> Self {
+        Self(halt.to_string())
+    }
+}

@@ -1,0 +1,425 @@
+//! Clients of a table of locks that stay held: they take them all, they renew random ones, or they go about their own
+//! locks at a fixed pace beside them; and those that let go of some again.
+
+use crate::chance::Chance;
+use crate::codec::{Answer, Asked, Name, Protocol, name};
+use crate::load::{Client, Turn, Wrong};
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// How many locks a taker asks for in one write.
+const DEPTH: u32 = 64;
+
+/// The key and the owner of a held lock. Each has an owner of its own.
+fn held_by(lock: u32) -> (Name, Name) {
+    (name(1, lock), name(2, lock))
+}
+
+fn untrue(asked: Asked, answer: Answer) -> Wrong {
+    Wrong::Untrue(format!("{asked:?} of a lock of our own came to {answer:?}"))
+}
+
+/// Takes a range of locks, many in one write, and ends when it has them all.
+pub(crate) struct Taker {
+    protocol: Rc<Protocol>,
+    left: Range<u32>,
+    open: u32,
+    taken: u64,
+}
+
+impl Taker {
+    /// A client that takes these.
+    pub(crate) fn new(protocol: Rc<Protocol>, locks: Range<u32>) -> Self {
+        Self {
+            protocol,
+            left: locks,
+            open: 0,
+            taken: 0,
+        }
+    }
+}
+
+impl Client for Taker {
+    fn wake(&mut self, turn: &mut Turn<'_>) {
+        for lock in self.left.by_ref().take(DEPTH as usize) {
+            let (key, owner) = held_by(lock);
+            self.protocol.ask(Asked::Hold, &key, &owner, turn.output);
+            self.open += 1;
+        }
+    }
+
+    fn hear(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
+        let mut taken = 0;
+        while self.open > 0
+            && let Some((answer, len)) = self
+                .protocol
+                .hear(Asked::Hold, input.get(taken..).unwrap_or(&[]))?
+        {
+            taken += len;
+            if answer != Answer::Granted {
+                return Err(untrue(Asked::Hold, answer));
+            }
+            self.open -= 1;
+            self.taken += 1;
+            if self.open == 0 {
+                self.wake(turn);
+            }
+        }
+        Ok(taken)
+    }
+
+    fn finish(&mut self, _: &mut Turn<'_>) {
+        self.left = 0..0;
+    }
+
+    fn is_finished(&self) -> bool {
+        self.left.is_empty() && self.open == 0
+    }
+
+    fn done(&self) -> u64 {
+        self.taken
+    }
+}
+
+/// Renews one random held lock after the other, each as its owner.
+pub(crate) struct Toucher {
+    protocol: Rc<Protocol>,
+    locks: u32,
+    chance: Chance,
+    asked: Instant,
+    touched: u64,
+    finishing: bool,
+    finished: bool,
+}
+
+impl Toucher {
+    /// The client on this connection, when so many locks are held.
+    pub(crate) fn new(protocol: Rc<Protocol>, connection: u32, locks: u32, now: Instant) -> Self {
+        Self {
+            protocol,
+            locks,
+            chance: Chance::new(connection),
+            asked: now,
+            touched: 0,
+            finishing: false,
+            finished: false,
+        }
+    }
+}
+
+impl Client for Toucher {
+    fn wake(&mut self, turn: &mut Turn<'_>) {
+        let (key, owner) = held_by(self.chance.below(self.locks));
+        self.asked = turn.now;
+        self.protocol.ask(Asked::Renew, &key, &owner, turn.output);
+    }
+
+    fn hear(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
+        let Some((answer, len)) = self.protocol.hear(Asked::Renew, input)? else {
+            return Ok(0);
+        };
+        if answer != Answer::Renewed(true) {
+            return Err(untrue(Asked::Renew, answer));
+        }
+        self.touched += 1;
+        turn.latencies.note(turn.now - self.asked);
+        if self.finishing {
+            self.finished = true;
+        } else {
+            self.wake(turn);
+        }
+        Ok(len)
+    }
+
+    fn finish(&mut self, _: &mut Turn<'_>) {
+        self.finishing = true;
+    }
+
+    fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    fn done(&self) -> u64 {
+        self.touched
+    }
+}
+
+/// Acquires or releases random locks of a share of its own, many in one write: what is free is taken, what is held is
+/// let go. Goes on until all clients together have done enough.
+pub(crate) struct Churner {
+    protocol: Rc<Protocol>,
+    first: u32,
+    held: Vec<bool>,
+    chance: Chance,
+    /// What was asked and has no answer yet.
+    open: VecDeque<Asked>,
+    done: u64,
+    left: Rc<Cell<u64>>,
+}
+
+impl Churner {
+    /// A client of these locks, which are free.
+    pub(crate) fn new(protocol: Rc<Protocol>, locks: Range<u32>, left: Rc<Cell<u64>>) -> Self {
+        Self {
+            protocol,
+            first: locks.start,
+            chance: Chance::new(locks.start),
+            held: locks.map(|_| false).collect(),
+            open: VecDeque::new(),
+            done: 0,
+            left,
+        }
+    }
+}
+
+impl Client for Churner {
+    fn wake(&mut self, turn: &mut Turn<'_>) {
+        let share = u32::try_from(self.held.len()).expect("it was made of a range of them");
+        for _ in 0..self.left.get().min(DEPTH.into()) {
+            let lock = self.chance.below(share);
+            let held = self
+                .held
+                .get_mut(lock as usize)
+                .expect("it is one of the share");
+            let asked = if *held { Asked::Release } else { Asked::Hold };
+            *held = !*held;
+            let (key, owner) = held_by(self.first + lock);
+            self.protocol.ask(asked, &key, &owner, turn.output);
+            self.open.push_back(asked);
+            self.left.set(self.left.get() - 1);
+        }
+    }
+
+    fn hear(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
+        let mut taken = 0;
+        while let Some(asked) = self.open.front().copied()
+            && let Some((answer, len)) = self
+                .protocol
+                .hear(asked, input.get(taken..).unwrap_or(&[]))?
+        {
+            taken += len;
+            match (asked, answer) {
+                (Asked::Hold, Answer::Granted) | (Asked::Release, Answer::Released(1)) => {}
+                (asked, answer) => return Err(untrue(asked, answer)),
+            }
+            self.open.pop_front();
+            self.done += 1;
+            if self.open.is_empty() {
+                self.wake(turn);
+            }
+        }
+        Ok(taken)
+    }
+
+    fn finish(&mut self, _: &mut Turn<'_>) {
+        self.left.set(0);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.left.get() == 0 && self.open.is_empty()
+    }
+
+    fn done(&self) -> u64 {
+        self.done
+    }
+}
+
+/// Acquires and releases a lock of its own each time so much time has passed. A cycle that could not begin when it was
+/// due, since the one before had no answer yet, counts from then: who waits longest is not left out.
+pub(crate) struct Paced {
+    protocol: Rc<Protocol>,
+    connection: u32,
+    period: Duration,
+    /// When the next cycle is due.
+    due: Instant,
+    /// The cycle that is under way: what was asked, and since when it counts.
+    open: Option<(Asked, Instant)>,
+    /// The next cycle was due already, and waits for this one.
+    owed: bool,
+    cycles: u32,
+    finishing: bool,
+}
+
+impl Paced {
+    /// The client on this connection, whose first cycle is due now.
+    pub(crate) fn new(
+        protocol: Rc<Protocol>,
+        connection: u32,
+        period: Duration,
+        due: Instant,
+    ) -> Self {
+        Self {
+            protocol,
+            connection,
+            period,
+            due,
+            open: None,
+            owed: false,
+            cycles: 0,
+            finishing: false,
+        }
+    }
+
+    fn ask(&mut self, asked: Asked, since: Instant, turn: &mut Turn<'_>) {
+        let key = name(3 + self.connection, self.cycles);
+        let owner = name(self.connection, u32::MAX);
+        self.open = Some((asked, since));
+        self.protocol.ask(asked, &key, &owner, turn.output);
+    }
+
+    fn begin(&mut self, since: Instant, turn: &mut Turn<'_>) {
+        self.due += self.period;
+        turn.wake_at = Some(self.due);
+        self.ask(Asked::Acquire, since, turn);
+    }
+}
+
+impl Client for Paced {
+    fn wake(&mut self, turn: &mut Turn<'_>) {
+        if self.finishing {
+            return;
+        }
+        if turn.now < self.due {
+            turn.wake_at = Some(self.due);
+        } else if self.open.is_some() {
+            self.owed = true;
+        } else {
+            // Sleep has its own grain, which is not the server's delay.
+            self.begin(turn.now, turn);
+        }
+    }
+
+    fn hear(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
+        let Some((asked, since)) = self.open else {
+            return Ok(0);
+        };
+        let Some((answer, len)) = self.protocol.hear(asked, input)? else {
+            return Ok(0);
+        };
+        match (asked, answer) {
+            (Asked::Acquire, Answer::Granted) => self.ask(Asked::Release, since, turn),
+            (Asked::Release, Answer::Released(1)) => {
+                turn.latencies.note(turn.now - since);
+                self.open = None;
+                self.cycles += 1;
+                if std::mem::take(&mut self.owed) && !self.finishing {
+                    self.begin(self.due, turn);
+                }
+            }
+            (asked, answer) => return Err(untrue(asked, answer)),
+        }
+        Ok(len)
+    }
+
+    fn finish(&mut self, _: &mut Turn<'_>) {
+        self.finishing = true;
+    }
+
+    fn is_finished(&self) -> bool {
+        self.finishing && self.open.is_none()
+    }
+
+    fn done(&self) -> u64 {
+        self.cycles.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::Latencies;
+    use crate::load::now;
+
+    /// What a client says and when it wants to be woken, when it is given a turn at this time.
+    fn turn(
+        latencies: &mut Latencies,
+        now: Instant,
+        act: impl FnOnce(&mut Turn<'_>),
+    ) -> (Vec<u8>, Option<Instant>) {
+        let mut output = Vec::new();
+        let mut turn = Turn {
+            now,
+            output: &mut output,
+            latencies,
+            wake_at: None,
+        };
+        act(&mut turn);
+        let wake_at = turn.wake_at;
+        (output, wake_at)
+    }
+
+    #[test]
+    fn a_taker_asks_for_each_lock_once() {
+        let mut latencies = Latencies::default();
+        let mut taker = Taker::new(Rc::new(Protocol::Lockserver), 5..5 + DEPTH + 1);
+        let (said, _) = turn(&mut latencies, now(), |turn| taker.wake(turn));
+        assert_eq!(said.len() % DEPTH as usize, 0);
+        let answers = [0, 1].repeat(DEPTH as usize);
+        let (said, _) = turn(&mut latencies, now(), |turn| {
+            assert_eq!(taker.hear(&answers, turn).unwrap(), answers.len());
+        });
+        assert!(said.windows(16).any(|window| window == name(1, 5 + DEPTH)));
+        assert!(!taker.is_finished());
+        turn(&mut latencies, now(), |turn| {
+            taker.hear(&[0, 1], turn).unwrap();
+        });
+        assert!(taker.is_finished());
+        assert_eq!(taker.done(), u64::from(DEPTH) + 1);
+    }
+
+    #[test]
+    fn a_churner_takes_what_is_free_and_lets_go_of_what_it_holds() {
+        let mut latencies = Latencies::default();
+        let left = Rc::new(Cell::new(100));
+        let mut churner = Churner::new(Rc::new(Protocol::Lockserver), 5..6, Rc::clone(&left));
+        turn(&mut latencies, now(), |turn| churner.wake(turn));
+        assert_eq!(
+            churner
+                .open
+                .iter()
+                .filter(|asked| **asked == Asked::Hold)
+                .count(),
+            32
+        );
+        for asked in [64, 36] {
+            turn(&mut latencies, now(), |turn| {
+                churner.hear(&[0, 1].repeat(asked), turn).unwrap();
+            });
+        }
+        assert!(churner.is_finished());
+        assert_eq!((churner.done(), left.get()), (100, 0));
+    }
+
+    #[test]
+    fn a_cycle_that_was_held_up_counts_from_when_it_was_due() {
+        let begin = now();
+        let at = |ms| begin + Duration::from_millis(ms);
+        let mut latencies = Latencies::default();
+        let mut paced = Paced::new(
+            Rc::new(Protocol::Lockserver),
+            0,
+            Duration::from_millis(4),
+            begin,
+        );
+        let (_, next) = turn(&mut latencies, begin, |turn| paced.wake(turn));
+        assert_eq!(next, Some(at(4)));
+        let (said, _) = turn(&mut latencies, at(4), |turn| paced.wake(turn));
+        assert!(said.is_empty(), "the first cycle is under way");
+        for (ms, answer) in [(50, [0, 1]), (100, [0, 1])] {
+            turn(&mut latencies, at(ms), |turn| {
+                paced.hear(&answer, turn).unwrap();
+            });
+        }
+        assert_eq!(paced.open, Some((Asked::Acquire, at(4))));
+        for ms in [101, 102] {
+            turn(&mut latencies, at(ms), |turn| {
+                paced.hear(&[0, 1], turn).unwrap();
+            });
+        }
+        let least = latencies.quantile_us(0.5);
+        assert!((90_000.0..=98_000.0).contains(&least), "{least}");
+    }
+}

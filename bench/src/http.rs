@@ -1,0 +1,254 @@
+//! `sexton-bench http`: locks over HTTP with JSON, beside etcd's gateway in the same run.
+
+use crate::codec::{Answer, Asked, Name, Protocol, name};
+use crate::course::Course;
+use crate::cycle::Cycles;
+use crate::failure::Failure;
+use crate::figures::{self, Latencies, Measured, Round, Standing, Wait};
+use crate::gateway::{Gateway, LEASE_SECONDS, lease};
+use crate::interrupt::Stop;
+use crate::load::now;
+use crate::output::{document, heading, left_out, print, show};
+use crate::peer::{self, Peer};
+use crate::question::{exchange, read_more};
+use clap::Args;
+use serde_json::json;
+use std::io::{self, Write as _};
+use std::net::TcpStream;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Measure locks over HTTP, beside etcd's JSON gateway in the same run.
+///
+/// Each connection is kept, and acquires a lock of its own and releases it, one request after the other. Both servers
+/// have everything on disk before they answer. etcd is measured in two ways: its lock service (lock and unlock under a
+/// lease), which keeps a line as sexton does; and a transaction that puts a key if there is none, and a delete, which
+/// keeps none. Leases are granted before, one for each connection. The ratio is to the faster of the two.
+///
+/// Then a waiter: one connection holds a lock, another waits for it, and what counts is the time from sending the
+/// release to the waiter's answer.
+#[derive(Args)]
+#[command(mut_arg("rounds", |rounds| rounds.value_name("R").help("How often everything is measured")))]
+#[command(mut_arg("seconds", |seconds| seconds.help("How long each measurement is")))]
+#[command(after_help = "Examples:
+  sexton-bench http
+  sexton-bench http --connections 200 --rounds 9 --seconds 2
+  sexton-bench http --json
+
+docs/benchmarks.md says how to read it.")]
+pub(crate) struct Http {
+    /// How many connections there are
+    #[arg(long, value_name = "C", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    connections: u32,
+
+    #[command(flatten)]
+    course: Course,
+}
+
+/// A server, which etcd lets be spoken to in two ways.
+type Server = Peer<()>;
+
+/// What is measured, by name; etcd's ways are those of one server.
+const CONTESTANTS: [(&str, Gateway); 3] = [
+    ("sexton", Gateway::Sexton),
+    ("etcd, lock", Gateway::EtcdLock),
+    ("etcd, txn", Gateway::EtcdTxn),
+];
+
+impl Http {
+    pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
+        let site = &self.course.site;
+        let (own, version) = (site.version()?, peer::etcd_version());
+        let mut notes = left_out([&version]);
+        notes.extend(site.in_memory("give --dir"));
+        let sexton = Peer::sexton_over_http(true, site)?;
+        let etcd = match version {
+            Ok(_) => Some(Peer::etcd(site)?),
+            Err(_) => None,
+        };
+        if let Some(etcd) = &etcd {
+            grant_leases(etcd, self.connections.max(2))?;
+        }
+        let measured = self.cycles((&sexton, etcd.as_ref()), stop)?;
+        let told = self.waits((&sexton, etcd.as_ref()), stop)?;
+        show("");
+        let version = version.ok();
+        if site.json {
+            return document(&json!({
+                "sexton": own,
+                "etcd": version,
+                "notes": notes,
+                "rounds": self.course.rounds,
+                "seconds": self.course.seconds.as_secs_f64(),
+                "rows": [measured],
+                "told": told,
+            }));
+        }
+        print(&heading(&own, &[("etcd", version.as_deref())], &notes))?;
+        print(&format!("{}{}\n", figures::heading(), measured.lines()))?;
+        told.iter().try_for_each(|told| print(&told.line()))
+    }
+
+    /// Cycles of each contestant, round by round.
+    fn cycles(
+        &self,
+        (sexton, etcd): (&Server, Option<&Server>),
+        stop: &Stop,
+    ) -> Result<Measured, Failure> {
+        let mut rounds = CONTESTANTS.map(|_| Vec::new());
+        for round in 1..=self.course.rounds {
+            for ((name, gateway), rounds) in CONTESTANTS.iter().zip(&mut rounds) {
+                show(&format!("round {round} of {}, {name}", self.course.rounds));
+                match (gateway, etcd) {
+                    (Gateway::Sexton, _) => rounds.push(self.round(*gateway, sexton, stop)?),
+                    (_, Some(etcd)) => rounds.push(self.round(*gateway, etcd, stop)?),
+                    (_, None) => {}
+                }
+            }
+        }
+        let standings = CONTESTANTS
+            .iter()
+            .zip(rounds)
+            .filter(|(_, rounds)| !rounds.is_empty())
+            .map(|((name, gateway), rounds)| {
+                let peer = *gateway != Gateway::Sexton;
+                Standing::of(((*name).to_owned(), peer), false, rounds)
+            });
+        let row = format!("http:{}", self.connections);
+        Ok(Measured::new(row, "cycles", standings.collect()))
+    }
+
+    fn round(&self, gateway: Gateway, peer: &Server, stop: &Stop) -> Result<Round, Failure> {
+        let protocol = Rc::new(Protocol::Http(gateway));
+        let clients =
+            (0..self.connections).map(|at| Cycles::new(Rc::clone(&protocol), at, 1, now()));
+        let server = (peer, protocol.greeting());
+        self.course.round(server, clients, 1, stop)
+    }
+
+    /// How long a release takes to reach who waits, in each contestant that keeps a line.
+    fn waits(
+        &self,
+        (sexton, etcd): (&Server, Option<&Server>),
+        stop: &Stop,
+    ) -> Result<Vec<Wait>, Failure> {
+        let lines = [
+            ("sexton", Gateway::Sexton, Some(sexton)),
+            ("etcd, lock", Gateway::EtcdLock, etcd),
+        ];
+        let mut told = Vec::new();
+        for (name, gateway, peer) in lines {
+            let Some(peer) = peer else { continue };
+            let mut rounds = Vec::new();
+            for round in 1..=self.course.rounds {
+                show(&format!(
+                    "waiting, round {round} of {}, {name}",
+                    self.course.rounds
+                ));
+                rounds.push(self.waiting(gateway, peer, stop)?);
+            }
+            told.push(Wait::of("wait:1".to_owned(), name, &rounds));
+        }
+        Ok(told)
+    }
+
+    /// Two clients take a lock from each other.
+    fn waiting(&self, gateway: Gateway, peer: &Server, stop: &Stop) -> Result<Latencies, Failure> {
+        let mut latencies = Latencies::default();
+        let key = name(u32::MAX, 0);
+        let talk = |owner| Talk::open(peer, gateway, (key, name(owner, u32::MAX)));
+        let (mut holder, mut waiter, mut watcher) = (talk(0)?, talk(1)?, talk(1)?);
+        holder.ask(Asked::Acquire)?;
+        holder.hear()?;
+        let end = now() + self.course.seconds;
+        while now() < end {
+            stop.check()?;
+            waiter.ask(Asked::Acquire)?;
+            // Until it stands in line, the release would be too early.
+            loop {
+                watcher.ask(Asked::Place)?;
+                if let Answer::InLine(2) = watcher.hear()? {
+                    break;
+                }
+            }
+            let began = now();
+            holder.ask(Asked::Release)?;
+            waiter.hear()?;
+            latencies.note(now() - began);
+            holder.hear()?;
+            std::mem::swap(&mut holder, &mut waiter);
+            watcher.owner = waiter.owner;
+        }
+        holder.ask(Asked::Release)?;
+        holder.hear()?;
+        Ok(latencies)
+    }
+}
+
+/// A connection on which one thing is said at a time.
+struct Talk {
+    stream: TcpStream,
+    gateway: Gateway,
+    key: Name,
+    owner: Name,
+    asked: Asked,
+}
+
+impl Talk {
+    fn open(peer: &Server, gateway: Gateway, (key, owner): (Name, Name)) -> Result<Self, Failure> {
+        Ok(Self {
+            stream: connect(peer).map_err(lost)?,
+            gateway,
+            key,
+            owner,
+            asked: Asked::Acquire,
+        })
+    }
+
+    fn ask(&mut self, asked: Asked) -> Result<(), Failure> {
+        let mut request = Vec::new();
+        self.asked = asked;
+        self.gateway
+            .ask(asked, &self.key, &self.owner, &mut request);
+        self.stream.write_all(&request).map_err(lost)
+    }
+
+    fn hear(&mut self) -> Result<Answer, Failure> {
+        let mut input = Vec::new();
+        loop {
+            let heard = self.gateway.hear(self.asked, &input);
+            if let Some((answer, _)) = heard.map_err(lost)? {
+                return Ok(answer);
+            }
+            read_more(&mut self.stream, &mut input).map_err(lost)?;
+        }
+    }
+}
+
+/// Has etcd grant the leases that its clients keep their locks by.
+fn grant_leases(etcd: &Server, clients: u32) -> Result<(), Failure> {
+    let grant = || -> io::Result<()> {
+        let mut stream = connect(etcd)?;
+        for client in 0..clients {
+            let lease = lease(&name(client, u32::MAX));
+            let body = json!({"ID": lease, "TTL": LEASE_SECONDS});
+            let (status, words) = exchange(&mut stream, "/v3/lease/grant", Some(&body))?;
+            if status != 200 {
+                return Err(io::Error::other(words));
+            }
+        }
+        Ok(())
+    };
+    grant().map_err(lost)
+}
+
+fn connect(peer: &Server) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(peer.address)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    Ok(stream)
+}
+
+fn lost(error: impl std::fmt::Display) -> Failure {
+    Failure::new(format!("failed to measure locks over HTTP: {error}"))
+}

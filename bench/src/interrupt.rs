@@ -1,0 +1,53 @@
+//! Ctrl-C during a measurement: the measurement sees it, stops its servers, removes its directories, and ends.
+
+use crate::failure::Failure;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Whether somebody wants the measurement to end.
+#[derive(Clone, Default)]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// An error, if somebody wants it to end.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if self.0.load(Ordering::Relaxed) {
+            Err(Failure::new("interrupted before the end"))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Runs a measurement on a thread of its own, while this one listens for signals.
+pub(crate) fn watched(
+    measure: impl FnOnce(&Stop) -> Result<(), Failure> + Send + 'static,
+) -> Result<(), Failure> {
+    let cannot = |error| Failure::new(format!("failed to start: {error}"));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(cannot)?;
+    runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
+        let stop = Stop::default();
+        let theirs = stop.clone();
+        let (done, mut result) = tokio::sync::oneshot::channel();
+        let thread = std::thread::Builder::new()
+            .name("sexton-bench".to_owned())
+            .spawn(move || drop(done.send(measure(&theirs))))
+            .map_err(cannot)?;
+        let result = loop {
+            tokio::select! {
+                result = &mut result => break result,
+                _ = interrupt.recv() => stop.0.store(true, Ordering::Relaxed),
+                _ = terminate.recv() => stop.0.store(true, Ordering::Relaxed),
+            }
+        };
+        // Its result came, or it panicked, which the second line tells.
+        drop(thread.join());
+        result.unwrap_or_else(|_| Err(Failure::new("the measurement panicked")))
+    })
+}

@@ -1,0 +1,439 @@
+//! What a queue client says to each server, what it hears, and what it does: puts jobs, takes them, ends them.
+//!
+//! Redis' lists are used as a queue that loses nothing is made of them: a job is moved to a list of its taker's, and
+//! removed there when it is done.
+
+use crate::load::{Client, Turn, Wrong};
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::io::Write as _;
+use std::rc::Rc;
+use std::time::Instant;
+
+/// How a server is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speech {
+    /// beanstalkd's protocol.
+    Beanstalk,
+    /// Redis' lists.
+    Lists,
+}
+
+/// What a client asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Put,
+    Take,
+    End,
+}
+
+/// What a server answered.
+#[derive(Debug, PartialEq, Eq)]
+enum Heard {
+    /// The job is in.
+    Put,
+    /// A job, by its number; Redis gives none.
+    Taken(u64),
+    /// The job is gone.
+    Ended,
+}
+
+impl Speech {
+    fn put(self, body: &[u8], output: &mut Vec<u8>) {
+        match self {
+            Self::Beanstalk => {
+                say(output, format_args!("put 1024 0 600 {}\r\n", body.len()));
+                output.extend_from_slice(body);
+                output.extend_from_slice(b"\r\n");
+            }
+            Self::Lists => {
+                output.extend_from_slice(b"*3\r\n$5\r\nLPUSH\r\n$5\r\nqueue\r\n");
+                bulk(output, body);
+            }
+        }
+    }
+
+    fn take(self, client: u32, waits: bool, output: &mut Vec<u8>) {
+        match (self, waits) {
+            (Self::Beanstalk, _) => output.extend_from_slice(b"reserve\r\n"),
+            (Self::Lists, false) => {
+                output.extend_from_slice(b"*5\r\n$5\r\nLMOVE\r\n$5\r\nqueue\r\n");
+                bulk(output, own_list(client).as_bytes());
+                output.extend_from_slice(b"$5\r\nRIGHT\r\n$4\r\nLEFT\r\n");
+            }
+            (Self::Lists, true) => {
+                output.extend_from_slice(b"*6\r\n$6\r\nBLMOVE\r\n$5\r\nqueue\r\n");
+                bulk(output, own_list(client).as_bytes());
+                output.extend_from_slice(b"$5\r\nRIGHT\r\n$4\r\nLEFT\r\n$1\r\n0\r\n");
+            }
+        }
+    }
+
+    fn end(self, client: u32, id: u64, body: &[u8], output: &mut Vec<u8>) {
+        match self {
+            Self::Beanstalk => say(output, format_args!("delete {id}\r\n")),
+            Self::Lists => {
+                output.extend_from_slice(b"*4\r\n$4\r\nLREM\r\n");
+                bulk(output, own_list(client).as_bytes());
+                output.extend_from_slice(b"$1\r\n1\r\n");
+                bulk(output, body);
+            }
+        }
+    }
+
+    /// The next answer, and its bytes; none if it is not whole.
+    fn hear(self, asked: Asked, input: &[u8]) -> Result<Option<(Heard, usize)>, Wrong> {
+        let Some(end) = input.windows(2).position(|two| two == b"\r\n") else {
+            return Ok(None);
+        };
+        let line = input.get(..end).unwrap_or(&[]);
+        let text = std::str::from_utf8(line).unwrap_or_default();
+        let wrong = || Wrong::Untrue(format!("asked {asked:?}, and heard {text:?}"));
+        let mut words = text.split(' ');
+        let first = words.next().unwrap_or_default();
+        let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
+        let with_body = |heard: Heard, len: Option<u64>| {
+            let len = len.and_then(|len| usize::try_from(len).ok());
+            let whole = end + 2 + len.ok_or_else(wrong)? + 2;
+            Ok((input.len() >= whole).then_some((heard, whole)))
+        };
+        let is_put = match self {
+            Self::Beanstalk => first == "INSERTED",
+            Self::Lists => first.starts_with(':'),
+        };
+        match (self, asked, first) {
+            (_, Asked::Put, _) if is_put => Ok(Some((Heard::Put, end + 2))),
+            (Self::Beanstalk, Asked::Take, "RESERVED") => {
+                let id = number().ok_or_else(wrong)?;
+                let len = number();
+                with_body(Heard::Taken(id), len)
+            }
+            (Self::Beanstalk, Asked::End, "DELETED") | (Self::Lists, Asked::End, ":1") => {
+                Ok(Some((Heard::Ended, end + 2)))
+            }
+            (Self::Lists, Asked::Take, first) if first.starts_with('$') && first != "$-1" => {
+                let len = first.get(1..).and_then(|len| len.parse().ok());
+                with_body(Heard::Taken(0), len)
+            }
+            _ => Err(wrong()),
+        }
+    }
+}
+
+fn say(output: &mut Vec<u8>, words: std::fmt::Arguments<'_>) {
+    output
+        .write_fmt(words)
+        .expect("writing to memory does not fail");
+}
+
+fn bulk(output: &mut Vec<u8>, bytes: &[u8]) {
+    say(output, format_args!("${}\r\n", bytes.len()));
+    output.extend_from_slice(bytes);
+    output.extend_from_slice(b"\r\n");
+}
+
+fn own_list(client: u32) -> String {
+    format!("taken:{client:04}")
+}
+
+/// What a client of jobs does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Puts so many jobs in one write, takes as many, ends them.
+    Cycles,
+    /// Only puts.
+    Puts,
+}
+
+/// A client that works without a pause.
+pub(crate) struct Jobs {
+    speech: Speech,
+    work: Work,
+    client: u32,
+    depth: u32,
+    body: Rc<[u8]>,
+    asked: Asked,
+    /// Answers that are still to come.
+    open: u32,
+    taken: Vec<u64>,
+    began: Instant,
+    done: u64,
+    finishing: bool,
+    finished: bool,
+}
+
+impl Jobs {
+    pub(crate) fn new(
+        (speech, work): (Speech, Work),
+        (client, depth): (u32, u32),
+        body: Rc<[u8]>,
+        now: Instant,
+    ) -> Self {
+        Self {
+            speech,
+            work,
+            client,
+            depth,
+            body,
+            asked: Asked::Put,
+            open: 0,
+            taken: Vec::new(),
+            began: now,
+            done: 0,
+            finishing: false,
+            finished: false,
+        }
+    }
+
+    /// Says the next thing, as often as this client says things at a time.
+    fn ask(&mut self, asked: Asked, turn: &mut Turn<'_>) {
+        self.asked = asked;
+        self.open = self.depth;
+        match asked {
+            Asked::Put => {
+                self.began = turn.now;
+                for _ in 0..self.depth {
+                    self.speech.put(&self.body, turn.output);
+                }
+            }
+            Asked::Take => {
+                for _ in 0..self.depth {
+                    self.speech.take(self.client, false, turn.output);
+                }
+            }
+            Asked::End => {
+                for id in std::mem::take(&mut self.taken) {
+                    self.speech.end(self.client, id, &self.body, turn.output);
+                }
+            }
+        }
+    }
+
+    /// Everything asked was answered.
+    fn go_on(&mut self, turn: &mut Turn<'_>) {
+        match (self.asked, self.work) {
+            (Asked::Put, Work::Cycles) => self.ask(Asked::Take, turn),
+            (Asked::Take, _) => self.ask(Asked::End, turn),
+            (Asked::Put, Work::Puts) | (Asked::End, _) => {
+                self.done += u64::from(self.depth);
+                turn.latencies.note(turn.now - self.began);
+                if self.finishing {
+                    self.finished = true;
+                } else {
+                    self.ask(Asked::Put, turn);
+                }
+            }
+        }
+    }
+}
+
+impl Client for Jobs {
+    fn wake(&mut self, turn: &mut Turn<'_>) {
+        self.ask(Asked::Put, turn);
+    }
+
+    fn hear(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
+        let mut taken = 0;
+        while self.open > 0
+            && let Some((heard, len)) = self
+                .speech
+                .hear(self.asked, input.get(taken..).unwrap_or(&[]))?
+        {
+            taken += len;
+            self.open -= 1;
+            if let Heard::Taken(id) = heard {
+                self.taken.push(id);
+            }
+            if self.open == 0 {
+                self.go_on(turn);
+            }
+        }
+        Ok(taken)
+    }
+
+    fn finish(&mut self, _: &mut Turn<'_>) {
+        self.finishing = true;
+    }
+
+    fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    fn done(&self) -> u64 {
+        self.done
+    }
+}
+
+/// A client that puts so many jobs, as fast as it can, and has done.
+pub(crate) struct Filler {
+    speech: Speech,
+    body: Rc<[u8]>,
+    /// Jobs that are not put yet.
+    left: u32,
+    /// Answers that are still to come.
+    open: u32,
+}
+
+/// How many jobs a filler puts in one write.
+const FILLED: u32 = 64;
+
+impl Filler {
+    pub(crate) const fn new(speech: Speech, jobs: u32, body: Rc<[u8]>) -> Self {
+        Self {
+            speech,
+            body,
+            left: jobs,
+            open: 0,
+        }
+    }
+}
+
+impl Client for Filler {
+    fn wake(&mut self, turn: &mut Turn<'_>) {
+        self.open = self.left.min(FILLED);
+        self.left -= self.open;
+        for _ in 0..self.open {
+            self.speech.put(&self.body, turn.output);
+        }
+    }
+
+    fn hear(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
+        let mut taken = 0;
+        while let Some((_, len)) = self
+            .speech
+            .hear(Asked::Put, input.get(taken..).unwrap_or(&[]))?
+        {
+            taken += len;
+            self.open -= 1;
+            if self.open == 0 {
+                self.wake(turn);
+            }
+        }
+        Ok(taken)
+    }
+
+    fn finish(&mut self, _: &mut Turn<'_>) {}
+
+    fn is_finished(&self) -> bool {
+        self.open == 0 && self.left == 0
+    }
+
+    fn done(&self) -> u64 {
+        0
+    }
+}
+
+/// When the job was put that somebody waits for; none on its way.
+pub(crate) type OnItsWay = Rc<Cell<Option<Instant>>>;
+
+/// Clients of a queue that is empty: one puts a job now and then, the others wait for it.
+pub(crate) struct Waker {
+    speech: Speech,
+    client: u32,
+    on_its_way: OnItsWay,
+    /// Answers that are still to come.
+    open: VecDeque<Asked>,
+    done: u64,
+    finished: bool,
+}
+
+/// Between two jobs: long enough that everybody waits again.
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
+
+/// What the jobs say that somebody waits for.
+const WAITED_FOR: &[u8] = b"0123456789abcdef";
+
+impl Waker {
+    /// The first client puts, the others wait.
+    pub(crate) fn new(speech: Speech, client: u32, on_its_way: OnItsWay) -> Self {
+        Self {
+            speech,
+            client,
+            on_its_way,
+            open: VecDeque::new(),
+            done: 0,
+            finished: false,
+        }
+    }
+
+    const fn is_putting(&self) -> bool {
+        self.client == 0
+    }
+}
+
+impl Client for Waker {
+    fn wake(&mut self, turn: &mut Turn<'_>) {
+        if !self.is_putting() {
+            self.speech.take(self.client, true, turn.output);
+            self.open.push_back(Asked::Take);
+            return;
+        }
+        if self.on_its_way.get().is_none() && !self.finished {
+            self.speech.put(WAITED_FOR, turn.output);
+            self.open.push_back(Asked::Put);
+            self.on_its_way.set(Some(turn.now));
+        }
+        turn.wake_at = Some(turn.now + PAUSE);
+    }
+
+    fn hear(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
+        let mut taken = 0;
+        while let Some(asked) = self.open.front().copied()
+            && let Some((heard, len)) =
+                self.speech.hear(asked, input.get(taken..).unwrap_or(&[]))?
+        {
+            taken += len;
+            self.open.pop_front();
+            if let Heard::Taken(id) = heard {
+                if let Some(put) = self.on_its_way.take() {
+                    turn.latencies.note(turn.now - put);
+                }
+                self.done += 1;
+                self.speech.end(self.client, id, WAITED_FOR, turn.output);
+                self.open.push_back(Asked::End);
+                self.speech.take(self.client, true, turn.output);
+                self.open.push_back(Asked::Take);
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Those that wait end with their connections.
+    fn finish(&mut self, _: &mut Turn<'_>) {
+        self.finished = true;
+    }
+
+    fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    fn done(&self) -> u64 {
+        self.done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_heard_whole_or_not_at_all() {
+        let hear = |asked, input: &[u8]| Speech::Beanstalk.hear(asked, input);
+        assert_eq!(
+            hear(Asked::Take, b"RESERVED 7 3\r\nab").expect("it goes on"),
+            None
+        );
+        assert_eq!(
+            hear(Asked::Take, b"RESERVED 7 3\r\nabc\r\nx").expect("it is one"),
+            Some((Heard::Taken(7), 19))
+        );
+        hear(Asked::Put, b"DRAINING\r\n").unwrap_err();
+        let hear = |asked, input: &[u8]| Speech::Lists.hear(asked, input);
+        assert_eq!(
+            hear(Asked::Take, b"$3\r\nabc\r\n").expect("it is one"),
+            Some((Heard::Taken(0), 9))
+        );
+        hear(Asked::Take, b"$-1\r\n").unwrap_err();
+        hear(Asked::End, b":0\r\n").unwrap_err();
+    }
+}

@@ -1,0 +1,380 @@
+//! Drives many connections from one thread: readiness from epoll, plain reads and writes, wake-ups in time.
+//!
+//! Both servers of a measurement are driven by this same code; only what clients say differs. It shares the machine
+//! with the server, so it does as little as it can, and says how much processor time it took.
+
+use crate::codec::Unexpected;
+use crate::failure::Failure;
+use crate::figures::Latencies;
+use crate::interrupt::Stop;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// Events taken at a time.
+const EVENTS_MAX: usize = 512;
+
+/// The longest wait for events: so soon a Ctrl-C is seen.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A server that says nothing for so long has failed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What one connection does. All times are given to it.
+pub(crate) trait Client {
+    /// Its time has come: at the start, and when it asked to be woken.
+    fn wake(&mut self, turn: &mut Turn<'_>);
+    /// Takes answers off the front of `input`; the number of bytes taken.
+    fn hear(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong>;
+    /// Ends what it does, soon: gives back what it has, and begins nothing.
+    fn finish(&mut self, turn: &mut Turn<'_>);
+    /// Whether it has ended.
+    fn is_finished(&self) -> bool;
+    /// Cycles done since the start.
+    fn done(&self) -> u64;
+}
+
+/// What a client has in hand when it acts.
+pub(crate) struct Turn<'a> {
+    /// The time.
+    pub(crate) now: Instant,
+    /// What it says goes here.
+    pub(crate) output: &'a mut Vec<u8>,
+    /// How long things took.
+    pub(crate) latencies: &'a mut Latencies,
+    /// When it wants to be woken, whatever it hears.
+    pub(crate) wake_at: Option<Instant>,
+}
+
+/// The server gave a wrong answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Wrong {
+    /// No such answer exists.
+    #[error(transparent)]
+    Unexpected(#[from] Unexpected),
+    /// The answer exists, but is not true here.
+    #[error("{0}")]
+    Untrue(String),
+}
+
+/// What was measured.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    /// How long it took.
+    pub(crate) span: Duration,
+    /// Cycles of each client.
+    pub(crate) done: Vec<u64>,
+    /// How long things took.
+    pub(crate) latencies: Latencies,
+    /// Processor time of this thread.
+    pub(crate) load_cpu: Duration,
+}
+
+/// Connections to one server.
+pub(crate) struct Load<C> {
+    epoll: OwnedFd,
+    lines: Vec<Line<C>>,
+    wakes: BinaryHeap<Reverse<(Instant, usize)>>,
+    scratch: Vec<u8>,
+    latencies: Latencies,
+    rests: bool,
+}
+
+struct Line<C> {
+    stream: TcpStream,
+    client: C,
+    unread: Vec<u8>,
+    unsent: Vec<u8>,
+    /// Whether epoll tells when there is room to write.
+    blocked: bool,
+}
+
+/// The time of measurements.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a measurement needs nanoseconds, and has no state that must be replayed"
+)]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+impl<C: Client> Load<C> {
+    /// Connects every client. `greeting` is what the server says first.
+    pub(crate) fn connect(
+        address: SocketAddr,
+        greeting: &[u8],
+        clients: impl Iterator<Item = C>,
+    ) -> Result<Self, Failure> {
+        let epoll =
+            epoll::create(epoll::CreateFlags::CLOEXEC).map_err(Failure::to("watch connections"))?;
+        let open = |client| -> io::Result<Line<C>> {
+            let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            let mut greeted = vec![0; greeting.len()];
+            stream.read_exact(&mut greeted)?;
+            if greeted != greeting {
+                return Err(io::Error::other("the server does not let us in"));
+            }
+            stream.set_nonblocking(true)?;
+            Ok(Line {
+                stream,
+                client,
+                unread: Vec::new(),
+                unsent: Vec::new(),
+                blocked: false,
+            })
+        };
+        let lines: Vec<_> = clients
+            .map(open)
+            .collect::<io::Result<_>>()
+            .map_err(Failure::to(&format!("connect to {address}")))?;
+        for (at, line) in lines.iter().enumerate() {
+            let event = EventData::new_u64(at as u64);
+            epoll::add(&epoll, &line.stream, event, EventFlags::IN)
+                .map_err(Failure::to("watch a connection"))?;
+        }
+        Ok(Self {
+            epoll,
+            lines,
+            wakes: BinaryHeap::new(),
+            scratch: vec![0; 64 * 1024],
+            latencies: Latencies::default(),
+            rests: false,
+        })
+    }
+
+    /// Sleeps until the next wake-up, and comes up to a millisecond late, rather than stay awake for it: leaves the
+    /// processor to the server.
+    pub(crate) fn resting(self) -> Self {
+        Self {
+            rests: true,
+            ..self
+        }
+    }
+
+    /// Lets the clients work until each has ended by itself; how long that took.
+    pub(crate) fn complete(mut self, stop: &Stop) -> Result<Duration, Failure> {
+        let began = now();
+        for at in 0..self.lines.len() {
+            self.act(at, now(), C::wake)?;
+        }
+        self.run(stop, |lines, _| {
+            lines.iter().all(|line| line.client.is_finished())
+        })?;
+        Ok(now() - began)
+    }
+
+    /// Lets the clients work: first uncounted, then counted. Everything is given back when it returns.
+    pub(crate) fn measure(
+        self,
+        warm_up: Duration,
+        span: Duration,
+        stop: &Stop,
+    ) -> Result<Measured, Failure> {
+        self.measure_while(warm_up, stop, |counted| counted < span)
+    }
+
+    /// The same, counted as long as this holds; it is given how long that has been.
+    pub(crate) fn measure_while(
+        mut self,
+        warm_up: Duration,
+        stop: &Stop,
+        mut goes_on: impl FnMut(Duration) -> bool,
+    ) -> Result<Measured, Failure> {
+        for at in 0..self.lines.len() {
+            self.act(at, now(), C::wake)?;
+        }
+        let begin = now() + warm_up;
+        self.run(stop, |_, now| now >= begin)?;
+        let before: Vec<u64> = self.lines.iter().map(|line| line.client.done()).collect();
+        self.latencies = Latencies::default();
+        let (began, cpu) = (now(), thread_cpu());
+        self.run(stop, |_, now| !goes_on(now - began))?;
+        let (span, load_cpu) = (now() - began, thread_cpu().saturating_sub(cpu));
+        let latencies = std::mem::take(&mut self.latencies);
+        let done = (self.lines.iter().zip(before))
+            .map(|(line, before)| line.client.done() - before)
+            .collect();
+        self.finish(stop)?;
+        Ok(Measured {
+            span,
+            done,
+            latencies,
+            load_cpu,
+        })
+    }
+
+    fn finish(&mut self, stop: &Stop) -> Result<(), Failure> {
+        for at in 0..self.lines.len() {
+            self.act(at, now(), C::finish)?;
+        }
+        let patience = now() + PATIENCE;
+        self.run(stop, |lines, now| {
+            now >= patience || lines.iter().all(|line| line.client.is_finished())
+        })?;
+        if self.lines.iter().all(|line| line.client.is_finished()) {
+            Ok(())
+        } else {
+            Err(Failure::new("the server owes answers for ten seconds"))
+        }
+    }
+
+    /// Takes events and wake-ups until `until` holds.
+    fn run(
+        &mut self,
+        stop: &Stop,
+        mut until: impl FnMut(&[Line<C>], Instant) -> bool,
+    ) -> Result<(), Failure> {
+        let none = epoll::Event {
+            flags: EventFlags::empty(),
+            data: EventData::new_u64(0),
+        };
+        let mut events = [none; EVENTS_MAX];
+        let mut heard = now();
+        loop {
+            let now = now();
+            if until(&self.lines, now) {
+                return Ok(());
+            }
+            stop.check()?;
+            while let Some(Reverse((due, at))) = self.wakes.peek().copied() {
+                if due > now {
+                    break;
+                }
+                self.wakes.pop();
+                self.act(at, now, C::wake)?;
+            }
+            let timeout = self.wait_for(now);
+            let count = match epoll::wait(&self.epoll, &mut events, Some(&timeout)) {
+                Ok(count) => count,
+                Err(rustix::io::Errno::INTR) => 0,
+                Err(error) => return Err(Failure::to("wait for answers")(error)),
+            };
+            for event in events.iter().take(count) {
+                let at = usize::try_from(event.data.u64()).expect("we count connections in usize");
+                self.ready(at)?;
+                heard = now;
+            }
+            if now - heard > PATIENCE {
+                return Err(Failure::new("the server says nothing for ten seconds"));
+            }
+        }
+    }
+
+    /// Until the next wake-up. The system counts in milliseconds here, so what is sooner is waited for awake, unless
+    /// this load rests.
+    fn wait_for(&self, now: Instant) -> Timespec {
+        let wait = self.wakes.peek().map_or(LOOK, |Reverse((due, _))| {
+            due.saturating_duration_since(now).min(LOOK)
+        });
+        let whole = wait.subsec_millis();
+        let begun = self.rests && wait.subsec_nanos() > whole * 1_000_000;
+        Timespec {
+            tv_sec: 0,
+            tv_nsec: i64::from(whole + u32::from(begun)) * 1_000_000,
+        }
+    }
+
+    /// Reads what a connection has, and lets its client hear it.
+    fn ready(&mut self, at: usize) -> Result<(), Failure> {
+        let line = self
+            .lines
+            .get_mut(at)
+            .expect("epoll tells what it was told");
+        let read = match line.stream.read(&mut self.scratch) {
+            Ok(0) => return Err(Failure::new("the server closed a connection")),
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(Failure::to("read an answer")(error)),
+        };
+        let bytes = self.scratch.get(..read).unwrap_or(&[]);
+        let mut unread = std::mem::take(&mut line.unread);
+        let whole = if unread.is_empty() {
+            bytes
+        } else {
+            unread.extend_from_slice(bytes);
+            &unread
+        };
+        let mut turn = Turn {
+            now: now(),
+            output: &mut line.unsent,
+            latencies: &mut self.latencies,
+            wake_at: None,
+        };
+        let taken = line
+            .client
+            .hear(whole, &mut turn)
+            .map_err(|wrong| Failure::new(format!("the server gave a wrong answer: {wrong}")))?;
+        let left = whole.get(taken..).unwrap_or(&[]).to_vec();
+        if let Some(wake_at) = turn.wake_at {
+            self.wakes.push(Reverse((wake_at, at)));
+        }
+        line.unread = left;
+        self.send(at)
+    }
+
+    fn act(
+        &mut self,
+        at: usize,
+        now: Instant,
+        act: impl FnOnce(&mut C, &mut Turn<'_>),
+    ) -> Result<(), Failure> {
+        let line = self.lines.get_mut(at).expect("there is such a connection");
+        let mut turn = Turn {
+            now,
+            output: &mut line.unsent,
+            latencies: &mut self.latencies,
+            wake_at: None,
+        };
+        act(&mut line.client, &mut turn);
+        if let Some(wake_at) = turn.wake_at {
+            self.wakes.push(Reverse((wake_at, at)));
+        }
+        self.send(at)
+    }
+
+    /// Sends what a client said; the rest when there is room.
+    fn send(&mut self, at: usize) -> Result<(), Failure> {
+        let line = self.lines.get_mut(at).expect("there is such a connection");
+        let mut sent = 0;
+        while let Some(rest) = line.unsent.get(sent..).filter(|rest| !rest.is_empty()) {
+            match line.stream.write(rest) {
+                Ok(written) => sent += written,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(Failure::to("send a command")(error)),
+            }
+        }
+        line.unsent.drain(..sent);
+        let blocked = !line.unsent.is_empty();
+        if blocked != line.blocked {
+            line.blocked = blocked;
+            let flags = if blocked {
+                EventFlags::IN | EventFlags::OUT
+            } else {
+                EventFlags::IN
+            };
+            epoll::modify(
+                &self.epoll,
+                &line.stream,
+                EventData::new_u64(at as u64),
+                flags,
+            )
+            .map_err(Failure::to("watch a connection"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Processor time of this thread.
+fn thread_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Duration::new(seconds, nanos)
+}

@@ -1,0 +1,204 @@
+//! `sexton-bench locks`: rows, rounds and contestants, in turn; then the table.
+
+use crate::codec::{Name, name};
+use crate::contend::{Contender, Pace};
+use crate::course::Course;
+use crate::cycle::Cycles;
+use crate::failure::Failure;
+use crate::figures::{self, Measured, Round, Standing};
+use crate::interrupt::Stop;
+use crate::load::now;
+use crate::output::{document, heading, left_out, print, show};
+use crate::peer::{self, Peer};
+use crate::row::Row;
+use clap::Args;
+use serde_json::json;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Measure locks over TCP, beside Redis in the same run.
+///
+/// A row memory:50x16 is 50 connections, each of which acquires 16 locks of its own in one write, and gives them back
+/// in one write when it has them all; sexton runs with --memory, and Redis without files. In fsync:50x16 everything is
+/// on disk before the answer, in both. In contended:50, 50 clients want one lock, and give it back at once.
+///
+/// Both servers run at the same time and are measured in turn, so that whatever else the machine does meets both. The
+/// ratio is sexton's figure for each of the better Redis', round by round: its median, smallest and largest. Every
+/// answer is checked.
+#[derive(Args)]
+#[command(mut_arg("seconds", |seconds| seconds.long_help(SECONDS)))]
+pub(crate) struct Locks {
+    /// Rows: memory:CxD, fsync:CxD (connections x locks per write), contended:C [default: all nine]
+    #[arg(long, value_name = "ROW,...", value_delimiter = ',')]
+    rows: Vec<Row>,
+
+    #[command(flatten)]
+    course: Course,
+}
+
+const SECONDS: &str = "How long a measurement takes
+
+A contended row takes four times as long: how fair it is shows only over many turns.";
+
+/// How much longer a contended row is measured: who had much steps aside long, which evens out over turns.
+const TURNS: u32 = 4;
+
+/// How long a client of Redis waits until it tries again to take a lock that was taken.
+const RETRY: Duration = Duration::from_millis(5);
+
+/// Who is measured, and how it asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Contestant {
+    Sexton,
+    SextonInLine,
+    Redis,
+    RedisTrying(Duration),
+}
+
+impl Contestant {
+    fn name(self) -> String {
+        match self {
+            Self::Sexton => "sexton".to_owned(),
+            Self::SextonInLine => "sexton, in line".to_owned(),
+            Self::Redis => "redis".to_owned(),
+            Self::RedisTrying(Duration::ZERO) => "redis, at once".to_owned(),
+            Self::RedisTrying(rest) => format!("redis, every {} ms", rest.as_millis()),
+        }
+    }
+
+    fn is_peer(self) -> bool {
+        match self {
+            Self::Sexton | Self::SextonInLine => false,
+            Self::Redis | Self::RedisTrying(_) => true,
+        }
+    }
+
+    fn pace(self) -> Pace {
+        match self {
+            Self::Sexton => Pace::Turns,
+            Self::SextonInLine => Pace::Line,
+            Self::Redis => Pace::Try(Duration::ZERO),
+            Self::RedisTrying(rest) => Pace::Try(rest),
+        }
+    }
+
+    fn of(row: Row, redis: bool) -> Vec<Self> {
+        let mut contestants = vec![Self::Sexton];
+        match row {
+            Row::Cycles { .. } if redis => contestants.push(Self::Redis),
+            Row::Cycles { .. } => {}
+            Row::Contended { .. } => {
+                contestants.push(Self::SextonInLine);
+                if redis {
+                    contestants.extend([Duration::ZERO, RETRY].map(Self::RedisTrying));
+                }
+            }
+        }
+        contestants
+    }
+}
+
+impl Locks {
+    pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
+        let rows = if self.rows.is_empty() {
+            Row::all()
+        } else {
+            self.rows.clone()
+        };
+        let site = &self.course.site;
+        let (own, redis) = (site.version()?, peer::redis_version());
+        let mut notes = left_out([&redis]);
+        if rows.iter().any(|row| row.is_durable()) {
+            notes.extend(site.in_memory("give --dir for the fsync rows"));
+        }
+        let redis = redis.ok();
+        if !site.json {
+            print(&heading(&own, &[("Redis", redis.as_deref())], &notes))?;
+            print(&figures::heading())?;
+        }
+        let mut measured = Vec::new();
+        for row in rows {
+            let row = self.measure(row, redis.is_some(), stop)?;
+            if !site.json {
+                print(&row.lines())?;
+            }
+            measured.push(row);
+        }
+        if site.json {
+            document(&json!({
+                "sexton": own,
+                "redis": redis,
+                "notes": notes,
+                "rounds": self.course.rounds,
+                "seconds": self.course.seconds.as_secs_f64(),
+                "rows": measured,
+            }))?;
+        }
+        Ok(())
+    }
+
+    /// Measures a row: round by round, contestant by contestant.
+    fn measure(&self, row: Row, redis: bool, stop: &Stop) -> Result<Measured, Failure> {
+        let site = &self.course.site;
+        let contestants = Contestant::of(row, redis);
+        let sexton = Peer::sexton(row.is_durable(), site)?;
+        let redis = redis
+            .then(|| Peer::redis(row.is_durable(), site))
+            .transpose()?;
+        let mut rounds = vec![Vec::new(); contestants.len()];
+        for round in 1..=self.course.rounds {
+            for (contestant, rounds) in contestants.iter().zip(&mut rounds) {
+                show(&format!(
+                    "{row}, round {round} of {}, {}",
+                    self.course.rounds,
+                    contestant.name()
+                ));
+                let peer = match contestant {
+                    Contestant::Sexton | Contestant::SextonInLine => &sexton,
+                    Contestant::Redis | Contestant::RedisTrying(_) => {
+                        redis.as_ref().unwrap_or(&sexton)
+                    }
+                };
+                rounds.push(self.round(row, *contestant, peer, (round, stop))?);
+            }
+        }
+        show("");
+        let contended = matches!(row, Row::Contended { .. });
+        let standings = contestants
+            .iter()
+            .zip(rounds)
+            .map(|(contestant, rounds)| {
+                Standing::of((contestant.name(), contestant.is_peer()), contended, rounds)
+            })
+            .collect();
+        let unit = if contended { "grants" } else { "cycles" };
+        Ok(Measured::new(row.to_string(), unit, standings))
+    }
+
+    fn round(
+        &self,
+        row: Row,
+        contestant: Contestant,
+        peer: &Peer,
+        (round, stop): (u32, &Stop),
+    ) -> Result<Round, Failure> {
+        let protocol = Rc::new(peer.protocol.clone());
+        let server = (peer, protocol.greeting());
+        match row {
+            Row::Cycles {
+                connections, depth, ..
+            } => {
+                let clients =
+                    (0..connections).map(|at| Cycles::new(Rc::clone(&protocol), at, depth, now()));
+                self.course.round(server, clients, 1, stop)
+            }
+            Row::Contended { clients } => {
+                let key: Name = name(u32::MAX, round);
+                let clients = (0..clients).map(|at| {
+                    Contender::new(Rc::clone(&protocol), contestant.pace(), key, at, now())
+                });
+                self.course.round(server, clients, TURNS, stop)
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! `sexton-bench`: measures sexton, beside what people use today where that is installed. It prints figures and asserts
+//! none; it starts its own servers in directories of its own, and never touches a running coordinator.
+//!
+//! `locks` measures locks over TCP beside Redis, `queue` jobs beside beanstalkd and Redis, `backlog` very many jobs that
+//! wait, `http` locks over HTTP beside etcd, `embed` inside the program, `recovery` a large table of them and how it
+//! comes back, `churn` what many changes leave on disk and in memory, `replay` how fast a start reads the log. `row` and
+//! `table` name what is measured, `site` finds the program and the place for data, `course` has how often and how long,
+//! `codec` and `gateway` speak to each server, `load` drives connections, `cycle`, `contend`, `held` and `job` are what
+//! a client does, `peer` starts servers, `question` asks them beside the load, `figures` turns measurements into what
+//! `output` prints, `interrupt` ends it all in good order.
+
+mod backlog;
+mod chance;
+mod churn;
+mod codec;
+mod contend;
+mod course;
+mod cycle;
+mod embed;
+mod embed_jobs;
+mod failure;
+mod figures;
+mod gateway;
+mod held;
+mod http;
+mod interrupt;
+mod job;
+mod load;
+mod locks;
+mod output;
+mod peer;
+mod question;
+mod queue;
+mod rebuild;
+mod recovery;
+mod replay;
+mod row;
+mod site;
+mod table;
+
+use clap::Parser;
+use failure::Failure;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// That of the program `sexton`, for the nodes that are measured inside this one.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Measure how fast sexton is on this machine, beside Redis, beanstalkd and etcd where they are installed.
+///
+/// Each measurement starts servers of its own on loopback, with data directories that are removed afterwards. Figures
+/// of different runs differ with the machine's other work: compare the ratios within one run.
+#[derive(Parser)]
+#[command(name = "sexton-bench", version, max_term_width = 100)]
+#[command(after_help = "Examples:
+  cargo run --release -p sexton-bench -- locks   every row, five rounds, about four minutes
+  sexton-bench locks --rows memory:1x1,fsync:50x1 --rounds 9
+  sexton-bench locks --dir /var/tmp --json       data on that file system; figures for programs
+  sexton-bench locks --sexton target/dist/sexton another build of the program
+  sexton-bench recovery                          a million locks: memory, restarts, checkpoints
+  sexton-bench churn                             ten million changes: disk and memory
+  sexton-bench embed                             a node inside the program
+  sexton-bench http                              locks over HTTP, beside etcd
+  sexton-bench queue                             jobs over TCP, beside beanstalkd and Redis
+  sexton-bench backlog                           a million waiting jobs: memory, cycles, restarts
+  sexton-bench replay --entries 1000000          how fast a start reads the log
+
+docs/benchmarks.md says what each row does and how to read it.")]
+enum Measure {
+    Backlog(backlog::Backlog),
+    Churn(churn::Churn),
+    Embed(embed::Embed),
+    Http(http::Http),
+    Locks(locks::Locks),
+    Queue(queue::Queue),
+    Recovery(recovery::Recovery),
+    Replay(replay::Replay),
+}
+
+fn main() -> Result<(), Failure> {
+    let measure = Measure::parse();
+    raise_descriptor_limit()?;
+    interrupt::watched(move |stop| match measure {
+        Measure::Backlog(backlog) => backlog.run(stop),
+        Measure::Churn(churn) => churn.run(stop),
+        Measure::Embed(embed) => embed.run(stop),
+        Measure::Http(http) => http.run(stop),
+        Measure::Locks(locks) => locks.run(stop),
+        Measure::Queue(queue) => queue.run(stop),
+        Measure::Recovery(recovery) => recovery.run(stop),
+        Measure::Replay(replay) => replay.run(stop),
+    })
+}
+
+/// A connection is a descriptor, and a measurement has thousands.
+fn raise_descriptor_limit() -> Result<(), Failure> {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    setrlimit(Resource::Nofile, raised).map_err(Failure::to("raise the limit of descriptors"))
+}

@@ -1,0 +1,52 @@
+//! What a person or a program reads: figures on standard output, progress on a terminal.
+
+use crate::failure::Failure;
+use serde_json::Value;
+use std::io::{IsTerminal as _, Write as _};
+
+/// Shows a person at a terminal how far it is.
+pub(crate) fn show(what: &str) {
+    let mut terminal = std::io::stderr();
+    if terminal.is_terminal() {
+        // Progress that cannot be shown is no reason to stop.
+        drop(write!(terminal, "\r\x1b[K{what}").and_then(|()| terminal.flush()));
+    }
+}
+
+/// Prints to standard output, which may be closed.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    std::io::stdout()
+        .write_all(text.as_bytes())
+        .map_err(Failure::to("print"))
+}
+
+/// Prints a document for programs.
+pub(crate) fn document(document: &Value) -> Result<(), Failure> {
+    print(&format!("{document:#}\n"))
+}
+
+/// What stands above figures: versions of sexton and of the peers that are there, and remarks.
+pub(crate) fn heading(sexton: &str, peers: &[(&str, Option<&str>)], notes: &[String]) -> String {
+    let mut heading = format!("sexton {sexton}");
+    for (name, version) in peers {
+        if let Some(version) = version {
+            heading = format!("{heading} beside {name} {version}");
+        }
+    }
+    for note in notes {
+        heading = format!("{heading}\n{note}");
+    }
+    heading + "\n\n"
+}
+
+/// A remark for each peer that is not there.
+pub(crate) fn left_out<'a>(
+    versions: impl IntoIterator<Item = &'a Result<String, String>>,
+) -> Vec<String> {
+    let reasons = versions
+        .into_iter()
+        .filter_map(|version| version.as_ref().err());
+    reasons
+        .map(|why| format!("{why}: it is left out"))
+        .collect()
+}

@@ -1,0 +1,470 @@
+//! Servers of a measurement's own: started on loopback in directories of their own, and gone with all they wrote when
+//! dropped.
+
+use crate::codec::{self, Protocol};
+use crate::failure::Failure;
+use crate::job::Speech;
+use crate::load::now;
+use crate::question::rest;
+use crate::site::Site;
+use rustix::param::clock_ticks_per_second;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// A server that does not answer for so long has failed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The door of locks.
+const LOCKSERVER: &str = "lockserver";
+
+const SEXTON: &str = "sexton";
+const REDIS: &str = "redis-server";
+const ETCD: &str = "etcd";
+const BEANSTALKD: &str = "beanstalkd";
+
+/// A running server, which is asked for locks in this protocol, or for something else in another.
+pub(crate) struct Peer<P = Protocol> {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    pub(crate) protocol: P,
+    name: &'static str,
+    again: Again,
+    /// Removed after the server has ended.
+    directory: TempDir,
+}
+
+/// The command that starts a server on this directory and at this address.
+type Again = Box<dyn Fn(&Path, SocketAddr) -> Result<Command, Failure>>;
+
+impl<P> Drop for Peer<P> {
+    fn drop(&mut self) {
+        // It is of no use any more, however it ends.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn cannot(name: &str, error: impl std::fmt::Display) -> Failure {
+    Failure::to(format!("start {name}"))(error)
+}
+
+/// The version of the Redis that is installed, or why there is none.
+pub(crate) fn redis_version() -> Result<String, String> {
+    let version = version(REDIS, "--version", |word| word.starts_with("v="))?;
+    Ok(version.trim_start_matches("v=").to_owned())
+}
+
+/// The version of the etcd that is installed, or why there is none.
+pub(crate) fn etcd_version() -> Result<String, String> {
+    version(ETCD, "--version", is_number)
+}
+
+/// The version of the beanstalkd that is installed, or why there is none.
+pub(crate) fn beanstalkd_version() -> Result<String, String> {
+    version(BEANSTALKD, "-v", is_number)
+}
+
+fn is_number(word: &str) -> bool {
+    word.starts_with(|first: char| first.is_ascii_digit())
+}
+
+/// The version of a sexton.
+pub(crate) fn sexton_version(program: &Path) -> Result<String, Failure> {
+    version(program, "--version", is_number).map_err(Failure::new)
+}
+
+/// The first word that is one of what a program prints with this flag.
+fn version(
+    program: impl AsRef<Path>,
+    flag: &str,
+    is_one: impl Fn(&str) -> bool,
+) -> Result<String, String> {
+    let program = program.as_ref();
+    let name = program.display();
+    let output = Command::new(program).arg(flag).output().map_err(|error| {
+        if error.kind() == io::ErrorKind::NotFound {
+            format!("{name} is not installed")
+        } else {
+            format!("{name} does not start: {error}")
+        }
+    })?;
+    let words = String::from_utf8_lossy(&output.stdout);
+    let version = words.split_whitespace().find(|word| is_one(word));
+    let version = version.map(str::to_owned);
+    version.ok_or_else(|| format!("{name} does not tell its version"))
+}
+
+impl Peer {
+    /// sexton as a server, with its data below the directory for data or without files.
+    pub(crate) fn sexton(durable: bool, site: &Site) -> Result<Self, Failure> {
+        Self::start_sexton(Protocol::Lockserver, LOCKSERVER, (durable, site))
+    }
+
+    /// Redis, with an append-only file below the directory for data that is synced before each answer, or without files.
+    pub(crate) fn redis(durable: bool, site: &Site) -> Result<Self, Failure> {
+        // It is spoken to in no protocol before it has the scripts.
+        let mut peer = Self::start_redis(Protocol::Lockserver, durable, site)?;
+        peer.protocol = keep_scripts(peer.address).map_err(|error| cannot(REDIS, error))?;
+        Ok(peer)
+    }
+
+    /// Tells a server that was started again, and now serves, what it has forgotten.
+    pub(crate) fn teach(&mut self) -> Result<(), Failure> {
+        if self.is_redis() {
+            self.protocol = keep_scripts(self.address).map_err(|error| cannot(REDIS, error))?;
+        }
+        Ok(())
+    }
+}
+
+impl Peer<()> {
+    /// sexton with its HTTP door open, with its data below the directory for data or without files.
+    pub(crate) fn sexton_over_http(durable: bool, site: &Site) -> Result<Self, Failure> {
+        Self::start_sexton((), "http", (durable, site))
+    }
+
+    /// etcd as it comes: a cluster of one, everything on disk before the answer, with its data below the directory for data.
+    pub(crate) fn etcd(site: &Site) -> Result<Self, Failure> {
+        let directory = directory(&site.root())?;
+        let [address, among_peers] = [free_address(), free_address()];
+        let address = address.map_err(|error| cannot(ETCD, error))?;
+        let among_peers = among_peers.map_err(|error| cannot(ETCD, error))?;
+        let (child, mut output) = start(etcd(directory.path(), address, among_peers), ETCD)?;
+        let peer = Self {
+            child,
+            address,
+            protocol: (),
+            name: ETCD,
+            again: Box::new(|_, _| Err(cannot(ETCD, "it is not started again"))),
+            directory,
+        };
+        line_with(&mut output, ETCD, "serving client traffic insecurely")?;
+        drain(output, ETCD)?;
+        Ok(peer)
+    }
+}
+
+impl Peer<Speech> {
+    /// sexton with its beanstalkd door open, with its data below the directory for data or without files.
+    pub(crate) fn sexton_for_jobs(durable: bool, site: &Site) -> Result<Self, Failure> {
+        Self::start_sexton(Speech::Beanstalk, "beanstalk", (durable, site))
+    }
+
+    /// beanstalkd, with its log below the directory for data and synced before each answer, or without files.
+    pub(crate) fn beanstalkd(durable: bool, site: &Site) -> Result<Self, Failure> {
+        Self::start_beanstalkd(if durable { &["-f", "0"] } else { &[] }, site)
+    }
+
+    /// beanstalkd, with its log below the directory for data, which is never synced, or without files.
+    pub(crate) fn beanstalkd_unsynced(durable: bool, site: &Site) -> Result<Self, Failure> {
+        Self::start_beanstalkd(if durable { &["-F"] } else { &[] }, site)
+    }
+
+    fn start_beanstalkd(log: &'static [&'static str], site: &Site) -> Result<Self, Failure> {
+        let directory = directory(&site.root())?;
+        let address = free_address().map_err(|error| cannot(BEANSTALKD, error))?;
+        let command = beanstalkd(log, directory.path(), address);
+        let (child, output) = start(command, BEANSTALKD)?;
+        drain(output, BEANSTALKD)?;
+        let peer = Self {
+            child,
+            address,
+            protocol: Speech::Beanstalk,
+            name: BEANSTALKD,
+            again: Box::new(move |data, address| Ok(beanstalkd(log, data, address))),
+            directory,
+        };
+        // It says nothing when it is ready.
+        let patience = now() + PATIENCE;
+        while TcpStream::connect(address).is_err() {
+            if now() > patience {
+                return Err(cannot(BEANSTALKD, "nobody listens"));
+            }
+            rest(Duration::from_millis(1));
+        }
+        Ok(peer)
+    }
+
+    /// Redis, whose lists are used, as [`Peer::redis`] has it.
+    pub(crate) fn redis_lists(durable: bool, site: &Site) -> Result<Self, Failure> {
+        Self::start_redis(Speech::Lists, durable, site)
+    }
+}
+
+impl<P> Peer<P> {
+    /// Starts a killed one again, on the same directory and the same address. Returns before it serves.
+    pub(crate) fn start_again(&mut self) -> Result<(), Failure> {
+        let command = (self.again)(self.directory.path(), self.address)?;
+        let (child, output) = start(command, self.name)?;
+        self.child = child;
+        drain(output, self.name)
+    }
+
+    /// An error, if it has ended.
+    pub(crate) fn check(&mut self) -> Result<(), Failure> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => Err(cannot(self.name, format!("it ended with {status}"))),
+            Err(error) => Err(cannot(self.name, error)),
+        }
+    }
+
+    pub(crate) fn is_redis(&self) -> bool {
+        self.name == REDIS
+    }
+
+    pub(crate) fn is_sexton(&self) -> bool {
+        self.name == SEXTON
+    }
+
+    fn start_sexton(
+        protocol: P,
+        door: &'static str,
+        (durable, site): (bool, &Site),
+    ) -> Result<Self, Failure> {
+        let directory = directory(&site.root())?;
+        let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let program = site.program()?.to_owned();
+        let again: Again = Box::new(move |data, address| {
+            Ok(sexton(&program, door, durable.then_some(data), address))
+        });
+        let command = again(directory.path(), any_port)?;
+        let (child, mut output) = start(command, SEXTON)?;
+        let mut peer = Self {
+            child,
+            address: any_port,
+            protocol,
+            name: SEXTON,
+            again,
+            directory,
+        };
+        let ready = line_with(&mut output, SEXTON, "ready ")?;
+        peer.address = ready
+            .split_whitespace()
+            .filter_map(|word| word.split_once('='))
+            .find_map(|(name, address)| (name == door).then(|| address.parse().ok())?)
+            .ok_or_else(|| cannot(SEXTON, format!("it said {ready:?}")))?;
+        drain(output, SEXTON)?;
+        Ok(peer)
+    }
+
+    fn start_redis(protocol: P, durable: bool, site: &Site) -> Result<Self, Failure> {
+        let directory = directory(&site.root())?;
+        let address = free_address().map_err(|error| cannot(REDIS, error))?;
+        let (child, mut output) = start(redis(durable, directory.path(), address), REDIS)?;
+        let peer = Self {
+            child,
+            address,
+            protocol,
+            name: REDIS,
+            again: Box::new(move |data, address| Ok(redis(durable, data, address))),
+            directory,
+        };
+        line_with(&mut output, REDIS, "eady to accept connections")?;
+        drain(output, REDIS)?;
+        Ok(peer)
+    }
+
+    /// Ends it as a crash does, and waits until it is gone.
+    pub(crate) fn kill(&mut self) -> Result<(), Failure> {
+        self.child
+            .kill()
+            .and_then(|()| self.child.wait())
+            .map(drop)
+            .map_err(Failure::to("kill a server"))
+    }
+
+    /// Where it keeps its data.
+    pub(crate) fn data(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Bytes of its memory that are resident.
+    pub(crate) fn resident(&self) -> Result<u64, Failure> {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(&path)
+            .map_err(|error| Failure::new(format!("failed to read {path}: {error}")))?;
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:")?.strip_suffix("kB"))
+            .and_then(|kibibytes| kibibytes.trim().parse::<u64>().ok())
+            .map(|kibibytes| kibibytes * 1024)
+            .ok_or_else(|| Failure::new(format!("failed to find VmRSS in {path}")))
+    }
+
+    /// Processor time that the server has taken so far.
+    pub(crate) fn cpu(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
+        let stat = stat.unwrap_or_default();
+        // proc(5): the name, in parentheses, may hold anything; utime and stime are fields 14 and 15.
+        let (_, fields) = stat.rsplit_once(')').unwrap_or_default();
+        let ticks: u64 = fields
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .filter_map(|field| field.parse::<u64>().ok())
+            .sum();
+        Duration::from_millis(ticks * 1000 / clock_ticks_per_second().max(1))
+    }
+}
+
+/// Every door, of which a measurement needs one.
+const DOORS: [&str; 3] = [LOCKSERVER, "beanstalk", "http"];
+
+/// The command that starts sexton with one door open, and its data here or without files.
+fn sexton(program: &Path, door: &str, data: Option<&Path>, address: SocketAddr) -> Command {
+    let mut command = Command::new(program);
+    command.args(["serve", "--log", "error"]);
+    for name in DOORS {
+        let place = if name == door {
+            address.to_string()
+        } else {
+            "off".to_owned()
+        };
+        command.args([format!("--{name}"), place]);
+    }
+    command
+        .env_remove("SEXTON_DATA")
+        .env_remove("NOTIFY_SOCKET");
+    match data {
+        Some(data) => command.arg("--data").arg(data),
+        None => command.arg("--memory"),
+    };
+    command
+}
+
+/// The command that starts Redis.
+fn redis(durable: bool, directory: &Path, address: SocketAddr) -> Command {
+    let mut command = Command::new(REDIS);
+    command.args(["--bind", "127.0.0.1", "--port", &address.port().to_string()]);
+    command.args(["--save", "", "--dir"]).arg(directory);
+    if durable {
+        // A rewrite of the file during the measurement would only cost Redis time.
+        command.args(["--appendonly", "yes", "--appendfsync", "always"]);
+        command.args(["--auto-aof-rewrite-percentage", "0"]);
+    } else {
+        command.args(["--appendonly", "no"]);
+    }
+    command
+}
+
+/// The command that starts beanstalkd, with a log if it is said how that is synced.
+fn beanstalkd(log: &[&str], directory: &Path, address: SocketAddr) -> Command {
+    let mut command = Command::new(BEANSTALKD);
+    command.args(["-l", "127.0.0.1", "-p", &address.port().to_string()]);
+    if !log.is_empty() {
+        command.args(log).arg("-b").arg(directory);
+    }
+    command
+}
+
+/// The command that starts etcd, which logs where others print.
+fn etcd(directory: &Path, address: SocketAddr, among_peers: SocketAddr) -> Command {
+    let mut command = Command::new(ETCD);
+    // It warns of what is as it should be for a measurement.
+    command.stderr(Stdio::null());
+    let (own, peers) = (format!("http://{address}"), format!("http://{among_peers}"));
+    command.arg("--data-dir").arg(directory);
+    command.args([
+        "--name",
+        "one",
+        "--logger",
+        "zap",
+        "--log-outputs",
+        "stdout",
+    ]);
+    command.args([
+        "--listen-client-urls",
+        &own,
+        "--advertise-client-urls",
+        &own,
+    ]);
+    command.args([
+        "--listen-peer-urls",
+        &peers,
+        "--initial-advertise-peer-urls",
+        &peers,
+    ]);
+    command.args(["--initial-cluster", &format!("one={peers}")]);
+    command
+}
+
+/// A directory for data, which is removed when dropped.
+pub(crate) fn directory(root: &Path) -> Result<TempDir, Failure> {
+    let made = tempfile::Builder::new()
+        .prefix("sexton-bench-")
+        .tempdir_in(root);
+    made.map_err(Failure::to(format!(
+        "create a directory in {}",
+        root.display()
+    )))
+}
+
+/// An address that nobody listens on now: other servers cannot pick one and tell it.
+fn free_address() -> io::Result<SocketAddr> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+}
+
+fn start(mut command: Command, name: &str) -> Result<(Child, BufReader<ChildStdout>), Failure> {
+    // A Ctrl-C is for the measurement, which then ends its servers.
+    command.process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| cannot(name, error))?;
+    let output = child.stdout.take().expect("its output is a pipe");
+    Ok((child, BufReader::new(output)))
+}
+
+/// Reads what a server says until a line holds these words.
+fn line_with(
+    output: &mut BufReader<ChildStdout>,
+    name: &str,
+    words: &str,
+) -> Result<String, Failure> {
+    let mut before = String::new();
+    loop {
+        let mut line = String::new();
+        let read = output
+            .read_line(&mut line)
+            .map_err(|error| cannot(name, error))?;
+        if line.contains(words) {
+            return Ok(line);
+        }
+        if read == 0 {
+            return Err(cannot(name, format!("it ended, after it said {before:?}")));
+        }
+        before = line;
+    }
+}
+
+/// Throws away what a server goes on to say, so that it never waits for a reader.
+fn drain(mut output: BufReader<ChildStdout>, name: &str) -> Result<(), Failure> {
+    std::thread::Builder::new()
+        .name("sexton-bench-output".to_owned())
+        .spawn(move || drop(io::copy(&mut output, &mut io::sink())))
+        .map(drop)
+        .map_err(|error| cannot(name, error))
+}
+
+/// Hands Redis the scripts, and gives the protocol that names them as it does.
+fn keep_scripts(address: SocketAddr) -> io::Result<Protocol> {
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut keep = |script: &[u8]| {
+        stream.write_all(script)?;
+        let mut answer = [0; 5 + 40 + 2];
+        stream.read_exact(&mut answer)?;
+        let name = answer.get(5..45).filter(|_| answer.starts_with(b"$40\r\n"));
+        name.and_then(|name| String::from_utf8(name.to_vec()).ok())
+            .ok_or_else(|| io::Error::other("it does not take a script"))
+    };
+    let [release, renew] = codec::load_scripts();
+    Ok(Protocol::Redis {
+        release: keep(&release)?,
+        renew: keep(&renew)?,
+    })
+}

@@ -1,0 +1,276 @@
+//! What a measurement asks a server beside the load: whether it serves everything again, and for a checkpoint. Each
+//! server is asked in its own words.
+
+use crate::codec::Protocol;
+use crate::failure::Failure;
+use crate::gateway::{put_request, response};
+use crate::interrupt::Stop;
+use crate::job::Speech;
+use crate::load::now;
+use crate::peer::Peer;
+use serde_json::{Value, json};
+use std::io::{self, BufRead as _, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Between two questions whether it serves: short beside what is measured, long enough to leave the processor alone.
+const SERVED_POLL: Duration = Duration::from_millis(1);
+
+/// Between two questions whether a checkpoint is done. Redis itself looks every 100 ms.
+const REWRITE_POLL: Duration = Duration::from_millis(10);
+
+/// A server that does not answer for so long is asked again.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a checkpoint may take.
+const CHECKPOINT_PATIENCE: Duration = Duration::from_mins(5);
+
+/// Rests until it is worth asking again.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "no event tells that a server under test has come so far"
+)]
+pub(crate) fn rest(span: Duration) {
+    std::thread::sleep(span);
+}
+
+/// A connection to the Unix socket in a data directory of sexton's.
+pub(crate) fn on_socket(data: &Path, patience: Duration) -> io::Result<UnixStream> {
+    let stream = UnixStream::connect(data.join("sexton.sock"))?;
+    stream.set_read_timeout(Some(patience))?;
+    Ok(stream)
+}
+
+/// One request over HTTP; status and body of its response.
+pub(crate) fn exchange(
+    stream: &mut (impl Read + Write),
+    path: &str,
+    body: Option<&Value>,
+) -> io::Result<(u16, String)> {
+    let mut request = Vec::new();
+    put_request(path, body, &mut request);
+    stream.write_all(&request)?;
+    let mut input = Vec::new();
+    loop {
+        if let Some((status, body, _)) = response(&input) {
+            return Ok((status, String::from_utf8_lossy(body).into_owned()));
+        }
+        read_more(stream, &mut input)?;
+    }
+}
+
+/// Waits for more bytes, and puts them behind `input`.
+pub(crate) fn read_more(stream: &mut impl Read, input: &mut Vec<u8>) -> io::Result<()> {
+    let mut bytes = [0; 4096];
+    match stream.read(&mut bytes)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        read => {
+            input.extend_from_slice(bytes.get(..read).unwrap_or(&[]));
+            Ok(())
+        }
+    }
+}
+
+/// How a server is asked what there is.
+pub(crate) trait Counted {
+    /// What it says first.
+    fn greeting(&self) -> &[u8];
+    /// How many things it has; none if it cannot say yet.
+    fn count(&self, line: &mut BufReader<TcpStream>) -> io::Result<Option<u64>>;
+}
+
+/// Asks until the server counts so many. Whatever else it answers, or if it does not, it is not yet there.
+pub(crate) fn await_served<P: Counted>(
+    peer: &mut Peer<P>,
+    wanted: u32,
+    stop: &Stop,
+) -> Result<(), Failure> {
+    let mut line = None;
+    loop {
+        stop.check()?;
+        let counted = match &mut line {
+            Some(line) => peer.protocol.count(line),
+            None => open(peer.address, peer.protocol.greeting()).and_then(|open| {
+                let line = line.insert(open);
+                peer.protocol.count(line)
+            }),
+        };
+        match counted {
+            Ok(Some(counted)) if counted == u64::from(wanted) => return Ok(()),
+            Ok(Some(counted)) if counted > u64::from(wanted) => {
+                let words = format!("{wanted} were there, and {counted} came back");
+                return Err(Failure::new(words));
+            }
+            Ok(Some(_) | None) => {}
+            Err(_) => line = None,
+        }
+        peer.check()?;
+        rest(SERVED_POLL);
+    }
+}
+
+fn open(address: SocketAddr, greeting: &[u8]) -> io::Result<BufReader<TcpStream>> {
+    let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    if stream.local_addr()? == address {
+        // While nobody listens there, a connection may be given this very port, and then meets itself.
+        return Err(io::ErrorKind::ConnectionRefused.into());
+    }
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut line = BufReader::new(stream);
+    let mut greeted = vec![0; greeting.len()];
+    line.read_exact(&mut greeted)?;
+    if greeted == greeting {
+        Ok(line)
+    } else {
+        Err(io::ErrorKind::ConnectionRefused.into())
+    }
+}
+
+/// Locks.
+impl Counted for Protocol {
+    fn greeting(&self) -> &[u8] {
+        self.greeting()
+    }
+
+    fn count(&self, line: &mut BufReader<TcpStream>) -> io::Result<Option<u64>> {
+        match self {
+            Self::Lockserver => {
+                line.get_mut().write_all(&[8])?;
+                // Nine counts and then five longs of four bytes each, of which the fourth counts owners; two bytes more.
+                let mut answer = [0; 58];
+                line.read_exact(&mut answer)?;
+                let owners = answer.get(48..).and_then(|rest| rest.first_chunk());
+                Ok(owners.map(|owners| u32::from_be_bytes(*owners).into()))
+            }
+            Self::Redis { .. } => number(line, b"DBSIZE\r\n"),
+            Self::Http(_) => unreachable!("its table is not measured"),
+        }
+    }
+}
+
+/// Jobs that wait.
+impl Counted for Speech {
+    fn greeting(&self) -> &[u8] {
+        &[]
+    }
+
+    fn count(&self, line: &mut BufReader<TcpStream>) -> io::Result<Option<u64>> {
+        match self {
+            Self::Lists => number(line, b"LLEN queue\r\n"),
+            Self::Beanstalk => {
+                line.get_mut().write_all(b"stats\r\n")?;
+                let mut head = String::new();
+                line.read_line(&mut head)?;
+                let len = head.strip_prefix("OK ").map(str::trim_end);
+                let Some(len) = len.and_then(|len| len.parse::<usize>().ok()) else {
+                    return Ok(None);
+                };
+                let mut body = vec![0; len + 2];
+                line.read_exact(&mut body)?;
+                let body = String::from_utf8_lossy(&body).into_owned();
+                let ready = |line: &str| line.strip_prefix("current-jobs-ready: ")?.parse().ok();
+                Ok(body.lines().find_map(ready))
+            }
+        }
+    }
+}
+
+/// What Redis answers to this, if it is a number.
+fn number(line: &mut BufReader<TcpStream>, asked: &[u8]) -> io::Result<Option<u64>> {
+    line.get_mut().write_all(asked)?;
+    let mut answer = String::new();
+    line.read_line(&mut answer)?;
+    let number = answer.strip_prefix(':');
+    Ok(number.and_then(|number| number.trim_end().parse().ok()))
+}
+
+/// Asks a server for checkpoints, also from another thread.
+#[derive(Clone)]
+pub(crate) enum Checkpoints {
+    /// Over the Unix socket in this data directory.
+    Sexton(PathBuf),
+    /// At this address: a rewrite of the append-only file, which is what Redis has in its place.
+    Redis(SocketAddr),
+}
+
+impl Checkpoints {
+    pub(crate) fn of<P>(peer: &Peer<P>) -> Self {
+        if peer.is_redis() {
+            Self::Redis(peer.address)
+        } else {
+            Self::Sexton(peer.data().to_owned())
+        }
+    }
+
+    /// Has one made; how long it took until it was done. None if the server knows no such thing.
+    pub(crate) fn make(&self, stop: &Stop) -> Result<Option<Duration>, Failure> {
+        let began = now();
+        match self {
+            Self::Sexton(data) => {
+                let answer = on_socket(data, CHECKPOINT_PATIENCE).and_then(|mut stream| {
+                    exchange(&mut stream, "/v1/checkpoint", Some(&json!({})))
+                });
+                match answer.map_err(Failure::to("make a checkpoint"))? {
+                    (200, _) => {}
+                    (404 | 405, _) => return Ok(None),
+                    (status, body) => {
+                        let words = format!("failed to make a checkpoint: {status} {body}");
+                        return Err(Failure::new(words));
+                    }
+                }
+            }
+            Self::Redis(address) => rewrite(*address, stop)?,
+        }
+        Ok(Some(now() - began))
+    }
+}
+
+/// Has Redis rewrite its append-only file.
+fn rewrite(address: SocketAddr, stop: &Stop) -> Result<(), Failure> {
+    let cannot = |error: io::Error| Failure::to("have the append-only file rewritten")(error);
+    let mut line = begin_rewrite(address).map_err(cannot)?;
+    loop {
+        stop.check()?;
+        let facts = persistence(&mut line).map_err(cannot)?;
+        let says = |fact: &str| facts.lines().any(|line| line == fact);
+        if says("aof_rewrite_in_progress:0") && says("aof_rewrite_scheduled:0") {
+            if says("aof_last_bgrewrite_status:ok") {
+                return Ok(());
+            }
+            return Err(cannot(io::Error::other("it says that it failed")));
+        }
+        rest(REWRITE_POLL);
+    }
+}
+
+fn begin_rewrite(address: SocketAddr) -> io::Result<BufReader<TcpStream>> {
+    let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    // A server that forks may be silent for a while.
+    stream.set_read_timeout(Some(CHECKPOINT_PATIENCE))?;
+    let mut line = BufReader::new(stream);
+    line.get_mut().write_all(b"BGREWRITEAOF\r\n")?;
+    let mut answer = String::new();
+    line.read_line(&mut answer)?;
+    if answer.starts_with('+') {
+        Ok(line)
+    } else {
+        Err(io::Error::other(answer))
+    }
+}
+
+/// What Redis says of its files.
+fn persistence(line: &mut BufReader<TcpStream>) -> io::Result<String> {
+    line.get_mut().write_all(b"INFO persistence\r\n")?;
+    let mut head = String::new();
+    line.read_line(&mut head)?;
+    let len = head
+        .strip_prefix('$')
+        .and_then(|len| len.trim_end().parse().ok());
+    let len: usize = len.ok_or_else(|| io::Error::other(head.clone()))?;
+    let mut body = vec![0; len + 2];
+    line.read_exact(&mut body)?;
+    Ok(String::from_utf8_lossy(&body).into_owned())
+}

@@ -1,0 +1,148 @@
+//! What a panic in commit costs: a node in this process, with a large table of locks, and a panic planted in it.
+//!
+//! Twice: when a snapshot covers as much as it happens to, and right after one.
+
+use crate::failure::Failure;
+use crate::interrupt::Stop;
+use crate::load::now;
+use crate::question::{exchange, on_socket, rest};
+use crate::recovery::ms;
+use crate::replay::deliver;
+use crate::table::Round;
+use sexton::actors::lock::{LockMachine, Message, Name, Query, Reply};
+use sexton::config::HttpConfig;
+use sexton::node::Handle;
+use sexton::spine::delivery::Item;
+use sexton::spine::delivery::Stage;
+use sexton::{Config, Node};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::runtime::Runtime;
+
+/// Between two questions to others: often enough to meet any pause, seldom enough to leave the processor alone.
+const POLL: Duration = Duration::from_millis(1);
+
+/// A node that says nothing for so long has failed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Locks taken at a time.
+const BATCH: u32 = 1000;
+
+/// Plants the panics and notes how long it takes until all locks are served again, and others meanwhile.
+pub(crate) fn measure(data: &Path, locks: u32, stop: &Stop) -> Result<Round, Failure> {
+    let node = Node::open(Config {
+        http: Some(HttpConfig {
+            socket: Some(data.join("sexton.sock")),
+            ..HttpConfig::default()
+        }),
+        ..Config::at(data)
+    })?;
+    let handle = node.handle();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .map_err(Failure::to("start"))?;
+    let mut first = 0;
+    while first < locks {
+        stop.check()?;
+        let last = first.saturating_add(BATCH).min(locks);
+        runtime.block_on(deliver(&handle, (first..last).map(acquire).collect()))?;
+        first = last;
+    }
+    // The planted panics are no news, and a backtrace of them would be measured, too.
+    let told = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let round = panics(&runtime, &handle, (data, locks));
+    std::panic::set_hook(told);
+    node.stop()?;
+    round
+}
+
+fn panics(
+    runtime: &Runtime,
+    handle: &Handle,
+    (data, locks): (&Path, u32),
+) -> Result<Round, Failure> {
+    let mut round = Round::new();
+    let mut others = Duration::ZERO;
+    for row in ["panic_loaded", "panic_checkpointed"] {
+        if row == "panic_checkpointed" {
+            runtime
+                .block_on(handle.checkpoint())
+                .map_err(|error| Failure::new(format!("failed to {error}")))?;
+        }
+        let (served, longest) = with_others(data, || served(runtime, handle, locks))?;
+        round.insert(row, ms(served?));
+        others = others.max(longest);
+    }
+    round.insert("panic_others", ms(others));
+    Ok(round)
+}
+
+fn acquire(number: u32) -> Item<LockMachine> {
+    Item::Message(request(format!("key-{number:012}"), 6000))
+}
+
+fn request(name: String, ttl: u16) -> Message {
+    let name = Name::new(name.into_bytes()).expect("16 bytes are within 255");
+    Message::Request {
+        key: name.clone(),
+        index: Name::default(),
+        owner: name,
+        ttl,
+        ttw: 600,
+        priority: 0,
+    }
+}
+
+/// Panics in the next commit, and asks at once for the number of locks: how long that takes.
+fn served(runtime: &Runtime, handle: &Handle, locks: u32) -> Result<Duration, Failure> {
+    let planted = AtomicBool::new(true);
+    handle.sabotage_locks(Box::new(move |stage, _| {
+        let strikes = stage == Stage::Commit && planted.swap(false, Ordering::Relaxed);
+        assert!(!strikes, "planted");
+    }));
+    let began = now();
+    let items = vec![
+        Item::Message(request("the culprit".to_owned(), 1)),
+        Item::Query(Query::Counts),
+    ];
+    let answers = runtime
+        .block_on(handle.locks().batch(items))
+        .map_err(|stopped| Failure::new(stopped.to_string()))?;
+    let took = now() - began;
+    match answers.as_slice() {
+        [Err(_), Ok(Reply::Counts { owners, .. })] if *owners == locks => Ok(took),
+        answers => Err(Failure::new(format!(
+            "after a planted panic {locks} locks should be served; the answers were {answers:?}"
+        ))),
+    }
+}
+
+/// Asks the node something else all the while; the longest that this took.
+fn with_others<T>(data: &Path, work: impl FnOnce() -> T) -> Result<(T, Duration), Failure> {
+    let over = Arc::new(AtomicBool::new(false));
+    let (data, until) = (data.to_owned(), Arc::clone(&over));
+    let asking = std::thread::Builder::new()
+        .name("sexton-bench-others".to_owned())
+        .spawn(move || {
+            let mut longest = Duration::ZERO;
+            while !until.load(Ordering::Relaxed) {
+                let began = now();
+                let answer = on_socket(&data, PATIENCE)
+                    .and_then(|mut stream| exchange(&mut stream, "/healthz", None));
+                answer.map_err(Failure::to("ask others"))?;
+                longest = longest.max(now() - began);
+                rest(POLL);
+            }
+            Ok::<_, Failure>(longest)
+        })
+        .map_err(Failure::to("start"))?;
+    let done = work();
+    over.store(true, Ordering::Relaxed);
+    match asking.join() {
+        Ok(longest) => Ok((done, longest?)),
+        Err(_) => Err(Failure::new("the thread that asked others panicked")),
+    }
+}

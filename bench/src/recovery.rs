@@ -1,0 +1,353 @@
+//! `sexton-bench recovery`: a large table of locks, what it weighs, and how it comes back after kill -9.
+//!
+//! Each contestant goes through three acts a round, alone, each on a fresh directory: a few locks touched; all taken,
+//! killed, and touched; all taken, a checkpoint, killed, and another checkpoint under load.
+
+use crate::course::parse_seconds;
+use crate::failure::Failure;
+use crate::figures::{as_float, grouped};
+use crate::held::{Paced, Taker, Toucher};
+use crate::interrupt::Stop;
+use crate::load::{Load, Measured, now};
+use crate::output::{document, heading, left_out, print, show};
+use crate::peer::{self, Peer};
+use crate::question::{Checkpoints, await_served};
+use crate::rebuild;
+use crate::site::Site;
+use crate::table::{Round, Row, Table};
+use clap::Args;
+use serde_json::json;
+use std::fs::File;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How many locks are a few.
+const FEW: u32 = 1000;
+
+/// Rows of cycles without a checkpoint: p50, p99, p99.9 and the longest.
+const QUIET: [&str; 4] = ["cycle_p50", "cycle_p99", "cycle_p999", "cycle_max"];
+
+/// The same while a checkpoint is made.
+const DURING: [&str; 4] = [
+    "checkpoint_cycle_p50",
+    "checkpoint_cycle_p99",
+    "checkpoint_cycle_p999",
+    "checkpoint_cycle_max",
+];
+
+/// Connections that take the locks.
+const TAKERS: u32 = 16;
+
+/// Connections that touch them.
+const TOUCHERS: u32 = 50;
+
+/// Connections that go about locks of their own, and how often each does. Many that are slow rather than few that are
+/// quick: a disk that takes milliseconds to sync must not be what holds them up for good.
+const PACED: u32 = 128;
+const PERIOD: Duration = Duration::from_millis(32);
+
+/// Measure a large table of locks: what it weighs, how it comes back after kill -9, what a checkpoint costs.
+///
+/// Locks with keys and owners of 16 bytes are taken over TCP, and stay held. Everything is on disk before the answer,
+/// in sexton and in Redis, whose checkpoint is a rewrite of its append-only file. A restart counts from the start of
+/// the program until the first answer that counts every lock; the files are in the page cache then.
+///
+/// A touch renews a random held lock, at 50 connections. A cycle acquires and releases a lock, 4000 times a second,
+/// and one that the server held up counts from when it was due. Servers are measured in turn, alone on the machine.
+/// The ratio is sexton's figure for each of Redis', round by round: its median, smallest and largest.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  sexton-bench recovery                             a million locks, three rounds, about two minutes
+  sexton-bench recovery --locks 100000 --rounds 5   less to hold, more rounds
+  sexton-bench recovery --dir /var/lib --json       data on that file system; figures for programs
+  sexton-bench recovery --dir /dev/shm              without the disk, whatever else it is busy with
+
+docs/benchmarks.md says what each row means.")]
+pub(crate) struct Recovery {
+    /// Locks held
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=3_900_000))]
+    locks: u32,
+
+    /// How often everything is measured
+    #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+
+    /// How long touches and cycles are measured, after half as long that does not count
+    #[arg(long, value_name = "SECONDS", default_value = "4", value_parser = parse_seconds)]
+    seconds: Duration,
+
+    #[command(flatten)]
+    site: Site,
+}
+
+/// Starts a contestant, on disk or not, with its data below a directory.
+type Start = fn(bool, &Site) -> Result<Peer, Failure>;
+
+/// One contestant's round, while it is measured.
+struct Act<'a> {
+    recovery: &'a Recovery,
+    stop: &'a Stop,
+    /// Who, and which round, for people.
+    title: String,
+    round: Round,
+}
+
+impl Recovery {
+    pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
+        let site = &self.site;
+        let (own, version) = (site.version()?, peer::redis_version());
+        let mut notes = left_out([&version]);
+        let version = version.ok();
+        notes.extend(site.in_memory("the disk is left out"));
+        let mut contestants = vec![("sexton", Peer::sexton as Start)];
+        if version.is_some() {
+            contestants.push(("redis", Peer::redis));
+        }
+        let servers = self.play(&contestants, stop)?;
+        show("");
+        let checkpoints = |round: &Round| round.contains_key("checkpoint");
+        let mut rounds = servers.iter().flat_map(|(_, rounds)| rounds);
+        if !rounds.any(checkpoints) {
+            notes.push("no checkpoint is made on request: those rows are not available".to_owned());
+        }
+        let table = Table::new(rows(self.locks), servers);
+        if site.json {
+            return document(&json!({
+                "sexton": own,
+                "redis": version,
+                "notes": notes,
+                "locks": self.locks,
+                "rounds": self.rounds,
+                "seconds": self.seconds.as_secs_f64(),
+                "rows": table.document(),
+            }));
+        }
+        print(&heading(&own, &[("Redis", version.as_deref())], &notes))?;
+        print(&table.lines())
+    }
+
+    /// The rounds of each contestant.
+    fn play(
+        &self,
+        contestants: &[(&'static str, Start)],
+        stop: &Stop,
+    ) -> Result<Vec<(&'static str, Vec<Round>)>, Failure> {
+        let mut servers: Vec<_> = contestants.iter().map(|it| (it.0, Vec::new())).collect();
+        for round in 1..=self.rounds {
+            for ((name, start), (_, rounds)) in contestants.iter().zip(&mut servers) {
+                let mut act = Act {
+                    recovery: self,
+                    stop,
+                    title: format!("round {round} of {}, {name}", self.rounds),
+                    round: Round::new(),
+                };
+                act.play(|| start(true, &self.site))?;
+                if *name == "sexton" {
+                    act.show("panics");
+                    let directory = peer::directory(&self.site.root())?;
+                    act.round
+                        .extend(rebuild::measure(directory.path(), self.locks, stop)?);
+                }
+                rounds.push(act.round);
+            }
+        }
+        Ok(servers)
+    }
+}
+
+/// The rows of the table, with so many locks.
+fn rows(locks: u32) -> Vec<Row> {
+    let few = grouped(locks.min(FEW).into());
+    let all = grouped(locks.into());
+    let memory = "memory a lock, after that";
+    let restart = "kill -9 after that, until all are served";
+    let panic = "panic in commit, until locks are served";
+    let (slower, longer) = (
+        "the second for the first",
+        "p99.9 longer than without one by",
+    );
+    let mut rows = vec![
+        Row::new("load", format!("take {all} locks"), "ms"),
+        Row::new("memory_loaded", memory, "B"),
+        Row::new("restart_loaded", restart, "ms"),
+        Row::new("panic_loaded", panic, "ms"),
+        Row::new("checkpoint", "checkpoint", "ms"),
+        Row::new("memory_checkpointed", memory, "B"),
+        Row::new("restart_checkpointed", restart, "ms"),
+        Row::new("panic_checkpointed", panic, "ms"),
+        Row::new("panic_others", "longest answer of others meanwhile", "ms"),
+        Row::new("touch_few", format!("touch one of {few} held"), "us"),
+        Row::new("touch_all", format!("touch one of {all} held"), "us"),
+        Row::new("touch_slower", slower, "times"),
+    ];
+    for (names, words) in [(QUIET, "cycle"), (DURING, "cycle during a checkpoint")] {
+        let row = |(name, share)| Row::new(name, format!("{words}, {share}"), "us");
+        rows.extend(
+            names
+                .into_iter()
+                .zip(["p50", "p99", "p99.9", "longest"])
+                .map(row),
+        );
+    }
+    rows.push(Row::new("checkpoint_cycle_p999_more", longer, "us").difference());
+    rows
+}
+
+pub(crate) fn ms(span: Duration) -> f64 {
+    span.as_secs_f64() * 1000.0
+}
+
+impl Act<'_> {
+    fn play(&mut self, start: impl Fn() -> Result<Peer, Failure>) -> Result<(), Failure> {
+        let all = self.recovery.locks;
+        let few = all.min(FEW);
+        let peer = start()?;
+        self.take(&peer, few)?;
+        let touch_few = self.touch(&peer, few)?;
+        drop(peer);
+
+        let mut peer = start()?;
+        let idle = peer.resident()?;
+        let load = self.take(&peer, all)?;
+        self.weigh("memory_loaded", &peer, idle)?;
+        self.restart("restart_loaded", &mut peer)?;
+        let touch_all = self.touch(&peer, all)?;
+        self.round.insert("touch_few", touch_few);
+        self.round.insert("touch_all", touch_all);
+        self.round.insert("touch_slower", touch_all / touch_few);
+        drop(peer);
+
+        let mut peer = start()?;
+        let idle = peer.resident()?;
+        let again = self.take(&peer, all)?;
+        // Taken twice, so what is told is the mean.
+        self.round.insert("load", ms((load + again) / 2));
+        self.show("a checkpoint");
+        let checkpoints = Checkpoints::of(&peer);
+        let made = checkpoints.make(self.stop)?;
+        if let Some(took) = made {
+            self.round.insert("checkpoint", ms(took));
+            self.weigh("memory_checkpointed", &peer, idle)?;
+            self.restart("restart_checkpointed", &mut peer)?;
+        }
+        self.settle(&peer)?;
+        self.show("cycles");
+        let span = self.recovery.seconds;
+        let quiet = self.cycle(&peer, |counted| counted < span)?;
+        self.note(QUIET, &quiet);
+        if made.is_some() {
+            self.show("cycles during a checkpoint");
+            let during = self.cycle_during(&peer, checkpoints)?;
+            self.note(DURING, &during);
+            let more = during.latencies.quantile_us(0.999) - quiet.latencies.quantile_us(0.999);
+            self.round.insert("checkpoint_cycle_p999_more", more);
+        }
+        Ok(())
+    }
+
+    fn show(&self, what: &str) {
+        show(&format!("{}: {what}", self.title));
+    }
+
+    /// Takes so many locks; how long that took.
+    fn take(&self, peer: &Peer, locks: u32) -> Result<Duration, Failure> {
+        self.show(&format!("taking {locks} locks"));
+        let protocol = Rc::new(peer.protocol.clone());
+        let share = locks.div_ceil(TAKERS);
+        let clients = (0..TAKERS).map(|at| {
+            let range = (share * at).min(locks)..(share * (at + 1)).min(locks);
+            Taker::new(Rc::clone(&protocol), range)
+        });
+        Load::connect(peer.address, protocol.greeting(), clients)?.complete(self.stop)
+    }
+
+    /// Notes what each lock adds to the server's memory.
+    fn weigh(&mut self, row: &'static str, peer: &Peer, idle: u64) -> Result<(), Failure> {
+        let grown = peer.resident()?.saturating_sub(idle);
+        let each = as_float(grown) / f64::from(self.recovery.locks);
+        self.round.insert(row, each);
+        Ok(())
+    }
+
+    /// Waits until the system has written what it still owes the disk, which is not the next measurement's.
+    fn settle(&self, peer: &Peer) -> Result<(), Failure> {
+        self.show("settling");
+        File::open(peer.data())
+            .and_then(|folder| Ok(rustix::fs::syncfs(folder)?))
+            .map_err(Failure::to("sync"))
+    }
+
+    /// Kills the server, and notes how long it takes until it serves everything again.
+    fn restart(&mut self, row: &'static str, peer: &mut Peer) -> Result<(), Failure> {
+        self.show("a restart");
+        peer.kill()?;
+        let began = now();
+        peer.start_again()?;
+        await_served(peer, self.recovery.locks, self.stop)?;
+        self.round.insert(row, ms(now() - began));
+        peer.teach()
+    }
+
+    /// Microseconds from one touch to the next, all connections together, when so many locks are held.
+    fn touch(&self, peer: &Peer, locks: u32) -> Result<f64, Failure> {
+        self.settle(peer)?;
+        self.show(&format!("touching {locks} locks"));
+        let protocol = Rc::new(peer.protocol.clone());
+        let clients = (0..TOUCHERS).map(|at| Toucher::new(Rc::clone(&protocol), at, locks, now()));
+        let span = self.recovery.seconds;
+        let load = Load::connect(peer.address, protocol.greeting(), clients)?;
+        let measured = load.measure(span / 2, span, self.stop)?;
+        let touched = as_float(measured.done.iter().sum());
+        Ok(measured.span.as_secs_f64() * 1e6 / touched)
+    }
+
+    /// Cycles at a fixed pace, counted as long as this holds.
+    fn cycle(
+        &self,
+        peer: &Peer,
+        goes_on: impl FnMut(Duration) -> bool,
+    ) -> Result<Measured, Failure> {
+        let protocol = Rc::new(peer.protocol.clone());
+        let begin = now();
+        let clients = (0..PACED).map(|at| {
+            let due = begin + PERIOD * at / PACED;
+            Paced::new(Rc::clone(&protocol), at, PERIOD, due)
+        });
+        Load::connect(peer.address, protocol.greeting(), clients)?
+            .resting()
+            .measure_while(self.recovery.seconds / 2, self.stop, goes_on)
+    }
+
+    /// Cycles for as long as a checkpoint takes.
+    fn cycle_during(&self, peer: &Peer, checkpoints: Checkpoints) -> Result<Measured, Failure> {
+        let (begin, begun) = std::sync::mpsc::channel();
+        let stop = self.stop.clone();
+        let thread = std::thread::Builder::new()
+            .name("sexton-bench-checkpoint".to_owned())
+            .spawn(move || match begun.recv() {
+                Ok(()) => checkpoints.make(&stop),
+                // There was nothing to go with it.
+                Err(_) => Ok(None),
+            })
+            .map_err(Failure::to("start"))?;
+        let mut begin = Some(begin);
+        let measured = self.cycle(peer, |_| {
+            let asked = begin.take().is_none_or(|begin| begin.send(()).is_ok());
+            asked && !thread.is_finished()
+        });
+        let measured = measured?;
+        match thread.join() {
+            Ok(made) => made.map(|_| measured),
+            Err(_) => Err(Failure::new(
+                "the thread that asked for a checkpoint panicked",
+            )),
+        }
+    }
+
+    fn note(&mut self, rows: [&'static str; 4], measured: &Measured) {
+        for (row, share) in rows.into_iter().zip([0.5, 0.99, 0.999, 1.0]) {
+            self.round
+                .insert(row, measured.latencies.quantile_us(share));
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What is measured and where, as flags say it: the `sexton` program, the directory for data, and for whom figures are.
+
+use crate::failure::Failure;
+use crate::peer::sexton_version;
+use clap::Args;
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// `statfs` says this of a file system in memory.
+const TMPFS: u64 = 0x0102_1994;
+
+/// The flags.
+#[derive(Args)]
+pub(crate) struct Site {
+    /// The program to measure [default: the one beside this, brought up to date where cargo runs this]
+    #[arg(long, value_name = "PATH")]
+    sexton: Option<PathBuf>,
+
+    /// Where data directories are made, and removed [default: the system's temporary directory]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+
+    /// Figures for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// The program, once it was looked for.
+    #[arg(skip)]
+    found: OnceCell<PathBuf>,
+}
+
+impl Site {
+    /// Where data directories are made.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.dir.clone().unwrap_or_else(std::env::temp_dir)
+    }
+
+    /// The program to measure.
+    pub(crate) fn program(&self) -> Result<&Path, Failure> {
+        if let Some(program) = self.found.get() {
+            return Ok(program);
+        }
+        let program = match &self.sexton {
+            Some(program) => program.clone(),
+            None => beside_this()?,
+        };
+        Ok(self.found.get_or_init(|| program))
+    }
+
+    /// The version of the program to measure.
+    pub(crate) fn version(&self) -> Result<String, Failure> {
+        sexton_version(self.program()?)
+    }
+
+    /// A remark, with this advice, if no disk holds the data directories.
+    pub(crate) fn in_memory(&self, advice: &str) -> Option<String> {
+        let root = self.root();
+        let stat = rustix::fs::statfs(&root).ok()?;
+        let root = root.display();
+        (u64::try_from(stat.f_type) == Ok(TMPFS)).then(|| {
+            format!("{root} is a file system in memory, where a sync costs nothing: {advice}")
+        })
+    }
+}
+
+/// The program of the same profile. Cargo builds it if it runs this one, so that nobody measures what was built before
+/// a change.
+fn beside_this() -> Result<PathBuf, Failure> {
+    let cannot = "find the program to measure";
+    let own = std::env::current_exe().map_err(Failure::to(cannot))?;
+    let program = own.with_file_name("sexton");
+    let folder = own.parent().and_then(Path::file_name).unwrap_or_default();
+    if let Some(cargo) = std::env::var_os("CARGO") {
+        let profile = if folder == "debug" {
+            "dev".as_ref()
+        } else {
+            folder
+        };
+        let built = Command::new(cargo)
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+            .args(["build", "--quiet", "--bin", "sexton", "--profile"])
+            .arg(profile)
+            .status();
+        if !built.map_err(Failure::to(cannot))?.success() {
+            return Err(Failure::new("failed to build the program to measure"));
+        }
+    }
+    if program.exists() {
+        Ok(program)
+    } else {
+        let words = format!(
+            "failed to {cannot}: there is no {}; `cargo build --release` makes it, --sexton names another",
+            program.display()
+        );
+        Err(Failure::new(words))
+    }
+}

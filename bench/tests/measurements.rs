@@ -1,0 +1,250 @@
+//! `sexton-bench` as a person or a program runs it: it measures, says what it left out, and cleans up. How fast
+//! anything is does not matter here. The program `sexton` has to be there: `cargo test --workspace` builds it.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+
+fn bench(arguments: &[&str], path: Option<&Path>) -> Value {
+    let root = tempfile::tempdir().expect("a temporary directory can be made");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sexton-bench"));
+    // Or it would build the program that it measures, for each of these tests.
+    command.env_remove("CARGO");
+    command.args(arguments).arg("--json");
+    command.arg("--dir").arg(root.path());
+    if let Some(path) = path {
+        command.env("PATH", path);
+    }
+    let output = command.output().expect("the program starts");
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words}");
+    let left: Vec<_> = std::fs::read_dir(root.path())
+        .expect("the directory is still there")
+        .collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+    serde_json::from_slice(&output.stdout).expect("the figures are JSON")
+}
+
+fn is_redis_installed() -> bool {
+    Command::new("redis-server")
+        .arg("--version")
+        .output()
+        .is_ok_and(|output| output.status.success())
+}
+
+fn positive(figure: &Value) -> f64 {
+    let number = figure.as_f64().expect("a figure is a number");
+    assert!(number > 0.0, "{number}");
+    number
+}
+
+#[test]
+fn sexton_alone_is_measured_and_the_missing_peer_is_named() {
+    let nothing = tempfile::tempdir().expect("a temporary directory can be made");
+    let rows = "memory:1x1,fsync:2x3,contended:3";
+    let arguments = ["locks", "--rounds", "1", "--seconds", "0.2", "--rows", rows];
+    let figures = bench(&arguments, Some(nothing.path()));
+    assert!(figures["redis"].is_null());
+    let note = figures["notes"][0].as_str().expect("there is a note");
+    assert!(note.contains("redis-server is not installed"), "{note}");
+    let rows = figures["rows"].as_array().expect("rows are a list");
+    let names: Vec<_> = rows.iter().map(|row| &row["row"]).collect();
+    assert_eq!(names, ["memory:1x1", "fsync:2x3", "contended:3"]);
+    for row in rows {
+        assert!(row["ratio"].is_null());
+        for standing in row["standings"].as_array().expect("standings are a list") {
+            assert_eq!(standing["peer"], false);
+            positive(&standing["per_second"]["median"]);
+            positive(&standing["p99_us"]);
+        }
+    }
+}
+
+#[test]
+fn redis_is_measured_where_it_is_installed() {
+    if !is_redis_installed() {
+        println!("left out: redis-server is not installed");
+        return;
+    }
+    let arguments = [
+        "locks",
+        "--rounds",
+        "1",
+        "--seconds",
+        "0.2",
+        "--rows",
+        "memory:1x1",
+    ];
+    let figures = bench(&arguments, None);
+    let row = &figures["rows"][0];
+    let own = positive(&row["standings"][0]["per_second"]["median"]);
+    let peer = positive(&row["standings"][1]["per_second"]["median"]);
+    let ratio = positive(&row["ratio"]["median"]);
+    assert!(
+        (ratio - own / peer).abs() < 1e-9,
+        "{ratio} of {own} and {peer}"
+    );
+}
+
+#[test]
+fn locks_over_http_are_measured_beside_etcd_where_it_is_installed() {
+    let arguments = [
+        "http",
+        "--rounds",
+        "1",
+        "--seconds",
+        "0.2",
+        "--connections",
+        "3",
+    ];
+    let nothing = tempfile::tempdir().expect("a temporary directory can be made");
+    let alone = bench(&arguments, Some(nothing.path()));
+    let note = alone["notes"][0].as_str().expect("there is a note");
+    assert!(note.contains("etcd is not installed"), "{note}");
+    assert!(alone["rows"][0]["ratio"].is_null());
+    positive(&alone["rows"][0]["standings"][0]["per_second"]["median"]);
+    positive(&alone["told"][0]["p50_us"]["median"]);
+    let etcd = Command::new("etcd").arg("--version").output();
+    if !etcd.is_ok_and(|output| output.status.success()) {
+        println!("left out: etcd is not installed");
+        return;
+    }
+    let beside = bench(&arguments, None);
+    let names: Vec<_> = (0..3)
+        .map(|at| &beside["rows"][0]["standings"][at]["name"])
+        .collect();
+    assert_eq!(names, ["sexton", "etcd, lock", "etcd, txn"]);
+    positive(&beside["rows"][0]["ratio"]["median"]);
+    positive(&beside["told"][1]["p50_us"]["median"]);
+}
+
+#[test]
+fn a_node_inside_the_program_is_measured() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sexton-bench"));
+    command.args(["embed", "--rounds", "1", "--seconds", "0.05", "--json"]);
+    let output = command.output().expect("the program starts");
+    assert!(output.status.success());
+    let figures: Value = serde_json::from_slice(&output.stdout).expect("the figures are JSON");
+    let rates = ["batch_cycles_per_second", "future_cycles_per_second"];
+    let spans = [
+        "acquire_p50_us",
+        "acquire_p99_us",
+        "told_p50_us",
+        "told_p99_us",
+    ];
+    for figure in rates.iter().chain(&spans) {
+        positive(&figures[figure]["median"]);
+    }
+}
+
+#[test]
+fn what_changes_leave_behind_is_measured() {
+    let nothing = tempfile::tempdir().expect("a temporary directory can be made");
+    let figures = bench(
+        &["churn", "--changes", "20000", "--locks", "100"],
+        Some(nothing.path()),
+    );
+    assert_eq!(figures["changes"], 20_000);
+    let sexton = &figures["servers"][0];
+    assert_eq!(sexton["server"], "sexton");
+    assert!(figures["servers"][1].is_null(), "redis is not on the path");
+    positive(&sexton["changes_per_second"]);
+    for held in ["disk", "resident"] {
+        let largest = positive(&sexton[held]["largest"]);
+        assert!(largest >= positive(&sexton[held]["last"]));
+    }
+}
+
+#[test]
+fn a_written_log_is_replayed() {
+    let figures = bench(
+        &[
+            "replay",
+            "--entries",
+            "3000",
+            "--held",
+            "7",
+            "--rounds",
+            "2",
+        ],
+        None,
+    );
+    assert_eq!(figures["entries"], 3000);
+    positive(&figures["entries_per_second"]["median"]);
+    positive(&figures["replay_seconds"]["min"]);
+}
+
+/// The named row of `bench recovery`.
+fn recovery_row<'a>(figures: &'a Value, name: &str) -> &'a Value {
+    let rows = figures["rows"].as_array().expect("rows are a list");
+    rows.iter()
+        .find(|row| row["row"] == name)
+        .unwrap_or_else(|| panic!("there is no row {name}"))
+}
+
+const RECOVERY: [&str; 7] = [
+    "recovery",
+    "--locks",
+    "2500",
+    "--rounds",
+    "1",
+    "--seconds",
+    "0.1",
+];
+
+#[test]
+fn held_locks_come_back_and_the_missing_peer_is_named() {
+    let nothing = tempfile::tempdir().expect("a temporary directory can be made");
+    let figures = bench(&RECOVERY, Some(nothing.path()));
+    assert_eq!(figures["locks"], 2500);
+    assert!(figures["redis"].is_null());
+    let note = figures["notes"][0].as_str().expect("there is a note");
+    assert!(note.contains("redis-server is not installed"), "{note}");
+    for name in [
+        "load",
+        "restart_loaded",
+        "touch_few",
+        "touch_all",
+        "touch_slower",
+        "cycle_p50",
+        "cycle_max",
+    ] {
+        let row = recovery_row(&figures, name);
+        positive(&row["sexton"]["median"]);
+        assert!(row["redis"].is_null() && row["ratio"].is_null(), "{row}");
+    }
+}
+
+#[test]
+fn held_locks_of_redis_come_back_where_it_is_installed() {
+    if !is_redis_installed() {
+        println!("left out: redis-server is not installed");
+        return;
+    }
+    let figures = bench(&RECOVERY, None);
+    for name in ["load", "restart_loaded", "touch_all", "cycle_p999"] {
+        let row = recovery_row(&figures, name);
+        let own = positive(&row["sexton"]["median"]);
+        let peer = positive(&row["redis"]["median"]);
+        let ratio = positive(&row["ratio"]["median"]);
+        assert!(
+            (ratio - own / peer).abs() < 1e-9,
+            "{ratio} of {own} and {peer}"
+        );
+    }
+    for name in ["checkpoint", "restart_checkpointed"] {
+        positive(&recovery_row(&figures, name)["redis"]["median"]);
+    }
+    assert!(recovery_row(&figures, "checkpoint_cycle_p999_more")["ratio"].is_null());
+}
+
+#[test]
+fn a_row_that_is_none_is_a_usage_error() {
+    let output = Command::new(env!("CARGO_BIN_EXE_sexton-bench"))
+        .args(["locks", "--rows", "memory:0x1"])
+        .output()
+        .expect("the program starts");
+    assert_eq!(output.status.code(), Some(2));
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(words.contains("expected memory:CxD"), "{words}");
+}
