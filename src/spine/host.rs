@@ -6,6 +6,7 @@
 
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Seq, Ticket};
+use crate::lookup::pages::Copied;
 use crate::persist::format::Watermark;
 use crate::persist::journal::Room;
 use crate::persist::snapshots::Page;
@@ -15,7 +16,7 @@ use crate::spine::machine::{
     Effect, Effects, Keeping, Machine, Refusal, Stamp, Start, Tell, Weight,
 };
 use crate::spine::outbox::Outbox;
-use crate::spine::pages::{self, Copied};
+use crate::spine::pages;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

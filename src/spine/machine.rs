@@ -6,8 +6,8 @@
 
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket};
+use crate::lookup::pages::Pages;
 use crate::spine::event::Happening;
-use crate::spine::pages::Pages;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

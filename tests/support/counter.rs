@@ -7,8 +7,8 @@
 use serde::{Deserialize, Serialize};
 use sexton::clock::Timestamp;
 use sexton::ids::{ActorId, Digest, PageId, Seq, Ticket};
+use sexton::lookup::pages::Pages;
 use sexton::spine::machine::{Effects, Keeping, Machine, Refusal, Stamp, Start, Weight};
-use sexton::spine::pages::Pages;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A counter that passes a multiple of this is told to the other actor.
