@@ -192,6 +192,9 @@ impl<T: Item> Kept<T> {
     /// # Errors
     /// If it is none of such items.
     pub fn decode(page: PageId, content: &[u8]) -> Result<Loaded<T>, String> {
+        if page.kind() != T::KIND {
+            return Err(format!("pages of kind {} are not known here", page.kind()));
+        }
         let stored: Vec<T::Stored<'_>> = read(content)?;
         let mut loaded = Loaded {
             items: Vec::with_capacity(stored.len()),
@@ -473,6 +476,10 @@ mod tests {
         super::write(&[(2u8, lease("beyond", 0))], &mut beyond);
         assert!(Kept::<Lease>::decode(page, &beyond).is_err(), "no place 2");
         assert!(Kept::<Lease>::decode(page, b"?").is_err());
+        let (mut good, other) = (Vec::new(), PageId::new(8, 0));
+        super::write(&[(1u8, lease("good", 0))], &mut good);
+        assert!(Kept::<Lease>::decode(page, &good).is_ok());
+        assert!(Kept::<Lease>::decode(other, &good).is_err(), "no such kind");
     }
 
     #[test]

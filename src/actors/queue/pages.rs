@@ -61,11 +61,10 @@ impl Page {
     pub(super) fn decode(page: PageId, content: &[u8]) -> Result<Self, String> {
         match page.kind() {
             _ if page == PageId::HEAD => Once::decode(content).map(Self::Head),
-            Job::KIND => Kept::decode(page, content).map(Self::Jobs),
             Numbered::KIND => Kept::decode(page, content).map(Self::Queues),
             BODIES => Ok(Self::Body(Slot(page.index()), Body::new(content))),
             KnownRoot::KIND => Kept::decode(page, content).map(Self::Roots),
-            kind => Err(format!("queues have no pages of kind {kind}")),
+            _ => Kept::decode(page, content).map(Self::Jobs),
         }
     }
 }
