@@ -88,7 +88,11 @@ impl Slot {
     }
 }
 
-/// One page of an actor's durable state. Page 0 holds what the actor has but once.
+/// One page of an actor's durable state, as the number that it has on disk: its kind, and its index among the pages of
+/// that kind. Page 0 holds what the actor has but once.
+///
+/// Kinds 0 to 3 have a quarter of the numbers each, but for the upper half of the last: that belongs to kinds 4 to 19,
+/// an equal share to each. So numbers ascend by kind, then by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PageId(pub u32);
@@ -96,22 +100,53 @@ pub struct PageId(pub u32);
 impl PageId {
     /// The page of what an actor has but once.
     pub const HEAD: Self = Self(0);
-    /// The bits above this say which kind of page it is, for machines that have several.
-    pub const AREA_SHIFT: u32 = 30;
+    /// How many kinds there are.
+    pub const KINDS: usize = 20;
+
+    const LARGE: u8 = 4;
+    const LARGE_BITS: u32 = 30;
+    const SMALL_BITS: u32 = 25;
+    const FIRST_SMALL: u32 = u32::MAX << 29;
+
+    /// The page of this kind and index.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub const fn new(kind: u8, index: u32) -> Self {
+        assert!(
+            (kind as usize) < Self::KINDS && index < Self::len(kind),
+            "there are so many pages of a kind"
+        );
+        if kind < Self::LARGE {
+            Self((kind as u32) << Self::LARGE_BITS | index)
+        } else {
+            let small = (kind - Self::LARGE) as u32;
+            Self(Self::FIRST_SMALL | small << Self::SMALL_BITS | index)
+        }
+    }
+
+    /// How many pages there may be of a kind.
+    pub const fn len(kind: u8) -> u32 {
+        match kind {
+            0..3 => 1 << Self::LARGE_BITS,
+            3 => 1 << (Self::LARGE_BITS - 1),
+            _ => 1 << Self::SMALL_BITS,
+        }
+    }
 
     /// Its kind.
-    pub const fn area(self) -> usize {
-        (self.0 >> Self::AREA_SHIFT) as usize
+    pub const fn kind(self) -> u8 {
+        let kind = if self.0 < Self::FIRST_SMALL {
+            self.0 >> Self::LARGE_BITS
+        } else {
+            ((self.0 - Self::FIRST_SMALL) >> Self::SMALL_BITS) + Self::LARGE as u32
+        };
+        kind.to_le_bytes()[0]
     }
 
-    /// Its place among those of its kind.
-    pub const fn in_area(self) -> usize {
-        (self.0 & ((1 << Self::AREA_SHIFT) - 1)) as usize
-    }
-
-    /// The number of the first page of the next kind, whether or not there is one.
-    pub const fn next_area(self) -> u64 {
-        (self.0 as u64 >> Self::AREA_SHIFT).wrapping_add(1) << Self::AREA_SHIFT
+    /// Its index among the pages of its kind.
+    pub const fn index(self) -> u32 {
+        self.0 & (Self::len(self.kind()) - 1)
     }
 }
 
@@ -214,5 +249,33 @@ impl<'de> Deserialize<'de> for Chance {
             *place = u8::from_str_radix(digits, 16).map_err(|_| bad())?;
         }
         Ok(Self(chance))
+    }
+}
+#[cfg(test)]
+mod tests {
+    use super::PageId;
+
+    #[test]
+    fn every_number_is_a_page_of_one_kind() {
+        let mut next = 0;
+        for kind in 0..PageId::KINDS {
+            let kind = u8::try_from(kind).expect("kinds are few");
+            let last = PageId::len(kind) - 1;
+            for index in [0, 1, last / 3, last] {
+                let page = PageId::new(kind, index);
+                assert_eq!(u64::from(page.0), next + u64::from(index));
+                assert_eq!((page.kind(), page.index()), (kind, index));
+            }
+            next += u64::from(PageId::len(kind));
+        }
+        assert_eq!(next, 1 << 32, "none is left over");
+    }
+
+    #[test]
+    fn the_kinds_of_format_1_are_where_they_were() {
+        for kind in 0..4 {
+            let page = PageId::new(kind, 5);
+            assert_eq!(page, PageId(u32::from(kind) << 30 | 5));
+        }
     }
 }

@@ -122,6 +122,10 @@
 //! | [`replay`] | logs as JSON lines |
 //! | [`status`] | what a node says of itself |
 
+// What the simulation shares with tests of the library names it from outside.
+#[cfg(test)]
+extern crate self as sexton;
+
 pub mod actors;
 mod block_on;
 pub mod clock;

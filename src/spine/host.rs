@@ -6,6 +6,7 @@
 
 use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, Digest, Seq, Ticket};
+use crate::lookup::pages::Copied;
 use crate::persist::journal::Room;
 use crate::persist::mark::Watermark;
 use crate::persist::snapshots::Page;
@@ -20,7 +21,7 @@ use crate::spine::machine::{
     Actor, Effects, Gauge, Keeping, Machine, Moment, Now, Refusal, Stamp, Start, Weight,
 };
 use crate::spine::outbox::Outbox;
-use crate::spine::pages::{self, Copied};
+use crate::spine::pages;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -9,9 +9,9 @@
 
 use crate::clock::{Date, Offset, Timestamp};
 use crate::ids::{ActorId, Chance, Digest, PageId, Seq, Slot, Ticket};
+use crate::lookup::pages::Pages;
 use crate::spine::effect;
 use crate::spine::event::Happening;
-use crate::spine::pages::Pages;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -13,7 +13,7 @@
 //! | `recovery.rs` | from snapshots and journal to machines: the one recovery path |
 //! | `progress.rs` | how far a recovery has come |
 //! | `checkpoint.rs` | when a snapshot is due, and its steps |
-//! | `pages.rs` | which parts of a machine's state changed, and a checkpoint's copy of them |
+//! | `pages.rs` | a checkpoint's copy of a machine, slice by slice |
 //! | `loading.rs` | a snapshot on its way into machines |
 //! | `parallel.rs` | work that is spread over the cores |
 //! | `directory.rs` | addresses, and the bound on open commands |

@@ -1,272 +1,92 @@
-//! The lock rules a second time: one list of entries, searched from end to end.
-//!
-//! Follows `docs/protocols/lockserver.md`, not the machine. Slots are taken from the log, since an expiry names one.
+//! The model of locks as a reference: what the log must say, and what clients must be told.
 
 use crate::coverage::Coverage;
 use crate::each::Judged;
 use crate::reference::{Origin, Reference};
+use model::Model;
 use sexton::actors::lock::{
-    self, Gone, LockMachine, Message, Name, Outcome, Query, Refused, Reply, Standing, Watch,
+    Gone, LockMachine, Message, Name, Outcome, Query, Refused, Reply, Rules, Standing, Watch,
 };
 use sexton::clock::Timestamp;
-use sexton::ids::{Seq, Slot, Token};
+use sexton::ids::{Seq, Slot};
 use sexton::spine::delivery::Answer;
 use sexton::spine::machine::Shown as _;
 use sexton::spine::machine::{Stamp, Start};
-use std::collections::{BTreeMap, BTreeSet};
 
-#[derive(Clone, Debug)]
-struct Entry {
-    key: Name,
-    index: Name,
-    owner: Name,
-    ttl: u16,
-    ttw: u16,
-    priority: u8,
-    seq: Seq,
-    deadline: Timestamp,
-    /// Of the owner; contenders have none.
-    token: Option<Token>,
-    /// The first request since the lock was last free.
-    first: Seq,
+#[path = "../../src/actors/lock/model.rs"]
+mod model;
+
+/// Locks, as the model has them.
+#[derive(Clone)]
+pub(crate) struct Locks {
+    model: Model,
 }
 
-/// Locks, as the text has them.
-#[derive(Clone, Default)]
-pub(crate) struct Locks {
-    entries: BTreeMap<Slot, Entry>,
-    draining: bool,
-    /// Time does not act on these until their span begins again.
-    quarantined: BTreeSet<Slot>,
+impl Default for Locks {
+    fn default() -> Self {
+        let rules = Locks::rules();
+        Self {
+            model: Model::new(rules.high_first, rules.entries_max),
+        }
+    }
 }
 
 impl Locks {
-    fn find(&self, key: &Name, index: &Name, owner: &Name) -> Option<Slot> {
-        let is = |entry: &Entry| (&entry.key, &entry.index, &entry.owner) == (key, index, owner);
-        self.entries
-            .iter()
-            .find(|(_, entry)| is(entry))
-            .map(|(slot, _)| *slot)
+    fn standing(&self, [key, index, owner]: [&Name; 3]) -> Option<Standing> {
+        let lock = (key.clone(), index.clone());
+        let (place, it) = self.model.standing(&lock, owner)?;
+        let token = it.owns().then_some(it.token);
+        Some(Standing { place, token })
     }
 
-    /// Owner first, then by priority, then in order of arrival.
-    fn line(&self, key: &Name, index: &Name) -> Vec<Slot> {
-        let of_lock = |entry: &&Entry| (&entry.key, &entry.index) == (key, index);
-        let mut line: Vec<(bool, u8, Seq, Slot)> = self
-            .entries
-            .iter()
-            .filter(|(_, entry)| of_lock(entry))
-            .map(|(slot, entry)| {
-                (
-                    entry.token.is_none(),
-                    u8::MAX - entry.priority,
-                    entry.seq,
-                    *slot,
-                )
-            })
-            .collect();
-        line.sort_unstable();
-        line.into_iter().map(|(.., slot)| slot).collect()
-    }
-
-    fn entry(&self, slot: Slot) -> &Entry {
-        self.entries.get(&slot).expect("slots come from the list")
-    }
-
-    fn place(&self, slot: Slot) -> u32 {
-        let entry = self.entry(slot);
-        let line = self.line(&entry.key, &entry.index);
-        let before = line.iter().take_while(|other| **other != slot).count();
-        u32::try_from(before + 1).expect("lines are short")
-    }
-
-    fn standing(&self, slot: Slot) -> Standing {
-        Standing {
-            place: self.place(slot),
-            token: self.entry(slot).token,
+    /// The slot of an entry that is there, or was before it ended.
+    fn slot(&self, message: &Message) -> Option<Slot> {
+        let (Message::Request {
+            key, index, owner, ..
         }
-    }
-
-    /// The slots of a release, oldest entry first.
-    fn named(&self, key: Option<&Name>, index: Option<&Name>, owner: &Name) -> Vec<Slot> {
-        let mut named: Vec<(Seq, Slot)> = self
-            .entries
-            .iter()
-            .filter(|(_, entry)| {
-                entry.owner == *owner
-                    && key.is_none_or(|key| entry.key == *key)
-                    && index.is_none_or(|index| entry.index == *index)
-            })
-            .map(|(slot, entry)| (entry.seq, *slot))
-            .collect();
-        named.sort_unstable();
-        named.into_iter().map(|(_, slot)| slot).collect()
-    }
-
-    fn remove(&mut self, slot: Slot, stamp: Stamp) -> Option<Slot> {
-        let gone = self.entries.remove(&slot).expect("only what is there ends");
-        self.quarantined.remove(&slot);
-        gone.token?;
-        let heir = self.line(&gone.key, &gone.index).first().copied()?;
-        self.quarantined.remove(&heir);
-        let entry = self.entries.get_mut(&heir).expect("an heir is there");
-        entry.token = Some(stamp.seq.into());
-        entry.deadline = stamp.at.plus_seconds(entry.ttl.into());
-        Some(heir)
-    }
-
-    fn insert(
-        &mut self,
-        stamp: Stamp,
-        message: &Message,
-        slot: Slot,
-        place: u32,
-    ) -> Result<(), String> {
-        let Message::Request {
-            key,
-            index,
-            owner,
-            ttl,
-            ttw,
-            priority,
-        } = message
+        | Message::Renew {
+            key, index, owner, ..
+        }) = message
         else {
-            return Err("an entry was made by something else than a request".to_owned());
+            return None;
         };
-        if self.draining || owner.as_bytes().is_empty() || self.find(key, index, owner).is_some() {
-            return Err("an entry was made where none may be".to_owned());
-        }
-        if self.entries.contains_key(&slot) {
-            return Err(format!("{slot:?} was given a second time"));
-        }
-        let head = self.line(key, index).first().copied();
-        let span = if head.is_none() { ttl } else { ttw };
-        let entry = Entry {
-            key: key.clone(),
-            index: index.clone(),
-            owner: owner.clone(),
-            ttl: *ttl,
-            ttw: *ttw,
-            priority: *priority,
-            seq: stamp.seq,
-            deadline: stamp.at.plus_seconds((*span).into()),
-            token: head.is_none().then_some(stamp.seq.into()),
-            first: head.map_or(stamp.seq, |head| self.entry(head).first),
-        };
-        self.entries.insert(slot, entry);
-        let right = self.place(slot);
-        (right == place)
-            .then_some(())
-            .ok_or_else(|| format!("place {place}, where {right} is right"))
+        let found = self.model.standing(&(key.clone(), index.clone()), owner);
+        found.map(|(_, it)| it.slot)
     }
 
-    fn renew(&mut self, stamp: Stamp, slot: Slot) {
-        self.quarantined.remove(&slot);
-        let entry = self.entries.get_mut(&slot).expect("it was just found");
-        let span = if entry.token.is_some() {
-            entry.ttl
-        } else {
-            entry.ttw
-        };
-        entry.deadline = stamp.at.plus_seconds(span.into());
-    }
-
-    fn end(&mut self, stamp: Stamp, slots: &[Slot], gone: &[Gone]) -> Result<(), String> {
-        let ended: Vec<Gone> = slots
-            .iter()
-            .map(|slot| Gone {
-                slot: *slot,
-                heir: self.remove(*slot, stamp),
-            })
-            .collect();
-        (ended == gone)
-            .then_some(())
-            .ok_or_else(|| format!("{gone:?} ended, where {ended:?} is right"))
-    }
-
-    /// The item that time has to act on first.
-    fn first_due(&self, at: Timestamp) -> Option<Slot> {
-        self.entries
-            .iter()
-            .filter(|(slot, entry)| entry.deadline <= at && !self.quarantined.contains(slot))
-            .map(|(slot, entry)| (entry.deadline, *slot))
-            .min()
-            .map(|(_, slot)| slot)
-    }
-
-    /// Who ends with an entry whose time has passed: first the contenders that are dead at that instant too, as far as
-    /// they stand before its heir.
-    fn dying(&self, slot: Slot) -> Vec<Slot> {
-        let entry = self.entry(slot);
-        let mut dying = Vec::new();
-        if entry.token.is_some() {
-            let line = self.line(&entry.key, &entry.index);
-            dying.extend(
-                line.into_iter()
-                    .skip(1)
-                    .take_while(|other| self.entry(*other).deadline <= entry.deadline),
-            );
-        }
-        dying.push(slot);
-        dying
-    }
-
-    fn list(&self, key: Option<&Name>) -> Vec<(Slot, u32)> {
-        let mut heads: Vec<_> = self
-            .entries
-            .iter()
-            .filter(|(_, entry)| entry.token.is_some() && key.is_none_or(|key| entry.key == *key))
-            .map(|(slot, entry)| (&entry.key, entry.first, *slot))
-            .collect();
-        heads.sort_unstable();
-        let lines = heads.into_iter().map(|(_, _, slot)| self.entry(slot));
-        lines
-            .flat_map(|head| self.line(&head.key, &head.index).into_iter().zip(1..))
-            .collect()
-    }
-
-    fn listed(&self, (slot, place): (Slot, u32)) -> lock::Listed {
-        let entry = self.entry(slot);
-        lock::Listed {
-            key: entry.key.clone(),
-            index: entry.index.clone(),
-            owner: entry.owner.clone(),
-            place,
-            ttl: entry.ttl,
-            ttw: entry.ttw,
-            priority: entry.priority,
-            deadline: entry.deadline,
-            token: entry.token,
-        }
-    }
-
-    fn target(&self, message: &Message) -> Vec<Slot> {
-        match message {
-            Message::Request {
-                key, index, owner, ..
+    /// The entries that are there no more, each with the one that owns its lock now if it was its owner, by slot.
+    fn gone(&self, after: &Model) -> Vec<Gone> {
+        let is_there = |slot: Slot| after.entries.iter().any(|it| it.slot == slot);
+        let entries = self.model.entries.iter();
+        let gone = entries.filter(|it| !is_there(it.slot)).map(|it| {
+            let line = after.line(&it.lock);
+            let heir = line.first().map(|heir| heir.slot);
+            Gone {
+                slot: it.slot,
+                heir: heir.filter(|_| it.owns()),
             }
-            | Message::Renew {
-                key, index, owner, ..
-            } => self.find(key, index, owner).into_iter().collect(),
-            Message::Release {
-                key, index, owner, ..
-            } => self.named(Some(key), index.as_ref(), owner),
-            Message::ReleaseAll { owner } => self.named(None, None, owner),
-            Message::Expire { slot } => self.dying(*slot),
-            Message::Drain => Vec::new(),
-        }
+        });
+        let mut gone: Vec<Gone> = gone.collect();
+        gone.sort_by_key(|it| it.slot);
+        gone
     }
-}
 
-fn is_stale(entry: &Entry, message: &Message) -> bool {
-    match message {
-        Message::Renew { token, .. } | Message::Release { token, .. } => {
-            token.is_some_and(|token| entry.token.unwrap_or_default() != token)
+    /// What a message comes to, and the model as it is then.
+    fn follow(&self, stamp: Stamp, message: &Message) -> Result<(Model, Option<Reply>), String> {
+        let mut after = self.model.clone();
+        let first = after.next_due(stamp.at).map(|it| it.slot);
+        if let Message::Expire { slot } = message {
+            if first != Some(*slot) {
+                return Err(format!("time acted on {slot:?}, where {first:?} is due"));
+            }
+            after.tick(stamp.seq, stamp.at);
+            return Ok((after, None));
         }
-        Message::Request { .. }
-        | Message::ReleaseAll { .. }
-        | Message::Expire { .. }
-        | Message::Drain => false,
+        if let Some(due) = self.due(stamp.at) {
+            return Err(format!("it was ordered before {due}, which was due"));
+        }
+        let reply = after.message(message, stamp.seq, stamp.at);
+        Ok((after, Some(reply)))
     }
 }
 
@@ -277,147 +97,102 @@ impl Judged for LockMachine {
 impl Reference for Locks {
     type Machine = LockMachine;
 
-    fn rules() -> lock::Rules {
-        lock::Rules::default()
+    fn rules() -> Rules {
+        Rules::default()
     }
 
     fn apply(
         &mut self,
         stamp: Stamp,
         message: &Message,
-        (outcome, _): (&Outcome, &Reply),
+        (outcome, reply): (&Outcome, &Reply),
     ) -> Result<(), String> {
-        if let Message::Expire { slot } = message {
-            let first = self.first_due(stamp.at);
-            if first != Some(*slot) {
-                return Err(format!("time acted on {slot:?}, where {first:?} is due"));
-            }
-        } else if let Some(due) = self.due(stamp.at) {
-            return Err(format!("it was ordered before {due}, which was due"));
+        let (after, right) = self.follow(stamp, message)?;
+        if !Self::changes(reply) || right.as_ref().is_some_and(|right| right != reply) {
+            return Err(format!("{reply:?}, where {right:?} is right"));
         }
-        let target = self.target(message);
-        if target
-            .iter()
-            .any(|slot| is_stale(self.entry(*slot), message))
-        {
-            return Err("a stale token was let through".to_owned());
-        }
+        let gone = self.gone(&after);
+        self.model = after;
+        let slot = self.slot(message);
         match outcome {
-            Outcome::Granted { slot } => self.insert(stamp, message, *slot, 1),
-            Outcome::Queued { slot, place } if *place > 1 => {
-                self.insert(stamp, message, *slot, *place)
+            Outcome::Granted { slot: given }
+            | Outcome::Queued { slot: given, .. }
+            | Outcome::Renewed { slot: given, .. }
+                if slot != Some(*given) =>
+            {
+                Err(format!("{given:?}, where {slot:?} is right"))
             }
-            Outcome::Renewed { slot, place, token } => {
-                if target != [*slot] || matches!(message, Message::Release { .. }) {
-                    return Err(format!("{slot:?} was renewed, where {target:?} is right"));
-                }
-                let right = self.standing(*slot);
-                if (*place, *token) != (right.place, right.token.unwrap_or_default()) {
-                    return Err(format!("renewed at {place}, where {right:?} is right"));
-                }
-                self.renew(stamp, *slot);
-                Ok(())
+            Outcome::Ended { gone: ended } => {
+                let mut ended = ended.clone();
+                ended.sort_by_key(|it| it.slot);
+                (ended == gone)
+                    .then_some(())
+                    .ok_or_else(|| format!("{ended:?} ended, where {gone:?} is right"))
             }
-            Outcome::Ended { gone } => self.end(stamp, &target, gone),
-            Outcome::Draining if !self.draining => {
-                self.draining = true;
-                Ok(())
-            }
-            Outcome::Queued { .. } | Outcome::Draining | Outcome::Absent | Outcome::Refused(_) => {
-                Err("this outcome changes nothing".to_owned())
-            }
+            Outcome::Granted { .. }
+            | Outcome::Queued { .. }
+            | Outcome::Renewed { .. }
+            | Outcome::Draining
+            | Outcome::Absent
+            | Outcome::Refused(_) => Ok(()),
         }
     }
 
-    fn start(
-        &mut self,
-        Start {
-            stamp: Stamp { at, .. },
-            ..
-        }: Start,
-    ) {
-        self.draining = false;
-        self.quarantined.clear();
-        for entry in self.entries.values_mut() {
-            let span = if entry.token.is_some() {
-                entry.ttl
-            } else {
-                entry.ttw
-            };
-            entry.deadline = at.plus_seconds(span.into());
-        }
+    fn start(&mut self, start: Start) {
+        self.model.start(start.stamp.at);
     }
 
     fn poisoned(&mut self, message: &Message) {
         if let Message::Expire { slot } = message {
-            self.quarantined.insert(*slot);
+            let entries = self.model.entries.iter_mut();
+            for it in entries.filter(|it| it.slot == *slot) {
+                it.quarantined = true;
+            }
         }
     }
 
     fn due(&self, at: Timestamp) -> Option<String> {
-        self.first_due(at)
-            .map(|slot| format!("{slot:?} {:?}", self.entry(slot)))
+        self.model.next_due(at).map(|it| format!("{it:?}"))
     }
 
     fn without_change(&self, message: &Message) -> Option<Reply> {
-        let target = self.target(message);
-        if let Message::Request { owner, .. } = message {
-            return match () {
-                () if owner.as_bytes().is_empty() => Some(Reply::Refused(Refused::NoOwner)),
-                () if !target.is_empty() => None,
-                () if self.draining => Some(Reply::Refused(Refused::Draining)),
-                () => None,
-            };
-        }
-        if *message == Message::Drain {
-            return self.draining.then_some(Reply::Absent);
-        }
-        if target
-            .iter()
-            .any(|slot| is_stale(self.entry(*slot), message))
-        {
-            return Some(Reply::Refused(Refused::StaleToken));
-        }
-        target.is_empty().then_some(Reply::Absent)
+        let reply = self.model.clone().message(message, Seq(0), Timestamp(0));
+        (!Self::changes(&reply)).then_some(reply)
     }
 
     fn answer(&self, query: &Query) -> Answer<Reply> {
+        let list = self.model.list();
         Ok(match query {
             Query::Owner { key, index } => {
-                let line = self.line(key, index);
-                Reply::Owner(line.first().map(|head| self.entry(*head).owner.clone()))
+                let is = |lock: &(Name, Name)| (&lock.0, &lock.1) == (key, index);
+                let mut entries = self.model.entries.iter();
+                let owner = entries.find(|it| it.owns() && is(&it.lock));
+                Reply::Owner(owner.map(|it| it.owner.clone()))
             }
             Query::Place { key, index, owner } => self
-                .find(key, index, owner)
-                .map_or(Reply::Absent, |slot| Reply::Standing(self.standing(slot))),
+                .standing([key, index, owner])
+                .map_or(Reply::Absent, Reply::Standing),
             Query::List { key, entries_max } => Reply::List(
-                self.list(key.as_ref())
-                    .into_iter()
+                list.into_iter()
+                    .filter(|it| key.as_ref().is_none_or(|key| it.key == *key))
                     .take(*entries_max as usize)
-                    .map(|found| self.listed(found))
                     .collect(),
             ),
             Query::Select(_) => unreachable!("clients ask for no pages"),
             Query::Counts => {
-                let all = u32::try_from(self.entries.len()).expect("worlds are small");
-                let owners = self.entries.values().filter(|entry| entry.token.is_some());
-                let owners = u32::try_from(owners.count()).expect("worlds are small");
+                let owners = list.iter().filter(|it| it.token.is_some()).count();
+                let count = |count| u32::try_from(count).expect("worlds are small");
                 Reply::Counts {
-                    owners,
-                    contenders: all - owners,
+                    owners: count(owners),
+                    contenders: count(list.len() - owners),
                 }
             }
         })
     }
 
     fn agrees(&self, machine: &LockMachine) -> Result<(), String> {
-        let view = machine.view();
-        let mine: Vec<_> = self
-            .list(None)
-            .into_iter()
-            .map(|found| self.listed(found))
-            .collect();
-        if view.draining != self.draining {
+        let (view, mine) = (machine.view(), self.model.list());
+        if view.draining != self.model.draining {
             return Err(format!("draining is {}", view.draining));
         }
         (view.entries == mine)
@@ -451,28 +226,19 @@ impl Reference for Locks {
 
     fn wakes(&self, watch: &Watch) -> Option<Reply> {
         match watch {
-            Watch::Empty => self.entries.is_empty().then_some(Reply::Due),
-            Watch::Granted { key, index, owner } => {
-                let found = self.find(key, index, owner);
-                match found.and_then(|slot| self.entries.get(&slot)) {
-                    None => Some(Reply::Absent),
-                    Some(entry) => entry.token.map(|token| {
-                        Reply::Standing(Standing {
-                            place: 1,
-                            token: Some(token),
-                        })
-                    }),
-                }
-            }
+            Watch::Empty => self.model.entries.is_empty().then_some(Reply::Due),
+            Watch::Granted { key, index, owner } => match self.standing([key, index, owner]) {
+                None => Some(Reply::Absent),
+                Some(standing) => standing.token.map(|_| Reply::Standing(standing)),
+            },
             Watch::Lost {
                 key,
                 index,
                 owner,
                 token,
             } => {
-                let found = self.find(key, index, owner);
-                let entry = found.and_then(|slot| self.entries.get(&slot));
-                let holds = entry.is_some_and(|entry| entry.token == Some(*token));
+                let standing = self.standing([key, index, owner]);
+                let holds = standing.is_some_and(|it| it.token == Some(*token));
                 (!holds).then_some(Reply::Absent)
             }
         }

@@ -7,11 +7,11 @@
 use serde::{Deserialize, Serialize};
 use sexton::clock::{Date, Offset, Timestamp};
 use sexton::ids::{ActorId, Digest, PageId, Seq, Ticket};
+use sexton::lookup::pages::Pages;
 use sexton::spine::effect::{Action, To};
 use sexton::spine::machine::{
     Effects, Keeping, Machine, Moment, Now, Paged, Refusal, Shown, Stamp, Start, Timed, Weight,
 };
-use sexton::spine::pages::Pages;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A counter that passes a multiple of this is told to the other actor, and rings its bell.

@@ -1,4 +1,4 @@
-//! One owner or contender of one lock: what is kept of it, and what the digest is made of.
+//! One owner or contender of one lock: what is kept of it.
 //!
 //! Change rule: the fields but for the rings are durable, see `message.rs`.
 
@@ -47,6 +47,16 @@ impl Waited {
 pub(super) struct Ring {
     pub(super) previous: Slot,
     pub(super) next: Slot,
+}
+
+impl Ring {
+    /// The ring of an entry that has no neighbours.
+    pub(super) const fn alone(slot: Slot) -> Self {
+        Self {
+            previous: slot,
+            next: slot,
+        }
+    }
 }
 
 /// What a request asks for.
@@ -107,7 +117,7 @@ impl Entry {
     }
 
     /// When its span ends, if spans began again at `epoch`.
-    pub(super) fn deadline(&self, epoch: Timestamp) -> Timestamp {
+    pub(super) fn ends(&self, epoch: Timestamp) -> Timestamp {
         let span = if self.is_owner() { self.ttl } else { self.ttw };
         self.since.max(epoch).plus_seconds(span.into())
     }
@@ -125,18 +135,6 @@ impl Entry {
             slot,
             names: named.into(),
         }
-    }
-
-    /// Puts what the digest is made of into `bytes`.
-    pub(super) fn canonical(&self, bytes: &mut Vec<u8>) {
-        bytes.clear();
-        for word in [self.since.0, self.seq.0, self.token().0, self.first().0] {
-            bytes.extend_from_slice(&word.to_le_bytes());
-        }
-        bytes.extend_from_slice(&self.ttl.to_le_bytes());
-        bytes.extend_from_slice(&self.ttw.to_le_bytes());
-        bytes.extend_from_slice(&[self.priority, self.key_len, self.index_len, 0]);
-        bytes.extend_from_slice(&self.names);
     }
 }
 

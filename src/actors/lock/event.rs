@@ -44,10 +44,10 @@ pub(super) fn events(
         (Outcome::Ended { gone }, message) => {
             let in_time = !matches!(message, Message::Expire { .. });
             for Gone { slot, heir } in gone {
-                if let Some(gone) = state.entry(*slot) {
+                if let Some(gone) = state.entries.get(*slot) {
                     tell(ended(gone, in_time));
                 }
-                if let Some(heir) = heir.and_then(|heir| state.entry(heir)) {
+                if let Some(heir) = heir.and_then(|heir| state.entries.get(heir)) {
                     tell(granted(names(heir), entry.seq.into(), heir.ttl));
                 }
             }

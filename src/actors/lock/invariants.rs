@@ -1,13 +1,13 @@
 //! Walks all of the lock state and asserts what `state.rs` promises about it. For tests, and slow.
 
 use crate::actors::lock::state::State;
-use crate::ids::{Digest, Slot, Token};
+use crate::ids::{Slot, Token};
 use std::collections::BTreeSet;
 
 impl State {
     /// Asserts that every entry is in each index or in none, that lines stand in order, and that the running sums
     /// are those of a fresh count.
-    pub(in crate::actors::lock) fn assert_whole(&self, high_first: bool) {
+    pub(super) fn assert_whole(&self, high_first: bool) {
         let mut locks = BTreeSet::new();
         let mut contenders = 0;
         let mut lines = 0;
@@ -61,7 +61,7 @@ impl State {
         assert_eq!(self.keys.len(), keys.len(), "a table holds what there is");
         assert_eq!(self.contenders, contenders, "contenders are counted");
         assert_eq!(self.lines.len(), lines, "a line has somebody in it");
-        self.assert_digest();
+        self.entries.assert_whole();
     }
 
     /// Whether there is a line behind this owner; asserts its order.
@@ -128,21 +128,6 @@ impl State {
             has_place,
             of_key.first().copied().filter(|_| with_index),
             "a key has a place while it has a lock with an index, and it leads to its first lock"
-        );
-    }
-
-    fn assert_digest(&self) {
-        let mut digest = Digest::default();
-        for (_, entry) in self.entries.iter() {
-            let mut bytes = Vec::new();
-            entry.canonical(&mut bytes);
-            digest.add(&bytes);
-        }
-        digest.add(&self.head.canonical());
-        assert_eq!(
-            self.digest(),
-            digest,
-            "the running digest is that of a fresh count"
         );
     }
 }

@@ -8,26 +8,25 @@
 use crate::actors::lock::entry::{Entry, Ring};
 use crate::actors::lock::pages::Page;
 use crate::actors::lock::state::State;
-use crate::clock::Timestamp;
 use crate::ids::{Seq, Slot};
 use crate::lookup::slab::Slab;
 use crate::lookup::table::Table;
-use crate::lookup::wheel::Wheel;
 use crate::spine::parallel::both;
 
 impl State {
     /// The state with these pages in it, which come in ascending order.
-    pub(in crate::actors::lock) fn from_pages(pages: &mut dyn Iterator<Item = Page>) -> Self {
+    pub(super) fn from_pages(pages: &mut dyn Iterator<Item = Page>) -> Self {
         let mut state = Self::default();
         for page in pages {
             match page {
-                Page::Head(head) => state.head = head,
-                Page::Entries(entries, digest) => {
-                    state.digest.merge(digest);
-                    for (slot, entry) in entries {
-                        state.contenders += u32::from(!entry.is_owner());
-                        state.entries.append(slot, entry);
-                    }
+                Page::Head(head) => {
+                    state.entries.begin_spans(head.epoch);
+                    state.head.load(head);
+                }
+                Page::Entries(page) => {
+                    let contenders = page.items.iter().filter(|(_, entry)| !entry.is_owner());
+                    state.contenders += u32::try_from(contenders.count()).unwrap_or(u32::MAX);
+                    state.entries.load(page);
                 }
             }
         }
@@ -37,12 +36,9 @@ impl State {
 
     /// Builds the indexes: those of names on a thread each, what hangs together with other entries afterwards.
     fn index(&mut self) {
-        let (entries, epoch) = (&self.entries, self.head.epoch);
-        let ((locks, wheel), (owners, links)) = both(
-            || (index_locks(entries), wind(entries, epoch)),
-            || index_owners(entries),
-        );
-        (self.locks, self.owners, self.wheel) = (locks, owners, wheel);
+        let entries: &Slab<Entry> = &self.entries;
+        let (locks, (owners, links)) = both(|| index_locks(entries), || index_owners(entries));
+        (self.locks, self.owners) = (locks, owners);
         for (head, slot) in &links {
             self.link(*head, *slot, |entry| &mut entry.of_owner);
         }
@@ -119,10 +115,11 @@ impl State {
     }
 
     fn relink(&mut self, sorted: &[Slot], ring: impl Fn(&mut Entry) -> &mut Ring) {
+        let entries = self.entries.volatile();
         let neighbours = sorted.iter().zip(sorted.iter().cycle().skip(1));
         for (slot, next) in neighbours {
-            ring(&mut self.entries[*slot]).next = *next;
-            ring(&mut self.entries[*next]).previous = *slot;
+            ring(&mut entries[*slot]).next = *next;
+            ring(&mut entries[*next]).previous = *slot;
         }
     }
 }
@@ -149,15 +146,6 @@ fn index_owners(entries: &Slab<Entry>) -> (Table, Vec<(Slot, Slot)>) {
         }
     }
     (owners, links)
-}
-
-/// Sets the deadline of every entry.
-pub(super) fn wind(entries: &Slab<Entry>, epoch: Timestamp) -> Wheel {
-    let mut wheel = Wheel::default();
-    for (slot, entry) in entries.iter() {
-        wheel.insert(slot, entry.deadline(epoch));
-    }
-    wheel
 }
 
 /// Lets a table lead to the first of a ring that was sorted.

@@ -9,16 +9,16 @@ use crate::actors::lock::message::{
     Gone, Listed, Message, Name, Outcome, Query, Refused, Reply, Rules, Selection, Standing, View,
     Watch,
 };
-use crate::actors::lock::pages::{self, Page};
+use crate::actors::lock::pages::Page;
 use crate::actors::lock::state::State;
 use crate::actors::lock::waiting::Waiting;
 use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket, Token};
+use crate::lookup::pages::Pages;
 use crate::spine::event::Happening;
 use crate::spine::machine::{
     About, Effects, Keeping, Machine, Moment, Never, Now, Paged, Shown, Stamp, Start, Timed, Weight,
 };
-use crate::spine::pages::Pages;
 
 /// Keys that begin so belong to the coordinator: shown everywhere, changed through no door.
 const RESERVED_PREFIX: &[u8] = b"wip-pool-lock-";
@@ -51,13 +51,13 @@ impl LockMachine {
         if let Some(slot) = self.state.find(key, index, owner) {
             return self.renewed(slot); // rows 8 and 9: a renewal, also while draining
         }
-        if draining || self.state.is_draining() {
+        if draining || self.state.head.draining {
             return Outcome::Refused(Refused::Draining);
         }
-        if self.state.len() >= self.rules.entries_max as usize {
+        if self.state.entries.len() >= self.rules.entries_max as usize {
             return Outcome::Refused(Refused::Full);
         }
-        let slot = self.state.next_free();
+        let slot = self.state.entries.next_free();
         match self.state.holder(key, index) {
             None => Outcome::Granted { slot },
             Some(holder) => {
@@ -71,7 +71,7 @@ impl LockMachine {
     }
 
     fn decide_renew(&self, slot: Option<Slot>, token: Option<Token>) -> Outcome {
-        let Some(entry) = slot.and_then(|slot| self.state.entry(slot)) else {
+        let Some(entry) = slot.and_then(|slot| self.state.entries.get(slot)) else {
             return Outcome::Absent;
         };
         if token.is_some_and(|token| token != entry.token()) {
@@ -84,7 +84,7 @@ impl LockMachine {
     }
 
     fn renewed(&self, slot: Slot) -> Outcome {
-        let token = self.state.entry(slot).map_or(Token(0), Entry::token);
+        let token = self.state.entries.get(slot).map_or(Token(0), Entry::token);
         Outcome::Renewed {
             slot,
             place: self.state.place(slot, self.rules.high_first),
@@ -96,7 +96,7 @@ impl LockMachine {
     fn decide_end(&self, slots: impl Iterator<Item = Slot>, token: Option<Token>) -> Outcome {
         let mut gone = Vec::new();
         for slot in slots {
-            let Some(entry) = self.state.entry(slot) else {
+            let Some(entry) = self.state.entries.get(slot) else {
                 continue;
             };
             if token.is_some_and(|token| token != entry.token()) {
@@ -122,12 +122,12 @@ impl LockMachine {
     ///
     /// Looks no further than to the heir: who is dead behind it ends in a tick of its own, before any command.
     fn decide_expire(&self, slot: Slot) -> Outcome {
-        let Some(entry) = self.state.entry(slot) else {
+        let Some(entry) = self.state.entries.get(slot) else {
             return Outcome::Absent;
         };
         let deadline = self.state.deadline_of(entry);
         let dead = |slot: &Slot| {
-            let contender = self.state.entry(*slot);
+            let contender = self.state.entries.get(*slot);
             contender.is_some_and(|contender| self.state.deadline_of(contender) <= deadline)
         };
         let mut line = self.in_line(slot).peekable();
@@ -150,7 +150,8 @@ impl LockMachine {
             Some(key) => self.state.of_key(key.as_bytes()).collect(),
             None => self
                 .state
-                .entries()
+                .entries
+                .iter()
                 .filter(|(_, e)| e.is_owner())
                 .map(|(s, _)| s)
                 .collect(),
@@ -158,7 +159,8 @@ impl LockMachine {
         if key.is_none() {
             heads.sort_by_key(|slot| {
                 self.state
-                    .entry(*slot)
+                    .entries
+                    .get(*slot)
                     .map(|entry| (entry.key(), entry.first()))
             });
         }
@@ -166,7 +168,7 @@ impl LockMachine {
             .into_iter()
             .flat_map(|head| std::iter::once(head).chain(self.in_line(head)).zip(1..))
             .take(entries_max as usize)
-            .filter_map(|(slot, place)| Some(self.listed(self.state.entry(slot)?, place)))
+            .filter_map(|(slot, place)| Some(self.listed(self.state.entries.get(slot)?, place)))
             .collect()
     }
 
@@ -184,12 +186,12 @@ impl LockMachine {
         };
         let mut entries = Vec::new();
         let end = from.0.saturating_add(SLOTS_IN_A_ROW);
-        for slot in (from.0..end.min(self.state.extent())).map(Slot) {
+        for slot in (from.0..end.min(self.state.entries.extent())).map(Slot) {
             if entries.len() == *entries_max as usize {
                 let next = Some(slot);
                 return Reply::Page { entries, next };
             }
-            let found = self.state.entry(slot).filter(|entry| {
+            let found = self.state.entries.get(slot).filter(|entry| {
                 is(key, entry.key()) && is(index, entry.index()) && is(owner, entry.owner())
             });
             entries.extend(found.map(|entry| {
@@ -197,7 +199,7 @@ impl LockMachine {
                 self.listed(entry, place)
             }));
         }
-        let next = (end < self.state.extent()).then_some(Slot(end));
+        let next = (end < self.state.entries.extent()).then_some(Slot(end));
         Reply::Page { entries, next }
     }
 
@@ -217,8 +219,8 @@ impl LockMachine {
     }
 
     fn counts(&self) -> (u32, u32) {
-        let all = u32::try_from(self.state.len()).unwrap_or(u32::MAX);
-        let contenders = self.state.contender_count();
+        let all = u32::try_from(self.state.entries.len()).unwrap_or(u32::MAX);
+        let contenders = self.state.contenders;
         (all - contenders, contenders)
     }
 
@@ -232,7 +234,7 @@ impl LockMachine {
                 // An heir may have ended in its turn.
                 for slot in heir
                     .iter()
-                    .filter(|slot| self.state.entry(**slot).is_some())
+                    .filter(|slot| self.state.entries.get(**slot).is_some())
                 {
                     for ticket in self.waiting.take_on_slot(*slot) {
                         effects.wake(ticket, self.standing(*slot));
@@ -244,7 +246,7 @@ impl LockMachine {
     }
 
     fn wake_if_empty(&mut self, effects: &mut Effects<Self>) {
-        if self.state.len() == 0 {
+        if self.state.entries.len() == 0 {
             for ticket in self.waiting.take_until_empty() {
                 effects.wake(ticket, Reply::Due);
             }
@@ -252,7 +254,7 @@ impl LockMachine {
     }
 
     fn standing(&self, slot: Slot) -> Reply {
-        let token = self.state.entry(slot).map(Entry::token);
+        let token = self.state.entries.get(slot).map(Entry::token);
         Reply::Standing(Standing {
             place: self.state.place(slot, self.rules.high_first),
             token: token.filter(|token| *token != Token(0)),
@@ -263,7 +265,7 @@ impl LockMachine {
         let slot = self
             .state
             .find(key.as_bytes(), index.as_bytes(), owner.as_bytes())?;
-        Some((slot, self.state.entry(slot)?))
+        Some((slot, self.state.entries.get(slot)?))
     }
 }
 
@@ -344,7 +346,7 @@ impl Machine for LockMachine {
                 self.decide_end(self.state.of_owner(owner.as_bytes()), None)
             }
             Message::Expire { slot } => self.decide_expire(*slot),
-            Message::Drain if self.state.is_draining() => Outcome::Absent,
+            Message::Drain if self.state.head.draining => Outcome::Absent,
             Message::Drain => Outcome::Draining,
         }
     }
@@ -424,7 +426,7 @@ impl Machine for LockMachine {
         match query {
             Query::Owner { key, index } => {
                 let holder = self.state.holder(key.as_bytes(), index.as_bytes());
-                let entry = holder.and_then(|slot| self.state.entry(slot));
+                let entry = holder.and_then(|slot| self.state.entries.get(slot));
                 Reply::Owner(entry.and_then(|entry| Name::new(entry.owner())))
             }
             Query::Place { key, index, owner } => self
@@ -498,11 +500,12 @@ impl Machine for LockMachine {
 
 impl Timed for LockMachine {
     fn deadline(&self, _offset: Offset) -> Option<Timestamp> {
-        self.state.deadline()
+        self.state.entries.deadline()
     }
 
     fn due(&mut self, now: Now) -> Option<u64> {
-        self.state.due(now.at).map(|slot| slot.0.into())
+        let due = self.state.entries.due(now.at);
+        due.map(|(_, slot)| slot.0.into())
     }
 
     fn tick(&self, item: u64) -> Message {
@@ -512,8 +515,8 @@ impl Timed for LockMachine {
     }
 
     fn quarantine(&mut self, item: u64, now: Now) {
-        self.state
-            .forget_deadline(Slot(u32::try_from(item).expect("items are slots")), now.at);
+        let slot = Slot(u32::try_from(item).expect("items are slots"));
+        self.state.entries.forget_deadline(slot, now.at);
     }
 }
 
@@ -521,7 +524,7 @@ impl Paged for LockMachine {
     type Page = Page;
 
     fn pages(&mut self) -> &mut Pages {
-        self.state.pages()
+        &mut self.state.pages
     }
 
     fn encode_page(&self, page: PageId, content: &mut Vec<u8>) {
@@ -529,7 +532,7 @@ impl Paged for LockMachine {
     }
 
     fn decode_page(page: PageId, content: &[u8]) -> Result<Page, String> {
-        pages::decode(page, content)
+        Page::decode(page, content)
     }
 
     fn from_pages(rules: Rules, pages: &mut dyn Iterator<Item = Page>) -> Self {
@@ -549,7 +552,7 @@ impl Shown for LockMachine {
 
     fn view(&self) -> View {
         let (owners, contenders) = self.counts();
-        let draining = self.state.is_draining();
+        let draining = self.state.head.draining;
         View {
             owners,
             contenders,
@@ -573,7 +576,7 @@ impl Shown for LockMachine {
             return Vec::new();
         };
         let slots = gone.iter().flat_map(|gone| [Some(gone.slot), gone.heir]);
-        let about = |slot: Slot| Some(self.state.entry(slot)?.about(slot));
+        let about = |slot: Slot| Some(self.state.entries.get(slot)?.about(slot));
         slots.flatten().filter_map(about).collect()
     }
 }

@@ -15,6 +15,9 @@
 
 mod entry;
 mod event;
+#[cfg(test)]
+mod invariants;
+mod load;
 mod machine;
 mod message;
 mod pages;

@@ -1,11 +1,13 @@
-//! The lock rules once more, over a plain list that is searched for everything. What the machine is compared with.
-//! Shares no code with `machine.rs` or `state.rs`.
+//! The lock rules once more, over a plain list that is searched for everything. What the machine is compared with, by
+//! `tests.rs` and by the simulation (`tests/sim/locks.rs`), which is why it names the library as programs do.
+//! Follows `docs/protocols/lockserver.md`; shares no code with `machine.rs` or `state.rs`.
 
-use crate::actors::lock::{Listed, Message, Name, Refused, Reply, Standing};
-use crate::clock::Timestamp;
-use crate::ids::{Seq, Slot, Token};
+use sexton::actors::lock::{Listed, Message, Name, Refused, Reply, Standing};
+use sexton::clock::Timestamp;
+use sexton::ids::{Seq, Slot, Token};
 
 /// What the model knows: entries in no particular order, and nothing beside them.
+#[derive(Clone)]
 pub(super) struct Model {
     high_first: bool,
     entries_max: u32,
@@ -20,20 +22,23 @@ pub(super) struct Place {
     /// The first request since the lock was last free.
     first: Seq,
     pub(super) token: Token,
-    lock: (Name, Name),
-    owner: Name,
+    pub(super) lock: (Name, Name),
+    pub(super) owner: Name,
     ttl: u16,
     ttw: u16,
     priority: u8,
     deadline: Timestamp,
+    /// Time does not act on it until its span begins again.
+    pub(super) quarantined: bool,
 }
 
 impl Place {
-    fn owns(&self) -> bool {
+    pub(super) fn owns(&self) -> bool {
         self.token != Token(0)
     }
 
-    pub(super) fn begin_span(&mut self, at: Timestamp) {
+    fn begin_span(&mut self, at: Timestamp) {
+        self.quarantined = false;
         let span = if self.owns() { self.ttl } else { self.ttw };
         self.deadline = at.plus_seconds(span.into());
     }
@@ -53,8 +58,16 @@ impl Model {
         }
     }
 
+    /// The coordinator starts: every span begins again, and a drain is over.
+    pub(super) fn start(&mut self, at: Timestamp) {
+        self.draining = false;
+        for it in &mut self.entries {
+            it.begin_span(at);
+        }
+    }
+
     /// Everyone at a lock, in line.
-    fn line(&self, lock: &(Name, Name)) -> Vec<&Place> {
+    pub(super) fn line(&self, lock: &(Name, Name)) -> Vec<&Place> {
         let mut line: Vec<&Place> = self.entries.iter().filter(|it| it.lock == *lock).collect();
         line.sort_by_key(|it| {
             let rank = if self.high_first {
@@ -163,6 +176,7 @@ impl Model {
             ttw,
             priority,
             deadline: at,
+            quarantined: false,
         };
         place.begin_span(at);
         self.entries.push(place);
@@ -232,7 +246,8 @@ impl Model {
     }
 
     pub(super) fn next_due(&self, at: Timestamp) -> Option<&Place> {
-        let due = self.entries.iter().filter(|it| it.deadline <= at);
+        let entries = self.entries.iter();
+        let due = entries.filter(|it| it.deadline <= at && !it.quarantined);
         due.min_by_key(|it| (it.deadline, it.slot))
     }
 

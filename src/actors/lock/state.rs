@@ -13,52 +13,43 @@
 
 use crate::actors::lock::entry::{Entry, Ring, Terms, Waited};
 use crate::actors::lock::message::Name;
-use crate::actors::lock::pages::{self, Head, page_of};
+use crate::actors::lock::pages::Head;
 use crate::clock::Timestamp;
 use crate::ids::{Digest, PageId, Seq, Slot, Token};
-use crate::lookup::slab::Slab;
+use crate::lookup::kept::{Kept, Once};
+use crate::lookup::pages::Pages;
 use crate::lookup::table::Table;
-use crate::lookup::wheel::Wheel;
 use crate::spine::machine::Stamp;
-use crate::spine::pages::Pages;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Those who wait for one lock.
 #[derive(Debug, Default)]
-struct Line {
+pub(super) struct Line {
     /// By priority; among equals by sequence number.
-    ranks: BTreeMap<u8, VecDeque<(Seq, Slot)>>,
+    pub(super) ranks: BTreeMap<u8, VecDeque<(Seq, Slot)>>,
     by_owner: Table,
-    len: usize,
+    pub(super) len: usize,
 }
 
 /// Every entry, by every way of asking for one.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    entries: Slab<Entry>,
+    pub(super) entries: Kept<Entry>,
     /// The owner's entry, by key and index.
-    locks: Table,
+    pub(super) locks: Table,
     /// The owner's entry of the lock first asked for, by key: of each key that has a lock with an index. Most have
     /// none, only the one lock that `locks` finds by key and empty index; they need no place here.
-    keys: Table,
+    pub(super) keys: Table,
     /// The oldest entry, by owner.
-    owners: Table,
+    pub(super) owners: Table,
     /// The contenders, by the slot of the lock's owner.
-    lines: HashMap<Slot, Box<Line>, foldhash::fast::RandomState>,
-    wheel: Wheel,
-    contenders: u32,
-    digest: Digest,
-    /// Bytes of the entry being hashed, kept for the next.
-    scratch: Vec<u8>,
-    head: Head,
-    pages: Pages,
+    pub(super) lines: HashMap<Slot, Box<Line>, foldhash::fast::RandomState>,
+    pub(super) contenders: u32,
+    pub(super) head: Once<Head>,
+    pub(super) pages: Pages,
 }
 
 impl State {
-    pub(super) fn entry(&self, slot: Slot) -> Option<&Entry> {
-        self.entries.get(slot)
-    }
-
     /// The owner's entry of a lock.
     pub(super) fn holder(&self, key: &[u8], index: &[u8]) -> Option<Slot> {
         self.locks.find(&(key, index), |slot| {
@@ -191,80 +182,29 @@ impl State {
         std::iter::successors(head, next)
     }
 
-    /// Entries by slot.
-    pub(super) fn entries(&self) -> impl Iterator<Item = (Slot, &Entry)> {
-        self.entries.iter()
-    }
-
-    /// Slots that exist, free or not.
-    pub(super) fn extent(&self) -> u32 {
-        self.entries.extent()
-    }
-
-    pub(super) fn next_free(&self) -> Slot {
-        self.entries.next_free()
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    pub(super) fn contender_count(&self) -> u32 {
-        self.contenders
-    }
-
-    pub(super) fn deadline(&self) -> Option<Timestamp> {
-        self.wheel.deadline()
-    }
-
-    pub(super) fn due(&mut self, at: Timestamp) -> Option<Slot> {
-        let (entries, epoch) = (&self.entries, self.head.epoch);
-        self.wheel.due(at, |slot| entries[slot].deadline(epoch))
-    }
-
-    /// Takes an entry that is due at `at` out of the order of deadlines, until its span begins again.
-    pub(super) fn forget_deadline(&mut self, slot: Slot, at: Timestamp) {
-        let deadline = self.entries.get(slot).map(|entry| self.deadline_of(entry));
-        if let Some(deadline) = deadline.filter(|deadline| *deadline <= at) {
-            self.wheel.remove(slot, deadline);
-        }
-    }
-
     /// When an entry's span ends.
     pub(super) fn deadline_of(&self, entry: &Entry) -> Timestamp {
-        entry.deadline(self.head.epoch)
-    }
-
-    pub(super) fn is_draining(&self) -> bool {
-        self.head.draining
+        entry.ends(self.head.epoch)
     }
 
     pub(super) fn digest(&self) -> Digest {
-        let mut digest = self.digest;
-        digest.add(&self.head.canonical());
+        let mut digest = self.entries.digest();
+        digest.merge(self.head.digest());
         digest
     }
 
-    pub(super) fn pages(&mut self) -> &mut Pages {
-        &mut self.pages
-    }
-
     pub(super) fn encode_page(&self, page: PageId, content: &mut Vec<u8>) {
-        pages::encode(page, self.head, &self.entries, content);
-    }
-
-    /// Says that a page is about to change.
-    fn touch(&mut self, page: PageId, seq: Seq) {
-        let (head, entries) = (self.head, &self.entries);
-        self.pages.touch(page, seq, |content| {
-            pages::encode(page, head, entries, content);
-        });
+        if page == PageId::HEAD {
+            self.head.encode(content);
+        } else {
+            self.entries.encode(page, content);
+        }
     }
 
     /// Refuses new entries from now on.
     pub(super) fn drain(&mut self, seq: Seq) {
-        self.touch(PageId::HEAD, seq);
-        self.head.draining = true;
+        let change = self.pages.by(seq);
+        self.head.change(change, |head| head.draining = true);
     }
 
     /// Adds an entry: as owner if the lock is free, else in line.
@@ -276,10 +216,6 @@ impl State {
         terms: Terms,
     ) {
         let holder = self.holder(key.as_bytes(), index.as_bytes());
-        let alone = Ring {
-            previous: slot,
-            next: slot,
-        };
         let len = |name: &Name| u8::try_from(name.as_bytes().len()).expect("names are bounded");
         let entry = Entry {
             names: [key.as_bytes(), index.as_bytes(), owner.as_bytes()]
@@ -291,52 +227,36 @@ impl State {
                 let first = self.entries[holder].first();
                 Waited::unless_free(seq, Token(0), first)
             }),
-            of_owner: alone,
-            of_key: alone,
+            of_owner: Ring::alone(slot),
+            of_key: Ring::alone(slot),
             ttl: terms.ttl,
             ttw: terms.ttw,
             priority: terms.priority,
             key_len: len(key),
             index_len: len(index),
         };
-        let deadline = self.deadline_of(&entry);
-        self.touch(page_of(slot), seq);
-        self.entries.insert(slot, entry);
+        self.entries.insert(self.pages.by(seq), slot, entry);
         self.join_owner(slot);
         match holder {
             None => {
                 self.join_locks(slot);
                 self.join_key(slot);
             }
-            Some(holder) => self.join_line(holder, slot),
+            Some(holder) => {
+                self.join_line(holder, slot);
+                self.contenders += 1;
+            }
         }
-        self.wheel.insert(slot, deadline);
-        self.count(slot, true);
     }
 
     /// Begins an entry's span again.
     pub(super) fn renew(&mut self, slot: Slot, entry: Stamp) {
-        self.change(slot, entry.seq, |it| it.since = entry.at);
-    }
-
-    /// Changes an entry, and with it page, digest, count and deadline.
-    fn change(&mut self, slot: Slot, seq: Seq, change: impl FnOnce(&mut Entry)) {
-        self.touch(page_of(slot), seq);
-        self.count(slot, false);
-        let old = self.deadline_of(&self.entries[slot]);
-        change(&mut self.entries[slot]);
-        let new = self.deadline_of(&self.entries[slot]);
-        self.wheel.remove(slot, old);
-        self.wheel.insert(slot, new);
-        self.count(slot, true);
+        let change = self.pages.by(entry.seq);
+        self.entries.change(change, slot, |it| it.since = entry.at);
     }
 
     /// Ends an entry. An owner's lock passes to `heir`, or is free if nobody waits.
     pub(super) fn remove(&mut self, slot: Slot, heir: Option<Slot>, entry: Stamp) {
-        self.touch(page_of(slot), entry.seq);
-        self.count(slot, false);
-        self.wheel
-            .remove(slot, self.deadline_of(&self.entries[slot]));
         self.leave_owner(slot);
         if self.entries[slot].is_owner() {
             match heir {
@@ -353,8 +273,9 @@ impl State {
         } else {
             assert!(heir.is_none(), "only an owner has an heir");
             self.leave_line(slot);
+            self.contenders -= 1;
         }
-        self.entries.remove(slot);
+        self.entries.remove(self.pages.by(entry.seq), slot);
     }
 
     /// Puts a contender in the owner's place.
@@ -364,7 +285,9 @@ impl State {
             "an heir waits for that lock"
         );
         self.leave_line(heir);
-        self.change(heir, entry.seq, |it| it.grant(entry));
+        self.contenders -= 1;
+        let change = self.pages.by(entry.seq);
+        self.entries.change(change, heir, |it| it.grant(entry));
         let (entries, locks) = (&self.entries, &mut self.locks);
         assert!(
             locks.replace(&entries[old].lock(), old, heir),
@@ -378,25 +301,13 @@ impl State {
 
     /// Begins every span again, as the start of a coordinator does; and a drain ends with the one that drained.
     pub(super) fn start(&mut self, entry: Stamp) {
-        self.touch(PageId::HEAD, entry.seq);
-        self.head = Head {
+        let began = Head {
             epoch: entry.at,
             draining: false,
         };
-        self.wheel = load::wind(&self.entries, self.head.epoch);
-    }
-
-    /// Keeps counts and digest: called before an entry changes or goes, and after it changed or came.
-    fn count(&mut self, slot: Slot, present: bool) {
-        let entry = &self.entries[slot];
-        entry.canonical(&mut self.scratch);
-        if present {
-            self.digest.add(&self.scratch);
-            self.contenders += u32::from(!entry.is_owner());
-        } else {
-            self.digest.remove(&self.scratch);
-            self.contenders -= u32::from(!entry.is_owner());
-        }
+        let change = self.pages.by(entry.seq);
+        self.head.change(change, |head| *head = began);
+        self.entries.begin_spans(entry.at);
     }
 
     fn line_of(&self, entry: &Entry) -> Option<&Line> {
@@ -417,7 +328,7 @@ impl State {
         );
     }
 
-    fn join_line(&mut self, holder: Slot, slot: Slot) {
+    pub(super) fn join_line(&mut self, holder: Slot, slot: Slot) {
         let entries = &self.entries;
         let entry = &entries[slot];
         let line = self.lines.entry(holder).or_default();
@@ -491,11 +402,11 @@ impl State {
         }
     }
 
-    fn key_head(&self, key: &[u8]) -> Option<Slot> {
+    pub(super) fn key_head(&self, key: &[u8]) -> Option<Slot> {
         self.keys.find(&key, |slot| self.entries[slot].key() == key)
     }
 
-    fn join_key(&mut self, slot: Slot) {
+    pub(super) fn join_key(&mut self, slot: Slot) {
         let entry = &self.entries[slot];
         let key = entry.key();
         let head = match self.key_head(key) {
@@ -541,45 +452,36 @@ impl State {
     /// Puts a lock's new owner where its old one stood among the locks of the key.
     fn replace_in_key(&mut self, old: Slot, new: Slot) {
         let ring = self.entries[old].of_key;
-        self.entries[new].of_key = if ring.next == old {
-            Ring {
-                previous: new,
-                next: new,
-            }
+        let entries = self.entries.volatile();
+        if ring.next == old {
+            entries[new].of_key = Ring::alone(new);
         } else {
-            ring
-        };
-        if ring.next != old {
-            self.entries[ring.previous].of_key.next = new;
-            self.entries[ring.next].of_key.previous = new;
+            entries[new].of_key = ring;
+            entries[ring.previous].of_key.next = new;
+            entries[ring.next].of_key.previous = new;
         }
         let (entries, keys) = (&self.entries, &mut self.keys);
         keys.replace(&entries[old].key(), old, new);
     }
 
     /// Puts an entry at the end of a ring.
-    fn link(&mut self, head: Slot, slot: Slot, ring: impl Fn(&mut Entry) -> &mut Ring) {
-        let last = ring(&mut self.entries[head]).previous;
-        *ring(&mut self.entries[slot]) = Ring {
+    pub(super) fn link(&mut self, head: Slot, slot: Slot, ring: impl Fn(&mut Entry) -> &mut Ring) {
+        let entries = self.entries.volatile();
+        let last = ring(&mut entries[head]).previous;
+        *ring(&mut entries[slot]) = Ring {
             previous: last,
             next: head,
         };
-        ring(&mut self.entries[last]).next = slot;
-        ring(&mut self.entries[head]).previous = slot;
+        ring(&mut entries[last]).next = slot;
+        ring(&mut entries[head]).previous = slot;
     }
 
     /// Takes an entry out of its ring; the one behind it, unless it was alone.
     fn unlink(&mut self, slot: Slot, ring: impl Fn(&mut Entry) -> &mut Ring) -> Option<Slot> {
-        let Ring { previous, next } = *ring(&mut self.entries[slot]);
-        ring(&mut self.entries[previous]).next = next;
-        ring(&mut self.entries[next]).previous = previous;
+        let entries = self.entries.volatile();
+        let Ring { previous, next } = *ring(&mut entries[slot]);
+        ring(&mut entries[previous]).next = next;
+        ring(&mut entries[next]).previous = previous;
         (next != slot).then_some(next)
     }
 }
-
-#[path = "load.rs"]
-mod load;
-
-#[cfg(test)]
-#[path = "invariants.rs"]
-mod invariants;

@@ -144,10 +144,7 @@ impl Pair {
                 let start = Start { stamp, skipped: 0 };
                 self.machine.start(start);
                 self.log.push(Logged::Start(start));
-                self.model.draining = false;
-                for it in &mut self.model.entries {
-                    it.begin_span(self.now);
-                }
+                self.model.start(self.now);
             }
             Step::Watch => {
                 self.watching += 1;

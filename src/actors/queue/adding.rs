@@ -119,7 +119,7 @@ impl QueueMachine {
     /// Whether there is room for so many more jobs, with so many bytes.
     fn room_for(&self, count: u64, bytes: u64) -> Result<(), Refused> {
         let (totals, rules) = (&self.state.totals, &self.state.rules);
-        let most = rules.jobs_max.min(pages::NUMBERS_MAX);
+        let most = rules.jobs_max.min(pages::SLOTS_MAX);
         if u64::from(totals.jobs.all()) + count > most.into()
             || totals.bytes + bytes > rules.bytes_max
         {
@@ -138,7 +138,7 @@ impl QueueMachine {
             queue.is_none_or(|(_, queue)| queue.number.is_none())
         };
         let new = queues.into_iter().filter(is_new).count();
-        let most = self.state.rules.queues_max.min(pages::NUMBERS_MAX) as usize;
+        let most = self.state.rules.queues_max.min(pages::SLOTS_MAX) as usize;
         if new > 0 && self.state.numbers.len() + new > most {
             return Err(Refused::QueuesFull);
         }
@@ -162,8 +162,8 @@ impl QueueMachine {
         let roots = &self.state.roots;
         let is_new = |key: &DedupKey| roots.newest(*key).is_none();
         let new = keys.into_iter().filter(is_new).count();
-        let most = self.state.rules.roots_max.min(pages::NUMBERS_MAX) as usize;
-        if new > 0 && roots.slab().len() + new > most {
+        let most = self.state.rules.roots_max.min(pages::SLOTS_MAX) as usize;
+        if new > 0 && roots.known.len() + new > most {
             return Err(Refused::RootsFull);
         }
         Ok(())

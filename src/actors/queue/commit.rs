@@ -1,9 +1,8 @@
 //! Makes an outcome so. Nothing is decided here, and nothing depends on the rules.
 
-use crate::actors::queue::job::Phase;
 use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::{Claimant, Message, Outcome, Placed};
-use crate::actors::queue::pages::Place;
+use crate::actors::queue::phase::Phase;
 use crate::actors::queue::queue::Pause;
 use crate::actors::queue::state::end_claim;
 use crate::clock::Timestamp;
@@ -34,10 +33,7 @@ impl QueueMachine {
                 self.state.register(*root, entry);
             }
             Outcome::Forgotten { slot } => self.state.forget_root(*slot, entry.seq),
-            Outcome::Spoiled { id } => {
-                self.state.touch(Place::Head, entry.seq);
-                self.state.head.next_id = self.state.head.next_id.max(id + 1);
-            }
+            Outcome::Spoiled { id } => self.state.skip_ids(entry.seq, *id),
             Outcome::Claimed { slot, .. } => {
                 let (by, ticket) = if let Message::Pop(pop) = message {
                     (pop.by, pop.ticket)
@@ -81,9 +77,8 @@ impl QueueMachine {
                 self.commit_time_out(*slot, entry);
             }
             Outcome::Draining => {
-                self.state.touch(Place::Head, entry.seq);
-                self.state.head.draining = true;
-                self.state.totals.draining = true;
+                self.state
+                    .change_head(entry.seq, |head| head.draining = true);
             }
             Outcome::Duplicate { .. } | Outcome::Absent | Outcome::Refused(_) => {}
         }
@@ -267,11 +262,10 @@ impl QueueMachine {
         let Message::Flush { queue } = message else {
             unreachable!("only a flush flushes")
         };
-        let Some((queue, _)) = self.state.queue_named(queue) else {
+        let Some((_, queue)) = self.state.queue_named(queue) else {
             unreachable!("a queue with jobs is there")
         };
-        let slots = self.state.queue(queue).slots(&self.state.jobs);
-        for slot in slots {
+        for slot in queue.slots(&self.state.jobs) {
             self.state.delete(slot, stamp.seq);
         }
     }

@@ -4,10 +4,11 @@
 //! exception is which queues are closed (`throttle.rs`): a replay that begins with a snapshot does not know those of before.
 
 use crate::actors::queue::index::mix;
-use crate::actors::queue::job::{Job, Phase};
+use crate::actors::queue::job::Job;
 use crate::actors::queue::machine::{QueueMachine, shown};
 use crate::actors::queue::message::{Message, Outcome, Pop, Refused, Right, Worker};
 use crate::actors::queue::name::QueueName;
+use crate::actors::queue::phase::Phase;
 use crate::actors::queue::rules::{Backoff, TypeRules};
 use crate::clock::Timestamp;
 use crate::ids::Slot;
@@ -20,7 +21,7 @@ impl QueueMachine {
             Message::Put(put) => self.decide_put(at, put),
             Message::Batch(puts) => self.decide_batch(at, puts),
             Message::Register(root) => self.decide_register(*root),
-            Message::Forget { slot } if self.state.roots.slab().get(*slot).is_none() => {
+            Message::Forget { slot } if self.state.roots.known.get(*slot).is_none() => {
                 Outcome::Absent
             }
             Message::Forget { slot } => Outcome::Forgotten { slot: *slot },
@@ -97,7 +98,8 @@ impl QueueMachine {
 
     /// A number that nobody foresees and a replay finds again: each entry changes the digest.
     fn chance(&self, at: Timestamp) -> u64 {
-        let [low, high] = [0, 64].map(|by| (self.state.digest.0 >> by) & u128::from(u64::MAX));
+        let sum = self.state.digest_of_items().0;
+        let [low, high] = [0, 64].map(|by| (sum >> by) & u128::from(u64::MAX));
         mix(at.0 ^ u64::try_from(low ^ high).unwrap_or_default())
     }
 
@@ -126,7 +128,7 @@ impl QueueMachine {
     }
 
     pub(super) fn rules_of(&self, job: &Job) -> &TypeRules {
-        self.state.rules.of(&self.state.queue(job.queue).name)
+        self.state.rules.of(&self.state.queue_of(job).name)
     }
 
     /// The job that is claimed by this right.
@@ -175,7 +177,7 @@ impl QueueMachine {
                 let span = |rule| span(rule, story.attempts, self.chance(at));
                 let until = match retry.or_else(|| backoff.map(span)) {
                     Some(ms) => at.plus_ms(ms),
-                    None => self.state.deadline_of(slot).unwrap_or(story.until),
+                    None => self.state.jobs.deadline_of(slot).unwrap_or(story.until),
                 };
                 Outcome::Failed { slot, until }
             }
@@ -207,7 +209,7 @@ impl QueueMachine {
 
     fn decide_unpause(&self, queue: &QueueName) -> Outcome {
         let found = self.state.queue_named(queue);
-        if found.is_none_or(|(_, queue)| queue.pause.is_none()) {
+        if found.is_none_or(|(_, queue)| !queue.is_paused) {
             return Outcome::Absent;
         }
         Outcome::Paused {

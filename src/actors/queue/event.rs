@@ -2,10 +2,11 @@
 //!
 //! Told before the commit, while jobs stand as they were. Touches are no events: they change nothing but a deadline.
 
-use crate::actors::queue::job::{Job, Phase};
+use crate::actors::queue::job::Job;
 use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::{Message, NewJob, Outcome, Placed, Put};
 use crate::actors::queue::name::QueueName;
+use crate::actors::queue::phase::Phase;
 use crate::clock::Timestamp;
 use crate::ids::{Seq, Slot};
 use crate::spine::event::Happening;
@@ -91,7 +92,7 @@ impl QueueMachine {
 
     fn about(&self, kind: &'static str, slot: Slot, tell: impl FnOnce(&Job, Happening)) {
         if let Some(job) = self.state.job(slot) {
-            let queue = &self.state.queue(job.queue).name;
+            let queue = &self.state.queue_of(job).name;
             tell(job, of(kind, queue).number("job", job.id));
         }
     }

@@ -6,8 +6,9 @@
     reason = "slots come from indexes over the slabs: one that leads nowhere is an impossible state"
 )]
 
-use crate::actors::queue::job::{Job, Phase, Story};
+use crate::actors::queue::job::{Job, Story};
 use crate::actors::queue::message::Worker;
+use crate::actors::queue::phase::Phase;
 use crate::actors::queue::rules::Order;
 use crate::actors::queue::state::State;
 use crate::clock::Timestamp;
@@ -16,28 +17,25 @@ use crate::ids::Slot;
 impl State {
     /// Puts a job into the indexes of its phase.
     pub(super) fn enter(&mut self, slot: Slot) {
-        let deadline = self.deadline_of(slot);
-        if let Some(deadline) = deadline {
-            self.wheel.insert(slot, deadline);
-        }
+        let deadline = self.jobs.deadline_of(slot);
         let job = &self.jobs[slot];
-        let (id, queue_slot, story) = (job.id, job.queue, job.story());
-        let queue = &mut self.queues[queue_slot];
+        let (id, story) = (job.id, job.story());
+        let queue = &mut self.queues[self.numbers[job.queue].queue];
         match job.phase {
             Phase::Ready => {
                 let rank = rank(queue.order, job);
-                queue.ready.insert(&mut self.jobs, slot, rank);
+                queue.ready.insert(self.jobs.volatile(), slot, rank);
             }
             Phase::Delayed => drop(queue.delayed.insert((story.until, id, slot))),
             Phase::Claimed => {
-                queue.held.insert(&mut self.jobs, slot);
+                queue.held.insert(self.jobs.volatile(), slot);
                 if let Some(worker) = story.worker {
                     let claim = (deadline.unwrap_or_default(), slot);
                     self.workers.entry(worker).or_default().insert(claim);
                 }
             }
             Phase::Buried => drop(queue.buried.insert((story.buried, id, slot))),
-            Phase::Abandoned => queue.held.insert(&mut self.jobs, slot),
+            Phase::Abandoned => queue.held.insert(self.jobs.volatile(), slot),
         }
         self.index_twin(slot, &story, true);
         self.count(slot, true);
@@ -46,27 +44,24 @@ impl State {
     /// Takes a job out of the indexes of its phase.
     pub(super) fn leave(&mut self, slot: Slot) {
         self.count(slot, false);
-        let deadline = self.deadline_of(slot);
-        if let Some(deadline) = deadline {
-            self.wheel.remove(slot, deadline);
-        }
+        let deadline = self.jobs.deadline_of(slot);
         let job = &self.jobs[slot];
-        let (id, queue_slot, story) = (job.id, job.queue, job.story());
-        let queue = &mut self.queues[queue_slot];
+        let (id, story) = (job.id, job.story());
+        let queue = &mut self.queues[self.numbers[job.queue].queue];
         match job.phase {
             Phase::Ready => {
                 let rank = rank(queue.order, job);
-                queue.ready.remove(&mut self.jobs, slot, rank);
+                queue.ready.remove(self.jobs.volatile(), slot, rank);
             }
             Phase::Delayed => drop(queue.delayed.remove(&(story.until, id, slot))),
             Phase::Claimed => {
-                queue.held.remove(&mut self.jobs, slot);
+                queue.held.remove(self.jobs.volatile(), slot);
                 if let Some(worker) = story.worker {
                     self.unclaim(worker, deadline.unwrap_or_default(), slot);
                 }
             }
             Phase::Buried => drop(queue.buried.remove(&(story.buried, id, slot))),
-            Phase::Abandoned => queue.held.remove(&mut self.jobs, slot),
+            Phase::Abandoned => queue.held.remove(self.jobs.volatile(), slot),
         }
         self.index_twin(slot, &story, false);
     }
@@ -94,20 +89,10 @@ impl State {
         }
     }
 
-    /// Keeps digest and counts: called before a job leaves its phase, and after it entered one.
+    /// Keeps counts: called before a job leaves its phase, and after it entered one.
     fn count(&mut self, slot: Slot, present: bool) {
         let job = &self.jobs[slot];
-        let queue = job.queue;
-        let number = self.queues[queue]
-            .number
-            .expect("a queue with jobs has a number");
-        job.canonical(number, &mut self.scratch);
-        let (phase, priority) = (job.phase, job.priority);
-        if present {
-            self.digest.add(&self.scratch);
-        } else {
-            self.digest.remove(&self.scratch);
-        }
+        let (phase, priority, queue) = (job.phase, job.priority, self.slot_of_queue(job));
         self.queues[queue].counts.note(phase, priority, present);
         self.totals.jobs.note(phase, priority, present);
         if phase == Phase::Ready {

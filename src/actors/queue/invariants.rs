@@ -1,14 +1,13 @@
 //! Walks all of the queue state and asserts what `state.rs` promises about it. For tests, and slow.
 
-use crate::actors::queue::job::{Job, Phase};
+use crate::actors::queue::job::Job;
 use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::Worker;
+use crate::actors::queue::phase::{Counts, Phase};
 use crate::actors::queue::queue::Queue;
-use crate::actors::queue::reply::Counts;
 use crate::actors::queue::state::State;
 use crate::clock::Timestamp;
 use crate::ids::{Digest, Slot, Ticket};
-use crate::spine::machine::Machine as _;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl QueueMachine {
@@ -28,7 +27,7 @@ impl QueueMachine {
         assert_eq!(state.totals.queues as usize, state.queues.len());
         for (number, queue) in state.numbers.iter() {
             assert_eq!(
-                state.queue(*queue).number,
+                state.queues[queue.queue].number,
                 Some(number),
                 "a number leads to its queue"
             );
@@ -37,11 +36,8 @@ impl QueueMachine {
         state.assert_time();
         state.assert_offers();
         state.roots.assert_whole();
-        assert_eq!(
-            self.digest(),
-            self.fresh_digest(),
-            "the running digest is that of a fresh count"
-        );
+        state.jobs.assert_whole();
+        state.numbers.assert_whole();
     }
 
     /// Asserts that a queue knows who has to do with it.
@@ -57,27 +53,6 @@ impl QueueMachine {
         let presences = self.waiting.presences();
         let watching = presences.filter(|(_, watching)| watching.contains(&slot));
         assert_eq!(queue.watching as usize, watching.count());
-    }
-
-    fn fresh_digest(&self) -> Digest {
-        let (mut digest, mut bytes) = (Digest::default(), Vec::new());
-        for (_, job) in self.state.jobs.iter() {
-            let number = self.state.queue(job.queue).number;
-            job.canonical(number.expect("a queue with jobs has a number"), &mut bytes);
-            digest.add(&bytes);
-            job.canonical_body(&mut bytes);
-            digest.add(&bytes);
-        }
-        for (number, queue) in self.state.numbers.iter() {
-            self.state.queue(*queue).canonical(number, &mut bytes);
-            digest.add(&bytes);
-        }
-        for (slot, known) in self.state.roots.slab().iter() {
-            known.canonical(slot, &mut bytes);
-            digest.add(&bytes);
-        }
-        digest.add(&self.state.head.canonical());
-        digest
     }
 }
 
@@ -96,7 +71,7 @@ impl State {
         let jobs: Vec<(Slot, &Job)> = self
             .jobs
             .iter()
-            .filter(|(_, job)| job.queue == slot)
+            .filter(|(_, job)| Some(job.queue) == queue.number)
             .collect();
         let of = |phases: &[Phase]| -> Vec<Slot> {
             let of_phase = jobs.iter().filter(|(_, job)| phases.contains(&job.phase));
@@ -144,6 +119,7 @@ impl State {
 
     fn assert_jobs(&self) {
         let (mut counts, mut bytes, mut dedup) = (Counts::default(), 0, BTreeSet::new());
+        let (mut bodies, mut body) = (Digest::default(), Vec::new());
         for (slot, job) in self.jobs.iter() {
             assert_eq!(
                 self.find(job.id).map(|(slot, _)| slot),
@@ -152,7 +128,9 @@ impl State {
             );
             assert!(job.id < self.head.next_id, "numbers only grow");
             counts.note(job.phase, job.priority, true);
-            bytes += job.body.as_bytes().len() as u64;
+            bytes += job.body().as_bytes().len() as u64;
+            job.canonical_body(&mut body);
+            bodies.add(&body);
             if let Some(key) = job.story().dedup
                 && matches!(job.phase, Phase::Ready | Phase::Delayed)
             {
@@ -169,6 +147,10 @@ impl State {
             "counts are what a walk would count"
         );
         assert_eq!(self.totals.bytes, bytes);
+        assert_eq!(
+            self.bodies, bodies,
+            "the running digest is that of a fresh count"
+        );
         assert_eq!(self.totals.draining, self.head.draining);
         assert_eq!(
             self.dedup, dedup,
@@ -180,10 +162,9 @@ impl State {
     fn assert_time(&self) {
         let mut workers: BTreeMap<Worker, BTreeSet<(Timestamp, Slot)>> = BTreeMap::new();
         for (slot, job) in self.jobs.iter() {
-            let deadline = job.deadline(self.head.epoch);
+            let deadline = job.ends(self.head.epoch);
             let timed = !matches!(job.phase, Phase::Ready | Phase::Buried);
             assert_eq!(deadline.is_some(), timed);
-            assert_eq!(self.wheel.holds(slot), timed, "what ends is in the wheel");
             let story = job.story();
             if job.phase != Phase::Claimed {
                 assert_eq!((story.token.0, story.worker, story.prune.0), (0, None, 0));
@@ -192,13 +173,15 @@ impl State {
             }
         }
         assert_eq!(self.workers, workers, "claims are known by worker");
-        let paused = self.queues.iter();
-        let paused = paused.filter_map(|(_, queue)| Some((queue.pause?.until, queue.number?)));
-        assert_eq!(
-            self.pauses,
-            paused.collect(),
-            "pauses are known by their end"
-        );
+        for (_, queue) in self.queues.iter() {
+            let numbered = queue.number.and_then(|number| self.numbers.get(number));
+            let pause = numbered.and_then(|numbered| numbered.pause);
+            assert_eq!(
+                queue.is_paused,
+                pause.is_some(),
+                "a queue knows of its pause"
+            );
+        }
         let closed = self.queues.iter();
         let closed = closed.filter(|(_, queue)| queue.throttle.is_closed());
         assert_eq!(

@@ -1,42 +1,26 @@
-//! One job: what is kept of it, and what the digest is made of.
+//! One job: what is kept of it.
 //!
 //! Change rule: the fields but for the links are durable, see `message.rs`.
 
 use crate::actors::queue::body::Body;
 use crate::actors::queue::message::{DedupKey, Root, Worker};
-use crate::actors::queue::reply::Counts;
+use crate::actors::queue::phase::Phase;
 use crate::clock::Timestamp;
 use crate::ids::{Seq, Slot, Token};
 use serde::{Deserialize, Serialize};
-
-/// What is the matter with a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[repr(u8)]
-pub enum Phase {
-    /// It can be claimed.
-    Ready,
-    /// It will be ready.
-    Delayed,
-    /// Somebody works on it, or did and failed.
-    Claimed,
-    /// A client has put it aside.
-    Buried,
-    /// Its last try is over.
-    Abandoned,
-}
 
 /// One job. Sized for millions: 72 bytes, and its body; what most jobs never come to have stands apart.
 #[derive(Debug)]
 pub struct Job {
     pub(super) id: u64,
-    pub(super) body: Body,
+    /// None as long as it is still to be read from a page of its own.
+    pub(super) body: Option<Body>,
     pub(super) created: Timestamp,
     pub(super) ttr_ms: u64,
     /// Neighbours among what is ready, see `ready.rs`, or among what is not, see `held.rs`.
     pub(super) previous: Slot,
     pub(super) next: Slot,
-    /// Where its queue stands in memory.
+    /// The number of its queue.
     pub(super) queue: Slot,
     pub(super) priority: u32,
     pub(super) phase: Phase,
@@ -74,6 +58,10 @@ pub(super) struct Story {
 }
 
 impl Job {
+    pub(super) fn body(&self) -> &Body {
+        self.body.as_ref().expect("bodies are read with their jobs")
+    }
+
     /// What it has lived through; nothing yet, for most.
     pub(super) fn story(&self) -> Story {
         self.story.as_deref().copied().unwrap_or_default()
@@ -94,7 +82,7 @@ impl Job {
     }
 
     /// When time acts on it, if spans began again at `epoch`.
-    pub(super) fn deadline(&self, epoch: Timestamp) -> Option<Timestamp> {
+    pub(super) fn ends(&self, epoch: Timestamp) -> Option<Timestamp> {
         let story = self.story.as_deref()?;
         match self.phase {
             Phase::Ready | Phase::Buried => None,
@@ -103,25 +91,11 @@ impl Job {
         }
     }
 
-    /// Puts what the digest is made of into `bytes`, but for the body.
-    pub(super) fn canonical(&self, queue: Slot, bytes: &mut Vec<u8>) {
-        bytes.clear();
-        for word in [self.id, self.created.0, self.ttr_ms] {
-            bytes.extend_from_slice(&word.to_le_bytes());
-        }
-        bytes.extend_from_slice(&queue.0.to_le_bytes());
-        bytes.extend_from_slice(&self.priority.to_le_bytes());
-        bytes.extend_from_slice(&[self.phase as u8, self.passing.into(), self.retries.into()]);
-        if let Some(story) = &self.story {
-            story.canonical(bytes);
-        }
-    }
-
     /// Puts what the digest is made of for the body into `bytes`.
     pub(super) fn canonical_body(&self, bytes: &mut Vec<u8>) {
         bytes.clear();
         bytes.extend_from_slice(&self.id.to_le_bytes());
-        bytes.extend_from_slice(self.body.as_bytes());
+        bytes.extend_from_slice(self.body().as_bytes());
     }
 }
 
@@ -129,84 +103,6 @@ impl Job {
 fn later(story: &Story, epoch: Timestamp) -> Timestamp {
     let begins = story.since.max(epoch);
     begins.plus_ms(story.until.0.saturating_sub(story.since.0))
-}
-
-impl Story {
-    fn canonical(&self, bytes: &mut Vec<u8>) {
-        let worker = self.worker.map_or(0, |worker| worker.0);
-        for word in [
-            self.since.0,
-            self.until.0,
-            self.delay_ms,
-            self.token.0,
-            worker,
-            self.buried.0,
-            self.prune.0,
-        ] {
-            bytes.extend_from_slice(&word.to_le_bytes());
-        }
-        for count in [
-            self.attempts,
-            self.reserves,
-            self.timeouts,
-            self.releases,
-            self.buries,
-            self.kicks,
-        ] {
-            bytes.extend_from_slice(&count.to_le_bytes());
-        }
-        if let Some(DedupKey(key)) = &self.dedup {
-            bytes.extend_from_slice(key);
-        }
-        if let Some(Root { key, at }) = &self.root {
-            bytes.extend_from_slice(&key.0);
-            bytes.extend_from_slice(&at.to_le_bytes());
-        }
-    }
-}
-
-/// Jobs with a lower number than this are urgent.
-const URGENT_BELOW: u32 = 1024;
-
-impl Counts {
-    /// Counts a job in, or out.
-    pub(super) fn note(&mut self, phase: Phase, priority: u32, present: bool) {
-        let count = match phase {
-            Phase::Ready => &mut self.ready,
-            Phase::Delayed => &mut self.delayed,
-            Phase::Claimed => &mut self.claimed,
-            Phase::Buried => &mut self.buried,
-            Phase::Abandoned => &mut self.abandoned,
-        };
-        step(count, present);
-        if phase == Phase::Ready && priority < URGENT_BELOW {
-            step(&mut self.urgent, present);
-        }
-    }
-
-    /// Those in a phase.
-    pub fn of(&self, phase: Phase) -> u32 {
-        match phase {
-            Phase::Ready => self.ready,
-            Phase::Delayed => self.delayed,
-            Phase::Claimed => self.claimed,
-            Phase::Buried => self.buried,
-            Phase::Abandoned => self.abandoned,
-        }
-    }
-
-    /// All of them.
-    pub fn all(&self) -> u32 {
-        self.ready + self.delayed + self.claimed + self.buried + self.abandoned
-    }
-}
-
-fn step(count: &mut u32, up: bool) {
-    if up {
-        *count += 1;
-    } else {
-        *count -= 1;
-    }
 }
 
 // Every job is one of perhaps millions: whoever makes it larger should mean to.

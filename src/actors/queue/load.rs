@@ -5,13 +5,12 @@
     reason = "slots come from indexes over the slabs: one that leads nowhere is an impossible state"
 )]
 
-use crate::actors::queue::job::Job;
-use crate::actors::queue::name::QueueName;
-use crate::actors::queue::pages::{KeptJob, Page};
-use crate::actors::queue::queue::Pause;
+use crate::actors::queue::pages::Page;
+use crate::actors::queue::queue::Numbered;
 use crate::actors::queue::rules::Rules;
 use crate::actors::queue::state::State;
 use crate::ids::Slot;
+use crate::lookup::kept::Loaded;
 use std::collections::VecDeque;
 
 impl State {
@@ -19,90 +18,52 @@ impl State {
     ///
     /// # Panics
     /// If they contradict each other.
-    pub(in crate::actors::queue) fn from_pages(
-        rules: Rules,
-        pages: &mut dyn Iterator<Item = Page>,
-    ) -> Self {
+    pub(super) fn from_pages(rules: Rules, pages: &mut dyn Iterator<Item = Page>) -> Self {
         let mut state = Self::new(rules);
-        // Jobs by age; and those whose body is still to come, as their slots ascend.
-        let (mut jobs, mut without) = (Vec::new(), VecDeque::new());
+        // Those whose body is still to come, as their slots ascend.
+        let mut without = VecDeque::new();
         for page in pages {
             match page {
                 Page::Head(head) => {
-                    state.head = head;
+                    state.jobs.begin_spans(head.epoch);
                     state.totals.draining = head.draining;
+                    state.head.load(head);
                 }
-                Page::Jobs(kept) => {
-                    for (slot, job) in kept {
-                        jobs.push((job.id, slot));
-                        let is_whole = job.body.is_some();
-                        state.load_job(slot, job);
-                        if is_whole {
-                            state.settle(slot);
-                        } else {
-                            without.push_back(slot);
-                        }
-                    }
+                Page::Jobs(page) => {
+                    let lacking = page.items.iter().filter(|(_, job)| job.body.is_none());
+                    without.extend(lacking.map(|(slot, _)| *slot));
+                    state.jobs.load(page);
                 }
-                Page::Queues(kept) => {
-                    for (number, queue) in kept {
-                        state.load_queue(number, &queue.name, queue.pause);
-                    }
-                }
+                Page::Queues(page) => state.load_queues(page),
                 Page::Body(slot, body) => {
                     let next = without.pop_front();
                     assert_eq!(next, Some(slot), "a page of a body is of a job without");
-                    state.jobs[slot].body = body;
-                    state.settle(slot);
+                    state.jobs.volatile()[slot].body = Some(body);
                 }
-                Page::Roots(kept) => {
-                    for (slot, known) in kept {
-                        state.roots.append(slot, known);
-                        state.count_root(slot, true);
-                    }
-                }
+                Page::Roots(page) => state.roots.load(page),
             }
         }
         assert!(without.is_empty(), "a job without a body has a page for it");
         // A lane of what is ready takes those that come by age; all others would stand apart.
-        jobs.sort_unstable();
-        for (_, slot) in jobs {
-            let job = &mut state.jobs[slot];
-            job.queue = *state.numbers.get(job.queue).expect("a job has a queue");
-            state.queues[job.queue].total += 1;
+        let jobs = state.jobs.iter();
+        let mut by_age: Vec<(u64, Slot)> = jobs.map(|(slot, job)| (job.id, slot)).collect();
+        by_age.sort_unstable();
+        for (_, slot) in by_age {
+            let queue = state.slot_of_queue(&state.jobs[slot]);
+            state.queues[queue].total += 1;
+            state.settle(slot);
             state.enter(slot);
         }
         state
     }
 
-    /// Puts a queue from a page in its place.
-    fn load_queue(&mut self, number: Slot, name: &QueueName, pause: Option<Pause>) {
-        let slot = self.queue_for(name);
-        self.numbers.append(number, slot);
-        let queue = &mut self.queues[slot];
-        (queue.number, queue.pause) = (Some(number), pause);
-        if let Some(pause) = pause {
-            self.pauses.insert((pause.until, number));
+    /// Makes the queues of a page.
+    fn load_queues(&mut self, mut page: Loaded<Numbered>) {
+        for (number, numbered) in &mut page.items {
+            numbered.queue = self.queue_for(&numbered.name);
+            let queue = &mut self.queues[numbered.queue];
+            (queue.number, queue.is_paused) = (Some(*number), numbered.pause.is_some());
         }
-        self.count_queue(slot, number, true);
-    }
-
-    /// Puts a job in its place, as far as its page tells: its queue is still that of the page.
-    fn load_job(&mut self, slot: Slot, kept: KeptJob) {
-        let job = Job {
-            id: kept.id,
-            body: kept.body.unwrap_or_default(),
-            created: kept.created,
-            ttr_ms: kept.ttr_ms,
-            previous: Slot::NONE,
-            next: Slot::NONE,
-            queue: kept.queue,
-            priority: kept.priority,
-            phase: kept.phase,
-            passing: kept.passing,
-            retries: kept.retries,
-            story: kept.story,
-        };
-        self.jobs.append(slot, job);
+        self.numbers.load(page);
     }
 }

@@ -1,9 +1,10 @@
 //! What the `QueueActor` tells of itself: answers to questions, and what a claim is told.
 
-use crate::actors::queue::job::{Job, Phase};
+use crate::actors::queue::job::Job;
 use crate::actors::queue::machine::{QueueMachine, shown};
 use crate::actors::queue::message::{Claimant, Message, Pop};
 use crate::actors::queue::name::QueueName;
+use crate::actors::queue::phase::Phase;
 use crate::actors::queue::reply::{Claim, JobView, Query, QueueView, Reply, Totals, View};
 use crate::ids::Slot;
 
@@ -15,12 +16,12 @@ impl QueueMachine {
         Reply::Claim(Box::new(Claim {
             id: job.id,
             token: story.token,
-            queue: self.state.queue(job.queue).name.clone(),
+            queue: self.state.queue_of(job).name.clone(),
             attempts: story.attempts,
             until: story.until,
             retries: job.retries,
             duplicate: self.state.is_duplicate(job),
-            body: job.body.clone(),
+            body: job.body().clone(),
         }))
     }
 
@@ -54,7 +55,7 @@ impl QueueMachine {
                 None => Reply::Absent,
             },
             Query::Queue { queue } => match self.state.queue_named(queue) {
-                Some((_, queue)) => Reply::Queue(Box::new(queue.view())),
+                Some((_, queue)) => Reply::Queue(Box::new(self.state.queue_view(queue))),
                 None => Reply::Absent,
             },
             Query::Totals => Reply::Totals(Box::new(self.totals())),
@@ -70,7 +71,7 @@ impl QueueMachine {
 
     fn found(&self, slot: Option<Slot>) -> Reply {
         match slot.and_then(|slot| self.state.job(slot)) {
-            Some(job) => Reply::Found(job.id, job.body.clone()),
+            Some(job) => Reply::Found(job.id, job.body().clone()),
             None => Reply::Absent,
         }
     }
@@ -96,11 +97,11 @@ impl QueueMachine {
         let story = job.story();
         JobView {
             id: job.id,
-            queue: self.state.queue(job.queue).name.clone(),
+            queue: self.state.queue_of(job).name.clone(),
             phase: job.phase,
             priority: job.priority,
             created: job.created,
-            until: self.state.deadline_of(slot),
+            until: self.state.jobs.deadline_of(slot),
             delay_ms: story.delay_ms,
             ttr_ms: job.ttr_ms,
             attempts: story.attempts,
@@ -112,7 +113,7 @@ impl QueueMachine {
             token: shown(story.token),
             retries: job.retries,
             passing: job.passing,
-            bytes: job.body.as_bytes().len() as u64,
+            bytes: job.body().as_bytes().len() as u64,
         }
     }
 
@@ -122,7 +123,9 @@ impl QueueMachine {
             .queues
             .iter()
             .filter(|(_, queue)| queue.is_durable());
-        let mut queues: Vec<QueueView> = durable.map(|(_, queue)| queue.view()).collect();
+        let mut queues: Vec<QueueView> = durable
+            .map(|(_, queue)| self.state.queue_view(queue))
+            .collect();
         queues.sort_by(|one, other| one.name.cmp(&other.name));
         let jobs = self.state.jobs.iter();
         let mut jobs: Vec<JobView> = jobs.map(|(slot, job)| self.job_view(slot, job)).collect();

@@ -3,20 +3,19 @@
 //! Follows MediaWiki's `JobQueue` for what a job is, and beanstalkd's protocol for what is done with it. Decides without
 //! changing anything (`decide.rs`), and commits without deciding anything (`commit.rs`).
 
-use crate::actors::queue::job::Job;
 use crate::actors::queue::message::{Claimant, Message, Outcome, Placed, Pop};
-use crate::actors::queue::pages::{self, Page};
+use crate::actors::queue::pages::Page;
 use crate::actors::queue::reply::{Query, Reply, View, Watch};
 use crate::actors::queue::rules::Rules;
 use crate::actors::queue::state::State;
 use crate::actors::queue::waiting::Waiting;
 use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket, Token};
+use crate::lookup::pages::Pages;
 use crate::spine::event::Happening;
 use crate::spine::machine::{
     Effects, Keeping, Machine, Moment, Never, Now, Paged, Shown, Stamp, Start, Timed, Weight,
 };
-use crate::spine::pages::Pages;
 
 /// What is due: a job, by its slot; a queue whose pause is over, by its number; a root job that is to be forgotten, by its
 /// slot; or somebody who waits for a job that is there, by ticket.
@@ -35,18 +34,13 @@ pub struct QueueMachine {
 impl QueueMachine {
     fn item_of(&mut self, at: Timestamp) -> Option<u64> {
         self.state.open(at);
-        let (jobs, epoch) = (&self.state.jobs, self.state.head.epoch);
-        let deadline = |slot| {
-            let job: Option<&Job> = jobs.get(slot);
-            job.and_then(|job| job.deadline(epoch)).unwrap_or_default()
-        };
-        let job = self.state.wheel.due(at, deadline);
-        let job = job.map(|slot| (deadline(slot), u64::from(slot.0)));
-        let pause = self.state.pause_ends().filter(|(until, _)| *until <= at);
-        let pause = pause.map(|(until, number)| (until, QUEUE | u64::from(number.0)));
-        let root = self.state.roots.first_end().filter(|(end, _)| *end <= at);
-        let root = root.map(|(end, slot)| (end, ROOT | u64::from(slot.0)));
-        let timed = job.into_iter().chain(pause).chain(root).min();
+        let state = &mut self.state;
+        let item =
+            |kind: u64| move |(end, slot): (Timestamp, Slot)| (end, kind | u64::from(slot.0));
+        let job = state.jobs.due(at).map(item(0));
+        let pause = state.numbers.due(at).map(item(QUEUE));
+        let root = state.roots.known.due(at).map(item(ROOT));
+        let timed = [job, pause, root].into_iter().flatten().min();
         timed
             .map(|(_, item)| item)
             .or_else(|| self.state.wanted().map(|ticket| WAITER | ticket.0))
@@ -259,9 +253,9 @@ impl Timed for QueueMachine {
         if self.state.is_wanted() {
             return Some(Timestamp(0));
         }
-        let pause = self.state.pause_ends().map(|(until, _)| until);
-        let root = self.state.roots.first_end().map(|(end, _)| end);
-        let times = [self.state.wheel.deadline(), self.state.opens(), pause, root];
+        let state = &self.state;
+        let (pause, root) = (state.numbers.deadline(), state.roots.known.deadline());
+        let times = [state.jobs.deadline(), state.opens(), pause, root];
         times.into_iter().flatten().min()
     }
 
@@ -280,9 +274,7 @@ impl Timed for QueueMachine {
             },
             QUEUE => {
                 let queue = self.state.numbers.get(slot_of(item));
-                let queue = self
-                    .state
-                    .queue(*queue.expect("a paused queue has a number"));
+                let queue = queue.expect("a paused queue has a number");
                 Message::Unpause {
                     queue: queue.name.clone(),
                 }
@@ -296,9 +288,9 @@ impl Timed for QueueMachine {
     fn quarantine(&mut self, item: u64, now: Now) {
         match item & KINDS {
             WAITER => self.waiting.forget(&mut self.state, Ticket(item & !KINDS)),
-            QUEUE => self.state.forget_pause(slot_of(item), now.at),
-            ROOT => self.state.roots.forget_end(slot_of(item), now.at),
-            _ => self.state.forget_deadline(slot_of(item), now.at),
+            QUEUE => self.state.numbers.forget_deadline(slot_of(item), now.at),
+            ROOT => self.state.roots.known.forget_deadline(slot_of(item), now.at),
+            _ => self.state.jobs.forget_deadline(slot_of(item), now.at),
         }
     }
 }
@@ -311,14 +303,11 @@ impl Paged for QueueMachine {
     }
 
     fn encode_page(&self, page: PageId, content: &mut Vec<u8>) {
-        let state = &self.state;
-        let (jobs, queues, numbers) = (&state.jobs, &state.queues, &state.numbers);
-        let slabs = (jobs, queues, numbers, state.roots.slab());
-        pages::encode(page, state.head, slabs, content);
+        self.state.encode_page(page, content);
     }
 
     fn decode_page(page: PageId, content: &[u8]) -> Result<Page, String> {
-        pages::decode(page, content)
+        Page::decode(page, content)
     }
 
     fn from_pages(rules: Rules, pages: &mut dyn Iterator<Item = Page>) -> Self {
@@ -329,9 +318,7 @@ impl Paged for QueueMachine {
     }
 
     fn digest(&self) -> Digest {
-        let mut digest = self.state.digest;
-        digest.add(&self.state.head.canonical());
-        digest
+        self.state.digest()
     }
 }
 

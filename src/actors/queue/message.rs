@@ -5,8 +5,8 @@
 //! by their place: what may be left out stands last.
 
 use crate::actors::queue::body::Body;
-use crate::actors::queue::job::Phase;
 use crate::actors::queue::name::QueueName;
+use crate::actors::queue::phase::Phase;
 use crate::clock::Timestamp;
 use crate::ids::{Slot, Ticket, Token};
 use crate::spine::machine::Refusal;

@@ -8,11 +8,11 @@
 //! | `message.rs` `name.rs` `body.rs` | what may change a queue, and what can come of it |
 //! | `reply.rs` | what can be asked and waited for, and what is answered |
 //! | `rules.rs` | configuration: what holds for all queues, and for each type |
-//! | `job.rs` `queue.rs` | one job; one queue |
+//! | `job.rs` `phase.rs` `queue.rs` | one job; what can be the matter with it; one queue |
 //! | `ready.rs` `held.rs` | the jobs of a queue that can be claimed, in order; those that are claimed or abandoned |
 //! | `state.rs` `index.rs` `by_id.rs` | jobs and queues, moving a job from phase to phase; the indexes over them |
 //! | `roots.rs` | root jobs, and which jobs they have made superfluous |
-//! | `throttle.rs` | queues that are closed for a while because something was claimed |
+//! | `throttle.rs` `closing.rs` | queues that are closed for a while because something was claimed |
 //! | `waiting.rs` | who waits for a job, who has to do with a queue |
 //! | `pages.rs` `load.rs` | durable state as pages; indexes built again from them |
 //! | `machine.rs` | what the host asks, and what is due when |
@@ -24,6 +24,7 @@
 mod adding;
 mod body;
 mod by_id;
+mod closing;
 mod commit;
 mod decide;
 mod event;
@@ -40,6 +41,7 @@ mod message;
 mod model;
 mod name;
 mod pages;
+mod phase;
 #[expect(
     clippy::module_inception,
     reason = "one queue, among all that the actor keeps"
@@ -61,15 +63,16 @@ mod throttle;
 mod waiting;
 
 pub use body::Body;
-pub use job::{Job, Phase};
+pub use job::Job;
 pub use machine::QueueMachine;
 pub use message::{
     Claimant, DedupKey, Message, NewJob, Outcome, Placed, Pop, Put, Refused, Right, Root, Worker,
 };
 pub use name::QueueName;
 pub use pages::Page;
+pub use phase::{Counts, Phase};
 pub use reply::{
-    Choice, Claim, Counts, JobSelection, JobView, Query, QueueSelection, QueueView, Reply, Totals,
-    View, Watch,
+    Choice, Claim, JobSelection, JobView, Query, QueueSelection, QueueView, Reply, Totals, View,
+    Watch,
 };
 pub use rules::{Backoff, Class, Order, Rules, TypeRules};

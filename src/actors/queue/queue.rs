@@ -3,8 +3,9 @@
 use crate::actors::queue::held::Held;
 use crate::actors::queue::job::Job;
 use crate::actors::queue::name::QueueName;
+use crate::actors::queue::phase::Counts;
 use crate::actors::queue::ready::Ready;
-use crate::actors::queue::reply::{Counts, QueueView};
+use crate::actors::queue::reply::QueueView;
 use crate::actors::queue::rules::{Order, TypeRules};
 use crate::actors::queue::throttle::Throttle;
 use crate::clock::Timestamp;
@@ -13,13 +14,13 @@ use crate::lookup::slab::Slab;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// One queue. Durable are its name and its pause, as long as it has jobs or is paused; the rest is built again.
+/// One queue. What is durable of it stands under its number; the rest is built again.
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) name: QueueName,
     pub(super) order: Order,
     pub(super) is_read_only: bool,
-    /// Its number in pages, while it has anything durable.
+    /// Its number, while it has anything durable.
     pub(super) number: Option<Slot>,
     pub(super) ready: Ready,
     pub(super) delayed: BTreeSet<(Timestamp, u64, Slot)>,
@@ -28,7 +29,7 @@ pub(super) struct Queue {
     /// Claimed and abandoned jobs.
     pub(super) held: Held,
     pub(super) counts: Counts,
-    pub(super) pause: Option<Pause>,
+    pub(super) is_paused: bool,
     pub(super) throttle: Throttle,
     /// Who waits for a job of it, first come first.
     pub(super) waiting: BTreeSet<Ticket>,
@@ -43,8 +44,17 @@ pub(super) struct Queue {
     pub(super) place: Option<u32>,
 }
 
+/// What is durable of a queue that has jobs or is paused, by its number.
+#[derive(Debug)]
+pub struct Numbered {
+    pub(super) name: QueueName,
+    pub(super) pause: Option<Pause>,
+    /// Where it stands in memory.
+    pub(super) queue: Slot,
+}
+
 /// A time in which nothing is claimed from a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pause {
     pub(super) since: Timestamp,
     pub(super) until: Timestamp,
@@ -62,7 +72,7 @@ impl Queue {
             buried: BTreeSet::new(),
             held: Held::default(),
             counts: Counts::default(),
-            pause: None,
+            is_paused: false,
             throttle: Throttle::new(rules),
             waiting: BTreeSet::new(),
             using: 0,
@@ -95,12 +105,12 @@ impl Queue {
     }
 
     const fn has_claimable(&self) -> bool {
-        self.counts.ready > 0 && self.pause.is_none()
+        self.counts.ready > 0 && !self.is_paused
     }
 
     /// Whether there is anything of it that outlives the process.
     pub(super) fn is_durable(&self) -> bool {
-        self.counts.all() > 0 || self.pause.is_some()
+        self.counts.all() > 0 || self.is_paused
     }
 
     /// Whether anybody has to do with it. One that is closed stays: made anew, it would be open.
@@ -120,8 +130,7 @@ impl Queue {
         slots
     }
 
-    pub(super) fn view(&self) -> QueueView {
-        let pause = self.pause.as_ref();
+    pub(super) fn view(&self, pause: Option<Pause>) -> QueueView {
         QueueView {
             name: self.name.clone(),
             jobs: self.counts,
@@ -134,17 +143,5 @@ impl Queue {
             pause_ms: pause.map_or(0, |pause| pause.until.0.saturating_sub(pause.since.0)),
             paused_until: pause.map(|pause| pause.until),
         }
-    }
-
-    /// What the digest is made of.
-    pub(super) fn canonical(&self, number: Slot, bytes: &mut Vec<u8>) {
-        bytes.clear();
-        bytes.extend_from_slice(&number.0.to_le_bytes());
-        let (since, until) = self
-            .pause
-            .map_or((0, 0), |pause| (pause.since.0, pause.until.0));
-        bytes.extend_from_slice(&since.to_le_bytes());
-        bytes.extend_from_slice(&until.to_le_bytes());
-        bytes.extend_from_slice(self.name.as_bytes());
     }
 }

@@ -2,9 +2,9 @@
 //! stored.
 
 use crate::actors::queue::body::Body;
-use crate::actors::queue::job::Phase;
 use crate::actors::queue::message::{Pop, Refused};
 use crate::actors::queue::name::QueueName;
+use crate::actors::queue::phase::{Counts, Phase};
 use crate::clock::Timestamp;
 use crate::ids::{Slot, Token};
 use serde::Serialize;
@@ -233,23 +233,6 @@ pub struct JobView {
     pub passing: bool,
     /// Bytes of its body.
     pub bytes: u64,
-}
-
-/// Jobs by phase.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Counts {
-    /// Ready, with a priority below 1024.
-    pub urgent: u32,
-    /// Ready.
-    pub ready: u32,
-    /// Delayed.
-    pub delayed: u32,
-    /// Claimed.
-    pub claimed: u32,
-    /// Buried by a client.
-    pub buried: u32,
-    /// Abandoned after the last try.
-    pub abandoned: u32,
 }
 
 /// What is known of a queue.

@@ -6,9 +6,10 @@
 use crate::actors::queue::message::{DedupKey, Root};
 use crate::clock::Timestamp;
 use crate::ids::Slot;
-use crate::lookup::slab::Slab;
+use crate::lookup::kept::{Kept, Loaded};
+use crate::lookup::pages::Change;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Milliseconds for which a root job is remembered: `MediaWiki`'s 28 days.
 const REMEMBERED_MS: u64 = 28 * 24 * 3_600_000;
@@ -21,12 +22,11 @@ pub struct KnownRoot {
     pub(super) until: Timestamp,
 }
 
-/// Root jobs, by key and by the end of their time.
+/// Root jobs, by key.
 #[derive(Debug, Default)]
 pub(super) struct Roots {
-    known: Slab<KnownRoot>,
+    pub(super) known: Kept<KnownRoot>,
     keys: BTreeMap<DedupKey, Slot>,
-    ends: BTreeSet<(Timestamp, Slot)>,
 }
 
 impl KnownRoot {
@@ -34,22 +34,9 @@ impl KnownRoot {
         let until = at.plus_ms(REMEMBERED_MS);
         Self { root, until }
     }
-
-    /// What the digest is made of.
-    pub(super) fn canonical(&self, slot: Slot, bytes: &mut Vec<u8>) {
-        bytes.clear();
-        bytes.extend_from_slice(&self.root.key.0);
-        bytes.extend_from_slice(&slot.0.to_le_bytes());
-        bytes.extend_from_slice(&self.root.at.to_le_bytes());
-        bytes.extend_from_slice(&self.until.0.to_le_bytes());
-    }
 }
 
 impl Roots {
-    pub(super) const fn slab(&self) -> &Slab<KnownRoot> {
-        &self.known
-    }
-
     /// Whether a newer one is known.
     pub(super) fn is_outdated(&self, root: Root) -> bool {
         self.newest(root.key).is_some_and(|at| at > root.at)
@@ -73,50 +60,39 @@ impl Roots {
     }
 
     /// Remembers it, in the place of an older one of its key.
-    pub(super) fn put(&mut self, slot: Slot, known: KnownRoot) {
-        self.remove(slot);
-        self.known.insert(slot, known);
-        self.index(slot, &known);
-    }
-
-    /// Puts it behind all others.
-    pub(super) fn append(&mut self, slot: Slot, known: KnownRoot) {
-        self.known.append(slot, known);
-        self.index(slot, &known);
-    }
-
-    fn index(&mut self, slot: Slot, known: &KnownRoot) {
-        self.keys.insert(known.root.key, slot);
-        self.ends.insert((known.until, slot));
-    }
-
-    /// Forgets what stands there, if anything does.
-    pub(super) fn remove(&mut self, slot: Slot) {
-        if self.known.get(slot).is_some() {
-            let gone = self.known.remove(slot);
-            self.keys.remove(&gone.root.key);
-            self.ends.remove(&(gone.until, slot));
+    pub(super) fn put(&mut self, change: Change<'_>, known: KnownRoot) {
+        let key = known.root.key;
+        if let Some(slot) = self.keys.get(&key) {
+            self.known.change(change, *slot, |it| *it = known);
+        } else {
+            let slot = self.known.next_free();
+            self.known.insert(change, slot, known);
+            self.keys.insert(key, slot);
         }
     }
 
-    /// The first to be forgotten.
-    pub(super) fn first_end(&self) -> Option<(Timestamp, Slot)> {
-        self.ends.first().copied()
+    /// Forgets it.
+    pub(super) fn remove(&mut self, change: Change<'_>, slot: Slot) {
+        let gone = self.known.remove(change, slot);
+        self.keys.remove(&gone.root.key);
     }
 
-    /// Takes one that is due at `at` out of the order of ends.
-    pub(super) fn forget_end(&mut self, slot: Slot, at: Timestamp) {
-        self.ends
-            .retain(|(until, other)| *other != slot || *until > at);
+    /// Puts those of a page behind all others.
+    pub(super) fn load(&mut self, page: Loaded<KnownRoot>) {
+        let keys = page
+            .items
+            .iter()
+            .map(|(slot, known)| (known.root.key, *slot));
+        self.keys.extend(keys);
+        self.known.load(page);
     }
 
-    /// Asserts that what is known is found by key and by end, and nothing else is.
+    /// Asserts that what is known is found by key, and nothing else is.
     #[cfg(test)]
     pub(super) fn assert_whole(&self) {
-        let known = || self.known.iter();
-        let keys = known().map(|(slot, known)| (known.root.key, slot));
+        let known = self.known.iter();
+        let keys = known.map(|(slot, known)| (known.root.key, slot));
         assert_eq!(self.keys, keys.collect());
-        let ends = known().map(|(slot, known)| (known.until, slot));
-        assert_eq!(self.ends, ends.collect());
+        self.known.assert_whole();
     }
 }

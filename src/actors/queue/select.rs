@@ -3,7 +3,6 @@
 
 use crate::actors::queue::index::mix;
 use crate::actors::queue::machine::QueueMachine;
-use crate::actors::queue::queue::Queue;
 use crate::actors::queue::reply::{Choice, JobSelection, QueueSelection, Reply};
 use crate::ids::Slot;
 
@@ -25,14 +24,15 @@ impl QueueMachine {
         } = selection;
         let mut jobs = Vec::new();
         let next = None;
-        let queue = match queue.as_ref().map(|name| self.state.queue_named(name)) {
-            None => None,
-            Some(Some((slot, queue))) if phase.map_or(1, |it| queue.counts.of(it)) > 0 => {
-                Some(slot)
+        let mut number = None;
+        if let Some(name) = queue {
+            let (_, found) = self.state.queue_named(name).unzip();
+            let found = found.filter(|it| phase.map_or(1, |phase| it.counts.of(phase)) > 0);
+            number = found.and_then(|queue| queue.number);
+            if number.is_none() {
+                return Reply::JobPage { jobs, next };
             }
-            // There is nothing to be found.
-            Some(_) => return Reply::JobPage { jobs, next },
-        };
+        }
         let extent = self.state.jobs.extent();
         let end = from.0.saturating_add(LOOKED_AT_MAX).min(extent);
         for slot in (from.0..end).map(Slot) {
@@ -42,10 +42,10 @@ impl QueueMachine {
             }
             let found = self.state.job(slot).filter(|job| {
                 let is_of = |kind: &String| {
-                    let queue = self.state.queue(job.queue);
+                    let queue = self.state.queue_of(job);
                     queue.name.kind() == kind.as_bytes()
                 };
-                let of_queue = queue.is_none_or(|it| it == job.queue);
+                let of_queue = number.is_none_or(|it| it == job.queue);
                 of_queue
                     && phase.is_none_or(|it| it == job.phase)
                     && kind.as_ref().is_none_or(is_of)
@@ -80,7 +80,7 @@ impl QueueMachine {
                 .queues
                 .get(slot)
                 .filter(|queue| is(tenant, queue.name.tenant()) && is(kind, queue.name.kind()));
-            queues.extend(found.map(Queue::view));
+            queues.extend(found.map(|queue| self.state.queue_view(queue)));
         }
         let next = (end < extent).then_some(Slot(end));
         Reply::QueuePage { queues, next }
@@ -97,10 +97,10 @@ impl QueueMachine {
         } = choice;
         let offered = &self.state.offered;
         let may = |slot: &&Slot| {
-            let name = &self.state.queue(**slot).name;
+            let name = &self.state.queues[**slot].name;
             kinds.is_empty() || kinds.iter().any(|it| it.as_bytes() == name.kind())
         };
-        let name = |slot: &Slot| self.state.queue(*slot).name.clone();
+        let name = |slot: &Slot| self.state.queues[*slot].name.clone();
         let mut tries = (0..TRIES).filter(|_| *from == 0);
         let first = tries.find_map(|again| draw(offered, mix(chance ^ mix(again))).filter(may));
         if let Some(slot) = first {

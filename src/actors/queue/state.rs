@@ -10,41 +10,41 @@
 )]
 
 use crate::actors::queue::by_id::ById;
-use crate::actors::queue::job::{Job, Phase, Story};
+use crate::actors::queue::job::{Job, Story};
 use crate::actors::queue::message::{DedupKey, NewJob, Put, Root, Worker};
 use crate::actors::queue::name::QueueName;
-use crate::actors::queue::pages::{self, Head, Place};
-use crate::actors::queue::queue::{Pause, Queue};
-use crate::actors::queue::reply::Totals;
+use crate::actors::queue::pages::{self, Head};
+use crate::actors::queue::phase::Phase;
+use crate::actors::queue::queue::{Numbered, Pause, Queue};
+use crate::actors::queue::reply::{QueueView, Totals};
 use crate::actors::queue::roots::{KnownRoot, Roots};
 use crate::actors::queue::rules::{Order, Rules};
 use crate::clock::Timestamp;
-use crate::ids::{Digest, Seq, Slot, Ticket};
+use crate::ids::{Digest, PageId, Seq, Slot, Ticket};
+use crate::lookup::kept::{Item as _, Kept, Once};
+use crate::lookup::pages::Pages;
 use crate::lookup::slab::Slab;
 use crate::lookup::table::Table;
-use crate::lookup::wheel::Wheel;
 use crate::spine::machine::{Stamp, Start};
-use crate::spine::pages::Pages;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Every job and every queue, by every way of asking for one.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) rules: Rules,
-    pub(super) jobs: Slab<Job>,
+    pub(super) jobs: Kept<Job>,
+    /// The sum of their bodies.
+    pub(super) bodies: Digest,
     pub(super) ids: ById,
-    pub(super) wheel: Wheel,
     pub(super) queues: Slab<Queue>,
     pub(super) names: Table,
-    /// Queues by their number in pages.
-    pub(super) numbers: Slab<Slot>,
-    /// Queues by the end of their pause, and by their number.
-    pub(super) pauses: BTreeSet<(Timestamp, Slot)>,
+    /// What is durable of queues, by number.
+    pub(super) numbers: Kept<Numbered>,
     /// Queues that are closed, by when they open.
     pub(super) closings: BTreeSet<(Timestamp, Slot)>,
     /// What connections have claimed, by when the claim ends.
     pub(super) workers: BTreeMap<Worker, BTreeSet<(Timestamp, Slot)>>,
-    /// The unclaimed jobs that others may be one with: of a queue, by key, the oldest first.
+    /// The unclaimed jobs that others may be one with: by number of their queue and key, the oldest first.
     pub(super) dedup: BTreeSet<(Slot, DedupKey, u64, Slot)>,
     /// The newest root job of each key.
     pub(super) roots: Roots,
@@ -53,10 +53,10 @@ pub(super) struct State {
     /// Queues from which something can be claimed, and that somebody waits for.
     pub(super) wanted: BTreeSet<Slot>,
     pub(super) totals: Totals,
-    pub(super) head: Head,
-    pub(super) digest: Digest,
-    pub(super) scratch: Vec<u8>,
+    pub(super) head: Once<Head>,
     pub(super) pages: Pages,
+    /// Bytes of the body being hashed, kept for the next.
+    scratch: Vec<u8>,
 }
 
 impl State {
@@ -73,13 +73,12 @@ impl State {
     pub(super) fn new(rules: Rules) -> Self {
         Self {
             rules,
-            jobs: Slab::default(),
+            jobs: Kept::default(),
+            bodies: Digest::default(),
             ids: ById::default(),
-            wheel: Wheel::default(),
             queues: Slab::default(),
             names: Table::default(),
-            numbers: Slab::default(),
-            pauses: BTreeSet::new(),
+            numbers: Kept::default(),
             closings: BTreeSet::new(),
             workers: BTreeMap::new(),
             dedup: BTreeSet::new(),
@@ -87,10 +86,9 @@ impl State {
             offered: Vec::new(),
             wanted: BTreeSet::new(),
             totals: Totals::default(),
-            head: Head::default(),
-            digest: Digest::default(),
-            scratch: Vec::new(),
+            head: Once::default(),
             pages: Pages::default(),
+            scratch: Vec::new(),
         }
     }
 
@@ -112,17 +110,29 @@ impl State {
         Some((slot, &self.queues[slot]))
     }
 
-    pub(super) fn queue(&self, slot: Slot) -> &Queue {
-        &self.queues[slot]
+    /// Where the queue of a job stands.
+    pub(super) fn slot_of_queue(&self, job: &Job) -> Slot {
+        self.numbers[job.queue].queue
+    }
+
+    /// The queue of a job.
+    pub(super) fn queue_of(&self, job: &Job) -> &Queue {
+        &self.queues[self.slot_of_queue(job)]
+    }
+
+    /// What is shown of a queue.
+    pub(super) fn queue_view(&self, queue: &Queue) -> QueueView {
+        let numbered = queue.number.and_then(|number| self.numbers.get(number));
+        queue.view(numbered.and_then(|numbered| numbered.pause))
     }
 
     /// The oldest unclaimed job of a queue with this key.
     pub(super) fn twin(&self, queue: &QueueName, key: DedupKey) -> Option<Slot> {
-        let (queue, _) = self.queue_named(queue)?;
-        let mut twins = self.dedup.range((queue, key, 0, Slot(0))..);
+        let number = self.queue_named(queue)?.1.number?;
+        let mut twins = self.dedup.range((number, key, 0, Slot(0))..);
         let twin = twins
             .next()
-            .filter(|(of, with, ..)| (*of, *with) == (queue, key));
+            .filter(|(of, with, ..)| (*of, *with) == (number, key));
         twin.map(|(.., slot)| *slot)
     }
 
@@ -173,52 +183,42 @@ impl State {
         !self.wanted.is_empty()
     }
 
-    /// The first pause to end, and the number of its queue.
-    pub(super) fn pause_ends(&self) -> Option<(Timestamp, Slot)> {
-        self.pauses.first().copied()
+    /// The sum of all that there is more than once.
+    pub(super) fn digest_of_items(&self) -> Digest {
+        let mut digest = self.bodies;
+        digest.merge(self.jobs.digest());
+        digest.merge(self.numbers.digest());
+        digest.merge(self.roots.known.digest());
+        digest
     }
 
-    /// When time acts on a job.
-    pub(super) fn deadline_of(&self, slot: Slot) -> Option<Timestamp> {
-        self.jobs.get(slot)?.deadline(self.head.epoch)
+    pub(super) fn digest(&self) -> Digest {
+        let mut digest = self.digest_of_items();
+        digest.merge(self.head.digest());
+        digest
     }
 
-    /// Takes a job that is due at `at` out of the order of deadlines, until its phase changes.
-    pub(super) fn forget_deadline(&mut self, slot: Slot, at: Timestamp) {
-        if let Some(deadline) = self.deadline_of(slot).filter(|deadline| *deadline <= at) {
-            self.wheel.remove(slot, deadline);
+    pub(super) fn encode_page(&self, page: PageId, content: &mut Vec<u8>) {
+        match page.kind() {
+            _ if page == PageId::HEAD => self.head.encode(content),
+            Job::KIND => self.jobs.encode(page, content),
+            Numbered::KIND => self.numbers.encode(page, content),
+            KnownRoot::KIND => self.roots.known.encode(page, content),
+            _ => pages::encode_body(self.jobs.get(Slot(page.index())), content),
         }
     }
 
-    /// Takes the queue of this number, whose pause is over at `at`, out of the order of pauses, until its pause changes.
-    pub(super) fn forget_pause(&mut self, number: Slot, at: Timestamp) {
-        self.pauses
-            .retain(|(until, other)| *other != number || *until > at);
-    }
-
-    /// Says that a page is about to change.
-    pub(super) fn touch(&mut self, place: Place, seq: Seq) {
-        let Self {
-            pages,
-            jobs,
-            queues,
-            numbers,
-            roots,
-            head,
-            ..
-        } = self;
-        pages.touch(place.page(), seq, |content| {
-            let slabs = (&*jobs, &*queues, &*numbers, roots.slab());
-            pages::encode(place.page(), *head, slabs, content);
-        });
+    /// Changes what there is but once.
+    pub(super) fn change_head(&mut self, seq: Seq, change: impl FnOnce(&mut Head)) {
+        self.head.change(self.pages.by(seq), change);
+        self.totals.draining = self.head.draining;
     }
 
     /// Adds a job.
     pub(super) fn put(&mut self, slot: Slot, stamp: Stamp, put: &Put, new: &NewJob) {
         let queue = self.queue_for(&put.queue);
-        self.hold(queue, stamp.seq);
-        self.touch(Place::Head, stamp.seq);
-        self.head.next_id = self.head.next_id.max(new.id + 1);
+        let number = self.hold(queue, stamp.seq);
+        self.skip_ids(stamp.seq, new.id);
         let delayed = new.until != Timestamp(0);
         let is_plain = !delayed && put.delay_ms == 0 && new.dedup.is_none() && put.root.is_none();
         let story = (!is_plain).then(|| {
@@ -233,12 +233,12 @@ impl State {
         });
         let job = Job {
             id: new.id,
-            body: put.body.clone(),
+            body: Some(put.body.clone()),
             created: stamp.at,
             ttr_ms: put.ttr_ms,
             previous: Slot::NONE,
             next: Slot::NONE,
-            queue,
+            queue: number,
             priority: put.priority,
             phase: if delayed {
                 Phase::Delayed
@@ -249,11 +249,8 @@ impl State {
             retries: new.retries,
             story,
         };
-        self.touch(Place::of_job(slot), stamp.seq);
-        if pages::is_apart(&put.body) {
-            self.touch(Place::of_body(slot), stamp.seq);
-        }
-        self.jobs.insert(slot, job);
+        self.touch_body(slot, pages::is_apart(&put.body), stamp.seq);
+        self.jobs.insert(self.pages.by(stamp.seq), slot, job);
         self.settle(slot);
         self.queues[queue].total += 1;
         self.enter(slot);
@@ -262,68 +259,61 @@ impl State {
         }
     }
 
+    /// No later job has this number, or a lower one.
+    pub(super) fn skip_ids(&mut self, seq: Seq, id: u64) {
+        self.change_head(seq, |head| head.next_id = head.next_id.max(id + 1));
+    }
+
+    /// The page of a body is about to change, if it stands apart.
+    fn touch_body(&mut self, slot: Slot, is_apart: bool, seq: Seq) {
+        if is_apart {
+            let jobs = &self.jobs;
+            let encode = |content: &mut Vec<u8>| pages::encode_body(jobs.get(slot), content);
+            self.pages.by(seq).touch(pages::body_page(slot), encode);
+        }
+    }
+
     /// A job has come to its place: what stays as it is while its phases change.
     pub(super) fn settle(&mut self, slot: Slot) {
         let job = &self.jobs[slot];
         job.canonical_body(&mut self.scratch);
-        self.digest.add(&self.scratch);
-        self.totals.bytes += job.body.as_bytes().len() as u64;
+        self.bodies.add(&self.scratch);
+        self.totals.bytes += job.body().as_bytes().len() as u64;
         self.totals.added += 1;
         self.ids.insert(job.id, slot);
     }
 
     /// Remembers a root job, unless it, or a newer one, is known.
     pub(super) fn register(&mut self, root: Root, stamp: Stamp) {
-        if self.roots.is_known(root) {
-            return;
+        if !self.roots.is_known(root) {
+            let known = KnownRoot::new(root, stamp.at);
+            self.roots.put(self.pages.by(stamp.seq), known);
         }
-        let slot = self.roots.slot_of(root.key);
-        self.touch(Place::of_root(slot), stamp.seq);
-        self.count_root(slot, false);
-        self.roots.put(slot, KnownRoot::new(root, stamp.at));
-        self.count_root(slot, true);
     }
 
     /// Forgets a root job.
     pub(super) fn forget_root(&mut self, slot: Slot, seq: Seq) {
-        self.touch(Place::of_root(slot), seq);
-        self.count_root(slot, false);
-        self.roots.remove(slot);
-    }
-
-    pub(super) fn count_root(&mut self, slot: Slot, present: bool) {
-        let Some(known) = self.roots.slab().get(slot) else {
-            return;
-        };
-        known.canonical(slot, &mut self.scratch);
-        if present {
-            self.digest.add(&self.scratch);
-        } else {
-            self.digest.remove(&self.scratch);
-        }
+        self.roots.remove(self.pages.by(seq), slot);
     }
 
     /// Ends a job.
     pub(super) fn delete(&mut self, slot: Slot, seq: Seq) {
-        self.touch(Place::of_job(slot), seq);
-        if pages::is_apart(&self.jobs[slot].body) {
-            self.touch(Place::of_body(slot), seq);
-        }
         self.leave(slot);
-        let job = self.jobs.remove(slot);
+        self.touch_body(slot, pages::is_apart(self.jobs[slot].body()), seq);
+        let job = self.jobs.remove(self.pages.by(seq), slot);
         self.ids.remove(job.id);
         job.canonical_body(&mut self.scratch);
-        self.digest.remove(&self.scratch);
-        self.totals.bytes -= job.body.as_bytes().len() as u64;
-        self.queues[job.queue].deletes += 1;
-        self.let_go(job.queue, seq);
+        self.bodies.remove(&self.scratch);
+        self.totals.bytes -= job.body().as_bytes().len() as u64;
+        let queue = self.slot_of_queue(&job);
+        self.queues[queue].deletes += 1;
+        self.let_go(queue, seq);
     }
 
     /// Changes a job, and with it page, digest, counts and every index.
     pub(super) fn change(&mut self, slot: Slot, seq: Seq, change: impl FnOnce(&mut Job)) {
-        self.touch(Place::of_job(slot), seq);
         self.leave(slot);
-        change(&mut self.jobs[slot]);
+        self.jobs.change(self.pages.by(seq), slot, change);
         self.enter(slot);
     }
 
@@ -334,16 +324,9 @@ impl State {
             self.hold(queue, stamp.seq);
         }
         if let Some(number) = self.queues[queue].number {
-            self.touch(Place::of_queue(number), stamp.seq);
-            self.count_queue(queue, number, false);
-            let before = std::mem::replace(&mut self.queues[queue].pause, pause);
-            self.count_queue(queue, number, true);
-            if let Some(before) = before {
-                self.pauses.remove(&(before.until, number));
-            }
-            if let Some(pause) = pause {
-                self.pauses.insert((pause.until, number));
-            }
+            let change = self.pages.by(stamp.seq);
+            self.numbers.change(change, number, |it| it.pause = pause);
+            self.queues[queue].is_paused = pause.is_some();
         }
         self.review(queue);
         self.let_go(queue, stamp.seq);
@@ -364,13 +347,10 @@ impl State {
         for slot in ended {
             self.delete(slot, stamp.seq);
         }
-        self.touch(Place::Head, stamp.seq);
-        self.head = Head {
-            epoch: stamp.at,
-            draining: false,
-            next_id: self.head.next_id + skipped,
-        };
-        self.totals.draining = false;
+        self.change_head(stamp.seq, |head| {
+            (head.epoch, head.draining) = (stamp.at, false);
+            head.next_id += skipped;
+        });
         let bound: Vec<Slot> = self
             .workers
             .values()
@@ -378,11 +358,10 @@ impl State {
             .map(|(_, slot)| *slot)
             .collect();
         self.workers.clear();
-        self.wheel = self.wind();
-        // Their deadlines are those of the new wheel now.
+        self.jobs.begin_spans(stamp.at);
         for slot in &bound {
             if let Some(worker) = self.jobs[*slot].story().worker {
-                let claim = (self.deadline_of(*slot).unwrap_or_default(), *slot);
+                let claim = (self.jobs.deadline_of(*slot).unwrap_or_default(), *slot);
                 self.workers.entry(worker).or_default().insert(claim);
             }
         }
@@ -410,17 +389,6 @@ impl State {
         });
     }
 
-    /// Every deadline, set anew.
-    pub(super) fn wind(&self) -> Wheel {
-        let mut wheel = Wheel::default();
-        for (slot, job) in self.jobs.iter() {
-            if let Some(deadline) = job.deadline(self.head.epoch) {
-                wheel.insert(slot, deadline);
-            }
-        }
-        wheel
-    }
-
     /// The queue of this name, made if there is none.
     pub(super) fn queue_for(&mut self, name: &QueueName) -> Slot {
         if let Some((slot, _)) = self.queue_named(name) {
@@ -435,16 +403,20 @@ impl State {
         slot
     }
 
-    /// Gives a queue a number, if it has none: it is about to have something durable.
-    fn hold(&mut self, queue: Slot, seq: Seq) {
-        if self.queues[queue].number.is_some() {
-            return;
+    /// The number of a queue, given to it now if it has none: it is about to have something durable.
+    fn hold(&mut self, queue: Slot, seq: Seq) -> Slot {
+        if let Some(number) = self.queues[queue].number {
+            return number;
         }
         let number = self.numbers.next_free();
-        self.touch(Place::of_queue(number), seq);
-        self.numbers.insert(number, queue);
+        let numbered = Numbered {
+            name: self.queues[queue].name.clone(),
+            pause: None,
+            queue,
+        };
+        self.numbers.insert(self.pages.by(seq), number, numbered);
         self.queues[queue].number = Some(number);
-        self.count_queue(queue, number, true);
+        number
     }
 
     /// Takes a queue's number away if it has nothing durable any more, and the queue if nobody has to do with it.
@@ -452,9 +424,7 @@ impl State {
         if let Some(number) = self.queues[queue].number
             && !self.queues[queue].is_durable()
         {
-            self.touch(Place::of_queue(number), seq);
-            self.count_queue(queue, number, false);
-            self.numbers.remove(number);
+            self.numbers.remove(self.pages.by(seq), number);
             self.queues[queue].number = None;
         }
         self.forsake(queue);
@@ -487,15 +457,6 @@ impl State {
             waiting.remove(&ticket);
         }
         self.review(queue);
-    }
-
-    pub(super) fn count_queue(&mut self, queue: Slot, number: Slot, present: bool) {
-        self.queues[queue].canonical(number, &mut self.scratch);
-        if present {
-            self.digest.add(&self.scratch);
-        } else {
-            self.digest.remove(&self.scratch);
-        }
     }
 }
 

@@ -5,9 +5,7 @@
 //! Never here: which claims close a queue (`commit.rs`).
 
 use crate::actors::queue::rules::TypeRules;
-use crate::actors::queue::state::State;
 use crate::clock::Timestamp;
-use crate::ids::Slot;
 
 /// A second, in microseconds and by thousandths of an item.
 const SECOND: u64 = 1_000_000 * 1000;
@@ -47,8 +45,23 @@ impl Throttle {
         Timestamp(self.end_us.div_ceil(1000))
     }
 
+    /// Whether it ever is closed.
+    pub(super) const fn is_set(&self) -> bool {
+        self.item_us > 0
+    }
+
+    /// Opens it, now that its time has come.
+    pub(super) fn open(&mut self) {
+        self.is_closed = false;
+    }
+
+    /// Opens it as if nothing had been claimed.
+    pub(super) fn reset(&mut self) {
+        (self.end_us, self.is_closed) = (0, false);
+    }
+
     /// Closes it for an item more.
-    fn close(&mut self, at: Timestamp) {
+    pub(super) fn close(&mut self, at: Timestamp) {
         let now = at.0.saturating_mul(1000);
         // Time has milliseconds: what is claimed in the first that is open counts from the end itself.
         let from = if self.opens() >= at { self.end_us } else { now };
@@ -60,54 +73,4 @@ impl Throttle {
 /// Microseconds that an item closes a queue for.
 fn item_us(rules: &TypeRules) -> u64 {
     SECOND.checked_div(rules.throttle_milli.into()).unwrap_or(0)
-}
-
-impl State {
-    /// Closes the queue of this job, which was claimed at `at`, if its type is throttled. A duplicate is no work.
-    pub(super) fn close(&mut self, job: Slot, at: Timestamp) {
-        let Some(job) = self.jobs.get(job) else {
-            return;
-        };
-        let slot = job.queue;
-        if self.queue(slot).throttle.item_us == 0 || self.is_duplicate(job) {
-            return;
-        }
-        // In a replay it is among them still.
-        let before = self.queue(slot).throttle.opens();
-        self.closings.remove(&(before, slot));
-        self.attend(slot, |queue| queue.throttle.close(at));
-        let opens = self.queue(slot).throttle.opens();
-        self.closings.insert((opens, slot));
-        self.review(slot);
-    }
-
-    /// Opens every queue whose time has come at `at`.
-    pub(super) fn open(&mut self, at: Timestamp) {
-        while let Some((opens, slot)) = self.closings.first().copied()
-            && opens <= at
-        {
-            self.open_first(slot, |throttle| throttle.is_closed = false);
-        }
-    }
-
-    /// Opens every queue, whatever was claimed from it.
-    pub(super) fn open_all(&mut self) {
-        while let Some((_, slot)) = self.closings.first().copied() {
-            self.open_first(slot, |throttle| {
-                (throttle.end_us, throttle.is_closed) = (0, false);
-            });
-        }
-    }
-
-    fn open_first(&mut self, slot: Slot, open: impl FnOnce(&mut Throttle)) {
-        self.closings.pop_first();
-        self.attend(slot, |queue| open(&mut queue.throttle));
-        self.review(slot);
-        self.forsake(slot);
-    }
-
-    /// When the first queue is to be opened.
-    pub(super) fn opens(&self) -> Option<Timestamp> {
-        self.closings.first().map(|(opens, _)| *opens)
-    }
 }

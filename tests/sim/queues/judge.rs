@@ -1,4 +1,4 @@
-//! The list as a reference: what the log must say, what clients must be told, and what may be lost.
+//! The model of queues as a reference: what the log must say, what clients must be told, and what may be lost.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -8,17 +8,66 @@
 use crate::coverage::Coverage;
 use crate::each::Judged;
 use crate::queues::kinds::{JOBS_MAX, claim_passes, in_memory, is_in_memory, names, rules_of};
-use crate::queues::list::{Queues, free};
+use crate::queues::model::{Due, Entry, Model};
 use crate::reference::{Origin, Reference, Told};
 use sexton::actors::queue::{
     JobView, Message, Outcome, Phase, Pop, Query, QueueMachine, QueueName, Refused, Reply, Right,
     Rules, Watch,
 };
 use sexton::clock::Timestamp;
-use sexton::ids::{Seq, Slot};
+use sexton::ids::Seq;
 use sexton::spine::delivery::Answer;
 use sexton::spine::machine::Shown as _;
 use sexton::spine::machine::{Stamp, Start};
+use std::collections::BTreeSet;
+
+/// Queues, as the model has them.
+#[derive(Clone)]
+pub(crate) struct Queues {
+    model: Model,
+    /// Every number that any job had.
+    seen: BTreeSet<u64>,
+    /// What was claimed last by somebody who waited, and how.
+    woken: Option<(Pop, Reply)>,
+}
+
+impl Default for Queues {
+    fn default() -> Self {
+        Self {
+            model: Model::new(Queues::rules()),
+            seen: BTreeSet::new(),
+            woken: None,
+        }
+    }
+}
+
+impl Queues {
+    fn find(&self, id: u64) -> Option<&Entry> {
+        self.model.jobs.iter().find(|job| job.view.id == id)
+    }
+
+    fn found(&self, id: Option<u64>) -> Reply {
+        let job = id.and_then(|id| self.find(id));
+        job.map_or(Reply::Absent, |job| {
+            Reply::Found(job.view.id, job.body.clone())
+        })
+    }
+
+    fn tick(&mut self, at: Timestamp, message: &Message) -> Result<(), String> {
+        let acted = match message {
+            Message::Expire { slot } => Due::Job(*slot),
+            Message::Unpause { queue } => Due::Pause(queue.clone()),
+            Message::Forget { slot } => Due::Root(*slot),
+            _ => unreachable!("only time ticks"),
+        };
+        let due = self.model.next_due(at);
+        if due.as_ref() != Some(&acted) {
+            return Err(format!("time acted on {acted:?}, where {due:?} is due"));
+        }
+        self.model.tick(&acted);
+        Ok(())
+    }
+}
 
 impl Judged for QueueMachine {
     type Reference = Queues;
@@ -53,19 +102,21 @@ impl Reference for Queues {
         if let Some(due) = self.due(stamp.at) {
             return Err(format!("it was ordered before {due}, which was due"));
         }
-        if let Outcome::Put { slot, .. } = outcome
-            && *slot != free(&self.jobs)
-        {
-            return Err(format!("{slot:?} is not the lowest that is free"));
-        }
-        let chosen = match reply {
+        self.model.chosen = match reply {
             Reply::Claim(claim) => Some(claim.id),
             _ => None,
         };
-        let right = self.message(message, stamp, chosen);
+        let right = self.model.message(message, (stamp.seq, stamp.at));
         if right != *reply || !Self::changes(reply) {
             return Err(format!("{reply:?}, where {right:?} is right"));
         }
+        if let Outcome::Put { slot, job } = outcome
+            && self.find(job.id).is_none_or(|it| it.slot != *slot)
+        {
+            return Err(format!("{slot:?} is not the lowest that is free"));
+        }
+        self.seen
+            .extend(self.model.jobs.iter().map(|job| job.view.id));
         if let Message::Pop(pop) = message
             && pop.ticket.is_some()
         {
@@ -76,29 +127,19 @@ impl Reference for Queues {
 
     fn start(&mut self, Start { stamp, skipped }: Start) {
         self.woken = None;
-        self.draining = false;
-        self.last_id += skipped;
-        self.jobs.retain(|_, job| !job.view.passing);
-        let slots: Vec<Slot> = self.jobs.keys().copied().collect();
-        for slot in slots {
-            let job = self.job(slot);
-            job.quarantined = false;
-            if job.worker.is_some() {
-                self.give_back(slot);
-            } else if job.view.phase == Phase::Claimed {
-                job.view.until = Some(stamp.at.plus_ms(job.span));
-            }
-        }
-        for pause in self.pauses.values_mut() {
-            pause.quarantined = false;
-        }
+        self.model.start(stamp.at, skipped);
     }
 
     fn poisoned(&mut self, message: &Message) {
+        let Model { jobs, pauses, .. } = &mut self.model;
         match message {
-            Message::Expire { slot } => self.job(*slot).quarantined = true,
+            Message::Expire { slot } => {
+                for job in jobs.iter_mut().filter(|job| job.slot == *slot) {
+                    job.quarantined = true;
+                }
+            }
             Message::Unpause { queue } => {
-                if let Some(pause) = self.pauses.get_mut(queue) {
+                for pause in pauses.iter_mut().filter(|pause| pause.queue == *queue) {
                     pause.quarantined = true;
                 }
             }
@@ -107,30 +148,28 @@ impl Reference for Queues {
     }
 
     fn due(&self, at: Timestamp) -> Option<String> {
-        self.first_due(at).map(|due| format!("{due:?}"))
+        self.model.next_due(at).map(|due| format!("{due:?}"))
     }
 
     fn without_change(&self, message: &Message) -> Option<Reply> {
-        let stamp = Stamp {
-            seq: Seq(0),
-            at: Timestamp(0),
-        };
-        let reply = self.clone().message(message, stamp, None);
+        let mut model = self.model.clone();
+        model.chosen = None;
+        let reply = model.message(message, (Seq(0), Timestamp(0)));
         (!Self::changes(&reply)).then_some(reply)
     }
 
     fn answer(&self, query: &Query) -> Answer<Reply> {
         Ok(match query {
-            Query::Peek { id } => self.found(self.find(*id).map(|(slot, _)| slot).as_ref()),
+            Query::Peek { id } => self.found(Some(*id)),
             Query::PeekNext { queue, phase } => match phase {
                 Phase::Ready | Phase::Delayed | Phase::Buried => {
-                    self.found(self.line(queue, *phase).first())
+                    self.found(self.model.line(queue, *phase).first().copied())
                 }
                 Phase::Claimed | Phase::Abandoned => Reply::Absent,
             },
-            Query::Job { id } => self.find(*id).map_or(Reply::Absent, |(_, job)| {
-                Reply::Job(Box::new(job.view.clone()))
-            }),
+            Query::Job { id } => self
+                .find(*id)
+                .map_or(Reply::Absent, |job| Reply::Job(Box::new(job.view.clone()))),
             Query::Queue { .. }
             | Query::Totals
             | Query::Queues { .. }
@@ -144,21 +183,22 @@ impl Reference for Queues {
 
     fn agrees(&self, machine: &QueueMachine) -> Result<(), String> {
         let view = machine.view();
-        let mut mine: Vec<&JobView> = self.jobs.values().map(|job| &job.view).collect();
+        let mut mine: Vec<&JobView> = self.model.jobs.iter().map(|job| &job.view).collect();
         mine.sort_by_key(|job| job.id);
         if view.jobs.iter().ne(mine.iter().copied()) {
             return Err(format!("jobs are {:?}, where {mine:?} is right", view.jobs));
         }
-        if (view.next_id, view.totals.draining) != (self.last_id + 1, self.draining) {
+        if (view.next_id, view.totals.draining) != (self.model.next_id, self.model.draining) {
             let (next, draining) = (view.next_id, view.totals.draining);
             return Err(format!("the next is {next}, and draining is {draining}"));
         }
         let paused = view.queues.iter();
         let paused = paused.filter_map(|queue| Some((&queue.name, queue.paused_until?)));
-        let mine = self.pauses.iter().map(|(name, pause)| (name, pause.until));
-        if paused.clone().ne(mine) {
+        let mine = self.model.pauses.iter();
+        let mine: BTreeSet<_> = mine.map(|pause| (&pause.queue, pause.until)).collect();
+        if paused.clone().ne(mine.iter().copied()) {
             let paused: Vec<_> = paused.collect();
-            return Err(format!("{paused:?}, where {:?} is right", self.pauses));
+            return Err(format!("{paused:?}, where {mine:?} is right"));
         }
         Ok(())
     }

@@ -1,8 +1,6 @@
 //! What kinds of queues there are in all runs, and what passes with the process of each: decision 0011.
 
-use sexton::actors::queue::{
-    Claim, Claimant, Class, DedupKey, JobView, Message, Order, Put, QueueName, Reply, TypeRules,
-};
+use sexton::actors::queue::{Claim, Claimant, Class, Message, Order, QueueName, Reply, TypeRules};
 
 /// More jobs than this are refused.
 pub(crate) const JOBS_MAX: u32 = 24;
@@ -40,19 +38,6 @@ pub(crate) fn rules_of(queue: &QueueName) -> TypeRules {
 pub(crate) fn names() -> [QueueName; 6] {
     ["a", "b", "few", "once", "memory", "same"]
         .map(|name| QueueName::parse(name.as_bytes()).expect("a name"))
-}
-
-pub(super) fn key_of(put: &Put) -> Option<DedupKey> {
-    let says = || DedupKey::of(put.body.as_bytes());
-    put.dedup.or_else(|| rules_of(&put.queue).dedup.then(says))
-}
-
-/// Milliseconds that a claim of this job lasts.
-pub(super) fn span(view: &JobView) -> u64 {
-    match view.ttr_ms {
-        0 => rules_of(&view.queue).claim_ttl_ms + 1,
-        ttr => ttr,
-    }
 }
 
 pub(super) fn is_in_memory(queue: &QueueName) -> bool {

@@ -1,20 +1,22 @@
-//! The queue rules a second time: one list of jobs, searched from end to end.
+//! The model of queues as a reference.
 //!
-//! Follows the descriptions in `src/actors/queue/message.rs` and decision 0011, not the machine. Who waits for a job
-//! stands in no log: a claim for somebody who waits must be right where it stands, and that nobody waits in vain is
-//! looked at when a run has come to rest.
+//! Who waits for a job stands in no log: a claim for somebody who waits must be right where it stands, and that nobody
+//! waits in vain is looked at when a run has come to rest.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `kinds.rs` | what kinds of queues there are, and what passes with the process |
-//! | `list.rs` `adding.rs` `said.rs` | jobs, and what becomes of them |
-//! | `judge.rs` | the list as a reference |
+//! | `judge.rs` | what the log must say, and what clients must be told |
 
-mod adding;
 mod judge;
 mod kinds;
-mod list;
-mod said;
+#[expect(
+    clippy::indexing_slicing,
+    dead_code,
+    reason = "it is part of the library's tests, which ask for more"
+)]
+#[path = "../../../src/actors/queue/model/mod.rs"]
+mod model;
 
+pub(crate) use judge::Queues;
 pub(crate) use kinds::names;
-pub(crate) use list::Queues;

@@ -1,9 +1,11 @@
 //! What becomes of jobs that are added, and of root jobs, over plain lists.
 
-use crate::actors::queue::model::{Entry, Model};
-use crate::actors::queue::{Class, DedupKey, JobView, Phase, Put, QueueName, Refused, Reply, Root};
-use crate::clock::Timestamp;
-use crate::ids::{Seq, Slot};
+use super::{Entry, Model};
+use sexton::actors::queue::{
+    Class, DedupKey, JobView, Phase, Put, QueueName, Refused, Reply, Root,
+};
+use sexton::clock::Timestamp;
+use sexton::ids::{Seq, Slot};
 
 impl Model {
     pub(super) fn is_one_too_many(&self, queue: &QueueName) -> bool {
@@ -203,6 +205,7 @@ impl Model {
             root: put.root,
             body: put.body.clone(),
             is_gone: false,
+            quarantined: false,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The queue rules once more, over a plain list of jobs that is searched for everything. What the machine is compared
-//! with. Shares no code with `decide.rs`, `commit.rs` or `state.rs`.
+//! with, by `tests.rs` and by the simulation (`tests/sim/queues/`), which is why it names the library as programs do.
+//! Shares no code with `decide.rs`, `commit.rs` or `state.rs`.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -8,14 +9,15 @@
 
 mod adding;
 
-use crate::actors::queue::{
+use sexton::actors::queue::{
     Body, Claim, Claimant, Counts, DedupKey, JobView, Message, Order, Phase, Pop, QueueName,
     Refused, Reply, Right, Root, Rules, TypeRules, Worker,
 };
-use crate::clock::Timestamp;
-use crate::ids::{Seq, Slot, Ticket, Token};
+use sexton::clock::Timestamp;
+use sexton::ids::{Seq, Slot, Ticket, Token};
 
 /// What the model knows: lists in no particular order, and nothing beside them.
+#[derive(Clone)]
 pub(super) struct Model {
     pub(super) rules: Rules,
     pub(super) draining: bool,
@@ -50,15 +52,20 @@ pub(super) struct Entry {
     buried: Seq,
     dedup: Option<DedupKey>,
     root: Option<Root>,
-    body: Body,
+    pub(super) body: Body,
     /// It was run once, and may not be again.
     is_gone: bool,
+    /// Time does not act on it until something else does.
+    pub(super) quarantined: bool,
 }
 
+#[derive(Clone, Debug)]
 pub(super) struct Pause {
     pub(super) queue: QueueName,
     pub(super) ms: u64,
     pub(super) until: Timestamp,
+    /// As that of a job.
+    pub(super) quarantined: bool,
 }
 
 /// What time acts on next.
@@ -77,6 +84,7 @@ impl Entry {
     fn go(&mut self, phase: Phase, until: Option<Timestamp>) {
         (self.view.phase, self.view.until) = (phase, until);
         (self.view.token, self.worker) = (None, None);
+        self.quarantined = false;
         if phase != Phase::Claimed {
             self.last = None;
         }
@@ -99,6 +107,7 @@ impl Entry {
 
     /// Its span begins again.
     fn start(&mut self, at: Timestamp) {
+        self.quarantined = false;
         if self.worker.is_some() {
             self.give_back();
         } else if self.view.phase == Phase::Claimed {
@@ -226,18 +235,26 @@ impl Model {
             job.start(at);
         }
         self.jobs.retain(|job| !job.is_gone);
+        for pause in &mut self.pauses {
+            pause.quarantined = false;
+        }
         self.number();
     }
 
-    /// The job that this claim takes: of the best of each queue the one that chance chose, if that is
-    /// left to chance.
+    /// The job that this claim takes: of the best of each queue the one that chance chose, if that is left to chance, and
+    /// any if it chose none of them.
     fn taken(&self, pop: &Pop) -> Option<&Entry> {
         if pop.weights.is_empty() {
             return self.best(&pop.queues);
         }
         let queues = pop.queues.iter();
-        let mut bests = queues.filter_map(|queue| self.best(std::slice::from_ref(queue)));
-        bests.find(|job| Some(job.view.id) == self.chosen)
+        let bests = || {
+            queues
+                .clone()
+                .filter_map(|queue| self.best(std::slice::from_ref(queue)))
+        };
+        let chosen = bests().find(|job| Some(job.view.id) == self.chosen);
+        chosen.or_else(|| bests().next())
     }
 
     /// The job that a claim from these queues takes.
@@ -431,6 +448,7 @@ impl Model {
                 queue: queue.clone(),
                 ms: at.plus_ms(ms).0 - at.0,
                 until: at.plus_ms(ms),
+                quarantined: false,
             });
         }
         Reply::Done
@@ -478,13 +496,18 @@ impl Model {
                 job.buried = seq;
                 job.go(Phase::Buried, None);
             }
-            Message::Touch { .. } => (job.span, job.view.until) = (span, Some(at.plus_ms(span))),
+            Message::Touch { .. } => {
+                (job.span, job.view.until) = (span, Some(at.plus_ms(span)));
+                job.quarantined = false;
+            }
             Message::Fail { .. } if !view.retries => self.jobs.retain(|job| job.view.id != id),
             Message::Fail { retry_after_ms, .. } => {
                 let until = retry_after_ms.map(|ms| at.plus_ms(ms));
                 let until = until.or(backed_off);
                 job.go(Phase::Claimed, until.or(job.view.until));
-                job.span = job.view.until.expect("it is claimed").0 - at.0;
+                // Of one that is quarantined, the end may be long past.
+                let until = job.view.until.expect("it is claimed");
+                job.span = until.0.saturating_sub(at.0);
             }
             Message::Delete { .. } => self.jobs.retain(|job| job.view.id != id),
             other => unreachable!("{other:?} is not for whoever has a job"),
@@ -507,13 +530,15 @@ impl Model {
 
     /// What time acts on next.
     pub(super) fn next_due(&self, at: Timestamp) -> Option<Due> {
-        let jobs = self.jobs.iter().filter_map(|job| {
+        let jobs = self.jobs.iter().filter(|job| !job.quarantined);
+        let jobs = jobs.filter_map(|job| {
             let until = job.view.until?;
             Some((until, 0, job.slot.0, Due::Job(job.slot)))
         });
         let pauses = (0..).zip(&self.numbers).filter_map(|(number, queue)| {
             let of_queue = |pause: &&Pause| Some(&pause.queue) == queue.as_ref();
-            let pause = self.pauses.iter().find(of_queue)?;
+            let mut pauses = self.pauses.iter().filter(|pause| !pause.quarantined);
+            let pause = pauses.find(of_queue)?;
             Some((pause.until, 1, number, Due::Pause(pause.queue.clone())))
         });
         let roots = (0..).zip(&self.roots).filter_map(|(place, known)| {

@@ -1,0 +1,150 @@
+//! Files that import each other, directly or by way of others: a circle has no first file to read.
+//!
+//! A name that a `mod.rs` passes on counts as imported from where it stands. What a `mod.rs` names of its own folder is
+//! not counted, since it has to name that.
+
+use crate::CIRCLES;
+use crate::paths::{imports, joined, module, written_out};
+use crate::source::Source;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Files by what they import.
+struct Graph {
+    imports: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Graph {
+    fn new(sources: &[Source]) -> Self {
+        let of_library = |source: &&Source| source.is_rust() && source.path.starts_with("src/");
+        let sources: Vec<&Source> = sources.iter().filter(of_library).collect();
+        let files: BTreeMap<String, &str> = sources
+            .iter()
+            .map(|source| (module(&source.path), source.path.as_str()))
+            .collect();
+        let passed_on: BTreeMap<String, String> =
+            sources.iter().flat_map(|it| reexports(it)).collect();
+        let file = |path: &str| {
+            let mut path = passed_on.get(path).map_or(path, String::as_str);
+            loop {
+                if let Some(file) = files.get(path) {
+                    return Some((*file).to_owned());
+                }
+                path = path.rsplit_once("::")?.0;
+            }
+        };
+        let imported = |source: &&Source| {
+            let found = imports(source).into_iter().filter_map(|path| file(&path));
+            let others = found.filter(|file| *file != source.path);
+            (source.path.clone(), others.collect())
+        };
+        Self {
+            imports: sources.iter().map(imported).collect(),
+        }
+    }
+
+    /// Every file that can be come to from this one.
+    fn reached(&self, from: &str) -> BTreeSet<&str> {
+        let imported = |file: &str| self.imports.get(file).into_iter().flatten();
+        let mut reached = BTreeSet::new();
+        let mut open: Vec<&String> = imported(from).collect();
+        while let Some(file) = open.pop() {
+            if reached.insert(file.as_str()) {
+                open.extend(imported(file));
+            }
+        }
+        reached
+    }
+
+    /// Files that import each other, each in one circle.
+    fn circles(&self) -> BTreeSet<Vec<&str>> {
+        let reached: BTreeMap<&str, BTreeSet<&str>> = self
+            .imports
+            .keys()
+            .map(|file| (file.as_str(), self.reached(file)))
+            .collect();
+        let meets = |one: &str, other: &str| reached.get(one).is_some_and(|it| it.contains(other));
+        let circle = |file: &str| -> Vec<&str> {
+            let files = reached.keys().copied();
+            files
+                .filter(|it| meets(file, it) && meets(it, file))
+                .collect()
+        };
+        let circles = reached.keys().map(|file| circle(file));
+        circles.filter(|circle| !circle.is_empty()).collect()
+    }
+}
+
+/// The names that a `mod.rs` passes on, and where they stand.
+fn reexports(source: &Source) -> Vec<(String, String)> {
+    let here = module(&source.path);
+    let mut found = Vec::new();
+    for line in source.code.split(';') {
+        let line = line.trim_start();
+        let Some((visible, path)) = line.split_once("use ") else {
+            continue;
+        };
+        if visible.contains("pub") && !path.starts_with("crate") {
+            let passed = |path: String| {
+                let name = path.rsplit("::").next().unwrap_or(&path);
+                (joined(&here, name), joined(&here, &path))
+            };
+            found.extend(written_out(path).map(passed));
+        }
+    }
+    found
+}
+
+fn is_within(circle: &[&str], places: &[&str]) -> bool {
+    let in_place = |file: &&str| {
+        let mut places = places.iter();
+        places.any(|it| file == it || it.ends_with('/') && file.starts_with(it))
+    };
+    circle.iter().all(in_place)
+}
+
+#[test]
+fn files_import_each_other_only_where_the_table_says_why() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let graph = Graph::new(&Source::all(root));
+    let circles = graph.circles();
+    let is_known =
+        |circle: &&Vec<&str>| CIRCLES.iter().any(|(places, _)| is_within(circle, places));
+    let unknown: Vec<_> = circles.iter().filter(|it| !is_known(it)).collect();
+    assert!(unknown.is_empty(), "these import each other: {unknown:#?}");
+    let map = std::fs::read_to_string(root.join("ARCHITECTURE.md")).expect("there is a map");
+    for (places, why) in CIRCLES {
+        let is_there = circles.iter().any(|circle| is_within(circle, places));
+        assert!(is_there, "{places:?} is no circle any more: {why}");
+        let named =
+            |place: &&&str| map.contains(&format!("`{}`", place.trim_start_matches("src/")));
+        assert_eq!(
+            places.iter().filter(named).count(),
+            places.len(),
+            "ARCHITECTURE.md: {places:?}"
+        );
+    }
+}
+
+#[test]
+fn a_circle_is_found_however_long_it_is() {
+    let sources = [
+        Source::new(
+            "src/a/mod.rs",
+            "mod x;\nmod y;\npub use x::{Deep, Other};\npub(crate) use y::Y;",
+        ),
+        Source::new("src/a/x.rs", "use crate::b::B;\npub struct Deep;"),
+        Source::new("src/a/y.rs", "use crate::a::Y;"),
+        Source::new("src/b.rs", "use crate::{c::{self, C}, d::D};"),
+        Source::new(
+            "src/c.rs",
+            "fn f() -> crate::a::Deep {}\n// use crate::d::D;",
+        ),
+        Source::new("src/d.rs", "use super::a::Y;"),
+        Source::new("tests/b.rs", "use crate::c::C;"),
+    ];
+    let graph = Graph::new(&sources);
+    let expected = vec!["src/a/x.rs", "src/b.rs", "src/c.rs"];
+    assert_eq!(graph.circles(), BTreeSet::from([expected]));
+    assert_eq!(graph.reached("src/d.rs"), BTreeSet::from(["src/a/y.rs"]));
+}
