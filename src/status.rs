@@ -1,14 +1,12 @@
-//! What a node says of itself: the answer of `/v1/status`, of `sexton status`, and of [`crate::node::Handle::status`].
+//! What a node says of itself: the answer of `/v1/status`, of `sexton status`, and of [`crate::handle::Handle::status`].
 //!
-//! Plain data with stable names; who asks for what is in `node/`.
+//! Plain data with stable names; what asks for it is in `handle/`.
 
 use crate::actors::queue::Totals;
+use crate::address::Address;
 use crate::clock::Timestamp;
-use crate::config::Address;
 use crate::ids::Seq;
-use crate::node::Recovered;
 use crate::persist::journal::{Fsync, Journal, JournalCounts, Room};
-use crate::protocols::{beanstalk, lockserver};
 use crate::spine::checkpoint::SnapshotStatus;
 use crate::spine::runtime::ActorStatus;
 use crate::spine::supervisor;
@@ -53,12 +51,11 @@ pub struct NodeStatus {
     /// The actors.
     pub actors: Vec<ActorReport>,
     /// The LockServer door's statistics.
-    pub lockserver: Option<lockserver::Stats>,
+    pub lockserver: Option<LockserverStats>,
     /// What became of those who came to the beanstalkd door.
-    pub beanstalk: Option<beanstalk::Stats>,
+    pub beanstalk: Option<BeanstalkStats>,
     /// The HTTP door's statistics.
-    #[cfg(feature = "http")]
-    pub http: Option<crate::protocols::http::Stats>,
+    pub http: Option<HttpStats>,
     /// Why the node halted, if it did.
     pub halted: Option<String>,
 }
@@ -74,6 +71,101 @@ pub struct Doors {
     pub http: Option<SocketAddr>,
     /// HTTP over a Unix socket.
     pub socket: Option<PathBuf>,
+}
+
+/// What listeners show: where they are, and what became of those who came.
+#[derive(Clone, Debug, Default)]
+pub struct Listening {
+    /// Where they are.
+    pub doors: Doors,
+    /// Statistics of LockServer's.
+    pub lockserver: Option<LockserverStats>,
+    /// Statistics of beanstalkd's.
+    pub beanstalk: Option<BeanstalkStats>,
+    /// Statistics of HTTP's.
+    pub http: Option<HttpStats>,
+}
+
+/// The LockServer door's statistics of one moment, in the order of its command 8.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct LockserverStats {
+    /// Seconds since the start.
+    pub uptime: u32,
+    /// Lock requests.
+    pub requests: u32,
+    /// Owner lookups.
+    pub owner_lookups: u32,
+    /// Contender lookups.
+    pub contender_lookups: u32,
+    /// Renewals.
+    pub renewals: u32,
+    /// Releases of one lock.
+    pub releases: u32,
+    /// Releases of all locks.
+    pub release_alls: u32,
+    /// Listings.
+    pub dumps: u32,
+    /// Requests for these numbers.
+    pub statistics: u32,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections from hosts that are not let in.
+    pub rejected_hosts: u64,
+    /// Connections beyond the limit.
+    pub rejected_busy: u64,
+    /// Lock owners now.
+    pub owners: u64,
+    /// Contenders now.
+    pub contenders: u64,
+    /// Connections now.
+    pub active: u32,
+}
+
+/// What became of those who came to the beanstalkd door since it opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct BeanstalkStats {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections from hosts that are not in the list.
+    pub rejected_hosts: u64,
+    /// Connections beyond the limit.
+    pub rejected_busy: u64,
+    /// Connections now.
+    pub active: u32,
+}
+
+/// The HTTP door's statistics, both listeners together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct HttpStats {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections beyond the limit.
+    pub rejected_busy: u64,
+    /// Requests answered as asked.
+    pub answered: u64,
+    /// Requests refused: statuses 400 to 499.
+    pub refused: u64,
+    /// Requests that could not be answered: statuses from 500.
+    pub failed: u64,
+    /// Connections now.
+    pub active: u32,
+}
+
+/// What a start found.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct Recovered {
+    /// Records replayed.
+    pub records: u64,
+    /// Whether the coordinator before had stopped in good order, or there was none.
+    pub clean: bool,
+    /// How long recovery took, in milliseconds.
+    pub ms: u64,
+    /// The end of the log that was cut, as text.
+    pub cut: Option<String>,
+    /// The snapshot that the start began with, and up to where it went.
+    pub snapshot: Option<(String, Seq)>,
+    /// What was wrong with snapshots, in words. They are written anew.
+    pub mended: Vec<String>,
 }
 
 /// The journal, as the status shows it.

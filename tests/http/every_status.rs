@@ -150,7 +150,7 @@ impl Nodes {
         std::fs::write(&snapshots, "no folder").expect("it is ours");
         let crowded = Opened::with(|http| http.connections_max = 1);
         let taken = crowded.connect();
-        let stats = || crowded.handle().http().expect("it is open").stats();
+        let stats = || crowded.door().stats();
         crate::lock::until(|| stats().active == 1);
         let full = Opened::configured(|config| config.locks.entries_max = 1);
         hold(&full);

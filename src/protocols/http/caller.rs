@@ -2,7 +2,7 @@
 //!
 //! A wait ends with its connection, and with the door: nobody is left in a line who does not stand there any more.
 
-use crate::node::Handle;
+use crate::handle::Handle;
 use crate::protocols::http::access::Peer;
 use crate::protocols::http::door::Shared;
 use crate::protocols::http::field::Fields;

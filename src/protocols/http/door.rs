@@ -1,8 +1,8 @@
 //! The HTTP door: its listeners, its limits, and the thread that serves them. HTTP has a thread of its own, so that
 //! neither a large answer nor a slow client holds up the actors.
 
-use crate::config::HttpConfig;
-use crate::node::{Handle, NodeError};
+use crate::config::{HttpConfig, Listeners};
+use crate::handle::{Handle, Listener};
 use crate::protocols::http::access::Peer;
 use crate::protocols::http::counters::{Counters, Stats};
 use crate::protocols::http::problem::Problem;
@@ -14,7 +14,8 @@ use crate::protocols::http::session::{App, Session, Stream};
 use crate::protocols::http::socket::{self, SocketFile};
 use crate::protocols::http::tls::{Identity, TlsError};
 use crate::protocols::http::token::{Token, TokenError};
-use crate::protocols::listener::{self, Listeners, Places};
+use crate::protocols::listener::{self, Places};
+use crate::status::Listening;
 use actix_service::IntoServiceFactory as _;
 use actix_web::dev::{AppConfig, ServiceFactory as _};
 use actix_web::http::StatusCode;
@@ -53,6 +54,28 @@ pub struct Door {
     closing: watch::Sender<bool>,
     /// Ends when the thread does.
     closed: watch::Receiver<()>,
+}
+
+/// Why the door did not open.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The token file cannot be used.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// The certificate or its key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// It cannot listen.
+    #[error("open the http door on {address}: {source}")]
+    Listen {
+        /// Where.
+        address: String,
+        /// The operating system's answer.
+        source: io::Error,
+    },
+    /// The operating system gave no thread, or no descriptor for one.
+    #[error("start the HTTP thread: {0}")]
+    Thread(io::Error),
 }
 
 /// What the door's connections share.
@@ -110,7 +133,7 @@ impl Door {
         open: &Listeners,
         node: &Handle,
         job_bytes_max: u32,
-    ) -> Result<Self, NodeError> {
+    ) -> Result<Self, OpenError> {
         let token = config.token_file.as_deref().map(Token::read).transpose()?;
         let tls_files = config.tls_certificate.clone().zip(config.tls_key.clone());
         let identity = tls_files
@@ -144,8 +167,10 @@ impl Door {
             closing,
             closed,
         };
+        // Before it serves, so that the first status it answers with has it.
+        node.add_listener(door.clone());
         let serving = Serving {
-            node: node.with_http(door.clone()),
+            node: node.clone(),
             door: door.clone(),
             tcp: tcp.map(|(_, listener)| listener),
             unix,
@@ -158,13 +183,13 @@ impl Door {
                 serving.run(ready);
                 drop(ended);
             })
-            .map_err(NodeError::Core)?;
+            .map_err(OpenError::Thread)?;
         // It ends by itself when the door closes; `closed` says so.
         drop(thread);
         match opened.await {
             Ok(Ok(())) => Ok(door),
-            Ok(Err(error)) => Err(NodeError::Core(error)),
-            Err(_) => Err(NodeError::Core(io::Error::other("the HTTP thread ended"))),
+            Ok(Err(error)) => Err(OpenError::Thread(error)),
+            Err(_) => Err(OpenError::Thread(io::Error::other("the HTTP thread ended"))),
         }
     }
 
@@ -227,16 +252,23 @@ impl Door {
     }
 }
 
+impl Listener for Door {
+    fn show(&self, _locks: (u32, u32), listening: &mut Listening) {
+        listening.doors.http = self.address;
+        listening.doors.socket.clone_from(&self.socket);
+        listening.http = Some(self.stats());
+    }
+}
+
 fn listen_tcp(
     open: Option<&Arc<std::net::TcpListener>>,
     at: SocketAddr,
-) -> Result<(SocketAddr, std::net::TcpListener), NodeError> {
+) -> Result<(SocketAddr, std::net::TcpListener), OpenError> {
     let listen = || {
         let listener = listener::listen_on(open, at)?;
         Ok((listener.local_addr()?, listener.into_std()?))
     };
-    listen().map_err(|source| NodeError::Door {
-        door: "http",
+    listen().map_err(|source| OpenError::Listen {
         address: at.to_string(),
         source,
     })
@@ -245,9 +277,8 @@ fn listen_tcp(
 /// A Unix socket, and its file if that is ours.
 type Unix = (std::os::unix::net::UnixListener, Option<SocketFile>);
 
-fn listen_unix(path: &Path) -> Result<Unix, NodeError> {
-    let listened = socket::listen(path).map_err(|source| NodeError::Door {
-        door: "http",
+fn listen_unix(path: &Path) -> Result<Unix, OpenError> {
+    let listened = socket::listen(path).map_err(|source| OpenError::Listen {
         address: path.display().to_string(),
         source,
     });
@@ -256,12 +287,12 @@ fn listen_unix(path: &Path) -> Result<Unix, NodeError> {
 
 fn listen_open(
     open: &std::os::unix::net::UnixListener,
-) -> Result<std::os::unix::net::UnixListener, NodeError> {
+) -> Result<std::os::unix::net::UnixListener, OpenError> {
     let cloned = open.try_clone().and_then(|listener| {
         listener.set_nonblocking(true)?;
         Ok(listener)
     });
-    cloned.map_err(NodeError::Core)
+    cloned.map_err(OpenError::Thread)
 }
 
 /// The thread's side of the door.

@@ -4,7 +4,7 @@
 //! in time is lost to it, and it is told so.
 
 use crate::actors::lock::Name;
-use crate::node::Events;
+use crate::handle::Events;
 use crate::protocols::http::caller::Asked;
 use crate::protocols::http::field::{Fields, member, wrong};
 use crate::protocols::http::problem::Problem;

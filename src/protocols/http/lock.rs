@@ -5,8 +5,8 @@
 
 use crate::actors::lock::{Listed, LockMachine, Name, Query, Refused, Reply, Selection, Standing};
 use crate::clock::Timestamp;
+use crate::handle::{Entry, LockError, Terms};
 use crate::ids::{Slot, Token};
-use crate::node::{Entry, LockError, Terms};
 use crate::protocols::http::caller::Asked;
 use crate::protocols::http::field::{Fields, member, wrong};
 use crate::protocols::http::listing::Listing;

@@ -45,6 +45,6 @@ mod tls;
 mod token;
 
 pub use counters::Stats;
-pub use door::Door;
+pub use door::{Door, OpenError};
 pub use tls::TlsError;
 pub use token::TokenError;

@@ -1,12 +1,12 @@
-//! Queues over HTTP, what changes something: requests into calls of [`Queues`](crate::node::Queues), and what came of
+//! Queues over HTTP, what changes something: requests into calls of [`Queues`](crate::handle::Queues), and what came of
 //! them into answers. The fields are those of `docs/protocols/http.md`, "Queues".
 //!
 //! Never here: who may do what with a job. That is the machine's.
 
 use crate::actors::queue::{Body, Claim, DedupKey, JobView, Put, QueueName, Refused, Root};
 use crate::clock::Timestamp;
+use crate::handle::{Added, QueueError, Queues};
 use crate::ids::Token;
-use crate::node::{Added, QueueError, Queues};
 use crate::protocols::http::caller::{Asked, Undoing};
 use crate::protocols::http::field::{Fields, bytes_member};
 use crate::protocols::http::problem::Problem;

@@ -1,6 +1,6 @@
 //! What is served, and where. A path that is not here is not found; a method that is not here is not allowed.
 
-use crate::node::Handle;
+use crate::handle::Handle;
 use crate::protocols::http::event;
 use crate::protocols::http::lock;
 use crate::protocols::http::metric;
