@@ -134,6 +134,7 @@ pub mod lookup;
 pub mod node;
 pub mod persist;
 pub mod protocols;
+pub mod refusal;
 #[cfg(feature = "replay")]
 pub mod replay;
 pub mod spine;

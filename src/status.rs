@@ -13,7 +13,16 @@ use crate::spine::supervisor;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+/// What stands in a status as others have it.
+#[cfg(feature = "http")]
+type Object = std::collections::BTreeMap<String, serde_json::Value>;
+
 /// What a node says of itself.
+#[cfg_attr(
+    feature = "http",
+    derive(schemars::JsonSchema),
+    schemars(rename = "Status", extend("x-open" = true))
+)]
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct NodeStatus {
     /// Version of the program.
@@ -41,14 +50,18 @@ pub struct NodeStatus {
     /// Contenders for locks.
     pub lock_contenders: u32,
     /// Jobs and queues.
+    #[cfg_attr(feature = "http", schemars(with = "Object"))]
     pub queues: Totals,
     /// Commands delivered and not yet answered.
     pub open_commands: u64,
     /// The journal; none if the node keeps no files.
+    #[cfg_attr(feature = "http", schemars(with = "Option<Object>"))]
     pub journal: Option<JournalStatus>,
     /// The snapshots; none if the node keeps no files.
+    #[cfg_attr(feature = "http", schemars(with = "Option<Object>"))]
     pub snapshots: Option<SnapshotStatus>,
     /// The actors.
+    #[cfg_attr(feature = "http", schemars(with = "Vec<Object>"))]
     pub actors: Vec<ActorReport>,
     /// The LockServer door's statistics.
     pub lockserver: Option<LockserverStats>,
@@ -61,11 +74,17 @@ pub struct NodeStatus {
 }
 
 /// Where the doors are.
+#[cfg_attr(
+    feature = "http",
+    derive(schemars::JsonSchema),
+    schemars(extend("x-open" = true))
+)]
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Doors {
     /// LockServer protocol.
     pub lockserver: Option<SocketAddr>,
     /// beanstalkd's protocol.
+    #[cfg_attr(feature = "http", schemars(with = "Option<String>"))]
     pub beanstalk: Option<Address>,
     /// HTTP over TCP.
     pub http: Option<SocketAddr>,
@@ -87,6 +106,11 @@ pub struct Listening {
 }
 
 /// The LockServer door's statistics of one moment, in the order of its command 8.
+#[cfg_attr(
+    feature = "http",
+    derive(schemars::JsonSchema),
+    schemars(extend("x-open" = true))
+)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct LockserverStats {
     /// Seconds since the start.
@@ -122,6 +146,11 @@ pub struct LockserverStats {
 }
 
 /// What became of those who came to the beanstalkd door since it opened.
+#[cfg_attr(
+    feature = "http",
+    derive(schemars::JsonSchema),
+    schemars(extend("x-open" = true))
+)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct BeanstalkStats {
     /// Connections accepted.
@@ -135,6 +164,11 @@ pub struct BeanstalkStats {
 }
 
 /// The HTTP door's statistics, both listeners together.
+#[cfg_attr(
+    feature = "http",
+    derive(schemars::JsonSchema),
+    schemars(extend("x-open" = true))
+)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct HttpStats {
     /// Connections accepted.
@@ -152,6 +186,11 @@ pub struct HttpStats {
 }
 
 /// What a start found.
+#[cfg_attr(
+    feature = "http",
+    derive(schemars::JsonSchema),
+    schemars(extend("x-open" = true))
+)]
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Recovered {
     /// Records replayed.

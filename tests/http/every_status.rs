@@ -1,4 +1,4 @@
-//! Every answer that `openapi.json` describes is given here once: a path or a status that is added to it and has no
+//! Every answer that is described is given here once: a path or a status that is added to it and has no
 //! case here fails the test.
 
 use crate::daemon::{Daemon, text};

@@ -208,6 +208,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "handle",
             "ids",
             "protocols",
+            "refusal",
             "status",
         ],
     ),
@@ -223,6 +224,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "ids",
             "persist",
             "protocols",
+            "refusal",
             "spine",
             "status",
         ],
@@ -231,7 +233,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     (
         "src/handle/",
         &[
-            "actors", "clock", "handle", "ids", "persist", "spine", "status",
+            "actors", "clock", "handle", "ids", "persist", "refusal", "spine", "status",
         ],
     ),
     (
@@ -239,6 +241,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
         &["actors", "address", "clock", "ids", "persist", "spine"],
     ),
     ("src/address.rs", &[]),
+    ("src/refusal.rs", &[]),
     (
         "src/replay/",
         &["actors", "clock", "ids", "persist", "replay", "spine"],
@@ -259,6 +262,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "node",
             "persist",
             "protocols",
+            "refusal",
             "replay",
             "spine",
             "status",

@@ -10,6 +10,7 @@ use crate::ids::{Seq, Slot, Token};
 use serde::{Deserialize, Serialize};
 
 /// What is the matter with a job.
+#[cfg_attr(feature = "http", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]

@@ -24,6 +24,7 @@ pub struct Rules {
 }
 
 /// What holds for the jobs of one type. Whoever asks what is in force is told every field.
+#[cfg_attr(feature = "http", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TypeRules {
@@ -43,6 +44,7 @@ pub struct TypeRules {
     pub prune_ms: u64,
     /// Thousandths of an item that may be claimed a second; 0 for no limit.
     #[serde(rename(serialize = "throttle"), serialize_with = "in_ones")]
+    #[cfg_attr(feature = "http", schemars(with = "f64"))]
     pub throttle_milli: u32,
     /// When a job is tried again that failed without a word of when; at the end of its claim if `None`.
     pub backoff: Option<Backoff>,
@@ -52,6 +54,7 @@ pub struct TypeRules {
 }
 
 /// For how long a job belongs to nobody that failed: the longer, the oftener it was tried.
+#[cfg_attr(feature = "http", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Backoff {
@@ -63,6 +66,7 @@ pub struct Backoff {
     pub max_ms: u64,
     /// Thousandths by which chance makes it longer or shorter, at most.
     #[serde(rename(serialize = "jitter"), serialize_with = "in_ones")]
+    #[cfg_attr(feature = "http", schemars(with = "f64"))]
     pub jitter_milli: u32,
 }
 
@@ -73,6 +77,7 @@ fn in_ones<S: Serializer>(milli: &u32, serializer: S) -> Result<S::Ok, S::Error>
 }
 
 /// Where jobs are kept.
+#[cfg_attr(feature = "http", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
@@ -84,6 +89,7 @@ pub enum Class {
 }
 
 /// In which order jobs are claimed.
+#[cfg_attr(feature = "http", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {

@@ -5,9 +5,9 @@ use crate::config::{HttpConfig, Listeners};
 use crate::handle::{Handle, Listener};
 use crate::protocols::http::access::Peer;
 use crate::protocols::http::counters::{Counters, Stats};
+use crate::protocols::http::idempotency::IdempotencyCache;
+use crate::protocols::http::job;
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::queue;
-use crate::protocols::http::repetition::Repetitions;
 use crate::protocols::http::room::Room;
 use crate::protocols::http::route;
 use crate::protocols::http::session::{App, Session, Stream};
@@ -15,10 +15,10 @@ use crate::protocols::http::socket::{self, SocketFile};
 use crate::protocols::http::tls::{Identity, TlsError};
 use crate::protocols::http::token::{Token, TokenError};
 use crate::protocols::listener::{self, Places};
+use crate::refusal::Reason;
 use crate::status::Listening;
 use actix_service::IntoServiceFactory as _;
 use actix_web::dev::{AppConfig, ServiceFactory as _};
-use actix_web::http::StatusCode;
 use actix_web::web::Data;
 use rustix::net::sockopt;
 use std::io;
@@ -91,13 +91,13 @@ pub(crate) struct Shared {
     job_bytes_max: u32,
     tcp: Room,
     unix: Room,
-    pub(crate) repetitions: Repetitions,
+    pub(crate) idempotency: IdempotencyCache,
 }
 
 impl Shared {
     /// The longest body of a request to this path.
     pub(crate) fn body_bytes_max(&self, path: &str) -> usize {
-        if [queue::PUSH, queue::PUSH_ALL].contains(&path) {
+        if [job::PUSH, job::PUSH_ALL].contains(&path) {
             // A job of any bytes fits in base64, and what stands around it.
             BODY_BYTES_MAX + (self.job_bytes_max as usize).div_ceil(3) * 4
         } else {
@@ -160,7 +160,7 @@ impl Door {
                 job_bytes_max,
                 tcp: Room::new(config.connections_max, config.waits_max),
                 unix: Room::new(config.connections_max, config.waits_max),
-                repetitions: Repetitions::default(),
+                idempotency: IdempotencyCache::default(),
             }),
             address: tcp.as_ref().map(|(address, _)| *address),
             socket: config.socket.clone(),
@@ -468,7 +468,7 @@ impl<A: App> Hall<A> {
         if let Some(place) = refusals.take() {
             sessions.spawn_local(async move {
                 let words = format!("{most} connections are open, and no more are let in");
-                let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, words);
+                let problem = Problem::new(Reason::Crowded, words);
                 if let Some(session) = session.await {
                     session.turn_away(&problem).await;
                 }
