@@ -3,9 +3,9 @@
 //! Flags and environment are the program's business (`tools/settings/`); this is what they lead to.
 
 use crate::actors::Rules;
+pub use crate::address::{Address, Listeners, Network, Opened};
 use crate::clock::ManualClock;
 use crate::persist::journal::{Fsync, Sizes};
-pub use crate::protocols::listener::{Address, Listeners, Network, Opened};
 use crate::spine::checkpoint;
 use crate::spine::progress::Progress;
 use std::net::SocketAddr;

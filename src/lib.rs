@@ -114,7 +114,8 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`node`] | opening, stopping, asking |
+//! | [`node`] | opening and stopping |
+//! | [`handle`] | asking, as `node` gives it again |
 //! | [`config`] | every setting |
 //! | [`actors`] | pure machines in one shell; [`actors::lock`] has the messages of locks |
 //! | [`persist`] | the journal |
@@ -127,14 +128,17 @@
 extern crate self as sexton;
 
 pub mod actors;
+mod address;
 mod block_on;
 pub mod clock;
 pub mod config;
+pub mod handle;
 pub mod ids;
 pub mod lookup;
 pub mod node;
 pub mod persist;
 pub mod protocols;
+pub mod refusal;
 #[cfg(feature = "replay")]
 pub mod replay;
 pub mod spine;

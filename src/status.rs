@@ -1,21 +1,28 @@
-//! What a node says of itself: the answer of `/v1/status`, of `sexton status`, and of [`crate::node::Handle::status`].
+//! What a node says of itself: the answer of `/v1/status`, of `sexton status`, and of [`crate::handle::Handle::status`].
 //!
-//! Plain data with stable names; who asks for what is in `node/`.
+//! Plain data with stable names; what asks for it is in `handle/`.
 
 use crate::actors::queue::Totals;
 use crate::actors::supervisor;
+use crate::address::Address;
 use crate::clock::Timestamp;
-use crate::config::Address;
 use crate::ids::Seq;
-use crate::node::Recovered;
 use crate::persist::journal::{Fsync, Journal, JournalCounts, Room};
-use crate::protocols::{beanstalk, lockserver};
 use crate::spine::checkpoint::SnapshotStatus;
 use crate::spine::runtime::ActorStatus;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+/// What stands in a status as others have it.
+#[cfg(feature = "http")]
+type Object = std::collections::BTreeMap<String, serde_json::Value>;
+
 /// What a node says of itself.
+#[cfg_attr(
+    feature = "http",
+    derive(schemars::JsonSchema),
+    schemars(rename = "Status", extend("x-open" = true))
+)]
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct NodeStatus {
     /// Version of the program.
@@ -43,37 +50,161 @@ pub struct NodeStatus {
     /// Contenders for locks.
     pub lock_contenders: u32,
     /// Jobs and queues.
+    #[cfg_attr(feature = "http", schemars(with = "Object"))]
     pub queues: Totals,
     /// Commands delivered and not yet answered.
     pub open_commands: u64,
     /// The journal; none if the node keeps no files.
+    #[cfg_attr(feature = "http", schemars(with = "Option<Object>"))]
     pub journal: Option<JournalStatus>,
     /// The snapshots; none if the node keeps no files.
+    #[cfg_attr(feature = "http", schemars(with = "Option<Object>"))]
     pub snapshots: Option<SnapshotStatus>,
     /// The actors.
+    #[cfg_attr(feature = "http", schemars(with = "Vec<Object>"))]
     pub actors: Vec<ActorReport>,
     /// The LockServer door's statistics.
-    pub lockserver: Option<lockserver::Stats>,
+    pub lockserver: Option<LockserverStats>,
     /// What became of those who came to the beanstalkd door.
-    pub beanstalk: Option<beanstalk::Stats>,
+    pub beanstalk: Option<BeanstalkStats>,
     /// The HTTP door's statistics.
-    #[cfg(feature = "http")]
-    pub http: Option<crate::protocols::http::Stats>,
+    pub http: Option<HttpStats>,
     /// Why the node halted, if it did.
     pub halted: Option<String>,
 }
 
 /// Where the doors are.
+#[cfg_attr(
+    feature = "http",
+    derive(schemars::JsonSchema),
+    schemars(extend("x-open" = true))
+)]
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Doors {
     /// LockServer protocol.
     pub lockserver: Option<SocketAddr>,
     /// beanstalkd's protocol.
+    #[cfg_attr(feature = "http", schemars(with = "Option<String>"))]
     pub beanstalk: Option<Address>,
     /// HTTP over TCP.
     pub http: Option<SocketAddr>,
     /// HTTP over a Unix socket.
     pub socket: Option<PathBuf>,
+}
+
+/// What listeners show: where they are, and what became of those who came.
+#[derive(Clone, Debug, Default)]
+pub struct Listening {
+    /// Where they are.
+    pub doors: Doors,
+    /// Statistics of LockServer's.
+    pub lockserver: Option<LockserverStats>,
+    /// Statistics of beanstalkd's.
+    pub beanstalk: Option<BeanstalkStats>,
+    /// Statistics of HTTP's.
+    pub http: Option<HttpStats>,
+}
+
+/// The LockServer door's statistics of one moment, in the order of its command 8.
+#[cfg_attr(
+    feature = "http",
+    derive(schemars::JsonSchema),
+    schemars(extend("x-open" = true))
+)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct LockserverStats {
+    /// Seconds since the start.
+    pub uptime: u32,
+    /// Lock requests.
+    pub requests: u32,
+    /// Owner lookups.
+    pub owner_lookups: u32,
+    /// Contender lookups.
+    pub contender_lookups: u32,
+    /// Renewals.
+    pub renewals: u32,
+    /// Releases of one lock.
+    pub releases: u32,
+    /// Releases of all locks.
+    pub release_alls: u32,
+    /// Listings.
+    pub dumps: u32,
+    /// Requests for these numbers.
+    pub statistics: u32,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections from hosts that are not let in.
+    pub rejected_hosts: u64,
+    /// Connections beyond the limit.
+    pub rejected_busy: u64,
+    /// Lock owners now.
+    pub owners: u64,
+    /// Contenders now.
+    pub contenders: u64,
+    /// Connections now.
+    pub active: u32,
+}
+
+/// What became of those who came to the beanstalkd door since it opened.
+#[cfg_attr(
+    feature = "http",
+    derive(schemars::JsonSchema),
+    schemars(extend("x-open" = true))
+)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct BeanstalkStats {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections from hosts that are not in the list.
+    pub rejected_hosts: u64,
+    /// Connections beyond the limit.
+    pub rejected_busy: u64,
+    /// Connections now.
+    pub active: u32,
+}
+
+/// The HTTP door's statistics, both listeners together.
+#[cfg_attr(
+    feature = "http",
+    derive(schemars::JsonSchema),
+    schemars(extend("x-open" = true))
+)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct HttpStats {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections beyond the limit.
+    pub rejected_busy: u64,
+    /// Requests answered as asked.
+    pub answered: u64,
+    /// Requests refused: statuses 400 to 499.
+    pub refused: u64,
+    /// Requests that could not be answered: statuses from 500.
+    pub failed: u64,
+    /// Connections now.
+    pub active: u32,
+}
+
+/// What a start found.
+#[cfg_attr(
+    feature = "http",
+    derive(schemars::JsonSchema),
+    schemars(extend("x-open" = true))
+)]
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct Recovered {
+    /// Records replayed.
+    pub records: u64,
+    /// Whether the coordinator before had stopped in good order, or there was none.
+    pub clean: bool,
+    /// How long recovery took, in milliseconds.
+    pub ms: u64,
+    /// The end of the log that was cut, as text.
+    pub cut: Option<String>,
+    /// The snapshot that the start began with, and up to where it went.
+    pub snapshot: Option<(String, Seq)>,
+    /// What was wrong with snapshots, in words. They are written anew.
+    pub mended: Vec<String>,
 }
 
 /// The journal, as the status shows it.

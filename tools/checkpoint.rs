@@ -59,10 +59,9 @@ impl Checkpoint {
 pub(crate) fn take(data: &Path) -> Result<Value, Failure> {
     let answer = client::post(data, "/v1/checkpoint", PATIENCE)?;
     let taken = answer.said()?;
-    let detail = || text::words(&taken, "/detail");
-    match answer.status {
-        200 => Ok(taken),
-        503 => Err(Failure::halted(detail())),
-        _ => Err(Failure::unreachable(format!("failed to {}", detail()))),
+    if answer.status == 200 {
+        Ok(taken)
+    } else {
+        Err(Failure::refused(&taken, |_| None))
     }
 }

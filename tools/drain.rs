@@ -46,7 +46,7 @@ impl Drain {
         let answer = client::post(&data, &format!("/v1/drain?wait={wait}"), patience)?;
         let said = answer.said()?;
         if answer.status != 200 {
-            return Err(refused(answer.status, &said));
+            return Err(refused(said));
         }
         let left = number(&said, "/locks");
         let words = match left {

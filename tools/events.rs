@@ -124,9 +124,9 @@ pub(crate) fn follow(data: &Path, wanted: &Wanted<'_>, json: bool) -> Result<(),
         };
         written(out.write_all(line.as_bytes()).and_then(|()| out.flush()))
     })?;
-    ended.map_or(Ok(()), |Answer { status, body }| {
+    ended.map_or(Ok(()), |Answer { body, .. }| {
         let said = serde_json::from_str(&body).unwrap_or_default();
-        Err(refused(status, &said))
+        Err(refused(said))
     })
 }
 

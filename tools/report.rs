@@ -3,9 +3,11 @@
 //! 0 well; 1 found a problem, or the answer is no; 2 usage; 3 cannot read or reach; 4 halted.
 
 use crate::text;
+use serde_json::Value;
 use sexton::node::NodeError;
 use sexton::persist::PersistError;
 use sexton::protocols::http::TlsError;
+use sexton::refusal::{Exit, Reason};
 use sexton::spine::recovery::RecoveryError;
 use sexton::spine::shared::Halt;
 use std::io::{IsTerminal as _, Write as _};
@@ -22,48 +24,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The answer is no, or a problem was found.
-    pub(crate) fn found(words: impl Into<String>) -> Self {
-        Self {
-            status: 1,
-            words: words.into(),
-            found: Vec::new(),
-            help: None,
-        }
-    }
-
-    /// The command line cannot be carried out.
-    pub(crate) fn usage(words: impl Into<String>) -> Self {
-        Self {
-            status: 2,
-            words: words.into(),
-            found: Vec::new(),
-            help: None,
-        }
-    }
-
-    /// Something cannot be read or reached.
-    pub(crate) fn unreachable(words: impl Into<String>) -> Self {
-        Self {
-            status: 3,
-            words: words.into(),
-            found: Vec::new(),
-            help: None,
-        }
-    }
-
-    /// The node halted.
-    pub(crate) fn halted(words: impl Into<String>) -> Self {
-        Self {
-            status: 4,
-            words: words.into(),
-            found: Vec::new(),
-            help: None,
-        }
-    }
-
-    /// An end of the program in beanstalkd's place, with the exit status that beanstalkd has for it.
-    pub(crate) fn of_beanstalkd(status: u8, words: impl Into<String>) -> Self {
+    fn new(status: u8, words: impl Into<String>) -> Self {
         Self {
             status,
             words: words.into(),
@@ -72,14 +33,65 @@ impl Failure {
         }
     }
 
+    /// The answer is no, or a problem was found.
+    pub(crate) fn found(words: impl Into<String>) -> Self {
+        Self::new(Exit::No as u8, words)
+    }
+
+    /// The command line cannot be carried out.
+    pub(crate) fn usage(words: impl Into<String>) -> Self {
+        Self::new(Exit::Usage as u8, words)
+    }
+
+    /// Something cannot be read or reached.
+    pub(crate) fn unreachable(words: impl Into<String>) -> Self {
+        Self::new(Exit::Unreachable as u8, words)
+    }
+
+    /// The node halted.
+    pub(crate) fn halted(words: impl Into<String>) -> Self {
+        Self::new(Exit::Halted as u8, words)
+    }
+
+    /// What a coordinator refused, from its problem document. `help` says what to do about reasons that mean something of
+    /// their own to the command.
+    pub(crate) fn refused(
+        document: &Value,
+        help: impl FnOnce(Reason) -> Option<&'static str>,
+    ) -> Self {
+        let detail = text::words(document, "/detail");
+        let word = document.pointer("/reason").and_then(Value::as_str);
+        let reason = word.and_then(Reason::parse);
+        let mut failure = match reason.map(Reason::exit) {
+            Some(Exit::No) => Self::found(format!("not done: {detail}")),
+            Some(Exit::Usage) => {
+                Self::usage(format!("the coordinator did not understand: {detail}"))
+            }
+            Some(Exit::Halted) => {
+                Self::halted(format!("the coordinator does not answer: {detail}"))
+            }
+            Some(Exit::Unreachable) | None => {
+                Self::unreachable(format!("the coordinator refused: {detail}"))
+            }
+        };
+        let usual = |reason| match reason {
+            Reason::DiskFull => Some("free space on the coordinator's disk; it goes on by itself"),
+            Reason::Draining => Some("what is there goes on; a start ends the drain"),
+            _ => None,
+        };
+        let help = reason.and_then(|reason| help(reason).or_else(|| usual(reason)));
+        failure.help = help.map(str::to_owned);
+        failure
+    }
+
+    /// An end of the program in beanstalkd's place, with the exit status that beanstalkd has for it.
+    pub(crate) fn of_beanstalkd(status: u8, words: impl Into<String>) -> Self {
+        Self::new(status, words)
+    }
+
     /// Nobody is listening any more.
     pub(crate) fn quiet() -> Self {
-        Self {
-            status: 0,
-            words: String::new(),
-            found: Vec::new(),
-            help: None,
-        }
+        Self::new(0, "")
     }
 
     /// What went wrong, for who shows it beside other things and goes on.
@@ -89,7 +101,7 @@ impl Failure {
 
     /// Whether the coordinator is there and says that it cannot go on.
     pub(crate) fn is_halt(&self) -> bool {
-        self.status == 4
+        self.status == Exit::Halted as u8
     }
 
     /// The same as a line of the log, for those who read nothing else; nothing is printed beside it.
@@ -98,12 +110,7 @@ impl Failure {
         let found = self.found.join("; ");
         let words = [self.words, found].join(" ");
         tracing::error!(status = self.status, help, "{}", words.trim_end());
-        Self {
-            status: self.status,
-            words: String::new(),
-            found: Vec::new(),
-            help: None,
-        }
+        Self::new(self.status, "")
     }
 
     /// Says what was found, a line each.

@@ -100,8 +100,8 @@ async fn serve(config: Config, format: LogFormat) -> Result<(), Failure> {
                     tracing::info!(signal = name, "stopping");
                     break;
                 }
-                Asked::Reload => reload(&handle),
-                Asked::Dump => dump(&handle, data.as_deref()).await,
+                Asked::Reload => reload(&node),
+                Asked::Dump => dump(&node, data.as_deref()).await,
                 Asked::Drain => {
                     notify.status("draining");
                     // A node that has halted says so below.
@@ -302,11 +302,11 @@ pub(crate) fn outlive_file_limit() -> std::io::Result<()> {
 }
 
 /// SIGHUP: reads the files again, and says what changed. What cannot be read stays as it was.
-fn reload(handle: &Handle) {
-    if let Some(door) = handle.lockserver() {
+fn reload(node: &Node) {
+    if let Some(door) = node.lockserver() {
         reloaded("hosts list", door.reload_hosts());
     }
-    if let Some(door) = handle.http() {
+    if let Some(door) = node.http() {
         reloaded("token file", door.reload_token());
         reloaded("TLS certificate", door.reload_identity());
     }
@@ -323,7 +323,7 @@ fn reloaded<E: std::fmt::Display>(what: &'static str, changed: Result<Option<boo
 }
 
 /// SIGUSR1: the statistics and the locks, each replaced as a whole.
-async fn dump(handle: &Handle, data: Option<&Path>) {
+async fn dump(node: &Node, data: Option<&Path>) {
     let Some(data) = data else {
         tracing::warn!("nowhere to write to: this coordinator keeps no files");
         return;
@@ -335,13 +335,13 @@ async fn dump(handle: &Handle, data: Option<&Path>) {
             entries_max: u32::MAX,
         }),
     ];
-    let Ok(answers) = handle.locks().batch(asked).await else {
+    let Ok(answers) = node.handle().locks().batch(asked).await else {
         return;
     };
     let disk = RealDisk::new(data);
     for answer in answers.into_iter().flatten() {
         let written = match answer {
-            Reply::Counts { owners, contenders } => handle.lockserver().map_or(Ok(()), |door| {
+            Reply::Counts { owners, contenders } => node.lockserver().map_or(Ok(()), |door| {
                 let lines = door.stats(owners, contenders).to_lines();
                 disk.replace("lockserver.stats", lines.as_bytes())
             }),

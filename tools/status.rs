@@ -44,17 +44,10 @@ impl Status {
 pub(crate) fn ask(data: &Path) -> Result<Value, Failure> {
     let answer = client::get(data, "/v1/status")?;
     let status = answer.said()?;
-    let detail = || words(&status, "/detail");
-    match answer.status {
-        200 => Ok(status),
-        503 => Err(Failure::halted(format!(
-            "the coordinator does not answer: {}",
-            detail()
-        ))),
-        _ => Err(Failure::unreachable(format!(
-            "the coordinator refuses to answer: {}",
-            detail()
-        ))),
+    if answer.status == 200 {
+        Ok(status)
+    } else {
+        Err(Failure::refused(&status, |_| None))
     }
 }
 

@@ -1,20 +1,19 @@
 //! The core thread of a node: from a data directory to open doors, and back to a directory that is at rest.
 
-use super::ports;
-use super::{Command, Facts, Handle, NodeError, Recovered, cut_words};
+use super::doors::OpenDoors;
+use super::{NodeError, cut_words, ports};
 use crate::actors::{Actors, each};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::Config;
+use crate::handle::{Command, Facts, Handle};
 use crate::ids::Chance;
 use crate::ids::Seq;
 use crate::persist::disk::{DirLock, Disk, RealDisk};
 use crate::persist::journal::{Fsync, Journal, JournalThread, ThreadFiller, Writer};
 use crate::persist::snapshots::{SledStores, Slots};
-use crate::protocols::beanstalk;
-use crate::protocols::lockserver::{self, Hosts};
 use crate::spine::checkpoint::Checkpoints;
 use crate::spine::directory::Admission;
-use crate::spine::each::{HostOf, MailboxOf, ReplicaOf};
+use crate::spine::each::{HostOf, ReplicaOf};
 use crate::spine::event::Happening;
 use crate::spine::host::Host;
 use crate::spine::ledger::Ledger;
@@ -22,8 +21,9 @@ use crate::spine::progress::Watched;
 use crate::spine::recovery::{self, Recovering, Scope};
 use crate::spine::runtime;
 use crate::spine::shared::{Halt, Spine, SpineFiles};
+use crate::status::Recovered;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
@@ -77,12 +77,12 @@ impl Core {
         self,
         config: Config,
         received: mpsc::UnboundedReceiver<Command>,
-        ready: &std::sync::mpsc::Sender<Result<Handle, NodeError>>,
+        ready: &std::sync::mpsc::Sender<Result<(Handle, OpenDoors), NodeError>>,
     ) {
         match self.open(config).await {
             Ok(open) => {
                 // Whoever opens the node waits for this.
-                drop(ready.send(Ok(open.handle.clone())));
+                drop(ready.send(Ok((open.handle.clone(), open.doors.clone()))));
                 open.serve(received).await;
             }
             Err(error) => drop(ready.send(Err(error))),
@@ -90,7 +90,7 @@ impl Core {
     }
 
     async fn open(self, config: Config) -> Result<Open, NodeError> {
-        let hosts = hosts(&config)?;
+        let hosts = OpenDoors::hosts(&config)?;
         let began = SystemClock::starting_at(Timestamp(0)).now();
         let mut past = recover(&config)?;
         let clock: Arc<dyn Clock> = match &config.clock {
@@ -134,6 +134,7 @@ impl Core {
             commands: self.commands,
             checkpoints: asks,
             snapshots: checkpoints.shown(),
+            listeners: Mutex::default(),
         };
         let writing = Rc::clone(&spine);
         runtime::spawn(async move { writing.write_forever().await });
@@ -146,9 +147,11 @@ impl Core {
         }
         let (taking, mended) = (Rc::clone(&checkpoints), !past.found.mended.is_empty());
         runtime::spawn(async move { taking.run(asked, mended).await });
-        match open_doors(&config, hosts, actors, facts, self.halted).await {
-            Ok(handle) => Ok(Open {
+        let handle = Handle::new(actors, facts, self.halted);
+        match OpenDoors::open(&config, hosts, &handle).await {
+            Ok(doors) => Ok(Open {
                 handle,
+                doors,
                 spine,
                 checkpoints,
                 files,
@@ -159,15 +162,6 @@ impl Core {
                 Err(error)
             }
         }
-    }
-}
-
-/// Who LockServer lets in.
-fn hosts(config: &Config) -> Result<Hosts, NodeError> {
-    let door = config.lockserver.as_ref();
-    match door.and_then(|door| door.hosts.as_ref()) {
-        Some(file) => Ok(Hosts::read(file)?),
-        None => Ok(Hosts::Loopback),
     }
 }
 
@@ -184,67 +178,6 @@ fn recovered(past: &recovery::Past, ms: u64) -> Recovered {
             .map(|(slot, seal)| (slot.to_string(), seal.manifest.begun)),
         mended: past.mended.clone(),
     }
-}
-
-#[cfg_attr(
-    not(feature = "http"),
-    expect(clippy::unused_async, reason = "opening the HTTP door waits")
-)]
-async fn open_doors(
-    config: &Config,
-    hosts: Hosts,
-    actors: Actors<MailboxOf>,
-    facts: Facts,
-    halt: watch::Receiver<Option<Halt>>,
-) -> Result<Handle, NodeError> {
-    let clock = Arc::clone(&facts.clock);
-    let lockserver = match &config.lockserver {
-        None => None,
-        Some(door) => {
-            let open = config.listeners.lockserver.as_ref();
-            let clock = Arc::clone(&clock);
-            let opened = lockserver::Door::open(door, open, hosts, actors.lock.clone(), clock);
-            Some(opened.map_err(|source| NodeError::Door {
-                door: "lockserver",
-                address: door.address.to_string(),
-                source,
-            })?)
-        }
-    };
-    let beanstalk = match &config.beanstalk {
-        None => None,
-        Some(door) => {
-            let open = config.listeners.beanstalk.as_ref();
-            let id = u64::from_le_bytes(chance()?);
-            let opened = beanstalk::Door::open(door, open, actors.queue.clone(), clock, id);
-            Some(opened.map_err(|source| NodeError::Door {
-                door: "beanstalk",
-                address: door.address.to_string(),
-                source,
-            })?)
-        }
-    };
-    let handle = Handle {
-        actors,
-        lockserver,
-        beanstalk,
-        #[cfg(feature = "http")]
-        http: None,
-        facts: Arc::new(facts),
-        halt,
-    };
-    #[cfg(feature = "http")]
-    let handle = match &config.http {
-        None => handle,
-        Some(door) => {
-            let job_bytes_max = config.rules.queue.body_bytes_max;
-            let opened =
-                crate::protocols::http::Door::open(door, &config.listeners, &handle, job_bytes_max);
-            let http = opened.await?;
-            handle.with_http(http)
-        }
-    };
-    Ok(handle)
 }
 
 /// Brings the actors to where the log ends, and opens the log for appending.
@@ -308,7 +241,7 @@ fn encoded(rules: &impl serde::Serialize) -> Vec<u8> {
 }
 
 /// Bytes that nobody can foresee.
-fn chance<const LEN: usize>() -> Result<[u8; LEN], NodeError> {
+pub(super) fn chance<const LEN: usize>() -> Result<[u8; LEN], NodeError> {
     let mut bytes = [0; LEN];
     getrandom::fill(&mut bytes).map_err(|error| NodeError::Core(std::io::Error::other(error)))?;
     Ok(bytes)
@@ -317,6 +250,7 @@ fn chance<const LEN: usize>() -> Result<[u8; LEN], NodeError> {
 /// A node with its doors open.
 struct Open {
     handle: Handle,
+    doors: OpenDoors,
     spine: Rc<Spine>,
     checkpoints: Rc<Checkpoints>,
     files: Option<Held>,
@@ -326,6 +260,7 @@ impl Open {
     async fn serve(self, mut received: mpsc::UnboundedReceiver<Command>) {
         let Self {
             handle,
+            doors,
             spine,
             checkpoints,
             files,
@@ -345,10 +280,7 @@ impl Open {
             }
         }
         say_goodbye(&spine).await;
-        #[cfg(feature = "http")]
-        if let Some(http) = &handle.http {
-            http.close().await;
-        }
+        doors.close().await;
         drop(handle);
         end(&spine, &checkpoints, files).await;
     }

@@ -107,6 +107,11 @@ pub enum CheckpointError {
 }
 
 /// What a checkpoint came to.
+#[cfg_attr(
+    feature = "http",
+    derive(schemars::JsonSchema),
+    schemars(rename = "Checkpoint")
+)]
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Taken {
     /// The slot that was written.

@@ -70,8 +70,7 @@ fn a_token_is_asked_for_on_tcp_and_read_again() {
         "our own user needs none"
     );
 
-    let (handle, file) = (opened.handle(), opened.directory.path().join("token"));
-    let door = handle.http().expect("it is open");
+    let (door, file) = (opened.door(), opened.directory.path().join("token"));
     assert!(
         door.reload_token().expect("it can be read") == Some(false),
         "nothing changed"

@@ -1,4 +1,5 @@
-//! Holds every answer of these tests against `openapi.json`: its status, its content type and its body must be in it.
+//! Holds every answer of these tests against the description: its status, its content type, its body and its reason must be
+//! in it.
 
 #![expect(
     clippy::indexing_slicing,
@@ -9,10 +10,7 @@ use crate::opened::Answer;
 use serde_json::Value;
 use std::sync::LazyLock;
 
-static DESCRIPTION: LazyLock<Value> = LazyLock::new(|| {
-    let text = include_str!("../../src/protocols/http/openapi.json");
-    serde_json::from_str(text).expect("the description is JSON")
-});
+static DESCRIPTION: LazyLock<&Value> = LazyLock::new(sexton::protocols::http::description);
 
 /// Words that say something for people, or of which no validity is checked here.
 const ANNOTATIONS: [&str; 4] = ["description", "default", "contentEncoding", "pattern"];
@@ -44,6 +42,13 @@ pub(crate) fn check(method: &str, target: &str, answer: &Answer) {
         let body: Value = serde_json::from_str(&answer.body).expect("it is JSON");
         if let Err(wrong) = valid(&content["schema"], &body) {
             panic!("{method} {path} {status}: {wrong}: {body}");
+        }
+        if let Some(reasons) = response["x-reasons"].as_array() {
+            let reason = &body["reason"];
+            assert!(
+                reasons.contains(reason),
+                "{method} {path} {status} is not described because of {reason}"
+            );
         }
     }
 }
@@ -102,11 +107,13 @@ fn valid(schema: &Value, value: &Value) -> Result<(), String> {
                 fields.all(|field| object.contains_key(field.as_str().expect("a field")))
             }),
             "additionalProperties" => {
-                assert_eq!(rule, &Value::Bool(false), "a rule that this checker knows");
-                let known = &schema["properties"];
-                value
-                    .as_object()
-                    .is_none_or(|object| object.keys().all(|field| !known[field].is_null()))
+                let known = |field: &String| {
+                    let properties = schema.get("properties");
+                    properties.is_some_and(|known| !known[field].is_null())
+                };
+                let is_open = rule.as_bool().expect("a rule that this checker knows");
+                let object = value.as_object();
+                is_open || object.is_none_or(|object| object.keys().all(known))
             }
             "properties" => {
                 for (field, schema) in rule.as_object().expect("schemas") {
@@ -127,6 +134,11 @@ fn valid(schema: &Value, value: &Value) -> Result<(), String> {
                     valid(schema, value)?;
                 }
                 true
+            }
+            "not" => valid(rule, value).is_err(),
+            "anyOf" => {
+                let mut schemas = rule.as_array().expect("schemas").iter();
+                schemas.any(|schema| valid(schema, value).is_ok())
             }
             "oneOf" => {
                 let schemas = rule.as_array().expect("schemas").iter();

@@ -1,4 +1,4 @@
-//! Every answer that `openapi.json` describes is given here once: a path or a status that is added to it and has no
+//! Every answer that is described is given here once: a path or a status that is added to it and has no
 //! case here fails the test.
 
 use crate::daemon::{Daemon, text};
@@ -150,7 +150,7 @@ impl Nodes {
         std::fs::write(&snapshots, "no folder").expect("it is ours");
         let crowded = Opened::with(|http| http.connections_max = 1);
         let taken = crowded.connect();
-        let stats = || crowded.handle().http().expect("it is open").stats();
+        let stats = || crowded.door().stats();
         crate::lock::until(|| stats().active == 1);
         let full = Opened::configured(|config| config.rules.lock.entries_max = 1);
         hold(&full);

@@ -5,6 +5,7 @@ use serde_json::Value;
 use sexton::actors::lock::{LockMachine, Message, Name};
 use sexton::config::{Config, HttpConfig, LockserverConfig};
 use sexton::node::{Handle, Node};
+use sexton::protocols::http::Door;
 use sexton::spine::delivery::Item;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
@@ -118,6 +119,11 @@ impl Opened {
 
     pub(crate) fn handle(&self) -> Handle {
         self.node.as_ref().expect("it runs").handle()
+    }
+
+    pub(crate) fn door(&self) -> &Door {
+        let node = self.node.as_ref().expect("it runs");
+        node.http().expect("the door is open")
     }
 
     pub(crate) fn address(&self) -> SocketAddr {

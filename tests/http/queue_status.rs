@@ -1,4 +1,4 @@
-//! What is asked of queues so that each answer is given that `openapi.json` describes.
+//! What is asked of queues so that each answer is given that is described.
 
 #![expect(
     clippy::indexing_slicing,

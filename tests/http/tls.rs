@@ -122,15 +122,14 @@ fn who_speaks_no_tls_or_says_nothing_gets_no_answer_and_holds_up_nobody() {
     for mut stream in silent {
         assert_eq!(stream.read(&mut [0; 8]).expect("it ends well"), 0);
     }
-    let stats = || opened.handle().http().expect("it is open").stats();
+    let stats = || opened.door().stats();
     crate::lock::until(|| stats().active == 0);
 }
 
 #[test]
 fn a_certificate_is_read_again() {
     let (opened, identity) = opened();
-    let handle = opened.handle();
-    let door = handle.http().expect("it is open");
+    let door = opened.door();
     assert_eq!(
         door.reload_identity().expect("it is still there"),
         Some(false)

@@ -30,6 +30,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
             "src/spine/feed.rs",
             "src/spine/runtime/",
             "src/spine/shared.rs",
+            "src/handle/",
             "src/node/",
             "src/protocols/beanstalk/door.rs",
             "src/protocols/beanstalk/session.rs",
@@ -44,6 +45,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
     (
         "rustix",
         &[
+            "src/address.rs",
             "src/clock.rs",
             "src/node/",
             "src/persist/disk.rs",
@@ -67,7 +69,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
     (
         "std::process",
         &[
-            "src/node/",
+            "src/handle/",
             "src/persist/disk.rs",
             "src/protocols/beanstalk/door.rs",
             "tools/",
@@ -88,10 +90,19 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
             "tools/",
         ],
     ),
-    ("TcpListener", &["src/protocols/", "tools/"]),
+    (
+        "TcpListener",
+        &["src/address.rs", "src/protocols/", "tools/"],
+    ),
     ("TcpStream", &["src/protocols/", "tools/"]),
-    ("UnixListener", &["src/protocols/", "tools/"]),
-    ("UnixStream", &["src/protocols/", "tools/"]),
+    (
+        "UnixListener",
+        &["src/address.rs", "src/protocols/", "tools/"],
+    ),
+    (
+        "UnixStream",
+        &["src/address.rs", "src/protocols/", "tools/"],
+    ),
     ("UdpSocket", &[]),
     ("UnixDatagram", &["tools/"]),
     (
@@ -206,10 +217,14 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "spine::machine",
             "actors::queue",
             "spine::runtime",
+            "address",
             "clock",
             "config",
+            "handle",
             "ids",
             "protocols",
+            "refusal",
+            "status",
         ],
     ),
     // The whole node is shown over HTTP.
@@ -217,46 +232,49 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
         "src/protocols/http/",
         &[
             "actors",
+            "address",
             "clock",
             "config",
+            "handle",
             "ids",
-            "node",
             "persist",
             "protocols",
+            "refusal",
             "spine",
             "status",
         ],
     ),
+    // What a node offers knows nothing of how it is asked for: only the composition root knows both.
+    (
+        "src/handle/",
+        &[
+            "actors", "clock", "handle", "ids", "persist", "refusal", "spine", "status",
+        ],
+    ),
+    (
+        "src/status.rs",
+        &["actors", "address", "clock", "ids", "persist", "spine"],
+    ),
+    ("src/address.rs", &[]),
+    ("src/refusal.rs", &[]),
     (
         "src/replay/",
         &["actors", "clock", "ids", "persist", "replay", "spine"],
     ),
     (
         "src/config.rs",
-        &["actors", "clock", "ids", "persist", "protocols", "spine"],
+        &["actors", "address", "clock", "ids", "persist", "spine"],
     ),
     ("src/block_on.rs", &[]),
     ("src/text.rs", &[]),
     ("src/lib.rs", &[]),
-    (
-        "src/status.rs",
-        &[
-            "actors",
-            "clock",
-            "config",
-            "ids",
-            "node",
-            "persist",
-            "protocols",
-            "spine",
-        ],
-    ),
     (
         "src/node/",
         &[
             "actors",
             "clock",
             "config",
+            "handle",
             "ids",
             "node",
             "persist",

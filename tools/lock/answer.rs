@@ -6,6 +6,7 @@ use crate::report::Failure;
 use crate::table::Column;
 use crate::text::{number, span, words};
 use serde_json::Value;
+use sexton::refusal::Reason;
 
 /// What an answer says, if it is as asked.
 pub(super) fn well(answer: &Answer) -> Result<Value, Failure> {
@@ -13,39 +14,28 @@ pub(super) fn well(answer: &Answer) -> Result<Value, Failure> {
     if answer.status == 200 {
         Ok(said)
     } else {
-        Err(refused(answer.status, &said))
+        Err(refused(said))
     }
 }
 
 /// A refusal, as an exit status and in words.
-pub(crate) fn refused(status: u16, said: &Value) -> Failure {
-    let detail = words(said, "/detail");
-    let reason = said.pointer("/reason").and_then(Value::as_str);
-    match (status, reason) {
-        (409, Some("held")) => {
-            let holder = shown(said, "owner");
-            let place = number(said, "/place");
-            Failure::found(format!(
-                "not acquired: {holder} holds the lock, and this owner stood at place {place}"
-            ))
-            .help("`--wait SECONDS` waits for it; `sexton lock list KEY` shows who else does")
+pub(crate) fn refused(mut said: Value) -> Failure {
+    if said.pointer("/reason") == Some(&Reason::Held.word().into()) {
+        let (holder, place) = (shown(&said, "owner"), number(&said, "/place"));
+        let words = format!("{holder} holds the lock, and this owner stood at place {place}");
+        said["detail"] = words.into();
+    }
+    Failure::refused(&said, |reason| match reason {
+        Reason::Held => {
+            Some("`--wait SECONDS` waits for it; `sexton lock list KEY` shows who else does")
         }
-        (409, Some("stale")) => Failure::found(format!("not done: {detail}"))
-            .help("stop what the lock guards: somebody else may hold it by now"),
-        (404, Some("absent")) => Failure::found(format!("not done: {detail}")).help(
+        Reason::Stale => Some("stop what the lock guards: somebody else may hold it by now"),
+        Reason::Absent => Some(
             "an entry is known by key, index and owner together; `sexton lock list` shows them all",
         ),
-        (503, Some("draining")) => Failure::found(format!("not done: {detail}"))
-            .help("renewals and releases go on; a start ends the drain"),
-        (403, Some("reserved")) | (503, Some("full" | "waits")) => {
-            Failure::found(format!("not done: {detail}"))
-        }
-        (507, _) => Failure::found(format!("not done: {detail}"))
-            .help("free space on the coordinator's disk; it goes on by itself"),
-        (400, _) => Failure::usage(format!("the coordinator did not understand: {detail}")),
-        (503, _) => Failure::halted(format!("the coordinator does not answer: {detail}")),
-        _ => Failure::unreachable(format!("the coordinator refuses to answer: {detail}")),
-    }
+        Reason::Draining => Some("renewals and releases go on; a start ends the drain"),
+        _ => None,
+    })
 }
 
 /// Entries as a table.

@@ -2,8 +2,8 @@
 
 use crate::client::{self, Answer};
 use crate::report::{Failure, print};
-use crate::text::words;
 use serde_json::{Map, Value};
+use sexton::refusal::Reason;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -71,33 +71,22 @@ pub(super) fn well(answer: &Answer) -> Result<Value, Failure> {
     if answer.status == 200 {
         Ok(said)
     } else {
-        Err(refused(answer.status, &said))
+        Err(refused(&said))
     }
 }
 
 /// A refusal, as an exit status and in words.
-fn refused(status: u16, said: &Value) -> Failure {
-    let detail = words(said, "/detail");
-    let reason = said.pointer("/reason").and_then(Value::as_str);
-    let found = Failure::found(format!("not done: {detail}"));
-    match (status, reason) {
-        (409, Some("stale")) => {
-            found.help("stop the work: the job is ready again, or somebody else has it by now")
+fn refused(said: &Value) -> Failure {
+    Failure::refused(said, |reason| match reason {
+        Reason::Stale => {
+            Some("stop the work: the job is ready again, or somebody else has it by now")
         }
-        (409, Some("claimed")) => found
-            .help("`sexton queue peek ID` shows the token; `sexton queue ack ID TOKEN` ends it"),
-        (404, Some("absent")) => {
-            found.help("it may have ended; `sexton queue show --list` shows what there is")
+        Reason::Claimed => {
+            Some("`sexton queue peek ID` shows the token; `sexton queue ack ID TOKEN` ends it")
         }
-        (403, Some("read-only")) => found.help("its type is set so where the coordinator runs"),
-        (413, Some("too-big")) => {
-            found.help("`sexton serve --job-bytes` says how long a job may be")
-        }
-        (503, Some("draining")) => found.help("what is there goes on; a start ends the drain"),
-        (503, Some("full" | "waits")) => found,
-        (507, _) => found.help("free space on the coordinator's disk; it goes on by itself"),
-        (400 | 413, _) => Failure::usage(format!("the coordinator did not understand: {detail}")),
-        (503, _) => Failure::halted(format!("the coordinator does not answer: {detail}")),
-        _ => Failure::unreachable(format!("the coordinator refuses to answer: {detail}")),
-    }
+        Reason::Absent => Some("it may have ended; `sexton queue show --list` shows what there is"),
+        Reason::ReadOnly => Some("its type is set so where the coordinator runs"),
+        Reason::TooBig => Some("`sexton serve --job-bytes` says how long a job may be"),
+        _ => None,
+    })
 }

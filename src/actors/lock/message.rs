@@ -67,7 +67,7 @@ impl<'de> Deserialize<'de> for Name {
         impl Visitor<'_> for Names {
             type Value = Name;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a name of at most 255 bytes, with \\xNN for what is not text")
+                f.write_str("a name of at most 255 bytes")
             }
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Name, E> {
                 Name::from_text(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))

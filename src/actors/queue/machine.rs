@@ -289,7 +289,11 @@ impl Timed for QueueMachine {
         match item & KINDS {
             WAITER => self.waiting.forget(&mut self.state, Ticket(item & !KINDS)),
             QUEUE => self.state.numbers.forget_deadline(slot_of(item), now.at),
-            ROOT => self.state.roots.known.forget_deadline(slot_of(item), now.at),
+            ROOT => self
+                .state
+                .roots
+                .known
+                .forget_deadline(slot_of(item), now.at),
             _ => self.state.jobs.forget_deadline(slot_of(item), now.at),
         }
     }

@@ -87,7 +87,7 @@ impl<'de> Deserialize<'de> for QueueName {
         impl Visitor<'_> for Names {
             type Value = QueueName;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("TYPE or TENANT:TYPE, each of letters, digits and -+/;.$_()")
+                f.write_str("TYPE or TENANT:TYPE, each 1 to 200 of letters, digits and -+/;.$_(), the first no -")
             }
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<QueueName, E> {
                 QueueName::parse(text.as_bytes())

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// What is the matter with a job.
+#[cfg_attr(feature = "http", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]

@@ -25,6 +25,7 @@ pub struct Rules {
 }
 
 /// What holds for the jobs of one type. Whoever asks what is in force is told every field.
+#[cfg_attr(feature = "http", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TypeRules {
@@ -44,6 +45,7 @@ pub struct TypeRules {
     pub prune_ms: u64,
     /// Thousandths of an item that may be claimed a second; 0 for no limit.
     #[serde(rename(serialize = "throttle"), serialize_with = "in_ones")]
+    #[cfg_attr(feature = "http", schemars(with = "f64"))]
     pub throttle_milli: u32,
     /// When a job is tried again that failed without a word of when; at the end of its claim if `None`.
     pub backoff: Option<Backoff>,
@@ -53,6 +55,7 @@ pub struct TypeRules {
 }
 
 /// For how long a job belongs to nobody that failed: the longer, the oftener it was tried.
+#[cfg_attr(feature = "http", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Backoff {
@@ -64,6 +67,7 @@ pub struct Backoff {
     pub max_ms: u64,
     /// Thousandths by which chance makes it longer or shorter, at most.
     #[serde(rename(serialize = "jitter"), serialize_with = "in_ones")]
+    #[cfg_attr(feature = "http", schemars(with = "f64"))]
     pub jitter_milli: u32,
 }
 
@@ -77,6 +81,7 @@ fn in_ones<S: Serializer>(milli: &u32, serializer: S) -> Result<S::Ok, S::Error>
 }
 
 /// Where jobs are kept.
+#[cfg_attr(feature = "http", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
@@ -88,6 +93,7 @@ pub enum Class {
 }
 
 /// In which order jobs are claimed.
+#[cfg_attr(feature = "http", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {

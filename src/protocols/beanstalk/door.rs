@@ -3,6 +3,7 @@
 use crate::actors::queue::{QueueMachine, QueueName, Totals, Watch};
 use crate::clock::{Clock, Timestamp};
 use crate::config::{Address, BeanstalkConfig, Opened};
+use crate::handle::Listener;
 use crate::protocols::beanstalk::VERSION;
 use crate::protocols::beanstalk::command::Counted;
 use crate::protocols::beanstalk::reply::Reply;
@@ -12,6 +13,7 @@ use crate::protocols::beanstalk::stats::{BinlogStats, ServerStats};
 use crate::protocols::connection::{self, Stream};
 use crate::protocols::listener::{self, Place, Places};
 use crate::spine::runtime::{self, Mailbox};
+pub use crate::status::BeanstalkStats as Stats;
 use rustix::system::uname;
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
@@ -29,19 +31,6 @@ pub(crate) const DEFAULT_TUBE: &[u8] = b"default";
 pub struct Door {
     shared: Arc<Shared>,
     address: Address,
-}
-
-/// What became of those who came to the door since it opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Stats {
-    /// Connections accepted.
-    pub accepted: u64,
-    /// Connections from hosts that are not in the list.
-    pub rejected_hosts: u64,
-    /// Connections beyond the limit.
-    pub rejected_busy: u64,
-    /// Connections now.
-    pub active: u32,
 }
 
 pub(crate) struct Shared {
@@ -198,6 +187,13 @@ impl Door {
             rejected_busy: count(&counters.rejected_busy),
             active: self.shared.places.taken(),
         }
+    }
+}
+
+impl Listener for Door {
+    fn show(&self, _locks: (u32, u32), listening: &mut crate::status::Listening) {
+        listening.doors.beanstalk = Some(self.address.clone());
+        listening.beanstalk = Some(self.stats());
     }
 }
 

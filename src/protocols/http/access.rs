@@ -5,9 +5,9 @@
 
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::token::Token;
+use crate::refusal::Reason;
 use actix_http::RequestHead;
 use actix_http::uri::Authority;
-use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use std::net::IpAddr;
 
@@ -37,7 +37,7 @@ pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result
     match peer {
         Peer::Socket { uid } if is_trusted(uid, rustix::process::geteuid().as_raw()) => Ok(()),
         Peer::Socket { .. } => Err(Problem::new(
-            StatusCode::FORBIDDEN,
+            Reason::Foreign,
             "this socket answers the user of the coordinator alone",
         )),
         Peer::Tcp(local) => {
@@ -62,7 +62,7 @@ fn check_host<'a>(
     names: &[String],
 ) -> Result<&'a str, Problem> {
     let host = single(&head.headers, &header::HOST)
-        .ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, "expected one Host header"))?;
+        .ok_or_else(|| Problem::new(Reason::NotHttp, "expected one Host header"))?;
     let known = |host: &str| {
         let name = without_port(host);
         let address = name.trim_start_matches('[').trim_end_matches(']');
@@ -83,7 +83,7 @@ fn check_host<'a>(
         Ok(host)
     } else {
         Err(Problem::new(
-            StatusCode::MISDIRECTED_REQUEST,
+            Reason::Misdirected,
             "this Host is not one of this coordinator: use its address, or name it with --http-host",
         ))
     }
@@ -103,14 +103,14 @@ fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Problem> {
         return Ok(());
     }
     Err(Problem::new(
-        StatusCode::FORBIDDEN,
+        Reason::Foreign,
         "requests from pages of another origin are not heard",
     ))
 }
 
 fn check_token(headers: &HeaderMap, token: &Token) -> Result<(), Problem> {
     let refused = |detail| {
-        Err(Problem::new(StatusCode::UNAUTHORIZED, detail).with(header::WWW_AUTHENTICATE, "Bearer"))
+        Err(Problem::new(Reason::Unauthorized, detail).with(header::WWW_AUTHENTICATE, "Bearer"))
     };
     let mut given = headers.get_all(header::AUTHORIZATION);
     let (Some(credentials), None) = (given.next(), given.next()) else {

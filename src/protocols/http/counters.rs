@@ -1,5 +1,6 @@
 //! What the door counts since the start of the process.
 
+pub use crate::status::HttpStats as Stats;
 use actix_web::http::StatusCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,23 +12,6 @@ pub(crate) struct Counters {
     answered: AtomicU64,
     refused: AtomicU64,
     failed: AtomicU64,
-}
-
-/// The HTTP door's statistics, both listeners together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Stats {
-    /// Connections accepted.
-    pub accepted: u64,
-    /// Connections beyond the limit.
-    pub rejected_busy: u64,
-    /// Requests answered as asked.
-    pub answered: u64,
-    /// Requests refused: statuses 400 to 499.
-    pub refused: u64,
-    /// Requests that could not be answered: statuses from 500.
-    pub failed: u64,
-    /// Connections now.
-    pub active: u32,
 }
 
 impl Counters {

@@ -1,23 +1,24 @@
 //! The HTTP door: its listeners, its limits, and the thread that serves them. HTTP has a thread of its own, so that
 //! neither a large answer nor a slow client holds up the actors.
 
-use crate::config::HttpConfig;
-use crate::node::{Handle, NodeError};
+use crate::config::{HttpConfig, Listeners};
+use crate::handle::{Handle, Listener};
 use crate::protocols::http::access::Peer;
 use crate::protocols::http::counters::{Counters, Stats};
+use crate::protocols::http::idempotency::IdempotencyCache;
+use crate::protocols::http::job;
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::queue;
-use crate::protocols::http::repetition::Repetitions;
 use crate::protocols::http::room::Room;
 use crate::protocols::http::route;
 use crate::protocols::http::session::{App, Session, Stream};
 use crate::protocols::http::socket::{self, SocketFile};
 use crate::protocols::http::tls::{Identity, TlsError};
 use crate::protocols::http::token::{Token, TokenError};
-use crate::protocols::listener::{self, Listeners, Places};
+use crate::protocols::listener::{self, Places};
+use crate::refusal::Reason;
+use crate::status::Listening;
 use actix_service::IntoServiceFactory as _;
 use actix_web::dev::{AppConfig, ServiceFactory as _};
-use actix_web::http::StatusCode;
 use actix_web::web::Data;
 use rustix::net::sockopt;
 use std::io;
@@ -55,6 +56,28 @@ pub struct Door {
     closed: watch::Receiver<()>,
 }
 
+/// Why the door did not open.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The token file cannot be used.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// The certificate or its key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// It cannot listen.
+    #[error("open the http door on {address}: {source}")]
+    Listen {
+        /// Where.
+        address: String,
+        /// The operating system's answer.
+        source: io::Error,
+    },
+    /// The operating system gave no thread, or no descriptor for one.
+    #[error("start the HTTP thread: {0}")]
+    Thread(io::Error),
+}
+
 /// What the door's connections share.
 pub(crate) struct Shared {
     pub(crate) counters: Counters,
@@ -68,13 +91,13 @@ pub(crate) struct Shared {
     job_bytes_max: u32,
     tcp: Room,
     unix: Room,
-    pub(crate) repetitions: Repetitions,
+    pub(crate) idempotency: IdempotencyCache,
 }
 
 impl Shared {
     /// The longest body of a request to this path.
     pub(crate) fn body_bytes_max(&self, path: &str) -> usize {
-        if [queue::PUSH, queue::PUSH_ALL].contains(&path) {
+        if [job::PUSH, job::PUSH_ALL].contains(&path) {
             // A job of any bytes fits in base64, and what stands around it.
             BODY_BYTES_MAX + (self.job_bytes_max as usize).div_ceil(3) * 4
         } else {
@@ -110,7 +133,7 @@ impl Door {
         open: &Listeners,
         node: &Handle,
         job_bytes_max: u32,
-    ) -> Result<Self, NodeError> {
+    ) -> Result<Self, OpenError> {
         let token = config.token_file.as_deref().map(Token::read).transpose()?;
         let tls_files = config.tls_certificate.clone().zip(config.tls_key.clone());
         let identity = tls_files
@@ -137,15 +160,17 @@ impl Door {
                 job_bytes_max,
                 tcp: Room::new(config.connections_max, config.waits_max),
                 unix: Room::new(config.connections_max, config.waits_max),
-                repetitions: Repetitions::default(),
+                idempotency: IdempotencyCache::default(),
             }),
             address: tcp.as_ref().map(|(address, _)| *address),
             socket: config.socket.clone(),
             closing,
             closed,
         };
+        // Before it serves, so that the first status it answers with has it.
+        node.add_listener(door.clone());
         let serving = Serving {
-            node: node.with_http(door.clone()),
+            node: node.clone(),
             door: door.clone(),
             tcp: tcp.map(|(_, listener)| listener),
             unix,
@@ -158,13 +183,13 @@ impl Door {
                 serving.run(ready);
                 drop(ended);
             })
-            .map_err(NodeError::Core)?;
+            .map_err(OpenError::Thread)?;
         // It ends by itself when the door closes; `closed` says so.
         drop(thread);
         match opened.await {
             Ok(Ok(())) => Ok(door),
-            Ok(Err(error)) => Err(NodeError::Core(error)),
-            Err(_) => Err(NodeError::Core(io::Error::other("the HTTP thread ended"))),
+            Ok(Err(error)) => Err(OpenError::Thread(error)),
+            Err(_) => Err(OpenError::Thread(io::Error::other("the HTTP thread ended"))),
         }
     }
 
@@ -227,16 +252,23 @@ impl Door {
     }
 }
 
+impl Listener for Door {
+    fn show(&self, _locks: (u32, u32), listening: &mut Listening) {
+        listening.doors.http = self.address;
+        listening.doors.socket.clone_from(&self.socket);
+        listening.http = Some(self.stats());
+    }
+}
+
 fn listen_tcp(
     open: Option<&Arc<std::net::TcpListener>>,
     at: SocketAddr,
-) -> Result<(SocketAddr, std::net::TcpListener), NodeError> {
+) -> Result<(SocketAddr, std::net::TcpListener), OpenError> {
     let listen = || {
         let listener = listener::listen_on(open, at)?;
         Ok((listener.local_addr()?, listener.into_std()?))
     };
-    listen().map_err(|source| NodeError::Door {
-        door: "http",
+    listen().map_err(|source| OpenError::Listen {
         address: at.to_string(),
         source,
     })
@@ -245,9 +277,8 @@ fn listen_tcp(
 /// A Unix socket, and its file if that is ours.
 type Unix = (std::os::unix::net::UnixListener, Option<SocketFile>);
 
-fn listen_unix(path: &Path) -> Result<Unix, NodeError> {
-    let listened = socket::listen(path).map_err(|source| NodeError::Door {
-        door: "http",
+fn listen_unix(path: &Path) -> Result<Unix, OpenError> {
+    let listened = socket::listen(path).map_err(|source| OpenError::Listen {
         address: path.display().to_string(),
         source,
     });
@@ -256,12 +287,12 @@ fn listen_unix(path: &Path) -> Result<Unix, NodeError> {
 
 fn listen_open(
     open: &std::os::unix::net::UnixListener,
-) -> Result<std::os::unix::net::UnixListener, NodeError> {
+) -> Result<std::os::unix::net::UnixListener, OpenError> {
     let cloned = open.try_clone().and_then(|listener| {
         listener.set_nonblocking(true)?;
         Ok(listener)
     });
-    cloned.map_err(NodeError::Core)
+    cloned.map_err(OpenError::Thread)
 }
 
 /// The thread's side of the door.
@@ -437,7 +468,7 @@ impl<A: App> Hall<A> {
         if let Some(place) = refusals.take() {
             sessions.spawn_local(async move {
                 let words = format!("{most} connections are open, and no more are let in");
-                let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, words);
+                let problem = Problem::new(Reason::Crowded, words);
                 if let Some(session) = session.await {
                     session.turn_away(&problem).await;
                 }

@@ -4,20 +4,25 @@
 //! in time is lost to it, and it is told so.
 
 use crate::actors::lock::Name;
-use crate::node::Events;
-use crate::protocols::http::caller::Asked;
-use crate::protocols::http::field::{Fields, member, wrong};
+use crate::handle::Events;
+use crate::protocols::http::call::Call;
+use crate::protocols::http::operate::stopped;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::room::Turns;
-use crate::protocols::http::route::unavailable;
+use crate::protocols::http::route::{Query, Route, Words};
+use crate::protocols::http::schema::encode;
 use crate::protocols::listener::Place;
+use crate::refusal::Reason;
 use crate::spine::event::{ACTORS, Event, Field, KINDS, Position};
 use crate::spine::feed::Heard;
 use actix_web::HttpResponse;
 use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::http::{Method, StatusCode};
 use actix_web::web::Bytes;
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::ser::{SerializeMap as _, Serializer};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -41,31 +46,60 @@ const LOOKED_AT: usize = 1024;
 /// Bytes of a pattern and of a name, multiplied, that take as much work as an event does anyhow.
 const COMPARED: usize = 512;
 
-/// Tells what happens, for as long as somebody reads it.
-pub(crate) async fn events(asked: Asked) -> Result<HttpResponse, Problem> {
-    let mut fields = asked.query()?;
-    let wanted = Wanted::of(&mut fields)?;
-    let after = after(&asked, &mut fields)?;
-    fields.end()?;
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        Route::get("/v1/events", events, Words {
+            id: "events",
+            summary: "What happens, as it happens",
+            more: "Server-sent events: `id` is the position of an event, a sequence number with perhaps a dot and a place behind it; `event` its kind; `data` a JSON object with `position`, `at`, `actor`, `kind` and what is known beside. Ends when the coordinator does. A comment every 15 s shows that it is alive. The newest 65536 events are kept in memory, from when somebody first listens until ten minutes after the last one has gone. Whoever asks for what is no longer kept, or reads too slowly, is told first with an event `lost`, whose data say `after` which position and `upto` which nothing is known. Kinds: of locks `granted`, `waiting`, `released`, `expired`, `withdrawn`, `timed-out`, `draining`; of any actor `restarted`, `quarantined`; of the node `checkpoint`, `stopping`.",
+            answer: "Events without end.",
+        }, &[Reason::Waits])
+        .with_content_type("text/event-stream")
+        .with_header(json!({
+            "name": "Last-Event-ID",
+            "in": "header",
+            "description": "The same as `after`, before which it goes.",
+            "schema": { "type": "string", "pattern": POSITION },
+        })),
+    ]
+}
+
+/// A position, as text.
+const POSITION: &str = r"^[0-9]{1,19}(\.[0-9]{1,9})?$";
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Listen {
+    /// Begin after this position; else now.
+    #[schemars(extend("pattern" = POSITION))]
+    after: Option<String>,
+    /// Only those of this actor, or of the node.
+    #[schemars(extend("enum" = ACTORS))]
+    actor: Option<String>,
+    /// Only those of these kinds, with commas between them. A kind that is not known is refused, and the known ones are named.
+    kind: Option<String>,
+    /// Only those about what has this name: the key of a lock. A `*` stands for any bytes.
+    name: Option<Name>,
+}
+
+/// Sends what happens, for as long as somebody reads it.
+async fn events(call: &Call, Query(listen): Query<Listen>) -> Result<HttpResponse, Problem> {
+    let after = after(call, listen.after.as_deref())?;
+    let wanted = Wanted::of(listen)?;
     let mut response = HttpResponse::build(StatusCode::OK);
     response.content_type("text/event-stream");
-    if asked.method() == Method::HEAD {
+    if call.method() == Method::HEAD {
         return Ok(response.body(BoxBody::new(Stream { turn: None })));
     }
-    let place = asked.place()?;
-    let events = asked.node.events(after).await;
-    let events = events.map_err(|stopped| {
-        let words = asked.node.halt_words();
-        unavailable(words.unwrap_or_else(|| stopped.to_string())).because("stopped")
-    })?;
-    if let Some(words) = asked.node.halt_words() {
-        return Err(unavailable(words).because("stopped"));
+    let place = call.place()?;
+    let events = call.node.events(after).await.map_err(stopped)?;
+    if let Some(words) = call.node.halt_words() {
+        return Err(Problem::new(Reason::Stopped, words));
     }
     let telling = Telling {
         events,
         wanted,
-        closing: asked.closing(),
-        turns: asked.room().streams(),
+        closing: call.closing(),
+        turns: call.room().streams(),
         beat: None,
         place,
     };
@@ -74,11 +108,10 @@ pub(crate) async fn events(asked: Asked) -> Result<HttpResponse, Problem> {
     })))
 }
 
-/// Behind which event it begins: what a reader that comes back says itself prevails.
-fn after(asked: &Asked, fields: &mut Fields) -> Result<Option<Position>, Problem> {
-    let field = fields.text("after")?;
-    let header = asked.header("last-event-id").filter(|id| !id.is_empty());
-    let (name, text) = match (header, &field) {
+/// After which event it begins: the header of a reader that comes back goes before the query.
+fn after(call: &Call, field: Option<&str>) -> Result<Option<Position>, Problem> {
+    let header = call.header("last-event-id").filter(|id| !id.is_empty());
+    let (name, text) = match (header, field) {
         (Some(header), _) => ("Last-Event-ID", header),
         (None, Some(field)) => ("after", field.as_bytes()),
         (None, None) => return Ok(None),
@@ -86,7 +119,9 @@ fn after(asked: &Asked, fields: &mut Fields) -> Result<Option<Position>, Problem
     let text = std::str::from_utf8(text).ok();
     let position = text.and_then(|text| text.parse().ok());
     let words = "must be the id of an event, as in 812 or 812.1";
-    position.map(Some).ok_or_else(|| wrong(name, words))
+    position
+        .map(Some)
+        .ok_or_else(|| Problem::field(name, words))
 }
 
 /// Which events are told.
@@ -103,26 +138,22 @@ fn known(field: &str, word: &str, all: &[&'static str]) -> Result<&'static str, 
     let found = all.iter().find(|known| **known == word);
     found.copied().ok_or_else(|| {
         let all = all.join(", ");
-        wrong(
-            field,
-            format!("has a word that is not known: there are {all}"),
-        )
+        let words = format!("has a word that is not known: there are {all}");
+        Problem::field(field, words)
     })
 }
 
 impl Wanted {
-    fn of(fields: &mut Fields) -> Result<Self, Problem> {
-        let actor = fields.text("actor")?;
-        let actor = actor.map(|actor| known("actor", &actor, &ACTORS));
-        let kinds = fields.text("kind")?;
-        let kinds = kinds.map(|kinds| {
+    fn of(listen: Listen) -> Result<Self, Problem> {
+        let actor = listen.actor.map(|actor| known("actor", &actor, &ACTORS));
+        let kinds = listen.kind.map(|kinds| {
             let kinds = kinds.split(',');
             kinds.map(|kind| known("kind", kind, &KINDS)).collect()
         });
         Ok(Self {
             actor: actor.transpose()?,
             kinds: kinds.transpose()?,
-            subject: fields.name("name")?,
+            subject: listen.name,
         })
     }
 
@@ -239,21 +270,31 @@ impl Telling {
 
 /// An event as it stands in a stream.
 fn written(event: &Event) -> String {
-    let mut told = Map::new();
-    let head = [
-        ("position", json!(event.position.to_string())),
-        ("at", json!(event.at)),
-        ("actor", json!(event.actor)),
-        ("kind", json!(event.what.kind)),
-    ];
-    told.extend(head.map(|(field, value)| (field.to_owned(), value)));
-    told.extend(event.what.fields.iter().map(|(field, value)| match value {
-        Field::Name(name) => member(field, &Name::new(name.clone()).unwrap_or_default()),
-        Field::Number(number) => ((*field).to_owned(), (*number).into()),
-        Field::Text(text) => ((*field).to_owned(), text.as_str().into()),
-    }));
-    let (id, kind, told) = (event.position, event.what.kind, Value::Object(told));
-    format!("id: {id}\nevent: {kind}\ndata: {told}\n\n")
+    let (id, kind) = (event.position, event.what.kind);
+    let data = serde_json::to_string(&Data(event)).expect("names, numbers and text are JSON");
+    format!("id: {id}\nevent: {kind}\ndata: {data}\n\n")
+}
+
+/// An event as JSON.
+struct Data<'e>(&'e Event);
+
+impl Serialize for Data<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(event) = self;
+        let mut members = serializer.serialize_map(None)?;
+        members.serialize_entry("position", &event.position.to_string())?;
+        members.serialize_entry("at", &event.at)?;
+        members.serialize_entry("actor", event.actor)?;
+        members.serialize_entry("kind", event.what.kind)?;
+        for (field, value) in &event.what.fields {
+            match value {
+                Field::Name(name) => encode(&mut members, field, name)?,
+                Field::Number(number) => members.serialize_entry(field, number)?,
+                Field::Text(text) => members.serialize_entry(field, text)?,
+            }
+        }
+        members.end()
+    }
 }
 
 /// The next part on its way, and who tells it.

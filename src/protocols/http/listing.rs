@@ -1,59 +1,93 @@
 //! Lists as answers: each bounded in bytes, and all of them in how many are gathered or lie unread at a time.
 //!
-//! Never here: what is listed, and how it is told.
+//! Never here: what is listed, and how it is shown.
 
 use crate::ids::Slot;
-use crate::protocols::http::caller::Asked;
+use crate::protocols::http::call::Call;
 use crate::protocols::http::problem::Problem;
-use actix_web::HttpResponse;
+use crate::protocols::http::schema::Number;
+use crate::refusal::Reason;
 use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::web::Bytes;
-use serde_json::Value;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
 use std::convert::Infallible;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::sync::OwnedSemaphorePermit;
 
-/// A list ends early, and says where it goes on, behind the step that takes it beyond this.
+/// A list ends early, and says where it goes on, after the step that takes it beyond this.
 const LIST_BYTES: usize = 128 * 1024;
 
 /// What is asked of an actor at a time: a list is longer than that by one step at most.
 const STEP: u32 = 32;
 
+/// Where a list goes on: `next` of the answer before.
+pub(crate) type After = Number<u32, 0, { u32::MAX as u64 }>;
+
+/// The most items of an answer.
+pub(crate) type Limit = Number<u32, 1, 1000, 100>;
+
+/// An item of a list, written as JSON when it was gathered.
+#[derive(Serialize)]
+#[serde(transparent)]
+pub(crate) struct Written<T>(Box<RawValue>, PhantomData<T>);
+
+impl<T: JsonSchema> JsonSchema for Written<T> {
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn schema_id() -> Cow<'static, str> {
+        T::schema_id()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        T::json_schema(generator)
+    }
+}
+
 /// A list that is being gathered.
-pub(crate) struct Listing<T> {
+pub(crate) struct Listing<V, T> {
     place: OwnedSemaphorePermit,
-    told: Vec<(T, String)>,
-    bytes: usize,
+    written: Vec<(V, Written<T>)>,
     next: Option<Slot>,
 }
 
-impl<T> Listing<T> {
-    /// Gathers at most so many from a slot on. `page` asks for some from a slot on, and where that ended; `tell`
-    /// says one in words for programs.
+impl<V, T: Serialize> Listing<V, T> {
+    /// Gathers at most `limit` from a slot on. `page` gives some from a slot on, and where that ended; `show` makes of one
+    /// what is answered.
     pub(crate) async fn gather(
-        asked: &Asked,
-        (mut from, most): (Slot, u32),
-        page: impl AsyncFn(Slot, u32) -> Result<(Vec<T>, Option<Slot>), Problem>,
-        tell: impl Fn(&T) -> Value,
+        call: &Call,
+        (after, limit): (Option<After>, Limit),
+        page: impl AsyncFn(Slot, u32) -> Result<(Vec<V>, Option<Slot>), Problem>,
+        show: impl Fn(&V) -> T,
     ) -> Result<Self, Problem> {
         let mut listing = Self {
-            place: asked.room().large().await?,
-            told: Vec::new(),
-            bytes: 0,
+            place: call.room().large().await?,
+            written: Vec::new(),
             next: None,
         };
-        let mut left = most;
+        let (mut from, mut left, mut bytes) = (Slot(after.map_or(0, |after| after.0)), limit.0, 0);
         loop {
             let (found, next) = page(from, left.min(STEP)).await?;
             left = left.saturating_sub(u32::try_from(found.len()).unwrap_or(u32::MAX));
             for one in found {
-                let told = tell(&one).to_string();
-                listing.bytes += told.len() + 1;
-                listing.told.push((one, told));
+                let written = serde_json::value::to_raw_value(&show(&one));
+                let written =
+                    written.map_err(|error| Problem::new(Reason::Failed, error.to_string()))?;
+                bytes += written.get().len() + 1;
+                listing.written.push((one, Written(written, PhantomData)));
             }
             match next {
-                Some(slot) if left > 0 && listing.bytes < LIST_BYTES => from = slot,
+                Some(slot) if left > 0 && bytes < LIST_BYTES => from = slot,
                 next => {
                     listing.next = next;
                     return Ok(listing);
@@ -62,45 +96,24 @@ impl<T> Listing<T> {
         }
     }
 
-    /// In this order.
-    pub(crate) fn sort_by_key<K: Ord>(mut self, key: impl Fn(&T) -> K) -> Self {
-        self.told.sort_by_cached_key(|(one, _)| key(one));
-        self
-    }
-
-    /// The answer: the list under its name, and in `next` where it goes on. Keeps its place until it is written.
-    pub(crate) fn answer(self, name: &str) -> HttpResponse {
-        let Self {
-            place,
-            told,
-            bytes,
-            next,
-        } = self;
-        let mut json = String::with_capacity(bytes + name.len() + 64);
-        json += "{\"";
-        json += name;
-        json += "\":[";
-        for (at, (_, told)) in told.iter().enumerate() {
-            if at > 0 {
-                json.push(',');
-            }
-            json += told;
-        }
-        let next = Value::from(next.map(|slot| slot.0.to_string()));
-        json += "],\"next\":";
-        json += &next.to_string();
-        json += "}\n";
-        held(json, place)
+    /// The items in this order, where the list goes on, and the place that it keeps until it is written.
+    pub(crate) fn sorted_by_key<K: Ord>(
+        mut self,
+        key: impl Fn(&V) -> K,
+    ) -> (Vec<Written<T>>, Option<String>, OwnedSemaphorePermit) {
+        self.written.sort_by_cached_key(|(one, _)| key(one));
+        let written = self.written.into_iter().map(|(_, written)| written);
+        let next = self.next.map(|slot| slot.0.to_string());
+        (written.collect(), next, self.place)
     }
 }
 
-/// An answer in JSON that keeps its place among the large ones until it is written.
-pub(crate) fn held(json: String, place: OwnedSemaphorePermit) -> HttpResponse {
-    let bytes = json.into();
-    let body = BoxBody::new(Held { bytes, place });
-    HttpResponse::Ok()
-        .content_type("application/json")
-        .body(body)
+/// The body of an answer that keeps its place among the large ones until it is written.
+pub(crate) fn held(body: BoxBody, place: OwnedSemaphorePermit) -> BoxBody {
+    match body.try_into_bytes() {
+        Ok(bytes) => BoxBody::new(Held { bytes, place }),
+        Err(body) => body,
+    }
 }
 
 /// A body that keeps a place for as long as it is not written.

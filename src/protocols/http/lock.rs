@@ -1,252 +1,367 @@
-//! Locks over HTTP: requests into calls of [`Locks`], and what came of them into answers. The fields are those of
-//! `docs/protocols/http.md`, "Locks".
+//! Locks over HTTP: requests into calls of [`Locks`](crate::handle::Locks), and what came of them into answers. The
+//! members are those of `docs/protocols/http.md`, "Locks".
 //!
 //! Never here: who may do what with a lock. That is the machine's.
 
-use crate::actors::lock::{Listed, LockMachine, Name, Query, Refused, Reply, Selection, Standing};
+use crate::actors::lock::{Listed, Name, Selection, Standing as Place};
 use crate::clock::Timestamp;
-use crate::ids::{Slot, Token};
-use crate::node::{Entry, LockError, Terms};
-use crate::protocols::http::caller::Asked;
-use crate::protocols::http::field::{Fields, member, wrong};
-use crate::protocols::http::listing::Listing;
+use crate::handle::{Entry, LockError, Terms};
+use crate::ids::Token;
+use crate::protocols::http::call::Call;
+use crate::protocols::http::listing::{After, Limit, Listing, Written};
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::repetition::Said;
-use crate::protocols::http::route::json;
-use crate::spine::delivery::Item;
-use actix_web::HttpResponse;
-use actix_web::http::StatusCode;
-use serde_json::{Map, Value, json};
+use crate::protocols::http::route::{Body, Json, Large, Query, Route, Scope, Words};
+use crate::protocols::http::schema::{EntryNames, Number};
+use crate::refusal::Reason;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The longest wait, in seconds: whoever wants to wait for longer asks again.
-const WAIT_SECONDS_MAX: u64 = 3600;
-
-/// Entries in an answer, unless more or less are asked for; and at most.
-const LISTED: u32 = 100;
-const LISTED_MAX: u64 = 1000;
-
-type Answer = Result<HttpResponse, Problem>;
-
-/// Acquires a lock, waiting for it if asked to.
-pub(crate) async fn acquire(asked: Asked) -> Answer {
-    json(&asked.once(acquire_now).await?)
+pub(crate) fn routes() -> Vec<Route> {
+    use Reason::{Absent, DiskFull, Draining, Failed, Full, Held, Large, Reserved, Stale, Waits};
+    vec![
+        Route::get(
+            "/v1/locks",
+            list,
+            Words {
+                id: "list_locks",
+                summary: "Who holds locks, and who waits",
+                more: "A long table is walked page by page and is no picture of one moment: an entry that stays is listed once. Entries of an answer are sorted by key, index and place.",
+                answer: "Entries.",
+            },
+            &[Failed, Large],
+        ),
+        Route::get(
+            "/v1/locks/owner",
+            owner,
+            Words {
+                id: "lock_owner",
+                summary: "Who holds a lock",
+                more: "",
+                answer: "Its holder.",
+            },
+            &[Absent, Failed],
+        ),
+        Route::get(
+            "/v1/locks/place",
+            place,
+            Words {
+                id: "lock_place",
+                summary: "Where an entry stands",
+                more: "",
+                answer: "Its place in line.",
+            },
+            &[Absent, Failed],
+        ),
+        Route::post_once(
+            "/v1/locks/acquire",
+            acquire,
+            Words {
+                id: "acquire_lock",
+                summary: "Acquire a lock",
+                more: "What the owner has there already is renewed. With `wait`, answers when the lock is granted or the wait ends; a client that closes the connection stands in line no longer.",
+                answer: "The lock is held.",
+            },
+            &[Held, Reserved, Draining, Full, Waits, DiskFull, Failed],
+        ),
+        Route::post_once(
+            "/v1/locks/renew",
+            renew,
+            Words {
+                id: "renew_lock",
+                summary: "Begin the span of an entry again",
+                more: "The time to live of an owner, the time to wait of a contender.",
+                answer: "Where it stands.",
+            },
+            &[Absent, Stale, DiskFull, Failed],
+        ),
+        Route::post_once(
+            "/v1/locks/release",
+            release,
+            Words {
+                id: "release_lock",
+                summary: "End an entry",
+                more: "Held or waiting. The lock passes on in the same instant.",
+                answer: "It has ended.",
+            },
+            &[Absent, Stale, Failed],
+        ),
+        Route::post_once(
+            "/v1/locks/release-all",
+            release_all,
+            Words {
+                id: "release_all_locks",
+                summary: "End every entry of an owner",
+                more: "Held and waiting, under every key.",
+                answer: "How many there were, which may be none.",
+            },
+            &[Failed],
+        ),
+        Route::post(
+            "/v1/locks/watch",
+            Scope::Use,
+            watch,
+            Words {
+                id: "watch_lock",
+                summary: "Wait until a lock is lost",
+                more: "Answers at once if the entry does not hold the lock with this token.",
+                answer: "Whether it is lost, or else the wait is over.",
+            },
+            &[Waits],
+        ),
+    ]
 }
 
-async fn acquire_now(asked: &Asked) -> Said {
-    let mut fields = asked.body()?;
-    let entry = entry(&mut fields)?;
-    let usual = Terms::default();
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Acquire {
+    /// The key of the lock.
+    key: Name,
+    /// The index below the key; empty if left out.
+    #[serde(default)]
+    index: Name,
+    /// Who holds or wants the lock; one name for each that does.
+    #[schemars(extend("minLength" = 1))]
+    owner: Name,
+    /// Seconds until the lock passes on, unless it is renewed.
+    #[serde(default)]
+    ttl: Number<u16, 1, 65_535, 60>,
+    /// Seconds to wait for it at most.
+    #[serde(default)]
+    wait: Number<u16, 0, 3600>,
+    /// Standing among those who wait; the larger goes first, unless the node is set otherwise.
+    #[serde(default)]
+    priority: u8,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Granted {
+    #[serde(flatten)]
+    names: EntryNames,
+    #[schemars(extend("const" = 1))]
+    place: u32,
+    /// Only ever grows: to be shown to whatever the lock guards.
+    token: Token,
+}
+
+/// Acquires a lock, waiting for it if asked to.
+async fn acquire(call: &Call, Body(wanted): Body<Acquire>) -> Result<Json<Granted>, Problem> {
+    let entry = wanted.entry();
     let terms = Terms {
-        ttl: fields.number("ttl", 1..=65_535)?.unwrap_or(usual.ttl),
-        wait: fields
-            .number("wait", 0..=WAIT_SECONDS_MAX)?
-            .unwrap_or(usual.wait),
-        priority: fields
-            .number("priority", 0..=255)?
-            .unwrap_or(usual.priority),
+        ttl: wanted.ttl.0,
+        wait: wanted.wait.0,
+        priority: wanted.priority,
     };
-    fields.end()?;
-    let locks = asked.node.locks();
+    let locks = call.node.locks();
     let acquired = if terms.wait == 0 {
         locks.acquire(&entry, terms).await
     } else {
-        asked.wait(locks.acquire(&entry, terms)).await?
+        call.wait(locks.acquire(&entry, terms)).await?
     };
     match acquired {
-        Ok(token) => {
-            let mut answer = named(&entry);
-            answer.insert("place".to_owned(), 1.into());
-            answer.insert("token".to_owned(), json!(token));
-            Ok(Value::Object(answer))
-        }
-        Err(LockError::Held { place }) => {
+        Ok(token) => Ok(Json(Granted {
+            names: entry.into(),
+            place: 1,
+            token,
+        })),
+        Err(error @ LockError::Held { place }) => {
             let holder = locks.owner(&entry.key, &entry.index).await;
             // It may have gone since; it was held all the same.
-            let holder = holder.ok().flatten();
-            let place = [("place".to_owned(), place.into())];
-            Err(
-                Problem::new(StatusCode::CONFLICT, "somebody else holds the lock")
-                    .because("held")
-                    .tell(place)
-                    .tell(holder.map(|owner| member("owner", &owner))),
-            )
+            Err(Problem::from(error).held(place, holder.ok().flatten()))
         }
-        Err(error) => Err(refusal(asked, &error)),
+        Err(error) => Err(error.into()),
     }
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Target {
+    /// The key of the lock.
+    key: Name,
+    /// The index below the key; empty if left out.
+    #[serde(default)]
+    index: Name,
+    /// Who holds or wants the lock; one name for each that does.
+    owner: Name,
+    /// Only if the entry has this token.
+    token: Option<Token>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Standing {
+    /// 1 holds the lock.
+    #[schemars(range(min = 1))]
+    place: u32,
+    /// That of the grant; null while it waits.
+    token: Option<Token>,
 }
 
 /// Begins the span of an entry again.
-pub(crate) async fn renew(asked: Asked) -> Answer {
-    json(&asked.once(renew_now).await?)
+async fn renew(call: &Call, Body(target): Body<Target>) -> Result<Json<Standing>, Problem> {
+    let locks = call.node.locks();
+    let renewed = locks.renew(&target.entry(), target.token).await?;
+    Ok(Json(renewed.into()))
 }
 
-async fn renew_now(asked: &Asked) -> Said {
-    let (entry, token) = target(asked)?;
-    let renewed = asked.node.locks().renew(&entry, token).await;
-    Ok(standing(renewed.map_err(|error| refusal(asked, &error))?))
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Ended {
+    /// Entries that ended.
+    ended: u32,
 }
 
 /// Ends an entry.
-pub(crate) async fn release(asked: Asked) -> Answer {
-    json(&asked.once(release_now).await?)
+async fn release(call: &Call, Body(target): Body<Target>) -> Result<Json<Ended>, Problem> {
+    let locks = call.node.locks();
+    locks.release(&target.entry(), target.token).await?;
+    Ok(Json(Ended { ended: 1 }))
 }
 
-async fn release_now(asked: &Asked) -> Said {
-    let (entry, token) = target(asked)?;
-    let released = asked.node.locks().release(&entry, token).await;
-    released.map_err(|error| refusal(asked, &error))?;
-    Ok(json!({ "ended": 1 }))
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Owner {
+    /// Who holds or wants the locks.
+    owner: Name,
 }
 
 /// Ends every entry of an owner.
-pub(crate) async fn release_all(asked: Asked) -> Answer {
-    json(&asked.once(release_all_now).await?)
+async fn release_all(call: &Call, Body(of): Body<Owner>) -> Result<Json<Ended>, Problem> {
+    let ended = call.node.locks().release_all(&of.owner).await?;
+    Ok(Json(Ended { ended }))
 }
 
-async fn release_all_now(asked: &Asked) -> Said {
-    let mut fields = asked.body()?;
-    let owner = fields.needed_name("owner")?;
-    fields.end()?;
-    let ended = asked.node.locks().release_all(&owner).await;
-    let ended = ended.map_err(|error| refusal(asked, &error))?;
-    Ok(json!({ "ended": ended }))
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Watch {
+    /// The key of the lock.
+    key: Name,
+    /// The index below the key; empty if left out.
+    #[serde(default)]
+    index: Name,
+    /// Who holds the lock.
+    owner: Name,
+    /// The token of the grant.
+    token: Token,
+    /// Seconds to wait at most.
+    #[serde(default)]
+    wait: Number<u64, 0, 3600, 60>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Lost {
+    lost: bool,
 }
 
 /// Waits until an entry no longer owns its lock.
-pub(crate) async fn watch(asked: Asked) -> Answer {
-    let mut fields = asked.body()?;
-    let entry = entry(&mut fields)?;
-    let token = fields.number("token", 0..=u64::MAX)?.map(Token);
-    let token = token.ok_or_else(|| wrong("token", "is missing"))?;
-    let wait = fields.number("wait", 0..=WAIT_SECONDS_MAX)?.unwrap_or(60);
-    fields.end()?;
-    let locks = asked.node.locks();
-    let lost = timeout(Duration::from_secs(wait), locks.lost(&entry, token));
-    match asked.wait(lost).await? {
-        Err(_) => json(&json!({ "lost": false })),
-        Ok(Ok(())) => json(&json!({ "lost": true })),
-        Ok(Err(error)) => Err(refusal(&asked, &error)),
+async fn watch(call: &Call, Body(watched): Body<Watch>) -> Result<Json<Lost>, Problem> {
+    let (locks, entry) = (call.node.locks(), watched.entry());
+    let wait = Duration::from_secs(watched.wait.0);
+    let lost = timeout(wait, locks.lost(&entry, watched.token));
+    match call.wait(lost).await? {
+        Err(_) => Ok(Json(Lost { lost: false })),
+        Ok(lost) => Ok(lost.map(|()| Json(Lost { lost: true }))?),
     }
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Lock {
+    /// The key of the lock.
+    key: Name,
+    /// The index below the key; empty if left out.
+    #[serde(default)]
+    index: Name,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Held {
+    #[serde(flatten)]
+    names: EntryNames,
 }
 
 /// Who holds a lock.
-pub(crate) async fn owner(asked: Asked) -> Answer {
-    let mut fields = asked.query()?;
-    let (key, index) = lock(&mut fields)?;
-    fields.end()?;
-    let owner = asked.node.locks().owner(&key, &index).await;
-    let owner = owner.map_err(|error| refusal(&asked, &error))?;
-    let owner = owner.ok_or_else(|| absent("nobody holds the lock"))?;
-    json(&named(&Entry { key, index, owner }))
+async fn owner(
+    call: &Call,
+    Query(Lock { key, index }): Query<Lock>,
+) -> Result<Json<Held>, Problem> {
+    let owner = call.node.locks().owner(&key, &index).await?;
+    let owner = owner.ok_or_else(|| Problem::new(Reason::Absent, "nobody holds the lock"))?;
+    let names = EntryNames { key, index, owner };
+    Ok(Json(Held { names }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Waiter {
+    /// The key of the lock.
+    key: Name,
+    /// The index below the key; empty if left out.
+    #[serde(default)]
+    index: Name,
+    /// Who holds or wants the lock; one name for each that does.
+    owner: Name,
 }
 
 /// Where an entry stands.
-pub(crate) async fn place(asked: Asked) -> Answer {
-    let mut fields = asked.query()?;
-    let entry = entry(&mut fields)?;
-    fields.end()?;
-    let found = asked.node.locks().place(&entry).await;
-    json(&standing(found.map_err(|error| refusal(&asked, &error))?))
+async fn place(call: &Call, Query(of): Query<Waiter>) -> Result<Json<Standing>, Problem> {
+    Ok(Json(call.node.locks().place(&of.entry()).await?.into()))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Filter {
+    /// The key of the lock.
+    key: Option<Name>,
+    /// The index below the key.
+    index: Option<Name>,
+    /// Who holds or wants the lock; one name for each that does.
+    owner: Option<Name>,
+    /// The most entries to answer.
+    #[serde(default)]
+    limit: Limit,
+    /// Where to go on: `next` of the answer before.
+    #[schemars(with = "Option<String>", regex(pattern = "^[0-9]{1,10}$"))]
+    after: Option<After>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Lock")]
+pub(crate) struct Shown {
+    #[serde(flatten)]
+    names: EntryNames,
+    #[serde(flatten)]
+    standing: Standing,
+    priority: u8,
+    /// Seconds to live as owner.
+    ttl: u16,
+    /// Seconds to wait as contender.
+    wait: u16,
+    /// Milliseconds until the entry ends, if nobody renews it.
+    remaining_ms: u64,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Locks {
+    locks: Vec<Written<Shown>>,
+    /// What `after` of the next request is, with the same filter; null after the last. An answer may end early, with fewer than `limit`.
+    next: Option<String>,
 }
 
 /// Entries, as many as are asked for, and where to go on.
-pub(crate) async fn list(asked: Asked) -> Answer {
-    let mut fields = asked.query()?;
-    let from = Slot(fields.number("after", 0..=u32::MAX.into())?.unwrap_or(0));
-    let most = fields.number("limit", 1..=LISTED_MAX)?.unwrap_or(LISTED);
-    let wanted = Selection {
-        key: fields.name("key")?,
-        index: fields.name("index")?,
-        owner: fields.name("owner")?,
-        from,
-        entries_max: most,
-    };
-    fields.end()?;
-    let locks = asked.node.locks();
+async fn list(call: &Call, Query(filter): Query<Filter>) -> Result<Large<Locks>, Problem> {
+    let locks = call.node.locks();
     let page = async |from, entries_max| {
         let selection = Selection {
+            key: filter.key.clone(),
+            index: filter.index.clone(),
+            owner: filter.owner.clone(),
             from,
             entries_max,
-            ..wanted.clone()
         };
-        let page = locks.select(selection).await;
-        page.map_err(|error| refusal(&asked, &error))
+        Ok(locks.select(selection).await?)
     };
-    let now = asked.node.now();
-    let tell = |entry: &Listed| listed(entry, now);
-    let listing = Listing::gather(&asked, (from, most), page, tell).await?;
+    let now = call.node.now();
+    let show = |entry: &Listed| shown(entry, now);
+    let listing = Listing::gather(call, (filter.after, filter.limit), page, show).await?;
     let in_order = |it: &Listed| (it.key.clone(), it.index.clone(), it.place);
-    Ok(listing.sort_by_key(in_order).answer("locks"))
+    let (locks, next, place) = listing.sorted_by_key(in_order);
+    Ok(Large(Locks { locks, next }, place))
 }
 
-/// Takes no new locks from now on; says how many are left, at once or when none is.
-pub(crate) async fn drain(asked: Asked) -> Answer {
-    let mut fields = asked.query()?;
-    let wait = fields.number("wait", 0..=WAIT_SECONDS_MAX)?.unwrap_or(0);
-    fields.end()?;
-    let node = &asked.node;
-    let stopped = |_| refusal(&asked, &LockError::Stopped(crate::spine::runtime::Stopped));
-    let begun = node.begin_drain().await;
-    begun.map_err(|error| refusal(&asked, &error))?;
-    if wait > 0 {
-        let drained = timeout(Duration::from_secs(wait), node.drained());
-        // When the wait is over it says how many are left.
-        if let Ok(drained) = asked.wait(drained).await? {
-            drained.map_err(stopped)?;
-        }
-    }
-    let counts: Vec<Item<LockMachine>> = vec![Item::Query(Query::Counts)];
-    let counts = node.locks().batch(counts).await.map_err(stopped)?;
-    let left = match counts.first() {
-        Some(Ok(Reply::Counts { owners, contenders })) => {
-            u64::from(*owners) + u64::from(*contenders)
-        }
-        Some(_) | None => {
-            return Err(refusal(
-                &asked,
-                &LockError::Failed(crate::spine::delivery::Failed),
-            ));
-        }
-    };
-    json(&json!({ "draining": true, "locks": left }))
-}
-
-fn lock(fields: &mut Fields) -> Result<(Name, Name), Problem> {
-    let key = fields.needed_name("key")?;
-    Ok((key, fields.name("index")?.unwrap_or_default()))
-}
-
-fn entry(fields: &mut Fields) -> Result<Entry, Problem> {
-    let (key, index) = lock(fields)?;
-    let owner = fields.needed_name("owner")?;
-    Ok(Entry { key, index, owner })
-}
-
-/// An entry, and the token that it must have if one is given.
-fn target(asked: &Asked) -> Result<(Entry, Option<Token>), Problem> {
-    let mut fields = asked.body()?;
-    let entry = entry(&mut fields)?;
-    let token = fields.number("token", 0..=u64::MAX)?.map(Token);
-    fields.end()?;
-    Ok((entry, token))
-}
-
-fn named(entry: &Entry) -> Map<String, Value> {
-    let Entry { key, index, owner } = entry;
-    [("key", key), ("index", index), ("owner", owner)]
-        .map(|(field, name)| member(field, name))
-        .into_iter()
-        .collect()
-}
-
-fn standing(standing: Standing) -> Value {
-    let Standing { place, token } = standing;
-    json!({ "place": place, "token": token })
-}
-
-fn listed(listed: &Listed, now: Timestamp) -> Value {
+fn shown(listed: &Listed, now: Timestamp) -> Shown {
     let Listed {
         key,
         index,
@@ -257,44 +372,45 @@ fn listed(listed: &Listed, now: Timestamp) -> Value {
         priority,
         deadline,
         token,
-    } = listed;
-    let mut object: Map<String, Value> = [("key", key), ("index", index), ("owner", owner)]
-        .map(|(field, name)| member(field, name))
-        .into_iter()
-        .collect();
-    let rest = [
-        ("place", json!(place)),
-        ("token", json!(token)),
-        ("priority", json!(priority)),
-        ("ttl", json!(ttl)),
-        ("wait", json!(ttw)),
-        ("remaining_ms", json!(deadline.0.saturating_sub(now.0))),
-    ];
-    object.extend(rest.map(|(field, value)| (field.to_owned(), value)));
-    Value::Object(object)
+    } = listed.clone();
+    Shown {
+        names: EntryNames { key, index, owner },
+        standing: Standing { place, token },
+        priority,
+        ttl,
+        wait: ttw,
+        remaining_ms: deadline.0.saturating_sub(now.0),
+    }
 }
 
-fn absent(words: impl Into<String>) -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, words).because("absent")
-}
-
-/// Why something was not done, as a status, a word for programs and a sentence for people.
-fn refusal(asked: &Asked, error: &LockError) -> Problem {
-    let words = error.to_string();
-    let (status, reason) = match error {
-        LockError::Held { .. } => (StatusCode::CONFLICT, "held"),
-        LockError::Absent => return absent(words),
-        LockError::Refused(Refused::StaleToken) => (StatusCode::CONFLICT, "stale"),
-        LockError::Refused(Refused::NoOwner) => return wrong("owner", "must not be empty"),
-        LockError::Refused(Refused::Reserved) => (StatusCode::FORBIDDEN, "reserved"),
-        LockError::Refused(Refused::Draining) => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
-        LockError::Refused(Refused::Full) => (StatusCode::SERVICE_UNAVAILABLE, "full"),
-        LockError::Refused(Refused::DiskFull) => (StatusCode::INSUFFICIENT_STORAGE, "disk-full"),
-        LockError::Failed(_) => (StatusCode::INTERNAL_SERVER_ERROR, "failed"),
-        LockError::Stopped(_) => {
-            let words = asked.node.halt_words().unwrap_or(words);
-            return Problem::new(StatusCode::SERVICE_UNAVAILABLE, words).because("stopped");
-        }
+/// What names an entry.
+macro_rules! names_an_entry {
+    ($($request:ty),*) => {
+        $(impl $request {
+            fn entry(&self) -> Entry {
+                let Self { key, index, owner, .. } = self;
+                EntryNames { key: key.clone(), index: index.clone(), owner: owner.clone() }.into()
+            }
+        })*
     };
-    Problem::new(status, words).because(reason)
+}
+
+names_an_entry!(Acquire, Target, Watch, Waiter);
+
+impl From<EntryNames> for Entry {
+    fn from(EntryNames { key, index, owner }: EntryNames) -> Self {
+        Self { key, index, owner }
+    }
+}
+
+impl From<Entry> for EntryNames {
+    fn from(Entry { key, index, owner }: Entry) -> Self {
+        Self { key, index, owner }
+    }
+}
+
+impl From<Place> for Standing {
+    fn from(Place { place, token }: Place) -> Self {
+        Self { place, token }
+    }
 }

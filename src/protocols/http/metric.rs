@@ -3,14 +3,14 @@
 //! shown: no client can make series without end.
 
 use crate::actors::queue::{Counts, QueueSelection, QueueView, Totals};
+use crate::handle::{QueueError, Queues};
 use crate::ids::Slot;
-use crate::node::{QueueError, Queues};
 use crate::persist::snapshots::SlotId;
-use crate::protocols::http::Stats;
 use crate::protocols::http::queue_look::PHASES;
-use crate::protocols::{beanstalk, lockserver};
 use crate::spine::checkpoint::SnapshotStatus;
-use crate::status::{ActorReport, JournalStatus, NodeStatus};
+use crate::status::{
+    ActorReport, BeanstalkStats, HttpStats, JournalStatus, LockserverStats, NodeStatus,
+};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -233,7 +233,7 @@ impl Page {
         self.gauges("snapshot_seq", help, "slot", &upto);
     }
 
-    fn lockserver(&mut self, stats: &lockserver::Stats) {
+    fn lockserver(&mut self, stats: &LockserverStats) {
         let commands = [
             ("find_owner", stats.owner_lookups),
             ("request", stats.requests),
@@ -258,8 +258,8 @@ impl Page {
         self.gauge("lockserver_active_connections", help, stats.active.into());
     }
 
-    fn beanstalk(&mut self, stats: &beanstalk::Stats) {
-        let beanstalk::Stats {
+    fn beanstalk(&mut self, stats: &BeanstalkStats) {
+        let BeanstalkStats {
             accepted,
             rejected_hosts,
             rejected_busy,
@@ -276,7 +276,7 @@ impl Page {
         self.gauge("beanstalk_active_connections", help, active.into());
     }
 
-    fn http(&mut self, stats: &Stats) {
+    fn http(&mut self, stats: &HttpStats) {
         let requests = [
             ("answered", stats.answered),
             ("refused", stats.refused),

@@ -11,40 +11,48 @@
 //! | `tls.rs` | the certificate, its key, and the handshake |
 //! | `token.rs` | the bearer token and its file |
 //! | `socket.rs` | the Unix socket's file |
-//! | `route.rs` | what is served |
-//! | `lock.rs` | locks: requests into calls, and what came of them into answers |
-//! | `queue.rs` `queue_look.rs` | queues, the same way: what changes something, and what only looks |
-//! | `listing.rs` | lists and other large answers, with their bounds |
+//! | `route.rs` | what a route is; the table of all routes |
+//! | `openapi.rs` | the description of the table |
+//! | `schema.rs` | what requests and answers are made of: numbers in bounds, names, bytes |
+//! | `input.rs` | queries and bodies into the types of requests |
+//! | `operate.rs` | the node: routes, types, calls |
+//! | `lock.rs` | locks, the same way |
+//! | `job.rs` `queue.rs` `queue_look.rs` | queues, the same way: work with jobs, operation, and what only looks |
 //! | `event.rs` | what happens, as server-sent events |
-//! | `field.rs` | the fields of a request, from its query or its body, and names in JSON |
+//! | `listing.rs` | lists and other large answers, with their bounds |
 //! | `room.rs` | how much of what a listener has to give |
-//! | `caller.rs` | waiting for as long as the client does |
+//! | `call.rs` | a request in the hands of its route; waiting for as long as the client does |
 //! | `metric.rs` | a status as metrics |
 //! | `problem.rs` | refusals, as `application/problem+json` |
-//! | `repetition.rs` | requests that come again, with an `Idempotency-Key` |
+//! | `idempotency.rs` | requests that come again, with an `Idempotency-Key` |
 //! | `counters.rs` | the door's statistics |
 
 mod access;
-mod caller;
+mod call;
 mod counters;
 mod door;
 mod event;
-mod field;
+mod idempotency;
+mod input;
+mod job;
 mod listing;
 mod lock;
 mod metric;
+mod openapi;
+mod operate;
 mod problem;
 mod queue;
 mod queue_look;
-mod repetition;
 mod room;
 mod route;
+mod schema;
 mod session;
 mod socket;
 mod tls;
 mod token;
 
 pub use counters::Stats;
-pub use door::Door;
+pub use door::{Door, OpenError};
+pub use openapi::description;
 pub use tls::TlsError;
 pub use token::TokenError;

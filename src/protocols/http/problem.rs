@@ -1,13 +1,25 @@
-//! Refusals as problem documents (RFC 9457). The words never repeat a header or a body of the request: neither may
+//! Refusals as problem documents (RFC 9457). The detail never repeats a header or a body of the request: neither may
 //! end up in somebody's log.
 
+use crate::actors::lock::{self, Name};
+use crate::handle::{LockError, QueueError};
+use crate::protocols::http::schema::OwnerName;
+use crate::refusal::{Reason, Retry};
+use crate::spine::checkpoint::CheckpointError;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderName, HeaderValue};
 use actix_web::{HttpResponse, ResponseError};
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use std::fmt;
 
-const CONTENT_TYPE: &str = "application/problem+json";
+pub(crate) const CONTENT_TYPE: &str = "application/problem+json";
+
+/// When it is worth asking again, if it is, in seconds.
+const RETRY_AFTER: &str = "1";
+
+/// How much of a field's name is shown.
+const SHOWN_CHARS_MAX: usize = 40;
 
 /// Why a request is not answered as asked.
 #[derive(Debug, Clone)]
@@ -15,58 +27,123 @@ pub(crate) struct Problem(Box<Parts>);
 
 #[derive(Debug, Clone)]
 struct Parts {
-    status: StatusCode,
+    reason: Reason,
     detail: String,
     header: Option<(HeaderName, HeaderValue)>,
-    members: Map<String, Value>,
+    field: Option<String>,
+    place: Option<u32>,
+    owner: Option<Name>,
 }
 
 /// What is written of it.
-#[derive(Serialize)]
-struct Document<'a> {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Problem")]
+pub(crate) struct Document<'a> {
+    #[schemars(extend("const" = "about:blank"))]
     r#type: &'static str,
+    /// The name of the status.
     title: &'static str,
+    #[schemars(range(min = 400, max = 599))]
     status: u16,
+    /// Why, for people.
     detail: &'a str,
+    /// Why, for programs.
+    reason: Reason,
+    /// The field that is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<&'a str>,
+    /// Where the entry stood in line when it came.
+    #[schemars(range(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    place: Option<u32>,
+    /// Who holds the lock.
     #[serde(flatten)]
-    members: &'a Map<String, Value>,
+    owner: Option<OwnerName>,
 }
 
 impl Problem {
-    pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(reason: Reason, detail: impl Into<String>) -> Self {
         Self(Box::new(Parts {
-            status,
+            reason,
             detail: detail.into(),
             header: None,
-            members: Map::new(),
+            field: None,
+            place: None,
+            owner: None,
         }))
     }
 
-    /// With a word for programs, where one status stands for several reasons.
-    pub(crate) fn because(self, reason: &'static str) -> Self {
-        self.tell([("reason".to_owned(), reason.into())])
+    /// What is wrong with a field.
+    pub(crate) fn field(field: &str, what: impl fmt::Display) -> Self {
+        let shown: String = field.chars().take(SHOWN_CHARS_MAX).collect();
+        let shown = shown.escape_debug().to_string();
+        let mut problem = Self::new(Reason::Field, format!("the field {shown} {what}"));
+        problem.0.field = Some(shown);
+        problem
     }
 
-    /// With members for programs.
-    pub(crate) fn tell(mut self, members: impl IntoIterator<Item = (String, Value)>) -> Self {
-        self.0.members.extend(members);
+    /// With where the entry stood in line, and who holds the lock if somebody still does.
+    pub(crate) fn held(mut self, place: u32, owner: Option<Name>) -> Self {
+        (self.0.place, self.0.owner) = (Some(place), owner);
         self
     }
 
-    /// With a header that says what would be heard.
+    /// With a header that says what would be answered.
     pub(crate) fn with(mut self, name: HeaderName, value: &'static str) -> Self {
         self.0.header = Some((name, HeaderValue::from_static(value)));
         self
     }
 
-    /// Whether the request would be refused again for the same reason: it was carried out, and this came of it.
+    /// The same, with why the node halted, if it did.
+    pub(crate) fn or_halt(mut self, halt: Option<String>) -> Self {
+        if let (Reason::Stopped, Some(halt)) = (self.0.reason, halt) {
+            self.0.detail = halt;
+        }
+        self
+    }
+
+    /// Whether the request was carried out, and this came of it.
     pub(crate) fn is_final(&self) -> bool {
-        matches!(self.0.status, StatusCode::NOT_FOUND | StatusCode::CONFLICT)
+        self.0.reason.retry() == Retry::Final
     }
 
     /// An answer of the web framework itself, in our words.
     pub(crate) fn instead_of(status: StatusCode) -> Self {
-        Self::new(status, "the request cannot be answered")
+        let mut all = Reason::ALL.iter().copied();
+        let alike = all.find(|reason| reason.status() == status.as_u16());
+        let other = if status.is_client_error() {
+            Reason::Malformed
+        } else {
+            Reason::Failed
+        };
+        Self::new(alike.unwrap_or(other), "the request cannot be answered")
+    }
+}
+
+impl From<LockError> for Problem {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::Refused(lock::Refused::NoOwner) => Self::field("owner", "must not be empty"),
+            error => Self::new(error.reason(), error.to_string()),
+        }
+    }
+}
+
+impl From<QueueError> for Problem {
+    fn from(error: QueueError) -> Self {
+        Self::new(error.reason(), error.to_string())
+    }
+}
+
+impl From<CheckpointError> for Problem {
+    fn from(error: CheckpointError) -> Self {
+        let reason = match error {
+            CheckpointError::Memory => Reason::NoFiles,
+            CheckpointError::Persist(_) => Reason::Failed,
+            CheckpointError::Interrupted => Reason::Busy,
+            CheckpointError::Stopped => Reason::Stopped,
+        };
+        Self::new(reason, format!("cannot {error}"))
     }
 }
 
@@ -76,30 +153,46 @@ pub(crate) fn is_bare(status: StatusCode, content_type: Option<&HeaderValue>) ->
         && content_type.is_none_or(|found| found != CONTENT_TYPE)
 }
 
-impl std::fmt::Display for Problem {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.detail)
     }
 }
 
 impl ResponseError for Problem {
     fn status_code(&self) -> StatusCode {
-        self.0.status
+        let status = StatusCode::from_u16(self.0.reason.status());
+        status.expect("each reason has a status of HTTP")
     }
 
     fn error_response(&self) -> HttpResponse {
+        let status = self.status_code();
+        let Parts {
+            reason,
+            detail,
+            header,
+            field,
+            place,
+            owner,
+        } = self.0.as_ref();
         let document = Document {
             r#type: "about:blank",
-            title: self.0.status.canonical_reason().unwrap_or("Problem"),
-            status: self.0.status.as_u16(),
-            detail: &self.0.detail,
-            members: &self.0.members,
+            title: status.canonical_reason().unwrap_or("Problem"),
+            status: status.as_u16(),
+            detail,
+            reason: *reason,
+            field: field.as_deref(),
+            place: *place,
+            owner: owner.clone().map(|owner| OwnerName { owner }),
         };
-        let mut body = serde_json::to_vec(&document).expect("strings and a number are JSON");
+        let mut body = serde_json::to_vec(&document).expect("strings and numbers are JSON");
         body.push(b'\n');
-        let mut response = HttpResponse::build(self.0.status);
+        let mut response = HttpResponse::build(status);
         response.insert_header((header::CONTENT_TYPE, CONTENT_TYPE));
-        if let Some(header) = &self.0.header {
+        if reason.retry() == Retry::Later {
+            response.insert_header((header::RETRY_AFTER, RETRY_AFTER));
+        }
+        if let Some(header) = header {
             response.insert_header(header.clone());
         }
         response.body(body)

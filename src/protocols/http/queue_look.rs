@@ -1,27 +1,23 @@
-//! Queues over HTTP, what only looks: which queues and jobs there are, what is known of them, and what holds. The fields are those
-//! of `docs/protocols/http.md`, "Queues".
+//! Queues over HTTP, what only looks: which queues and jobs there are, what is known of them, and what holds. The members are
+//! those of `docs/protocols/http.md`, "Queues".
 //!
 //! Never here: a walk over all there is in one turn of the actor. Long answers are put together of shares.
 
 use crate::actors::queue::{
-    Counts, JobSelection, JobView, Phase, QueueSelection, QueueView, Rules, TypeRules,
+    Counts, JobSelection, JobView, Phase, QueueName, QueueSelection, QueueView, Rules, TypeRules,
 };
 use crate::clock::Timestamp;
-use crate::ids::Slot;
-use crate::protocols::http::caller::Asked;
-use crate::protocols::http::field::{Fields, bytes_member};
-use crate::protocols::http::listing::{Listing, held};
+use crate::ids::Token;
+use crate::protocols::http::call::Call;
+use crate::protocols::http::listing::{After, Limit, Listing, Written};
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::queue::{Answer, refusal};
-use crate::protocols::http::route::json;
-use actix_web::http::StatusCode;
-use serde_json::{Map, Value, json};
+use crate::protocols::http::route::{Json, Large, Query, Route, Words};
+use crate::protocols::http::schema::JobText;
+use crate::refusal::Reason;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-/// Queues or jobs in an answer, unless more or less are asked for; and at most.
-const LISTED: u32 = 100;
-const LISTED_MAX: u64 = 1000;
-
-/// Phases by the words that stand for them here and in metrics.
+/// Phases by the words that stand for them in metrics.
 pub(crate) const PHASES: [(&str, Phase); 5] = [
     ("ready", Phase::Ready),
     ("delayed", Phase::Delayed),
@@ -30,110 +26,340 @@ pub(crate) const PHASES: [(&str, Phase); 5] = [
     ("abandoned", Phase::Abandoned),
 ];
 
+pub(crate) fn routes() -> Vec<Route> {
+    use Reason::{Absent, Failed, Large};
+    vec![
+        Route::get(
+            "/v1/queues",
+            list,
+            Words {
+                id: "list_queues",
+                summary: "Which queues there are, and their jobs by phase",
+                more: "A queue is there while it has jobs, is paused or closed by its throttle, or somebody has to do with it. Many are walked page by page, and are no picture of one moment: a queue that stays is listed once. Those of an answer are sorted by name.",
+                answer: "Queues.",
+            },
+            &[Failed, Large],
+        ),
+        Route::get(
+            "/v1/queues/queue",
+            queue,
+            Words {
+                id: "queue",
+                summary: "One queue",
+                more: "Looks, and changes nothing.",
+                answer: "The queue.",
+            },
+            &[Absent, Failed],
+        ),
+        Route::get(
+            "/v1/queues/jobs",
+            jobs,
+            Words {
+                id: "list_jobs",
+                summary: "Which jobs there are",
+                more: "Many are walked page by page, and are no picture of one moment: a job that stays as it is is listed once. Those of an answer are sorted by id. Bodies are not told: see `/v1/queues/job`.",
+                answer: "Jobs.",
+            },
+            &[Failed, Large],
+        ),
+        Route::get(
+            "/v1/queues/job",
+            job,
+            Words {
+                id: "job",
+                summary: "One job, with its body",
+                more: "Looks, and changes nothing.",
+                answer: "The job.",
+            },
+            &[Absent, Failed, Large],
+        ),
+        Route::get(
+            "/v1/queues/next",
+            next,
+            Words {
+                id: "next_queue",
+                summary: "A queue from which something can be claimed, by chance",
+                more: "Each such queue has the same chance. Those that are paused, throttled or read-only are none of them.",
+                answer: "The queue.",
+            },
+            &[Absent, Failed],
+        ),
+        Route::get(
+            "/v1/queues/config",
+            config,
+            Words {
+                id: "queue_config",
+                summary: "What holds for queues: their limits, and what is set for types of jobs",
+                more: "Every type that has an entry of its own, behind that of all others, `default`; or one type, and which entry holds for it. It holds until the coordinator starts anew.",
+                answer: "What holds.",
+            },
+            &[],
+        ),
+    ]
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct QueueFilter {
+    /// Only queues of this tenant; empty for the default one.
+    tenant: Option<String>,
+    /// Only queues with jobs of this type.
+    r#type: Option<String>,
+    /// The most queues to answer.
+    #[serde(default)]
+    limit: Limit,
+    /// Where to go on: `next` of the answer before.
+    #[schemars(with = "Option<String>", regex(pattern = "^[0-9]{1,10}$"))]
+    after: Option<After>,
+}
+
+/// What is known of a queue.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Queue {
+    queue: QueueName,
+    /// Empty for the default one.
+    tenant: String,
+    r#type: String,
+    /// Jobs that can be claimed.
+    ready: u32,
+    /// Those of them with a priority below 1024.
+    urgent: u32,
+    /// Jobs that will be ready.
+    delayed: u32,
+    /// Jobs that somebody works on, or did and failed.
+    claimed: u32,
+    /// Jobs that a client has put aside.
+    buried: u32,
+    /// Jobs whose last try is over.
+    abandoned: u32,
+    /// Who waits for a job of it.
+    waiting: u32,
+    /// beanstalkd clients that add to it.
+    using: u32,
+    /// beanstalkd clients that claim from it.
+    watching: u32,
+    /// Jobs added since it came into being, or since the start.
+    total: u64,
+    /// Jobs deleted since then.
+    deletes: u64,
+    /// Pauses since then.
+    pauses: u64,
+    /// Milliseconds until its pause ends; null if it has none.
+    paused_ms: Option<u64>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Queues {
+    queues: Vec<Written<Queue>>,
+    /// What `after` of the next request is, with the same filter; null after the last.
+    next: Option<String>,
+}
+
 /// Queues, as many as are asked for, and where to go on.
-pub(crate) async fn list(asked: Asked) -> Answer {
-    let mut fields = asked.query()?;
-    let (from, most) = page(&mut fields)?;
-    let wanted = QueueSelection {
-        tenant: fields.text("tenant")?,
-        kind: fields.text("type")?,
-        from,
-        most,
-    };
-    fields.end()?;
-    let queues = asked.node.queues();
+async fn list(call: &Call, Query(filter): Query<QueueFilter>) -> Result<Large<Queues>, Problem> {
+    let queues = call.node.queues();
     let page = async |from, most| {
         let selection = QueueSelection {
+            tenant: filter.tenant.clone(),
+            kind: filter.r#type.clone(),
             from,
             most,
-            ..wanted.clone()
         };
-        let page = queues.select_queues(selection).await;
-        page.map_err(|error| refusal(&asked, &error))
+        Ok(queues.select_queues(selection).await?)
     };
-    let now = asked.node.now();
-    let tell = |view: &QueueView| queue_told(view, now);
-    let listing = Listing::gather(&asked, (from, most), page, tell).await?;
-    Ok(listing
-        .sort_by_key(|view| view.name.clone())
-        .answer("queues"))
+    let now = call.node.now();
+    let show = |view: &QueueView| queue_shown(view, now);
+    let listing = Listing::gather(call, (filter.after, filter.limit), page, show).await?;
+    let (queues, next, place) = listing.sorted_by_key(|view| view.name.clone());
+    Ok(Large(Queues { queues, next }, place))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct OneQueue {
+    queue: QueueName,
 }
 
 /// One queue.
-pub(crate) async fn queue(asked: Asked) -> Answer {
-    let mut fields = asked.query()?;
-    let name = fields.needed_queue("queue")?;
-    fields.end()?;
-    let view = asked.node.queues().queue(&name).await;
-    let view = view.map_err(|error| refusal(&asked, &error))?;
-    json(&queue_told(&view, asked.node.now()))
+async fn queue(call: &Call, Query(of): Query<OneQueue>) -> Result<Json<Queue>, Problem> {
+    let view = call.node.queues().queue(&of.queue).await?;
+    Ok(Json(queue_shown(&view, call.node.now())))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct JobFilter {
+    /// Only jobs of this queue.
+    queue: Option<QueueName>,
+    /// Only jobs of this type.
+    r#type: Option<String>,
+    /// Only jobs in this phase.
+    phase: Option<Phase>,
+    /// The most jobs to answer.
+    #[serde(default)]
+    limit: Limit,
+    /// Where to go on: `next` of the answer before.
+    #[schemars(with = "Option<String>", regex(pattern = "^[0-9]{1,10}$"))]
+    after: Option<After>,
+}
+
+/// What is known of a job.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Job {
+    /// Its number.
+    id: u64,
+    queue: QueueName,
+    phase: Phase,
+    /// 0 is the most urgent; below 1024 counts as urgent.
+    priority: u32,
+    /// Milliseconds since it was added.
+    age_ms: u64,
+    /// Milliseconds until its delay or claim ends, or until it is pruned; null if nothing ends.
+    remaining_ms: Option<u64>,
+    /// Its newest delay, in milliseconds.
+    delay_ms: u64,
+    /// Milliseconds that whoever claims it has; the queue's own time if 0.
+    ttr_ms: u64,
+    /// Claims since it was added or kicked.
+    attempts: u32,
+    /// Claims in all.
+    claims: u32,
+    /// Claims that ran out.
+    timeouts: u32,
+    /// How often it was given back.
+    releases: u32,
+    /// How often it was buried.
+    buries: u32,
+    /// How often it was kicked.
+    kicks: u32,
+    /// The token of its claim.
+    token: Option<Token>,
+    /// Whether it is tried again when a claim ends without a word.
+    retries: bool,
+    /// Whether it outlives the coordinator.
+    durable: bool,
+    /// Bytes of its body.
+    bytes: u64,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Jobs {
+    jobs: Vec<Written<Job>>,
+    /// What `after` of the next request is, with the same filter; null after the last.
+    next: Option<String>,
 }
 
 /// Jobs, as many as are asked for, and where to go on.
-pub(crate) async fn jobs(asked: Asked) -> Answer {
-    let mut fields = asked.query()?;
-    let (from, most) = page(&mut fields)?;
-    let wanted = JobSelection {
-        queue: fields.queue("queue")?,
-        kind: fields.text("type")?,
-        phase: fields.one_of("phase", &PHASES)?,
-        from,
-        most,
-    };
-    fields.end()?;
-    let queues = asked.node.queues();
+async fn jobs(call: &Call, Query(filter): Query<JobFilter>) -> Result<Large<Jobs>, Problem> {
+    let queues = call.node.queues();
     let page = async |from, most| {
         let selection = JobSelection {
+            queue: filter.queue.clone(),
+            kind: filter.r#type.clone(),
+            phase: filter.phase,
             from,
             most,
-            ..wanted.clone()
         };
-        let page = queues.select_jobs(selection).await;
-        page.map_err(|error| refusal(&asked, &error))
+        Ok(queues.select_jobs(selection).await?)
     };
-    let now = asked.node.now();
-    let tell = |view: &JobView| Value::Object(job_told(view, now));
-    let listing = Listing::gather(&asked, (from, most), page, tell).await?;
-    Ok(listing.sort_by_key(|view| view.id).answer("jobs"))
+    let now = call.node.now();
+    let show = |view: &JobView| job_shown(view, now);
+    let listing = Listing::gather(call, (filter.after, filter.limit), page, show).await?;
+    let (jobs, next, place) = listing.sorted_by_key(|view| view.id);
+    Ok(Large(Jobs { jobs, next }, place))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct OneJob {
+    /// The number of a job.
+    id: u64,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct JobWithBody {
+    #[serde(flatten)]
+    job: Job,
+    #[serde(flatten)]
+    text: JobText,
 }
 
 /// One job, with its body.
-pub(crate) async fn job(asked: Asked) -> Answer {
-    let mut fields = asked.query()?;
-    let id = fields.needed_number("id", 0..=u64::MAX)?;
-    fields.end()?;
+async fn job(
+    call: &Call,
+    Query(OneJob { id }): Query<OneJob>,
+) -> Result<Large<JobWithBody>, Problem> {
     // Any number of clients may ask for one body, and not read it.
-    let place = asked.room().large().await?;
-    let found = asked.node.queues().job_with_body(id).await;
-    let (view, body) = found.map_err(|error| refusal(&asked, &error))?;
-    let mut told = job_told(&view, asked.node.now());
-    told.extend([bytes_member("body", body.as_bytes())]);
-    Ok(held(format!("{}\n", Value::Object(told)), place))
+    let place = call.room().large().await?;
+    let (view, body) = call.node.queues().job_with_body(id).await?;
+    let job = job_shown(&view, call.node.now());
+    let text = JobText { body };
+    Ok(Large(JobWithBody { job, text }, place))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct OfTypes {
+    /// Only queues with jobs of these types, with commas between them.
+    #[serde(default)]
+    types: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Next {
+    queue: QueueName,
+    /// Empty for the default one.
+    tenant: String,
+    r#type: String,
 }
 
 /// A queue from which something can be claimed, by chance.
-pub(crate) async fn next(asked: Asked) -> Answer {
-    let mut fields = asked.query()?;
-    let kinds = fields.text("types")?.unwrap_or_default();
-    fields.end()?;
-    let kinds = kinds.split(',').filter(|kind| !kind.is_empty());
+async fn next(call: &Call, Query(of): Query<OfTypes>) -> Result<Json<Next>, Problem> {
+    let kinds = of.types.split(',').filter(|kind| !kind.is_empty());
     let kinds: Vec<String> = kinds.map(str::to_owned).collect();
-    let chosen = asked.node.queues().next(&kinds).await;
-    let chosen = chosen.map_err(|error| refusal(&asked, &error))?;
-    let name = chosen.ok_or_else(|| {
-        let words = "nothing can be claimed from any such queue";
-        Problem::new(StatusCode::NOT_FOUND, words).because("absent")
-    })?;
-    let (tenant, kind) = (text(name.tenant()), text(name.kind()));
-    json(&json!({ "queue": name, "tenant": tenant, "type": kind }))
+    let chosen = call.node.queues().next(&kinds).await?;
+    let words = "nothing can be claimed from any such queue";
+    let queue = chosen.ok_or_else(|| Problem::new(Reason::Absent, words))?;
+    Ok(Json(Next {
+        tenant: text(queue.tenant()),
+        r#type: text(queue.kind()),
+        queue,
+    }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct OfType {
+    /// Only this type.
+    r#type: Option<QueueName>,
+}
+
+/// What there may be at most, in all queues together; but `body_bytes_max` is of one job.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Limits {
+    jobs_max: u32,
+    /// Of the bodies.
+    bytes_max: u64,
+    queues_max: u32,
+    /// The longest body.
+    body_bytes_max: u32,
+    /// Root jobs that are remembered.
+    roots_max: u32,
+}
+
+/// What holds for a type, and the entry that says so.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct TypeConfig {
+    r#type: String,
+    /// The entry that holds: the type's own, or `default`.
+    from: String,
+    #[serde(flatten)]
+    rules: TypeRules,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct QueueConfig {
+    limits: Limits,
+    types: Vec<TypeConfig>,
 }
 
 /// What holds for every type that has an entry, and for the others; or for one type.
-pub(crate) async fn config(asked: Asked) -> Answer {
-    let mut fields = asked.query()?;
-    let kind = fields.queue("type")?;
-    fields.end()?;
-    let rules = asked.node.queue_rules();
+async fn config(call: &Call, Query(of): Query<OfType>) -> Result<Json<QueueConfig>, Problem> {
+    let rules = call.node.queue_rules();
     let Rules {
         jobs_max,
         bytes_max,
@@ -142,56 +368,37 @@ pub(crate) async fn config(asked: Asked) -> Answer {
         roots_max,
         default: _,
         types: _,
-    } = rules;
-    let types: Vec<Held<'_>> = match &kind {
-        Some(kind) => vec![Held {
-            kind: text(kind.kind()),
-            from: rules.entry(kind),
-            rules: rules.of(kind),
+    } = *rules;
+    let types = match &of.r#type {
+        Some(kind) => vec![TypeConfig {
+            r#type: text(kind.kind()),
+            from: rules.entry(kind).to_owned(),
+            rules: rules.of(kind).clone(),
         }],
         None => {
-            let own = |(kind, rules)| Held {
-                kind,
-                from: kind,
-                rules,
+            let own = |(kind, rules): (&str, &TypeRules)| TypeConfig {
+                r#type: kind.to_owned(),
+                from: kind.to_owned(),
+                rules: rules.clone(),
             };
             rules.entries().map(own).collect()
         }
     };
-    json(&json!({
-        "limits": {
-            "jobs_max": jobs_max,
-            "bytes_max": bytes_max,
-            "queues_max": queues_max,
-            "body_bytes_max": body_bytes_max,
-            "roots_max": roots_max,
-        },
-        "types": types,
-    }))
+    let limits = Limits {
+        jobs_max,
+        bytes_max,
+        queues_max,
+        body_bytes_max,
+        roots_max,
+    };
+    Ok(Json(QueueConfig { limits, types }))
 }
 
-/// What holds for a type, and the entry that says so.
-#[derive(serde::Serialize)]
-struct Held<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-    from: &'a str,
-    #[serde(flatten)]
-    rules: &'a TypeRules,
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Where a list begins, and how long it is at most.
-fn page(fields: &mut Fields) -> Result<(Slot, u32), Problem> {
-    let from = fields.number("after", 0..=u32::MAX.into())?.unwrap_or(0);
-    let most = fields.number("limit", 1..=LISTED_MAX)?.unwrap_or(LISTED);
-    Ok((Slot(from), most))
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap_or_default()
-}
-
-fn queue_told(view: &QueueView, now: Timestamp) -> Value {
+fn queue_shown(view: &QueueView, now: Timestamp) -> Queue {
     let QueueView {
         name,
         jobs,
@@ -203,7 +410,7 @@ fn queue_told(view: &QueueView, now: Timestamp) -> Value {
         pauses,
         pause_ms: _,
         paused_until,
-    } = view;
+    } = view.clone();
     let Counts {
         urgent,
         ready,
@@ -212,27 +419,27 @@ fn queue_told(view: &QueueView, now: Timestamp) -> Value {
         buried,
         abandoned,
     } = jobs;
-    json!({
-        "queue": name,
-        "tenant": text(name.tenant()),
-        "type": text(name.kind()),
-        "ready": ready,
-        "urgent": urgent,
-        "delayed": delayed,
-        "claimed": claimed,
-        "buried": buried,
-        "abandoned": abandoned,
-        "waiting": waiting,
-        "using": using,
-        "watching": watching,
-        "total": total,
-        "deletes": deletes,
-        "pauses": pauses,
-        "paused_ms": paused_until.map(|until| until.0.saturating_sub(now.0)),
-    })
+    Queue {
+        tenant: text(name.tenant()),
+        r#type: text(name.kind()),
+        queue: name,
+        ready,
+        urgent,
+        delayed,
+        claimed,
+        buried,
+        abandoned,
+        waiting,
+        using,
+        watching,
+        total,
+        deletes,
+        pauses,
+        paused_ms: paused_until.map(|until| until.0.saturating_sub(now.0)),
+    }
 }
 
-fn job_told(view: &JobView, now: Timestamp) -> Map<String, Value> {
+fn job_shown(view: &JobView, now: Timestamp) -> Job {
     let JobView {
         id,
         queue,
@@ -252,30 +459,25 @@ fn job_told(view: &JobView, now: Timestamp) -> Map<String, Value> {
         retries,
         passing,
         bytes,
-    } = view;
-    let members = [
-        ("id", json!(id)),
-        ("queue", json!(queue)),
-        ("phase", json!(phase)),
-        ("priority", json!(priority)),
-        ("age_ms", json!(now.0.saturating_sub(created.0))),
-        (
-            "remaining_ms",
-            json!(until.map(|until| until.0.saturating_sub(now.0))),
-        ),
-        ("delay_ms", json!(delay_ms)),
-        ("ttr_ms", json!(ttr_ms)),
-        ("attempts", json!(attempts)),
-        ("claims", json!(reserves)),
-        ("timeouts", json!(timeouts)),
-        ("releases", json!(releases)),
-        ("buries", json!(buries)),
-        ("kicks", json!(kicks)),
-        ("token", json!(token)),
-        ("retries", json!(retries)),
-        ("durable", json!(!passing)),
-        ("bytes", json!(bytes)),
-    ];
-    let members = members.map(|(field, value)| (field.to_owned(), value));
-    members.into_iter().collect()
+    } = view.clone();
+    Job {
+        id,
+        queue,
+        phase,
+        priority,
+        age_ms: now.0.saturating_sub(created.0),
+        remaining_ms: until.map(|until| until.0.saturating_sub(now.0)),
+        delay_ms,
+        ttr_ms,
+        attempts,
+        claims: reserves,
+        timeouts,
+        releases,
+        buries,
+        kicks,
+        token,
+        retries,
+        durable: !passing,
+        bytes,
+    }
 }

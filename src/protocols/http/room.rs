@@ -3,7 +3,7 @@
 
 use crate::protocols::http::problem::Problem;
 use crate::protocols::listener::{Place, Places};
-use actix_web::http::StatusCode;
+use crate::refusal::Reason;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -59,7 +59,8 @@ impl Room {
     /// A place among the requests that wait.
     pub(crate) fn wait(&self) -> Result<Place, Problem> {
         let words = "as many requests wait as are allowed: ask again later, or without waiting";
-        self.waits.take().ok_or_else(|| busy(words, "waits"))
+        let place = self.waits.take();
+        place.ok_or_else(|| Problem::new(Reason::Waits, words))
     }
 
     /// A place among the large answers: taken before one is gathered, and kept until it is written.
@@ -68,13 +69,9 @@ impl Room {
         let place = Arc::clone(&self.large).acquire_owned();
         match timeout(LARGE_PATIENCE, place).await {
             Ok(Ok(place)) => Ok(place),
-            Ok(Err(_)) | Err(_) => Err(busy(words, "large")),
+            Ok(Err(_)) | Err(_) => Err(Problem::new(Reason::Large, words)),
         }
     }
-}
-
-fn busy(words: &str, reason: &'static str) -> Problem {
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, words).because(reason)
 }
 
 #[cfg(test)]

@@ -1,219 +1,312 @@
-//! What is served, and where. A path that is not here is not found; a method that is not here is not allowed.
+//! A route: its method, its path, what it takes and answers, what it refuses, and in which words. One line in the table of
+//! its API says all of it; what is served and what is described both come from there.
 
-use crate::node::Handle;
-use crate::protocols::http::event;
-use crate::protocols::http::lock;
-use crate::protocols::http::metric;
+use crate::protocols::http::call::Call;
+use crate::protocols::http::openapi::{self, Content, Schemas};
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::queue;
-use crate::protocols::http::queue_look;
-use crate::spine::checkpoint::CheckpointError;
-use crate::status::NodeStatus;
-use actix_web::body::MessageBody;
-use actix_web::http::{Method, StatusCode, header};
-use actix_web::web::{self, Data, ServiceConfig};
-use actix_web::{FromRequest, Handler, HttpResponse, Resource, Responder};
-use std::time::Duration;
+use crate::protocols::http::{event, job, lock, operate, queue, queue_look};
+use crate::refusal::Reason;
+use actix_web::http::{Method, header};
+use actix_web::web::{self, ServiceConfig};
+use actix_web::{Handler, HttpResponse, Resource};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::OwnedSemaphorePermit;
 
-/// How long the actors may take to say how they are.
-const STATUS_PATIENCE: Duration = Duration::from_secs(10);
+/// What a caller must be allowed to do. The token of today has every scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// To look.
+    Read,
+    /// To use locks and queues.
+    Use,
+    /// To operate the coordinator.
+    Operate,
+}
 
-/// What the routes take and answer. The tests check both.
-const DESCRIPTION: &str = include_str!("openapi.json");
+/// What is said of a route.
+pub(crate) struct Words {
+    /// Its name for programs.
+    pub(crate) id: &'static str,
+    pub(crate) summary: &'static str,
+    /// What more there is to know, if there is.
+    pub(crate) more: &'static str,
+    /// What its answer is.
+    pub(crate) answer: &'static str,
+}
 
-/// A path, the method beside HEAD that it takes, and what answers there.
-type Route = (&'static str, Method, Resource);
+/// A path, the method that it takes, and what answers there.
+pub(crate) struct Route {
+    pub(crate) path: &'static str,
+    pub(crate) method: Method,
+    pub(crate) scope: Scope,
+    pub(crate) words: Words,
+    /// Beside those that any route may give.
+    pub(crate) refusals: Vec<Reason>,
+    pub(crate) takes: fn(&mut Schemas) -> Content,
+    pub(crate) answers: fn(&mut Schemas) -> Value,
+    pub(crate) content_type: &'static str,
+    /// Parameters in headers.
+    pub(crate) headers: Vec<Value>,
+    resource: Resource,
+}
 
-/// Every route. `openapi.json` describes them.
-fn table() -> Vec<Route> {
-    vec![
-        reads("/healthz", health),
-        reads("/metrics", metrics),
-        reads("/v1/openapi.json", describe),
-        reads("/v1/events", event::events),
-        reads("/v1/status", status),
-        acts("/v1/checkpoint", checkpoint),
-        acts("/v1/drain", lock::drain),
-        reads("/v1/locks", lock::list),
-        reads("/v1/locks/owner", lock::owner),
-        reads("/v1/locks/place", lock::place),
-        acts("/v1/locks/acquire", lock::acquire),
-        acts("/v1/locks/renew", lock::renew),
-        acts("/v1/locks/release", lock::release),
-        acts("/v1/locks/release-all", lock::release_all),
-        acts("/v1/locks/watch", lock::watch),
-        reads("/v1/queues", queue_look::list),
-        reads("/v1/queues/queue", queue_look::queue),
-        reads("/v1/queues/jobs", queue_look::jobs),
-        reads("/v1/queues/job", queue_look::job),
-        reads("/v1/queues/next", queue_look::next),
-        reads("/v1/queues/config", queue_look::config),
-        acts(queue::PUSH, queue::push),
-        acts(queue::PUSH_ALL, queue::push_all),
-        acts("/v1/queues/register", queue::register),
-        acts("/v1/queues/pop", queue::pop),
-        acts("/v1/queues/ack", queue::ack),
-        acts("/v1/queues/fail", queue::fail),
-        acts("/v1/queues/touch", queue::touch),
-        acts("/v1/queues/release", queue::release),
-        acts("/v1/queues/bury", queue::bury),
-        acts("/v1/queues/delete", queue::delete),
-        acts("/v1/queues/kick", queue::kick),
-        acts("/v1/queues/kick-job", queue::kick_job),
-        acts("/v1/queues/repush", queue::repush),
-        acts("/v1/queues/pause", queue::pause),
-        acts("/v1/queues/flush", queue::flush),
-    ]
+/// What a route takes.
+pub(crate) trait Take: Sized {
+    fn take(call: &Call) -> Result<Self, Problem>;
+    fn describe(schemas: &mut Schemas) -> Content;
+}
+
+/// A route that takes nothing: a query is no other path.
+impl Take for () {
+    fn take(_: &Call) -> Result<Self, Problem> {
+        Ok(())
+    }
+
+    fn describe(_: &mut Schemas) -> Content {
+        Content::default()
+    }
+}
+
+/// What stands in the query.
+pub(crate) struct Query<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + JsonSchema> Take for Query<T> {
+    fn take(call: &Call) -> Result<Self, Problem> {
+        call.query().map(Self)
+    }
+
+    fn describe(schemas: &mut Schemas) -> Content {
+        Content::query::<T>(schemas)
+    }
+}
+
+/// What stands in the body.
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + JsonSchema> Take for Body<T> {
+    fn take(call: &Call) -> Result<Self, Problem> {
+        call.body().map(Self)
+    }
+
+    fn describe(schemas: &mut Schemas) -> Content {
+        Content::body::<T>(schemas)
+    }
+}
+
+/// What a route answers.
+pub(crate) trait Give {
+    fn give(self) -> Result<HttpResponse, Problem>;
+    fn describe(schemas: &mut Schemas) -> Value;
+}
+
+/// An answer in JSON.
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: Serialize + JsonSchema> Give for Json<T> {
+    fn give(self) -> Result<HttpResponse, Problem> {
+        json(&self.0)
+    }
+
+    fn describe(schemas: &mut Schemas) -> Value {
+        schemas.of_answer::<T>()
+    }
+}
+
+/// An answer in JSON that keeps its place among the large ones until it is written.
+pub(crate) struct Large<T>(pub(crate) T, pub(crate) OwnedSemaphorePermit);
+
+impl<T: Serialize + JsonSchema> Give for Large<T> {
+    fn give(self) -> Result<HttpResponse, Problem> {
+        let Self(answer, place) = self;
+        Ok(json(&answer)?.map_body(|_, body| super::listing::held(body, place)))
+    }
+
+    fn describe(schemas: &mut Schemas) -> Value {
+        schemas.of_answer::<T>()
+    }
+}
+
+/// An answer that is no JSON.
+impl Give for HttpResponse {
+    fn give(self) -> Result<HttpResponse, Problem> {
+        Ok(self)
+    }
+
+    fn describe(_: &mut Schemas) -> Value {
+        serde_json::json!({ "type": "string" })
+    }
+}
+
+fn json(answer: &impl Serialize) -> Result<HttpResponse, Problem> {
+    let body = serde_json::to_string(answer);
+    let mut body = body.map_err(|error| Problem::new(Reason::Failed, error.to_string()))?;
+    body.push('\n');
+    let mut response = HttpResponse::Ok();
+    Ok(response.content_type("application/json").body(body))
+}
+
+impl Route {
+    /// A path that can be read, and nothing else.
+    pub(crate) fn get<T: Take, G: Give>(
+        path: &'static str,
+        read: impl AsyncFn(&Call, T) -> Result<G, Problem> + Clone + 'static,
+        words: Words,
+        refusals: &[Reason],
+    ) -> Self {
+        let answer = move |call: Call| {
+            let read = read.clone();
+            async move {
+                let taken = T::take(&call)?;
+                let given = read(&call, taken).await.and_then(G::give);
+                given.map_err(|problem| call.problem(problem))
+            }
+        };
+        let resource = web::resource(path)
+            .route(web::get().to(answer.clone()))
+            .route(web::head().to(answer))
+            .default_service(web::to(|| not_allowed("GET, HEAD")));
+        Self::of::<T, G>(
+            (path, Method::GET),
+            Scope::Read,
+            (words, refusals),
+            resource,
+        )
+    }
+
+    /// A path that does something, and nothing else.
+    pub(crate) fn post<T: Take, G: Give>(
+        path: &'static str,
+        scope: Scope,
+        act: impl AsyncFn(&Call, T) -> Result<G, Problem> + Clone + 'static,
+        words: Words,
+        refusals: &[Reason],
+    ) -> Self {
+        let answer = move |call: Call| {
+            let act = act.clone();
+            async move {
+                let taken = T::take(&call)?;
+                let given = act(&call, taken).await.and_then(G::give);
+                given.map_err(|problem| call.problem(problem))
+            }
+        };
+        let resource = posted(path, answer);
+        Self::of::<T, G>((path, Method::POST), scope, (words, refusals), resource)
+    }
+
+    /// The same, for what is not to be done twice: it takes an idempotency key.
+    pub(crate) fn post_once<T, G>(
+        path: &'static str,
+        act: impl AsyncFn(&Call, T) -> Result<Json<G>, Problem> + Clone + 'static,
+        words: Words,
+        refusals: &[Reason],
+    ) -> Self
+    where
+        T: Take,
+        G: Serialize + JsonSchema,
+    {
+        let answer = move |mut call: Call| {
+            let act = act.clone();
+            async move {
+                let act = async |call: &Call| {
+                    let Json(given) = act(call, T::take(call)?).await?;
+                    let given = serde_json::to_value(given);
+                    given.map_err(|error| Problem::new(Reason::Failed, error.to_string()))
+                };
+                let given = call
+                    .once(act)
+                    .await
+                    .map_err(|problem| call.problem(problem))?;
+                let mut response = json(&given)?;
+                if let Some(rollback) = call.rollback.take() {
+                    response.extensions_mut().insert(rollback);
+                }
+                Ok(response)
+            }
+        };
+        let resource = posted(path, answer);
+        let words = (words, refusals);
+        let mut route = Self::of::<T, Json<G>>((path, Method::POST), Scope::Use, words, resource);
+        route.refusals.extend([Reason::Running, Reason::KeyReused]);
+        route.headers.push(openapi::idempotency_key());
+        route
+    }
+
+    fn of<T: Take, G: Give>(
+        (path, method): (&'static str, Method),
+        scope: Scope,
+        (words, refusals): (Words, &[Reason]),
+        resource: Resource,
+    ) -> Self {
+        Self {
+            path,
+            method,
+            scope,
+            words,
+            refusals: refusals.to_vec(),
+            takes: T::describe,
+            answers: G::describe,
+            content_type: "application/json",
+            headers: Vec::new(),
+            resource,
+        }
+    }
+
+    /// The same, answering with another type of content.
+    pub(crate) fn with_content_type(self, content_type: &'static str) -> Self {
+        Self {
+            content_type,
+            ..self
+        }
+    }
+
+    /// The same, with a parameter in a header.
+    pub(crate) fn with_header(mut self, parameter: Value) -> Self {
+        self.headers.push(parameter);
+        self
+    }
+}
+
+fn posted(
+    path: &'static str,
+    answer: impl Handler<(Call,), Output = Result<HttpResponse, Problem>>,
+) -> Resource {
+    web::resource(path)
+        .route(web::post().to(answer))
+        .default_service(web::to(|| not_allowed("POST")))
+}
+
+/// Every route.
+pub(crate) fn table() -> Vec<Route> {
+    let apis = [
+        operate::routes,
+        event::routes,
+        lock::routes,
+        queue_look::routes,
+        job::routes,
+        queue::routes,
+    ];
+    apis.iter().flat_map(|routes| routes()).collect()
 }
 
 /// Serves the table.
 pub(crate) fn routes(config: &mut ServiceConfig) {
-    for (_, _, resource) in table() {
-        config.service(resource);
+    for route in table() {
+        config.service(route.resource);
     }
     config.default_service(web::to(not_found));
 }
 
-/// A path that can be read, and nothing else.
-fn reads<H, Args>(path: &'static str, read: H) -> Route
-where
-    H: Handler<Args>,
-    Args: FromRequest + 'static,
-    H::Output: Responder + 'static,
-{
-    let resource = web::resource(path)
-        .route(web::get().to(read.clone()))
-        .route(web::head().to(read))
-        .default_service(web::to(not_allowed));
-    (path, Method::GET, resource)
-}
-
-/// A path that does something, and nothing else.
-fn acts<H, Args>(path: &'static str, act: H) -> Route
-where
-    H: Handler<Args>,
-    Args: FromRequest + 'static,
-    H::Output: Responder + 'static,
-{
-    let resource = web::resource(path)
-        .route(web::post().to(act))
-        .default_service(web::to(only_post));
-    (path, Method::POST, resource)
-}
-
 async fn not_found() -> Result<HttpResponse, Problem> {
-    Err(Problem::new(
-        StatusCode::NOT_FOUND,
-        "nothing is served under this path",
-    ))
+    Err(Problem::new(Reason::NotFound, Reason::NotFound.title()))
 }
 
-async fn not_allowed() -> Result<HttpResponse, Problem> {
+async fn not_allowed(allowed: &'static str) -> Result<HttpResponse, Problem> {
     let problem = Problem::new(
-        StatusCode::METHOD_NOT_ALLOWED,
-        "this path can be read, and nothing else",
+        Reason::NotAllowed,
+        format!("this path takes {allowed}, and nothing else"),
     );
-    Err(problem.with(header::ALLOW, "GET, HEAD"))
-}
-
-async fn only_post() -> Result<HttpResponse, Problem> {
-    let problem = Problem::new(
-        StatusCode::METHOD_NOT_ALLOWED,
-        "this path takes POST, and nothing else",
-    );
-    Err(problem.with(header::ALLOW, "POST"))
-}
-
-/// Takes a snapshot, and answers when it is sealed.
-async fn checkpoint(node: Data<Handle>) -> Result<HttpResponse, Problem> {
-    match node.checkpoint().await {
-        Ok(taken) => json(&taken),
-        Err(CheckpointError::Memory) => Err(Problem::new(
-            StatusCode::CONFLICT,
-            CheckpointError::Memory.to_string(),
-        )),
-        Err(CheckpointError::Persist(error)) => Err(Problem::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            error.to_string(),
-        )),
-        Err(error @ (CheckpointError::Interrupted | CheckpointError::Stopped)) => {
-            Err(unavailable(error.to_string()))
-        }
-    }
-}
-
-/// All routes, in words for programs.
-async fn describe() -> HttpResponse {
-    text("application/json", DESCRIPTION)
-}
-
-async fn health(node: Data<Handle>) -> Result<HttpResponse, Problem> {
-    match node.halt_words() {
-        None => Ok(text("text/plain; charset=utf-8", "ok\n")),
-        Some(words) => Err(unavailable(words)),
-    }
-}
-
-async fn status(node: Data<Handle>) -> Result<HttpResponse, Problem> {
-    json(&ask(&node).await?)
-}
-
-pub(crate) fn json(answer: &impl serde::Serialize) -> Result<HttpResponse, Problem> {
-    let mut body = serde_json::to_string(answer)
-        .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-    body.push('\n');
-    Ok(text("application/json", body))
-}
-
-async fn metrics(node: Data<Handle>) -> Result<HttpResponse, Problem> {
-    let status = ask(&node).await?;
-    // A node that stops meanwhile has none to show.
-    let queues = metric::largest(&node.queues()).await.unwrap_or_default();
-    Ok(text(metric::CONTENT_TYPE, metric::page(&status, &queues)))
-}
-
-async fn ask(node: &Handle) -> Result<NodeStatus, Problem> {
-    match tokio::time::timeout(STATUS_PATIENCE, node.status()).await {
-        Ok(Ok(status)) => Ok(status),
-        Ok(Err(stopped)) => Err(unavailable(
-            node.halt_words().unwrap_or_else(|| stopped.to_string()),
-        )),
-        Err(_) => Err(unavailable(
-            "the actors are busy, ask again later".to_owned(),
-        )),
-    }
-}
-
-pub(crate) fn unavailable(words: String) -> Problem {
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, words)
-}
-
-fn text(content_type: &'static str, body: impl MessageBody + 'static) -> HttpResponse {
-    HttpResponse::Ok()
-        .insert_header((header::CONTENT_TYPE, content_type))
-        .body(body)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{DESCRIPTION, table};
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn what_is_described_is_what_is_served() {
-        let description: serde_json::Value = serde_json::from_str(DESCRIPTION).unwrap();
-        let paths = description["paths"].as_object().unwrap();
-        let described: BTreeSet<(String, String)> = paths
-            .iter()
-            .flat_map(|(path, methods)| {
-                let methods = methods.as_object().unwrap().keys();
-                methods.map(|method| (path.clone(), method.to_uppercase()))
-            })
-            .collect();
-        let served: BTreeSet<(String, String)> = table()
-            .into_iter()
-            .map(|(path, method, _)| (path.to_owned(), method.to_string()))
-            .collect();
-        assert_eq!(described, served);
-    }
+    Err(problem.with(header::ALLOW, allowed))
 }

@@ -4,17 +4,18 @@
 //! breaks a bound is answered with a problem document where it can be, and ends the connection.
 
 use crate::protocols::http::access::{self, Peer, Rules};
-use crate::protocols::http::caller::{Caller, Undoing};
+use crate::protocols::http::call::{Caller, Rollback};
 use crate::protocols::http::door::Shared;
 use crate::protocols::http::problem::{self, Problem};
+use crate::refusal::Reason;
 use actix_http::body::{BodySize, BoxBody, MessageBody as _};
 use actix_http::error::ParseError;
 use actix_http::h1::{Codec, Message, MessageType};
 use actix_http::{ConnectionType, HttpMessage as _, Request, Response, ServiceConfig};
 use actix_web::ResponseError as _;
 use actix_web::dev::{Service, ServiceResponse};
+use actix_web::http::Version;
 use actix_web::http::header::{self, HeaderName, HeaderValue};
-use actix_web::http::{StatusCode, Version};
 use actix_web::web::{Bytes, BytesMut};
 use std::future::poll_fn;
 use std::io;
@@ -151,7 +152,7 @@ impl<IO: Stream> Session<IO> {
                 .await
                 .map_err(|_| {
                     End::With(Problem::new(
-                        StatusCode::REQUEST_TIMEOUT,
+                        Reason::TooSlow,
                         "the request took too long to come",
                     ))
                 })??;
@@ -209,7 +210,7 @@ impl<IO: Stream> Session<IO> {
             Some(Message::Chunk(_)) => unreachable!("a body is read with its request"),
             None => {
                 return Err(End::With(Problem::new(
-                    StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                    Reason::HeadTooLarge,
                     format!("the head of a request has at most {HEAD_BYTES_MAX} bytes"),
                 )));
             }
@@ -228,7 +229,7 @@ impl<IO: Stream> Session<IO> {
                 Ok(request)
             }
             MessageType::Stream => Err(End::With(Problem::new(
-                StatusCode::NOT_IMPLEMENTED,
+                Reason::NotUpgraded,
                 "this connection speaks HTTP/1.1 and is not upgraded",
             ))),
         }
@@ -238,7 +239,7 @@ impl<IO: Stream> Session<IO> {
         let bytes_max = self.shared.body_bytes_max(request.path());
         let too_large = || {
             End::With(Problem::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
+                Reason::TooLarge,
                 format!("the body of such a request has at most {bytes_max} bytes"),
             ))
         };
@@ -279,7 +280,7 @@ impl<IO: Stream> Session<IO> {
                 Err(ParseError::TooLarge) => return Ok(None),
                 Err(error) => {
                     return Err(End::With(Problem::new(
-                        StatusCode::BAD_REQUEST,
+                        Reason::NotHttp,
                         format!("this is not HTTP/1.1: {error}"),
                     )));
                 }
@@ -299,10 +300,10 @@ impl<IO: Stream> Session<IO> {
 
     /// Writes an answer. If that fails, and something is to be undone then, it is.
     async fn answer(&mut self, mut response: Response<BoxBody>) -> io::Result<()> {
-        let undoing = response.extensions_mut().remove::<Undoing>();
+        let rollback = response.extensions_mut().remove::<Rollback>();
         self.write(response).await?;
-        if let Some(undoing) = undoing {
-            undoing.delivered();
+        if let Some(rollback) = rollback {
+            rollback.delivered();
         }
         Ok(())
     }

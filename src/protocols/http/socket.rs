@@ -3,9 +3,10 @@
 //! Removes what a coordinator that was killed left behind, and at the end its own file; never a file that is no
 //! socket, and never a socket that somebody listens on.
 
+use crate::address;
 use std::io;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 /// What an address of a Unix socket holds, less the zero at its end.
@@ -33,7 +34,7 @@ pub(crate) fn listen(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
         );
         return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
     }
-    remove_stale(path)?;
+    address::remove_stale(path)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
@@ -47,25 +48,6 @@ pub(crate) fn listen(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok((UnixListener::from(socket), file))
-}
-
-fn remove_stale(path: &Path) -> io::Result<()> {
-    let metadata = match std::fs::symlink_metadata(path) {
-        Ok(metadata) => metadata,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    if !metadata.file_type().is_socket() {
-        let words = "a file that is no socket stands there";
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, words));
-    }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path)
-        }
-        Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
-        Err(error) => Err(error),
-    }
 }
 
 impl Drop for SocketFile {

@@ -3,6 +3,7 @@
 
 use crate::clock::{Clock, Timestamp};
 use crate::protocols::lockserver::codec::Command;
+pub use crate::status::LockserverStats as Stats;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,41 +23,6 @@ pub struct Counters {
     accepted: AtomicU64,
     rejected_hosts: AtomicU64,
     rejected_busy: AtomicU64,
-}
-
-/// The statistics of one moment, in the order of command 8.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Stats {
-    /// Seconds since the start.
-    pub uptime: u32,
-    /// Lock requests.
-    pub requests: u32,
-    /// Owner lookups.
-    pub owner_lookups: u32,
-    /// Contender lookups.
-    pub contender_lookups: u32,
-    /// Renewals.
-    pub renewals: u32,
-    /// Releases of one lock.
-    pub releases: u32,
-    /// Releases of all locks.
-    pub release_alls: u32,
-    /// Listings.
-    pub dumps: u32,
-    /// Requests for these numbers.
-    pub statistics: u32,
-    /// Connections accepted.
-    pub accepted: u64,
-    /// Connections from hosts that are not let in.
-    pub rejected_hosts: u64,
-    /// Connections beyond the limit.
-    pub rejected_busy: u64,
-    /// Lock owners now.
-    pub owners: u64,
-    /// Contenders now.
-    pub contenders: u64,
-    /// Connections now.
-    pub active: u32,
 }
 
 impl Counters {

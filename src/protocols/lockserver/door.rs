@@ -3,12 +3,14 @@
 use crate::actors::lock::LockMachine;
 use crate::clock::Clock;
 use crate::config::LockserverConfig;
+use crate::handle::Listener;
 use crate::protocols::connection;
 use crate::protocols::listener::{self, Place, Places};
 use crate::protocols::lockserver::counters::{Counters, Stats};
 use crate::protocols::lockserver::hosts::{Hosts, HostsError};
 use crate::protocols::lockserver::session::LockserverSession;
 use crate::spine::runtime::{self, Mailbox};
+use crate::status::Listening;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -112,6 +114,13 @@ impl Door {
         let changed = **current != hosts;
         *current = Arc::new(hosts);
         Ok(Some(changed))
+    }
+}
+
+impl Listener for Door {
+    fn show(&self, (owners, contenders): (u32, u32), listening: &mut Listening) {
+        listening.doors.lockserver = Some(self.address());
+        listening.lockserver = Some(self.stats(owners, contenders));
     }
 }
 

@@ -17,8 +17,7 @@ fn open(door: LockserverConfig) -> (Node, SocketAddr) {
 }
 
 fn stats(node: &Node) -> Stats {
-    let handle = node.handle();
-    let door = handle.lockserver().expect("the door is open");
+    let door = node.lockserver().expect("the door is open");
     door.stats(0, 0)
 }
 
@@ -45,8 +44,7 @@ fn a_host_that_is_not_listed_is_refused_and_counted() {
     assert_eq!((counted.accepted, counted.active), (0, 0));
 
     std::fs::write(&hosts, "127.0.0.0/8\n").expect("a file is written");
-    let handle = node.handle();
-    let door = handle.lockserver().expect("the door is open");
+    let door = node.lockserver().expect("the door is open");
     assert_eq!(
         door.reload_hosts().expect("the list reads"),
         Some(true),

@@ -7,6 +7,7 @@ use crate::actors::lock::{
     Listed, LockMachine, Message, Name, Query, Refused, Reply, Selection, Standing, Watch,
 };
 use crate::ids::{Slot, Token};
+use crate::refusal::Reason;
 use crate::spine::delivery::{Answer, Failed, Item};
 use crate::spine::runtime::{Mailbox, Stopped};
 
@@ -78,6 +79,24 @@ pub enum LockError {
     /// The node has stopped, or halted.
     #[error(transparent)]
     Stopped(#[from] Stopped),
+}
+
+impl LockError {
+    /// Why, for programs: with its status over HTTP and the exit status of the command line.
+    pub const fn reason(&self) -> Reason {
+        match self {
+            Self::Held { .. } => Reason::Held,
+            Self::Absent => Reason::Absent,
+            Self::Refused(Refused::Draining) => Reason::Draining,
+            Self::Refused(Refused::NoOwner) => Reason::Field,
+            Self::Refused(Refused::Reserved) => Reason::Reserved,
+            Self::Refused(Refused::StaleToken) => Reason::Stale,
+            Self::Refused(Refused::Full) => Reason::Full,
+            Self::Refused(Refused::DiskFull) => Reason::DiskFull,
+            Self::Failed(_) => Reason::Failed,
+            Self::Stopped(_) => Reason::Stopped,
+        }
+    }
 }
 
 const fn words(refused: Refused) -> &'static str {

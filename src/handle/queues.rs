@@ -13,6 +13,7 @@ use crate::actors::queue::{
     QueueMachine, QueueName, QueueSelection, QueueView, Refused, Reply, Right, Root, Totals, Watch,
 };
 use crate::ids::{Slot, Token};
+use crate::refusal::Reason;
 use crate::spine::delivery::{Answer, Failed, Item};
 use crate::spine::runtime::{Mailbox, Stopped, Waiting};
 use std::sync::Arc;
@@ -35,6 +36,23 @@ pub enum QueueError {
     /// The node has stopped, or halted.
     #[error(transparent)]
     Stopped(#[from] Stopped),
+}
+
+impl QueueError {
+    /// Why, for programs: with its status over HTTP and the exit status of the command line.
+    pub const fn reason(&self) -> Reason {
+        match self {
+            Self::Absent => Reason::Absent,
+            Self::Refused(Refused::Draining) => Reason::Draining,
+            Self::Refused(Refused::StaleToken) => Reason::Stale,
+            Self::Refused(Refused::Full | Refused::QueuesFull | Refused::RootsFull) => Reason::Full,
+            Self::Refused(Refused::TooBig) => Reason::TooBig,
+            Self::Refused(Refused::ReadOnly) => Reason::ReadOnly,
+            Self::Refused(Refused::DiskFull) => Reason::DiskFull,
+            Self::Failed(_) => Reason::Failed,
+            Self::Stopped(_) => Reason::Stopped,
+        }
+    }
 }
 
 const fn words(refused: Refused) -> &'static str {

@@ -1,61 +1,34 @@
-//! A request as the routes see it, and whoever sent it: for how long there is somebody to wait for.
+//! A request as its route sees it, and the caller: for how long there is somebody to wait for.
 //!
 //! A wait ends with its connection, and with the door: nobody is left in a line who does not stand there any more.
 
-use crate::node::Handle;
+use crate::handle::Handle;
 use crate::protocols::http::access::Peer;
 use crate::protocols::http::door::Shared;
-use crate::protocols::http::field::Fields;
+use crate::protocols::http::idempotency::{Attempt, IdempotencyKey};
+use crate::protocols::http::input;
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::repetition::{self, Said};
 use crate::protocols::http::room::Room;
 use crate::protocols::listener::Place;
+use crate::refusal::Reason;
 use actix_web::dev::Payload;
+use actix_web::http::Method;
 use actix_web::http::header::HeaderValue;
-use actix_web::http::{Method, StatusCode};
 use actix_web::web::{Bytes, Data, ReqData};
 use actix_web::{FromRequest, HttpRequest};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
 use tokio::sync::{Notify, watch};
 
-/// Whoever sent a request.
+/// Where a request came from, and whether the client is still there.
 #[derive(Clone)]
 pub(crate) struct Caller {
     gone: Rc<Notify>,
     closing: watch::Receiver<bool>,
     peer: Peer,
-}
-
-/// What is undone if the answer that it stands beside is not delivered: dropped before it is known to be written.
-pub(crate) struct Undoing(Option<Box<dyn FnOnce()>>);
-
-impl Undoing {
-    pub(crate) fn new(undo: impl FnOnce() + 'static) -> Self {
-        Self(Some(Box::new(undo)))
-    }
-
-    /// The answer is written, as far as can be known.
-    pub(crate) fn delivered(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Undoing {
-    fn drop(&mut self) {
-        if let Some(undo) = self.0.take() {
-            undo();
-        }
-    }
-}
-
-/// A request with everything that answering it needs.
-pub(crate) struct Asked {
-    pub(crate) node: Data<Handle>,
-    shared: Data<Shared>,
-    caller: ReqData<Caller>,
-    request: HttpRequest,
-    body: Bytes,
 }
 
 impl Caller {
@@ -68,34 +41,68 @@ impl Caller {
     }
 }
 
-impl Asked {
-    /// The fields of its query.
-    pub(crate) fn query(&self) -> Result<Fields, Problem> {
-        Fields::of_query(self.request.query_string())
+/// What is done if the answer is not delivered: dropped before it is known to be written.
+pub(crate) struct Rollback(Option<Box<dyn FnOnce()>>);
+
+impl Rollback {
+    pub(crate) fn new(undo: impl FnOnce() + 'static) -> Self {
+        Self(Some(Box::new(undo)))
     }
 
-    /// The fields of its body.
-    pub(crate) fn body(&self) -> Result<Fields, Problem> {
-        Fields::of_body(self.request.headers(), &self.body)
+    /// The answer is written, as far as can be known.
+    pub(crate) fn delivered(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Rollback {
+    fn drop(&mut self) {
+        if let Some(undo) = self.0.take() {
+            undo();
+        }
+    }
+}
+
+/// A request with everything that answering it needs.
+pub(crate) struct Call {
+    pub(crate) node: Data<Handle>,
+    /// Under which it may be sent again; none before [`Call::once`], and without the header.
+    pub(crate) key: Option<IdempotencyKey>,
+    /// Goes with the answer.
+    pub(crate) rollback: Cell<Option<Rollback>>,
+    shared: Data<Shared>,
+    caller: ReqData<Caller>,
+    request: HttpRequest,
+    body: Bytes,
+}
+
+impl Call {
+    /// The members of its query.
+    pub(crate) fn query<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        input::of_query(self.request.query_string())
     }
 
-    /// Whether its answer is remembered, for when it comes again.
-    pub(crate) fn is_remembered(&self) -> bool {
-        repetition::key(self.request.headers()).is_ok_and(|key| key.is_some())
+    /// The members of its body.
+    pub(crate) fn body<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        input::of_body(self.request.headers(), &self.body)
     }
 
-    /// Carries the request out, unless it is the repetition of one that was.
-    pub(crate) async fn once(&self, act: impl AsyncFnOnce(&Self) -> Said) -> Said {
-        let Some(key) = repetition::key(self.request.headers())? else {
+    /// Carries the request out, unless one with its idempotency key was: then the answer is the first one's.
+    pub(crate) async fn once(
+        &mut self,
+        act: impl AsyncFnOnce(&Self) -> Result<Value, Problem>,
+    ) -> Result<Value, Problem> {
+        let (headers, path) = (self.request.headers(), self.request.path());
+        self.key = IdempotencyKey::of(headers, self.caller.peer, (path, &self.body))?;
+        let Some(key) = &self.key else {
             return act(self).await;
         };
-        let asked = (self.request.path(), self.body.as_ref());
-        match self.shared.repetitions.begin(key, asked, self.node.now()) {
-            repetition::Request::Again(said) => said,
-            repetition::Request::First(claim) => {
-                let said = act(self).await;
-                claim.said(&said, self.node.now());
-                said
+        match self.shared.idempotency.begin(key, self.node.now()) {
+            Attempt::Again(answer) => answer,
+            Attempt::First(claim) => {
+                let answer = act(self).await;
+                claim.answered(&answer, self.node.now());
+                answer
             }
         }
     }
@@ -126,28 +133,32 @@ impl Asked {
         self.room().wait()
     }
 
-    /// Waits for something, as long as the caller does. Whatever is waited for is dropped when the caller goes away.
+    /// Waits for something, as long as the caller does. What is waited for is dropped when the caller goes away.
     pub(crate) async fn wait<T>(&self, work: impl Future<Output = T>) -> Result<T, Problem> {
         let place = self.place()?;
         let mut closing = self.caller.closing.clone();
         let done = tokio::select! {
             biased;
-            () = self.caller.gone.notified() => Err(Problem::new(
-                StatusCode::BAD_REQUEST,
-                "a wait lasts as long as its connection, and this one was closed from your side, or had too much sent behind it",
-            )),
+            () = self.caller.gone.notified() => {
+                let words = "a wait lasts as long as its connection, and this one was closed from your side, or had too much sent after it";
+                Err(Problem::new(Reason::Gone, words))
+            }
             done = work => Ok(done),
             _ = closing.wait_for(|closing| *closing) => {
-                let words = "the coordinator stops";
-                Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, words).because("stopped"))
+                Err(Problem::new(Reason::Stopped, "the coordinator stops"))
             }
         };
         drop(place);
         done
     }
+
+    /// The same problem, with why the node halted if that is why.
+    pub(crate) fn problem(&self, problem: impl Into<Problem>) -> Problem {
+        problem.into().or_halt(self.node.halt_words())
+    }
 }
 
-impl FromRequest for Asked {
+impl FromRequest for Call {
     type Error = actix_web::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Self, Self::Error>>>>;
 
@@ -158,6 +169,8 @@ impl FromRequest for Asked {
             let mut none = Payload::None;
             Ok(Self {
                 node: Data::from_request(&request, &mut none).await?,
+                key: None,
+                rollback: Cell::new(None),
                 shared: Data::from_request(&request, &mut none).await?,
                 caller: ReqData::from_request(&request, &mut none).await?,
                 body: body.await?,

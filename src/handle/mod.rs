@@ -1,0 +1,278 @@
+//! What can be asked of a running node, from any thread: its locks, its queues, what happens on it, and how it is.
+//!
+//! Knows no listener. The protocols are built on it, and the composition root in [`node`](crate::node) on both.
+
+mod events;
+mod locks;
+mod queues;
+
+pub use self::events::Events;
+pub use self::locks::{Entry, LockError, Locks, Terms};
+pub use self::queues::{Added, JobWait, QueueError, Queues};
+use crate::actors::lock::{LockMachine, Query, Reply, Watch};
+use crate::actors::queue::{self, QueueMachine};
+use crate::actors::{Actors, each, supervisor};
+use crate::clock::{Clock, Timestamp};
+use crate::persist::journal::{Fsync, Journal};
+use crate::spine::checkpoint::{self, CheckpointError, SnapshotStatus, Taken};
+use crate::spine::delivery::Item;
+use crate::spine::directory::Admission;
+use crate::spine::each::MailboxOf;
+use crate::spine::event::Position;
+use crate::spine::feed::Reader;
+use crate::spine::machine::Actor;
+use crate::spine::runtime::{Mailbox, Stopped};
+use crate::spine::shared::Halt;
+use crate::status::{ActorReport, Doors, Listening, NodeStatus, Recovered, fsync_words};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// What can be asked of a running node, from any thread. Cloning gives another handle.
+#[derive(Clone)]
+pub struct Handle {
+    pub(crate) actors: Actors<MailboxOf>,
+    pub(crate) facts: Arc<Facts>,
+    pub(crate) halt: watch::Receiver<Option<Halt>>,
+}
+
+/// A listener of the node. It is opened above the handle, and gives the status what is known of it as data.
+pub(crate) trait Listener: Send + Sync {
+    /// Adds where it listens and its statistics, given the owners and contenders of locks.
+    fn show(&self, locks: (u32, u32), listening: &mut Listening);
+}
+
+/// What does not change while a node runs.
+pub(crate) struct Facts {
+    pub(crate) data: Option<PathBuf>,
+    pub(crate) fsync: Fsync,
+    pub(crate) queue_rules: queue::Rules,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) started: Timestamp,
+    pub(crate) recovered: Recovered,
+    pub(crate) journal: Option<Journal>,
+    pub(crate) admission: Admission,
+    /// Whether new locks are refused until the end.
+    pub(crate) draining: watch::Sender<bool>,
+    pub(crate) commands: mpsc::UnboundedSender<Command>,
+    pub(crate) checkpoints: mpsc::UnboundedSender<checkpoint::Request>,
+    pub(crate) snapshots: checkpoint::Shown,
+    /// In the order in which they were opened.
+    pub(crate) listeners: Mutex<Vec<Box<dyn Listener>>>,
+}
+
+/// What a handle asks of the core thread.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Stop,
+    Drain(oneshot::Sender<()>),
+    Listen(Option<Position>, oneshot::Sender<Reader>),
+}
+
+impl Handle {
+    pub(crate) fn new(
+        actors: Actors<MailboxOf>,
+        facts: Facts,
+        halt: watch::Receiver<Option<Halt>>,
+    ) -> Self {
+        Self {
+            actors,
+            facts: Arc::new(facts),
+            halt,
+        }
+    }
+
+    /// The locks.
+    pub fn locks(&self) -> Locks {
+        Locks::new(self.actors.lock.clone())
+    }
+
+    /// The queues.
+    pub fn queues(&self) -> Queues {
+        Queues::new(self.actors.queue.clone())
+    }
+
+    /// What holds for the queues, for as long as the node runs.
+    pub fn queue_rules(&self) -> &queue::Rules {
+        &self.facts.queue_rules
+    }
+
+    /// Takes no new locks from now on, and resolves when none is left.
+    pub async fn drain(&self) -> Result<(), LockError> {
+        self.begin_drain().await?;
+        Ok(self.drained().await?)
+    }
+
+    /// Takes no new locks from now on.
+    pub async fn begin_drain(&self) -> Result<(), LockError> {
+        let (answer, begun) = oneshot::channel();
+        let sent = self.facts.commands.send(Command::Drain(answer));
+        sent.map_err(|_| Stopped)?;
+        begun.await.map_err(|_| Stopped)?;
+        self.facts.draining.send_replace(true);
+        Ok(())
+    }
+
+    /// Resolves when no lock is left after a drain has begun, by whomever. Never, if none begins.
+    pub async fn drained(&self) -> Result<(), Stopped> {
+        let mut draining = self.facts.draining.subscribe();
+        let begun = draining.wait_for(|draining| *draining).await;
+        drop(begun.map_err(|_| Stopped)?);
+        drop(self.actors.lock.watch(Watch::Empty).await?);
+        Ok(())
+    }
+
+    /// Takes a snapshot now, so that a start has less to repeat, and the journal less to keep.
+    pub async fn checkpoint(&self) -> Result<Taken, CheckpointError> {
+        let (request, taken) = oneshot::channel();
+        let sent = self.facts.checkpoints.send(request);
+        sent.map_err(|_| CheckpointError::Stopped)?;
+        taken.await.map_err(|_| CheckpointError::Stopped)?
+    }
+
+    /// What is known of snapshots.
+    pub fn snapshots(&self) -> SnapshotStatus {
+        self.facts.snapshots.get()
+    }
+
+    /// Waits until the node halts by itself. Never, if it does not.
+    pub async fn halted(&self) -> Halt {
+        let mut halt = self.halt.clone();
+        loop {
+            if let Some(reason) = halt.borrow_and_update().clone() {
+                return reason;
+            }
+            if halt.changed().await.is_err() {
+                // Stopped in good order: it will never halt.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Where the doors are.
+    pub fn doors(&self) -> Doors {
+        self.listening((0, 0)).doors
+    }
+
+    /// Has a listener shown in the status from now on.
+    pub(crate) fn add_listener(&self, listener: impl Listener + 'static) {
+        let listeners = self.facts.listeners.lock();
+        let mut listeners = listeners.unwrap_or_else(PoisonError::into_inner);
+        listeners.push(Box::new(listener));
+    }
+
+    fn listening(&self, locks: (u32, u32)) -> Listening {
+        let mut listening = Listening::default();
+        let listeners = self.facts.listeners.lock();
+        for listener in listeners.unwrap_or_else(PoisonError::into_inner).iter() {
+            listener.show(locks, &mut listening);
+        }
+        listening
+    }
+
+    /// Resolves when the core has ended, in whatever way.
+    #[cfg(feature = "http")]
+    pub(crate) async fn ended(&self) {
+        self.facts.commands.closed().await;
+    }
+
+    /// Why the node halted, if it did.
+    pub fn halt_words(&self) -> Option<String> {
+        self.halt.borrow().as_ref().map(Halt::to_string)
+    }
+
+    /// The node's time.
+    pub fn now(&self) -> Timestamp {
+        self.facts.clock.now()
+    }
+
+    /// What the start found.
+    pub fn recovered(&self) -> &Recovered {
+        &self.facts.recovered
+    }
+
+    /// What the node says of itself.
+    pub async fn status(&self) -> Result<NodeStatus, Stopped> {
+        let facts = &self.facts;
+        let counts = self
+            .actors
+            .lock
+            .call(vec![Item::Query(Query::Counts)])
+            .await?;
+        let (lock_owners, lock_contenders) = match counts.first() {
+            Some(Ok(Reply::Counts { owners, contenders })) => (*owners, *contenders),
+            Some(_) | None => (0, 0),
+        };
+        let asked = vec![Item::Query(queue::Query::Totals)];
+        let jobs = match self.actors.queue.call(asked).await?.pop() {
+            Some(Ok(queue::Reply::Totals(totals))) => *totals,
+            Some(_) | None => queue::Totals::default(),
+        };
+        let actors = each!(mailbox in &self.actors => self.report(mailbox).await?).into();
+        let listening = self.listening((lock_owners, lock_contenders));
+        let now = facts.clock.now();
+        Ok(NodeStatus {
+            version: env!("CARGO_PKG_VERSION"),
+            pid: std::process::id(),
+            data: facts.data.clone(),
+            fsync: fsync_words(facts.fsync, facts.journal.is_some()),
+            doors: listening.doors,
+            uptime_ms: now.0.saturating_sub(facts.started.0),
+            now,
+            wall_offset_ms: facts.clock.offset_ms(),
+            recovered: facts.recovered.clone(),
+            draining: *facts.draining.borrow(),
+            lock_owners,
+            lock_contenders,
+            open_commands: facts.admission.open(),
+            journal: facts.journal.as_ref().map(Into::into),
+            snapshots: facts.data.as_ref().map(|_| self.snapshots()),
+            queues: jobs,
+            actors,
+            lockserver: listening.lockserver,
+            beanstalk: listening.beanstalk,
+            http: listening.http,
+            halted: self.halt_words(),
+        })
+    }
+
+    async fn report<M: Actor>(&self, mailbox: &Mailbox<M>) -> Result<ActorReport, Stopped> {
+        let status = mailbox.status().await?;
+        let asked = vec![Item::Query(supervisor::Query::Of(M::ID))];
+        let panics = match self.actors.supervisor.call(asked).await?.pop() {
+            Some(Ok(supervisor::Reply::Record(record))) => record,
+            Some(_) | None => supervisor::Record::default(),
+        };
+        Ok(ActorReport { status, panics })
+    }
+
+    /// Plants panics in the QueueActor, for tests.
+    #[doc(hidden)]
+    pub fn sabotage_queues(&self, saboteur: crate::spine::delivery::Saboteur<QueueMachine>) {
+        self.actors.queue.sabotage(saboteur);
+    }
+
+    /// Plants panics in what the LockActor answers to queries, for tests.
+    #[doc(hidden)]
+    pub fn sabotage_lock_queries(
+        &self,
+        saboteur: crate::spine::delivery::QuerySaboteur<LockMachine>,
+    ) {
+        self.actors.lock.sabotage_queries(saboteur);
+    }
+
+    /// Plants panics in what the QueueActor answers to queries, for tests.
+    #[doc(hidden)]
+    pub fn sabotage_queue_queries(
+        &self,
+        saboteur: crate::spine::delivery::QuerySaboteur<QueueMachine>,
+    ) {
+        self.actors.queue.sabotage_queries(saboteur);
+    }
+
+    /// Plants panics in the LockActor, for tests.
+    #[doc(hidden)]
+    pub fn sabotage_locks(&self, saboteur: crate::spine::delivery::Saboteur<LockMachine>) {
+        self.actors.lock.sabotage(saboteur);
+    }
+}

@@ -1,0 +1,523 @@
+//! What a request brings, from its query or its JSON body into the type that its route takes: a strict format for
+//! serde, in which every member is known, stands once, and is named if it is wrong. A member of bytes is text, or
+//! base64 under its name with `_b64` at its end.
+//!
+//! Never here: what a member is for.
+
+use crate::protocols::http::problem::Problem;
+use crate::refusal::Reason;
+use actix_web::http::header::{self, HeaderMap};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use percent_encoding::percent_decode_str;
+use serde::de::value::StrDeserializer;
+use serde::de::{
+    self, Deserialize, DeserializeOwned, Deserializer, IntoDeserializer as _, Visitor,
+};
+use serde::forward_to_deserialize_any;
+use serde_json::{Map, Value};
+use std::fmt;
+
+/// What is wrong with a member of which nobody could say which one is meant.
+const TWICE: &str = "is there more than once";
+
+/// Reads a query: `name=value`, joined by `&`, percent-encoded.
+pub(crate) fn of_query<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
+    let decode = |text: &str| {
+        let text = text.replace('+', " ");
+        let text = percent_decode_str(&text).decode_utf8();
+        text.map(std::borrow::Cow::into_owned).map_err(|_| {
+            let words = "the query is not UTF-8: give names that are no text as base64, in key_b64, index_b64, owner_b64";
+            Problem::new(Reason::Malformed, words)
+        })
+    };
+    let mut members = Map::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let (name, value) = (decode(name)?, decode(value)?);
+        if members.contains_key(&name) {
+            return Err(Problem::field(&name, TWICE));
+        }
+        members.insert(name, Value::String(value));
+    }
+    read(members, Form::Text)
+}
+
+/// Reads a body: a JSON object.
+pub(crate) fn of_body<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Result<T, Problem> {
+    if let Some(found) = headers.get(header::CONTENT_TYPE) {
+        let found = found.to_str().unwrap_or("");
+        let kind = found.split(';').next().unwrap_or("").trim();
+        if !kind.eq_ignore_ascii_case("application/json") {
+            let words = "expected a body of Content-Type: application/json";
+            return Err(Problem::new(Reason::NotJson, words));
+        }
+    }
+    let Tree { value, twice } = serde_json::from_slice(body).map_err(|error| {
+        let words = format!("the body is not JSON: {error}");
+        Problem::new(Reason::Malformed, words)
+    })?;
+    match (value, twice) {
+        (_, Some(field)) => Err(Problem::field(&field, TWICE)),
+        (Value::Object(members), None) => read(members, Form::Json),
+        (_, None) => {
+            let words = "expected a JSON object as the body";
+            Err(Problem::new(Reason::Malformed, words))
+        }
+    }
+}
+
+fn read<T: DeserializeOwned>(members: Map<String, Value>, form: Form) -> Result<T, Problem> {
+    let value = Value::Object(members);
+    T::deserialize(Input { value, form })
+        .map_err(|Wrong { place, what }| Problem::field(&place, what))
+}
+
+/// What is wrong, and with which member.
+#[derive(Debug)]
+struct Wrong {
+    /// As in `jobs[3].body`.
+    place: String,
+    what: String,
+}
+
+impl Wrong {
+    fn at(place: &str, what: &str) -> Self {
+        let (place, what) = (place.to_owned(), what.to_owned());
+        Self { place, what }
+    }
+
+    /// The same, seen from where this stands.
+    fn within(mut self, outer: &str) -> Self {
+        self.place = below(outer, &self.place);
+        self
+    }
+}
+
+/// The name of a member with its place before it.
+fn below(place: &str, field: &str) -> String {
+    let is_apart = place.is_empty() || field.is_empty() || field.starts_with('[');
+    let dot = if is_apart { "" } else { "." };
+    format!("{place}{dot}{field}")
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.place, self.what)
+    }
+}
+
+impl std::error::Error for Wrong {}
+
+/// What was found is never shown: only what is expected.
+impl de::Error for Wrong {
+    fn custom<T: fmt::Display>(what: T) -> Self {
+        Self::at("", &what.to_string())
+    }
+
+    fn invalid_type(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        Self::at("", &format!("must be {expected}"))
+    }
+
+    fn invalid_value(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        Self::at("", &format!("must be {expected}"))
+    }
+
+    fn invalid_length(_: usize, expected: &dyn de::Expected) -> Self {
+        Self::at("", &format!("must be {expected}"))
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self::at(field, "is missing")
+    }
+}
+
+/// How a value stands in a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Json,
+    /// In a query, where numbers are text too.
+    Text,
+    /// In a member whose name ends in `_b64`.
+    Base64,
+}
+
+/// A value on its way into its type.
+struct Input {
+    value: Value,
+    form: Form,
+}
+
+impl Input {
+    fn number<'de, V: Visitor<'de>>(self, most: u64, visitor: V) -> Result<V::Value, Wrong> {
+        let number = match (&self.value, self.form) {
+            (Value::String(text), Form::Text) => text.parse().ok(),
+            (value, _) => value.as_u64(),
+        };
+        match number.filter(|number| *number <= most) {
+            Some(number) => visitor.visit_u64(number),
+            None => Err(wrong(format_args!(
+                "must be a whole number from 0 to {most}"
+            ))),
+        }
+    }
+
+    fn text(self) -> Result<String, Wrong> {
+        match (self.value, self.form) {
+            (_, Form::Base64) => Err(wrong("is not known here")),
+            (Value::String(text), _) => Ok(text),
+            (_, _) => Err(wrong("must be a string")),
+        }
+    }
+}
+
+fn wrong(what: impl fmt::Display) -> Wrong {
+    de::Error::custom(what)
+}
+
+impl<'de> Deserializer<'de> for Input {
+    type Error = Wrong;
+
+    /// Bytes, not text with escapes.
+    fn is_human_readable(&self) -> bool {
+        false
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_u8<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        self.number(u8::MAX.into(), visitor)
+    }
+
+    fn deserialize_u16<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        self.number(u16::MAX.into(), visitor)
+    }
+
+    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        self.number(u32::MAX.into(), visitor)
+    }
+
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        self.number(u64::MAX, visitor)
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        match self.value {
+            Value::Bool(flag) => visitor.visit_bool(flag),
+            _ => Err(wrong("must be true or false")),
+        }
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        visitor.visit_string(self.text()?)
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        visitor.visit_string(self.text()?)
+    }
+
+    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        match (self.value, self.form) {
+            (Value::String(text), Form::Base64) => match STANDARD.decode(text) {
+                Ok(bytes) => visitor.visit_byte_buf(bytes),
+                Err(_) => Err(wrong("must be base64, padded with =")),
+            },
+            (Value::String(text), _) => visitor.visit_byte_buf(text.into_bytes()),
+            (_, _) => Err(wrong("must be a string")),
+        }
+    }
+
+    /// What may be left out may not be null.
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Wrong> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        let Value::Array(values) = self.value else {
+            return Err(wrong("must be a list"));
+        };
+        visitor.visit_seq(Items(values.into_iter().enumerate()))
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        words: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Wrong> {
+        let text = self.text()?;
+        match words.iter().find(|word| **word == text) {
+            Some(word) => {
+                let word: StrDeserializer<'_, Wrong> = word.into_deserializer();
+                visitor.visit_enum(word)
+            }
+            None => Err(wrong(format_args!("must be one of {}", words.join(", ")))),
+        }
+    }
+
+    /// What is missing or wrong goes before what is not known.
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Wrong> {
+        let Value::Object(members) = self.value else {
+            return Err(wrong("must be an object"));
+        };
+        let (mut known, mut unknown): (Vec<Member>, Option<String>) = (Vec::new(), None);
+        for (name, value) in members {
+            let of = |name: &str| fields.iter().find(|field| **field == name).copied();
+            let (field, form) = match (of(&name), name.strip_suffix("_b64").and_then(of)) {
+                (Some(field), _) => (field, self.form),
+                (None, Some(field)) => (field, Form::Base64),
+                (None, None) => {
+                    unknown.get_or_insert(name);
+                    continue;
+                }
+            };
+            if known.iter().any(|member| member.field == field) {
+                let what = format!("and {field}_b64 exclude each other");
+                return Err(Wrong::at(field, &what));
+            }
+            let input = Input { value, form };
+            known.push(Member { field, name, input });
+        }
+        let read = visitor.visit_map(Members(known.into_iter(), None))?;
+        unknown.map_or(Ok(read), |name| Err(Wrong::at(&name, "is not known here")))
+    }
+
+    forward_to_deserialize_any! {
+        i8 i16 i32 i64 i128 u128 f32 f64 char byte_buf unit unit_struct tuple tuple_struct map
+        identifier ignored_any
+    }
+}
+
+struct Items(std::iter::Enumerate<std::vec::IntoIter<Value>>);
+
+impl<'de> de::SeqAccess<'de> for Items {
+    type Error = Wrong;
+
+    fn next_element_seed<T: de::DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, Wrong> {
+        let Some((place, value)) = self.0.next() else {
+            return Ok(None);
+        };
+        let form = Form::Json;
+        let item = seed.deserialize(Input { value, form });
+        item.map(Some)
+            .map_err(|wrong| wrong.within(&format!("[{place}]")))
+    }
+}
+
+/// A member that its object has a field for.
+struct Member {
+    field: &'static str,
+    /// As it stands in the request.
+    name: String,
+    input: Input,
+}
+
+/// Members, and the one whose value is asked for next.
+struct Members(std::vec::IntoIter<Member>, Option<Member>);
+
+impl<'de> de::MapAccess<'de> for Members {
+    type Error = Wrong;
+
+    fn next_key_seed<K: de::DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, Wrong> {
+        self.1 = self.0.next();
+        let key = self.1.as_ref().map(|member| {
+            let field: StrDeserializer<'_, Wrong> = member.field.into_deserializer();
+            seed.deserialize(field)
+        });
+        key.transpose()
+    }
+
+    fn next_value_seed<V: de::DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Wrong> {
+        let Member { name, input, .. } = self.1.take().expect("a value follows its key");
+        seed.deserialize(input).map_err(|wrong| wrong.within(&name))
+    }
+}
+
+/// A JSON value, and the first member of an object in it that is there more than once.
+struct Tree {
+    value: Value,
+    twice: Option<String>,
+}
+
+impl<V: Into<Value>> From<V> for Tree {
+    fn from(value: V) -> Self {
+        let (value, twice) = (value.into(), None);
+        Self { value, twice }
+    }
+}
+
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Anything)
+    }
+}
+
+struct Anything;
+
+impl<'de> Visitor<'de> for Anything {
+    type Value = Tree;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Tree, E> {
+        Ok(Value::Null.into())
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Tree, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Tree, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Tree, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Tree, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Tree, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut items: A) -> Result<Tree, A::Error> {
+        let (mut values, mut twice) = (Vec::new(), None);
+        while let Some(Tree {
+            value,
+            twice: within,
+        }) = items.next_element()?
+        {
+            let place = values.len();
+            twice = twice.or_else(|| within.map(|field| below(&format!("[{place}]"), &field)));
+            values.push(value);
+        }
+        let value = values.into();
+        Ok(Tree { value, twice })
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, mut items: A) -> Result<Tree, A::Error> {
+        let (mut members, mut twice) = (Map::new(), None);
+        while let Some((name, given)) = items.next_entry::<String, Tree>()? {
+            let within = given.twice.map(|field| below(&name, &field));
+            let again = members.contains_key(&name).then(|| name.clone());
+            twice = twice.or(again).or(within);
+            members.insert(name, given.value);
+        }
+        let value = members.into();
+        Ok(Tree { value, twice })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{of_body, of_query};
+    use crate::actors::lock::Name;
+    use crate::protocols::http::schema::{EntryNames, Number};
+    use actix_web::http::header::HeaderMap;
+
+    #[derive(Debug, serde::Deserialize)]
+    struct Request {
+        key: Name,
+        #[serde(default)]
+        owner: Name,
+        #[serde(default)]
+        ttl: Number<u16, 1, 65_535, 60>,
+    }
+
+    fn body(text: &str) -> Result<Request, String> {
+        of_body(&HeaderMap::new(), text.as_bytes()).map_err(|problem| problem.to_string())
+    }
+
+    #[test]
+    fn a_name_is_text_or_base64_and_comes_back_as_it_was() {
+        for bytes in [
+            &b""[..],
+            b"plain",
+            b"not \\x41",
+            "snowman \u{2603}\n".as_bytes(),
+            b"\xff\x00\xfe",
+        ] {
+            let [key, index, owner] = [bytes, b"", bytes].map(|name| Name::new(name).unwrap());
+            let names = EntryNames { key, index, owner };
+            let text = serde_json::to_string(&names).unwrap();
+            let read = body(&text.replace("\"index\":\"\",", "")).unwrap();
+            assert_eq!((read.key, read.owner), (names.key, names.owner), "{text}");
+            assert_eq!(read.ttl.0, 60);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        assert_eq!(body(r#"{"key":"a","ttl":5}"#).unwrap().ttl.0, 5);
+        let long = format!(r#"{{"key":"{}"}}"#, "x".repeat(256));
+        for (text, words) in [
+            ("{}", "key is missing"),
+            (r#"{"tll":1}"#, "key is missing"),
+            (r#"{"key":1}"#, "key must be a string"),
+            (r#"{"key":null}"#, "key must be a string"),
+            (r#"{"key_b64":"a"}"#, "key_b64 must be base64"),
+            (r#"{"key":"a","key_b64":"YQ=="}"#, "exclude each other"),
+            (&long, "key must be a name of at most 255 bytes"),
+            (
+                r#"{"key":"a","ttl":0}"#,
+                "ttl must be a whole number from 1 to 65535",
+            ),
+            (r#"{"key":"a","ttl":"5"}"#, "ttl must be"),
+            (r#"{"key":"a","ttl":1.5}"#, "ttl must be"),
+            (r#"{"key":"a","tll":5}"#, "tll is not known here"),
+            (r#"{"key":"a","key":"b"}"#, "key is there more than once"),
+            (
+                r#"{"key":"a","in":{"b":[1,{"c":1,"c":"secret"}]}}"#,
+                "in.b[1].c is there more than once",
+            ),
+            (
+                r#"{"a":{"b":[[{"c":1,"c":2}]],"b":1},"a":1}"#,
+                "a.b[0][0].c is there",
+            ),
+            (r#"["secret"]"#, "expected a JSON object"),
+            (r#""secret""#, "expected a JSON object"),
+            (r#"{"key":"#, "not JSON"),
+            ("", "not JSON"),
+        ] {
+            let problem = body(text).unwrap_err();
+            assert!(problem.contains(words), "{text}: {problem}");
+            assert!(!problem.contains("secret"), "nothing of the body is shown");
+        }
+    }
+
+    #[test]
+    fn a_query_is_decoded_or_refused() {
+        let read: Request = of_query("key=a%20b+c%2B&owner=&ttl=7").unwrap();
+        assert_eq!(read.key.as_bytes(), b"a b c+");
+        assert_eq!((read.owner.as_bytes(), read.ttl.0), (&b""[..], 7));
+        for wrong in ["key=%ff", "key=a&key=b", "key=a&ttl=x", "key=a&tll=1"] {
+            assert!(of_query::<Request>(wrong).is_err(), "{wrong}");
+        }
+    }
+}

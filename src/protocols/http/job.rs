@@ -1,0 +1,503 @@
+//! Queues over HTTP, what is done with jobs: requests into calls of [`Queues`](crate::handle::Queues), and what came of
+//! them into answers. The members are those of `docs/protocols/http.md`, "Queues".
+//!
+//! Never here: who may do what with a job. That is the machine's.
+
+use crate::actors::queue::{self, Claim, DedupKey, JobView, Phase, Put, QueueName, Root};
+use crate::clock::Timestamp;
+use crate::handle::{Added, QueueError, Queues};
+use crate::ids::Token;
+use crate::protocols::http::call::{Call, Rollback};
+use crate::protocols::http::problem::Problem;
+use crate::protocols::http::route::{Body, Json, Route, Words};
+use crate::protocols::http::schema::{JobText, List, Number};
+use crate::refusal::Reason;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Where jobs are added: what is sent there may be longer than other requests.
+pub(crate) const PUSH: &str = "/v1/queues/push";
+pub(crate) const PUSH_ALL: &str = "/v1/queues/push-all";
+
+/// Milliseconds: at most 2^32 seconds.
+pub(super) type Span = Number<u64, 0, { u32::MAX as u64 * 1000 }>;
+
+pub(crate) fn routes() -> Vec<Route> {
+    use Reason::{Absent, DiskFull, Draining, Failed, Full, ReadOnly, Stale, TooBig, Waits};
+    vec![
+        Route::post_once(
+            PUSH,
+            push,
+            Words {
+                id: "push_job",
+                summary: "Add a job",
+                more: "With `dedup`, only if no unclaimed job of the queue has the same.",
+                answer: "Its id, or that of the one that is there.",
+            },
+            &[ReadOnly, TooBig, Draining, Full, DiskFull, Failed],
+        ),
+        Route::post_once(
+            PUSH_ALL,
+            push_all,
+            Words {
+                id: "push_jobs",
+                summary: "Add several jobs as one",
+                more: "All of them or none, also through a crash. Of several that are one with each other the last counts.",
+                answer: "The id of each, or that of the one that is there.",
+            },
+            &[ReadOnly, TooBig, Draining, Full, DiskFull, Failed],
+        ),
+        Route::post_once(
+            "/v1/queues/register",
+            register,
+            Words {
+                id: "register_root_job",
+                summary: "Make the jobs of an older root job superfluous",
+                more: "Whoever claims one is told that it is a duplicate. It is remembered for 28 days.",
+                answer: "Whether it was news.",
+            },
+            &[Full, DiskFull, Failed],
+        ),
+        Route::post_once(
+            "/v1/queues/pop",
+            pop,
+            Words {
+                id: "pop_jobs",
+                summary: "Claim jobs",
+                more: "The most urgent of these queues, among equals the oldest, or as the queue's order has it; with `weights`, of a queue by chance. With `wait`, and if there is none, answers when one is there or the wait ends. A job that is claimed for a client which has closed the connection is given back.",
+                answer: "What was claimed; nothing, if there is nothing.",
+            },
+            &[Waits, DiskFull, Failed],
+        ),
+        Route::post_once(
+            "/v1/queues/ack",
+            ack,
+            Words {
+                id: "ack_job",
+                summary: "End a claimed job: it is done",
+                more: "Only with the token of its claim.",
+                answer: "It is gone.",
+            },
+            &[Absent, Stale, Failed],
+        ),
+        Route::post_once(
+            "/v1/queues/fail",
+            fail,
+            Words {
+                id: "fail_job",
+                summary: "Say that a claimed job failed",
+                more: "It belongs to nobody until it is tried again: in `retry_after_ms`, or as the back-off of its type says, or when its claim would have ended. If that was its last try it is abandoned then.",
+                answer: "What is known of it.",
+            },
+            &[Absent, Stale, Failed],
+        ),
+        Route::post_once(
+            "/v1/queues/touch",
+            touch,
+            Words {
+                id: "touch_job",
+                summary: "Begin the span of a claim again",
+                more: "Only with its token.",
+                answer: "What is known of the job.",
+            },
+            &[Absent, Stale, DiskFull, Failed],
+        ),
+        Route::post_once(
+            "/v1/queues/release",
+            release,
+            Words {
+                id: "release_job",
+                summary: "Give a claimed job back",
+                more: "Only with the token of its claim. If that was its last try, it is abandoned.",
+                answer: "What is known of it.",
+            },
+            &[Absent, Stale, Failed],
+        ),
+        Route::post_once(
+            "/v1/queues/bury",
+            bury,
+            Words {
+                id: "bury_job",
+                summary: "Put a claimed job aside until it is kicked",
+                more: "Only with the token of its claim.",
+                answer: "What is known of it.",
+            },
+            &[Absent, Stale, Failed],
+        ),
+    ]
+}
+
+/// A job to be added.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Push {
+    queue: QueueName,
+    /// What the job says.
+    body: queue::Body,
+    /// 0 is the most urgent; below 1024 counts as urgent.
+    #[serde(default)]
+    priority: Number<u32, 0, { u32::MAX as u64 }, 1024>,
+    /// Milliseconds until it is ready.
+    #[serde(default)]
+    delay_ms: Span,
+    /// Milliseconds that a claim of it lasts; the queue's own time if 0.
+    #[serde(default)]
+    ttr_ms: Span,
+    /// The deduplication key: nothing is added while an unclaimed job of the queue has the same.
+    dedup: Option<String>,
+    /// Whether it is tried again when a claim ends without a word; if not, it is run at most once.
+    #[serde(default = "yes")]
+    retries: bool,
+    root: Option<RootJob>,
+    /// Whether it is that root job itself, which is registered along with it.
+    #[serde(default)]
+    is_root: bool,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct RootJob {
+    /// What its jobs have in common, within the queue.
+    signature: String,
+    /// Its time, in whatever unit: the larger is the newer.
+    at: u64,
+}
+
+impl Push {
+    /// The job, which stands at this place of the request.
+    fn put(self, place: &str) -> Result<Put, Problem> {
+        let Self {
+            queue,
+            body,
+            priority,
+            delay_ms,
+            ttr_ms,
+            dedup,
+            retries,
+            root,
+            is_root,
+        } = self;
+        if is_root && root.is_none() {
+            let words = "is missing, and is_root is true";
+            return Err(Problem::field(&format!("{place}root"), words));
+        }
+        Ok(Put {
+            priority: priority.0,
+            delay_ms: delay_ms.0,
+            ttr_ms: ttr_ms.0,
+            dedup: dedup.map(|key| DedupKey::of(key.as_bytes())),
+            retries,
+            root: root.map(|root| Root::of(&queue, &root.signature, root.at)),
+            is_root,
+            body,
+            queue,
+        })
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Pushed {
+    /// Its number.
+    id: u64,
+    /// Whether it was added.
+    new: bool,
+}
+
+impl From<Added> for Pushed {
+    fn from(Added { id, new }: Added) -> Self {
+        Self { id, new }
+    }
+}
+
+/// Adds a job.
+async fn push(call: &Call, Body(job): Body<Push>) -> Result<Json<Pushed>, Problem> {
+    let added = call.node.queues().put(job.put("")?).await?;
+    Ok(Json(added.into()))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct PushAll {
+    /// All of them are added, or none.
+    jobs: List<Push, 1000>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct PushedAll {
+    /// In the order of the request.
+    jobs: Vec<Pushed>,
+}
+
+/// Adds several jobs as one.
+async fn push_all(call: &Call, Body(all): Body<PushAll>) -> Result<Json<PushedAll>, Problem> {
+    let jobs = all.jobs.0.into_iter().enumerate();
+    let jobs = jobs.map(|(place, job)| job.put(&format!("jobs[{place}].")));
+    let jobs = jobs.collect::<Result<_, _>>()?;
+    let added = call.node.queues().put_all(jobs).await?;
+    let jobs = added.into_iter().map(Pushed::from).collect();
+    Ok(Json(PushedAll { jobs }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Register {
+    queue: QueueName,
+    /// What its jobs have in common, within the queue.
+    signature: String,
+    /// Its time, in whatever unit: the larger is the newer.
+    at: u64,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Registered {
+    /// Whether neither this nor a newer one was known.
+    registered: bool,
+}
+
+/// Makes jobs that come from an older root job superfluous.
+async fn register(call: &Call, Body(root): Body<Register>) -> Result<Json<Registered>, Problem> {
+    let Register {
+        queue,
+        signature,
+        at,
+    } = root;
+    let root = Root::of(&queue, &signature, at);
+    let registered = call.node.queues().register(root).await?;
+    Ok(Json(Registered { registered }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Pop {
+    /// From which.
+    queues: List<QueueName, 1000>,
+    /// One for each of the queues, in their order: which of those that have a job gives one is left to chance, each as often as its weight says. If left out, the one with the most urgent job.
+    weights: Option<List<Number<u32, 1, { u32::MAX as u64 }>, 1000>>,
+    /// Jobs to claim at most. A client that waits is given one.
+    #[serde(default)]
+    count: Number<u32, 1, 100, 1>,
+    /// Seconds to wait for one at most.
+    #[serde(default)]
+    wait: Number<u64, 0, 3600>,
+}
+
+/// A job that somebody has now.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Claim")]
+pub(crate) struct Popped {
+    /// Its number.
+    id: u64,
+    /// Only ever grows: to be shown with whatever is done with the job.
+    token: Token,
+    queue: QueueName,
+    /// Claims since it was added or kicked, this one included.
+    attempts: u32,
+    /// Milliseconds until the claim ends.
+    remaining_ms: u64,
+    /// Whether it is tried again when the claim ends without a word.
+    retries: bool,
+    /// Whether a newer root job has made it superfluous: end it without doing anything.
+    duplicate: bool,
+    #[serde(flatten)]
+    text: JobText,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Claims {
+    jobs: Vec<Popped>,
+}
+
+/// Claims jobs, waiting for one if asked to.
+async fn pop(call: &Call, Body(wanted): Body<Pop>) -> Result<Json<Claims>, Problem> {
+    let names = wanted.queues.0;
+    let weights = wanted.weights.map_or(Vec::new(), |weights| weights.0);
+    if !weights.is_empty() && weights.len() != names.len() {
+        let words = format!(
+            "must be a list of {} numbers, one for each queue",
+            names.len()
+        );
+        return Err(Problem::field("weights", words));
+    }
+    let weights: Vec<u32> = weights.into_iter().map(|weight| weight.0).collect();
+    let queues = call.node.queues().weighted(&weights);
+    let count = wanted.count.0 as usize;
+    let claims = match wanted.wait.0 {
+        0 => queues.pop_some(&names, count).await?,
+        wait => {
+            let wait = Duration::from_secs(wait);
+            let claims = pop_within(&queues, (&names, count), wait);
+            call.wait(claims).await??
+        }
+    };
+    let now = call.node.now();
+    let jobs = claims.iter().map(|claim| popped(claim, now)).collect();
+    // A client that may ask again is answered again; for any other they would be lost until their claims end.
+    if call.key.is_none() {
+        call.rollback.set(Some(give_back(queues, claims)));
+    }
+    Ok(Json(Claims { jobs }))
+}
+
+/// Claims what is ready, or the first job that is so in time.
+async fn pop_within(
+    queues: &Queues,
+    (names, count): (&[QueueName], usize),
+    wait: Duration,
+) -> Result<Vec<Claim>, QueueError> {
+    let claims = queues.pop_some(names, count).await?;
+    if !claims.is_empty() {
+        return Ok(claims);
+    }
+    let mut waiting = queues.wait_for_job(names);
+    match timeout(wait, waiting.claim()).await {
+        Ok(claim) => claim.map(|claim| vec![claim]),
+        Err(_) => waiting.withdraw().await.map(Vec::from_iter),
+    }
+}
+
+/// What is done if these are not delivered.
+fn give_back(queues: Queues, claims: Vec<Claim>) -> Rollback {
+    Rollback::new(move || {
+        // A part of the answer may have been read: what is to be run at most once stays where it is.
+        for claim in claims.into_iter().filter(|claim| claim.retries) {
+            queues.give_back(claim.id, claim.token);
+        }
+    })
+}
+
+fn popped(claim: &Claim, now: Timestamp) -> Popped {
+    let Claim {
+        id,
+        token,
+        queue,
+        attempts,
+        until,
+        retries,
+        duplicate,
+        body,
+    } = claim.clone();
+    Popped {
+        id,
+        token,
+        queue,
+        attempts,
+        remaining_ms: until.0.saturating_sub(now.0),
+        retries,
+        duplicate,
+        text: JobText { body },
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct JobClaim {
+    /// The number of the job.
+    id: u64,
+    /// The token of its claim.
+    token: Token,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Deleted {
+    #[schemars(extend("const" = 1))]
+    pub(super) deleted: u32,
+}
+
+/// Ends a claimed job: it is done.
+async fn ack(call: &Call, Body(of): Body<JobClaim>) -> Result<Json<Deleted>, Problem> {
+    call.node.queues().ack(of.id, of.token).await?;
+    Ok(Json(Deleted { deleted: 1 }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Fail {
+    /// The number of the job.
+    id: u64,
+    /// The token of its claim.
+    token: Token,
+    /// Milliseconds until it is tried again; if left out, as the back-off of its type says, or the rest of its claim.
+    retry_after_ms: Option<Span>,
+}
+
+/// What is known of a job that was changed.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Changed {
+    /// The number of the job.
+    id: u64,
+    /// Null if it has ended: it failed, and was to be run at most once.
+    phase: Option<Phase>,
+    /// Claims since it was added or kicked.
+    attempts: Option<u32>,
+    /// Milliseconds until its delay or claim ends, or until it is pruned; null if nothing ends.
+    remaining_ms: Option<u64>,
+}
+
+/// Says that a claimed job failed.
+async fn fail(call: &Call, Body(of): Body<Fail>) -> Result<Json<Changed>, Problem> {
+    let retry_after_ms = of.retry_after_ms.map(|span| span.0);
+    let queues = call.node.queues();
+    let view = queues.fail(of.id, of.token, retry_after_ms).await?;
+    let ended = Changed {
+        id: of.id,
+        phase: None,
+        attempts: None,
+        remaining_ms: None,
+    };
+    Ok(view.map_or(Json(ended), |view| changed(call, &view)))
+}
+
+/// Begins the span of a claim again.
+async fn touch(call: &Call, Body(of): Body<JobClaim>) -> Result<Json<Changed>, Problem> {
+    let view = call.node.queues().touch(of.id, of.token).await?;
+    Ok(changed(call, &view))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Release {
+    /// The number of the job.
+    id: u64,
+    /// The token of its claim.
+    token: Token,
+    /// Milliseconds until it is ready.
+    #[serde(default)]
+    delay_ms: Span,
+    /// Its priority from now on; as it was if left out.
+    priority: Option<u32>,
+}
+
+/// Gives a claimed job back.
+async fn release(call: &Call, Body(of): Body<Release>) -> Result<Json<Changed>, Problem> {
+    let terms = (of.delay_ms.0, of.priority);
+    let view = call.node.queues().release(of.id, of.token, terms).await?;
+    Ok(changed(call, &view))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Bury {
+    /// The number of the job.
+    id: u64,
+    /// The token of its claim.
+    token: Token,
+    /// Its priority from now on; as it was if left out.
+    priority: Option<u32>,
+}
+
+/// Puts a claimed job aside.
+async fn bury(call: &Call, Body(of): Body<Bury>) -> Result<Json<Changed>, Problem> {
+    let view = call
+        .node
+        .queues()
+        .bury(of.id, of.token, of.priority)
+        .await?;
+    Ok(changed(call, &view))
+}
+
+fn changed(call: &Call, view: &JobView) -> Json<Changed> {
+    let now = call.node.now();
+    Json(Changed {
+        id: view.id,
+        phase: Some(view.phase),
+        attempts: Some(view.attempts),
+        remaining_ms: view.until.map(|until| until.0.saturating_sub(now.0)),
+    })
+}

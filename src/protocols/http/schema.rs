@@ -1,0 +1,202 @@
+//! The types that requests and answers are made of, each with its bounds, its encoding and its schema in one place.
+
+use crate::actors::lock::Name;
+use crate::actors::queue::{Body, QueueName};
+use crate::clock::Timestamp;
+use crate::ids::{Seq, Token};
+use crate::refusal::Reason;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Deserialize, Deserializer, Error as _};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use std::borrow::Cow;
+
+/// Marks a string of any bytes: `openapi.rs` describes it as two members, since JSON has text alone.
+pub(crate) const BYTES: &str = "x-bytes";
+
+/// A whole number within bounds, and the one that stands for it if it is left out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Number<N, const MIN: u64, const MAX: u64, const DEFAULT: u64 = 0>(pub(crate) N);
+
+impl<N: TryFrom<u64>, const MIN: u64, const MAX: u64, const DEFAULT: u64> Default
+    for Number<N, MIN, MAX, DEFAULT>
+{
+    fn default() -> Self {
+        let default = N::try_from(DEFAULT).ok();
+        Self(default.expect("a default is a number of its type"))
+    }
+}
+
+impl<'de, N: TryFrom<u64>, const MIN: u64, const MAX: u64, const DEFAULT: u64> Deserialize<'de>
+    for Number<N, MIN, MAX, DEFAULT>
+{
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = u64::deserialize(deserializer).ok();
+        let number = number.filter(|number| (MIN..=MAX).contains(number));
+        let number = number.and_then(|number| N::try_from(number).ok());
+        number.map(Self).ok_or_else(|| {
+            D::Error::custom(format_args!("must be a whole number from {MIN} to {MAX}"))
+        })
+    }
+}
+
+impl<N: Copy + Into<u64>, const MIN: u64, const MAX: u64, const DEFAULT: u64> Serialize
+    for Number<N, MIN, MAX, DEFAULT>
+{
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.0.into())
+    }
+}
+
+impl<N, const MIN: u64, const MAX: u64, const DEFAULT: u64> JsonSchema
+    for Number<N, MIN, MAX, DEFAULT>
+{
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("From{MIN}To{MAX}").into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "integer", "minimum": MIN, "maximum": MAX })
+    }
+}
+
+/// A list with one item at least, and a bound.
+#[derive(Clone, Debug)]
+pub(crate) struct List<T, const MAX: usize>(pub(crate) Vec<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for List<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let items = Vec::deserialize(deserializer)?;
+        if (1..=MAX).contains(&items.len()) {
+            Ok(Self(items))
+        } else {
+            let words = format_args!("must be a list of 1 to {MAX}");
+            Err(D::Error::custom(words))
+        }
+    }
+}
+
+impl<T: JsonSchema, const MAX: usize> JsonSchema for List<T, MAX> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("ListOf{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let items = generator.subschema_for::<T>();
+        json_schema!({ "type": "array", "items": items, "minItems": 1, "maxItems": MAX })
+    }
+}
+
+/// The names of an entry, as members of an answer.
+#[derive(Clone, Debug, JsonSchema)]
+pub(crate) struct EntryNames {
+    /// The key of the lock.
+    pub(crate) key: Name,
+    /// The index below the key.
+    pub(crate) index: Name,
+    /// Who holds or wants the lock; one name for each that does.
+    pub(crate) owner: Name,
+}
+
+/// The name of an owner, as a member of an answer.
+#[derive(Clone, Debug, JsonSchema)]
+pub(crate) struct OwnerName {
+    /// Who holds the lock.
+    pub(crate) owner: Name,
+}
+
+/// The body of a job, as a member of an answer.
+#[derive(Clone, Debug, JsonSchema)]
+pub(crate) struct JobText {
+    /// What the job says.
+    pub(crate) body: Body,
+}
+
+impl Serialize for EntryNames {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut members = serializer.serialize_map(Some(3))?;
+        encode(&mut members, "key", self.key.as_bytes())?;
+        encode(&mut members, "index", self.index.as_bytes())?;
+        encode(&mut members, "owner", self.owner.as_bytes())?;
+        members.end()
+    }
+}
+
+impl Serialize for OwnerName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut members = serializer.serialize_map(Some(1))?;
+        encode(&mut members, "owner", self.owner.as_bytes())?;
+        members.end()
+    }
+}
+
+impl Serialize for JobText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut members = serializer.serialize_map(Some(1))?;
+        encode(&mut members, "body", self.body.as_bytes())?;
+        members.end()
+    }
+}
+
+/// Bytes as a member of an object: text under its own name, else base64 under the name with `_b64` at its end.
+pub(crate) fn encode<M: SerializeMap>(
+    members: &mut M,
+    field: &str,
+    bytes: &[u8],
+) -> Result<(), M::Error> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => members.serialize_entry(field, text),
+        Err(_) => members.serialize_entry(&format!("{field}_b64"), &STANDARD.encode(bytes)),
+    }
+}
+
+impl Serialize for Reason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.word())
+    }
+}
+
+/// Schemas of types that are not of HTTP: inline, or by a name of their own.
+macro_rules! schemas {
+    ($($type:ty, $name:literal, $inline:literal: $schema:tt;)*) => {
+        $(impl JsonSchema for $type {
+            fn inline_schema() -> bool {
+                $inline
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                $name.into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!($schema)
+            }
+        })*
+    };
+}
+
+schemas! {
+    Name, "Name", true: { "type": "string", "maxLength": Name::BYTES_MAX, BYTES: true };
+    Body, "Body", true: { "type": "string", BYTES: true };
+    Token, "Token", true: { "type": "integer", "minimum": 0 };
+    Seq, "Seq", true: { "type": "integer", "minimum": 0 };
+    Timestamp, "Timestamp", true: { "type": "integer", "minimum": 0 };
+    Reason, "Reason", false: {
+        "type": "string",
+        "enum": Reason::ALL.iter().map(|reason| reason.word()).collect::<Vec<_>>()
+    };
+    QueueName, "QueueIs", false: {
+        "type": "string",
+        "pattern": "^[A-Za-z0-9+/;.$_()][A-Za-z0-9+/;.$_()-]{0,199}(:[A-Za-z0-9+/;.$_()][A-Za-z0-9+/;.$_()-]{0,199})?$",
+        "description": "TYPE, or TENANT:TYPE, each 1 to 200 of letters, digits and -+/;.$_(), the first no -."
+    };
+}

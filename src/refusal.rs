@@ -1,0 +1,150 @@
+//! Why something is refused, written once: what the machines, the library, HTTP and the command line all read.
+//!
+//! Never here: the words of other protocols, which stand in their codecs.
+
+/// What a refusal means for the same request, sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// It was carried out, and this is its answer.
+    Final,
+    /// Nothing was done. It would be refused again as it stands.
+    Changed,
+    /// Nothing was done. It may succeed later.
+    Later,
+}
+
+/// How the command line ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// The answer is no, or a problem was found.
+    No = 1,
+    /// The command cannot be carried out as it was given.
+    Usage = 2,
+    /// Something cannot be read or reached.
+    Unreachable = 3,
+    /// The node halted.
+    Halted = 4,
+}
+
+struct Row {
+    word: &'static str,
+    status: u16,
+    exit: Exit,
+    retry: Retry,
+    title: &'static str,
+}
+
+macro_rules! reasons {
+    ($($reason:ident $word:literal $status:literal $exit:ident $retry:ident $title:literal)*) => {
+        /// Why something is refused.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Reason {
+            $(#[doc = $title] $reason,)*
+        }
+
+        impl Reason {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$reason),*];
+
+            const fn row(self) -> Row {
+                match self {
+                    $(Self::$reason => Row {
+                        word: $word,
+                        status: $status,
+                        exit: Exit::$exit,
+                        retry: Retry::$retry,
+                        title: $title,
+                    },)*
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    // What the actors refuse.
+    Absent       "absent"         404 No          Final   "there is no such entry, job or queue"
+    Held         "held"           409 No          Final   "another owner holds the lock, and the wait is over"
+    Stale        "stale"          409 No          Final   "the lock, or the claim of the job, has another token"
+    Claimed      "claimed"        409 No          Final   "the job is claimed, and ends with its token"
+    Reserved     "reserved"       403 No          Changed "the key is kept for the coordinator itself"
+    ReadOnly     "read-only"      403 No          Changed "the queue takes no jobs"
+    TooBig       "too-big"        413 No          Changed "the job is longer than is allowed"
+    Draining     "draining"       503 No          Later   "the coordinator drains, and takes no new locks or jobs"
+    Full         "full"           503 No          Later   "there are as many entries, jobs or queues as are allowed"
+    DiskFull     "disk-full"      507 No          Later   "the disk is full, and nothing is added until there is space"
+    Failed       "failed"         500 Unreachable Changed "the request failed inside the coordinator, and was not applied"
+    Stopped      "stopped"        503 Halted      Later   "the coordinator stops, or has halted"
+    NoFiles      "no-files"       409 Unreachable Changed "the coordinator keeps no files, so there is nothing to take a snapshot of"
+    // What a listener bounds.
+    Busy         "busy"           503 Unreachable Later   "the actors did not answer in time"
+    Crowded      "crowded"        503 Unreachable Later   "as many connections are open as are allowed"
+    Waits        "waits"          503 No          Later   "as many requests wait as are allowed"
+    Large        "large"          503 No          Later   "as many large answers lie unread as are allowed"
+    // What is wrong with a request.
+    Field        "field"          400 Usage       Changed "a field is wrong, which `field` names"
+    Malformed    "malformed"      400 Usage       Changed "the body is no JSON object, or the query no UTF-8"
+    NotHttp      "not-http"       400 Usage       Changed "this is no HTTP/1.1, or has no single Host"
+    Gone         "gone"           400 Usage       Changed "the connection was closed, or written to, while the request waited"
+    NotJson      "not-json"       415 Usage       Changed "the body has another Content-Type than application/json"
+    Running      "running"        409 No          Later   "a request with this Idempotency-Key is being answered"
+    KeyReused    "key-reused"     422 Usage       Changed "the Idempotency-Key came before, with another request"
+    NotFound     "not-found"      404 Unreachable Changed "nothing is served under this path"
+    NotAllowed   "not-allowed"    405 Unreachable Changed "the path does not take this method"
+    TooSlow      "too-slow"       408 Unreachable Changed "the request took too long to arrive"
+    TooLarge     "too-large"      413 Usage       Changed "the body is longer than the path takes"
+    HeadTooLarge "head-too-large" 431 Usage       Changed "the head has more than 16 KiB or 96 headers"
+    NotUpgraded  "not-upgraded"   501 Unreachable Changed "CONNECT, or an upgrade to another protocol"
+    // Whose requests are answered.
+    Unauthorized "unauthorized"   401 Unreachable Changed "on TCP, the token is missing or wrong"
+    Foreign      "foreign"        403 Unreachable Changed "a foreign Origin on TCP, or another user on the socket"
+    Misdirected  "misdirected"    421 Unreachable Changed "on TCP, a Host that is not this coordinator's"
+}
+
+impl Reason {
+    /// The word that programs compare. It never changes.
+    pub const fn word(self) -> &'static str {
+        self.row().word
+    }
+
+    /// What it means, for people: a fragment that stands alone.
+    pub const fn title(self) -> &'static str {
+        self.row().title
+    }
+
+    /// The status of the answer over HTTP.
+    pub const fn status(self) -> u16 {
+        self.row().status
+    }
+
+    /// How the command line ends that was refused so.
+    pub const fn exit(self) -> Exit {
+        self.row().exit
+    }
+
+    /// What it means for the same request, sent again.
+    pub const fn retry(self) -> Retry {
+        self.row().retry
+    }
+
+    /// The reason of this word.
+    pub fn parse(word: &str) -> Option<Self> {
+        let mut all = Self::ALL.iter().copied();
+        all.find(|reason| reason.word() == word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Reason;
+
+    #[test]
+    fn each_reason_is_known_by_its_word() {
+        for reason in Reason::ALL {
+            assert_eq!(Reason::parse(reason.word()), Some(*reason));
+            assert!((400..600).contains(&reason.status()), "{reason:?}");
+        }
+        assert_eq!(Reason::parse("HELD"), None);
+    }
+}
