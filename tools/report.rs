@@ -181,6 +181,8 @@ impl From<NodeError> for Failure {
             NodeError::Hosts(_) | NodeError::Door { .. } | NodeError::Core(_) => {
                 Self::unreachable(format!("failed to {error}"))
             }
+            NodeError::Start(_) => Self::halted(format!("failed to {error}"))
+                .help("this is a defect of sexton: keep a copy of the directory, and see docs/operations.md, \"A panic during recovery\""),
             NodeError::Halted(halt) => halt.into(),
         }
     }

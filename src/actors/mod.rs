@@ -52,6 +52,11 @@ impl Actors<ReplicaOf> {
     }
 }
 
+/// The names of all actors.
+pub fn names() -> Vec<&'static str> {
+    each!(type M => <M as Machine>::NAME).into()
+}
+
 /// The rules of every actor, as the configuration has them.
 pub type Rules = Actors<RulesOf>;
 

@@ -188,6 +188,8 @@ pub enum SegmentHeader {
         size: u64,
         /// What the checksums of its frames begin with.
         salt: u32,
+        /// The format that it is written in.
+        version: u32,
     },
     /// A header of a version that cannot.
     TooNew(u32),
@@ -210,6 +212,7 @@ impl SegmentHeader {
                 ordinal: u64_at(bytes, 16)?,
                 size: u32_at(bytes, 24)?.into(),
                 salt: u32_at(bytes, 28)?,
+                version,
             })
         };
         read().unwrap_or(Self::Bad)

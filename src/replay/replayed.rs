@@ -12,8 +12,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// An actor that a log is replayed into.
 pub trait Replayed: Recovering {
-    /// Its name in commands and logs.
-    fn name(&self) -> &'static str;
     /// What a journal record says, and what stands in the slots that it speaks of.
     fn entry(&self, record: &Record<'_>) -> Result<Told, RecoveryError>;
     /// A poisoned message of a journal record, as JSON.
@@ -51,10 +49,6 @@ pub struct Told {
 }
 
 impl<M: Actor> Replayed for Replica<M> {
-    fn name(&self) -> &'static str {
-        M::NAME
-    }
-
     fn entry(&self, record: &Record<'_>) -> Result<Told, RecoveryError> {
         let (message, outcome) = Self::decode(record)?;
         Ok(self.told(&message, &outcome))

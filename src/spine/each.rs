@@ -50,7 +50,7 @@ impl Family for RulesOf {
 ///
 /// - `each!(one in &list => value)`, `&mut list` or `list`: an array of the values, one for each actor, in order;
 /// - `each!(list: one in list => value)`, and likewise: a list of the values;
-/// - `each!(list: type M => value)`: the same, where `M` is the actor's machine.
+/// - `each!(type M => value)` and `each!(list: type M => value)`: the same, where `M` is the actor's machine.
 ///
 /// Several lists may be gone through at once: `one in &these, other in &those`.
 ///
@@ -82,6 +82,9 @@ macro_rules! list_of_actors {
             };
             ($d($d one:ident in $d all:ident),+ => $d value:expr) => {
                 [$({ $d(let $d one = $d all.$name;)+ $d value }),*]
+            };
+            (type $d machine:ident => $d value:expr) => {
+                [$({ type $d machine = $machine; $d value }),*]
             };
             (list: type $d machine:ident => $d value:expr) => {
                 $list { $($name: { type $d machine = $machine; $d value },)* }

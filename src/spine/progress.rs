@@ -3,7 +3,7 @@
 use crate::ids::{ActorId, Digest, Seq};
 use crate::persist::mark::Watermark;
 use crate::persist::snapshots::Page;
-use crate::spine::machine::{Stamp, Start};
+use crate::spine::machine::{Gauge, Stamp, Start};
 use crate::spine::parallel::Coming;
 use crate::spine::recovery::{ReadEntry, Recovering, RecoveryError};
 use std::any::Any;
@@ -94,6 +94,14 @@ impl Recovering for Watched<'_> {
 
     fn last(&self) -> Seq {
         self.replica.last()
+    }
+
+    fn name(&self) -> &'static str {
+        self.replica.name()
+    }
+
+    fn gauges(&self) -> Vec<Gauge> {
+        self.replica.gauges()
     }
 
     fn load(

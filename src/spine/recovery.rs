@@ -14,7 +14,7 @@ use crate::persist::mark::{Mark, Marked, Watermark};
 use crate::persist::snapshots::{BySlot, Found, Look, Page, Seal, SlotId, Slots};
 use crate::spine::guard::panic_words;
 use crate::spine::loading::{self, Arriving};
-use crate::spine::machine::{Actor, Effects, Machine, Stamp, Start};
+use crate::spine::machine::{Actor, Effects, Gauge, Machine, Stamp, Start};
 use crate::spine::parallel::{Coming, Made, ahead, both};
 use std::any::Any;
 use std::iter;
@@ -155,6 +155,10 @@ pub trait Recovering {
     fn digest(&self) -> Digest;
     /// Its newest entry.
     fn last(&self) -> Seq;
+    /// Its name.
+    fn name(&self) -> &'static str;
+    /// What it counts.
+    fn gauges(&self) -> Vec<Gauge>;
     /// A machine of the same kind, from pages that a snapshot has of it; of nothing if it has none.
     fn load(
         &self,
@@ -191,6 +195,14 @@ impl<M: Actor> Recovering for Replica<M> {
 
     fn last(&self) -> Seq {
         self.last
+    }
+
+    fn name(&self) -> &'static str {
+        M::NAME
+    }
+
+    fn gauges(&self) -> Vec<Gauge> {
+        self.machine.gauges()
     }
 
     fn load(

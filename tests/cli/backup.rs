@@ -13,7 +13,7 @@ use sexton::ids::Digest;
 use sexton::persist::backup;
 use sexton::persist::disk::RealDisk;
 use sexton::persist::snapshots::{SledStores, Slots};
-use sexton::spine::machine::Machine as _;
+use sexton::spine::machine::Paged as _;
 use sexton::spine::recovery::{Recovering, RecoveryError, Replica, Scope, recover};
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};

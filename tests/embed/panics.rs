@@ -4,14 +4,16 @@
 use crate::lockserver::{self, Client, request};
 use crate::node;
 use crate::past;
+use sexton::actors;
 use sexton::actors::lock::{LockMachine, Message, Name, Query};
+use sexton::actors::supervisor::{Cause, Rules};
 use sexton::ids::Digest;
 use sexton::node::Handle;
 use sexton::spine::delivery::Stage;
 use sexton::spine::delivery::{Item, Report};
-use sexton::spine::machine::Machine as _;
+use sexton::spine::machine::Paged as _;
 use sexton::spine::shared::Halt;
-use sexton::spine::supervisor::Rules;
+use sexton::spine::supervision::Intensity;
 use sexton::{Config, Node};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -50,12 +52,15 @@ fn plant(handle: &Handle, at: Stage) -> Arc<Mutex<Option<Instant>>> {
     let strike = Arc::clone(&struck);
     handle.sabotage_locks(Box::new(move |stage, message| {
         let culprit = match message {
-            Message::Request { owner, .. } => owner.as_bytes() == b"culprit",
-            Message::Expire { .. } => true,
-            Message::Renew { .. }
-            | Message::Release { .. }
-            | Message::ReleaseAll { .. }
-            | Message::Drain => false,
+            None => false,
+            Some(Message::Request { owner, .. }) => owner.as_bytes() == b"culprit",
+            Some(Message::Expire { .. }) => true,
+            Some(
+                Message::Renew { .. }
+                | Message::Release { .. }
+                | Message::ReleaseAll { .. }
+                | Message::Drain,
+            ) => false,
         };
         if stage == at && culprit {
             *strike.lock().unwrap_or_else(PoisonError::into_inner) = Some(now());
@@ -157,9 +162,24 @@ fn there(handle: &Handle) -> BTreeSet<Place> {
     places.collect()
 }
 
+/// So many restarts and rebuilds in a period.
+fn within(restarts_max: u32, rebuilds_max: u32, period_ms: u64) -> Rules {
+    let within = |restarts_max| Intensity {
+        restarts_max,
+        period_ms,
+    };
+    Rules {
+        restarts: within(restarts_max),
+        rebuilds: within(rebuilds_max),
+    }
+}
+
 fn durable(files: &TempDir, supervisor: Rules) -> (Node, SocketAddr) {
     node::open(Config {
-        supervisor,
+        rules: actors::Rules {
+            supervisor,
+            ..actors::Rules::default()
+        },
         lockserver: Some(node::door()),
         ..Config::at(files.path())
     })
@@ -213,7 +233,7 @@ fn accounts_for_them(handle: &Handle) -> Option<Digest> {
     assert_eq!(quarantined.len(), PANICS);
     let of_tick = |report: &Report| report.stage == Stage::Tick && report.item.is_some();
     assert!(quarantined.iter().all(of_tick), "{quarantined:?}");
-    let planted = |report: &Report| report.cause.starts_with("planted in");
+    let planted = |cause: &Cause| cause.cause.starts_with("planted in");
     assert!(lock.panics.causes.iter().all(planted));
     lock.status.digest
 }
@@ -221,11 +241,7 @@ fn accounts_for_them(handle: &Handle) -> Option<Digest> {
 #[test]
 fn exactly_the_culprit_fails() {
     let files = tempfile::tempdir().expect("a temporary directory");
-    let often = Rules {
-        restarts_max: 10_000,
-        rebuilds_max: 10_000,
-        period_ms: 10_000,
-    };
+    let often = within(10_000, 10_000, 10_000);
     let (node, address) = durable(&files, often);
     let handle = node.handle();
     let mut expected = load(address);
@@ -301,11 +317,7 @@ fn halted(node: &Node, mut clients: Vec<Client>, words: &str) {
 #[test]
 fn too_many_panics_halt_the_node() {
     let files = tempfile::tempdir().expect("a temporary directory");
-    let seldom = Rules {
-        restarts_max: 3,
-        rebuilds_max: 1,
-        period_ms: 3_600_000,
-    };
+    let seldom = within(3, 1, 3_600_000);
     let (node, address) = durable(&files, seldom);
     let handle = node.handle();
     let mut client = Client::connect(address).expect("let in");

@@ -202,7 +202,7 @@ fn a_panic_is_told_and_what_it_undid_is_not() {
     let opened = Opened::new();
     let mut listener = Listener::new(&opened, "/v1/events", "");
     opened.handle().sabotage_locks(Box::new(|stage, message| {
-        let Message::Request { key, .. } = message else {
+        let Some(Message::Request { key, .. }) = message else {
             return;
         };
         let planted = match key.as_bytes() {

@@ -4,7 +4,7 @@ use sexton::spine::delivery::Stage;
 use std::sync::{Arc, Condvar, Mutex};
 
 /// What is planted in an actor, by its messages.
-type BeforeDecisions<M> = Box<dyn Fn(Stage, &M) + Send>;
+type BeforeDecisions<M> = Box<dyn Fn(Stage, Option<&M>) + Send>;
 
 /// Closed until it is opened. Cloning gives another handle.
 #[derive(Clone, Default)]

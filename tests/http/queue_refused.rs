@@ -240,7 +240,7 @@ fn a_panic_fails_one_request_and_takes_nothing_away() {
     let opened = Opened::new();
     let id = push(&opened, "q", "x");
     opened.handle().sabotage_queues(Box::new(|stage, message| {
-        let is_planted = stage == Stage::Decide && matches!(message, Message::Pop(_));
+        let is_planted = stage == Stage::Decide && matches!(message, Some(Message::Pop(_)));
         assert!(!is_planted, "planted");
     }));
     let wanted = json!({"queues": ["q"]});
@@ -251,7 +251,7 @@ fn a_panic_fails_one_request_and_takes_nothing_away() {
 
 #[test]
 fn a_halted_node_refuses_all() {
-    let opened = Opened::configured(|config| config.rules.supervisor.restarts_max = 0);
+    let opened = Opened::configured(|config| config.rules.supervisor.restarts.restarts_max = 0);
     opened.handle().sabotage_queues(Box::new(|stage, _| {
         assert_ne!(stage, Stage::Decide, "planted");
     }));

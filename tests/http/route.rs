@@ -233,7 +233,7 @@ fn what_is_not_served_is_refused_as_a_problem() {
 
 #[test]
 fn a_halted_node_is_not_healthy() {
-    let opened = Opened::configured(|config| config.rules.supervisor.restarts_max = 0);
+    let opened = Opened::configured(|config| config.rules.supervisor.restarts.restarts_max = 0);
     let handle = opened.handle();
     handle.sabotage_locks(Box::new(|stage, _| {
         assert_ne!(stage, Stage::Decide, "planted");

@@ -15,7 +15,7 @@ use sexton::spine::delivery::Stage;
 use sexton::spine::delivery::{Answer, Delivery, Flow, Item};
 use sexton::spine::host::Host;
 use sexton::spine::ledger::Ledger;
-use sexton::spine::machine::{Machine, Stamp};
+use sexton::spine::machine::{Actor, Machine, Paged as _, Stamp};
 use sexton::spine::recovery::{Replica, Scope, recover};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -35,7 +35,7 @@ type Answers<M> = Vec<Answer<<M as Machine>::Reply>>;
 
 /// The words of an actor.
 pub(crate) trait Tongue: Default {
-    type Machine: Machine;
+    type Machine: Actor;
 
     /// The rules that hold unless a script says otherwise.
     fn rules() -> <Self::Machine as Machine>::Rules;
@@ -75,7 +75,7 @@ pub(crate) struct Node<T: Tongue> {
     woken: Arc<Mutex<Vec<String>>>,
 }
 
-struct Running<M: Machine> {
+struct Running<M: Actor> {
     disk: Arc<RealDisk>,
     ledger: Ledger,
     writer: Writer,
@@ -162,7 +162,8 @@ impl<T: Tongue> Node<T> {
                     .tickets
                     .remove(*name)
                     .ok_or("nobody of that name waits")?;
-                self.running()?.host.unwatch(ticket);
+                let running = self.running()?;
+                running.host.unwatch(&mut running.ledger, ticket);
                 Ok(Vec::new())
             }
             ["restart"] => self.start_again(true),
@@ -200,18 +201,23 @@ impl<T: Tongue> Node<T> {
     fn begin(&mut self) -> Heard<(Tail, Digest)> {
         let disk = Arc::new(RealDisk::new(self.folder.path()));
         let mut replica = Replica::<T::Machine>::new(self.rules.clone());
-        let tail = recover(disk.as_ref(), None, &mut [&mut replica], Scope::default())
-            .map_err(|error| error.to_string())?
-            .tail;
+        let past = recover(disk.as_ref(), None, &mut [&mut replica], Scope::default())
+            .map_err(|error| error.to_string())?;
+        let (marked, tail) = (past.marked, past.tail);
         let (machine, last) = replica.into_parts();
         let digest = machine.digest();
         let filler = Box::new(InlineFiller::new(Arc::clone(&disk) as Arc<dyn Disk>));
         let writer = Writer::open(Arc::clone(&disk) as Arc<dyn Disk>, SIZES, filler, &tail)
             .map_err(|error| error.to_string())?;
-        let mut ledger = Ledger::new(Arc::clone(&self.clock) as Arc<dyn Clock>, &tail, false);
+        let mut ledger = Ledger::new(
+            Arc::clone(&self.clock) as Arc<dyn Clock>,
+            &tail,
+            marked,
+            false,
+        );
         let mut host = Host::new(machine, last);
         let stamp = ledger.start(Chance([0; 32]));
-        host.start(stamp);
+        host.start(stamp)?;
         let armed = Arc::clone(&self.armed);
         host.sabotage(Box::new(move |stage, _| {
             let mut armed = armed.lock().expect("no panic while armed");
@@ -260,7 +266,10 @@ impl<T: Tongue> Node<T> {
                 .map(|reply| T::woken(&owned, reply));
             woken.lock().expect("a wake does not panic").extend(told);
         };
-        running.host.watch(ticket, watch, Box::new(reply_to));
+        let ledger = &mut running.ledger;
+        running
+            .host
+            .watch(ledger, ticket, watch, Box::new(reply_to));
         running.write();
         Ok(self.wakes())
     }
@@ -271,12 +280,10 @@ impl<T: Tongue> Node<T> {
         let running = self.running()?;
         let answers: Arc<Mutex<Answers<T::Machine>>> = Arc::default();
         let theirs = Arc::clone(&answers);
-        let delivery = Delivery {
-            items,
-            reply_to: Box::new(move |answers| {
-                *theirs.lock().expect("an answer does not panic") = answers;
-            }),
-        };
+        let reply_to = Box::new(move |answers| {
+            *theirs.lock().expect("an answer does not panic") = answers;
+        });
+        let delivery = Delivery::new(items, reply_to);
         let mut panics = Vec::new();
         let mut flow = running.host.deliver(&mut running.ledger, delivery);
         loop {
@@ -296,8 +303,10 @@ impl<T: Tongue> Node<T> {
                             Scope::default(),
                         )
                         .map_err(|error| error.to_string())?;
-                        running.host.rebuilt(replica.into_parts().0);
                         panics.push("rebuilt from the log".to_owned());
+                        let machine = replica.into_parts().0;
+                        flow = running.host.rebuilt(&mut running.ledger, machine);
+                        continue;
                     }
                 }
             }
@@ -359,7 +368,7 @@ impl<T: Tongue> Node<T> {
     }
 }
 
-impl<M: Machine> Running<M> {
+impl<M: Actor> Running<M> {
     /// What the journal thread does: writes and syncs, and lets out what rests on it.
     fn write(&mut self) {
         let mut batch = self.ledger.take_batch();

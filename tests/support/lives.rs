@@ -16,7 +16,7 @@ use rustix::process::Signal;
 use sexton::ids::Seq;
 use sexton::persist::disk::RealDisk;
 use sexton::persist::journal::segment;
-use sexton::spine::machine::Machine;
+use sexton::spine::machine::Actor;
 use sexton::{Config, Node};
 use std::fmt;
 use std::io::Write as _;
@@ -46,7 +46,7 @@ pub(crate) struct About<M> {
 }
 
 /// One directory.
-pub(crate) struct Lives<M: Machine> {
+pub(crate) struct Lives<M: Actor> {
     files: TempDir,
     kept: Kept,
     about: About<M>,
@@ -59,7 +59,7 @@ pub(crate) struct Lives<M: Machine> {
     pub(crate) counts: Counts,
 }
 
-impl<M: Machine<Rules: Default>> Lives<M> {
+impl<M: Actor> Lives<M> {
     /// A new directory, for a program that syncs like this.
     pub(crate) fn new(about: About<M>, fsync: &'static str, seed: u64) -> Self {
         let files = tempfile::tempdir().expect("a temporary directory");

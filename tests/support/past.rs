@@ -7,7 +7,7 @@ use sexton::persist::format::Kind;
 use sexton::persist::journal::{Begin, Reader, Record, Tail};
 use sexton::persist::mark::Mark;
 use sexton::persist::snapshots::{SledStores, Slots};
-use sexton::spine::machine::{Machine, Stamp, Start};
+use sexton::spine::machine::{Actor, Machine, Stamp, Start};
 use sexton::spine::recovery::{self, Recovering, Replica, Scope, decode_mark, recover};
 use std::path::Path;
 use std::sync::Arc;
@@ -31,13 +31,13 @@ pub(crate) struct Past<M: Machine> {
 }
 
 /// Reads a journal from its beginning, committing entry by entry as it goes.
-pub(crate) fn read<M: Machine<Rules: Default>>(files: &Path) -> Past<M> {
+pub(crate) fn read<M: Actor>(files: &Path) -> Past<M> {
     let mut past = Past::default();
     past.read_on(files);
     past
 }
 
-impl<M: Machine<Rules: Default>> Default for Past<M> {
+impl<M: Actor> Default for Past<M> {
     fn default() -> Self {
         Self {
             entries: Vec::new(),
@@ -49,7 +49,7 @@ impl<M: Machine<Rules: Default>> Default for Past<M> {
     }
 }
 
-impl<M: Machine> Past<M> {
+impl<M: Actor> Past<M> {
     /// The machine as it stands at its end.
     pub(crate) fn machine(&self) -> &M {
         self.replica.machine()
@@ -101,7 +101,7 @@ impl<M: Machine> Past<M> {
 }
 
 /// What the node's own recovery comes to, from snapshots and journal, and what it found on its way.
-pub(crate) fn recovered<M: Machine<Rules: Default>>(files: &Path) -> (M, recovery::Past) {
+pub(crate) fn recovered<M: Actor>(files: &Path) -> (M, recovery::Past) {
     let mut replica = Replica::<M>::new(M::Rules::default());
     let replicas: &mut [&mut dyn Recovering] = &mut [&mut replica];
     let disk = Arc::new(RealDisk::new(files));

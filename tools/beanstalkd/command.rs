@@ -11,7 +11,7 @@ use crate::serve::{outlive_file_limit, raise_descriptor_limit};
 use crate::settings::LogFormat;
 use crate::sockets;
 use clap::Args;
-use sexton::actors::queue::Rules;
+use sexton::actors::{Rules, queue};
 use sexton::config::{Address, BeanstalkConfig, Config, Listeners, Network, Opened};
 use sexton::node::Node;
 use sexton::persist::journal::{Fsync, Sizes};
@@ -190,8 +190,11 @@ fn configure(flags: &Flags, opened: Opened) -> Result<Config, Failure> {
         after_checkpoint: Some(give_back),
         fsync,
         segments,
-        queues: Rules {
-            body_bytes_max: flags.job_bytes.max(1),
+        rules: Rules {
+            queue: queue::Rules {
+                body_bytes_max: flags.job_bytes.max(1),
+                ..queue::Rules::default()
+            },
             ..Rules::default()
         },
         beanstalk: Some(BeanstalkConfig {

@@ -2,13 +2,10 @@
 
 use serde::Serialize;
 use sexton::actors::lock::{Listed, LockMachine, Name, Query, Reply};
-use sexton::actors::queue::{self, Counts, QueueMachine};
-use sexton::clock::Timestamp;
 use sexton::ids::{Digest, Seq};
-use sexton::spine::machine::Machine as _;
-
-/// Names of all actors.
-pub(crate) const NAMES: &[&str] = &[LockMachine::NAME, QueueMachine::NAME];
+use sexton::spine::machine::{Machine as _, Now};
+use sexton::spine::recovery::Recovering;
+use std::collections::BTreeMap;
 
 /// An actor's state in numbers.
 #[derive(Debug, Serialize)]
@@ -17,23 +14,9 @@ pub(crate) struct ActorFound {
     /// Its newest entry.
     pub(crate) last: Seq,
     pub(crate) digest: Digest,
-    #[serde(flatten)]
-    pub(crate) held: Held,
-}
-
-/// What an actor holds.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-pub(crate) enum Held {
-    Locks {
-        owners: u32,
-        contenders: u32,
-    },
-    Jobs {
-        queues: u32,
-        jobs: Counts,
-        bytes: u64,
-    },
+    /// What it counts, in its own order.
+    #[serde(flatten, serialize_with = "by_name")]
+    pub(crate) counts: Vec<(&'static str, u64)>,
 }
 
 /// What is held under a key.
@@ -44,37 +27,23 @@ pub(crate) struct KeyFound {
 }
 
 impl ActorFound {
-    /// The LockActor.
-    pub(crate) fn locks(machine: &LockMachine, last: Seq) -> Self {
-        let counts = machine.query(Timestamp(0), &Query::Counts);
-        let Reply::Counts { owners, contenders } = counts else {
-            unreachable!("counts are not answered with {counts:?}");
-        };
+    /// What was recovered of an actor.
+    pub(crate) fn of(actor: &dyn Recovering) -> Self {
+        let gauges = actor.gauges().into_iter();
         Self {
-            name: LockMachine::NAME,
-            last,
-            digest: machine.digest(),
-            held: Held::Locks { owners, contenders },
+            name: actor.name(),
+            last: actor.last(),
+            digest: actor.digest(),
+            counts: gauges.map(|gauge| (gauge.name, gauge.value)).collect(),
         }
     }
+}
 
-    /// The QueueActor.
-    pub(crate) fn queues(machine: &QueueMachine, last: Seq) -> Self {
-        let asked = machine.query(Timestamp(0), &queue::Query::Totals);
-        let queue::Reply::Totals(totals) = asked else {
-            unreachable!("totals are not answered with {asked:?}");
-        };
-        Self {
-            name: QueueMachine::NAME,
-            last,
-            digest: machine.digest(),
-            held: Held::Jobs {
-                queues: totals.queues,
-                jobs: totals.jobs,
-                bytes: totals.bytes,
-            },
-        }
-    }
+fn by_name<S: serde::Serializer>(
+    counts: &[(&'static str, u64)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(counts.iter().copied().collect::<BTreeMap<_, _>>())
 }
 
 impl KeyFound {
@@ -84,7 +53,7 @@ impl KeyFound {
             key: Some(key.clone()),
             entries_max: u32::MAX,
         };
-        let listed = machine.query(Timestamp(0), &query);
+        let listed = machine.query(Now::default(), &query);
         let Reply::List(entries) = listed else {
             unreachable!("a list is not answered with {listed:?}");
         };

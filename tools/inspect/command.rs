@@ -1,7 +1,6 @@
 //! The subcommand: flags, trying again on a directory in use, exit statuses.
 
 use crate::directory;
-use crate::inspect::actors::NAMES;
 use crate::inspect::findings::{Findings, look};
 use crate::inspect::page;
 use crate::report::{self, Failure};
@@ -33,7 +32,7 @@ pub(crate) struct Inspect {
     data: PathBuf,
 
     /// Show this actor alone, such as lock
-    #[arg(long, value_name = "NAME", value_parser = NAMES.to_vec())]
+    #[arg(long, value_name = "NAME", value_parser = sexton::actors::names())]
     actor: Option<String>,
 
     /// Show what is held under this key, in which \xNN stands for a byte that is no text

@@ -4,8 +4,8 @@ use crate::inspect::actors::{ActorFound, KeyFound};
 use crate::isolated::Copies;
 use crate::report::Failure;
 use serde::Serialize;
-use sexton::actors::lock::{LockMachine, Name, Rules};
-use sexton::actors::queue::{self, QueueMachine};
+use sexton::actors::lock::Name;
+use sexton::actors::{Actors, Rules};
 use sexton::clock::Timestamp;
 use sexton::ids::Seq;
 use sexton::node::cut_words;
@@ -14,7 +14,7 @@ use sexton::persist::disk::RealDisk;
 use sexton::persist::journal::{Surveyed, survey};
 use sexton::persist::mark::Watermark;
 use sexton::persist::snapshots::{FileCheck, Found, Look, SlotId, Slots};
-use sexton::spine::recovery::{Past, Recovering, RecoveryError, Replica, Scope, recover};
+use sexton::spine::recovery::{Past, RecoveryError, Scope, recover};
 use std::path::{Path, PathBuf};
 
 /// Everything that was found.
@@ -120,10 +120,13 @@ pub(crate) fn look(data: &Path, key: Option<&Name>) -> Result<Findings, Failure>
         others: surveyed.others,
         damaged: surveyed.read.and_then(Result::err),
     };
-    let mut locks = Replica::<LockMachine>::new(Rules::default());
-    let mut queues = Replica::<QueueMachine>::new(queue::Rules::default());
-    let replicas: &mut [&mut dyn Recovering] = &mut [&mut locks, &mut queues];
-    let recovered = recover(&disk, Some(slots), replicas, Scope::default());
+    let mut actors = Actors::empty(&Rules::default());
+    let recovered = recover(
+        &disk,
+        Some(slots),
+        &mut actors.recovering(),
+        Scope::default(),
+    );
     if let Ok(past) = &recovered {
         for (slot, found) in SlotId::ALL.into_iter().zip(&mut snapshots) {
             found.judge(past.sealed[slot].is_some());
@@ -141,12 +144,9 @@ pub(crate) fn look(data: &Path, key: Option<&Name>) -> Result<Findings, Failure>
         damage: Vec::new(),
     };
     if started {
-        let last = locks.last();
-        let machine = locks.machine();
-        findings.actors.push(ActorFound::locks(machine, last));
-        let jobs = ActorFound::queues(queues.machine(), queues.last());
-        findings.actors.push(jobs);
-        findings.key = key.map(|key| KeyFound::locks(machine, key));
+        let found = actors.recovering().into_iter();
+        findings.actors = found.map(|actor| ActorFound::of(actor)).collect();
+        findings.key = key.map(|key| KeyFound::locks(actors.lock.machine(), key));
     }
     findings.damage = findings.wrong();
     Ok(findings)

@@ -1,6 +1,6 @@
 //! The findings as people read them.
 
-use crate::inspect::actors::{ActorFound, Held, KeyFound};
+use crate::inspect::actors::{ActorFound, KeyFound};
 use crate::inspect::findings::{Findings, JournalFound, SlotFound, SlotState, StartFound};
 use crate::text::{bytes, count, grouped, plain, time};
 use sexton::actors::lock::LockMachine;
@@ -59,28 +59,11 @@ pub(crate) fn actors(findings: &Findings) -> String {
 }
 
 fn counts(actor: &ActorFound) -> String {
-    let held = match &actor.held {
-        Held::Locks { owners, contenders } => format!(
-            "{}, {}",
-            count((*owners).into(), "owner"),
-            count((*contenders).into(), "contender")
-        ),
-        Held::Jobs {
-            queues,
-            jobs,
-            bytes: len,
-        } => format!(
-            "{} of {} in {} ({} ready, {} delayed, {} claimed, {} buried, {} abandoned)",
-            count(jobs.all().into(), "job"),
-            bytes(*len),
-            count((*queues).into(), "queue"),
-            jobs.ready,
-            jobs.delayed,
-            jobs.claimed,
-            jobs.buried,
-            jobs.abandoned
-        ),
-    };
+    let counts = actor.counts.iter();
+    let held: Vec<String> = counts
+        .map(|(name, value)| format!("{} {name}", grouped(*value)))
+        .collect();
+    let held = held.join(", ");
     format!("{held}, up to {}, digest {}", actor.last, actor.digest)
 }
 

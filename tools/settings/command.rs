@@ -35,9 +35,9 @@ impl ShowConfig {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let Effective { entries, node, .. } = self.given.settle()?;
         let text = if self.json {
-            format!("{:#}\n", document(&entries, &node.queues))
+            format!("{:#}\n", document(&entries, &node.rules.queue))
         } else {
-            format!("{}\n{}", table(&entries), queue::table(&node.queues))
+            format!("{}\n{}", table(&entries), queue::table(&node.rules.queue))
         };
         written(std::io::stdout().lock().write_all(text.as_bytes()))
     }

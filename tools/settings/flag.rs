@@ -5,7 +5,7 @@
 
 use crate::report::Failure;
 use clap::{Args, ValueEnum};
-use sexton::actors::{lock, queue};
+use sexton::actors::{Rules, lock, queue};
 use sexton::config::{
     Address, BeanstalkConfig, Config, HTTP_PORT, HttpConfig, LOCKSERVER_PORT, LockserverConfig,
     LongWidth, Network,
@@ -301,14 +301,17 @@ impl Settings {
                 .map_or_else(checkpoint::Rules::default, checkpoint::Rules::every),
             data,
             fsync: self.fsync,
-            locks: lock::Rules {
-                high_first: self.lockserver_priority == First::High,
-                entries_max: self.lock_entries,
-            },
-            queues: queue::Rules {
-                jobs_max: self.jobs,
-                body_bytes_max: self.job_bytes,
-                ..queue::Rules::default()
+            rules: Rules {
+                lock: lock::Rules {
+                    high_first: self.lockserver_priority == First::High,
+                    entries_max: self.lock_entries,
+                },
+                queue: queue::Rules {
+                    jobs_max: self.jobs,
+                    body_bytes_max: self.job_bytes,
+                    ..queue::Rules::default()
+                },
+                ..Rules::default()
             },
             lockserver,
             beanstalk,

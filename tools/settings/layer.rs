@@ -198,7 +198,7 @@ impl Given {
             .and_then(|matches| Settings::from_arg_matches(&matches))
             .map_err(|error| Failure::usage(format!("failed to check the settings: {error}")))?;
         let mut node = settings.node()?;
-        queue::settle(&settled.queues, &mut node.queues);
+        queue::settle(&settled.queues, &mut node.rules.queue);
         for problem in node.problems() {
             let source = settled.source(problem.setting);
             let problem = Problem::new(source, problem.setting, problem.words);

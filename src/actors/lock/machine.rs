@@ -17,7 +17,8 @@ use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket, Token};
 use crate::lookup::pages::Pages;
 use crate::spine::event::Happening;
 use crate::spine::machine::{
-    About, Effects, Keeping, Machine, Moment, Never, Now, Paged, Shown, Stamp, Start, Timed, Weight,
+    About, Effects, Gauge, Keeping, Machine, Moment, Never, Now, Paged, Shown, Stamp, Start, Timed,
+    Weight,
 };
 
 /// Keys that begin so belong to the coordinator: shown everywhere, changed through no door.
@@ -559,6 +560,22 @@ impl Shown for LockMachine {
             draining,
             entries: self.list(None, u32::MAX),
         }
+    }
+
+    fn gauges(&self) -> Vec<Gauge> {
+        let (owners, contenders) = self.counts();
+        vec![
+            Gauge {
+                name: "owners",
+                help: "owners of locks",
+                value: owners.into(),
+            },
+            Gauge {
+                name: "contenders",
+                help: "contenders for locks",
+                value: contenders.into(),
+            },
+        ]
     }
 
     fn events(

@@ -4,10 +4,12 @@ use crate::actors::lock::model::Model;
 use crate::actors::lock::{
     Listed, LockMachine, Message, Name, Outcome, Query, Reply, Rules, Selection, Standing, Watch,
 };
-use crate::clock::Timestamp;
+use crate::clock::{Offset, Timestamp};
 use crate::ids::{Seq, Slot, Ticket, Token};
-use crate::spine::effect::{Effect, Effects};
-use crate::spine::machine::{Keeping, Machine as _, Stamp, Start};
+use crate::spine::effect::Effect;
+use crate::spine::machine::{
+    Effects, Keeping, Machine as _, Moment, Now, Paged as _, Shown as _, Stamp, Start, Timed as _,
+};
 use crate::spine::shelf::Shelf;
 use proptest::prelude::*;
 
@@ -66,12 +68,28 @@ impl Pair {
         }
     }
 
+    /// Now, as a host says it.
+    fn moment(&self) -> Moment {
+        Moment {
+            seq: Seq(self.seq.0 + 1),
+            now: self.both(),
+            ..Moment::default()
+        }
+    }
+
+    fn both(&self) -> Now {
+        Now {
+            at: self.now,
+            ..Now::default()
+        }
+    }
+
     /// Decides twice, commits and logs, as the host does.
     fn apply(&mut self, message: Message) -> Reply {
-        let outcome = self.machine.decide(self.now, &message);
+        let outcome = self.machine.decide(&self.moment(), &message);
         assert_eq!(
             outcome,
-            self.machine.decide(self.now, &message),
+            self.machine.decide(&self.moment(), &message),
             "deciding changes nothing"
         );
         if self.machine.keeping(&message, &outcome) == Keeping::Nothing {
@@ -82,7 +100,7 @@ impl Pair {
             seq: self.seq,
             at: self.now,
         };
-        let mut effects = Effects::default();
+        let mut effects = Effects::<LockMachine>::default();
         self.machine.commit(stamp, &message, &outcome, &mut effects);
         self.note_wakes(&mut effects);
         let reply = self.machine.reply(self.seq, &message, &outcome);
@@ -90,7 +108,7 @@ impl Pair {
         reply
     }
 
-    fn note_wakes(&mut self, effects: &mut Effects<Reply>) {
+    fn note_wakes(&mut self, effects: &mut Effects<LockMachine>) {
         let wakes = effects.take();
         assert!(
             wakes
@@ -103,10 +121,10 @@ impl Pair {
     fn let_time_act(&mut self) {
         while self
             .machine
-            .deadline()
+            .deadline(Offset::default())
             .is_some_and(|deadline| deadline <= self.now)
         {
-            let Some(item) = self.machine.due(self.now) else {
+            let Some(item) = self.machine.due(self.both()) else {
                 break;
             };
             let next = Seq(self.seq.0 + 1);
@@ -148,7 +166,7 @@ impl Pair {
             }
             Step::Watch => {
                 self.watching += 1;
-                let mut effects = Effects::default();
+                let mut effects = Effects::<LockMachine>::default();
                 self.machine
                     .watch(Ticket(self.watching), &Watch::Empty, &mut effects);
                 self.note_wakes(&mut effects);
@@ -193,7 +211,7 @@ impl Pair {
     fn compare(&mut self) {
         let list = self.model.list();
         self.machine.assert_whole();
-        let ask = |query| self.machine.query(self.now, &query);
+        let ask = |query| self.machine.query(self.both(), &query);
         let entries_max = u32::MAX;
         assert_eq!(
             ask(Query::List {
@@ -235,7 +253,7 @@ impl Pair {
         }
         self.compare_pages(&list);
         if let Some(first) = list.iter().map(|it| it.deadline).min() {
-            let said = self.machine.deadline();
+            let said = self.machine.deadline(Offset::default());
             assert!(
                 said.is_some_and(|said| said <= first),
                 "nothing is due before it is said"
@@ -297,7 +315,7 @@ impl Pair {
                 let Reply::Page {
                     entries,
                     next: after,
-                } = self.machine.query(self.now, &query)
+                } = self.machine.query(self.both(), &query)
                 else {
                     panic!("a selection is answered with a page");
                 };
@@ -317,7 +335,7 @@ impl Pair {
         for logged in &self.log {
             logged.repeat(&mut machine, upto);
         }
-        let mut effects = Effects::default();
+        let mut effects = Effects::<LockMachine>::default();
         for ticket in self.woken + 1..=self.watching {
             machine.watch(Ticket(ticket), &Watch::Empty, &mut effects);
         }
@@ -355,7 +373,12 @@ impl Logged {
     fn repeat(&self, machine: &mut LockMachine, after: Seq) {
         match self {
             Self::Entry(stamp, message, outcome) if stamp.seq > after => {
-                machine.commit(*stamp, message, outcome, &mut Effects::default());
+                machine.commit(
+                    *stamp,
+                    message,
+                    outcome,
+                    &mut Effects::<LockMachine>::default(),
+                );
             }
             Self::Start(start) if start.stamp.seq > after => machine.start(*start),
             Self::Entry(..) | Self::Start(_) => {}

@@ -86,7 +86,7 @@ impl QueueMachine {
         }
     }
 
-    fn totals(&self) -> Totals {
+    pub(super) fn totals(&self) -> Totals {
         Totals {
             waiting: u32::try_from(self.waiting.len()).unwrap_or(u32::MAX),
             ..self.state.totals

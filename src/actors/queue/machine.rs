@@ -14,7 +14,7 @@ use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket, Token};
 use crate::lookup::pages::Pages;
 use crate::spine::event::Happening;
 use crate::spine::machine::{
-    Effects, Keeping, Machine, Moment, Never, Now, Paged, Shown, Stamp, Start, Timed, Weight,
+    Effects, Gauge, Keeping, Machine, Moment, Never, Now, Paged, Shown, Stamp, Start, Timed, Weight,
 };
 
 /// What is due: a job, by its slot; a queue whose pause is over, by its number; a root job that is to be forgotten, by its
@@ -331,6 +331,25 @@ impl Shown for QueueMachine {
 
     fn view(&self) -> View {
         self.show()
+    }
+
+    fn gauges(&self) -> Vec<Gauge> {
+        let totals = self.totals();
+        let gauge = |name, help, value| Gauge { name, help, value };
+        let jobs = totals.jobs;
+        vec![
+            gauge("queues", "queues that are there", totals.queues.into()),
+            gauge("ready", "jobs that can be claimed", jobs.ready.into()),
+            gauge("delayed", "jobs that will be ready", jobs.delayed.into()),
+            gauge("claimed", "jobs that are claimed", jobs.claimed.into()),
+            gauge("buried", "jobs that were put aside", jobs.buried.into()),
+            gauge(
+                "abandoned",
+                "jobs whose last try is over",
+                jobs.abandoned.into(),
+            ),
+            gauge("bytes", "bytes of the bodies of jobs", totals.bytes),
+        ]
     }
 
     fn events(

@@ -4,9 +4,8 @@ use crate::actors::queue::model::Model;
 use crate::actors::queue::{
     Choice, JobSelection, JobView, Phase, Query, QueueMachine, QueueName, QueueSelection, Reply,
 };
-use crate::clock::Timestamp;
 use crate::ids::Slot;
-use crate::spine::machine::Machine as _;
+use crate::spine::machine::{Machine as _, Now};
 
 /// Pages, put together, are what there is; a filter lets through what it says; and chance chooses of what it may.
 pub(super) fn compare(machine: &QueueMachine, model: &Model) {
@@ -26,7 +25,7 @@ pub(super) fn compare(machine: &QueueMachine, model: &Model) {
 }
 
 fn ask(machine: &QueueMachine, query: &Query) -> Reply {
-    machine.query(Timestamp(0), query)
+    machine.query(Now::default(), query)
 }
 
 fn compare_jobs(

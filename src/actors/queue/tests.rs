@@ -12,10 +12,12 @@ use crate::actors::queue::{
     Message, Order, Outcome, Phase, Pop, Query, QueueMachine, QueueName, Reply, Right, View, Watch,
     Worker,
 };
-use crate::clock::Timestamp;
+use crate::clock::{Offset, Timestamp};
 use crate::ids::{Seq, Ticket};
-use crate::spine::effect::{Effect, Effects};
-use crate::spine::machine::{Keeping, Machine as _, Stamp, Start};
+use crate::spine::effect::Effect;
+use crate::spine::machine::{
+    Effects, Keeping, Machine as _, Moment, Now, Paged as _, Shown as _, Stamp, Start, Timed as _,
+};
 use crate::spine::shelf::Shelf;
 use proptest::prelude::*;
 
@@ -60,19 +62,35 @@ impl Pair {
         }
     }
 
+    /// Now, as a host says it.
+    fn moment(&self) -> Moment {
+        Moment {
+            seq: Seq(self.seq.0 + 1),
+            now: self.both(),
+            ..Moment::default()
+        }
+    }
+
+    fn both(&self) -> Now {
+        Now {
+            at: self.now,
+            ..Now::default()
+        }
+    }
+
     /// Decides, commits and logs, as the host does; compares with the model.
     fn send(&mut self, message: &Message) -> Reply {
-        let outcome = self.machine.decide(self.now, message);
+        let outcome = self.machine.decide(&self.moment(), message);
         assert_eq!(
             outcome,
-            self.replica.decide(self.now, message),
+            self.replica.decide(&self.moment(), message),
             "whoever waits or is there has no part in {message:?}"
         );
         let stamp = Stamp {
             seq: Seq(self.seq.0 + 1),
             at: self.now,
         };
-        let mut effects = Effects::default();
+        let mut effects = Effects::<QueueMachine>::default();
         let mut seq = Seq(0);
         let keeping = self.machine.keeping(message, &outcome);
         assert_eq!(keeping, self.replica.keeping(message, &outcome));
@@ -80,8 +98,12 @@ impl Pair {
             seq = stamp.seq;
             self.seq.0 += QueueMachine::numbers(&outcome);
             self.machine.commit(stamp, message, &outcome, &mut effects);
-            self.replica
-                .commit(stamp, message, &outcome, &mut Effects::default());
+            self.replica.commit(
+                stamp,
+                message,
+                &outcome,
+                &mut Effects::<QueueMachine>::default(),
+            );
         }
         let reply = self.machine.reply(seq, message, &outcome);
         if let Reply::Claim(claim) = &reply
@@ -122,7 +144,7 @@ impl Pair {
         }
         let wake = |effect| match effect {
             Effect::Wake(ticket, told) => (ticket, told),
-            Effect::Tell(told) => panic!("nobody is told {told:?}"),
+            other => panic!("{other:?} is no wake"),
         };
         let woken_now: Vec<(Ticket, Reply)> = effects.take().into_iter().map(wake).collect();
         let expected = woken.map(|ticket| (ticket, reply.clone()));
@@ -138,10 +160,10 @@ impl Pair {
         self.model.open(self.now);
         while self
             .machine
-            .deadline()
+            .deadline(Offset::default())
             .is_some_and(|deadline| deadline <= self.now)
         {
-            let Some(item) = self.machine.due(self.now) else {
+            let Some(item) = self.machine.due(self.both()) else {
                 break;
             };
             let message = self.machine.tick(item);
@@ -153,7 +175,7 @@ impl Pair {
                 other => panic!("{other:?} is no work of time"),
             };
             // What chance offers is what the machine will take.
-            self.model.chosen = match (&message, self.machine.decide(self.now, &message)) {
+            self.model.chosen = match (&message, self.machine.decide(&self.moment(), &message)) {
                 (Message::Pop(_), Outcome::Claimed { slot, .. }) => {
                     let job = self.model.jobs.iter().find(|job| job.slot == slot);
                     job.map(|job| job.view.id)
@@ -226,7 +248,7 @@ impl Pair {
     }
 
     fn watch(&mut self, ticket: Ticket, watch: &Watch) {
-        let mut effects = Effects::default();
+        let mut effects = Effects::<QueueMachine>::default();
         self.machine.watch(ticket, watch, &mut effects);
         assert!(effects.is_empty(), "jobs come by ticks");
     }
@@ -317,7 +339,7 @@ impl Pair {
             self.machine.digest(),
             "a replica has the same state"
         );
-        let ask = |query| self.machine.query(self.now, &query);
+        let ask = |query| self.machine.query(self.both(), &query);
         for job in &self.model.jobs {
             let id = job.view.id;
             assert_eq!(
@@ -354,7 +376,7 @@ impl Pair {
         let pauses = self.model.pauses.iter().map(|pause| pause.until);
         let closings = self.model.closings.iter().map(|(_, opens)| *opens);
         if let Some(first) = jobs.chain(pauses).chain(closings).min() {
-            let said = self.machine.deadline();
+            let said = self.machine.deadline(Offset::default());
             assert!(
                 said.is_some_and(|said| said <= first),
                 "nothing is due before it is said"
@@ -363,7 +385,7 @@ impl Pair {
     }
 
     fn compare_queue(&self, name: &QueueName) {
-        let ask = |query| self.machine.query(self.now, &query);
+        let ask = |query| self.machine.query(self.both(), &query);
         let Reply::Queue(view) = ask(Query::Queue {
             queue: name.clone(),
         }) else {
@@ -410,7 +432,7 @@ impl Pair {
         self.machine = machine;
         // As the host has it; of what was closed before the snapshot the new one knows nothing.
         for machine in [&mut self.machine, &mut self.replica] {
-            machine.resume(&mut Effects::default());
+            machine.resume(&mut Effects::<QueueMachine>::default());
         }
         self.model.closings.clear();
         for (ticket, pop) in self.model.waiters.clone() {
@@ -458,7 +480,12 @@ impl Logged {
     fn repeat(&self, machine: &mut QueueMachine, after: Seq) {
         match self {
             Self::Entry(stamp, message, outcome) if stamp.seq > after => {
-                machine.commit(*stamp, message, outcome, &mut Effects::default());
+                machine.commit(
+                    *stamp,
+                    message,
+                    outcome,
+                    &mut Effects::<QueueMachine>::default(),
+                );
             }
             Self::Start(start) if start.stamp.seq > after => machine.start(*start),
             Self::Entry(..) | Self::Start(_) => {}

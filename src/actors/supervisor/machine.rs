@@ -2,13 +2,13 @@
 
 use crate::actors::supervisor::record::{Cause, Record};
 use crate::ids::{ActorId, Digest, PageId, Seq};
+use crate::lookup::pages::Pages;
 use crate::spine::effect::Action;
 use crate::spine::event::Happening;
 use crate::spine::machine::{
     Effects, Gauge, Keeping, Machine, Moment, Never, Now, Paged, Refusal, Shown, Stamp, Timed,
     Weight,
 };
-use crate::spine::pages::Pages;
 use crate::spine::supervision::{Intensity, Panicked, Recent, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -402,6 +402,7 @@ impl<'d> Reader<'d> {
                 ordinal: said,
                 size,
                 salt,
+                version: _,
             } => {
                 let len = window.len();
                 if said == ordinal && size == len as u64 {

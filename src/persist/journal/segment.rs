@@ -154,6 +154,7 @@ fn look(file: &dyn DiskFile, ordinal: u64) -> io::Result<Opening> {
             ordinal: said,
             size,
             salt,
+            version: _,
         } if said == ordinal && size == len => salt,
         SegmentHeader::Good { .. } | SegmentHeader::TooNew(_) | SegmentHeader::Bad => {
             return Ok(Opening::Unreadable);
@@ -210,14 +211,14 @@ pub fn first_opening(disk: &dyn Disk, ordinals: &[u64]) -> Result<Opening, Persi
     Ok(Opening::End)
 }
 
-/// What the checksums in a segment that was opened or prepared begin with.
-pub fn salt(file: &dyn DiskFile, ordinal: u64) -> Result<u32, PersistError> {
+/// What the checksums in a segment that was opened or prepared begin with, and the format that it is written in.
+pub fn salt(file: &dyn DiskFile, ordinal: u64) -> Result<(u32, u32), PersistError> {
     let name = name(ordinal);
     let mut header = [0; format::SEGMENT_HEADER_BYTES];
     file.read_at(&mut header, 0)
         .map_err(PersistError::io("read", &name))?;
     match SegmentHeader::decode(&header) {
-        SegmentHeader::Good { salt, .. } => Ok(salt),
+        SegmentHeader::Good { salt, version, .. } => Ok((salt, version)),
         SegmentHeader::TooNew(_) | SegmentHeader::Bad => Err(PersistError::Corrupt {
             file: name,
             offset: 0,

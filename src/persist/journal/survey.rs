@@ -118,6 +118,7 @@ fn contents(disk: &dyn Disk, file: &str, present: Present) -> Result<(Vec<u8>, u
             ordinal,
             size,
             salt,
+            version: _,
         } => {
             if ordinal == present.ordinal && size == read as u64 {
                 return Ok((bytes, salt));

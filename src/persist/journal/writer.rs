@@ -7,7 +7,9 @@ use crate::clock::Timestamp;
 use crate::ids::{ActorId, Seq};
 use crate::persist::disk::{Disk, DiskFile};
 use crate::persist::error::PersistError;
-use crate::persist::format::{About, Batch, FRAME_HEADER_BYTES, Kind, SEGMENT_HEADER_BYTES};
+use crate::persist::format::{
+    About, Batch, FORMAT_VERSION, FRAME_HEADER_BYTES, Kind, SEGMENT_HEADER_BYTES,
+};
 use crate::persist::journal::filler::Filler;
 use crate::persist::journal::reader::Tail;
 use crate::persist::journal::segment::{self, Sizes};
@@ -70,9 +72,9 @@ impl Writer {
                 (1, filler.wait()?, size, SEGMENT_HEADER_BYTES as u64)
             }
         };
-        let salt = segment::salt(file.as_ref(), ordinal)?;
+        let (salt, version) = segment::salt(file.as_ref(), ordinal)?;
         filler.ask(ordinal + 1, sizes.of(ordinal + 1));
-        Ok(Self {
+        let mut writer = Self {
             disk,
             sizes,
             ordinal,
@@ -86,7 +88,12 @@ impl Writer {
             starved: false,
             last: tail.last,
             failed: false,
-        })
+        };
+        if version < FORMAT_VERSION {
+            // An older program may read this segment, and would not know what is written from here on.
+            writer.roll()?;
+        }
+        Ok(writer)
     }
 
     /// Writes the batch, over as many segments as it takes. Not yet synced, but for segments that it filled.
@@ -232,7 +239,7 @@ impl Writer {
             None => self.filler.wait()?,
         };
         self.starved = false;
-        let salt = segment::salt(file.as_ref(), self.ordinal + 1)?;
+        let (salt, _) = segment::salt(file.as_ref(), self.ordinal + 1)?;
         let mut end = Batch::default();
         end.push(
             About {

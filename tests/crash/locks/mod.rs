@@ -14,7 +14,7 @@ use crate::lives::{self, About, Counts, Lives};
 use crate::lockserver::{self, Client};
 use reference::Reference;
 use sexton::actors::lock::{Listed, LockMachine, Message, Name, View};
-use sexton::spine::machine::Machine as _;
+use sexton::spine::machine::Shown as _;
 use std::collections::BTreeSet;
 use worker::{Lock, Worker};
 

@@ -20,7 +20,7 @@ use crate::patience::until;
 use book::Book;
 use owner::{Found, Owner, expect};
 use sexton::actors::queue::QueueMachine;
-use sexton::spine::machine::Machine as _;
+use sexton::spine::machine::Shown as _;
 use sharer::Sharer;
 use tubes::Job;
 

@@ -12,13 +12,12 @@ use sexton::ids::Chance;
 use sexton::ids::{Seq, Token};
 use sexton::persist::disk::{Disk, RealDisk};
 use sexton::persist::journal::{InlineFiller, Tail, Writer};
-use sexton::persist::mark::Watermark;
+use sexton::persist::mark::{Marked, Watermark};
 use sexton::persist::retention::trim;
 use sexton::persist::snapshots::{Manifest, Page, SledStores, SlotId, SlotWriter, Slots};
 use sexton::spine::delivery::Stage;
-use sexton::spine::effect::Effects;
 use sexton::spine::ledger::{Ledger, Poisoned};
-use sexton::spine::machine::{Keeping, Machine};
+use sexton::spine::machine::{self, Keeping, Machine as _, Now};
 use sexton::spine::pages::slice;
 use std::path::Path;
 use std::sync::Arc;
@@ -82,6 +81,7 @@ pub(crate) fn make(data: &Path) {
     });
     maker.lock(&lock::Message::Drain);
     maker.job(&Job::Drain);
+    maker.ledger.drain();
     // No stop: the end is one after a kill, behind which numbers go on at what was reserved.
     maker.write();
 }
@@ -122,7 +122,7 @@ fn rules() -> Rules {
     }
 }
 
-impl<M: Machine> Actor<M> {
+impl<M: machine::Actor> Actor<M> {
     fn new(machine: M) -> Self {
         Self {
             machine,
@@ -131,13 +131,15 @@ impl<M: Machine> Actor<M> {
     }
 
     fn decide(&mut self, ledger: &mut Ledger, at: Timestamp, message: &M::Message) {
-        let outcome = self.machine.decide(at, message);
+        let offset = ledger.both().offset;
+        let moment = ledger.moment(Now { at, offset });
+        let outcome = self.machine.decide(&moment, message);
         let keeping = self.machine.keeping(message, &outcome);
         if keeping == Keeping::Nothing {
             return;
         }
         let stamp = ledger.order_some(at, M::numbers(&outcome));
-        let mut effects = Effects::default();
+        let mut effects = machine::Effects::<M>::default();
         self.machine.commit(stamp, message, &outcome, &mut effects);
         if keeping == Keeping::Durable {
             ledger.append(M::ID, stamp, &(message, &outcome));
@@ -149,10 +151,10 @@ impl<M: Machine> Actor<M> {
 
     /// Lets happen what is due.
     fn pass(&mut self, ledger: &mut Ledger) {
-        let at = ledger.now();
-        while let Some(item) = self.machine.due(at) {
+        let now = ledger.both();
+        while let Some(item) = self.machine.due(now) {
             let tick = self.machine.tick(item);
-            self.decide(ledger, at, &tick);
+            self.decide(ledger, now.at, &tick);
         }
     }
 
@@ -195,7 +197,7 @@ impl Maker {
         let stores = Arc::new(SledStores::new(data));
         let mut maker = Self {
             slots: Slots::new(Arc::clone(&disk), stores),
-            ledger: Ledger::new(Arc::clone(&clock) as _, &tail, false),
+            ledger: Ledger::new(Arc::clone(&clock) as _, &tail, Marked::default(), false),
             writer: writer.expect("the journal opens"),
             locks: Actor::new(LockMachine::new(lock::Rules::default())),
             queues: Actor::new(QueueMachine::new(rules())),
@@ -204,6 +206,8 @@ impl Maker {
             clock,
         };
         let start = maker.ledger.start(Chance([0x5e; 32]));
+        let encoded = rmp_serde::to_vec(&rules()).expect("rules encode");
+        maker.ledger.rules(QueueMachine::ID, encoded);
         maker.locks.machine.start(start);
         maker.queues.machine.start(start);
         maker.locks.last = start.stamp.seq;
@@ -380,6 +384,7 @@ impl Maker {
             states: vec![self.locks.state(), self.queues.state()],
             at: self.ledger.now(),
             reserved: self.ledger.reserved(),
+            marked: self.ledger.marked().clone(),
         };
         self.locks.copy(&mut writer);
         self.queues.copy(&mut writer);

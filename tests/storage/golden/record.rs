@@ -3,11 +3,10 @@
 use serde_json::{Value, json};
 use sexton::actors::lock::{LockMachine, Query, Reply, Rules};
 use sexton::actors::queue::{self, QueueMachine};
-use sexton::clock::Timestamp;
 use sexton::persist::disk::{Disk, RealDisk};
 use sexton::persist::format::FORMAT_VERSION;
 use sexton::persist::snapshots::{CopiedStores, Found, SledStores, SlotId, Slots};
-use sexton::spine::machine::Machine as _;
+use sexton::spine::machine::{Machine as _, Now, Paged as _, Shown as _};
 use sexton::spine::recovery::{Recovering, Replica, Scope, recover};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -98,7 +97,7 @@ impl Record {
         if !past.mended.is_empty() || past.tail.cut.is_some() {
             return Err(format!("it is not whole: {past:?}"));
         }
-        let counts = locks.machine().query(Timestamp(0), &Query::Counts);
+        let counts = locks.machine().query(Now::default(), &Query::Counts);
         let Reply::Counts { owners, contenders } = counts else {
             return Err(format!("{counts:?}"));
         };

@@ -10,7 +10,7 @@ use crate::snapshots::harm::Harm;
 use sexton::actors::lock::Listed;
 use sexton::ids::Seq;
 use sexton::persist::snapshots::{BySlot, SlotId};
-use sexton::spine::machine::Machine as _;
+use sexton::spine::machine::{Paged as _, Shown as _};
 use std::path::Path;
 
 /// How many places are tried, by the recovery alone, by a node, by the program.

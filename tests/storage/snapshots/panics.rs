@@ -7,12 +7,12 @@ use crate::patience::until;
 use crate::snapshots::directory::{
     SMALL, checkpoint, let_go, sealed, settings, start, take, timeless,
 };
+use sexton::actors::Rules;
 use sexton::actors::lock::{Message, Name};
 use sexton::spine::checkpoint::CheckpointError;
 use sexton::spine::delivery::Item;
 use sexton::spine::delivery::Stage;
-use sexton::spine::machine::Machine as _;
-use sexton::spine::supervisor;
+use sexton::spine::machine::Shown as _;
 use sexton::{Config, Node};
 
 const LOCKS: usize = 20_000;
@@ -33,21 +33,25 @@ fn culprit() -> Message {
     }
 }
 
+/// Panics are never too many.
+fn often() -> Rules {
+    let mut rules = Rules::default();
+    rules.supervisor.rebuilds.restarts_max = 1000;
+    rules
+}
+
 #[test]
 fn a_commit_that_panics_amid_a_checkpoint_spoils_nothing() {
     let files = tempfile::tempdir().unwrap();
     let node = Node::open(Config {
-        supervisor: supervisor::Rules {
-            rebuilds_max: 1000,
-            ..supervisor::Rules::default()
-        },
+        rules: often(),
         ..settings(files.path(), SMALL)
     })
     .unwrap();
     let handle = node.handle();
     handle.sabotage_locks(Box::new(|stage, message| {
         let culprit =
-            matches!(message, Message::Request { owner, .. } if owner.as_bytes() == b"culprit");
+            matches!(message, Some(Message::Request { owner, .. }) if owner.as_bytes() == b"culprit");
         assert!(stage != Stage::Commit || !culprit, "planted");
     }));
     take(&node, 0..LOCKS);

@@ -10,12 +10,12 @@ use sexton::persist::PersistError;
 use sexton::persist::disk::RealDisk;
 use sexton::persist::format::Kind;
 use sexton::persist::journal::Reader;
-use sexton::persist::mark::{Mark, Watermark};
+use sexton::persist::mark::{Mark, Marked, Watermark};
 use sexton::persist::retention::trim;
 use sexton::persist::snapshots::{
     Found, Manifest, Page, SledStores, SlotId, Slots, Store, Stores, Visit,
 };
-use sexton::spine::machine::{Machine as _, Stamp, Start};
+use sexton::spine::machine::{Machine as _, Paged as _, Stamp, Start};
 use sexton::spine::pages::slice;
 use sexton::spine::recovery::{Recovering as _, Replica, decode_mark};
 use std::path::Path;
@@ -236,6 +236,7 @@ fn repeat(journal: &Path, platter: &Platter, slots: &Slots) {
                     digest: replica.machine().digest(),
                 }],
                 at: stamp.at,
+                marked: Marked::default(),
                 reserved: reader.tail().reserved,
             };
             checkpoint(platter, slots, slot, &mut replica, (manifest, older));

@@ -4,7 +4,7 @@ use crate::snapshots::directory::{
     self, LARGE, SMALL, bytes, checkpoint, open, slots, start, take,
 };
 use sexton::persist::snapshots::{Found, SlotId};
-use sexton::spine::machine::Machine as _;
+use sexton::spine::machine::{Paged as _, Shown as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
