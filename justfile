@@ -5,8 +5,8 @@ _list:
 
 # formatting and lints
 check:
-    cargo fmt --check
-    cargo clippy --all-targets -- -D warnings
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets -- -D warnings
     cargo clippy --lib --no-default-features -- -D warnings
 
 # everything that `cargo test` runs, or what matches a filter
@@ -20,7 +20,7 @@ rerecord:
 
 # make the golden directory of the format that is not frozen yet; see snapshots/README.md
 golden:
-    cargo test --test golden make -- --ignored
+    cargo test --test storage golden::make -- --ignored
 
 # the simulation for one seed, with its trace
 sim SEED:
@@ -29,7 +29,7 @@ sim SEED:
 # the long campaigns
 campaign:
     SEXTON_SIM_SEEDS=100000 cargo test --release --test sim -- --nocapture
-    SEXTON_CRASH_KILLS=500 cargo test --release --test crash --test crash_queue -- --nocapture
+    SEXTON_CRASH_KILLS=500 cargo test --release --test crash -- --nocapture
 
 # run the coordinator
 serve *FLAGS:

@@ -4,7 +4,7 @@
 //! the segment headers, or the checksum of whatever has the shape of a frame, too.
 #![no_main]
 
-#[path = "../../tests/journal/disk.rs"]
+#[path = "../../tests/storage/journal/disk.rs"]
 #[expect(dead_code, reason = "not every fault of that disk is needed here")]
 mod disk;
 

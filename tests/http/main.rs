@@ -37,5 +37,7 @@ mod queue_status;
 mod repetition;
 mod route;
 mod socket;
+#[cfg(feature = "cli")]
+mod strangers;
 mod tls;
 mod tricks;

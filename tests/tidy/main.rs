@@ -370,19 +370,21 @@ fn short(place: &str) -> &str {
 }
 
 #[test]
-fn panics_unwind_in_a_release() {
+fn panics_unwind_in_every_build() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let manifest = std::fs::read_to_string(root.join("Cargo.toml")).expect("there is a manifest");
-    let profile = |manifest: &str| -> Option<String> {
-        let (_, after) = manifest.split_once("[profile.release]")?;
+    let panics = |manifest: &str, profile: &str| -> Option<String> {
+        let (_, after) = manifest.split_once(&format!("[profile.{profile}]"))?;
         let section = after.split("\n[").next()?;
         let line = section.lines().find(|line| line.starts_with("panic"))?;
         line.split('"').nth(1).map(str::to_owned)
     };
     // Restarts of actors depend on it: with `abort`, one panic is the end of all.
-    assert_eq!(profile(&manifest).as_deref(), Some("unwind"));
-    assert_eq!(
-        profile("[profile.release]\ndebug = 1\n[other]\npanic = \"unwind\""),
-        None
-    );
+    for profile in ["release", "dist"] {
+        let panics = panics(&manifest, profile);
+        assert_eq!(panics.as_deref(), Some("unwind"), "{profile}");
+    }
+    assert!(!manifest.contains("\"abort\""));
+    let another = "[profile.release]\ndebug = 1\n[other]\npanic = \"unwind\"";
+    assert_eq!(panics(another, "release"), None);
 }

@@ -1,0 +1,93 @@
+//! Clients that others wrote, as they are, against sexton in beanstalkd's place: jackd's own suite, and what an
+//! application does with greenstalk. `.ci/run` fetches both; what is not here is left out, which is said.
+
+use crate::patience::until;
+use crate::unheard;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+/// sexton as beanstalkd on this machine. Killed when dropped.
+struct Server(Child);
+
+impl Server {
+    fn start(address: SocketAddr) -> Self {
+        let child = Command::new(env!("CARGO_BIN_EXE_sexton"))
+            .args(["beanstalkd", "-l", &address.ip().to_string()])
+            .args(["-p", &address.port().to_string()])
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        let server = Self(child);
+        until("the server listens", || TcpStream::connect(address).ok());
+        server
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// An address that nobody listens on, with this port or any.
+fn free(port: u16) -> std::io::Result<SocketAddr> {
+    Ok((Ipv4Addr::LOCALHOST, unheard::port(port)?).into())
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "who runs the tests says where clients are"
+)]
+fn set(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Runs a command to its end; what it said, if it ended well.
+fn said(command: &mut Command) -> String {
+    let output = command.output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}\n{errors}");
+    said
+}
+
+#[test]
+fn an_application_works_through_greenstalk() {
+    let python = set("SEXTON_PYTHON").unwrap_or_else(|| "python3".to_owned());
+    let mut import = Command::new(&python);
+    match import.args(["-c", "import greenstalk"]).output() {
+        Ok(output) if output.status.success() => {}
+        Ok(_) => return println!("left out: greenstalk, which {python} does not know"),
+        Err(error) => return println!("left out: greenstalk, {python}: {error}"),
+    }
+    let address = free(0).expect("there is a free port");
+    let _server = Server::start(address);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/jobs.py");
+    let mut client = Command::new(&python);
+    client.args([
+        script,
+        &address.ip().to_string(),
+        &address.port().to_string(),
+    ]);
+    assert_eq!(said(&mut client), "ok\n");
+}
+
+#[test]
+fn jackds_own_suite_passes() {
+    let Some(package) = set("SEXTON_JACKD") else {
+        return println!("left out: jackd's suite, SEXTON_JACKD names no directory of its package");
+    };
+    // The suite knows this port alone.
+    let address = match free(sexton::config::BEANSTALK_PORT) {
+        Ok(address) => address,
+        Err(error) => return println!("left out: jackd's suite, its port is taken: {error}"),
+    };
+    let _server = Server::start(address);
+    let mut suite = Command::new("node");
+    suite.args(["node_modules/mocha/bin/mocha", "--bail"]);
+    let said = said(suite.current_dir(package));
+    assert!(said.contains("16 passing"), "{said}");
+    println!("{said}");
+}

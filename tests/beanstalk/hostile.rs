@@ -1,0 +1,333 @@
+//! Clients of the beanstalkd door that mean no good, against the real program while an honest client is served: lines
+//! and bodies that are too long, bytes at random, ten thousand that wait, some that never read or never stop, some that
+//! vanish. Limits are told in the protocol's words, and memory stays bounded.
+
+use crate::beanstalkd::{Client, Server};
+use crate::chance::Chance;
+use crate::patience::until;
+use crate::resources::{connections, resident};
+use std::io::{ErrorKind, Write as _};
+use std::time::Duration;
+
+/// An honest client with a tube of its own: whatever others do, it gets its answers, and they are right.
+struct Honest {
+    client: Client,
+}
+
+impl Honest {
+    fn connect(server: &Server) -> Self {
+        let mut client = server.connect();
+        assert_eq!(client.ask("use honest"), "USING honest");
+        assert_eq!(client.ask("watch honest"), "WATCHING 2");
+        assert_eq!(client.ask("ignore default"), "WATCHING 1");
+        Self { client }
+    }
+
+    fn is_served(&mut self) {
+        let inserted = self.client.ask("put 0 0 60 4\r\nwork");
+        let id = inserted.strip_prefix("INSERTED ").expect("it is taken");
+        let reserved = self.client.ask("reserve");
+        assert_eq!(reserved, format!("RESERVED {id} 4\r\nwork"));
+        assert_eq!(self.client.ask(&format!("delete {id}")), "DELETED");
+    }
+
+    fn stat(&mut self, key: &str) -> usize {
+        let stats = self.client.ask("stats");
+        let line = stats.lines().find_map(|line| line.strip_prefix(key));
+        let number = line.and_then(|rest| rest.strip_prefix(": "));
+        let number = number.and_then(|number| number.parse().ok());
+        number.expect("it is a number of the statistics")
+    }
+
+    fn until(&mut self, key: &str, count: usize) {
+        until(&format!("{key}: {count}"), || {
+            (self.stat(key) == count).then_some(())
+        });
+    }
+}
+
+/// Sends as much as the server takes; how many bytes.
+fn flood(client: &Client, bytes: &[u8]) -> usize {
+    let patience = Some(Duration::from_millis(500));
+    let limited = client.stream().set_write_timeout(patience);
+    limited.expect("a time above 0");
+    let mut taken = 0;
+    while taken < 256 << 20 {
+        match client.stream().write(bytes) {
+            Ok(count) => taken += count,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                break;
+            }
+            Err(error) => panic!("the server does not break it off: {error}"),
+        }
+    }
+    taken
+}
+
+#[test]
+fn whoever_sends_much_behind_a_wait_and_goes_waits_no_longer() {
+    let server = Server::sexton(&[]);
+    let mut honest = Honest::connect(&server);
+    let ghost = server.connect();
+    let mut words = b"reserve\r\n".to_vec();
+    words.extend(b"list-tube-used\r\n".repeat(2000));
+    ghost.stream().write_all(&words).expect("it is read");
+    honest.until("current-waiting", 1);
+    drop(ghost);
+    honest.until("current-waiting", 0);
+    honest.is_served();
+}
+
+#[test]
+fn too_much_is_told_in_the_protocols_words() {
+    let mut server = Server::sexton(&["-z", "100"]);
+    let mut honest = Honest::connect(&server);
+    let mut client = server.connect();
+    let long = "x".repeat(100_000);
+    for (said, told) in [
+        (format!("use {long}"), "BAD_FORMAT"),
+        (long.clone(), "BAD_FORMAT"),
+        (
+            format!("put 0 0 60 101\r\n{}", "b".repeat(101)),
+            "JOB_TOO_BIG",
+        ),
+        (format!("put 0 0 60 100000\r\n{long}"), "JOB_TOO_BIG"),
+        (
+            format!("put 0 0 60 100\r\n{}", "\0".repeat(100)),
+            "INSERTED 5",
+        ),
+        (format!("put 0 0 60 3\r\n{long}\r\nuse a"), "EXPECTED_CRLF"),
+    ] {
+        assert_eq!(client.ask(&said), told);
+        honest.is_served();
+    }
+    // What was behind the body that did not end, and the command behind it.
+    assert_eq!(client.reply().expect("a reply"), b"BAD_FORMAT\r\n");
+    assert_eq!(client.reply().expect("a reply"), b"USING a\r\n");
+    // A line ends with both bytes, and with nothing less.
+    client.send(b"list-tube-used\nlist-tube-used\n\0");
+    honest.is_served();
+    assert_eq!(client.reply_so_far(), None);
+    assert_eq!(client.ask(""), "BAD_FORMAT");
+    assert!(server.is_running());
+}
+
+#[test]
+fn a_client_watches_no_more_than_it_may() {
+    let server = Server::sexton(&[]);
+    let mut honest = Honest::connect(&server);
+    let mut client = server.connect();
+    let mut words = Vec::new();
+    for number in 0..1_100 {
+        words.extend_from_slice(format!("watch t{number}\r\n").as_bytes());
+    }
+    client.send(&words);
+    let told: Vec<Vec<u8>> = (0..1_100)
+        .map(|_| client.reply().expect("a reply"))
+        .collect();
+    assert_eq!(told[1022], b"WATCHING 1024\r\n");
+    assert!(told[1023..].iter().all(|told| told == b"OUT_OF_MEMORY\r\n"));
+    honest.is_served();
+    assert_eq!(client.ask("ignore t0"), "WATCHING 1023");
+    assert_eq!(client.ask("watch t1099"), "WATCHING 1024");
+    // The tubes go with who watched them.
+    drop(client);
+    honest.until("current-tubes", 2);
+}
+
+#[test]
+fn bytes_at_random_do_no_harm() {
+    const WORDS: &[&str] = &[
+        "put 0 0 1 5\r\nhello\r\n",
+        "put 0 0 1 70000\r\n",
+        "put 1 ",
+        "reserve-with-timeout 0\r\n",
+        "\r\n",
+        "\n",
+        "\0",
+        "delete 1\r\n",
+        "release 1 1 1\r\n",
+        "bury 1 1\r\n",
+        "kick 9\r\n",
+        "stats\r\n",
+        "watch x\r\n",
+        "use x\r\n",
+        "pause-tube x 1\r\n",
+        "reserve-batch 9\r\n",
+        "flush-tube x\r\n",
+        "list-tubes\r\n",
+        "4294967296 ",
+        "-1 ",
+    ];
+    let mut server = Server::sexton(&[]);
+    let mut honest = Honest::connect(&server);
+    for seed in 0..200 {
+        let mut chance = Chance::new(seed);
+        let mut bytes = Vec::new();
+        for _ in 0..chance.below(200) {
+            if chance.below(4) == 0 {
+                bytes.push(u8::try_from(chance.below(256)).expect("it is below 256"));
+            } else {
+                let at = usize::try_from(chance.below(WORDS.len() as u64)).expect("there are few");
+                bytes.extend_from_slice(WORDS[at].as_bytes());
+            }
+        }
+        let mut client = server.connect();
+        client.send(&bytes);
+        client.end();
+        // It ends: nobody waits for ever on a connection that says nothing more.
+        drop(client.rest());
+        honest.is_served();
+    }
+    honest.until("current-connections", 1);
+    assert!(server.is_running());
+}
+
+#[test]
+fn ten_thousand_that_wait_cost_little() {
+    let count = connections(10_000);
+    let mut server = Server::sexton(&[]);
+    let mut honest = Honest::connect(&server);
+    let before = resident(server.pid());
+    let mut waiting: Vec<Client> = Vec::with_capacity(count);
+    for number in 0..count {
+        let mut client = server.connect();
+        // Some have more to say, which is not read before they are answered.
+        client.send(if number % 10 == 0 {
+            b"reserve\r\nlist-tube-used\r\n"
+        } else {
+            b"reserve\r\n"
+        });
+        waiting.push(client);
+        if number % 1000 == 0 {
+            honest.is_served();
+        }
+    }
+    honest.until("current-waiting", count);
+    honest.is_served();
+    let grown = resident(server.pid()).saturating_sub(before);
+    println!("{count} that wait: {grown} KiB more");
+    assert!(grown < 32 * 10_000, "{grown} KiB for {count} that wait");
+    // They are served in the order in which they came.
+    let mut producer = server.connect();
+    for client in waiting.iter_mut().take(20) {
+        let inserted = producer.ask("put 0 0 60 2\r\nhi");
+        let id = inserted.strip_prefix("INSERTED ").expect("it is taken");
+        let reply = client.reply().expect("a job");
+        assert_eq!(reply, format!("RESERVED {id} 2\r\nhi\r\n").as_bytes());
+    }
+    assert_eq!(waiting[0].reply().expect("a reply"), b"USING default\r\n");
+    drop(waiting);
+    honest.until("current-connections", 2);
+    // What the twenty had is there again.
+    assert_eq!(honest.stat("current-jobs-ready"), 20);
+    assert!(server.is_running());
+}
+
+#[test]
+fn who_never_reads_is_not_read_from() {
+    let mut server = Server::sexton(&[]);
+    let mut honest = Honest::connect(&server);
+    let mut client = server.connect();
+    let body = "b".repeat(65_535);
+    assert_eq!(
+        client.ask(&format!("put 0 0 60 65535\r\n{body}")),
+        "INSERTED 1"
+    );
+    let before = resident(server.pid());
+    let questions = b"peek 1\r\n".repeat(10_000);
+    let small = b"list-tube-used\r\n".repeat(10_000);
+    let floods: Vec<(Client, usize)> = (0..16)
+        .map(|number| {
+            let client = server.connect();
+            let taken = flood(&client, if number % 2 == 0 { &questions } else { &small });
+            honest.is_served();
+            (client, taken)
+        })
+        .collect();
+    let grown = resident(server.pid()).saturating_sub(before);
+    let most = floods
+        .iter()
+        .map(|(_, taken)| taken)
+        .max()
+        .expect("there are some");
+    println!(
+        "16 that never read: at most {} KiB taken from one, {grown} KiB more",
+        most / 1024
+    );
+    assert!(grown < 64 * 1024, "{grown} KiB more");
+    drop(floods);
+    honest.until("current-connections", 2);
+    assert!(server.is_running());
+}
+
+#[test]
+fn a_producer_that_never_stops_is_told_when_it_is_enough() {
+    let mut server = Server::serve(&["--jobs", "1000"]);
+    let mut honest = Honest::connect(&server);
+    let mut producer = server.connect();
+    let puts = b"put 5 0 60 3\r\njob\r\n".repeat(1_500);
+    producer.send(&puts);
+    let told: Vec<Vec<u8>> = (0..1_500)
+        .map(|_| producer.reply().expect("a reply"))
+        .collect();
+    assert!(
+        told[..1000]
+            .iter()
+            .all(|told| told.starts_with(b"INSERTED "))
+    );
+    assert!(told[1000..].iter().all(|told| told == b"OUT_OF_MEMORY\r\n"));
+    // There is room again as soon as one is done.
+    let mut worker = server.connect();
+    assert!(worker.ask("reserve").starts_with("RESERVED "));
+    let first = String::from_utf8_lossy(&told[0]).replace("INSERTED", "delete");
+    assert_eq!(worker.ask(first.trim_end()), "DELETED");
+    honest.is_served();
+    assert!(server.is_running());
+}
+
+#[test]
+fn who_vanishes_leaves_nothing_behind() {
+    let mut server = Server::sexton(&[]);
+    let mut honest = Honest::connect(&server);
+    // Amid a line, a body, the end of a body, a body that is too big.
+    for half in [
+        "put 0 0 60",
+        "put 0 0 60 10\r\n",
+        "put 0 0 60 10\r\nhalf",
+        "put 0 0 60 4\r\nwork\r",
+        "put 0 0 60 70000\r\nhalf",
+    ] {
+        let mut client = server.connect();
+        client.send(half.as_bytes());
+        honest.is_served();
+        drop(client);
+    }
+    honest.until("current-connections", 1);
+    assert_eq!(honest.stat("current-jobs-ready"), 0);
+    // With a job, and waiting for another: one as much as a thousand times.
+    let mut worker = server.connect();
+    for round in 0..1000 {
+        let mut producer = server.connect();
+        let inserted = producer.ask("put 0 0 600 1\r\nx");
+        let id = inserted.strip_prefix("INSERTED ").expect("it is taken");
+        let mut mortal = server.connect();
+        mortal.send(b"reserve\r\nreserve\r\n");
+        let reply = mortal.reply().expect("the job");
+        assert_eq!(
+            reply,
+            format!("RESERVED {id} 1\r\nx\r\n").as_bytes(),
+            "{round}"
+        );
+        worker.send(b"reserve\r\n");
+        drop(mortal);
+        let reply = worker.reply().expect("the same job");
+        assert_eq!(
+            reply,
+            format!("RESERVED {id} 1\r\nx\r\n").as_bytes(),
+            "{round}"
+        );
+        assert_eq!(worker.ask(&format!("delete {id}")), "DELETED");
+    }
+    assert!(server.is_running());
+}

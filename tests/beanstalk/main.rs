@@ -1,0 +1,25 @@
+//! beanstalkd's protocol: each line, dialogues, beanstalkd itself and clients of others beside it, and clients that mean no good.
+
+#![cfg(feature = "cli")]
+
+mod client_crate;
+mod clients;
+mod codec;
+mod hostile;
+mod peer;
+mod wire;
+
+#[path = "../support/beanstalkd.rs"]
+mod beanstalkd;
+#[path = "../support/chance.rs"]
+mod chance;
+#[path = "../support/daemon.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod daemon;
+#[path = "../support/patience.rs"]
+mod patience;
+#[path = "../support/resources.rs"]
+mod resources;
+#[path = "../support/unheard.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod unheard;

@@ -1,0 +1,244 @@
+//! What may be done next: a command of any kind, several at once, or the end of a connection.
+
+use crate::chance::Chance;
+use crate::peer::pair::Pair;
+
+/// One thing done on one connection.
+#[derive(Clone)]
+pub(crate) enum Step {
+    /// These bytes are sent, with so many replies to come.
+    Say {
+        /// On which.
+        connection: usize,
+        /// What.
+        bytes: Vec<u8>,
+        /// Replies to come, if none of them is waited for.
+        replies: usize,
+    },
+    /// It is closed, and another opened in its place.
+    Close(usize),
+    /// Its client sends no more; what then comes is read, and another is opened in its place.
+    End(usize),
+}
+
+impl std::fmt::Debug for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Say {
+                connection, bytes, ..
+            } => write!(f, "{connection} -> {}", bytes.escape_ascii()),
+            Self::Close(connection) => write!(f, "{connection} is closed"),
+            Self::End(connection) => write!(f, "{connection} sends no more"),
+        }
+    }
+}
+
+const TUBES: &[&str] = &["default", "a", "b", "c-1"];
+
+/// Tubes that are always there. Of others a pause is forgotten with the tube by beanstalkd, and kept by sexton.
+pub(crate) const LASTING: &[&str] = &["default", "a"];
+
+impl Step {
+    /// Any step that can be done now.
+    pub(crate) fn any(chance: &mut Chance, pair: &Pair) -> Self {
+        let connection =
+            usize::try_from(chance.below(pair.connections() as u64)).expect("there are few");
+        // Of several jobs that a connection gives back, beanstalkd gives whoever waits the one that was claimed first,
+        // sexton the most urgent.
+        let may_close = !pair.is_anybody_waiting() || pair.is_waiting(connection);
+        match chance.below(30) {
+            0 if may_close => return Self::Close(connection),
+            1 if may_close => return Self::End(connection),
+            _ => {}
+        }
+        // Who waits is not heard.
+        let free = (0..pair.connections()).filter(|at| !pair.is_waiting(*at));
+        let free: Vec<usize> = free.collect();
+        let Some(connection) = pick(chance, &free) else {
+            return Self::Close(connection);
+        };
+        let together = if chance.below(5) == 0 {
+            1 + chance.below(6)
+        } else {
+            1
+        };
+        let mut bytes = Vec::new();
+        for _ in 0..together {
+            bytes.extend_from_slice(&command(chance, pair, together == 1));
+        }
+        Self::Say {
+            connection,
+            bytes,
+            replies: usize::try_from(together).expect("there are few"),
+        }
+    }
+}
+
+fn pick<T: Copy>(chance: &mut Chance, all: &[T]) -> Option<T> {
+    let at = chance.any().checked_rem(all.len() as u64)?;
+    all.get(usize::try_from(at).ok()?).copied()
+}
+
+fn tube(chance: &mut Chance) -> &'static str {
+    pick(chance, TUBES).unwrap_or("default")
+}
+
+/// Mostly the number of a job that there is or was.
+fn id(chance: &mut Chance, next: u64) -> String {
+    match chance.below(20) {
+        0 => "0".to_owned(),
+        1 => u64::MAX.to_string(),
+        2 => "18446744073709551616".to_owned(),
+        3 => "x".to_owned(),
+        4 => format!("  {}", 1 + chance.below(next)),
+        5 => format!("{} ", 1 + chance.below(next)),
+        _ => {
+            let recent = next.min(8);
+            (next - chance.below(recent)).to_string()
+        }
+    }
+}
+
+fn priority(chance: &mut Chance) -> String {
+    match chance.below(12) {
+        0 => u32::MAX.to_string(),
+        1 => "4294967296".to_owned(),
+        2 => "-1".to_owned(),
+        3 => "1023".to_owned(),
+        4 => "1024".to_owned(),
+        number => (number % 4).to_string(),
+    }
+}
+
+fn put(chance: &mut Chance, is_alone: bool, do_spans_end: bool) -> Vec<u8> {
+    let priority = priority(chance);
+    let delay = match chance.below(6) {
+        delay @ (1 | 2) if is_alone => delay,
+        _ => 0,
+    };
+    // beanstalkd gives a job back at the end of its time now and then only when its client says something: not asked.
+    let ttr = if do_spans_end { 100 } else { chance.below(4) };
+    let len = pick(chance, &[0, 1, 5, 40, 223, 224, 5000, 65_535]).unwrap_or(0);
+    let body: Vec<u8> = (0..len)
+        .map(|_| u8::try_from(chance.below(256)).expect("it is small"))
+        .collect();
+    let mut bytes = format!("put {priority} {delay} {ttr} {len}").into_bytes();
+    if priority.starts_with('-') || priority.len() > 9 && priority != u32::MAX.to_string() {
+        // The body of a line that cannot be would be read as commands.
+        bytes.extend_from_slice(b"\r\n");
+        return bytes;
+    }
+    match chance.below(25) {
+        0 => bytes.extend_from_slice(b" more\r\n"),
+        1 => {
+            bytes = format!("put 0 0 1 {}\r\n", 65_536).into_bytes();
+            bytes.extend(std::iter::repeat_n(b'x', 65_538));
+        }
+        2 => {
+            bytes.extend_from_slice(b"\r\n");
+            bytes.extend_from_slice(&body);
+            bytes.extend_from_slice(b"\n\r");
+        }
+        _ => {
+            bytes.extend_from_slice(b"\r\n");
+            bytes.extend_from_slice(&body);
+            bytes.extend_from_slice(b"\r\n");
+        }
+    }
+    bytes
+}
+
+fn reserve(chance: &mut Chance, next: u64, may_wait: bool) -> String {
+    let waits = if may_wait { chance.below(6) } else { 5 };
+    match waits {
+        0 => "reserve".to_owned(),
+        1 => "reserve-with-timeout 1".to_owned(),
+        2 => "reserve-with-timeout 2".to_owned(),
+        3 => format!("reserve-job {}", id(chance, next)),
+        _ => "reserve-with-timeout 0".to_owned(),
+    }
+}
+
+/// What is refused in one way or another.
+fn words(chance: &mut Chance, since_13: bool) -> &'static str {
+    const ODD: &[&str] = &[
+        "",
+        " ",
+        "reserved",
+        "reserve ",
+        "reserve-with-timeout",
+        "reserve-with-timeout x",
+        "reserve-with-timeout 4294967296",
+        "statsy",
+        "list-tubesX",
+        "peek-ready 1",
+        "use -a",
+        "use a b",
+        "watch",
+        "ignore ",
+        "kick",
+        "kick x",
+        "kick +1x",
+        "kick  1 2",
+        "delete",
+        "touch 1 2",
+        "bury 1",
+        "release 1 2",
+        "release 1 2 3 4",
+        "pause-tube a",
+        "pause-tube a x",
+        "pause-tubea 0",
+        "PUT 0 0 0 0",
+        "put 0 0 0",
+        "stats-tube",
+        "stats-job",
+        "a\0b",
+        "use a\0",
+        "nothing of the kind",
+    ];
+    let odd = pick(chance, ODD).unwrap_or("");
+    // Before 1.13 it was read with less care.
+    let is_new = odd.starts_with("reserve-with-timeout ");
+    if is_new && !since_13 { "" } else { odd }
+}
+
+fn command(chance: &mut Chance, pair: &Pair, is_alone: bool) -> Vec<u8> {
+    let next = pair.next_id();
+    let line = match chance.below(44) {
+        0..=8 => return put(chance, is_alone, pair.do_spans_end()),
+        // Of two that wait, either may be served first: there is one at most, and nothing behind it.
+        9..=15 => reserve(chance, next, is_alone && !pair.is_anybody_waiting()),
+        16..=18 => format!("delete {}", id(chance, next)),
+        19..=20 => {
+            let delay = u64::from(is_alone && chance.below(3) == 0);
+            format!("release {} {} {delay}", id(chance, next), priority(chance))
+        }
+        21..=22 => format!("bury {} {}", id(chance, next), priority(chance)),
+        23 => format!("touch {}", id(chance, next)),
+        24..=25 => format!("use {}", tube(chance)),
+        26..=27 => format!("watch {}", tube(chance)),
+        28 => format!("ignore {}", tube(chance)),
+        29 => format!("peek {}", id(chance, next)),
+        30 => "peek-ready".to_owned(),
+        31 => "peek-delayed".to_owned(),
+        32 => "peek-buried".to_owned(),
+        // The same holds for several that are kicked.
+        33 if pair.is_anybody_waiting() => format!("kick {}", chance.below(2)),
+        33 => format!("kick {}", chance.below(4)),
+        34 => format!("kick-job {}", id(chance, next)),
+        35 => match tube(chance) {
+            tube if LASTING.contains(&tube) => format!("pause-tube {tube} {}", chance.below(3)),
+            tube => format!("pause-tube {tube} 0"),
+        },
+        36 => "stats".to_owned(),
+        37..=38 => format!("stats-job {}", id(chance, next)),
+        39 => format!("stats-tube {}", tube(chance)),
+        40 => "list-tubes".to_owned(),
+        41 => "list-tubes-watched".to_owned(),
+        42 => "list-tube-used".to_owned(),
+        _ => words(chance, pair.since_13()).to_owned(),
+    };
+    let mut bytes = line.into_bytes();
+    bytes.extend_from_slice(b"\r\n");
+    bytes
+}

@@ -1,0 +1,110 @@
+//! Dialogues over the beanstalkd door, as data: `dialogues.txt`. Where beanstalkd is installed the same dialogues are
+//! held with it, so that they say what is so, but for those that are of extensions.
+
+use crate::beanstalkd::{Client, Server};
+use crate::patience::until;
+use std::collections::BTreeMap;
+
+/// One dialogue.
+struct Dialogue {
+    name: &'static str,
+    /// beanstalkd knows nothing of it.
+    is_extension: bool,
+    /// Who, what is done, and the words, with the number of the line.
+    lines: Vec<(usize, &'static str, char, &'static str)>,
+}
+
+fn dialogues() -> Vec<Dialogue> {
+    let mut dialogues: Vec<Dialogue> = Vec::new();
+    for (number, line) in include_str!("dialogues.txt").lines().enumerate() {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if let Some(name) = line.strip_prefix("== ") {
+            dialogues.push(Dialogue {
+                name,
+                is_extension: name.starts_with("extension: "),
+                lines: Vec::new(),
+            });
+            continue;
+        }
+        let (who, rest) = line.split_once(' ').expect("somebody does something");
+        let (what, words) = rest.split_at(1);
+        let dialogue = dialogues.last_mut().expect("a dialogue has a name");
+        let what = what.chars().next().expect("it is one");
+        let words = words.strip_prefix(' ').unwrap_or(words);
+        dialogue.lines.push((number + 1, who, what, words));
+    }
+    dialogues
+}
+
+/// `\r\n` is written `|`, and a zero byte `\0`.
+fn bytes(words: &str) -> Vec<u8> {
+    words.replace('|', "\r\n").replace("\\0", "\0").into_bytes()
+}
+
+/// The beginning of a reply, as far as words are given before `...`; nothing of quotes.
+fn is_so(reply: &[u8], words: &str) -> bool {
+    let reply = String::from_utf8_lossy(reply).replace('"', "");
+    let reply = reply.trim_end_matches("\r\n").replace("\r\n", "|");
+    let reply = reply.replace('\n', "\\n");
+    match words.strip_suffix("...") {
+        Some(begin) => reply.starts_with(begin),
+        None => reply == words,
+    }
+}
+
+fn hold(dialogue: &Dialogue, server: &Server) {
+    let mut clients: BTreeMap<&str, Client> = BTreeMap::new();
+    let mut observer = server.connect();
+    let mut last: Vec<u8> = Vec::new();
+    for (number, who, what, words) in &dialogue.lines {
+        let place = format!("dialogues.txt:{number}: {}", dialogue.name);
+        let client = clients.entry(who).or_insert_with(|| server.connect());
+        match what {
+            '>' => client.send(&[bytes(words), b"\r\n".to_vec()].concat()),
+            // Without an end.
+            '/' => client.send(&bytes(words)),
+            '<' => {
+                last = client.reply().unwrap_or_default();
+                let found = last.escape_ascii();
+                assert!(is_so(&last, words), "{place}: {found}");
+            }
+            // A line of the last reply.
+            '~' => {
+                let text = String::from_utf8_lossy(&last).replace('"', "");
+                assert!(text.lines().any(|line| line == *words), "{place}: {text}");
+            }
+            // So many wait, this one too.
+            '?' => until(&place, || {
+                let found = observer.ask("stats");
+                let waiting = format!("current-waiting: {words}");
+                found.lines().any(|line| line == waiting).then_some(())
+            }),
+            '.' => client.end(),
+            'x' => assert_eq!(client.rest(), b"", "{place}"),
+            '-' => drop(clients.remove(who)),
+            other => panic!("{place}: {other} is nothing that can be done"),
+        }
+    }
+}
+
+#[test]
+fn dialogues_are_held_as_written() {
+    for dialogue in dialogues() {
+        hold(&dialogue, &Server::sexton(&[]));
+    }
+}
+
+#[test]
+fn beanstalkd_holds_them_too() {
+    for dialogue in dialogues().iter().filter(|it| !it.is_extension) {
+        match Server::beanstalkd() {
+            Ok((server, _)) => hold(dialogue, &server),
+            Err(words) => {
+                println!("left out: the same dialogues with beanstalkd, {words}");
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! `sexton backup` under load, and a coordinator that is started on the copy: everything that was acknowledged before the
+//! backup began is there.
+
+use crate::daemon::{Daemon, sexton};
+use crate::directory::{self, everything, settings};
+use crate::lockserver::{Client, request};
+use crate::node;
+use crate::patience::until;
+use serde_json::Value;
+use sexton::Node;
+use sexton::actors::lock::{LockMachine, Rules};
+use sexton::ids::Digest;
+use sexton::persist::backup;
+use sexton::persist::disk::RealDisk;
+use sexton::persist::snapshots::{SledStores, Slots};
+use sexton::spine::machine::Machine as _;
+use sexton::spine::recovery::{Recovering, RecoveryError, Replica, Scope, recover};
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::process::Output;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+fn run(data: &Path, into: &Path, flags: &[&str]) -> Output {
+    let mut command = sexton();
+    command.arg("backup").arg(into).arg("--data").arg(data);
+    command.args(flags).output().expect("it runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("it is text")
+}
+
+#[test]
+fn what_was_acknowledged_before_is_in_the_copy_that_is_started() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let data = files.path().join("data");
+    let shown = data.to_str().expect("a plain name");
+    // A checkpoint every few moments, so that files come and go while they are copied.
+    let daemon = Daemon::serve(&["--data", shown, "--checkpoint-every", "700"]);
+    let (over, acknowledged) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let mut copies = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = Client::connect(daemon.lockserver()).expect("it is let in");
+            while !over.load(Ordering::Relaxed) {
+                let number = acknowledged.load(Ordering::Acquire);
+                let asked = request("key", &number.to_string(), "owner", (6000, 60, 0));
+                assert_eq!(client.number(&asked).expect("it answers"), 1);
+                acknowledged.store(number + 1, Ordering::Release);
+            }
+        });
+        for round in 0..6 {
+            until("some more locks", || {
+                (acknowledged.load(Ordering::Acquire) > round * 500).then_some(())
+            });
+            let before = acknowledged.load(Ordering::Acquire);
+            let copy = files.path().join(format!("copy {round}"));
+            let output = run(&data, &copy, &["--json"]);
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(0), "round {round}: {said}");
+            let said: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+            copies.push((before, said, copy));
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    daemon.kill();
+    for (before, said, copy) in copies {
+        for (name, (mode, _, content)) in everything(&copy) {
+            let private = if content.is_some() { 0o600 } else { 0o700 };
+            assert_eq!(mode & 0o7777, private, "{name}");
+        }
+        // Restored as the manual says: a copy of the backup, which stays as it is.
+        let restored = copy.with_extension("restored");
+        directory::copy(&copy, &restored);
+        let node = Node::open(settings(&restored)).expect("it opens");
+        let recovered = node.handle().recovered().clone();
+        assert!(
+            recovered.cut.is_none() && recovered.mended.is_empty(),
+            "{recovered:?}"
+        );
+        assert_eq!(
+            recovered.records,
+            said["records"].as_u64().expect("a number")
+        );
+        let entries = node::entries(&node.handle());
+        let held: BTreeSet<String> = entries.iter().map(|entry| entry.index.to_text()).collect();
+        for number in 0..before {
+            assert!(
+                held.contains(&number.to_string()),
+                "{number} of {before} is lost"
+            );
+        }
+        node.stop().expect("it stops");
+    }
+}
+
+#[test]
+fn nothing_is_replaced_and_nothing_is_left_of_what_failed() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let (data, copy) = (files.path().join("data"), files.path().join("copy"));
+    let refused = run(&data, &copy, &[]);
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(3), "{said}");
+    assert!(said.contains("no coordinator runs"), "{said}");
+    assert!(
+        !copy.exists(),
+        "a directory that was made for nothing is gone"
+    );
+
+    let shown = data.to_str().expect("a plain name");
+    let daemon = Daemon::serve(&["--data", shown]);
+    std::fs::create_dir(&copy).expect("it can be made");
+    std::fs::write(copy.join("precious"), "x").expect("it can be written");
+    let before = everything(&copy);
+    let refused = run(&data, &copy, &[]);
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(3), "{said}");
+    assert!(said.contains("it is not empty"), "{said}");
+    assert_eq!(everything(&copy), before, "nothing was touched");
+
+    std::fs::remove_file(copy.join("precious")).expect("it is there");
+    let file = files.path().join("file");
+    std::fs::write(&file, "x").expect("it can be written");
+    let refused = run(&data, &file, &[]);
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(3), "{said}");
+    assert!(said.contains("it is a file"), "{said}");
+
+    let done = run(&data, &copy, &[]);
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    assert!(text(&done.stdout).contains("everything up to sequence number"));
+    daemon.kill();
+}
+
+#[test]
+fn an_interrupted_copy_is_refused_or_has_everything() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let (trimmed, whole) = (files.path().join("trimmed"), files.path().join("whole"));
+    directory::make(&trimmed);
+    let node = Node::open(settings(&whole)).expect("it opens");
+    directory::request(&node.handle(), 0..100);
+    node.stop().expect("it stops");
+    for (data, may_start) in [(&trimmed, false), (&whole, true)] {
+        let expected = recovered(data).expect("it is whole");
+        let (mut starts, mut refusals) = (0, 0);
+        for killed_at in 1.. {
+            let copy = files.path().join(format!("{may_start} {killed_at}"));
+            let mut copied = 0;
+            let count = &mut |_| {
+                copied += 1;
+                assert!(copied < killed_at, "killed here");
+            };
+            let (from, to) = (RealDisk::new(data), RealDisk::new(&copy));
+            let done = catch_unwind(AssertUnwindSafe(|| backup::copy(&from, &to, count)));
+            match recovered(&copy) {
+                Ok(found) => {
+                    assert_eq!(found, expected, "{killed_at}");
+                    starts += u32::from(done.is_err());
+                }
+                Err(_) => refusals += 1,
+            }
+            if let Ok(done) = done {
+                done.expect("nothing changes meanwhile");
+                break;
+            }
+        }
+        assert_eq!(starts > 0, may_start, "{starts} starts");
+        assert_eq!(refusals > 0, !may_start, "{refusals} refusals");
+    }
+}
+
+/// The digest of the locks, as a start comes to it.
+fn recovered(data: &Path) -> Result<Digest, RecoveryError> {
+    let disk = Arc::new(RealDisk::new(data));
+    let slots = Slots::new(disk, Arc::new(SledStores::new(data)));
+    let mut locks = Replica::<LockMachine>::new(Rules::default());
+    let replicas: &mut [&mut dyn Recovering] = &mut [&mut locks];
+    recover(
+        &RealDisk::new(data),
+        Some(&slots),
+        replicas,
+        Scope {
+            partial: true,
+            ..Scope::default()
+        },
+    )?;
+    Ok(locks.machine().digest())
+}
+
+/// What stood there would go with the next snapshot.
+#[test]
+fn a_backup_within_the_data_is_refused() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let data = files.path().join("data");
+    let _daemon = Daemon::serve(&["--data", data.to_str().expect("a plain name")]);
+    let link = files.path().join("link");
+    std::os::unix::fs::symlink(&data, &link).expect("a link can be made");
+    for into in ["data/copy", "data/snapshots/b", "data", "link/journal/x/y"] {
+        let output = run(&data, &files.path().join(into), &[]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{into}: {said}");
+        assert!(said.contains("which is to be copied"), "{into}: {said}");
+    }
+    for left in ["copy", "snapshots/b", "journal/x"] {
+        assert!(!data.join(left).exists(), "{left} was made");
+    }
+}
+
+/// They would take away each other's files, and what was told to be whole could be gone.
+#[test]
+fn of_two_backups_to_one_place_one_is_made() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let data = files.path().join("data");
+    let _daemon = Daemon::serve(&["--data", data.to_str().expect("a plain name")]);
+    for round in 0..4 {
+        let into = files.path().join(format!("copy {round}"));
+        let ended = std::thread::scope(|scope| {
+            let both = [(); 3].map(|()| scope.spawn(|| run(&data, &into, &[]).status.code()));
+            both.map(|one| one.join().expect("it runs"))
+        });
+        let made = ended.iter().filter(|code| **code == Some(0)).count();
+        assert_eq!(made, 1, "{ended:?}");
+        assert!(into.join("journal").exists(), "it is there");
+        assert!(!into.join("lock").exists(), "nobody has it");
+    }
+}

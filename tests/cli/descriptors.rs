@@ -1,0 +1,46 @@
+//! Connections that take every descriptor which they may have: the journal, snapshots and the command line go on.
+
+use crate::daemon::{Daemon, serve_by, sexton, text};
+use std::net::TcpStream;
+use std::process::Command;
+
+#[test]
+fn connections_leave_descriptors_to_the_journal_and_to_the_command_line() {
+    let folder = tempfile::tempdir().expect("a directory can be made");
+    let data = text(folder.path());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -n 256; exec \"$0\" \"$@\""]);
+    let flags = ["--data", data, "--http", "127.0.0.1:0"];
+    let daemon = Daemon::start(serve_by(shell, &flags));
+    let connections: Vec<TcpStream> = (0..400)
+        .filter_map(|_| TcpStream::connect(daemon.http()).ok())
+        .collect();
+    daemon.until_logged("a connection was not accepted");
+    for words in [
+        &["lock", "acquire", "a", "--owner", "me"][..],
+        // It opens the files of a snapshot, all at a time.
+        &["checkpoint"],
+        &["status"],
+    ] {
+        let said = sexton()
+            .args(words)
+            .args(["--data", data])
+            .output()
+            .expect("the program starts");
+        assert!(said.status.success(), "{words:?}: {said:?}");
+    }
+    let told = daemon
+        .log()
+        .matches("a connection was not accepted")
+        .count();
+    assert!(
+        (1..=10).contains(&told),
+        "{told} lines of {}",
+        connections.len()
+    );
+    assert!(
+        daemon
+            .log()
+            .contains("allows fewer connections than the settings")
+    );
+}

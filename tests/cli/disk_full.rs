@@ -1,0 +1,274 @@
+//! The real program on a disk that fills up: what adds is refused, what frees and what asks goes on, nothing that was
+//! acknowledged is lost, and with space it takes everything again. Without space for ever it halts in good order.
+//!
+//! Two disks are tried: a limit on the size of files, which any user can set on their own process, and a small tmpfs,
+//! which needs the right to mount and is plainly left out where that is missing.
+
+use crate::daemon::{Daemon, text};
+use crate::lockserver::{Client, find_owner, release, request};
+use crate::patience::until;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// How many requests go out together.
+const BURST: usize = 50;
+
+/// More requests than a full disk can have taken.
+const REQUESTS_MAX: usize = 200_000;
+
+/// A disk with room for the first two segments of a journal, 1 MiB and 2 MiB, and not for the third of 4 MiB.
+enum Disk {
+    /// No file of the process may grow beyond 3 MiB.
+    Limit(TempDir),
+    /// A file system of 6 MiB.
+    Mount(TempDir),
+}
+
+impl Disk {
+    fn limit() -> Self {
+        Self::Limit(tempfile::tempdir().expect("a temporary directory"))
+    }
+
+    fn mount() -> Option<Self> {
+        let files = tempfile::tempdir().expect("a temporary directory");
+        let mut mount = Command::new("mount");
+        mount
+            .args(["-t", "tmpfs", "-o", "size=6m", "sexton-test"])
+            .arg(files.path());
+        let mounted = mount.output().is_ok_and(|output| output.status.success());
+        mounted.then(|| Self::Mount(files))
+    }
+
+    fn data(&self) -> PathBuf {
+        let (Self::Limit(files) | Self::Mount(files)) = self;
+        files.path().join("data")
+    }
+
+    /// The program on this disk.
+    fn serve(&self) -> Daemon {
+        let data = self.data();
+        let daemon = Daemon::serve(&["--fsync", "never", "--data", text(&data)]);
+        if let Self::Limit(_) = self {
+            daemon.limit_files(Some(3 << 20));
+        }
+        daemon
+    }
+
+    /// Makes space.
+    fn free(&self, daemon: &Daemon) {
+        match self {
+            Self::Limit(_) => daemon.limit_files(None),
+            Self::Mount(_) => self.enlarge(),
+        }
+    }
+
+    fn enlarge(&self) {
+        if let Self::Mount(files) = self {
+            let mut mount = Command::new("mount");
+            mount.args(["-o", "remount,size=64m"]).arg(files.path());
+            assert!(
+                mount.status().is_ok_and(|status| status.success()),
+                "it can be enlarged"
+            );
+        }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        if let Self::Mount(files) = self {
+            // Whatever still uses it: it goes when that is over.
+            drop(Command::new("umount").arg("-l").arg(files.path()).status());
+        }
+    }
+}
+
+/// Takes locks until one is refused; those that were granted.
+fn fill(client: &mut Client, daemon: &Daemon) -> BTreeSet<usize> {
+    let mut granted = BTreeSet::new();
+    for first in (0..REQUESTS_MAX).step_by(BURST) {
+        let numbers = first..first + BURST;
+        let asked: Vec<Vec<u8>> = numbers.clone().map(ask).collect();
+        client.send(&asked.concat()).expect("it takes them");
+        let mut refused = false;
+        for number in numbers {
+            let answer = client.receive_number();
+            match answer.unwrap_or_else(|error| panic!("{error}\n{}", daemon.log())) {
+                1 => assert!(
+                    granted.insert(number) && !refused,
+                    "room does not come back by itself"
+                ),
+                0 => refused = true,
+                place => panic!("place {place} of a lock that nobody else wants"),
+            }
+        }
+        if refused {
+            return granted;
+        }
+    }
+    panic!("the disk was never full");
+}
+
+fn ask(number: usize) -> Vec<u8> {
+    request("k", &number.to_string(), "alice", (60_000, 60, 0))
+}
+
+fn let_go(number: usize) -> Vec<u8> {
+    release("k", &number.to_string(), "alice")
+}
+
+/// The locks that a server has.
+fn held(client: &mut Client, granted: &BTreeSet<usize>) -> BTreeSet<usize> {
+    let mut there = BTreeSet::new();
+    for number in granted {
+        let owner = client.owner("k", &number.to_string()).expect("an answer");
+        if owner == b"alice" {
+            there.insert(*number);
+        }
+    }
+    there
+}
+
+#[expect(clippy::print_stdout, reason = "how far it came is worth seeing")]
+fn goes_on_when_space_is_freed(disk: &Disk) {
+    let daemon = disk.serve();
+    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    let mut granted = fill(&mut client, &daemon);
+    println!("{} locks before the disk was full", granted.len());
+    daemon.until_logged("the next journal segment cannot be prepared");
+    // What asks, what keeps and what frees goes on.
+    let mut newcomers = granted.len() + BURST..;
+    let mut newcomer = || newcomers.next().expect("there are enough numbers");
+    for number in 0..100 {
+        assert_eq!(
+            client.owner("k", &number.to_string()).expect("an answer"),
+            b"alice"
+        );
+        assert!(
+            client
+                .renew("k", &number.to_string(), "alice")
+                .expect("an answer"),
+            "a renewal"
+        );
+        assert_eq!(
+            client.number(&ask(number)).expect("an answer"),
+            1,
+            "asking again renews"
+        );
+        assert_eq!(
+            client.number(&let_go(number)).expect("an answer"),
+            1,
+            "a release"
+        );
+        assert!(granted.remove(&number));
+        assert_eq!(
+            client.number(&ask(newcomer())).expect("an answer"),
+            0,
+            "nothing new"
+        );
+    }
+    disk.free(&daemon);
+    let number = newcomer();
+    until("newcomers are let in again", || {
+        (client.number(&ask(number)).expect("an answer") == 1).then_some(())
+    });
+    granted.insert(number);
+    daemon.until_logged("the next journal segment is prepared: there is room again");
+    let more: Vec<usize> = (0..40_000).map(|_| newcomer()).collect();
+    for burst in more.chunks(BURST) {
+        let asked: Vec<Vec<u8>> = burst.iter().copied().map(ask).collect();
+        client.send(&asked.concat()).expect("it takes them");
+        let found = client.receive(burst.len() * 2).expect("answers");
+        assert_eq!(found, [0, 1].repeat(burst.len()));
+        granted.extend(burst);
+    }
+    daemon.kill();
+    let again = disk.serve();
+    let mut client = Client::connect(again.lockserver()).expect("let in");
+    assert_eq!(
+        client.owner("k", "7").expect("an answer"),
+        b"",
+        "released while the disk was full"
+    );
+    assert!(
+        held(&mut client, &granted) == granted,
+        "nothing acknowledged is lost"
+    );
+}
+
+#[expect(clippy::print_stdout, reason = "how far it came is worth seeing")]
+fn halts_when_nothing_is_left(disk: &Disk) {
+    let daemon = disk.serve();
+    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    let granted = fill(&mut client, &daemon);
+    let mut released = BTreeSet::new();
+    let mut open = None;
+    for number in &granted {
+        let answer = client.number(&let_go(*number));
+        if answer.is_err() {
+            // It may or may not have come to that one.
+            open = Some(*number);
+            break;
+        }
+        assert_eq!(
+            answer.expect("it was just looked at"),
+            1,
+            "a release is never refused"
+        );
+        released.insert(*number);
+    }
+    let open = open.expect("releases use up what was kept for them");
+    println!(
+        "{} locks before the disk was full, {} releases after that",
+        granted.len(),
+        released.len()
+    );
+    drop(client);
+    let (status, log) = daemon.end();
+    assert_eq!(status.code(), Some(4), "{log}");
+    assert!(
+        log.contains("halted, nothing more is acknowledged"),
+        "{log}"
+    );
+
+    disk.enlarge();
+    let again = disk.serve();
+    disk.free(&again);
+    let mut client = Client::connect(again.lockserver()).expect("let in");
+    let mut expected: BTreeSet<usize> = granted.difference(&released).copied().collect();
+    let there = held(&mut client, &granted);
+    if !there.contains(&open) {
+        expected.remove(&open);
+    }
+    assert!(there == expected, "what was acknowledged, and nothing else");
+    let answer = client.ask(&find_owner("k", "none"), 1).expect("an answer");
+    assert_eq!(answer, [0]);
+}
+
+#[test]
+fn with_a_limit_on_files_it_goes_on_when_the_limit_is_lifted() {
+    goes_on_when_space_is_freed(&Disk::limit());
+}
+
+#[test]
+fn with_a_limit_on_files_it_halts_when_nothing_is_left() {
+    halts_when_nothing_is_left(&Disk::limit());
+}
+
+#[test]
+fn on_a_small_file_system_it_goes_on_when_there_is_space() {
+    match Disk::mount() {
+        Some(disk) => goes_on_when_space_is_freed(&disk),
+        None => println!("left out: a small tmpfs, which this user may not mount"),
+    }
+}
+
+#[test]
+fn on_a_small_file_system_it_halts_when_nothing_is_left() {
+    match Disk::mount() {
+        Some(disk) => halts_when_nothing_is_left(&disk),
+        None => println!("left out: a small tmpfs, which this user may not mount"),
+    }
+}

@@ -1,0 +1,165 @@
+//! `sexton events` and `sexton lock watch` without a token, with the real program.
+
+use crate::daemon::{Daemon, sexton};
+use crate::patience;
+use rustix::process::Signal;
+use serde_json::Value;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+/// A command that shows what happens.
+struct Showing {
+    child: Child,
+    out: BufReader<ChildStdout>,
+}
+
+impl Showing {
+    fn start(data: &Path, words: &[&str]) -> Self {
+        let mut command = command(data, words);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
+        let out = BufReader::new(child.stdout.take().expect("it is piped"));
+        Self { child, out }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.out.read_line(&mut line).expect("it is text");
+        line
+    }
+
+    /// The next line, for which this is done again and again: the command may not listen yet.
+    fn line_after(&mut self, mut act: impl FnMut()) -> String {
+        std::thread::scope(|scope| {
+            let line = scope.spawn(|| self.line());
+            while !line.is_finished() {
+                act();
+            }
+            line.join().expect("it reads")
+        })
+    }
+
+    fn end(&mut self) -> (Option<i32>, String) {
+        let mut rest = String::new();
+        self.out.read_to_string(&mut rest).expect("it is text");
+        (self.child.wait().expect("it ends").code(), rest)
+    }
+}
+
+impl Drop for Showing {
+    fn drop(&mut self) {
+        // It may have ended already.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn command(data: &Path, words: &[&str]) -> Command {
+    let mut command = sexton();
+    command.args(words).arg("--data").arg(data);
+    command
+}
+
+fn run(data: &Path, words: &[&str]) -> (Option<i32>, String, String) {
+    let done = command(data, words).output().expect("it runs");
+    let text = |bytes| String::from_utf8(bytes).expect("it is text");
+    (done.status.code(), text(done.stdout), text(done.stderr))
+}
+
+#[test]
+fn what_happens_is_shown_until_the_coordinator_ends() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let data = files.path().join("data");
+    let daemon = Daemon::serve(&["--data", data.to_str().expect("it is text")]);
+    let acquire = |key: &str| {
+        let words = ["lock", "acquire", key, "--owner", "me", "--json"];
+        let (status, out, err) = run(&data, &words);
+        assert_eq!(status, Some(0), "{err}");
+        let said: Value = serde_json::from_str(&out).expect("it is JSON");
+        said.get("token").and_then(Value::as_u64).expect("a token")
+    };
+    let mut all = Showing::start(&data, &["events", "--json"]);
+    // It is there once it has shown something.
+    let mut first = None;
+    let mut keys = 0;
+    let told = all.line_after(|| {
+        first = Some(acquire(&format!("key-{keys}")));
+        keys += 1;
+    });
+    let told: Value = serde_json::from_str(&told).expect("it is JSON");
+    let after = told["position"].as_str().expect("a position").to_owned();
+    assert!(told["token"].as_u64() <= first);
+    let mut rest = Showing::start(&data, &["events", "--after", &after, "--name", "later*"]);
+    let mut locks = Showing::start(&data, &["lock", "watch", "l*r"]);
+    let shown = rest.line_after(|| {
+        acquire("later");
+    });
+    assert!(
+        shown.contains("lock  granted      key=later  owner=me  token="),
+        "{shown}"
+    );
+    drop(rest);
+    let words = ["lock", "release", "later", "--owner", "me"];
+    assert_eq!(
+        run(&data, &words),
+        (Some(0), "released\n".to_owned(), String::new())
+    );
+    let mut lost = Showing::start(&data, &["events", "--after", "0"]);
+    assert!(
+        lost.line()
+            .starts_with("events are lost: of what came behind 0 and up to ")
+    );
+    for (flag, word, known) in [
+        ("--kind", "expird", "expired"),
+        ("--actor", "foo", "lock, queue, node"),
+    ] {
+        let (status, _, err) = run(&data, &["events", flag, word]);
+        assert_eq!(status, Some(2), "{err}");
+        assert!(err.contains(known), "{err}");
+    }
+    daemon.signal(Signal::TERM);
+    let (status, rest) = all.end();
+    assert_eq!(status, Some(0));
+    assert!(
+        rest.ends_with("\"actor\":\"node\",\"kind\":\"stopping\"}\n"),
+        "{rest}"
+    );
+    assert_eq!(locks.end().0, Some(0));
+    daemon.end();
+    let (status, out, err) = run(&data, &["events"]);
+    assert_eq!((status, out.as_str()), (Some(3), ""));
+    assert!(err.contains("no coordinator runs on"), "{err}");
+    for words in [
+        &["events", "--after", "x"][..],
+        &["lock", "watch", "--token", "7"],
+        &["lock", "watch", "a", "b"],
+        &["lock", "watch", "a", "--wait", "1"],
+    ] {
+        assert_eq!(run(&data, words).0, Some(2), "{words:?}");
+    }
+}
+
+#[test]
+fn a_coordinator_that_is_killed_is_told_as_such() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let data = files.path().join("data");
+    let daemon = Daemon::serve(&["--data", data.to_str().expect("it is text")]);
+    let mut command = command(&data, &["events"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("it starts");
+    let http = ["status", "--json"];
+    patience::until("it listens", || {
+        let (_, said, _) = run(&data, &http);
+        let said: Value = serde_json::from_str(&said).ok()?;
+        // Its own connection, and that of the one who asks.
+        (said.pointer("/http/active")?.as_u64()? >= 2).then_some(())
+    });
+    daemon.kill();
+    let done = child.wait_with_output().expect("it ends");
+    let errors = String::from_utf8(done.stderr).expect("it is text");
+    assert_eq!(done.status.code(), Some(3), "{errors}");
+    assert!(
+        errors.contains("the coordinator ended without a last word"),
+        "{errors}"
+    );
+}

@@ -1,0 +1,446 @@
+//! `sexton inspect`: it finds each planted damage and names it, says what a start would do, which the start then does, and
+//! changes nothing, to the bit and to the time of the last change.
+
+#![expect(clippy::indexing_slicing, reason = "what is not there fails the test")]
+
+use crate::daemon::{Daemon, sexton};
+use crate::directory::{self, copy, everything, make};
+use crate::lockserver::{Client, request};
+use crate::node;
+use serde_json::Value;
+use sexton::Node;
+use std::fs;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn inspect(data: &Path, flags: &[&str]) -> Output {
+    let mut command = sexton();
+    command.arg("inspect").arg(data).args(flags);
+    command.output().expect("it runs")
+}
+
+fn json(data: &Path) -> (Option<i32>, Value) {
+    let output = inspect(data, &["--json"]);
+    let found = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    (output.status.code(), found)
+}
+
+/// All that was said, in one line.
+fn said(output: &Output) -> String {
+    let all = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
+    let text = String::from_utf8(all).expect("it is text");
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What stands in the directory that is damaged: its segments in order, and which snapshot is newer.
+struct Made {
+    data: PathBuf,
+    segments: Vec<PathBuf>,
+    newer: &'static str,
+    older: &'static str,
+}
+
+impl Made {
+    fn at(data: &Path) -> Self {
+        let (status, found) = json(data);
+        assert_eq!(status, Some(0), "{found}");
+        let upto = |slot: usize| found["snapshots"][slot]["sealed"]["upto"].as_u64();
+        let (newer, older) = if upto(0) > upto(1) {
+            ("a", "b")
+        } else {
+            ("b", "a")
+        };
+        let mut segments: Vec<PathBuf> = fs::read_dir(data.join("journal"))
+            .expect("there is a journal")
+            .map(|entry| entry.expect("it can be read").path())
+            .collect();
+        segments.sort();
+        Self {
+            data: data.to_owned(),
+            segments,
+            newer,
+            older,
+        }
+    }
+
+    fn slot(&self, slot: &str, file: &str) -> PathBuf {
+        self.data.join("snapshots").join(slot).join(file)
+    }
+
+    fn seal(&self, slot: &str) -> PathBuf {
+        self.data.join("snapshots").join(format!("{slot}.seal"))
+    }
+
+    /// The last segment with records in it.
+    fn last(&self) -> &Path {
+        let used = |path: &&PathBuf| {
+            let bytes = fs::read(path).expect("it can be read");
+            bytes[32..].iter().any(|byte| *byte != 0)
+        };
+        self.segments.iter().rfind(used).expect("there are records")
+    }
+}
+
+fn flip(file: &Path, offset: u64) {
+    let opened = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(file)
+        .expect("it is there");
+    let mut byte = [0];
+    opened
+        .read_exact_at(&mut byte, offset)
+        .expect("it is long enough");
+    opened
+        .write_all_at(&[byte[0] ^ 4], offset)
+        .expect("it can be written");
+}
+
+fn put(file: &Path, offset: u64, bytes: &[u8]) {
+    let opened = fs::OpenOptions::new().write(true).open(file);
+    opened
+        .expect("it is there")
+        .write_all_at(bytes, offset)
+        .expect("it can be written");
+}
+
+fn shorten(file: &Path, len: u64) {
+    let opened = fs::OpenOptions::new().write(true).open(file);
+    opened
+        .expect("it is there")
+        .set_len(len)
+        .expect("it can be cut");
+}
+
+fn remove(file: &Path) {
+    fs::remove_file(file).expect("it is there");
+}
+
+/// The end of what is used of a segment.
+fn used(file: &Path) -> u64 {
+    let bytes = fs::read(file).expect("it can be read");
+    let last = bytes
+        .iter()
+        .rposition(|byte| *byte != 0)
+        .expect("it has a header");
+    last as u64 + 1
+}
+
+type Plant = fn(&Made);
+
+/// What is done, with which status `inspect` ends, and what it says.
+const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
+    (
+        "nothing",
+        |_| {},
+        0,
+        &["sealed and whole", "would load snapshot"],
+    ),
+    (
+        "a bit of the newer snapshot",
+        |made| flip(&made.slot(made.newer, "db"), 70_000),
+        1,
+        &["db is not what was sealed", "without a loss"],
+    ),
+    (
+        "a bit of the older snapshot",
+        |made| flip(&made.slot(made.older, "db"), 5),
+        1,
+        &["db is not what was sealed"],
+    ),
+    (
+        "a snapshot's file is cut",
+        |made| shorten(&made.slot(made.newer, "db"), 1000),
+        1,
+        &["db has 1000 bytes, was sealed with"],
+    ),
+    (
+        "a snapshot's file is gone",
+        |made| remove(&made.slot(made.newer, "conf")),
+        1,
+        &["conf is missing"],
+    ),
+    (
+        "a file too many in a snapshot",
+        |made| fs::write(made.slot(made.older, "stray"), "x").expect("it can be written"),
+        1,
+        &["stray was not there when it was sealed"],
+    ),
+    (
+        "a bit of a seal",
+        |made| flip(&made.seal(made.newer), 30),
+        1,
+        &["its seal does not check"],
+    ),
+    (
+        "a seal is gone",
+        |made| remove(&made.seal(made.newer)),
+        1,
+        &["never finished", "it is not sealed"],
+    ),
+    (
+        "a seal's version alone",
+        |made| put(&made.seal(made.newer), 8, &[9]),
+        1,
+        &["its seal does not check"],
+    ),
+    (
+        "a seal of a newer sexton",
+        |made| put(&made.seal(made.newer), 8, &[9, 0, 0, 0, 1, 2, 3, 4]),
+        3,
+        &["of a newer sexton", "format 9 is newer than"],
+    ),
+    (
+        "both snapshots",
+        |made| {
+            flip(&made.slot(made.newer, "db"), 70_000);
+            shorten(&made.slot(made.older, "db"), 1000);
+        },
+        3,
+        &[
+            "would be refused",
+            "is gone",
+            "db is not what was sealed",
+            "db has 1000 bytes",
+        ],
+    ),
+    (
+        "a record that a start does not need",
+        |made| flip(&made.segments[1], 100),
+        1,
+        &["damaged at offset 32", "00000", "after sequence number"],
+    ),
+    (
+        "a record that no start can do without",
+        |made| {
+            flip(&made.slot(made.newer, "db"), 70_000);
+            flip(&made.segments[1], 100);
+        },
+        3,
+        &["would be refused", "damaged at offset 32"],
+    ),
+    (
+        "a segment is gone",
+        |made| remove(&made.segments[1]),
+        3,
+        &["would be refused", "it is missing, while"],
+    ),
+    (
+        "the last record, before the end that the snapshot knows of",
+        |made| put(made.last(), 32, &vec![0; 16_000]),
+        3,
+        &["would be refused", "a snapshot says that it went on to"],
+    ),
+    (
+        "an unfinished end",
+        |made| put(made.last(), used(made.last()), &[7; 9]),
+        0,
+        &[
+            "would cut the unfinished end of",
+            "9 bytes",
+            "are no whole record",
+        ],
+    ),
+    (
+        "a segment of a newer sexton",
+        |made| put(made.last(), 8, &9_u32.to_le_bytes()),
+        3,
+        &["it is of format 9", "would be refused"],
+    ),
+    (
+        "a segment's header",
+        |made| flip(&made.segments[1], 17),
+        1,
+        &["its header does not check"],
+    ),
+    (
+        "a segment that was being prepared",
+        |made| fs::write(made.data.join("journal/00000099.tmp"), "x").expect("it can be written"),
+        0,
+        &["00000099.tmp is no segment"],
+    ),
+    (
+        "no journal",
+        |made| fs::remove_dir_all(made.data.join("journal")).expect("it is there"),
+        3,
+        &["would be refused", "ends at sequence number 0"],
+    ),
+    (
+        "no snapshots",
+        |made| fs::remove_dir_all(made.data.join("snapshots")).expect("it is there"),
+        3,
+        &["would be refused", "is gone"],
+    ),
+];
+
+#[test]
+fn each_planted_damage_is_named_and_nothing_is_changed() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let made = files.path().join("made");
+    make(&made);
+    assert!(
+        !made.join("journal/00000001.seg").exists(),
+        "the journal was trimmed"
+    );
+    for (what, plant, status, words) in PLANTED {
+        let data = files.path().join("data");
+        copy(&made, &data);
+        plant(&Made::at(&data));
+        let before = everything(&data);
+        let output = inspect(&data, &[]);
+        let text = said(&output);
+        assert_eq!(output.status.code(), Some(*status), "{what}: {text}");
+        for expected in *words {
+            assert!(text.contains(expected), "{what}: no {expected:?} in {text}");
+        }
+        let (status, found) = json(&data);
+        assert_eq!(status, output.status.code(), "{what}");
+        inspect(&data, &["--key", "even"]);
+        assert_eq!(everything(&data), before, "{what}: something was changed");
+        does_what_was_said(&data, what, &found);
+        fs::remove_dir_all(&data).expect("it can be removed");
+    }
+}
+
+/// A start does with a directory what `inspect` said that it would.
+fn does_what_was_said(data: &Path, what: &str, found: &Value) {
+    let start = &found["start"];
+    let node = match Node::open(directory::settings(data)) {
+        Ok(node) => node,
+        Err(error) => {
+            let refused = start["refused"].as_str();
+            let refused = refused.unwrap_or_else(|| panic!("{what}: refused with {error}"));
+            assert!(refused.contains(&error.to_string()), "{what}: {error}");
+            return;
+        }
+    };
+    assert_eq!(start["refused"], Value::Null, "{what}");
+    let handle = node.handle();
+    let recovered = handle.recovered();
+    assert_eq!(start["records"], recovered.records, "{what}");
+    assert_eq!(start["clean"], recovered.clean, "{what}");
+    let snapshot = recovered.snapshot.as_ref();
+    let snapshot = snapshot.map(|(slot, upto)| serde_json::json!([slot, upto]));
+    assert_eq!(start["snapshot"], snapshot.unwrap_or_default(), "{what}");
+    let entries = node::entries(&handle);
+    let owners = entries.iter().filter(|entry| entry.place == 1).count();
+    assert_eq!(found["actors"][0]["owners"], owners, "{what}");
+    assert_eq!(
+        found["actors"][0]["contenders"],
+        entries.len() - owners,
+        "{what}"
+    );
+    node.stop().expect("it stops");
+}
+
+#[test]
+fn what_is_held_under_a_key_is_shown() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    make(files.path());
+    let output = inspect(files.path(), &["--key", "odd"]);
+    let text = said(&output);
+    assert!(
+        text.contains(r#""0": "owner 1" owns it with token"#),
+        "{text}"
+    );
+    assert!(
+        text.contains(r#""0": "owner 3" waits in place 2"#),
+        "{text}"
+    );
+    assert!(!text.contains("\"owner 2\""), "{text}");
+    let absent = said(&inspect(files.path(), &["--key", r"no\x00ne"]));
+    assert!(
+        absent.contains(r"no\x00ne nobody owns anything"),
+        "{absent}"
+    );
+    let counts = said(&inspect(files.path(), &["--actor", "lock"]));
+    assert!(
+        counts.starts_with("lock 668 owners, 1,332 contenders"),
+        "{counts}"
+    );
+    for flags in [["--actor", "bogus"], ["--key", r"\q"]] {
+        assert_eq!(inspect(files.path(), &flags).status.code(), Some(2));
+    }
+}
+
+#[test]
+fn what_is_no_data_directory_is_refused_and_an_empty_one_too() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let refused = |path: &Path, why: &str| {
+        for subcommand in ["inspect", "replay"] {
+            let output = sexton().arg(subcommand).arg(path).output();
+            let output = output.expect("it runs");
+            let said = said(&output);
+            assert_eq!(output.status.code(), Some(3), "{subcommand}: {said}");
+            assert!(said.contains("failed to"), "{subcommand}: {said}");
+            assert!(said.contains(why), "{subcommand}: {said}");
+            assert!(output.stdout.is_empty(), "{subcommand}: {said}");
+        }
+    };
+    refused(files.path(), "it is empty");
+    refused(&files.path().join("absent"), "there is no such");
+    fs::write(files.path().join("notes"), "x").expect("it can be written");
+    refused(files.path(), "it is no data directory");
+    let file = inspect(&files.path().join("notes"), &[]);
+    assert_eq!(file.status.code(), Some(3));
+    assert!(said(&file).contains("it is a file"), "{}", said(&file));
+}
+
+#[test]
+fn a_directory_in_use_is_read_as_it_is() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let data = files.path().join("data");
+    let flags = [
+        "--data",
+        data.to_str().expect("a plain name"),
+        "--checkpoint-every",
+        "500",
+    ];
+    let daemon = Daemon::serve(&flags);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = Client::connect(daemon.lockserver()).expect("it is let in");
+            for number in 0_u32.. {
+                if over.load(Ordering::Relaxed) {
+                    break;
+                }
+                let index = (number % 5000).to_string();
+                let asked = request("key", &index, &number.to_string(), (60, 60, 0));
+                client.number(&asked).expect("it answers");
+            }
+        });
+        for look in 0..10 {
+            let (status, found) = json(&data);
+            assert_eq!(status, Some(0), "look {look}: {found:#}");
+            let process = u64::from(daemon.pid().as_raw_nonzero().get().unsigned_abs());
+            assert_eq!(found["running"], process, "look {look}");
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    daemon.kill();
+    let (status, found) = json(&data);
+    assert!(status == Some(0) || status == Some(1), "{found:#}");
+    assert_eq!(found["running"], Value::Null);
+}
+
+/// What somebody else may make up in the name of a file is shown in its own line, and steers nothing.
+#[test]
+fn names_of_files_cannot_steer_a_terminal() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let data = files.path();
+    fs::create_dir_all(data.join("snapshots/a")).expect("a folder can be made");
+    fs::create_dir(data.join("journal")).expect("a folder can be made");
+    for folder in ["snapshots/a", "journal"] {
+        let name = "\u{1b}[31mx\nsnapshot a   sealed and whole";
+        fs::write(data.join(folder).join(name), "x").expect("a file can be made");
+    }
+    let output = inspect(data, &[]);
+    let all = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8(all).expect("it is text");
+    assert!(text.contains("[31mx"), "{text}");
+    assert!(!text.contains('\u{1b}'), "{text:?}");
+    assert!(!text.contains("\nsnapshot a   sealed"), "{text:?}");
+}

@@ -1,0 +1,122 @@
+//! Commands that are interrupted or killed in the middle: a backup has its name only when it is whole, and what was made
+//! on the way is gone soon after.
+
+use crate::daemon::{Daemon, sexton};
+use crate::directory;
+use crate::patience::until;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+
+/// Rounds in which a command may come to its end before the signal does.
+const ROUNDS_MAX: u32 = 200;
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("it can be read");
+    let name = |entry: std::io::Result<fs::DirEntry>| {
+        let name = entry.expect("it can be read").file_name();
+        name.into_string().expect("a plain name")
+    };
+    entries.map(name).collect()
+}
+
+/// Whether a signal means anything to what this process starts: a shell's background jobs do not hear SIGINT.
+#[expect(clippy::print_stdout, reason = "what is left out is said")]
+fn is_heard(signal: Signal) -> bool {
+    let status = fs::read_to_string("/proc/self/status").expect("the system has it");
+    let ignored = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .expect("a mask of signals");
+    let heard = ignored & (1 << (signal.as_raw() - 1)) == 0;
+    if !heard {
+        println!("left out: {signal:?} is ignored here");
+    }
+    heard
+}
+
+/// Sends a signal as soon as something is made in the folder.
+fn interrupt(mut command: Command, folder: &Path, signal: Signal) -> ExitStatus {
+    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
+    let mut child = quiet.stderr(Stdio::null()).spawn().expect("it starts");
+    while names(folder).is_empty() {
+        if let Some(status) = child.try_wait().expect("it is our child") {
+            return status;
+        }
+    }
+    // One that has ended is not waited for yet: the signal reaches nobody else.
+    kill_process(Pid::from_child(&child), signal).expect("it is there");
+    child.wait().expect("it is our child")
+}
+
+#[test]
+fn an_interrupted_backup_never_has_its_name_and_leaves_nothing() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let (data, copies) = (files.path().join("data"), files.path().join("copies"));
+    directory::make(&data);
+    fs::create_dir(&copies).expect("it can be made");
+    let shown = data.to_str().expect("a plain name");
+    let daemon = Daemon::serve(&["--data", shown]);
+    let copy = copies.join("copy");
+    let signals = [Signal::INT, Signal::TERM, Signal::KILL];
+    for signal in signals.into_iter().filter(|signal| is_heard(*signal)) {
+        let mut rounds = 0;
+        loop {
+            let mut command = sexton();
+            command.arg("backup").arg(&copy).arg("--data").arg(&data);
+            let status = interrupt(command, &copies, signal);
+            until("nothing half made is there", || {
+                names(&copies)
+                    .iter()
+                    .all(|name| name == "copy")
+                    .then_some(())
+            });
+            if copy.exists() {
+                // It came to its end: then it is whole.
+                let inspected = sexton().arg("inspect").arg(&copy).output();
+                let inspected = inspected.expect("it runs");
+                assert_eq!(inspected.status.code(), Some(0), "{inspected:?}");
+                let said = String::from_utf8_lossy(&inspected.stdout).into_owned();
+                assert!(said.contains("would load snapshot"), "{said}");
+                fs::remove_dir_all(&copy).expect("it can be removed");
+            } else if status.signal().is_some() {
+                break;
+            }
+            rounds += 1;
+            assert!(rounds < ROUNDS_MAX, "none was interrupted by {signal:?}");
+        }
+    }
+    daemon.kill();
+}
+
+#[test]
+fn copies_of_an_interrupted_look_are_removed() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let (data, scratch) = (files.path().join("data"), files.path().join("scratch"));
+    directory::make(&data);
+    fs::create_dir(&scratch).expect("it can be made");
+    let all = [
+        ("inspect", Signal::INT),
+        ("replay", Signal::TERM),
+        ("inspect", Signal::KILL),
+    ];
+    for (subcommand, signal) in all.into_iter().filter(|(_, signal)| is_heard(*signal)) {
+        let mut rounds = 0;
+        loop {
+            let mut command = sexton();
+            command.arg(subcommand).arg(&data).env("TMPDIR", &scratch);
+            let status = interrupt(command, &scratch, signal);
+            until("no copy is left", || {
+                names(&scratch).is_empty().then_some(())
+            });
+            if status.signal().is_some() {
+                break;
+            }
+            rounds += 1;
+            assert!(rounds < ROUNDS_MAX, "none was interrupted by {signal:?}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! `sexton lock` and `sexton drain`, with the real program.
+
+use crate::coordinator::{Coordinator, command, done};
+use crate::patience::until;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::process::Stdio;
+
+#[test]
+fn a_shell_takes_keeps_and_gives_back_a_lock() {
+    let coordinator = Coordinator::start(&[]);
+    let granted = coordinator.json(&["lock", "acquire", "backup", "--ttl", "600"]);
+    let token = granted["token"].to_string();
+    let owner = granted["owner"].as_str().expect("text").to_owned();
+    assert!(
+        owner.contains('@') && owner.contains(':'),
+        "a default of this shell: {owner}"
+    );
+    let again = coordinator.well(&["lock", "acquire", "backup"]);
+    assert_eq!(again, format!("acquired as {owner}, token {token}\n"));
+    assert_eq!(
+        coordinator.well(&["lock", "owner", "backup"]),
+        format!("{owner}\n")
+    );
+    let place = format!("place 1: it holds the lock, token {token}\n");
+    assert_eq!(coordinator.well(&["lock", "place", "backup"]), place);
+    let renewed = coordinator.well(&["lock", "renew", "backup", "--token", &token]);
+    assert_eq!(renewed, format!("renewed, {place}"));
+    let stale = coordinator.run(&["lock", "release", "backup", "--token", "1"]);
+    assert_eq!((stale.status, stale.out.as_str()), (1, ""));
+    assert!(
+        stale.err.contains("stale") && stale.err.contains("help:"),
+        "{stale:?}"
+    );
+    assert_eq!(
+        coordinator.well(&["lock", "release", "backup", "--token", &token]),
+        "released\n"
+    );
+    for words in [&["release"][..], &["renew"], &["owner"], &["place"]] {
+        let absent = coordinator.run(&[&["lock"], words, &["backup"]].concat());
+        assert_eq!(absent.status, 1, "{words:?}: {absent:?}");
+    }
+}
+
+#[test]
+fn a_lock_that_is_held_says_by_whom_and_what_to_do() {
+    let coordinator = Coordinator::start(&[]);
+    coordinator.well(&["lock", "acquire", "a", "--owner", "one"]);
+    let mut by_environment = coordinator.command(&["lock", "acquire", "a", "7"]);
+    by_environment.env("SEXTON_OWNER", "two");
+    let other = done(by_environment.output().expect("it runs"));
+    assert!(
+        other.out.starts_with("acquired as two"),
+        "an index is a lock of its own: {other:?}"
+    );
+    let held = coordinator.run(&["lock", "acquire", "a", "--owner", "two"]);
+    assert_eq!((held.status, held.out.as_str()), (1, ""));
+    assert!(
+        held.err.contains("one holds the lock") && held.err.contains("--wait"),
+        "{held:?}"
+    );
+    let held = coordinator.run(&["lock", "acquire", "a", "--owner", "two", "--json"]);
+    let problem: Value = serde_json::from_str(&held.out).expect("it is JSON");
+    assert_eq!((held.status, &problem["reason"]), (1, &"held".into()));
+    assert_eq!(
+        coordinator.well(&["lock", "release-all", "--owner", "one"]),
+        "released 1\n"
+    );
+    assert_eq!(
+        coordinator.well(&["lock", "release-all", "--owner", "one"]),
+        "released 0\n"
+    );
+}
+
+#[test]
+fn who_waits_is_passed_the_lock_and_who_is_interrupted_waits_no_longer() {
+    let coordinator = Coordinator::start(&[]);
+    coordinator.well(&["lock", "acquire", "a", "--owner", "one"]);
+    let wait = |owner: &str| {
+        let mut command = coordinator.command(&["lock", "acquire", "a", "--wait", "600"]);
+        command.args(["--owner", owner]).stdout(Stdio::piped());
+        let waiting = command.spawn().expect("it starts");
+        until("it stands in line", || {
+            let place = coordinator.run(&["lock", "place", "a", "--owner", owner]);
+            (place.status == 0).then_some(())
+        });
+        waiting
+    };
+    let mut interrupted = wait("two");
+    let passed = wait("three");
+    let place = coordinator.well(&["lock", "place", "a", "--owner", "three"]);
+    assert_eq!(place, "place 3: it waits\n");
+    kill_process(Pid::from_child(&interrupted), Signal::TERM).expect("it runs");
+    interrupted.wait().expect("it ends");
+    until("it is withdrawn", || {
+        let place = coordinator.run(&["lock", "place", "a", "--owner", "two"]);
+        (place.status == 1).then_some(())
+    });
+    coordinator.well(&["lock", "release", "a", "--owner", "one"]);
+    let passed = done(passed.wait_with_output().expect("it ends"));
+    assert!(
+        passed.status == 0 && passed.out.starts_with("acquired as three"),
+        "{passed:?}"
+    );
+}
+
+#[test]
+fn a_holder_watches_its_lock() {
+    let coordinator = Coordinator::start(&[]);
+    let granted = coordinator.json(&["lock", "acquire", "a", "--owner", "one"]);
+    let token = granted["token"].to_string();
+    let watch = ["lock", "watch", "a", "--owner", "one", "--token", &token];
+    let still = coordinator.run(&[&watch[..], &["--wait", "0"]].concat());
+    assert_eq!((still.status, still.out.as_str()), (1, ""));
+    let mut command = coordinator.command(&watch);
+    let watching = command.stdout(Stdio::piped()).spawn().expect("it starts");
+    coordinator.well(&["lock", "release", "a", "--owner", "one"]);
+    let lost = done(watching.wait_with_output().expect("it ends"));
+    assert_eq!((lost.status, lost.out.as_str()), (0, "lost\n"));
+}
+
+#[test]
+fn a_list_is_a_table_or_json() {
+    let coordinator = Coordinator::start(&[]);
+    assert_eq!(coordinator.well(&["lock", "list"]), "no locks\n");
+    for (key, index, owner) in [
+        ("a\\xff", "1", "one"),
+        ("orders", "", "one"),
+        ("caf\u{e9}", "", "two"),
+    ] {
+        coordinator.well(&[
+            "lock", "acquire", key, index, "--owner", owner, "--ttl", "600",
+        ]);
+    }
+    let table = coordinator.well(&["lock", "list"]);
+    let lines: Vec<Vec<&str>> = table
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        lines[0],
+        [
+            "KEY",
+            "INDEX",
+            "PLACE",
+            "OWNER",
+            "PRIORITY",
+            "REMAINING",
+            "TOKEN"
+        ]
+    );
+    assert_eq!(lines[1][..4], ["a\\xff", "1", "1", "one"]);
+    assert_eq!(lines[2][..4], ["caf\u{e9}", "-", "1", "two"]);
+    assert_eq!(lines.len(), 4, "{table}");
+    let one = coordinator.json(&["lock", "list", "--owner", "one", "--limit", "1"]);
+    assert_eq!(one["locks"].as_array().map(Vec::len), Some(1));
+    assert!(one["next"].is_string(), "there are more: {one}");
+    let of_key = coordinator.json(&["lock", "list", "a\\xff"]);
+    assert_eq!(of_key["locks"][0]["key_b64"], "Yf8=");
+    assert_eq!(of_key["next"], Value::Null);
+}
+
+#[test]
+fn a_drain_ends_the_coordinator_when_no_lock_is_left() {
+    let coordinator = Coordinator::start(&[]);
+    coordinator.well(&["lock", "acquire", "a", "--owner", "one"]);
+    let begun = coordinator.well(&["drain"]);
+    assert!(begun.starts_with("draining: no new locks"), "{begun}");
+    let refused = coordinator.run(&["lock", "acquire", "b", "--owner", "one"]);
+    assert_eq!(refused.status, 1);
+    assert!(refused.err.contains("drains"), "{refused:?}");
+    assert_eq!(
+        coordinator.run(&["drain", "--wait", "1"]).status,
+        1,
+        "one is left"
+    );
+    coordinator.well(&["lock", "release", "a", "--owner", "one"]);
+    let (status, log) = coordinator.daemon.end();
+    assert!(status.success(), "{log}");
+    assert!(log.contains("drained"), "{log}");
+    drop(coordinator.files);
+}
+
+#[test]
+fn usage_and_absence_of_a_coordinator_have_their_statuses() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let run = |words: &[&str]| done(command(files.path(), words).output().expect("it runs"));
+    for words in [
+        &["lock"][..],
+        &["lock", "acquire"],
+        &["lock", "acquire", "a", "--ttl", "0"],
+        &["lock", "acquire", "a", "--wait", "3601"],
+        &["lock", "acquire", "bad\\q"],
+        &["lock", "watch", "a", "b"],
+        &["drain", "--wait", "0"],
+    ] {
+        assert_eq!(run(words).status, 2, "{words:?}");
+    }
+    for words in [&["lock", "acquire", "a"][..], &["lock", "list"], &["drain"]] {
+        let away = run(words);
+        assert_eq!(away.status, 3, "{away:?}");
+        assert!(
+            away.err.contains("sexton serve --data"),
+            "how to start one: {away:?}"
+        );
+    }
+    let help = run(&["lock", "acquire", "--help"]);
+    assert!(
+        help.status == 0 && help.out.contains("Examples:"),
+        "{help:?}"
+    );
+}

@@ -1,0 +1,43 @@
+//! The program as a person, a script or a service manager meets it.
+
+#![cfg(feature = "cli")]
+
+mod backup;
+mod beanstalkd;
+mod config;
+mod descriptors;
+mod disk_full;
+mod events;
+mod inspect;
+mod interrupted;
+mod lock;
+mod log;
+mod manual;
+mod queue;
+mod replay;
+mod replay_trimmed;
+mod serve;
+mod service;
+mod signals;
+mod status;
+mod top;
+
+#[path = "../support/beanstalk.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod beanstalk;
+#[path = "../support/coordinator.rs"]
+mod coordinator;
+#[path = "../support/daemon.rs"]
+mod daemon;
+#[path = "../support/directory.rs"]
+mod directory;
+#[path = "../support/lockserver.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod lockserver;
+#[path = "../support/node.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod node;
+#[path = "../support/patience.rs"]
+mod patience;
+#[path = "../support/unheard.rs"]
+mod unheard;

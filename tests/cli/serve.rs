@@ -1,0 +1,480 @@
+//! The program as a person meets it: what it prints, where it looks, how it says no, and its exit statuses.
+
+use crate::daemon::{Daemon, serve, sexton, text};
+use crate::lockserver::{self, Client, request};
+use std::net::TcpListener;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// How a command that does not stay ended: exit status, standard output, standard error on one line.
+fn run(command: &mut Command) -> (Option<i32>, String, String) {
+    let output = command.output().expect("the program starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let errors = text(&output.stderr);
+    let line = errors.split_whitespace().collect::<Vec<_>>().join(" ");
+    (output.status.code(), text(&output.stdout), line)
+}
+
+/// `serve` with these flags does not come up: exit status, and what it says.
+fn refused(flags: &[&str]) -> (Option<i32>, String) {
+    let (status, output, errors) = run(&mut serve(flags));
+    assert_eq!(output, "", "no ready line");
+    (status, errors)
+}
+
+/// The same with a data directory.
+fn refused_at(data: &Path, more: &[&str]) -> (Option<i32>, String) {
+    refused(&[&["--data", text(data)], more].concat())
+}
+
+fn says((status, errors): (Option<i32>, String), expected: i32, words: &[&str]) {
+    // Long lines are folded where they are rendered, with a bar before what follows.
+    let dense: String = errors.split([' ', '|', '│']).collect();
+    for word in words {
+        let wanted: String = word.split_whitespace().collect();
+        assert!(dense.contains(&wanted), "{word:?} in {errors}");
+    }
+    assert_eq!(status, Some(expected), "{errors}");
+}
+
+fn files() -> TempDir {
+    tempfile::tempdir().expect("a temporary directory")
+}
+
+/// A directory in which so many locks were requested, and that was left in good order.
+fn used(locks: u32) -> TempDir {
+    let files = files();
+    let daemon = Daemon::serve(&["--data", text(files.path())]);
+    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    for number in 0..locks {
+        let lock = request("k", &number.to_string(), "alice", (600, 60, 0));
+        assert_eq!(client.number(&lock).expect("an answer"), 1);
+    }
+    daemon.signal(rustix::process::Signal::TERM);
+    let (status, log) = daemon.end();
+    assert_eq!(status.code(), Some(0), "{log}");
+    files
+}
+
+fn first_segment(files: &TempDir) -> PathBuf {
+    files.path().join("journal/00000001.seg")
+}
+
+#[test]
+fn help_teaches() {
+    let (status, help, _) = run(sexton().arg("--help"));
+    assert_eq!(status, Some(0));
+    for line in [
+        "Keeps an application's background work in order",
+        "Usage: sexton <COMMAND>",
+        "serve",
+    ] {
+        assert!(help.contains(line), "{line:?} in {help}");
+    }
+    let (status, help, _) = run(sexton().args(["serve", "--help"]));
+    assert_eq!(status, Some(0));
+    let lines = [
+        "Run the coordinator until a signal stops it",
+        "one line that begins with `ready`",
+        "Signals: INT, TERM and TSTP stop in good order",
+        "--data <DIR>",
+        "env: SEXTON_DATA",
+        "--memory",
+        "--fsync <WHEN>",
+        "always (before the answer), interval:MS, never",
+        "--lockserver <ADDR>",
+        "127.0.0.1:11340",
+        "--http <ADDR>",
+        "127.0.0.1:11380",
+        "--hosts <FILE>",
+        "--lockserver-connections <N>",
+        "--lockserver-idle <SECONDS>",
+        "--lockserver-priority <WHICH>",
+        "--lockserver-long <BYTES>",
+        "Examples:",
+        "sexton serve --memory",
+        "Exit status: 0 stopped in good order; 2 wrong flags",
+    ];
+    for line in lines {
+        assert!(help.contains(line), "{line:?} in {help}");
+    }
+    assert!(help.lines().all(|line| line.len() <= 110), "{help}");
+    let (status, version, _) = run(sexton().arg("--version"));
+    assert_eq!(
+        (status, version.as_str()),
+        (Some(0), concat!("sexton ", env!("CARGO_PKG_VERSION"), "\n"))
+    );
+}
+
+#[test]
+fn wrong_flags_are_usage_errors_that_help() {
+    let cases: [(&[&str], &[&str]); 13] = [
+        (
+            &["--nonsense"],
+            &["unexpected argument '--nonsense'", "Usage: sexton serve"],
+        ),
+        (&["--dat", "x"], &["unexpected argument", "--data"]),
+        (
+            &["--fsync", "sometimes"],
+            &["--fsync", "expected always, interval:MS or never"],
+        ),
+        (
+            &["--fsync", "interval:0"],
+            &["0 ms is not within 1 to 60000"],
+        ),
+        (
+            &["--fsync", "interval:soon"],
+            &["\"soon\" is not a number of milliseconds"],
+        ),
+        (
+            &["--lockserver", "nowhere"],
+            &[
+                "--lockserver",
+                "an address and port such as 127.0.0.1:11340, or off",
+            ],
+        ),
+        (&["--http", "127.0.0.1"], &["--http", "an address and port"]),
+        (
+            &["--lockserver-idle", "0"],
+            &["expected 1 to 31536000 seconds, or off"],
+        ),
+        (&["--lockserver-long", "5"], &["--lockserver-long", "4, 8"]),
+        (
+            &["--lockserver-priority", "most"],
+            &["--lockserver-priority", "high, low"],
+        ),
+        (&["--memory", "--data", "x"], &["cannot be used with"]),
+        (
+            &["--memory", "--lockserver-connections", "0"],
+            &["--lockserver-connections: 0 is not within 1 to 1048576"],
+        ),
+        (
+            &["--memory", "--lock-entries", "0", "--http", "0.0.0.0:0"],
+            &["--lock-entries: 0", "needs a token file"],
+        ),
+    ];
+    for (flags, words) in cases {
+        says(refused(flags), 2, words);
+    }
+    let (status, _, errors) = run(&mut sexton());
+    assert_eq!(status, Some(2), "{errors}");
+    assert!(errors.contains("Usage: sexton <COMMAND>"), "{errors}");
+}
+
+#[test]
+fn an_address_in_use_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("it is bound").to_string();
+    let found = refused(&["--memory", "--lockserver", &address]);
+    says(
+        found,
+        3,
+        &[
+            &address,
+            "lockserver",
+            "in use",
+            "another address, or port 0",
+        ],
+    );
+}
+
+#[test]
+fn a_directory_that_is_none_is_said_to_be_a_file() {
+    let files = files();
+    let file = files.path().join("notes");
+    std::fs::write(&file, "x").expect("it can be written");
+    let found = refused(&["--data", text(&file)]);
+    says(found, 3, &[text(&file), "it is a file, not a directory"]);
+}
+
+#[test]
+fn a_door_that_cannot_be_opened_leaves_a_directory_in_good_order() {
+    let files = files();
+    let first = Daemon::serve(&["--data", text(files.path())]);
+    let mut client = Client::connect(first.lockserver()).expect("let in");
+    let lock = request("k", "i", "alice", (60, 60, 0));
+    assert_eq!(client.number(&lock).expect("an answer"), 1);
+    first.kill();
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("it is bound").to_string();
+    let found = refused_at(files.path(), &["--http", &address]);
+    assert!(!found.1.contains("panicked"), "{}", found.1);
+    says(found, 3, &["http", "in use"]);
+    let last = Daemon::serve(&["--data", text(files.path())]);
+    last.until_logged("clean=true");
+}
+
+#[test]
+fn a_hosts_list_that_does_not_read_names_file_and_line() {
+    let files = files();
+    let data = files.path().join("data");
+    let hosts = files.path().join("hosts");
+    says(
+        refused_at(&data, &["--hosts", text(&hosts)]),
+        3,
+        &[text(&hosts), "No such file"],
+    );
+    std::fs::write(&hosts, "127.0.0.1\n\nlocalhost # no names\n").expect("a file is written");
+    let words = [
+        text(&hosts),
+        "line 3",
+        "localhost",
+        "neither an address nor a prefix",
+    ];
+    says(refused_at(&data, &["--hosts", text(&hosts)]), 3, &words);
+    std::fs::write(&hosts, b"127.0.0.1\n\xff\xfe\n").expect("a file is written");
+    says(
+        refused_at(&data, &["--hosts", text(&hosts)]),
+        3,
+        &[text(&hosts)],
+    );
+    assert!(!data.join("journal").exists(), "nothing was begun");
+}
+
+#[test]
+fn a_second_coordinator_is_told_who_holds_the_directory() {
+    let files = files();
+    let first = Daemon::serve(&["--data", text(files.path())]);
+    let holder = format!("process {}", first.pid().as_raw_nonzero());
+    let found = refused_at(files.path(), &[]);
+    says(
+        found,
+        3,
+        &[
+            text(files.path()),
+            "another coordinator holds it",
+            &holder,
+            "--data directory",
+        ],
+    );
+    std::fs::remove_file(files.path().join("lock")).expect("anybody with the right may do that");
+    let found = refused_at(files.path(), &[]);
+    says(
+        found,
+        3,
+        &["another coordinator holds it", "not said its name"],
+    );
+    let mut client = Client::connect(first.lockserver()).expect("let in");
+    let lock = request("k", "i", "alice", (60, 60, 0));
+    assert_eq!(
+        client.number(&lock).expect("an answer"),
+        1,
+        "the first goes on"
+    );
+    first.kill();
+    let second = Daemon::serve(&["--data", text(files.path())]);
+    let mut client = Client::connect(second.lockserver()).expect("let in");
+    assert_eq!(client.owner("k", "i").expect("an answer"), b"alice");
+}
+
+#[test]
+fn a_newer_journal_is_left_alone() {
+    let files = used(3);
+    let segment = first_segment(&files);
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(&segment)
+        .expect("it is there");
+    file.write_all_at(&2_u32.to_le_bytes(), 8)
+        .expect("it takes the version");
+    let before = std::fs::read(&segment).expect("it reads");
+    let words = [
+        "journal/00000001.seg",
+        "format 2 is newer than 1",
+        "a newer one",
+    ];
+    says(refused_at(files.path(), &[]), 3, &words);
+    assert!(
+        std::fs::read(&segment).expect("it reads") == before,
+        "nothing was changed"
+    );
+}
+
+#[test]
+fn a_damaged_journal_names_file_offset_and_number() {
+    let files = used(20);
+    let segment = first_segment(&files);
+    let bytes = std::fs::read(&segment).expect("it reads");
+    let used = bytes
+        .iter()
+        .rposition(|byte| *byte != 0)
+        .expect("something is in it");
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(&segment)
+        .expect("it is there");
+    for place in [40, used / 3, used / 2] {
+        file.write_all_at(&[bytes[place] ^ 0x10], place as u64)
+            .expect("it takes the flip");
+        let before = std::fs::read(&segment).expect("it reads");
+        let (status, errors) = refused_at(files.path(), &[]);
+        let words = [
+            "journal/00000001.seg",
+            "damaged at offset",
+            "after sequence number",
+            "sexton inspect",
+        ];
+        says((status, errors.clone()), 3, &words);
+        let offset = errors
+            .split("offset ")
+            .nth(1)
+            .and_then(|rest| rest.split(',').next());
+        let offset: usize = offset
+            .and_then(|text| text.parse().ok())
+            .expect("an offset");
+        assert!(
+            offset <= place && place < offset + 200,
+            "byte {place}, said {offset}"
+        );
+        assert!(
+            std::fs::read(&segment).expect("it reads") == before,
+            "nothing was changed"
+        );
+        file.write_all_at(&bytes[place..=place], place as u64)
+            .expect("it takes the byte back");
+    }
+    // And whole again, it opens; flips in the zeros do no harm to what is there.
+    file.write_all_at(&[0x10], used as u64 + 5000)
+        .expect("it takes the flip");
+    let daemon = Daemon::serve(&["--data", text(files.path())]);
+    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    assert_eq!(client.list("k").expect("an answer").len(), 20);
+    assert!(
+        daemon.log().contains("cut the unfinished end"),
+        "{}",
+        daemon.log()
+    );
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_named() {
+    let files = files();
+    let file = files.path().join("file");
+    std::fs::write(&file, "no directory").expect("a file is written");
+    says(
+        refused_at(&file.join("data"), &[]),
+        3,
+        &["create", text(&file), "Not a directory"],
+    );
+    let locked = files.path().join("locked");
+    std::fs::create_dir(&locked).expect("a folder is created");
+    let nobody_writes = std::fs::Permissions::from_mode(0o500);
+    std::fs::set_permissions(&locked, nobody_writes).expect("it is ours");
+    if rustix::process::geteuid().is_root() {
+        println!("left out: a directory without permission, as root has every permission");
+    } else {
+        says(
+            refused_at(&locked.join("data"), &[]),
+            3,
+            &[text(&locked), "Permission denied"],
+        );
+    }
+}
+
+#[test]
+fn the_ready_line_names_every_door() {
+    let daemon = Daemon::serve(&["--memory"]);
+    let address = daemon.lockserver();
+    assert_eq!(
+        daemon.ready(),
+        format!("ready lockserver={address} beanstalk=off http=off socket=off\n")
+    );
+    assert!(address.port() != 0 && address.ip().is_loopback());
+
+    let files = files();
+    let daemon = Daemon::serve(&["--data", text(files.path())]);
+    let address = daemon.lockserver();
+    let socket = files.path().join("sexton.sock");
+    let shown = if socket.exists() {
+        text(&socket)
+    } else {
+        "off"
+    };
+    let line = format!("ready lockserver={address} beanstalk=off http=off socket={shown}\n");
+    assert_eq!(daemon.ready(), line);
+}
+
+#[test]
+fn the_data_directory_comes_from_flag_environment_or_home() {
+    let files = files();
+    let places = ["flag", "named", "state", "home"].map(|name| files.path().join(name));
+    let [flag, named, state, home] = &places;
+    let begun = |wanted: &Path, set: &dyn Fn(&mut Command)| {
+        let mut command = serve(&[]);
+        command.env("XDG_STATE_HOME", state).env("HOME", home);
+        set(&mut command);
+        let daemon = Daemon::start(command);
+        assert!(
+            wanted.join("journal/00000001.seg").is_file(),
+            "{}",
+            wanted.display()
+        );
+        let mode = std::fs::metadata(wanted)
+            .expect("it is there")
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o700, "nobody else looks in");
+        daemon.kill();
+    };
+    begun(flag, &|command| {
+        command
+            .env("SEXTON_DATA", named)
+            .args(["--data", text(flag)]);
+    });
+    assert!(!named.exists());
+    begun(named, &|command| {
+        command.env("SEXTON_DATA", named);
+    });
+    begun(&state.join("sexton"), &|_| {});
+    begun(&home.join(".local/state/sexton"), &|command| {
+        command.env_remove("XDG_STATE_HOME");
+    });
+}
+
+#[test]
+fn debug_prints_each_command_with_its_answer() {
+    let daemon = Daemon::serve(&["--memory", "-d", "--log", "error"]);
+    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    let mut asked = request("acct", "42", "alice", (60, 30, 5));
+    asked.extend(lockserver::find_owner("acct", "42"));
+    asked.extend(lockserver::find_contender("acct", "42", "bob"));
+    asked.extend(lockserver::renew("acct", "42", "a\nb"));
+    asked.extend(lockserver::list("acct"));
+    asked.extend(lockserver::release("acct", "*", "alice"));
+    asked.extend(lockserver::release_all("alice"));
+    asked.push(9);
+    client.send(&asked).expect("it takes them");
+    client.receive_all().expect("answers, and the end");
+    daemon.until_logged("none of 01 to 08");
+    daemon.until_logged(r#"release all "alice" -> 0 ended"#);
+    let log = daemon.log();
+    let lines = [
+        r#"127.0.0.1 request "acct" "42" "alice" ttl=60 ttw=30 priority=5 -> location 1"#,
+        r#"find owner "acct" "42" -> "alice""#,
+        r#"find contender "acct" "42" "bob" -> location 0"#,
+        r#"renew "acct" "42" "a\nb" -> not there"#,
+        r#"list "acct" -> 1 entries"#,
+        r#"release "acct" "*" "alice" -> 1 ended"#,
+        r#"release all "alice" -> 0 ended"#,
+    ];
+    for line in lines {
+        assert!(log.contains(line), "{line} in {log}");
+    }
+    assert!(!log.contains('\x1b'), "no colours where nobody sees them");
+}
+
+#[test]
+fn a_flag_goes_before_the_environment() {
+    let files = files();
+    let mut command = serve(&["--memory"]);
+    command.env("SEXTON_DATA", files.path().join("unused"));
+    let daemon = Daemon::start(command);
+    assert!(
+        daemon.ready().ends_with("socket=off\n"),
+        "{:?}",
+        daemon.ready()
+    );
+    assert!(!files.path().join("unused").exists());
+}

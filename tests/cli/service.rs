@@ -1,0 +1,405 @@
+//! The program under a service manager: what it tells it, the listeners it is passed, its unit files, and life as
+//! process 1.
+
+use crate::daemon::{Daemon, PROGRAM, forget_environment, serve, serve_by, sexton, text};
+use crate::lockserver::{Client, request};
+use crate::patience::{self, until};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::Read as _;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+fn files() -> TempDir {
+    tempfile::tempdir().expect("a temporary directory")
+}
+
+/// A service manager's ear.
+struct Ear(UnixDatagram);
+
+impl Ear {
+    fn at(path: &Path) -> Self {
+        let socket = UnixDatagram::bind(path).expect("a socket");
+        socket
+            .set_read_timeout(Some(patience::PATIENCE))
+            .expect("a limit");
+        Self(socket)
+    }
+
+    fn hear(&self) -> String {
+        let mut told = [0; 512];
+        let len = self.0.recv(&mut told).expect("it is told something");
+        let told = told.get(..len).expect("it is as long as it says");
+        String::from_utf8_lossy(told).into_owned()
+    }
+
+    /// Everything up to a notice that has this line.
+    fn until(&self, line: &str) -> Vec<String> {
+        let mut heard = vec![self.hear()];
+        while !heard.last().is_some_and(|last| has(last, line)) {
+            heard.push(self.hear());
+        }
+        heard
+    }
+
+    /// Everything that is yet unheard.
+    fn rest(&self) -> Vec<String> {
+        self.0.set_nonblocking(true).expect("it is a socket");
+        let mut told = [0; 512];
+        let mut heard = Vec::new();
+        while let Ok(len) = self.0.recv(&mut told) {
+            let told = told.get(..len).expect("it is as long as it says");
+            heard.push(String::from_utf8_lossy(told).into_owned());
+        }
+        heard
+    }
+}
+
+fn has(notice: &str, line: &str) -> bool {
+    notice.lines().any(|found| found == line)
+}
+
+#[test]
+fn a_service_manager_is_told_of_start_and_stop() {
+    let files = files();
+    let path = files.path().join("notify");
+    let ear = Ear::at(&path);
+    let data = files.path().join("data");
+    let mut command = serve(&["--data", text(&data)]);
+    command.env("NOTIFY_SOCKET", &path);
+    let daemon = Daemon::start(command);
+    let started = ear.until("READY=1");
+    let first = started.first().expect("something was said");
+    assert!(first.starts_with("STATUS="), "{first}");
+    assert!(has(first, "EXTEND_TIMEOUT_USEC=60000000"), "{first}");
+    let ready = started.iter().filter(|notice| has(notice, "READY=1"));
+    assert_eq!(ready.count(), 1, "{started:?}");
+    let mut client = Client::connect(daemon.lockserver()).expect("the door is open");
+    let lock = request("k", "i", "alice", (600, 60, 0));
+    assert_eq!(client.number(&lock).expect("an answer"), 1);
+
+    daemon.signal(Signal::USR2);
+    ear.until("STATUS=draining");
+    daemon.signal(Signal::TERM);
+    ear.until("STOPPING=1");
+    ear.until("EXTEND_TIMEOUT_USEC=60000000");
+    let (status, log) = daemon.end();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert_eq!(
+        ear.rest(),
+        Vec::<String>::new(),
+        "nobody asked for signs of life"
+    );
+}
+
+#[test]
+fn an_abstract_socket_will_do_and_a_missing_one_is_no_end() {
+    use std::os::linux::net::SocketAddrExt as _;
+    let name = format!("sexton-test-{}", std::process::id());
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).expect("a name");
+    let ear = Ear(UnixDatagram::bind_addr(&address).expect("a socket"));
+    ear.0
+        .set_read_timeout(Some(patience::PATIENCE))
+        .expect("a limit");
+    let mut command = serve(&["--memory"]);
+    command.env("NOTIFY_SOCKET", format!("@{name}"));
+    let daemon = Daemon::start(command);
+    ear.until("READY=1");
+    daemon.kill();
+
+    let files = files();
+    let mut command = serve(&["--memory"]);
+    command.env("NOTIFY_SOCKET", files.path().join("absent"));
+    let daemon = Daemon::start(command);
+    daemon.until_logged("the service manager could not be told");
+    assert!(Client::connect(daemon.lockserver()).is_ok());
+}
+
+#[test]
+fn a_watchdog_hears_signs_of_life_if_it_watches_this_process() {
+    let files = files();
+    let path = files.path().join("notify");
+    let ear = Ear::at(&path);
+    let mut command = serve(&["--memory"]);
+    command.env("NOTIFY_SOCKET", &path);
+    command.env("WATCHDOG_USEC", "20000");
+    let daemon = Daemon::start(command);
+    ear.until("READY=1");
+    for _ in 0..3 {
+        ear.until("WATCHDOG=1");
+    }
+    daemon.kill();
+
+    let path = files.path().join("other");
+    let ear = Ear::at(&path);
+    let mut command = serve(&["--memory"]);
+    command.env("NOTIFY_SOCKET", &path);
+    command.env("WATCHDOG_USEC", "1").env("WATCHDOG_PID", "1");
+    let daemon = Daemon::start(command);
+    ear.until("READY=1");
+    // Each of these takes a turn of the loop in which a sign of life would be due.
+    for _ in 0..3 {
+        daemon.signal(Signal::USR1);
+        daemon.until_logged("nowhere to write to");
+    }
+    daemon.signal(Signal::TERM);
+    let (status, log) = daemon.end();
+    assert_eq!(status.code(), Some(0), "{log}");
+    let heard = ear.rest();
+    assert!(
+        !heard.iter().any(|notice| has(notice, "WATCHDOG=1")),
+        "{heard:?}"
+    );
+}
+
+/// What a service manager passes, in this order, as descriptors 3, 4 and 5.
+struct Passed {
+    names: &'static str,
+    descriptors: [Option<OwnedFd>; 2],
+}
+
+/// `serve` with passed listeners. A shell in between moves them to where they belong and gives its own process id.
+fn passed(passed: Passed, flags: &[&str]) -> Command {
+    let Passed { names, descriptors } = passed;
+    let count = descriptors.iter().flatten().count();
+    let script = format!(
+        "exec 3<&0 4<&1 </dev/null >/dev/null; \
+         export LISTEN_PID=$$ LISTEN_FDS={count} LISTEN_FDNAMES={names}; exec \"$0\" \"$@\""
+    );
+    let mut command = Command::new("sh");
+    forget_environment(&mut command);
+    command.args(["-c", &script, PROGRAM, "serve"]).args(flags);
+    let [first, second] = descriptors.map(|passed| passed.map_or(Stdio::null(), Stdio::from));
+    command.stdin(first).stdout(second);
+    command
+}
+
+fn listener() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    (listener, address)
+}
+
+fn refused(mut command: Command) -> String {
+    let output = command
+        .stderr(Stdio::piped())
+        .spawn()
+        .and_then(std::process::Child::wait_with_output)
+        .expect("the program starts");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    errors
+}
+
+fn healthy(mut stream: impl std::io::Read + std::io::Write) -> bool {
+    let asked = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    stream.write_all(asked.as_bytes()).expect("it takes it");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    answer.starts_with("HTTP/1.1 200")
+}
+
+#[test]
+fn passed_listeners_become_doors() {
+    let files = files();
+    let notify = files.path().join("notify");
+    let ear = Ear::at(&notify);
+    let (lockserver, lockserver_at) = listener();
+    let (http, http_at) = listener();
+    // Who connects before it runs is served once it does.
+    let early = TcpStream::connect(lockserver_at).expect("it listens already");
+    let descriptors = Passed {
+        names: "lockserver:http",
+        descriptors: [Some(lockserver.into()), Some(http.into())],
+    };
+    let mut command = passed(descriptors, &["--memory"]);
+    command.env("NOTIFY_SOCKET", &notify);
+    let mut child = command.spawn().expect("it starts");
+    ear.until("READY=1");
+    let mut greeting = [0];
+    (&early).read_exact(&mut greeting).expect("it greets");
+    assert_eq!(greeting, [1]);
+    let mut client = Client::connect(lockserver_at).expect("let in");
+    let lock = request("k", "i", "alice", (600, 60, 0));
+    assert_eq!(client.number(&lock).expect("an answer"), 1);
+    assert!(healthy(TcpStream::connect(http_at).expect("it listens")));
+    let pid = Pid::from_child(&child);
+    kill_process(pid, Signal::TERM).expect("it is there");
+    assert!(child.wait().expect("it is our child").success());
+
+    let path = files.path().join("passed.sock");
+    let socket = UnixListener::bind(&path).expect("a socket");
+    let descriptors = Passed {
+        names: "socket",
+        descriptors: [Some(socket.into()), None],
+    };
+    let data = files.path().join("data");
+    let flags = [
+        "--data",
+        text(&data),
+        "--beanstalk",
+        "off",
+        "--lockserver",
+        "off",
+        "--http",
+        "off",
+    ];
+    let mut command = passed(descriptors, &flags);
+    command.env("NOTIFY_SOCKET", &notify);
+    let mut child = command.spawn().expect("it starts");
+    ear.until("READY=1");
+    assert!(healthy(UnixStream::connect(&path).expect("it listens")));
+    assert!(!data.join("sexton.sock").exists(), "one socket is enough");
+    let pid = Pid::from_child(&child);
+    kill_process(pid, Signal::TERM).expect("it is there");
+    assert!(child.wait().expect("it is our child").success());
+    assert!(path.exists(), "the file is the manager's");
+}
+
+#[test]
+fn passed_listeners_that_are_not_understood_are_refused() {
+    let listening = || Some(OwnedFd::from(listener().0));
+    let refuse = |names, first, second, flags: &[&str]| {
+        let descriptors = [first, second];
+        refused(passed(Passed { names, descriptors }, flags))
+    };
+    let memory = &[
+        "--memory",
+        "--beanstalk",
+        "off",
+        "--lockserver",
+        "127.0.0.1:0",
+    ][..];
+    let said = refuse("sexton.socket", listening(), None, memory);
+    assert!(
+        said.contains("descriptor 0 (sexton.socket): no door has this name"),
+        "{said}"
+    );
+    assert!(said.contains("FileDescriptorName="), "{said}");
+    let said = refuse("", listening(), None, memory);
+    assert!(said.contains("(unnamed)"), "{said}");
+    let said = refuse("http:http", listening(), listening(), memory);
+    assert!(
+        said.contains("descriptor 1 (http): there is one of this name already"),
+        "{said}"
+    );
+    let said = refuse(
+        "lockserver",
+        listening(),
+        None,
+        &["--memory", "--beanstalk", "off", "--lockserver", "off"],
+    );
+    assert!(said.contains("lockserver: this door is off"), "{said}");
+    let (listener, at) = listener();
+    let connected = TcpStream::connect(at).expect("it listens");
+    let said = refuse("lockserver", Some(connected.into()), None, memory);
+    assert!(said.contains("it does not listen"), "{said}");
+    drop(listener);
+    let file = std::fs::File::open("/dev/null").expect("it is there");
+    let said = refuse("http", Some(file.into()), None, memory);
+    assert!(said.contains("not a socket"), "{said}");
+    // The rules for an address hold for a passed one.
+    let open = TcpListener::bind("0.0.0.0:0").expect("a free port");
+    let said = refuse("http", Some(open.into()), None, memory);
+    assert!(said.contains("beyond loopback"), "{said}");
+}
+
+#[test]
+fn what_was_passed_to_another_process_is_left_alone() {
+    let mut command = serve(&["--memory"]);
+    command.env("LISTEN_PID", "1").env("LISTEN_FDS", "1");
+    command.env("LISTEN_FDNAMES", "lockserver");
+    let daemon = Daemon::start(command);
+    assert!(Client::connect(daemon.lockserver()).is_ok());
+}
+
+#[test]
+fn the_units_are_well_formed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging");
+    let files = files();
+    let mut units = Vec::new();
+    for name in [
+        "sexton.service",
+        "sexton-lockserver.socket",
+        "sexton-beanstalk.socket",
+        "sexton-http.socket",
+    ] {
+        let unit = std::fs::read_to_string(root.join(name)).expect("it is there");
+        // The program is where this build put it.
+        let unit = unit.replace("/usr/local/bin/sexton", PROGRAM);
+        let path = files.path().join(name);
+        std::fs::write(&path, unit).expect("a file is written");
+        units.push(path);
+    }
+    let verified = Command::new("systemd-analyze")
+        .args(["verify", "--man=no"])
+        .args(&units)
+        .output();
+    match verified {
+        Ok(output) => assert!(output.status.success(), "{output:?}"),
+        Err(error) => println!("left out: systemd-analyze verify, {error}"),
+    }
+    // What the unit sets is a setting.
+    let unit = std::fs::read_to_string(&units[0]).expect("it is there");
+    assert!(unit.contains("Type=notify") && unit.contains("WatchdogSec="));
+    for line in unit
+        .lines()
+        .filter_map(|line| line.strip_prefix("Environment="))
+    {
+        let (name, value) = line.split_once('=').expect("a variable");
+        let shown = sexton().arg("config").env(name, value).output();
+        let shown = shown.expect("the program starts");
+        let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+        assert!(shown.contains(name), "{shown}");
+    }
+}
+
+/// Whether a process may have a namespace of its own here.
+fn namespaces() -> bool {
+    let tried = Command::new("unshare")
+        .args(["--pid", "--fork", "true"])
+        .output();
+    tried.is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn as_process_1_it_stops_in_good_order() {
+    if !namespaces() {
+        println!("left out: as process 1, since no namespace may be made here");
+        return;
+    }
+    for signal in [Signal::TERM, Signal::INT] {
+        let files = files();
+        let data = files.path().join("data");
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--pid", "--fork", "--kill-child"]);
+        let daemon = Daemon::start(serve_by(unshare, &["--data", text(&data)]));
+        let mut client = Client::connect(daemon.lockserver()).expect("let in");
+        let lock = request("k", "i", "alice", (600, 60, 0));
+        assert_eq!(client.number(&lock).expect("an answer"), 1);
+        let mut status = sexton();
+        status.args(["status", "--json", "--data", text(&data)]);
+        let status = status.output().expect("the program starts");
+        let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("it is JSON");
+        assert_eq!(status["pid"], 1);
+
+        let unshare = daemon.pid().as_raw_nonzero();
+        let children = format!("/proc/{unshare}/task/{unshare}/children");
+        let child = until("its child", || {
+            let children = std::fs::read_to_string(&children).ok()?;
+            children.split_whitespace().next()?.parse::<i32>().ok()
+        });
+        let child = Pid::from_raw(child).expect("a process");
+        kill_process(child, signal).expect("it is there");
+        let (status, log) = daemon.end();
+        assert_eq!(status.code(), Some(0), "{signal:?}: {log}");
+
+        let again = Daemon::serve(&["--data", text(&data)]);
+        again.until_logged("clean=true");
+        let mut client = Client::connect(again.lockserver()).expect("let in");
+        assert_eq!(client.owner("k", "i").expect("an answer"), b"alice");
+    }
+}

@@ -1,0 +1,235 @@
+//! `sexton status` and the HTTP side of `sexton serve`, with the real program.
+
+use crate::daemon::{self, Daemon, sexton};
+use assert_cmd::assert::OutputAssertExt as _;
+use rustix::process::Signal;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::process::{Command, Output};
+
+const TOKEN: &str = "correct-horse-battery-staple";
+
+/// A coordinator with an HTTP door.
+fn start(data: &Path, flags: &[&str]) -> Daemon {
+    Daemon::start(serve(data, flags))
+}
+
+fn serve(data: &Path, flags: &[&str]) -> Command {
+    let http = ["--http", "127.0.0.1:0"];
+    let http = if flags.contains(&"--http") {
+        &[][..]
+    } else {
+        &http
+    };
+    daemon::serve(&[&["--data", daemon::text(data)], http, flags].concat())
+}
+
+/// Its status, asked with these headers.
+fn get(coordinator: &Daemon, headers: &str) -> String {
+    let mut stream = TcpStream::connect(coordinator.http()).expect("it listens");
+    let request =
+        format!("GET /v1/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).expect("it is read");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    answer
+}
+
+/// Ends it by this signal, and gives its log.
+fn end(coordinator: Daemon, signal: Signal) -> String {
+    coordinator.signal(signal);
+    coordinator.end().1
+}
+
+fn status(data: &Path, flags: &[&str]) -> Output {
+    sexton()
+        .arg("status")
+        .arg("--data")
+        .arg(data)
+        .args(flags)
+        .output()
+        .expect("it runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("it is text")
+}
+
+fn write_private(file: &Path, text: &str) {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut opened = options.open(file).expect("it can be written");
+    opened
+        .write_all(text.as_bytes())
+        .expect("it can be written");
+}
+
+#[test]
+fn a_person_and_a_program_read_the_status() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let data = directory.path().join("data");
+    let coordinator = start(&data, &[]);
+    let shown = status(&data, &[]);
+    let page = text(&shown.stdout);
+    shown.assert().success().stderr("");
+    let number = coordinator.pid().as_raw_nonzero().get();
+    let (pid, http) = (format!("process {number}"), coordinator.http().to_string());
+    for expected in [
+        pid.as_str(),
+        "fsync always",
+        http.as_str(),
+        "sexton.sock",
+        "after a clean stop",
+        "room ample",
+        "a not sealed, b not sealed",
+        "0 owners, 0 contenders",
+    ] {
+        assert!(page.contains(expected), "no {expected:?} in:\n{page}");
+    }
+    let actors: Vec<&str> = page
+        .lines()
+        .skip_while(|line| !line.starts_with("ACTOR"))
+        .collect();
+    assert_eq!(actors.len(), 3, "{page}");
+    assert!(actors[2].starts_with("queue"), "{page}");
+    assert!(actors[1].starts_with("lock"), "{page}");
+    assert!(
+        page.lines().all(|line| line == line.trim_end()),
+        "no blanks at the end of lines"
+    );
+
+    sexton()
+        .args(["checkpoint", "--data"])
+        .arg(&data)
+        .assert()
+        .success();
+    let page = text(&status(&data, &[]).stdout);
+    let snapshots = page.lines().find(|line| line.starts_with("snapshots"));
+    let snapshots = snapshots.unwrap_or_else(|| panic!("no snapshots in:\n{page}"));
+    assert!(snapshots.contains("a up to 2, b not sealed"), "{snapshots}");
+    assert!(snapshots.contains("on disk"), "{snapshots}");
+
+    let json: serde_json::Value =
+        serde_json::from_slice(&status(&data, &["--json"]).stdout).expect("it is JSON");
+    assert_eq!(json["pid"], number);
+    assert_eq!(json["doors"]["http"], http);
+
+    end(coordinator, Signal::TERM);
+    assert!(
+        !data.join("sexton.sock").exists(),
+        "a clean stop removes its socket"
+    );
+}
+
+#[test]
+fn without_a_coordinator_the_status_says_what_was_tried() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let refused = |data: &Path, expected: &str| {
+        let refused = status(data, &[]);
+        let error = text(&refused.stderr);
+        refused.assert().code(3).stdout("");
+        assert!(error.contains("no coordinator runs"), "{error}");
+        assert!(
+            error
+                .replace(['\n', ' '], "")
+                .contains(&expected.replace(' ', "")),
+            "{error}"
+        );
+        assert!(
+            error.contains("sexton serve"),
+            "it says how to start one: {error}"
+        );
+    };
+    refused(
+        &directory.path().join("absent"),
+        "there is no such directory",
+    );
+    refused(directory.path(), "there is no socket");
+
+    let data = directory.path().join("data");
+    end(start(&data, &[]), Signal::KILL);
+    refused(&data, "which a killed one left behind");
+    let again = start(&data, &[]);
+    let page = text(&status(&data, &[]).stdout);
+    assert!(page.contains("after an unclean end"), "{page}");
+    end(again, Signal::INT);
+}
+
+#[test]
+fn a_token_is_read_again_at_hup_and_never_told() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let (data, file) = (
+        directory.path().join("data"),
+        directory.path().join("token"),
+    );
+    write_private(&file, TOKEN);
+    let flags = [
+        "--token-file",
+        file.to_str().expect("it is text"),
+        "--log",
+        "trace",
+        "-d",
+    ];
+    let coordinator = start(&data, &flags);
+    let with = |token: &str| get(&coordinator, &format!("Authorization: Bearer {token}\r\n"));
+    assert!(get(&coordinator, "").starts_with("HTTP/1.1 401"));
+    assert!(with(TOKEN).starts_with("HTTP/1.1 200"));
+    let mut told = with(TOKEN);
+
+    coordinator.signal(Signal::HUP);
+    coordinator.until_logged("the token file is as it was");
+    write_private(&file, "brief");
+    coordinator.signal(Signal::HUP);
+    coordinator.until_logged("the old token file stays in force");
+    assert!(with(TOKEN).starts_with("HTTP/1.1 200"));
+    write_private(&file, "another-staple-of-the-right-length\n");
+    coordinator.signal(Signal::HUP);
+    coordinator.until_logged("the token file changed");
+    assert!(with(TOKEN).starts_with("HTTP/1.1 401"));
+    assert!(with("another-staple-of-the-right-length").starts_with("HTTP/1.1 200"));
+
+    let shown = status(&data, &["--json"]);
+    told += &text(&shown.stdout);
+    told += &end(coordinator, Signal::TERM);
+    assert!(
+        !told.contains("staple") && !told.contains("brief"),
+        "{told}"
+    );
+}
+
+#[test]
+fn settings_of_the_http_door_that_cannot_be_are_told_before_anything_opens() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let (data, file) = (
+        directory.path().join("data"),
+        directory.path().join("token"),
+    );
+    let refused = |data: &Path, flags: &[&str], status: i32, expected: &[&str]| {
+        let output = serve(data, flags).output().expect("it runs");
+        let error = text(&output.stderr);
+        output.assert().code(status).stdout("");
+        let joined = error.replace(['\n', ' '], "");
+        for words in expected {
+            assert!(
+                joined.contains(&words.replace(' ', "")),
+                "no {words:?} in {error}"
+            );
+        }
+        assert!(!error.contains("staple"), "{error}");
+    };
+    let token = file.to_str().expect("it is text");
+    refused(&data, &["--http", "0.0.0.0:0"], 2, &["needs a token file"]);
+    refused(
+        &data,
+        &["--token-file", token],
+        3,
+        &["token", "No such file"],
+    );
+    write_private(&file, TOKEN);
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).expect("it is ours");
+    refused(&data, &["--token-file", token], 3, &["0644", "chmod 600"]);
+    let long = directory.path().join("x".repeat(120));
+    refused(&long, &[], 3, &["107", "shorter data directory"]);
+}

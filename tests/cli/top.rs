@@ -1,0 +1,374 @@
+//! `sexton top` with the real program, a real coordinator, and a terminal of its own.
+
+use crate::beanstalk::Client;
+use crate::daemon::{Daemon, Gathered, sexton};
+use crate::patience::until;
+use assert_cmd::assert::OutputAssertExt as _;
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
+use serde_json::Value;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+/// `sexton top` on this directory, asking ten times a second.
+fn top(data: &Path) -> Command {
+    let mut command = sexton();
+    for name in ["LC_ALL", "LC_CTYPE"] {
+        command.env_remove(name);
+    }
+    command.env("LANG", "C.UTF-8");
+    command.args(["top", "--every", "0.1", "--data"]).arg(data);
+    command
+}
+
+fn serve(data: &Path) -> Daemon {
+    Daemon::serve(&["--data", data.to_str().expect("it is text")])
+}
+
+fn output(mut command: Command) -> Output {
+    command.output().expect("it runs")
+}
+
+#[test]
+fn where_nobody_looks_one_frame_is_printed() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let coordinator = serve(directory.path());
+    let page = output(top(directory.path())).assert().success();
+    let page = String::from_utf8(page.get_output().stdout.clone()).expect("it is text");
+    let pid = coordinator.pid().as_raw_nonzero().to_string();
+    let version = env!("CARGO_PKG_VERSION");
+    let first = format!("serving  sexton {version}, process {pid}, up 0 s, fsync always");
+    let begin = page.lines().next().unwrap_or("");
+    // It may have been up for longer on a busy machine.
+    let (before, _) = first.split_once("up").expect("it says so");
+    assert!(begin.starts_with(before), "{page}");
+    for words in [
+        "commands/s",
+        "journal/s",
+        "owners",
+        "connections",
+        "checkpoints",
+        "lock ",
+    ] {
+        assert!(page.contains(words), "no {words:?} in:\n{page}");
+    }
+    assert!(!page.contains('\u{1b}'), "it is plain: {page:?}");
+    assert!(
+        !page.contains("quit"),
+        "there is nobody to press a key: {page}"
+    );
+    assert!(
+        page.lines()
+            .all(|line| line == line.trim_end() && line.chars().count() <= 80)
+    );
+
+    let mut once = top(directory.path());
+    once.args(["--once", "--json"]);
+    let line = output(once).assert().success();
+    let line: Value = serde_json::from_slice(&line.get_output().stdout).expect("it is JSON");
+    assert_eq!(line["status"]["pid"].to_string(), pid);
+    assert!(
+        line["over_ms"].as_u64().is_some_and(|ms| ms >= 100),
+        "{line}"
+    );
+    // Its own question is a request.
+    let asked = line["per_second"]["http_requests"].as_f64();
+    assert!(asked.is_some_and(|rate| rate > 0.0), "{line}");
+}
+
+#[test]
+fn jobs_and_the_beanstalkd_door_are_shown() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let data = directory.path().to_str().expect("it is text");
+    let door = ["--beanstalk", "127.0.0.1:0", "--beanstalk-connections", "2"];
+    let coordinator = Daemon::serve(&[&["--data", data], &door[..]].concat());
+    let connect = || Client::connect(coordinator.beanstalk()).expect("it listens");
+    let mut client = connect();
+    let mut ask = |command: &str| client.ask(command).expect("an answer").line;
+    for (id, delay) in [0, 0, 0, 0, 1000].into_iter().enumerate() {
+        let put = ask(&format!("put 0 {delay} 600 4\r\nwork"));
+        assert_eq!(put, format!("INSERTED {}", id + 1));
+    }
+    assert_eq!(ask("reserve"), "RESERVED 1 4");
+    assert_eq!(ask("reserve"), "RESERVED 2 4");
+    assert_eq!(ask("bury 1 0"), "BURIED");
+    let mut waiting = connect();
+    for (command, reply) in [
+        ("watch empty", "WATCHING 2"),
+        ("ignore default", "WATCHING 1"),
+    ] {
+        assert_eq!(waiting.ask(command).expect("an answer").line, reply);
+    }
+    waiting.send(b"reserve\r\n").expect("it is read");
+    // All places are taken.
+    assert!(connect().receive().is_err());
+    let line = until("a status of one that waits", || {
+        let mut once = top(directory.path());
+        once.args(["--once", "--json"]);
+        let line: Value = serde_json::from_slice(&output(once).stdout).expect("it is JSON");
+        (line["status"]["queues"]["waiting"] == 1).then_some(line)
+    });
+    assert_eq!(line["per_second"]["jobs_added"], 0.0);
+    assert_eq!(line["per_second"]["job_timeouts"], 0.0);
+    let expected = serde_json::json!(
+        {"accepted": 2, "rejected_hosts": 0, "rejected_busy": 1, "active": 2}
+    );
+    assert_eq!(line["status"]["beanstalk"], expected);
+
+    let page = output(top(directory.path())).assert().success();
+    let page = String::from_utf8(page.get_output().stdout.clone()).expect("it is text");
+    let address = format!("beanstalk {}", coordinator.beanstalk());
+    for words in [
+        &*address,
+        "jobs added/s 0 0",
+        "jobs ready 2 2",
+        "jobs claimed 1 waiting 1 ran out/s 0 delayed 1 buried 1 abandoned 0 20 B queues 2",
+        "beanstalk 2, 1 beyond the limit",
+        "queue ",
+    ] {
+        assert!(words_of(&page).contains(words), "no {words:?} in:\n{page}");
+    }
+}
+
+/// The words of a page, a blank between any two.
+fn words_of(page: &str) -> String {
+    page.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn without_a_coordinator_one_frame_is_an_error_that_helps() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    for flags in [&["--once"][..], &["--once", "--json"]] {
+        let mut command = top(directory.path());
+        command.args(flags);
+        let refused = output(command);
+        let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+        refused.assert().code(3).stdout("");
+        assert!(
+            error.contains("no coordinator runs") && error.contains("sexton serve"),
+            "{error}"
+        );
+    }
+    for every in ["0", "0.01", "inf", "NaN", "-1", "soon"] {
+        let mut command = sexton();
+        command.arg("top").arg(format!("--every={every}"));
+        output(command).assert().code(2);
+    }
+}
+
+#[test]
+fn lines_go_on_while_the_coordinator_is_gone_and_comes_back() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let coordinator = serve(directory.path());
+    let before = coordinator.pid().as_raw_nonzero().to_string();
+    let mut command = top(directory.path());
+    let mut watching = command
+        .arg("--json")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut lines = BufReader::new(watching.stdout.take().expect("it is piped")).lines();
+    let mut line_with = |wanted: &dyn Fn(&Value) -> bool| loop {
+        let line = lines.next().expect("it goes on").expect("it is text");
+        let line: Value = serde_json::from_str(&line).expect("each line is JSON");
+        if wanted(&line) {
+            return line;
+        }
+    };
+    let line = line_with(&|_| true);
+    assert_eq!(line["status"]["pid"].to_string(), before);
+    assert!(
+        line["per_second"].is_object(),
+        "the first line has rates: {line}"
+    );
+    coordinator.kill();
+    let line = line_with(&|line| line["lost"].is_object());
+    assert_eq!(line["status"], Value::Null);
+    let coordinator = serve(directory.path());
+    let line = line_with(&|line| line["status"].is_object());
+    assert_eq!(
+        line["status"]["pid"].to_string(),
+        coordinator.pid().as_raw_nonzero().to_string()
+    );
+    assert_eq!(
+        line["per_second"],
+        Value::Null,
+        "no rate across two processes: {line}"
+    );
+    line_with(&|line| line["per_second"].is_object());
+    watching.kill().expect("it runs");
+    watching.wait().expect("it is our child");
+}
+
+/// `sexton top` on a terminal of 80 by 24.
+struct Terminal {
+    ours: File,
+    theirs: File,
+    process: Child,
+    /// The modes it had at first.
+    before: String,
+    seen: Gathered,
+}
+
+impl Terminal {
+    fn open(mut command: Command) -> Self {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
+            .expect("there are terminals");
+        grantpt(&ours).expect("it is ours");
+        unlockpt(&ours).expect("it is ours");
+        let name = ptsname(&ours, Vec::new()).expect("it has a name");
+        // It must not become the terminal of this test.
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let theirs = rustix::fs::open(&name, flags, Mode::empty()).expect("it can be opened");
+        let theirs = File::from(theirs);
+        let size = Winsize {
+            ws_row: 24,
+            ws_col: 80,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&theirs, size).expect("it has a size");
+        let before = modes(&theirs);
+        let end = || Stdio::from(theirs.try_clone().expect("there are descriptors"));
+        command.env("TERM", "xterm-256color");
+        let process = command.stdin(end()).stdout(end()).stderr(end()).spawn();
+        let process = process.expect("it starts");
+        let ours = File::from(ours);
+        let seen = Gathered::from(ours.try_clone().expect("there are descriptors"));
+        Self {
+            ours,
+            theirs,
+            process,
+            before,
+            seen,
+        }
+    }
+
+    /// Waits until this stands on the screen.
+    fn until_shown(&self, words: &str) {
+        until(&format!("{words:?} on the screen"), || {
+            let lines = picture(&self.seen.so_far());
+            lines.iter().any(|line| line.contains(words)).then_some(())
+        });
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.ours.write_all(keys.as_bytes()).expect("it is read");
+    }
+
+    /// Waits for the end, which must be a good one, and for the ordinary screen.
+    fn ends(&mut self) {
+        let status = until("the end of top", || {
+            self.process.try_wait().expect("it is our child")
+        });
+        assert!(status.success(), "{status}: {}", self.seen.so_far());
+        until("the ordinary screen", || {
+            self.seen.so_far().contains("\u{1b}[?1049l").then_some(())
+        });
+        until("the cursor", || {
+            self.seen.so_far().contains("\u{1b}[?25h").then_some(())
+        });
+    }
+}
+
+/// The modes that a program can leave behind it.
+fn modes(terminal: &File) -> String {
+    let modes = tcgetattr(terminal).expect("it is a terminal");
+    format!(
+        "{:?} {:?} {:?} {:?}",
+        modes.input_modes, modes.output_modes, modes.control_modes, modes.local_modes
+    )
+}
+
+/// What a terminal of 80 by 24 shows after these bytes, as far as this program goes: letters, places, clearing.
+fn picture(seen: &str) -> Vec<String> {
+    let mut cells = vec![vec![' '; 80]; 24];
+    let (mut row, mut column) = (0, 0);
+    let mut letters = seen.chars();
+    while let Some(letter) = letters.next() {
+        if letter != '\u{1b}' {
+            if let Some(cell) = cells.get_mut(row).and_then(|line| line.get_mut(column)) {
+                *cell = letter;
+            }
+            column += 1;
+            continue;
+        }
+        let mut words = String::new();
+        let end = letters.find(|letter| {
+            words.push(*letter);
+            letter.is_ascii_alphabetic()
+        });
+        let words = words.trim_start_matches('[');
+        match end {
+            Some('H') => {
+                let (down, right) = words
+                    .trim_end_matches('H')
+                    .split_once(';')
+                    .unwrap_or(("1", "1"));
+                let place = |text: &str| text.parse::<usize>().expect("a place is a number") - 1;
+                (row, column) = (place(down), place(right));
+            }
+            Some('J') => cells.fill(vec![' '; 80]),
+            _ => {}
+        }
+    }
+    cells.into_iter().map(String::from_iter).collect()
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // It may have ended already.
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+#[test]
+fn keys_and_signals_end_it_and_the_terminal_is_as_it_was() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let coordinator = serve(directory.path());
+    for end in ["q", "\u{3}", "\u{1b}", "SIGTERM"] {
+        let mut command = top(directory.path());
+        command.env("NO_COLOR", "");
+        let mut terminal = Terminal::open(command);
+        terminal.until_shown("serving");
+        assert_ne!(
+            modes(&terminal.theirs),
+            terminal.before,
+            "it reads single keys"
+        );
+        if end == "SIGTERM" {
+            kill_process(Pid::from_child(&terminal.process), Signal::TERM).expect("it runs");
+        } else {
+            terminal.press(end);
+        }
+        terminal.ends();
+        assert_eq!(modes(&terminal.theirs), terminal.before, "after {end:?}");
+    }
+    drop(coordinator);
+}
+
+#[test]
+fn it_stays_through_a_restart_and_a_coordinator_that_is_stopped() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let coordinator = serve(directory.path());
+    let mut terminal = Terminal::open(top(directory.path()));
+    terminal.until_shown("serving");
+    coordinator.kill();
+    terminal.until_shown("NOT REACHABLE");
+    let coordinator = serve(directory.path());
+    terminal.until_shown("another process since");
+    coordinator.signal(Signal::STOP);
+    terminal.until_shown("NO ANSWER");
+    // Keys work all the same.
+    terminal.press("\t");
+    terminal.until_shown("no panic since the start");
+    coordinator.signal(Signal::CONT);
+    terminal.until_shown("serving");
+    terminal.press("q");
+    terminal.ends();
+}

@@ -1,0 +1,212 @@
+//! What all connections together know of the jobs that they share, and of all numbers: who has which job, what is gone
+//! for good, and how often at least and at most each thing was done to a job.
+
+use crate::queues::owner::Found;
+use crate::queues::tubes::{Job, State};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The tubes that connections share.
+pub(crate) const TUBES: [&str; 2] = ["shared-0", "shared-1"];
+
+/// How often something was done: at least, and at most.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Times {
+    pub(crate) least: u64,
+    pub(crate) most: u64,
+}
+
+impl Times {
+    fn compare(&mut self, found: u64, what: &str, job: &Job) {
+        let fits = (self.least..=self.most).contains(&found);
+        assert!(fits, "{what}: {found}, not {self:?} of {job:?}");
+        (self.least, self.most) = (found, found);
+    }
+}
+
+/// A job, as far as it is known.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    pub(crate) body: Vec<u8>,
+    /// Who has it.
+    holder: Option<u64>,
+    /// Somebody has asked for its end.
+    is_ending: bool,
+    reserves: Times,
+    pub(crate) releases: Times,
+    pub(crate) buries: Times,
+    pub(crate) kicks: Times,
+}
+
+/// What is known.
+#[derive(Debug, Default)]
+pub(crate) struct Pages {
+    jobs: BTreeMap<u64, Known>,
+    deleted: BTreeSet<u64>,
+    /// What jobs say whose numbers are not known yet.
+    puts: BTreeSet<Vec<u8>>,
+    /// Those that are buried or delayed: whoever takes one out of here sees to it.
+    pub(crate) aside: Vec<u64>,
+    /// Reservations that are asked for and not answered.
+    pub(crate) reserving: u64,
+    /// Numbers that were told in this life.
+    told: BTreeSet<u64>,
+    /// The largest number of all lives before.
+    before: u64,
+}
+
+/// The book that all connections write in.
+#[derive(Debug, Default)]
+pub(crate) struct Book(Mutex<Pages>);
+
+impl Book {
+    pub(crate) fn open(&self) -> MutexGuard<'_, Pages> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pages {
+    /// A number was told for a job that is new: nobody ever had it.
+    pub(crate) fn inserted(&mut self, id: u64) {
+        assert!(
+            id > self.before,
+            "{id} may have been given in a life before"
+        );
+        assert!(self.told.insert(id), "{id} was given twice");
+    }
+
+    /// Somebody is about to put this.
+    pub(crate) fn put(&mut self, body: &[u8]) {
+        self.puts.insert(body.to_vec());
+    }
+
+    /// A job of the shared tubes, by its number: made known if it says what somebody has put.
+    pub(crate) fn job(&mut self, id: u64, body: &[u8]) -> &mut Known {
+        assert!(!self.deleted.contains(&id), "{id} was deleted");
+        if !self.jobs.contains_key(&id) {
+            assert!(
+                self.puts.remove(body),
+                "nobody put {id} as {}",
+                body.escape_ascii()
+            );
+            let known = Known {
+                body: body.to_vec(),
+                ..Known::default()
+            };
+            self.jobs.insert(id, known);
+        }
+        let known = self.jobs.get_mut(&id).expect("it was just made");
+        assert_eq!(known.body, body, "{id} says something else");
+        known
+    }
+
+    /// Whoever put this is told its number: somebody else may know it already, or be done with it.
+    pub(crate) fn known_or_gone(&mut self, id: u64, body: &[u8]) {
+        if !self.deleted.contains(&id) {
+            self.job(id, body);
+        }
+    }
+
+    /// A release is done. Somebody else may be done with the job already.
+    pub(crate) fn released(&mut self, id: u64) {
+        if let Some(known) = self.jobs.get_mut(&id) {
+            known.releases.least += 1;
+        }
+    }
+
+    /// So with a kick.
+    pub(crate) fn kicked(&mut self, id: u64) {
+        if let Some(known) = self.jobs.get_mut(&id) {
+            known.kicks.least += 1;
+        }
+    }
+
+    /// A job that is known to be there.
+    pub(crate) fn known(&mut self, id: u64) -> &mut Known {
+        self.jobs.get_mut(&id).expect("it is known")
+    }
+
+    /// Somebody has reserved a job.
+    pub(crate) fn reserved(&mut self, id: u64, body: &[u8], by: u64) {
+        assert!(!self.aside.contains(&id), "{id} is not ready, and reserved");
+        let known = self.job(id, body);
+        let before = known.holder.replace(by);
+        assert_eq!(before, None, "{id} is reserved by {by}, too");
+        known.reserves.most += 1;
+    }
+
+    /// The disk has these reservations.
+    pub(crate) fn reserves_kept(&mut self, ids: impl IntoIterator<Item = u64>) {
+        for id in ids {
+            if let Some(known) = self.jobs.get_mut(&id) {
+                known.reserves.least += 1;
+            }
+        }
+    }
+
+    /// Whoever has it is about to part with it.
+    pub(crate) fn parting(&mut self, id: u64) -> &mut Known {
+        let known = self.known(id);
+        known.holder = None;
+        known
+    }
+
+    /// Somebody is about to delete it.
+    pub(crate) fn ending(&mut self, id: u64) {
+        self.parting(id).is_ending = true;
+    }
+
+    /// It is deleted, and never comes back.
+    pub(crate) fn deleted(&mut self, id: u64) {
+        assert!(self.jobs.remove(&id).is_some(), "{id} was there");
+        assert!(self.deleted.insert(id), "{id} was deleted twice");
+    }
+
+    /// A life has ended, and this is there: compares, and takes it for what is known from now on.
+    pub(crate) fn reckon(&mut self, found: &Found) {
+        let newest = self.told.last().copied().unwrap_or_default();
+        let largest = found.jobs.last_key_value().map_or(0, |(id, _)| *id);
+        self.before = self.before.max(newest).max(largest);
+        self.told.clear();
+        self.aside.clear();
+        let mut unknown = 0;
+        for (id, job) in &found.jobs {
+            if !TUBES.contains(&job.tube.as_str()) {
+                continue;
+            }
+            assert_ne!(job.state, State::Reserved, "{id} is given back at a start");
+            let known = self.job(*id, &job.body);
+            known.releases.compare(job.releases, "releases", job);
+            known.buries.compare(job.buries, "buries", job);
+            known.kicks.compare(job.kicks, "kicks", job);
+            // Who reserved it, and was not told, is not known.
+            unknown += job.reserves.saturating_sub(known.reserves.most);
+            known.reserves.most = known.reserves.most.max(job.reserves);
+            known.reserves.compare(job.reserves, "reserves", job);
+            assert_eq!(job.timeouts, 0, "nothing ends by itself here: {job:?}");
+            known.holder = None;
+            known.is_ending = false;
+            if matches!(job.state, State::Buried | State::Delayed) {
+                self.aside.push(*id);
+            }
+        }
+        let reserving = std::mem::take(&mut self.reserving);
+        assert!(
+            unknown <= reserving,
+            "{unknown} reservations that nobody asked for"
+        );
+        let lost = |(id, _): &(&u64, &Known)| !found.jobs.contains_key(id);
+        let lost: Vec<(u64, bool)> = self
+            .jobs
+            .iter()
+            .filter(lost)
+            .map(|(id, known)| (*id, known.is_ending))
+            .collect();
+        for (id, was_ending) in lost {
+            assert!(was_ending, "{id} was acknowledged, and is lost");
+            self.deleted(id);
+        }
+        // What was put and is not there did not come to pass, and nobody was told that it did.
+        self.puts.clear();
+    }
+}

@@ -1,0 +1,34 @@
+//! The examples, run as they stand: what they print is what is written here.
+
+#[expect(dead_code, reason = "its `main` is for `cargo run --example`")]
+#[cfg(feature = "replay")]
+#[path = "../../examples/recorded_log.rs"]
+mod recorded_log;
+#[expect(dead_code, reason = "its `main` is for `cargo run --example`")]
+#[path = "../../examples/service.rs"]
+mod service;
+
+/// What an example printed.
+fn printed<E: std::fmt::Debug>(run: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> String {
+    let mut out = Vec::new();
+    run(&mut out).expect("the example ends well");
+    String::from_utf8(out).expect("it prints text")
+}
+
+#[test]
+fn a_service_embeds_a_node() {
+    let expected = "the audit lost its lock, and stopped
+had it booked all the same: somebody else has had the lock since
+balance: 40
+";
+    assert_eq!(printed(service::run), expected);
+}
+
+#[cfg(feature = "replay")]
+#[test]
+fn a_recorded_log_is_replayed() {
+    assert_eq!(
+        printed(recorded_log::run),
+        "cleanup: carol\nnightly-report: bob\n"
+    );
+}

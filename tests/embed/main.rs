@@ -1,0 +1,22 @@
+//! The library as a program uses it, with a clock that the test moves: no feature is needed.
+
+mod examples;
+mod locks;
+mod open_stop;
+mod panics;
+mod program;
+mod queues;
+
+#[path = "../support/directory.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod directory;
+#[path = "../support/lockserver.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod lockserver;
+#[path = "../support/node.rs"]
+mod node;
+#[path = "../support/past.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod past;
+#[path = "../support/patience.rs"]
+mod patience;

@@ -1,0 +1,85 @@
+//! Opening says how far it has come; a stop in the middle of a checkpoint leaves the directory to whoever has it next.
+
+use crate::directory::{self, request, settings};
+use crate::node::wait;
+use crate::patience::until;
+use sexton::persist::disk::RealDisk;
+use sexton::persist::snapshots::{Found, SledStores, SlotId, Slots};
+use sexton::spine::progress::Step;
+use sexton::{Config, Node};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+#[test]
+fn a_stop_waits_for_the_checkpoint_that_is_under_way() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let data = files.path();
+    let node = Node::open(settings(data)).expect("it opens");
+    let handle = node.handle();
+    request(&handle, 0..2000);
+    wait(handle.checkpoint()).expect("it is taken");
+    // Nothing is new since then, so that the stop takes none of its own.
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| wait(handle.checkpoint()));
+        until("the checkpoint begins", || {
+            handle.snapshots().running.then_some(())
+        });
+        node.stop().expect("it stops");
+        let slots = Slots::new(
+            Arc::new(RealDisk::new(data)),
+            Arc::new(SledStores::new(data)),
+        );
+        for slot in SlotId::ALL {
+            let found = slots.look(slot).expect("it can be read");
+            assert!(matches!(found, Found::Sealed(_)), "{slot}: {found:?}");
+        }
+        drop(asked.join().expect("asking does not panic"));
+    });
+}
+
+#[test]
+fn whoever_gave_a_call_is_called_behind_each_checkpoint() {
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    let calls = || CALLS.load(Ordering::SeqCst);
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let node = Node::open(Config {
+        after_checkpoint: Some(|| {
+            CALLS.fetch_add(1, Ordering::SeqCst);
+        }),
+        ..settings(files.path())
+    });
+    let node = node.expect("it opens");
+    request(&node.handle(), 0..10);
+    assert_eq!(calls(), 0);
+    for taken in 1..3 {
+        wait(node.handle().checkpoint()).expect("it is taken");
+        assert_eq!(calls(), taken, "before anybody is told of it");
+    }
+    node.stop().expect("it stops");
+}
+
+#[test]
+fn a_start_shows_how_far_it_has_come() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let open = || {
+        let config = settings(files.path());
+        let progress = config.progress.clone();
+        (Node::open(config).expect("it opens"), progress.get())
+    };
+    let (node, step) = open();
+    assert_eq!(step, Step::Reading, "there was nothing to repeat");
+    request(&node.handle(), 0..100);
+    // Two coordinators never share a directory: what the first has left so far is looked at from a copy.
+    let copied = tempfile::tempdir().expect("a directory can be made");
+    directory::copy(files.path(), copied.path());
+    let config = settings(copied.path());
+    let progress = config.progress.clone();
+    let copy = Node::open(config).expect("it opens");
+    let upto = sexton::ids::Seq(102);
+    assert_eq!(progress.get(), Step::Repeating { records: 100, upto });
+    copy.stop().expect("it stops");
+    node.stop().expect("it stops");
+    let (node, step) = open();
+    assert!(matches!(step, Step::Building { pages: 4.. }), "{step:?}");
+    node.stop().expect("it stops");
+}

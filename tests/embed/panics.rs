@@ -1,0 +1,371 @@
+//! Panics planted in a node that is in use: 64 clients over TCP, 40,000 entries held. Exactly the culprit fails; every
+//! other request is answered, and answered right; the state afterwards is what the clients know it to be.
+
+use crate::lockserver::{self, Client, request};
+use crate::node;
+use crate::past;
+use sexton::actors::lock::{LockMachine, Message, Name, Query};
+use sexton::ids::Digest;
+use sexton::node::Handle;
+use sexton::spine::host::{Item, Report};
+use sexton::spine::ledger::Stage;
+use sexton::spine::machine::Machine as _;
+use sexton::spine::shared::Halt;
+use sexton::spine::supervisor::Rules;
+use sexton::{Config, Node};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const CLIENTS: usize = 64;
+/// Locks held while the panics come; each has an owner and a contender.
+const LOCKS: usize = 20_000;
+/// Panics of each kind.
+const PANICS: usize = 20;
+/// How many commands go into one write while loading.
+const BURST: usize = 500;
+
+/// Key, index, owner: where an entry is.
+type Place = (Vec<u8>, Vec<u8>, Vec<u8>);
+
+fn place(key: &str, index: &str, owner: &str) -> Place {
+    (key.into(), index.into(), owner.into())
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the time to recover is measured and printed"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Plants a panic wherever a message of the owner `culprit` comes to this stage; every tick is a culprit's, as
+/// nobody else's time runs out. Notes when it went off.
+fn plant(handle: &Handle, at: Stage) -> Arc<Mutex<Option<Instant>>> {
+    let struck = Arc::new(Mutex::new(None));
+    let strike = Arc::clone(&struck);
+    handle.sabotage_locks(Box::new(move |stage, message| {
+        let culprit = match message {
+            Message::Request { owner, .. } => owner.as_bytes() == b"culprit",
+            Message::Expire { .. } => true,
+            Message::Renew { .. }
+            | Message::Release { .. }
+            | Message::ReleaseAll { .. }
+            | Message::Drain => false,
+        };
+        if stage == at && culprit {
+            *strike.lock().unwrap_or_else(PoisonError::into_inner) = Some(now());
+            panic!("planted in {stage:?}");
+        }
+    }));
+    struck
+}
+
+/// One client under load, with commands of which it knows every answer; how many were answered.
+fn work(address: SocketAddr, name: &str, stop: &AtomicBool) -> u64 {
+    let mut client = Client::connect(address).expect("let in");
+    let mut rounds = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let mut asked = request(name, "a", name, (6000, 6000, 0));
+        asked.extend(request(name, "b", name, (6000, 6000, 0)));
+        asked.extend(lockserver::renew(name, "a", name));
+        asked.extend(lockserver::find_owner(name, "b"));
+        asked.extend(lockserver::release(name, "a", name));
+        asked.extend(lockserver::release(name, "*", name));
+        client.send(&asked).expect("it takes them");
+        let mut expected = vec![
+            0,
+            1,
+            0,
+            1,
+            1,
+            u8::try_from(name.len()).expect("it is short"),
+        ];
+        expected.extend(name.as_bytes());
+        expected.extend([0, 1, 0, 1]);
+        let found = client.receive(expected.len()).expect("no request is lost");
+        assert_eq!(found, expected, "{name}");
+        rounds += 1;
+    }
+    assert_eq!(
+        client
+            .number(&request(name, "last", name, (6000, 0, 0)))
+            .expect("an answer"),
+        1
+    );
+    rounds * 6 + 1
+}
+
+/// Makes owners and contenders, and tells what there is now.
+fn load(address: SocketAddr) -> BTreeSet<Place> {
+    let mut client = Client::connect(address).expect("let in");
+    let mut there = BTreeSet::new();
+    let numbers: Vec<usize> = (0..LOCKS).collect();
+    for burst in numbers.chunks(BURST) {
+        let mut asked = Vec::new();
+        for number in burst {
+            let (key, index) = (format!("held-{}", number / 100), number.to_string());
+            for owner in ["alice", "bob"] {
+                asked.extend(request(&key, &index, owner, (6000, 6000, 0)));
+                there.insert(place(&key, &index, owner));
+            }
+        }
+        client.send(&asked).expect("it takes them");
+        let found = client.receive(burst.len() * 4).expect("answers");
+        assert_eq!(found, [0, 1, 0, 2].repeat(burst.len()));
+    }
+    there
+}
+
+/// One panic, and the first request behind it: time from the one to the answer of the other.
+fn provoke(
+    client: &mut Client,
+    at: Stage,
+    number: usize,
+    struck: &Mutex<Option<Instant>>,
+) -> Duration {
+    let index = number.to_string();
+    let key = format!("{at:?}");
+    // A time to live of zero is over at the next command.
+    let ttl = if at == Stage::Tick { 0 } else { 6000 };
+    let mut asked = request(&key, &index, "culprit", (ttl, 0, 0));
+    asked.extend(request(&key, &index, "next", (6000, 6000, 0)));
+    client.send(&asked).expect("it takes them");
+    let found = client.receive(4).expect("both are answered");
+    let answered = now();
+    // The culprit of a tick is time itself: its request was granted, and the entry stays when time fails.
+    let expected = if at == Stage::Tick {
+        [0, 1, 0, 2]
+    } else {
+        [0, 0, 0, 1]
+    };
+    assert_eq!(found, expected, "exactly the culprit fails");
+    let struck = struck.lock().unwrap_or_else(PoisonError::into_inner).take();
+    answered - struck.expect("the panic went off")
+}
+
+fn there(handle: &Handle) -> BTreeSet<Place> {
+    let entries = node::entries(handle);
+    let bytes = |name: &Name| name.as_bytes().to_vec();
+    let places = entries
+        .iter()
+        .map(|entry| (bytes(&entry.key), bytes(&entry.index), bytes(&entry.owner)));
+    places.collect()
+}
+
+fn durable(files: &TempDir, supervisor: Rules) -> (Node, SocketAddr) {
+    node::open(Config {
+        supervisor,
+        lockserver: Some(node::door()),
+        ..Config::at(files.path())
+    })
+}
+
+/// Every panic, one after the other, while the clients work.
+#[expect(
+    clippy::print_stdout,
+    reason = "the times are what people want to see of this test"
+)]
+fn provoke_all(handle: &Handle, address: SocketAddr, names: &[String]) {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        let clients: Vec<_> = names
+            .iter()
+            .map(|name| threads.spawn(|| work(address, name, &stop)))
+            .collect();
+        let mut client = Client::connect(address).expect("let in");
+        for at in [Stage::Decide, Stage::Tick, Stage::Commit] {
+            let struck = plant(handle, at);
+            let mut times: Vec<Duration> = (0..PANICS)
+                .map(|number| provoke(&mut client, at, number, &struck))
+                .collect();
+            times.sort();
+            let (median, longest) = (times.get(PANICS / 2), times.last());
+            let [median, longest] = [median, longest].map(|time| time.expect("there were panics"));
+            println!(
+                "{at:?}: from panic to the next answer {median:?} at the median, {longest:?} at most"
+            );
+        }
+        stop.store(true, Ordering::Relaxed);
+        let answered: u64 = clients
+            .into_iter()
+            .map(|client| client.join().expect("every answer was right"))
+            .sum();
+        println!("{answered} other commands were answered meanwhile");
+    });
+}
+
+/// What the node says of the panics behind it.
+fn accounts_for_them(handle: &Handle) -> Option<Digest> {
+    let status = node::wait(handle.status()).expect("the node runs");
+    let [lock, queue] = status.actors.as_slice() else {
+        panic!("two actors, not {:?}", status.actors)
+    };
+    assert_eq!(queue.panics.restarts, 0, "nothing was planted there");
+    let panics = PANICS as u64;
+    let counted = (lock.panics.restarts, lock.panics.rebuilds);
+    assert_eq!(counted, (2 * panics, panics));
+    let quarantined = &lock.status.quarantined;
+    assert_eq!(quarantined.len(), PANICS);
+    let of_tick = |report: &Report| report.stage == Stage::Tick && report.item.is_some();
+    assert!(quarantined.iter().all(of_tick), "{quarantined:?}");
+    let planted = |report: &Report| report.cause.starts_with("planted in");
+    assert!(lock.panics.causes.iter().all(planted));
+    lock.status.digest
+}
+
+#[test]
+fn exactly_the_culprit_fails() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let often = Rules {
+        restarts_max: 10_000,
+        rebuilds_max: 10_000,
+        period_ms: 10_000,
+    };
+    let (node, address) = durable(&files, often);
+    let handle = node.handle();
+    let mut expected = load(address);
+    let names: Vec<String> = (0..CLIENTS)
+        .map(|number| format!("client-{number}"))
+        .collect();
+    provoke_all(&handle, address, &names);
+    for name in &names {
+        expected.insert(place(name, "last", name));
+    }
+    for number in 0..PANICS {
+        let index = number.to_string();
+        for stage in ["Decide", "Tick", "Commit"] {
+            expected.insert(place(stage, &index, "next"));
+        }
+        expected.insert(place("Tick", &index, "culprit"));
+    }
+    assert!(
+        there(&handle) == expected,
+        "the state is what the clients know it to be"
+    );
+
+    let digest = accounts_for_them(&handle);
+    node.stop().expect("it stops in order");
+    let past = past::read::<LockMachine>(files.path());
+    assert_eq!(
+        digest,
+        Some(past.machine().digest()),
+        "a replay comes to the same"
+    );
+    assert_eq!(
+        past.entries
+            .iter()
+            .filter(|entry| culprit_of(&entry.message))
+            .count(),
+        PANICS,
+        "only those of the ticks"
+    );
+}
+
+fn culprit_of(message: &Message) -> bool {
+    matches!(message, Message::Request { owner, .. } if owner.as_bytes() == b"culprit")
+}
+
+/// Every way in ends with an error, soon, and nothing waits for ever.
+fn halted(node: &Node, mut clients: Vec<Client>, words: &str) {
+    let handle = node.handle();
+    let reason = node::wait(node.halted());
+    assert!(reason.to_string().contains(words), "{reason}");
+    let asked = vec![Item::<LockMachine>::Query(Query::Counts)];
+    assert!(
+        node::wait(handle.locks().batch(asked)).is_err(),
+        "a handle says that the node stopped"
+    );
+    assert!(
+        node::wait(handle.status()).is_err()
+            || node::wait(handle.status()).is_ok_and(|status| status.halted.is_some())
+    );
+    assert!(
+        node::wait(handle.drain()).is_err(),
+        "nothing can be waited for any more"
+    );
+    for client in &mut clients {
+        // The server may have ended it before.
+        drop(client.send(&lockserver::find_owner("k", "i")));
+        match client.receive_all() {
+            Ok(rest) => assert!(rest.is_empty(), "nothing is answered any more"),
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "it ends"),
+        }
+    }
+}
+
+#[test]
+fn too_many_panics_halt_the_node() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let seldom = Rules {
+        restarts_max: 3,
+        rebuilds_max: 1,
+        period_ms: 3_600_000,
+    };
+    let (node, address) = durable(&files, seldom);
+    let handle = node.handle();
+    let mut client = Client::connect(address).expect("let in");
+    let mut idle = Client::connect(address).expect("let in");
+    assert_eq!(
+        idle.number(&request("k", "i", "alice", (6000, 60, 0)))
+            .expect("an answer"),
+        1
+    );
+    let struck = plant(&handle, Stage::Decide);
+    for number in 0..3 {
+        provoke(&mut client, Stage::Decide, number, &struck);
+    }
+    std::thread::scope(|threads| {
+        let draining = handle.clone();
+        let waits = threads.spawn(move || node::wait(draining.drain()));
+        while there_is_room(&mut idle) {}
+        let culprit = request("one", "more", "culprit", (6000, 60, 0));
+        client.send(&culprit).expect("it takes them");
+        halted(&node, vec![client, idle], "lock panics too often");
+        assert!(
+            waits.join().expect("it does not panic").is_err(),
+            "who waited is told"
+        );
+    });
+    assert!(matches!(node.stop(), Err(Halt::Panics(_))));
+    let (node, address) = durable(&files, Rules::default());
+    let mut client = Client::connect(address).expect("let in");
+    assert_eq!(
+        client.owner("k", "i").expect("an answer"),
+        b"alice",
+        "nothing acknowledged is lost"
+    );
+    node.stop().expect("it stops in order");
+}
+
+/// Whether a newcomer is still let in, which ends when a drain is in force.
+fn there_is_room(client: &mut Client) -> bool {
+    client
+        .number(&request("probe", "", "p", (0, 0, 0)))
+        .expect("an answer")
+        == 1
+}
+
+#[test]
+fn a_commit_that_panics_halts_a_node_without_files() {
+    let (node, address) = node::open(Config {
+        lockserver: Some(node::door()),
+        ..Config::in_memory()
+    });
+    drop(plant(&node.handle(), Stage::Commit));
+    let mut client = Client::connect(address).expect("let in");
+    let idle = Client::connect(address).expect("let in");
+    client
+        .send(&request("k", "i", "culprit", (60, 60, 0)))
+        .expect("it takes them");
+    halted(
+        &node,
+        vec![client, idle],
+        "lost its state to a panic and keeps no journal",
+    );
+    assert!(matches!(node.stop(), Err(Halt::Spent(_))));
+}

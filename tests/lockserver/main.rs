@@ -1,0 +1,20 @@
+//! LockServer's protocol over real sockets: what is said, and clients that mean no good.
+
+#![cfg(feature = "cli")]
+
+mod hostile;
+mod wire;
+
+#[path = "../support/chance.rs"]
+mod chance;
+#[path = "../support/daemon.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod daemon;
+#[path = "../support/lockserver.rs"]
+mod lockserver;
+#[path = "../support/node.rs"]
+mod node;
+#[path = "../support/patience.rs"]
+mod patience;
+#[path = "../support/resources.rs"]
+mod resources;

@@ -1,0 +1,209 @@
+//! LockServer over a real socket: every byte vector, however the bytes are cut up, with files and without.
+
+mod door;
+mod time;
+mod vector;
+
+use crate::lockserver::{self, Client};
+use crate::node;
+use crate::patience::until;
+use sexton::{Config, Node};
+use std::net::SocketAddr;
+use tempfile::TempDir;
+use vector::{Vector, answers, commands, section};
+
+/// A node under test, and its files if it keeps any.
+struct Server {
+    node: Node,
+    address: SocketAddr,
+    files: Option<TempDir>,
+}
+
+impl Server {
+    fn open(files: Option<TempDir>) -> Self {
+        let config = match &files {
+            Some(files) => Config::at(files.path()),
+            None => Config::in_memory(),
+        };
+        let (node, address) = node::open(Config {
+            lockserver: Some(node::door()),
+            ..config
+        });
+        Self {
+            node,
+            address,
+            files,
+        }
+    }
+
+    fn connect(&self) -> Client {
+        Client::connect(self.address).expect("loopback is let in")
+    }
+}
+
+/// One server without files, one with.
+fn servers() -> [Server; 2] {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    [Server::open(None), Server::open(Some(files))]
+}
+
+fn one_by_one(client: &mut Client, vectors: &[Vector]) {
+    for Vector {
+        name,
+        command,
+        answer,
+    } in vectors
+    {
+        let found = client
+            .ask(command, answer.len())
+            .expect("the server answers");
+        assert_eq!(&found, answer, "{name}");
+    }
+}
+
+/// Nothing comes but what was asked for.
+fn ends_silently(mut client: Client) {
+    client.end().expect("the connection is open");
+    let rest = client.receive_all().expect("the server ends it in order");
+    assert!(rest.is_empty(), "bytes that nobody asked for: {rest:02x?}");
+}
+
+#[test]
+fn every_vector_holds() {
+    for part in ["ordinary", "names", "binary", "equals"] {
+        for server in servers() {
+            let mut client = server.connect();
+            one_by_one(&mut client, &section(part));
+            ends_silently(client);
+        }
+    }
+}
+
+#[test]
+fn a_newcomer_is_turned_away_while_draining_and_the_rest_goes_on() {
+    for server in servers() {
+        let mut client = server.connect();
+        let held = lockserver::request("other", "1", "alice", (60, 30, 0));
+        assert_eq!(client.number(&held).expect("an answer"), 1);
+        let handle = server.node.handle();
+        let drained = std::thread::scope(|threads| {
+            let drain = threads.spawn(|| node::wait(handle.drain()));
+            until("the drain is in force", || {
+                let newcomer = lockserver::request("probe", "", "p", (0, 0, 0));
+                (client.number(&newcomer).expect("an answer") == 0).then_some(())
+            });
+            one_by_one(&mut client, &section("draining"));
+            assert_eq!(
+                client.number(&held).expect("an answer"),
+                1,
+                "asking again renews"
+            );
+            assert!(client.renew("other", "1", "alice").expect("an answer"));
+            let release = lockserver::release("other", "1", "alice");
+            assert_eq!(client.number(&release).expect("an answer"), 1);
+            drain.join().expect("draining does not panic")
+        });
+        drained.expect("the node runs");
+    }
+}
+
+#[test]
+fn all_in_one_write_gives_the_same_bytes() {
+    for part in ["ordinary", "names", "binary", "equals"] {
+        let vectors = section(part);
+        for server in servers() {
+            let mut client = server.connect();
+            client.send(&commands(&vectors)).expect("it takes them");
+            let found = client.receive(answers(&vectors).len());
+            assert_eq!(
+                found.expect("the server answers"),
+                answers(&vectors),
+                "{part}"
+            );
+            ends_silently(client);
+        }
+    }
+}
+
+#[test]
+fn one_byte_at_a_time_gives_the_same_bytes() {
+    for server in servers() {
+        for part in ["ordinary", "names"] {
+            let mut client = server.connect();
+            for vector in section(part) {
+                for byte in &vector.command {
+                    client.send(&[*byte]).expect("it takes the byte");
+                    until_taken(&client);
+                }
+                let found = client.receive(vector.answer.len());
+                assert_eq!(
+                    found.expect("the server answers"),
+                    vector.answer,
+                    "{}",
+                    vector.name
+                );
+            }
+            ends_silently(client);
+        }
+    }
+}
+
+#[test]
+fn a_cut_at_any_byte_gives_the_same_bytes() {
+    let vectors = section("ordinary");
+    let bytes = commands(&vectors);
+    for server in servers() {
+        for cut in 0..=bytes.len() {
+            let (early, late) = bytes.split_at(cut);
+            let mut client = server.connect();
+            client.send(early).expect("it takes the first part");
+            until_taken(&client);
+            // Whatever is whole is answered before the rest comes.
+            let mut end = 0;
+            let whole = vectors.iter().take_while(|vector| {
+                end += vector.command.len();
+                end <= cut
+            });
+            let due: Vec<u8> = whole.flat_map(|vector| vector.answer.clone()).collect();
+            let mut found = client
+                .receive(due.len())
+                .expect("what is whole is answered");
+            client.send(late).expect("it takes the second part");
+            let rest = answers(&vectors).len() - due.len();
+            found.extend(client.receive(rest).expect("the rest is answered"));
+            assert_eq!(found, answers(&vectors), "cut at byte {cut}");
+            ends_silently(client);
+        }
+    }
+}
+
+#[test]
+fn a_client_that_has_said_all_still_gets_its_answers() {
+    for server in servers() {
+        let vectors = section("ordinary");
+        let mut client = server.connect();
+        client.send(&commands(&vectors)).expect("it takes them");
+        client.end().expect("the connection is open");
+        let found = client.receive_all().expect("the server ends it in order");
+        assert_eq!(found, answers(&vectors));
+    }
+}
+
+/// Waits until the server's program has read everything that was sent, which the kernel's table of sockets shows.
+fn until_taken(client: &Client) {
+    let port = |address: std::io::Result<SocketAddr>| address.expect("it is connected").port();
+    let theirs = port(client.stream().peer_addr());
+    let ours = port(client.stream().local_addr());
+    let wanted = [format!(":{theirs:04X}"), format!(":{ours:04X}")];
+    until("the server reads", || {
+        let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel shows its sockets");
+        table.lines().skip(1).find_map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [_, local, remote, _, queues, ..] = words.as_slice() else {
+                return None;
+            };
+            let found = local.ends_with(&wanted[0]) && remote.ends_with(&wanted[1]);
+            (found && queues.ends_with(":00000000")).then_some(())
+        })
+    });
+}

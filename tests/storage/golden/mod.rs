@@ -1,0 +1,218 @@
+//! Data directories that were made once and must be read for ever: `snapshots/README.md` says what they are.
+
+mod maker;
+mod record;
+
+use crate::directory::{self, copy, everything, settings};
+use crate::node;
+use record::Record;
+use sexton::Node;
+use sexton::persist::format::FORMAT_VERSION;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("snapshots/golden")
+}
+
+/// The golden directories, by name.
+fn all(root: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(root).expect("snapshots/golden is there");
+    let paths = entries.map(|entry| entry.expect("it can be read").path());
+    let mut found: Vec<PathBuf> = paths.filter(|path| path.is_dir()).collect();
+    found.sort();
+    found
+}
+
+/// Reads a golden directory in every way there is; what is not as it was recorded.
+fn check(golden: &Path) -> Result<(), String> {
+    let recorded = Record::load(golden)?;
+    let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
+    for without in [None, Some("a"), Some("b")] {
+        let data = scratch.path().join(without.unwrap_or("both"));
+        copy(&golden.join("data"), &data);
+        let mut expected = recorded.clone();
+        if let Some(slot) = without {
+            let snapshots = data.join("snapshots");
+            std::fs::remove_dir_all(snapshots.join(slot)).map_err(|error| error.to_string())?;
+            std::fs::remove_file(snapshots.join(format!("{slot}.seal")))
+                .map_err(|error| error.to_string())?;
+            expected.snapshots.remove(slot);
+        }
+        let found = Record::of(&data)?;
+        // What it was written as says nothing of how it reads.
+        (expected.frozen, expected.program) = (found.frozen, found.program.clone());
+        if found != expected {
+            return Err(format!(
+                "without {without:?}: {found:#?}, recorded is {expected:#?}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_golden_directory_is_read_with_the_recorded_digests() {
+    let root = root();
+    let before = everything(&root);
+    let golden = all(&root);
+    let versions: Vec<u32> = golden
+        .iter()
+        .map(|path| Record::load(path).expect("it has a record").format)
+        .collect();
+    assert!(
+        versions.contains(&FORMAT_VERSION),
+        "there is one of the format that is written now: {versions:?}"
+    );
+    for path in golden {
+        check(&path).unwrap_or_else(|wrong| panic!("{}: {wrong}", path.display()));
+    }
+    assert_eq!(everything(&root), before, "reading changes nothing");
+}
+
+#[test]
+fn the_program_finds_them_whole_and_starts_on_them() {
+    for golden in all(&root()) {
+        let recorded = Record::load(&golden).expect("it has a record");
+        let output = Command::new(env!("CARGO_BIN_EXE_sexton"))
+            .args(["inspect", "--json"])
+            .arg(golden.join("data"))
+            .output()
+            .expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{}: {said}",
+            golden.display()
+        );
+        let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+        for (place, actor) in ["lock", "queue"].iter().enumerate() {
+            let digest = recorded.actors[*actor].digest.as_str();
+            let found = &found["actors"][place]["digest"];
+            assert_eq!(found, digest, "{}", golden.display());
+        }
+
+        let scratch = tempfile::tempdir().expect("a directory can be made");
+        copy(&golden.join("data"), scratch.path());
+        let node = Node::open(settings(scratch.path())).expect("it opens");
+        let entries = node::entries(&node.handle()).len() as u64;
+        assert_eq!(
+            entries,
+            recorded.actors["lock"].entries,
+            "{}",
+            golden.display()
+        );
+        let jobs = sexton::block_on(node.handle().queues().totals()).expect("it answers");
+        // Those in memory alone are gone, and those that run once and were claimed over a connection.
+        let all = recorded.actors["queue"].entries;
+        let kept = u64::from(jobs.jobs.all());
+        assert!(kept > 100 && kept < all, "{kept} of {all}");
+        node.stop().expect("it stops");
+    }
+}
+
+#[test]
+fn what_differs_or_is_not_there_is_noticed() {
+    let golden = all(&root()).pop().expect("there is one");
+    let planted = |name: &str, plant: &dyn Fn(&Path)| {
+        let scratch = tempfile::tempdir().expect("a directory can be made");
+        copy(&golden, scratch.path());
+        plant(scratch.path());
+        check(scratch.path()).expect_err(name)
+    };
+    let rewrite = |path: &Path, from: &str, to: &str| {
+        let record = path.join("record.json");
+        let text = std::fs::read_to_string(&record).expect("it is there");
+        assert!(text.contains(from), "{from} in {text}");
+        std::fs::write(record, text.replace(from, to)).expect("it can be written");
+    };
+    let digest = Record::load(&golden).expect("it has a record").actors["lock"]
+        .digest
+        .clone();
+    let other = "0".repeat(32);
+    planted("another digest", &|path| rewrite(path, &digest, &other));
+    planted("no record", &|path| {
+        std::fs::remove_file(path.join("record.json")).expect("it is there");
+    });
+    planted("no journal", &|path| {
+        std::fs::remove_dir_all(path.join("data/journal")).expect("it is there");
+    });
+    planted("a damaged snapshot", &|path| {
+        std::fs::write(path.join("data/snapshots/a/conf"), "").expect("it can be written");
+    });
+    let empty = tempfile::tempdir().expect("a directory can be made");
+    assert_eq!(
+        all(empty.path()),
+        Vec::<PathBuf>::new(),
+        "there is nothing to be content with"
+    );
+}
+
+/// What is written now is what lies there. Until a format is frozen, what lies there is made anew when that changes;
+/// afterwards the change has a format of its own.
+#[test]
+fn what_is_made_now_is_what_was_made_then() {
+    let scratch = tempfile::tempdir().expect("a directory can be made");
+    let made = ["first", "second"].map(|name| {
+        let data = scratch.path().join(name);
+        maker::make(&data);
+        (
+            Record::of(&data).expect("it reads"),
+            everything(&data.join("journal")),
+        )
+    });
+    let [(first, journal), (second, journal_again)] = made;
+    assert_eq!(first, second);
+    let contents = |journal: std::collections::BTreeMap<String, directory::Kept>| {
+        let files = journal
+            .into_iter()
+            .map(|(name, (_, _, content))| (name, content));
+        files.collect::<Vec<_>>()
+    };
+    let (journal, journal_again) = (contents(journal), contents(journal_again));
+    assert!(
+        journal == journal_again,
+        "the journals are the same to the bit"
+    );
+    for golden in all(&root()) {
+        let recorded = Record::load(&golden).expect("it has a record");
+        if recorded.format != FORMAT_VERSION {
+            continue;
+        }
+        let remedy = if recorded.frozen {
+            "it is frozen: raise FORMAT_VERSION"
+        } else {
+            "`just golden` makes it anew"
+        };
+        let now = Record {
+            frozen: recorded.frozen,
+            program: recorded.program.clone(),
+            ..first.clone()
+        };
+        assert_eq!(recorded, now, "the format has changed: {remedy}");
+        // A start names the version of the program in the journal.
+        if recorded.program == first.program {
+            let kept = contents(everything(&golden.join("data/journal")));
+            assert!(kept == journal, "the journal has changed: {remedy}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "makes the golden directory of this format, unless it is frozen"]
+fn make() {
+    let golden = root().join(format!("v{FORMAT_VERSION}"));
+    if golden.exists() {
+        let recorded = Record::load(&golden).expect("it has a record");
+        assert!(
+            !recorded.frozen,
+            "format {FORMAT_VERSION} is frozen: its golden directory is never made anew"
+        );
+        std::fs::remove_dir_all(&golden).expect("it can be removed");
+    }
+    let data = golden.join("data");
+    maker::make(&data);
+    Record::of(&data).expect("it reads").save(&golden);
+    check(&golden).expect("it reads as it was made");
+}

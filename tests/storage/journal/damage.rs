@@ -1,0 +1,251 @@
+//! Flipped bytes, missing files, foreign files: a clear error or a named cut, never a silent loss and never a panic.
+
+use crate::journal::disk::MemoryDisk;
+use crate::journal::log::{SMALL, Written, read, records, segment, used, write, writer};
+use sexton::ids::Seq;
+use sexton::persist::PersistError;
+use sexton::persist::format::FORMAT_VERSION;
+
+const FLIPS: [u8; 4] = [0x01, 0x10, 0x80, 0xff];
+
+/// Twelve synced batches over several segments; the batches, and the segment in which the log ends.
+fn small_log() -> (MemoryDisk, Vec<Vec<Written>>, u64) {
+    let disk = MemoryDisk::default();
+    let batches: Vec<_> = (0..12)
+        .map(|n| records(n * 2 + 1..=n * 2 + 2, 11))
+        .collect();
+    write(&disk, SMALL, &batches);
+    let (_, tail) = read(&disk).expect("whole");
+    let (last, _) = tail.place.expect("there is a log");
+    assert!(last >= 3, "the log takes several segments");
+    (disk, batches, last)
+}
+
+#[test]
+fn a_flip_in_any_used_byte_is_an_error_that_names_the_place_or_a_cut_of_the_last_batch() {
+    let (disk, batches, last) = small_log();
+    let all = batches.concat();
+    let synced = all.len() - batches.last().map_or(0, Vec::len);
+    let (mut errors, mut cuts) = (0, 0);
+    for ordinal in 1..=last {
+        for at in 0..used(&disk, ordinal) {
+            for flip in FLIPS {
+                let name = segment(ordinal);
+                let disk = disk.copy();
+                disk.edit(&name, |bytes| bytes[at] ^= flip);
+                let place = format!("{name} byte {at} flip {flip:02x}");
+                match read(&disk) {
+                    Ok((found, tail)) => {
+                        cuts += 1;
+                        assert_eq!(found, all[..found.len()], "{place}");
+                        assert!(found.len() >= synced, "{place}: only the last batch may go");
+                        assert!(found.len() < all.len(), "{place}: a flip was passed over");
+                        let cut = tail.cut.expect("a cut is told");
+                        assert_eq!(cut.file, name, "{place}");
+                        assert!(
+                            (cut.offset..cut.offset + cut.bytes).contains(&(at as u64)),
+                            "{place}"
+                        );
+                    }
+                    Err(PersistError::Corrupt {
+                        file,
+                        offset,
+                        after,
+                        ..
+                    }) => {
+                        errors += 1;
+                        assert_eq!(file, name, "{place}");
+                        assert!(
+                            offset <= at as u64 && at as u64 - offset < 64,
+                            "{place}: {offset}"
+                        );
+                        assert!(after < Seq(all.len() as u64), "{place}: {after}");
+                    }
+                    // The version must be judged before the checksum that a newer layout may have elsewhere.
+                    Err(PersistError::VersionTooNew { file, .. }) => {
+                        assert_eq!((file, (8..12).contains(&at)), (name, true), "{place}");
+                    }
+                    Err(other) => panic!("{place}: {other}"),
+                }
+            }
+        }
+    }
+    assert!(errors > 1000 && cuts > 100, "{errors} errors, {cuts} cuts");
+}
+
+#[test]
+fn a_flip_in_the_zeros_does_no_harm() {
+    let (disk, batches, last) = small_log();
+    let all = batches.concat();
+    let mut tried = 0;
+    for ordinal in 1..=last + 1 {
+        let name = segment(ordinal);
+        for at in used(&disk, ordinal)..512 {
+            for flip in FLIPS {
+                let disk = disk.copy();
+                disk.edit(&name, |bytes| bytes[at] ^= flip);
+                let (found, _) = read(&disk).unwrap_or_else(|error| panic!("{name} {at}: {error}"));
+                assert_eq!(found, all, "{name} byte {at}");
+                let more = records(100..=103, 40);
+                write(&disk, SMALL, std::slice::from_ref(&more));
+                let (found, tail) = read(&disk).expect("whole");
+                assert_eq!(found, [&all[..], &more].concat(), "{name} byte {at}");
+                assert_eq!(tail.cut, None, "{name} byte {at}");
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 1000, "{tried} flips");
+}
+
+#[test]
+fn a_segment_that_is_shorter_or_longer_than_it_says_is_damage() {
+    let (disk, _, last) = small_log();
+    for ordinal in 1..=last {
+        for len in [0, 1, 31, 32, 33, 300, 511, 513] {
+            let disk = disk.copy();
+            disk.edit(&segment(ordinal), |bytes| bytes.resize(len, 0));
+            match read(&disk) {
+                Err(PersistError::Corrupt {
+                    file, offset: 0, ..
+                }) => {
+                    assert_eq!(file, segment(ordinal), "{len} bytes");
+                }
+                other => panic!("segment {ordinal} with {len} bytes: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_missing_segment_is_damage_wherever_it_stood() {
+    let (disk, batches, last) = small_log();
+    for ordinal in 1..=last {
+        let disk = disk.copy();
+        disk.delete(&segment(ordinal));
+        match read(&disk) {
+            Err(PersistError::Corrupt { file, .. }) => assert_eq!(file, segment(ordinal)),
+            Err(PersistError::Gone { file, after, .. }) => {
+                assert_eq!((ordinal, file, after), (1, segment(2), Seq(0)));
+            }
+            other => panic!("without segment {ordinal}: {other:?}"),
+        }
+        // Also when the prepared one behind it is gone.
+        disk.delete(&segment(last + 1));
+        assert!(read(&disk).is_err(), "without {ordinal}");
+    }
+    disk.delete(&segment(last + 1));
+    assert_eq!(
+        read(&disk).expect("a prepared segment is no loss").0,
+        batches.concat()
+    );
+}
+
+#[test]
+fn other_files_in_the_folder_are_left_alone() {
+    let (disk, batches, last) = small_log();
+    let foreign = [
+        "1.seg",
+        "+1.seg",
+        "000000001.seg",
+        "99999999999999999999999.seg",
+        "00000001.seg.bak",
+        "0.seg",
+        ".seg",
+        "x.seg",
+        "seg",
+        "tmp",
+        "0.tmp.old",
+        "README",
+        "00000003",
+        "\u{fc}.seg",
+    ];
+    for name in foreign {
+        disk.put(&format!("journal/{name}"), b"not ours".to_vec());
+    }
+    let all = batches.concat();
+    assert_eq!(read(&disk).expect("whole").0, all);
+    let more = records(100..=110, 40);
+    write(&disk, SMALL, std::slice::from_ref(&more));
+    assert_eq!(read(&disk).expect("whole").0, [all, more].concat());
+    for name in foreign {
+        assert_eq!(
+            disk.bytes(&format!("journal/{name}")),
+            b"not ours",
+            "{name} after {last}"
+        );
+    }
+}
+
+#[test]
+fn half_prepared_segments_are_swept_away() {
+    let (disk, batches, last) = small_log();
+    let next = format!("journal/{:08}.tmp", last + 1);
+    disk.put(&next, vec![0; 100]);
+    disk.put("journal/00000099.tmp", vec![7; 100]);
+    assert_eq!(read(&disk).expect("whole").0, batches.concat());
+    write(&disk, SMALL, &[records(100..=110, 40)]);
+    assert!(
+        disk.names().iter().all(|name| !name.contains(".tmp")),
+        "{:?}",
+        disk.names()
+    );
+}
+
+#[test]
+fn a_newer_format_is_its_own_error_and_nothing_is_touched() {
+    let (disk, _, _) = small_log();
+    disk.edit(&segment(2), |bytes| {
+        bytes[8..12].copy_from_slice(&7u32.to_le_bytes());
+    });
+    let before = disk.bytes(&segment(2));
+    match read(&disk) {
+        Err(PersistError::VersionTooNew {
+            file,
+            found,
+            supported,
+        }) => {
+            assert_eq!((file, found, supported), (segment(2), 7, FORMAT_VERSION));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(writer(&disk, SMALL).is_err());
+    assert_eq!(disk.bytes(&segment(2)), before);
+}
+
+#[test]
+fn a_damaged_header_of_an_unused_segment_is_no_loss() {
+    let (disk, batches, last) = small_log();
+    let all = batches.concat();
+    for at in 0..32 {
+        let disk = disk.copy();
+        disk.edit(&segment(last + 1), |bytes| bytes[at] ^= 0x40);
+        assert_eq!(read(&disk).expect("nothing was in it").0, all);
+        let more = records(100..=120, 40);
+        write(&disk, SMALL, std::slice::from_ref(&more));
+        assert_eq!(read(&disk).expect("whole").0, [&all[..], &more].concat());
+    }
+}
+
+#[test]
+fn time_that_goes_back_in_the_log_is_damage() {
+    let disk = MemoryDisk::default();
+    write(&disk, SMALL, &[records(1..=2, 10)]);
+    let mut open = writer(&disk, SMALL).expect("the log opens");
+    let mut batch = sexton::persist::format::Batch::default();
+    let about = sexton::persist::format::About {
+        seq: Seq(3),
+        at: sexton::clock::Timestamp(999),
+        actor: sexton::ids::ActorId::LOCK,
+        kind: sexton::persist::format::Kind::Entry,
+    };
+    batch.push(about, |_| {});
+    open.write(&mut batch).expect("the disk takes it");
+    match read(&disk) {
+        Err(PersistError::Corrupt { after, found, .. }) => {
+            assert_eq!(after, Seq(2));
+            assert!(found.contains("time goes back"), "{found}");
+        }
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,156 @@
+//! Writing and reading small logs.
+
+use crate::journal::disk::MemoryDisk;
+use sexton::clock::Timestamp;
+use sexton::ids::{ActorId, Seq};
+use sexton::persist::PersistError;
+use sexton::persist::disk::Disk;
+use sexton::persist::format::{About, Batch, Kind, Mark};
+use sexton::persist::journal::{Begin, InlineFiller, Reader, Sizes, Tail, Writer};
+use std::sync::Arc;
+
+/// Segments so small that every test fills several.
+pub(crate) const SMALL: Sizes = Sizes {
+    first_bytes: 512,
+    max_bytes: 512,
+};
+
+/// Sequence number and payload.
+pub(crate) type Written = (u64, Vec<u8>);
+
+/// A batch of entries.
+pub(crate) fn batch(records: &[Written]) -> Batch {
+    let mut batch = Batch::default();
+    for (seq, payload) in records {
+        push(&mut batch, *seq, Kind::Entry, payload);
+    }
+    batch
+}
+
+/// A batch with one mark.
+pub(crate) fn mark(seq: u64, mark: &Mark) -> Batch {
+    let mut batch = Batch::default();
+    push(
+        &mut batch,
+        seq,
+        Kind::Mark,
+        &rmp_serde::to_vec(mark).expect("a mark encodes"),
+    );
+    batch
+}
+
+fn push(batch: &mut Batch, seq: u64, kind: Kind, payload: &[u8]) {
+    let about = About {
+        seq: Seq(seq),
+        at: Timestamp(1_000_000 + seq),
+        actor: ActorId::LOCK,
+        kind,
+    };
+    batch.push(about, |bytes| bytes.extend_from_slice(payload));
+}
+
+/// Records with these numbers, each with a payload of its own, of `len` bytes without a zero.
+pub(crate) fn records(seqs: std::ops::RangeInclusive<u64>, len: usize) -> Vec<Written> {
+    let byte = |seq: u64, i: usize| u8::try_from((seq * 31 + i as u64 * 7) % 255 + 1).unwrap_or(1);
+    seqs.map(|seq| (seq, (0..len).map(|i| byte(seq, i)).collect()))
+        .collect()
+}
+
+/// Opens the log where it ends.
+pub(crate) fn writer(disk: &MemoryDisk, sizes: Sizes) -> Result<Writer, PersistError> {
+    let (_, tail) = read(disk)?;
+    writer_at(disk, sizes, &tail)
+}
+
+/// Opens the log where this says that it ends.
+pub(crate) fn writer_at(
+    disk: &MemoryDisk,
+    sizes: Sizes,
+    tail: &Tail,
+) -> Result<Writer, PersistError> {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    Writer::open(
+        Arc::clone(&disk),
+        sizes,
+        Box::new(InlineFiller::new(disk)),
+        tail,
+    )
+}
+
+/// Writes batches, each synced.
+pub(crate) fn write(disk: &MemoryDisk, sizes: Sizes, batches: &[Vec<Written>]) {
+    let mut writer = writer(disk, sizes).expect("the log opens");
+    for records in batches {
+        writer
+            .write(&mut batch(records))
+            .expect("the disk takes it");
+        writer.sync().expect("the disk syncs");
+    }
+}
+
+/// Everything in the log, and where it ends.
+pub(crate) fn read(disk: &dyn Disk) -> Result<(Vec<Written>, Tail), PersistError> {
+    read_after(disk, Begin::default())
+}
+
+/// What comes after this number.
+pub(crate) fn after(seq: u64) -> Begin {
+    Begin {
+        after: Seq(seq),
+        ..Begin::default()
+    }
+}
+
+/// Everything in the log behind a place, and where it ends.
+pub(crate) fn read_after(
+    disk: &dyn Disk,
+    begin: Begin,
+) -> Result<(Vec<Written>, Tail), PersistError> {
+    all_of(Reader::open_after(disk, begin)?)
+}
+
+/// Everything that is left of the log, and where it ends.
+pub(crate) fn read_present(disk: &dyn Disk) -> Result<(Vec<Written>, Tail), PersistError> {
+    all_of(Reader::open_present(disk)?)
+}
+
+fn all_of(mut reader: Reader<'_>) -> Result<(Vec<Written>, Tail), PersistError> {
+    let mut records = Vec::new();
+    while let Some(record) = reader.next()? {
+        records.push((record.seq.0, record.payload.to_vec()));
+    }
+    Ok((records, reader.tail().clone()))
+}
+
+/// The name of a segment.
+pub(crate) fn segment(ordinal: u64) -> String {
+    sexton::persist::journal::segment::name(ordinal)
+}
+
+/// The number of the first record of a segment, from its bytes: none if it is blank, or opens with its end.
+pub(crate) fn first(disk: &MemoryDisk, ordinal: u64) -> Option<u64> {
+    let bytes = disk.bytes(&segment(ordinal));
+    let seq = bytes.get(40..48)?.first_chunk().copied()?;
+    let kind = *bytes.get(61)?;
+    (kind != 0 && kind != 4).then_some(u64::from_le_bytes(seq))
+}
+
+/// The segment from which everything after a number can be read, by the rule that the documents tell.
+pub(crate) fn needed_from(disk: &MemoryDisk, last: u64, after: u64) -> u64 {
+    (1..=last)
+        .rev()
+        .find(|ordinal| first(disk, *ordinal).is_some_and(|seq| seq <= after))
+        .unwrap_or(1)
+}
+
+/// How far a segment is used. Knows that payloads end without a zero, and end marks and headers with some.
+pub(crate) fn used(disk: &MemoryDisk, ordinal: u64) -> usize {
+    let bytes = disk.bytes(&segment(ordinal));
+    let last = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);
+    let end_mark = last > 32 && bytes.get(last) == Some(&4);
+    if end_mark {
+        last + 3
+    } else {
+        (last + 1).max(32)
+    }
+}

@@ -1,0 +1,99 @@
+//! A disk that fills up: seen before it happens, an end when it does, and over when there is space again.
+
+use crate::journal::disk::MemoryDisk;
+use crate::journal::log::{self, read, records, writer};
+use sexton::persist::journal::{Room, Sizes};
+
+const SIZES: Sizes = Sizes {
+    first_bytes: 4096,
+    max_bytes: 4096,
+};
+
+#[test]
+fn room_shrinks_step_by_step_until_nothing_can_be_written() {
+    let disk = MemoryDisk::default();
+    let mut open = writer(&disk, SIZES).expect("the log opens");
+    open.refill();
+    // The next segment is prepared, the one after it cannot be.
+    disk.leave(Some(100));
+    let mut rooms = vec![open.room(0)];
+    let mut kept = Vec::new();
+    for seq in 1.. {
+        let record = records(seq..=seq, 60);
+        open.refill();
+        match open.write(&mut log::batch(&record)) {
+            Ok(()) => {
+                open.sync().expect("a sync needs no space");
+                kept.extend(record);
+            }
+            Err(error) => {
+                assert!(error.is_disk_full(), "{error}");
+                break;
+            }
+        }
+        rooms.push(open.room(0));
+    }
+    assert!(rooms.is_sorted(), "room only shrinks: {rooms:?}");
+    rooms.dedup();
+    assert_eq!(rooms, [Room::Ample, Room::Low, Room::Scant]);
+    let (found, tail) = read(&disk).expect("whole");
+    assert_eq!(
+        (found, tail.cut),
+        (kept, None),
+        "what was synced is there, and nothing more"
+    );
+}
+
+#[test]
+fn what_is_on_its_way_counts_against_the_room() {
+    let disk = MemoryDisk::default();
+    let mut open = writer(&disk, SIZES).expect("the log opens");
+    disk.leave(Some(0));
+    open.refill();
+    assert_eq!(open.room(0), Room::Ample);
+    assert_eq!(open.room(3500), Room::Low);
+    assert_eq!(open.room(4000), Room::Scant);
+}
+
+#[test]
+fn space_freed_gives_room_again() {
+    let disk = MemoryDisk::default();
+    let mut open = writer(&disk, SIZES).expect("the log opens");
+    disk.leave(Some(0));
+    let mut kept = Vec::new();
+    let mut seq = 0;
+    while open.room(0) != Room::Scant {
+        seq += 1;
+        let record = records(seq..=seq, 60);
+        open.write(&mut log::batch(&record))
+            .expect("there is a reserve");
+        kept.extend(record);
+    }
+    assert!(
+        disk.names().iter().all(|name| !name.contains(".tmp")),
+        "nothing half filled stays"
+    );
+    disk.leave(None);
+    open.refill();
+    assert_eq!(open.room(0), Room::Ample);
+    for more in seq + 1..seq + 200 {
+        let record = records(more..=more, 60);
+        open.write(&mut log::batch(&record))
+            .expect("there is space");
+        kept.extend(record);
+    }
+    assert_eq!(open.room(0), Room::Ample);
+    assert_eq!(read(&disk).expect("whole").0, kept);
+}
+
+#[test]
+fn a_log_that_cannot_begin_says_why() {
+    let disk = MemoryDisk::default();
+    disk.leave(Some(1000));
+    let Err(error) = writer(&disk, SIZES) else {
+        panic!("there is no space for a segment");
+    };
+    assert!(error.is_disk_full(), "{error}");
+    disk.leave(None);
+    assert!(writer(&disk, SIZES).is_ok());
+}

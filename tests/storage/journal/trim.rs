@@ -1,0 +1,280 @@
+//! Old segments go, oldest first, and nothing that is needed goes with them.
+
+use crate::journal::disk::MemoryDisk;
+use crate::journal::log::{
+    self, SMALL, Written, after, needed_from, read, read_after, records, segment, write, writer,
+    writer_at,
+};
+use sexton::ids::Seq;
+use sexton::persist::PersistError;
+use sexton::persist::disk::{Disk, DiskFile};
+use sexton::persist::journal::Sizes;
+use sexton::persist::retention::{Trimmed, trim};
+use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+fn small_log() -> (MemoryDisk, Vec<Written>, u64) {
+    log_of(
+        SMALL,
+        &(0..14)
+            .map(|n| records(n * 4 + 1..=n * 4 + 2, 41))
+            .collect::<Vec<_>>(),
+    )
+}
+
+fn log_of(sizes: Sizes, batches: &[Vec<Written>]) -> (MemoryDisk, Vec<Written>, u64) {
+    let disk = MemoryDisk::default();
+    write(&disk, sizes, batches);
+    let (last, _) = read(&disk).expect("whole").1.place.expect("there is a log");
+    (disk, batches.concat(), last)
+}
+
+/// The segments that are there.
+fn there(disk: &MemoryDisk, last: u64) -> Vec<u64> {
+    let names = disk.names();
+    (1..=last + 1)
+        .filter(|ordinal| names.contains(&segment(*ordinal)))
+        .collect()
+}
+
+fn trim_at_every_number((disk, all, last): (MemoryDisk, Vec<Written>, u64), sizes: Sizes) {
+    let end = all.last().expect("there are records").0;
+    let present = there(&disk, last);
+    for upto in (0..=end + 1).chain([u64::MAX]) {
+        let disk = disk.copy();
+        let needed = needed_from(&disk, last, upto);
+        let trimmed = trim(&disk, Seq(upto)).expect("the disk removes");
+        let expected = Trimmed {
+            segments: needed - 1,
+            bytes: (needed - 1) * sizes.first_bytes,
+        };
+        assert_eq!(trimmed, expected, "up to {upto}");
+        let mut kept = present.clone();
+        kept.retain(|ordinal| *ordinal >= needed);
+        assert_eq!(there(&disk, last), kept, "up to {upto}");
+        for begin in upto..=end {
+            let (found, _) = read_after(&disk, after(begin)).expect("all that is needed is there");
+            assert!(
+                found.iter().eq(all.iter().filter(|(seq, _)| *seq > begin)),
+                "{begin}"
+            );
+        }
+        let again = trim(&disk, Seq(upto)).expect("the disk removes");
+        assert_eq!(again, Trimmed::default(), "up to {upto}");
+        let (_, tail) = read_after(&disk, after(upto)).expect("whole");
+        let more = records(end + 10..=end + 12, 40);
+        let mut open = writer_at(&disk, sizes, &tail).expect("the log opens");
+        open.write(&mut log::batch(&more))
+            .expect("the disk takes it");
+        let (found, _) = read_after(&disk, after(end)).expect("whole");
+        assert_eq!(found, more, "up to {upto}");
+    }
+}
+
+#[test]
+fn what_is_needed_stays_and_all_else_goes() {
+    trim_at_every_number(small_log(), SMALL);
+}
+
+#[test]
+fn what_is_needed_of_a_log_with_parts_stays_and_all_else_goes() {
+    let sizes = Sizes {
+        first_bytes: 600 << 10,
+        max_bytes: 600 << 10,
+    };
+    let batches = [
+        records(1..=2, 100),
+        records(3..=4, 1_300_000),
+        records(6..=6, 50),
+        records(7..=8, 300_000),
+    ];
+    trim_at_every_number(log_of(sizes, &batches), sizes);
+}
+
+#[test]
+fn a_log_that_is_not_there_has_nothing_to_trim() {
+    let disk = MemoryDisk::default();
+    let trimmed = trim(&disk, Seq(9)).expect("there is nothing to remove");
+    assert_eq!(trimmed, Trimmed::default());
+    drop(writer(&disk, SMALL).expect("the log opens"));
+    let trimmed = trim(&disk, Seq(u64::MAX)).expect("there is nothing to remove");
+    assert_eq!(trimmed, Trimmed::default());
+}
+
+/// A segment that cannot be trusted says nothing about the one before it.
+#[test]
+fn a_damaged_segment_lets_nothing_go() {
+    let (disk, _, last) = small_log();
+    let everything = Seq(u64::MAX);
+    let mut damages: Vec<_> = [3, 20, 34, 41, 60, 64].map(Damage::Flip).into();
+    damages.extend([0, 31, 40, 300, 513].map(Damage::Length));
+    for damage in damages {
+        let disk = disk.copy();
+        disk.edit(&segment(last), |bytes| match damage {
+            Damage::Flip(at) => bytes[at] ^= 1,
+            Damage::Length(len) => bytes.resize(len, 0),
+        });
+        trim(&disk, everything).expect("the disk removes");
+        assert_eq!(there(&disk, last), [last - 1, last, last + 1], "{damage:?}");
+        (1..last).for_each(|ordinal| disk.delete(&segment(ordinal)));
+        trim(&disk, everything).expect("there is nothing to remove");
+        assert_eq!(there(&disk, last), [last, last + 1], "{damage:?}");
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Damage {
+    Flip(usize),
+    Length(usize),
+}
+
+#[test]
+fn foreign_and_unfinished_files_are_left_alone() {
+    let (disk, _, last) = small_log();
+    let foreign = [
+        "journal/1.seg",
+        "journal/00000001.seg.bak",
+        "journal/00000001.tmp",
+    ];
+    for name in foreign {
+        disk.put(name, b"not ours".to_vec());
+    }
+    trim(&disk, Seq(u64::MAX)).expect("the disk removes");
+    assert_eq!(there(&disk, last), [last, last + 1]);
+    for name in foreign {
+        assert_eq!(disk.bytes(name), b"not ours");
+    }
+}
+
+#[test]
+fn a_power_cut_while_trimming_leaves_a_log_without_a_hole() {
+    let (disk, all, last) = small_log();
+    let upto = 40;
+    let gone = needed_from(&disk, last, upto) - 1;
+    assert!(gone > 2, "several segments go");
+    for changes in 0..=usize::try_from(gone).expect("a small log") {
+        let disk = disk.copy();
+        disk.cut_power_after(changes);
+        let whole = trim(&disk, Seq(upto)).is_ok();
+        assert_eq!(whole, changes as u64 == gone, "after {changes}");
+        let disk = disk.copy();
+        let kept: Vec<u64> = (changes as u64 + 1..=last + 1).collect();
+        assert_eq!(there(&disk, last), kept);
+        let (found, _) = read_after(&disk, after(upto)).expect("whole");
+        assert!(found.iter().eq(all.iter().filter(|(seq, _)| *seq > upto)));
+        let rest = trim(&disk, Seq(upto)).expect("the disk removes");
+        assert_eq!(rest.segments, gone - changes as u64);
+    }
+}
+
+/// A disk that notes in which order names change.
+struct Noting {
+    disk: MemoryDisk,
+    noted: Mutex<Vec<String>>,
+}
+
+impl Noting {
+    fn note(&self, what: String) {
+        self.noted
+            .lock()
+            .expect("nothing panics while it is held")
+            .push(what);
+    }
+}
+
+impl Disk for Noting {
+    fn list(&self, folder: &str) -> io::Result<Vec<(String, u64)>> {
+        self.disk.list(folder)
+    }
+
+    fn create_folder(&self, folder: &str) -> io::Result<()> {
+        panic!("{folder} is created");
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        panic!("{name} is created");
+    }
+
+    fn open(&self, name: &str, write: bool) -> io::Result<Box<dyn DiskFile>> {
+        assert!(!write, "{name} is opened for writing");
+        self.disk.open(name, write)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        panic!("{from} becomes {to}");
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.note(format!("remove {name}"));
+        self.disk.remove(name)
+    }
+
+    fn sync_folder(&self, folder: &str) -> io::Result<()> {
+        self.note(format!("sync {folder}"));
+        self.disk.sync_folder(folder)
+    }
+}
+
+/// Unsynced removals may survive a power cut in any order: there is never more than one of them.
+#[test]
+fn each_removal_is_synced_before_the_next_and_the_oldest_goes_first() {
+    let (disk, _, last) = small_log();
+    let gone = needed_from(&disk, last, 40) - 1;
+    let disk = Noting {
+        disk,
+        noted: Mutex::default(),
+    };
+    trim(&disk, Seq(40)).expect("the disk removes");
+    let expected: Vec<String> = (1..=gone)
+        .flat_map(|ordinal| {
+            [
+                format!("remove {}", segment(ordinal)),
+                "sync journal".to_owned(),
+            ]
+        })
+        .collect();
+    assert_eq!(disk.noted.into_inner().expect("nothing panicked"), expected);
+}
+
+#[test]
+fn a_disk_that_removes_nothing_says_so() {
+    let (disk, _, _) = small_log();
+    disk.cut_power_after(0);
+    match trim(&disk, Seq(40)) {
+        Err(PersistError::Io { action, file, .. }) => {
+            assert_eq!((action, file), ("remove", segment(1)));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn trimming_beside_a_writer_takes_nothing_from_it() {
+    let disk = MemoryDisk::default();
+    let durable = AtomicU64::new(0);
+    let last = 3000;
+    let trimmed = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut open = writer(&disk, SMALL).expect("the log opens");
+            for seq in 1..=last {
+                open.write(&mut log::batch(&records(seq..=seq, 30)))
+                    .expect("the disk takes it");
+                open.sync().expect("the disk syncs");
+                durable.store(seq, Ordering::Release);
+            }
+        });
+        let mut trimmed = 0;
+        loop {
+            let upto = durable.load(Ordering::Acquire);
+            trimmed += trim(&disk, Seq(upto)).expect("the disk removes").segments;
+            if upto == last {
+                break trimmed;
+            }
+        }
+    });
+    let (found, tail) = read_after(&disk, after(last - 3)).expect("whole");
+    assert_eq!(found, records(last - 2..=last, 30));
+    let (ordinal, _) = tail.place.expect("there is a log");
+    assert_eq!(trimmed, ordinal - 1, "all but the one in use went");
+}

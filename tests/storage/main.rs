@@ -1,0 +1,31 @@
+//! What is on disk: the journal, snapshots with the real store, and directories of every format there was.
+
+#![cfg(feature = "cli")]
+
+mod golden;
+mod journal;
+mod snapshots;
+
+#[path = "../support/chance.rs"]
+mod chance;
+#[path = "../support/daemon.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod daemon;
+#[path = "../support/directory.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod directory;
+#[path = "../support/kept.rs"]
+mod kept;
+#[path = "../support/lockserver.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod lockserver;
+#[path = "../support/node.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod node;
+#[path = "../support/past.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod past;
+#[path = "../support/patience.rs"]
+mod patience;
+#[path = "../support/space.rs"]
+mod space;

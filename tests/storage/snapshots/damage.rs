@@ -1,0 +1,230 @@
+//! One slot is damaged, somewhere. The start has everything all the same, says what was wrong, changes nothing while it
+//! looks, and repeats no more than the other slot leaves; a checkpoint then makes the slot whole again, unasked.
+
+use crate::chance::Chance;
+use crate::daemon::Daemon;
+use crate::node;
+use crate::patience::until;
+use crate::snapshots::directory::{self, LARGE, SMALL, bytes, open, sealed, start, timeless};
+use crate::snapshots::harm::Harm;
+use sexton::actors::lock::Listed;
+use sexton::ids::Seq;
+use sexton::persist::snapshots::{BySlot, SlotId};
+use sexton::spine::machine::Machine as _;
+use std::path::Path;
+
+/// How many places are tried, by the recovery alone, by a node, by the program.
+const PLACES: usize = 300;
+const NODES: usize = 16;
+const PROGRAMS: usize = 6;
+const LOCKS: usize = 4000;
+
+#[test]
+fn a_start_with_one_slot_damaged_anywhere_is_whole() {
+    let made = directory::make(SMALL, LOCKS);
+    let data = made.path();
+    let files = bytes(data);
+    let (whole, past) = start(data).unwrap();
+    let both = past.sealed;
+    assert!(SlotId::ALL.iter().all(|slot| both[*slot].is_some()));
+    let mut chance = Chance::new(1);
+    let mut unsealed = 0;
+    for place in 0..PLACES {
+        let slot = SlotId::ALL[place % 2];
+        let harm = Harm::choose(&mut chance, &files, slot);
+        harm.happen(data);
+        let damaged = bytes(data);
+        let (locks, past) = start(data).unwrap_or_else(|error| panic!("{harm:?}: {error}"));
+        assert_eq!(locks.digest(), whole.digest(), "{harm:?}");
+        assert!(locks.view().entries == whole.view().entries, "{harm:?}");
+        let [said] = past.mended.as_slice() else {
+            panic!("{harm:?}: {:?}", past.mended)
+        };
+        assert!(
+            said.contains(&format!("snapshot {slot}")),
+            "{harm:?}: {said}"
+        );
+        unsealed += usize::from(said.contains("was being written"));
+        let mut expected = both;
+        expected[slot] = None;
+        assert_eq!(past.sealed, expected, "{harm:?}");
+        let other = both[slot.other()].unwrap();
+        // Numbers of records have no gaps here but at starts.
+        let Seq(behind) = Seq(past.tail.last.0 - other.0);
+        assert!(past.tail.records <= behind, "{harm:?}: {past:?}");
+        assert!(
+            bytes(data) == damaged,
+            "{harm:?}: looking changed something"
+        );
+        harm.undo(data, &files);
+    }
+    println!("{PLACES} places, {unsealed} of them a seal that was gone");
+    let (locks, past) = start(data).unwrap();
+    assert_eq!(past.mended, Vec::<String>::new());
+    assert_eq!(locks.digest(), whole.digest());
+}
+
+/// What a directory comes to now, with both slots whole.
+fn healed(data: &Path, whole: &[Listed], harm: &Harm) {
+    assert_eq!(sealed(data), [true; 2], "{harm:?}: both are whole again");
+    let (locks, past) = start(data).expect("both are whole");
+    assert_eq!(past.mended, Vec::<String>::new(), "{harm:?}");
+    assert!(timeless(locks.view().entries) == whole, "{harm:?}");
+}
+
+#[test]
+fn a_node_makes_a_damaged_slot_whole_by_itself() {
+    let made = directory::make(SMALL, LOCKS);
+    let files = bytes(made.path());
+    let (whole, _) = start(made.path()).unwrap();
+    let whole = timeless(whole.view().entries);
+    let mut chance = Chance::new(2);
+    for place in 0..NODES {
+        let slot = SlotId::ALL[place % 2];
+        let harm = Harm::choose(&mut chance, &files, slot);
+        let copy = tempfile::tempdir().unwrap();
+        directory::copy(made.path(), copy.path());
+        harm.happen(copy.path());
+        let node = open(copy.path(), SMALL);
+        let handle = node.handle();
+        let [said] = handle.recovered().mended.as_slice() else {
+            panic!("{harm:?}: {:?}", handle.recovered())
+        };
+        assert!(
+            said.contains(&format!("snapshot {slot}")),
+            "{harm:?}: {said}"
+        );
+        let taken = until("the node mends by itself", || handle.snapshots().last);
+        assert_eq!(taken.slot, slot.to_string(), "{harm:?}: the damaged one");
+        assert_eq!(sealed(copy.path()), [true; 2], "{harm:?}");
+        assert!(timeless(node::entries(&node.handle())) == whole, "{harm:?}");
+        node.stop().unwrap();
+        healed(copy.path(), &whole, &harm);
+    }
+}
+
+#[test]
+fn the_program_says_what_it_mended() {
+    let made = directory::make(LARGE, LOCKS);
+    let files = bytes(made.path());
+    let (whole, _) = start(made.path()).unwrap();
+    let whole = timeless(whole.view().entries);
+    let mut chance = Chance::new(3);
+    for place in 0..PROGRAMS {
+        let slot = SlotId::ALL[place % 2];
+        let harm = Harm::choose(&mut chance, &files, slot);
+        let copy = tempfile::tempdir().unwrap();
+        directory::copy(made.path(), copy.path());
+        harm.happen(copy.path());
+        let data = copy.path().to_str().unwrap();
+        let daemon = Daemon::serve(&["--data", data]);
+        daemon.until_logged("it will be written anew");
+        let status = std::process::Command::new(env!("CARGO_BIN_EXE_sexton"))
+            .args(["status", "--data", data, "--json"])
+            .output()
+            .unwrap();
+        let status = String::from_utf8(status.stdout).unwrap();
+        let said = format!("snapshot {slot}");
+        assert!(daemon.log().contains(&said), "{harm:?}: {}", daemon.log());
+        assert!(
+            status.contains("\"mended\":[\"snapshot") || status.contains(&said),
+            "{harm:?}: {status}"
+        );
+        daemon.until_logged("took a snapshot");
+        daemon.kill();
+        healed(copy.path(), &whole, &harm);
+    }
+}
+
+/// Two directories with the same past but for the names of their locks. What belongs to one does not do for the other,
+/// though it is whole and its numbers fit.
+#[test]
+fn a_snapshot_of_another_directory_is_left_alone() {
+    let files = tempfile::tempdir().unwrap();
+    let [one, other] = [0, 1].map(|which| {
+        let data = files.path().join(which.to_string());
+        let node = open(&data, LARGE);
+        for turn in 0..2 {
+            let first = (which * 2 + turn) * 500;
+            directory::take(&node, first..first + 500);
+            directory::checkpoint(&node);
+        }
+        directory::take(&node, 5000..5100);
+        let left = files.path().join(format!("left-{which}"));
+        directory::copy(&data, &left);
+        node.stop().unwrap();
+        left
+    });
+    // Times of the other fit behind those of the first.
+    let (whole, _) = start(&other).unwrap();
+    for slot in SlotId::ALL {
+        let snapshots = other.join("snapshots");
+        std::fs::remove_dir_all(snapshots.join(slot.to_string())).unwrap();
+    }
+    directory::copy(&one.join("snapshots"), &other.join("snapshots"));
+    let (locks, past) = start(&other).unwrap();
+    assert_eq!(past.mended.len(), 2, "{:?}", past.mended);
+    assert!(
+        past.mended
+            .iter()
+            .all(|said| said.contains("of another log"))
+    );
+    assert_eq!(past.sealed, BySlot::default());
+    assert_eq!(locks.digest(), whole.digest());
+    let node = open(&other, LARGE);
+    directory::checkpoint(&node);
+    directory::checkpoint(&node);
+    node.stop().unwrap();
+    let (locks, past) = start(&other).unwrap();
+    assert_eq!(past.mended, Vec::<String>::new());
+    let [locks, whole] = [&locks, &whole].map(|it| timeless(it.view().entries));
+    assert!(locks == whole);
+}
+
+/// Puts something in a place.
+type Plant<'p> = &'p dyn Fn(&Path);
+
+/// A pipe, a folder or a file stands where something else should. Nothing waits for it, and a checkpoint takes its place.
+#[test]
+fn what_is_no_file_or_no_folder_is_damage_like_any_other() {
+    let made = directory::make(SMALL, LOCKS / 10);
+    let (whole, _) = start(made.path()).unwrap();
+    let whole = timeless(whole.view().entries);
+    let pipe = |path: &Path| {
+        let made = std::process::Command::new("mkfifo").arg(path).status();
+        assert!(made.unwrap().success());
+    };
+    let plant: [(&str, Plant<'_>); 5] = [
+        ("a.seal", &pipe),
+        ("a.seal", &|path| {
+            std::fs::create_dir_all(path.join("deep")).unwrap();
+        }),
+        ("a", &|path| std::fs::write(path, "x").unwrap()),
+        ("a", &pipe),
+        ("a/db", &pipe),
+    ];
+    for (place, plant) in plant {
+        let copy = tempfile::tempdir().unwrap();
+        directory::copy(made.path(), copy.path());
+        // Who takes the directory is not kept from it either.
+        pipe(&copy.path().join("lock.tmp"));
+        let path = copy.path().join("snapshots").join(place);
+        if path.is_dir() {
+            std::fs::remove_dir_all(&path).unwrap();
+        } else {
+            std::fs::remove_file(&path).unwrap();
+        }
+        plant(&path);
+        let node = open(copy.path(), SMALL);
+        let mended = node.handle().recovered().mended.clone();
+        assert_eq!(mended.len(), 1, "{place}: {mended:?}");
+        until("the node mends by itself", || {
+            node.handle().snapshots().last
+        });
+        node.stop().unwrap();
+        assert_eq!(sealed(copy.path()), [true; 2], "{place}");
+        let (locks, past) = start(copy.path()).unwrap();
+        assert_eq!(past.mended, Vec::<String>::new(), "{place}");
+        assert!(timeless(locks.view().entries) == whole, "{place}");
+    }
+}

@@ -1,0 +1,133 @@
+//! The real program with a hundred thousand locks, killed while it takes checkpoints: at any moment, the other snapshot
+//! and the journal come to what a replay of the whole journal comes to, and the directory does not grow.
+
+use crate::chance::Chance;
+use crate::daemon::{Daemon, sexton};
+use crate::kept::Kept;
+use crate::lockserver::{Client, release, request};
+use crate::past::{self, Past};
+use crate::patience::until;
+use crate::snapshots::directory::{LARGE, open, take};
+use crate::space::Space;
+use sexton::actors::lock::LockMachine;
+use sexton::spine::machine::Machine as _;
+use std::path::Path;
+use std::process::Stdio;
+
+const LOCKS: usize = 100_000;
+const KILLS: usize = 20;
+/// Locks that come and go between two kills.
+const CHANGES: u64 = 2000;
+/// Bytes of both snapshots at most: each a few times what is in it.
+const SNAPSHOT_BYTES_MAX: u64 = 64 << 20;
+
+/// Takes locks, lets half of them go, all over the table; how many more there are then.
+fn change(daemon: &Daemon, chance: &mut Chance, kill: usize) -> u64 {
+    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    let mut asked = Vec::new();
+    let mut expected = Vec::new();
+    for number in 0..CHANGES {
+        let key = format!("key-{}", chance.below(20_000));
+        let index = format!("{kill}-{number}");
+        asked.extend(request(&key, &index, "bob", (60_000, 0, 0)));
+        expected.extend([0, 1]);
+        if number % 2 == 0 {
+            asked.extend(release(&key, &index, "bob"));
+            expected.extend([0, 1]);
+        }
+    }
+    client.send(&asked).expect("it takes them");
+    let found = client.receive(expected.len()).expect("answers");
+    assert_eq!(found, expected);
+    CHANGES / 2
+}
+
+/// What the program that runs says of itself.
+fn status(data: &Path) -> String {
+    let asked = sexton()
+        .args(["status", "--json", "--data"])
+        .arg(data)
+        .output();
+    let answer = asked.expect("the program runs").stdout;
+    String::from_utf8(answer).expect("it is text")
+}
+
+/// Reads the directory that nobody has now; whether a snapshot was being written.
+fn reckon(data: &Path, past: &mut Past<LockMachine>, kept: &Kept) -> bool {
+    past.read_on(kept.keep());
+    let (locks, found) = past::recovered::<LockMachine>(data);
+    assert_eq!(locks.digest(), past.machine().digest(), "{found:?}");
+    assert!(
+        locks.view().entries == past.machine().view().entries,
+        "{found:?}"
+    );
+    assert!(found.snapshot.is_some(), "one is always whole: {found:?}");
+    let amid = |wrong: &String| wrong.contains("was being written");
+    assert!(found.mended.iter().all(amid), "{:?}", found.mended);
+    !found.mended.is_empty()
+}
+
+#[test]
+fn killed_amid_a_checkpoint_the_other_snapshot_and_the_journal_have_it_all() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let data = files.path().join("data");
+    let node = open(&data, LARGE);
+    take(&node, 0..LOCKS);
+    node.stop().expect("it stops in order");
+    let kept = Kept::beside(&data);
+    let mut past = past::read::<LockMachine>(kept.keep());
+    let mut chance = Chance::new(7);
+    let (mut held, mut amid, mut most) = (LOCKS as u64, 0, 0);
+    let text = data.to_str().expect("a plain name");
+    for kill in 0.. {
+        // When a kill falls is for the machine to say: they are repeated until enough fell amid a checkpoint, and behind.
+        if kill >= KILLS && amid >= KILLS / 4 && past.checkpoints >= 3 {
+            println!(
+                "{kill} kills, {amid} amid a checkpoint, {} checkpoints taken, at most {} KiB of snapshots",
+                past.checkpoints,
+                most >> 10,
+            );
+            break;
+        }
+        assert!(
+            kill < KILLS * 10,
+            "{amid} of {kill} kills amid a checkpoint"
+        );
+        let daemon = Daemon::serve(&["--data", text]);
+        past.read_on(kept.keep());
+        let said = status(&data);
+        let digest = format!("\"digest\":\"{}\"", past.machine().digest());
+        assert!(said.contains(&digest), "{digest}: {said}");
+        let owners = format!("\"lock_owners\":{held},");
+        assert!(said.contains(&owners), "{owners}: {said}");
+        let space = Space::of(&data);
+        space.check(SNAPSHOT_BYTES_MAX);
+        most = most.max(space.snapshot_bytes());
+        held += change(&daemon, &mut chance, kill);
+        let mut asks = sexton()
+            .args(["checkpoint", "--data", text])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        until("a snapshot is being written", || {
+            let whole = ["a.seal", "b.seal"].map(|seal| data.join("snapshots").join(seal).exists());
+            (whole != [true; 2]).then_some(())
+        });
+        if kill % 3 == 0 {
+            // Now and then one is whole, or the journal would have to keep everything.
+            asks.wait().expect("it is our child");
+        } else {
+            // Up to a quarter of a second, which is more than most of them take; as often soon as late.
+            let scale = chance.below(9);
+            let mut looks = chance.below(1 << scale);
+            until("a moment passes", || {
+                looks = looks.saturating_sub(1);
+                (looks == 0).then_some(())
+            });
+        }
+        daemon.kill();
+        asks.wait().expect("it is our child");
+        amid += usize::from(reckon(&data, &mut past, &kept));
+    }
+}

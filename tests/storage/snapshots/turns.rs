@@ -1,0 +1,121 @@
+//! A slot after the other, each sealed when it is closed, and left alone from then on.
+
+use crate::snapshots::directory::{
+    self, LARGE, SMALL, bytes, checkpoint, open, slots, start, take,
+};
+use sexton::persist::snapshots::{Found, SlotId};
+use sexton::spine::machine::Machine as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+#[test]
+fn slots_are_written_in_turn_and_the_other_is_not_touched() {
+    let files = tempfile::tempdir().unwrap();
+    let node = open(files.path(), SMALL);
+    let mut before = bytes(files.path());
+    for round in 0..6 {
+        take(&node, round * 500..(round + 1) * 500);
+        let taken = checkpoint(&node);
+        let slot = SlotId::ALL[round % 2];
+        assert_eq!(taken.slot, slot.to_string());
+        let other = format!("{}/{}", sexton::persist::snapshots::FOLDER, slot.other());
+        let after = bytes(files.path());
+        let of_other = |name: &&String| name.starts_with(&other);
+        assert!(
+            after
+                .keys()
+                .filter(of_other)
+                .eq(before.keys().filter(of_other))
+        );
+        for name in after.keys().filter(of_other) {
+            assert!(after[name] == before[name], "{name} was touched");
+        }
+        let Ok(Found::Sealed(seal)) = slots(files.path()).look(slot) else {
+            panic!("{slot} is not sealed");
+        };
+        assert_eq!(seal.manifest.begun, taken.upto);
+        assert!(seal.mark > seal.manifest.begun, "its mark comes behind it");
+        let live = node.handle();
+        let digest = crate::node::wait(live.status()).unwrap().actors[0]
+            .status
+            .digest;
+        assert_eq!(seal.manifest.states.len(), 2, "of every actor");
+        assert_eq!(Some(seal.manifest.states[0].digest), digest);
+        before = after;
+    }
+    node.stop().unwrap();
+}
+
+#[test]
+fn a_sealed_slot_is_read_without_changing_a_byte() {
+    let made = directory::make(LARGE, 4000);
+    let before = bytes(made.path());
+    for slot in SlotId::ALL {
+        let slots = slots(made.path());
+        let Ok(Found::Sealed(seal)) = slots.look(slot) else {
+            panic!("{slot} is not sealed");
+        };
+        for _ in 0..3 {
+            let mut pages = 0;
+            let read = slots.read(slot, &seal, &mut |_| {
+                pages += 1;
+                Ok(())
+            });
+            read.unwrap();
+            assert_eq!(pages, seal.pages);
+            assert!(bytes(made.path()) == before, "a read of {slot} changed it");
+        }
+    }
+    let (first, _) = start(made.path()).unwrap();
+    let (second, past) = start(made.path()).unwrap();
+    assert_eq!(first.digest(), second.digest());
+    assert_eq!(past.mended, Vec::<String>::new());
+    assert!(bytes(made.path()) == before, "a start's reading changed it");
+}
+
+/// The newest slot and what is behind it come to what the journal alone comes to.
+#[test]
+fn either_slot_and_the_journal_alone_come_to_the_same() {
+    let made = directory::make(LARGE, 4000);
+    let (newest, past) = start(made.path()).unwrap();
+    let (slot, _) = past.snapshot.expect("both are sealed");
+    slots(made.path()).discard(slot).unwrap();
+    let (older, past) = start(made.path()).unwrap();
+    assert_eq!(past.snapshot.expect("one is sealed").0, slot.other());
+    slots(made.path()).discard(slot.other()).unwrap();
+    let (none, past) = start(made.path()).unwrap();
+    assert_eq!(past.snapshot, None);
+    assert_eq!(newest.digest(), none.digest());
+    assert_eq!(older.digest(), none.digest());
+    assert_eq!(newest.view().entries, none.view().entries);
+    assert_eq!(older.view().entries, none.view().entries);
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path)
+        .expect("it is there")
+        .permissions()
+        .mode()
+        & 0o777
+}
+
+#[test]
+fn nobody_else_may_read_them() {
+    let files = tempfile::tempdir().unwrap();
+    let data = files.path().join("data");
+    let node = open(&data, LARGE);
+    take(&node, 0..1000);
+    checkpoint(&node);
+    checkpoint(&node);
+    for folder in ["", "journal", "snapshots", "snapshots/a", "snapshots/b"] {
+        assert_eq!(mode(&data.join(folder)), 0o700, "{folder:?}");
+    }
+    for file in [
+        "snapshots/a.seal",
+        "snapshots/b.seal",
+        "journal/00000001.seg",
+    ] {
+        assert_eq!(mode(&data.join(file)), 0o600, "{file}");
+    }
+    node.stop().unwrap();
+}
