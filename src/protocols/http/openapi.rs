@@ -173,6 +173,9 @@ fn operation(route: &Route, schemas: &mut Schemas) -> Value {
     let mut reasons: Vec<Reason> = ANY.to_vec();
     reasons.extend(&route.refusals);
     reasons.extend(body.as_ref().map(|_| Reason::NotJson));
+    if route.refusals.contains(&Reason::Waits) {
+        reasons.push(Reason::Gone);
+    }
     let mut responses = BTreeMap::from([(
         200,
         json!({
@@ -245,8 +248,16 @@ fn settle(schema: &mut Value, is_taken: bool) {
     let Value::Object(object) = schema else {
         return;
     };
-    for (_, within) in object.iter_mut() {
-        settle(within, is_taken);
+    for (keyword, within) in object.iter_mut() {
+        match (keyword.as_str(), within) {
+            // Their names are no keywords.
+            ("properties", Value::Object(members)) => {
+                members
+                    .values_mut()
+                    .for_each(|member| settle(member, is_taken));
+            }
+            (_, within) => settle(within, is_taken),
+        }
     }
     if object.remove("format") == Some("uint32".into()) {
         object.entry("maximum").or_insert(u32::MAX.into());
@@ -256,6 +267,8 @@ fn settle(schema: &mut Value, is_taken: bool) {
     }
     if is_taken {
         refuse_null(object);
+    } else {
+        object.remove("default");
     }
     choose_words(object);
     if object.contains_key("properties") {
@@ -316,6 +329,9 @@ fn split_bytes(object: &mut Map<String, Value>) {
     };
     let mut split = Map::new();
     for (name, mut member) in members {
+        if let (Value::Object(member), false) = (&mut member, required.contains(&json!(name))) {
+            refuse_null(member);
+        }
         if take(&mut member, BYTES).is_none() {
             split.insert(name, member);
             continue;
