@@ -209,10 +209,10 @@ impl<'de> Deserializer<'de> for Input {
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        match self.value {
-            Value::Bool(flag) => visitor.visit_bool(flag),
-            _ => Err(wrong("must be true or false")),
-        }
+        let Value::Bool(flag) = self.value else {
+            return Err(wrong("must be true or false"));
+        };
+        visitor.visit_bool(flag)
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {

@@ -1,7 +1,12 @@
-//! The description of all routes (OpenAPI 3.1), from the table of routes and the schemas of their types.
+//! The description of all routes (`OpenAPI` 3.1), from the table of routes and the schemas of their types.
 //!
 //! schemars gives a schema for each type; what JSON cannot have (members of bytes) and what this API does not take (null
 //! for what is left out, members that are not known) is worked in here.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "members of objects that are made here"
+)]
 
 use crate::protocols::http::problem::{self, Document};
 use crate::protocols::http::route::{self, Route, Scope};
@@ -241,9 +246,10 @@ fn refusal(reasons: &[Reason]) -> Value {
 /// Makes of a schema what this API takes or answers.
 fn settle(schema: &mut Value, is_taken: bool) {
     if let Value::Array(schemas) = schema {
-        schemas
-            .iter_mut()
-            .for_each(|schema| settle(schema, is_taken));
+        for schema in schemas {
+            settle(schema, is_taken);
+        }
+        return;
     }
     let Value::Object(object) = schema else {
         return;
@@ -252,9 +258,9 @@ fn settle(schema: &mut Value, is_taken: bool) {
         match (keyword.as_str(), within) {
             // Their names are no keywords.
             ("properties", Value::Object(members)) => {
-                members
-                    .values_mut()
-                    .for_each(|member| settle(member, is_taken));
+                for member in members.values_mut() {
+                    settle(member, is_taken);
+                }
             }
             (_, within) => settle(within, is_taken),
         }
