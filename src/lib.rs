@@ -116,7 +116,8 @@
 //! |---|---|
 //! | [`node`] | opening, stopping, asking |
 //! | [`config`] | every setting |
-//! | [`actors`] | pure machines in one shell; [`actors::lock`] has the messages of locks |
+//! | [`actors`] | pure machines; [`actors::lock`] has the messages of locks |
+//! | [`spine`] | the shell around every machine |
 //! | [`persist`] | the journal |
 //! | [`protocols`] | the doors |
 //! | [`replay`] | logs as JSON lines |

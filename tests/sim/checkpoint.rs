@@ -1,6 +1,6 @@
 //! A checkpoint, cut into its steps: everything else may happen between any two.
 //!
-//! Follows `actors/checkpoint.rs` and `persist/snapshots/thread.rs` with the same decisions, slots and hosts below, in
+//! Follows `spine/checkpoint.rs` and `persist/snapshots/thread.rs` with the same decisions, slots and hosts below, in
 //! the same order. What the runtime waits for, a step looks at, and is taken again if it is not so yet.
 
 use crate::each::{ACTORS, each};
