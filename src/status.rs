@@ -42,6 +42,7 @@ pub struct NodeStatus {
     /// Wall clock less node time, in milliseconds.
     pub wall_offset_ms: i64,
     /// What the start found.
+    #[cfg_attr(feature = "http", schemars(with = "Object"))]
     pub recovered: Recovered,
     /// Whether new locks are refused until the end.
     pub draining: bool,
@@ -186,11 +187,6 @@ pub struct HttpStats {
 }
 
 /// What a start found.
-#[cfg_attr(
-    feature = "http",
-    derive(schemars::JsonSchema),
-    schemars(extend("x-open" = true))
-)]
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Recovered {
     /// Records replayed.

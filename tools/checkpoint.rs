@@ -62,6 +62,6 @@ pub(crate) fn take(data: &Path) -> Result<Value, Failure> {
     if answer.status == 200 {
         Ok(taken)
     } else {
-        Err(Failure::refused(&taken, |_| None))
+        Err(Failure::refused(&taken, &[]))
     }
 }

@@ -13,6 +13,18 @@ use sexton::spine::shared::Halt;
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
+/// What to do about reasons that mean the same to every command.
+const HELPS: &[(Reason, &str)] = &[
+    (
+        Reason::DiskFull,
+        "free space on the coordinator's disk; it goes on by itself",
+    ),
+    (
+        Reason::Draining,
+        "what is there goes on; a start ends the drain",
+    ),
+];
+
 /// Why a command did not end well.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -53,12 +65,9 @@ impl Failure {
         Self::new(Exit::Halted as u8, words)
     }
 
-    /// What a coordinator refused, from its problem document. `help` says what to do about reasons that mean something of
+    /// What a coordinator refused, from its problem document. `helps` says what to do about reasons that mean something of
     /// their own to the command.
-    pub(crate) fn refused(
-        document: &Value,
-        help: impl FnOnce(Reason) -> Option<&'static str>,
-    ) -> Self {
+    pub(crate) fn refused(document: &Value, helps: &[(Reason, &'static str)]) -> Self {
         let detail = text::words(document, "/detail");
         let word = document.pointer("/reason").and_then(Value::as_str);
         let reason = word.and_then(Reason::parse);
@@ -74,13 +83,9 @@ impl Failure {
                 Self::unreachable(format!("the coordinator refused: {detail}"))
             }
         };
-        let usual = |reason| match reason {
-            Reason::DiskFull => Some("free space on the coordinator's disk; it goes on by itself"),
-            Reason::Draining => Some("what is there goes on; a start ends the drain"),
-            _ => None,
-        };
-        let help = reason.and_then(|reason| help(reason).or_else(|| usual(reason)));
-        failure.help = help.map(str::to_owned);
+        let mut helps = helps.iter().chain(HELPS);
+        let help = helps.find(|(known, _)| Some(*known) == reason);
+        failure.help = help.map(|(_, help)| (*help).to_owned());
         failure
     }
 

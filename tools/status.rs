@@ -47,7 +47,7 @@ pub(crate) fn ask(data: &Path) -> Result<Value, Failure> {
     if answer.status == 200 {
         Ok(status)
     } else {
-        Err(Failure::refused(&status, |_| None))
+        Err(Failure::refused(&status, &[]))
     }
 }
 

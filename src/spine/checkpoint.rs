@@ -110,7 +110,7 @@ pub enum CheckpointError {
 #[cfg_attr(
     feature = "http",
     derive(schemars::JsonSchema),
-    schemars(rename = "Checkpoint")
+    schemars(rename = "Checkpoint", extend("x-open" = true))
 )]
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Taken {

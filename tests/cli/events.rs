@@ -1,7 +1,6 @@
 //! `sexton events` and `sexton lock watch` without a token, with the real program.
 
 use crate::daemon::{Daemon, sexton};
-use crate::patience;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -16,7 +15,10 @@ struct Showing {
 
 impl Showing {
     fn start(data: &Path, words: &[&str]) -> Self {
-        let mut command = command(data, words);
+        Self::of(&mut command(data, words))
+    }
+
+    fn of(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
         let out = BufReader::new(child.stdout.take().expect("it is piped"));
         Self { child, out }
@@ -145,19 +147,15 @@ fn a_coordinator_that_is_killed_is_told_as_such() {
     let data = files.path().join("data");
     let daemon = Daemon::serve(&["--data", data.to_str().expect("it is text")]);
     let mut command = command(&data, &["events"]);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn().expect("it starts");
-    let http = ["status", "--json"];
-    patience::until("it listens", || {
-        let (_, said, _) = run(&data, &http);
-        let said: Value = serde_json::from_str(&said).ok()?;
-        // Its own connection, and that of the one who asks.
-        (said.pointer("/http/active")?.as_u64()? >= 2).then_some(())
-    });
+    let mut events = Showing::of(command.stderr(Stdio::piped()));
+    // A connection whose request was not read yet would be reset.
+    events.line_after(|| drop(run(&data, &["lock", "acquire", "a", "--owner", "me"])));
     daemon.kill();
-    let done = child.wait_with_output().expect("it ends");
-    let errors = String::from_utf8(done.stderr).expect("it is text");
-    assert_eq!(done.status.code(), Some(3), "{errors}");
+    let (status, _) = events.end();
+    let mut errors = String::new();
+    let mut stderr = events.child.stderr.take().expect("it is piped");
+    stderr.read_to_string(&mut errors).expect("it is text");
+    assert_eq!(status, Some(3), "{errors}");
     assert!(
         errors.contains("the coordinator ended without a last word"),
         "{errors}"

@@ -1,7 +1,6 @@
 //! `sexton status` and the HTTP side of `sexton serve`, with the real program.
 
-use crate::daemon::{self, Daemon, sexton};
-use assert_cmd::assert::OutputAssertExt as _;
+use crate::daemon::{self, Daemon, ended, sexton};
 use rustix::process::Signal;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -72,8 +71,8 @@ fn a_person_and_a_program_read_the_status() {
     let data = directory.path().join("data");
     let coordinator = start(&data, &[]);
     let shown = status(&data, &[]);
-    let page = text(&shown.stdout);
-    shown.assert().success().stderr("");
+    let [page, error] = ended(shown, 0);
+    assert_eq!(error, "");
     let number = coordinator.pid().as_raw_nonzero().get();
     let (pid, http) = (format!("process {number}"), coordinator.http().to_string());
     for expected in [
@@ -100,11 +99,8 @@ fn a_person_and_a_program_read_the_status() {
         "no blanks at the end of lines"
     );
 
-    sexton()
-        .args(["checkpoint", "--data"])
-        .arg(&data)
-        .assert()
-        .success();
+    let checkpoint = sexton().args(["checkpoint", "--data"]).arg(&data).output();
+    ended(checkpoint.expect("it runs"), 0);
     let page = text(&status(&data, &[]).stdout);
     let snapshots = page.lines().find(|line| line.starts_with("snapshots"));
     let snapshots = snapshots.unwrap_or_else(|| panic!("no snapshots in:\n{page}"));
@@ -128,8 +124,8 @@ fn without_a_coordinator_the_status_says_what_was_tried() {
     let directory = tempfile::tempdir().expect("a directory can be made");
     let refused = |data: &Path, expected: &str| {
         let refused = status(data, &[]);
-        let error = text(&refused.stderr);
-        refused.assert().code(3).stdout("");
+        let [page, error] = ended(refused, 3);
+        assert_eq!(page, "");
         assert!(error.contains("no coordinator runs"), "{error}");
         assert!(
             error
@@ -208,8 +204,8 @@ fn settings_of_the_http_door_that_cannot_be_are_told_before_anything_opens() {
     );
     let refused = |data: &Path, flags: &[&str], status: i32, expected: &[&str]| {
         let output = serve(data, flags).output().expect("it runs");
-        let error = text(&output.stderr);
-        output.assert().code(status).stdout("");
+        let [page, error] = ended(output, status);
+        assert_eq!(page, "");
         let joined = error.replace(['\n', ' '], "");
         for words in expected {
             assert!(

@@ -1,9 +1,8 @@
 //! `sexton top` with the real program, a real coordinator, and a terminal of its own.
 
 use crate::beanstalk::Client;
-use crate::daemon::{Daemon, Gathered, sexton};
+use crate::daemon::{Daemon, Gathered, ended, sexton};
 use crate::patience::until;
-use assert_cmd::assert::OutputAssertExt as _;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -37,8 +36,7 @@ fn output(mut command: Command) -> Output {
 fn where_nobody_looks_one_frame_is_printed() {
     let directory = tempfile::tempdir().expect("a directory can be made");
     let coordinator = serve(directory.path());
-    let page = output(top(directory.path())).assert().success();
-    let page = String::from_utf8(page.get_output().stdout.clone()).expect("it is text");
+    let [page, _] = ended(output(top(directory.path())), 0);
     let pid = coordinator.pid().as_raw_nonzero().to_string();
     let version = env!("CARGO_PKG_VERSION");
     let first = format!("serving  sexton {version}, process {pid}, up 0 s, fsync always");
@@ -68,8 +66,8 @@ fn where_nobody_looks_one_frame_is_printed() {
 
     let mut once = top(directory.path());
     once.args(["--once", "--json"]);
-    let line = output(once).assert().success();
-    let line: Value = serde_json::from_slice(&line.get_output().stdout).expect("it is JSON");
+    let [line, _] = ended(output(once), 0);
+    let line: Value = serde_json::from_str(&line).expect("it is JSON");
     assert_eq!(line["status"]["pid"].to_string(), pid);
     assert!(
         line["over_ms"].as_u64().is_some_and(|ms| ms >= 100),
@@ -119,8 +117,7 @@ fn jobs_and_the_beanstalkd_door_are_shown() {
     );
     assert_eq!(line["status"]["beanstalk"], expected);
 
-    let page = output(top(directory.path())).assert().success();
-    let page = String::from_utf8(page.get_output().stdout.clone()).expect("it is text");
+    let [page, _] = ended(output(top(directory.path())), 0);
     let address = format!("beanstalk {}", coordinator.beanstalk());
     for words in [
         &*address,
@@ -145,9 +142,8 @@ fn without_a_coordinator_one_frame_is_an_error_that_helps() {
     for flags in [&["--once"][..], &["--once", "--json"]] {
         let mut command = top(directory.path());
         command.args(flags);
-        let refused = output(command);
-        let error = String::from_utf8_lossy(&refused.stderr).into_owned();
-        refused.assert().code(3).stdout("");
+        let [page, error] = ended(output(command), 3);
+        assert_eq!(page, "");
         assert!(
             error.contains("no coordinator runs") && error.contains("sexton serve"),
             "{error}"
@@ -156,7 +152,7 @@ fn without_a_coordinator_one_frame_is_an_error_that_helps() {
     for every in ["0", "0.01", "inf", "NaN", "-1", "soon"] {
         let mut command = sexton();
         command.arg("top").arg(format!("--every={every}"));
-        output(command).assert().code(2);
+        ended(output(command), 2);
     }
 }
 

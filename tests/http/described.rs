@@ -106,15 +106,7 @@ fn valid(schema: &Value, value: &Value) -> Result<(), String> {
                 let mut fields = rule.as_array().expect("fields").iter();
                 fields.all(|field| object.contains_key(field.as_str().expect("a field")))
             }),
-            "additionalProperties" => {
-                let known = |field: &String| {
-                    let properties = schema.get("properties");
-                    properties.is_some_and(|known| !known[field].is_null())
-                };
-                let is_open = rule.as_bool().expect("a rule that this checker knows");
-                let object = value.as_object();
-                is_open || object.is_none_or(|object| object.keys().all(known))
-            }
+            "additionalProperties" => rule == &Value::Bool(true) || is_closed(schema, value),
             "properties" => {
                 for (field, schema) in rule.as_object().expect("schemas") {
                     if let Some(value) = value.get(field) {
@@ -160,6 +152,17 @@ fn valid(schema: &Value, value: &Value) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Whether a value has no member beside those of its schema.
+fn is_closed(schema: &serde_json::Map<String, Value>, value: &Value) -> bool {
+    let known = |field: &String| {
+        let properties = schema.get("properties");
+        properties.is_some_and(|known| !known[field].is_null())
+    };
+    value
+        .as_object()
+        .is_none_or(|object| object.keys().all(known))
 }
 
 fn is_a(kind: &Value, value: &Value) -> bool {

@@ -5,7 +5,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use std::io::{BufRead as _, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -77,6 +77,12 @@ pub(crate) fn serve_by(mut starter: Command, flags: &[&str]) -> Command {
 pub(crate) fn text(path: &Path) -> &str {
     path.to_str()
         .expect("temporary directories have plain names")
+}
+
+/// What a program printed, and beside it; it must have ended with this status.
+pub(crate) fn ended(output: Output, status: i32) -> [String; 2] {
+    assert_eq!(output.status.code(), Some(status), "{output:?}");
+    [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).expect("it is text"))
 }
 
 impl Daemon {

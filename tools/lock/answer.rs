@@ -8,6 +8,26 @@ use crate::text::{number, span, words};
 use serde_json::Value;
 use sexton::refusal::Reason;
 
+/// What to do about a refusal.
+const HELPS: &[(Reason, &str)] = &[
+    (
+        Reason::Held,
+        "`--wait SECONDS` waits for it; `sexton lock list KEY` shows who else does",
+    ),
+    (
+        Reason::Stale,
+        "stop what the lock guards: somebody else may hold it by now",
+    ),
+    (
+        Reason::Absent,
+        "an entry is known by key, index and owner together; `sexton lock list` shows them all",
+    ),
+    (
+        Reason::Draining,
+        "renewals and releases go on; a start ends the drain",
+    ),
+];
+
 /// What an answer says, if it is as asked.
 pub(super) fn well(answer: &Answer) -> Result<Value, Failure> {
     let said = answer.said()?;
@@ -23,19 +43,11 @@ pub(crate) fn refused(mut said: Value) -> Failure {
     if said.pointer("/reason") == Some(&Reason::Held.word().into()) {
         let (holder, place) = (shown(&said, "owner"), number(&said, "/place"));
         let words = format!("{holder} holds the lock, and this owner stood at place {place}");
-        said["detail"] = words.into();
-    }
-    Failure::refused(&said, |reason| match reason {
-        Reason::Held => {
-            Some("`--wait SECONDS` waits for it; `sexton lock list KEY` shows who else does")
+        if let Value::Object(members) = &mut said {
+            members.insert("detail".to_owned(), words.into());
         }
-        Reason::Stale => Some("stop what the lock guards: somebody else may hold it by now"),
-        Reason::Absent => Some(
-            "an entry is known by key, index and owner together; `sexton lock list` shows them all",
-        ),
-        Reason::Draining => Some("renewals and releases go on; a start ends the drain"),
-        _ => None,
-    })
+    }
+    Failure::refused(&said, HELPS)
 }
 
 /// Entries as a table.

@@ -7,6 +7,30 @@ use sexton::refusal::Reason;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// What to do about a refusal.
+const HELPS: &[(Reason, &str)] = &[
+    (
+        Reason::Stale,
+        "stop the work: the job is ready again, or somebody else has it by now",
+    ),
+    (
+        Reason::Claimed,
+        "`sexton queue peek ID` shows the token; `sexton queue ack ID TOKEN` ends it",
+    ),
+    (
+        Reason::Absent,
+        "it may have ended; `sexton queue show --list` shows what there is",
+    ),
+    (
+        Reason::ReadOnly,
+        "its type is set so where the coordinator runs",
+    ),
+    (
+        Reason::TooBig,
+        "`sexton serve --job-bytes` says how long a job may be",
+    ),
+];
+
 /// Fields of a request.
 pub(super) type Fields = Map<String, Value>;
 
@@ -71,22 +95,6 @@ pub(super) fn well(answer: &Answer) -> Result<Value, Failure> {
     if answer.status == 200 {
         Ok(said)
     } else {
-        Err(refused(&said))
+        Err(Failure::refused(&said, HELPS))
     }
-}
-
-/// A refusal, as an exit status and in words.
-fn refused(said: &Value) -> Failure {
-    Failure::refused(said, |reason| match reason {
-        Reason::Stale => {
-            Some("stop the work: the job is ready again, or somebody else has it by now")
-        }
-        Reason::Claimed => {
-            Some("`sexton queue peek ID` shows the token; `sexton queue ack ID TOKEN` ends it")
-        }
-        Reason::Absent => Some("it may have ended; `sexton queue show --list` shows what there is"),
-        Reason::ReadOnly => Some("its type is set so where the coordinator runs"),
-        Reason::TooBig => Some("`sexton serve --job-bytes` says how long a job may be"),
-        _ => None,
-    })
 }

@@ -247,7 +247,7 @@ impl LockMachine {
     }
 
     fn wake_if_empty(&mut self, effects: &mut Effects<Self>) {
-        if self.state.entries.len() == 0 {
+        if self.state.entries.is_empty() {
             for ticket in self.waiting.take_until_empty() {
                 effects.wake(ticket, Reply::Due);
             }

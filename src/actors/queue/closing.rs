@@ -12,14 +12,14 @@ impl State {
             return;
         };
         let slot = self.slot_of_queue(job);
-        if !self.queues[slot].throttle.is_set() || self.is_duplicate(job) {
+        if !self.queue(slot).throttle.is_set() || self.is_duplicate(job) {
             return;
         }
         // In a replay it is among them still.
-        let before = self.queues[slot].throttle.opens();
+        let before = self.queue(slot).throttle.opens();
         self.closings.remove(&(before, slot));
         self.attend(slot, |queue| queue.throttle.close(at));
-        let opens = self.queues[slot].throttle.opens();
+        let opens = self.queue(slot).throttle.opens();
         self.closings.insert((opens, slot));
         self.review(slot);
     }

@@ -17,7 +17,6 @@ use crate::ids::Slot;
 impl State {
     /// Puts a job into the indexes of its phase.
     pub(super) fn enter(&mut self, slot: Slot) {
-        let deadline = self.jobs.deadline_of(slot);
         let job = &self.jobs[slot];
         let (id, story) = (job.id, job.story());
         let queue = &mut self.queues[self.numbers[job.queue].queue];
@@ -30,6 +29,7 @@ impl State {
             Phase::Claimed => {
                 queue.held.insert(self.jobs.volatile(), slot);
                 if let Some(worker) = story.worker {
+                    let deadline = self.jobs.deadline_of(slot);
                     let claim = (deadline.unwrap_or_default(), slot);
                     self.workers.entry(worker).or_default().insert(claim);
                 }
@@ -44,7 +44,6 @@ impl State {
     /// Takes a job out of the indexes of its phase.
     pub(super) fn leave(&mut self, slot: Slot) {
         self.count(slot, false);
-        let deadline = self.jobs.deadline_of(slot);
         let job = &self.jobs[slot];
         let (id, story) = (job.id, job.story());
         let queue = &mut self.queues[self.numbers[job.queue].queue];
@@ -57,6 +56,7 @@ impl State {
             Phase::Claimed => {
                 queue.held.remove(self.jobs.volatile(), slot);
                 if let Some(worker) = story.worker {
+                    let deadline = self.jobs.deadline_of(slot);
                     self.unclaim(worker, deadline.unwrap_or_default(), slot);
                 }
             }

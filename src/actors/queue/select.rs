@@ -97,10 +97,10 @@ impl QueueMachine {
         } = choice;
         let offered = &self.state.offered;
         let may = |slot: &&Slot| {
-            let name = &self.state.queues[**slot].name;
+            let name = &self.state.queue(**slot).name;
             kinds.is_empty() || kinds.iter().any(|it| it.as_bytes() == name.kind())
         };
-        let name = |slot: &Slot| self.state.queues[*slot].name.clone();
+        let name = |slot: &Slot| self.state.queue(*slot).name.clone();
         let mut tries = (0..TRIES).filter(|_| *from == 0);
         let first = tries.find_map(|again| draw(offered, mix(chance ^ mix(again))).filter(may));
         if let Some(slot) = first {

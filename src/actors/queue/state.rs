@@ -110,6 +110,10 @@ impl State {
         Some((slot, &self.queues[slot]))
     }
 
+    pub(super) fn queue(&self, slot: Slot) -> &Queue {
+        &self.queues[slot]
+    }
+
     /// Where the queue of a job stands.
     pub(super) fn slot_of_queue(&self, job: &Job) -> Slot {
         self.numbers[job.queue].queue
@@ -117,7 +121,7 @@ impl State {
 
     /// The queue of a job.
     pub(super) fn queue_of(&self, job: &Job) -> &Queue {
-        &self.queues[self.slot_of_queue(job)]
+        self.queue(self.slot_of_queue(job))
     }
 
     /// What is shown of a queue.

@@ -156,9 +156,14 @@ impl Input {
         };
         match number.filter(|number| *number <= most) {
             Some(number) => visitor.visit_u64(number),
-            None => Err(wrong(format_args!(
-                "must be a whole number from 0 to {most}"
-            ))),
+            None => {
+                let expected = (&visitor as &dyn de::Expected).to_string();
+                // What serde derives for a type of Rust's is its name.
+                let is_derived = expected.starts_with('u');
+                let any = || format!("a whole number from 0 to {most}");
+                let expected = if is_derived { any() } else { expected };
+                Err(wrong(format_args!("must be {expected}")))
+            }
         }
     }
 
@@ -204,10 +209,10 @@ impl<'de> Deserializer<'de> for Input {
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        match self.value {
-            Value::Bool(flag) => visitor.visit_bool(flag),
-            _ => Err(wrong("must be true or false")),
-        }
+        let Value::Bool(flag) = self.value else {
+            return Err(wrong("must be true or false"));
+        };
+        visitor.visit_bool(flag)
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {

@@ -24,6 +24,7 @@ pub(crate) const PUSH_ALL: &str = "/v1/queues/push-all";
 /// Milliseconds: at most 2^32 seconds.
 pub(super) type Span = Number<u64, 0, { u32::MAX as u64 * 1000 }>;
 
+#[expect(clippy::too_many_lines, reason = "a table, route after route")]
 pub(crate) fn routes() -> Vec<Route> {
     use Reason::{Absent, DiskFull, Draining, Failed, Full, ReadOnly, Stale, TooBig, Waits};
     vec![

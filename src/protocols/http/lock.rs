@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tokio::time::timeout;
 
+#[expect(clippy::too_many_lines, reason = "a table, route after route")]
 pub(crate) fn routes() -> Vec<Route> {
     use Reason::{Absent, DiskFull, Draining, Failed, Full, Held, Large, Reserved, Stale, Waits};
     vec![

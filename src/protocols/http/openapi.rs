@@ -1,7 +1,12 @@
-//! The description of all routes (OpenAPI 3.1), from the table of routes and the schemas of their types.
+//! The description of all routes (`OpenAPI` 3.1), from the table of routes and the schemas of their types.
 //!
 //! schemars gives a schema for each type; what JSON cannot have (members of bytes) and what this API does not take (null
 //! for what is left out, members that are not known) is worked in here.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "members of objects that are made here"
+)]
 
 use crate::protocols::http::problem::{self, Document};
 use crate::protocols::http::route::{self, Route, Scope};
@@ -173,6 +178,9 @@ fn operation(route: &Route, schemas: &mut Schemas) -> Value {
     let mut reasons: Vec<Reason> = ANY.to_vec();
     reasons.extend(&route.refusals);
     reasons.extend(body.as_ref().map(|_| Reason::NotJson));
+    if route.refusals.contains(&Reason::Waits) {
+        reasons.push(Reason::Gone);
+    }
     let mut responses = BTreeMap::from([(
         200,
         json!({
@@ -238,15 +246,24 @@ fn refusal(reasons: &[Reason]) -> Value {
 /// Makes of a schema what this API takes or answers.
 fn settle(schema: &mut Value, is_taken: bool) {
     if let Value::Array(schemas) = schema {
-        schemas
-            .iter_mut()
-            .for_each(|schema| settle(schema, is_taken));
+        for schema in schemas {
+            settle(schema, is_taken);
+        }
+        return;
     }
     let Value::Object(object) = schema else {
         return;
     };
-    for (_, within) in object.iter_mut() {
-        settle(within, is_taken);
+    for (keyword, within) in object.iter_mut() {
+        match (keyword.as_str(), within) {
+            // Their names are no keywords.
+            ("properties", Value::Object(members)) => {
+                for member in members.values_mut() {
+                    settle(member, is_taken);
+                }
+            }
+            (_, within) => settle(within, is_taken),
+        }
     }
     if object.remove("format") == Some("uint32".into()) {
         object.entry("maximum").or_insert(u32::MAX.into());
@@ -256,6 +273,8 @@ fn settle(schema: &mut Value, is_taken: bool) {
     }
     if is_taken {
         refuse_null(object);
+    } else {
+        object.remove("default");
     }
     choose_words(object);
     if object.contains_key("properties") {
@@ -316,6 +335,9 @@ fn split_bytes(object: &mut Map<String, Value>) {
     };
     let mut split = Map::new();
     for (name, mut member) in members {
+        if let (Value::Object(member), false) = (&mut member, required.contains(&json!(name))) {
+            refuse_null(member);
+        }
         if take(&mut member, BYTES).is_none() {
             split.insert(name, member);
             continue;

@@ -25,6 +25,7 @@ const STATUS_PATIENCE: Duration = Duration::from_secs(10);
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
+#[expect(clippy::too_many_lines, reason = "a table, route after route")]
 pub(crate) fn routes() -> Vec<Route> {
     use Reason::{Busy, Draining, Failed, NoFiles, Waits};
     vec![

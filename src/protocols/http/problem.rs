@@ -122,10 +122,10 @@ impl Problem {
 
 impl From<LockError> for Problem {
     fn from(error: LockError) -> Self {
-        match error {
-            LockError::Refused(lock::Refused::NoOwner) => Self::field("owner", "must not be empty"),
-            error => Self::new(error.reason(), error.to_string()),
+        if error == LockError::Refused(lock::Refused::NoOwner) {
+            return Self::field("owner", "must not be empty");
         }
+        Self::new(error.reason(), error.to_string())
     }
 }
 

@@ -113,6 +113,10 @@ pub(crate) struct QueueFilter {
 }
 
 /// What is known of a queue.
+#[expect(
+    clippy::struct_field_names,
+    reason = "as it has always been on the wire"
+)]
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Queue {
     queue: QueueName,
@@ -329,6 +333,7 @@ pub(crate) struct OfType {
 }
 
 /// What there may be at most, in all queues together; but `body_bytes_max` is of one job.
+#[expect(clippy::struct_field_names, reason = "as in the configuration")]
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Limits {
     jobs_max: u32,

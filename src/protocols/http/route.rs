@@ -13,6 +13,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::future::ready;
 use tokio::sync::OwnedSemaphorePermit;
 
 /// What a caller must be allowed to do. The token of today has every scope.
@@ -167,7 +168,7 @@ impl Route {
         let resource = web::resource(path)
             .route(web::get().to(answer.clone()))
             .route(web::head().to(answer))
-            .default_service(web::to(|| not_allowed("GET, HEAD")));
+            .default_service(web::to(|| ready(not_allowed("GET, HEAD"))));
         Self::of::<T, G>(
             (path, Method::GET),
             Scope::Read,
@@ -275,7 +276,7 @@ fn posted(
 ) -> Resource {
     web::resource(path)
         .route(web::post().to(answer))
-        .default_service(web::to(|| not_allowed("POST")))
+        .default_service(web::to(|| ready(not_allowed("POST"))))
 }
 
 /// Every route.
@@ -303,7 +304,7 @@ async fn not_found() -> Result<HttpResponse, Problem> {
     Err(Problem::new(Reason::NotFound, Reason::NotFound.title()))
 }
 
-async fn not_allowed(allowed: &'static str) -> Result<HttpResponse, Problem> {
+fn not_allowed(allowed: &'static str) -> Result<HttpResponse, Problem> {
     let problem = Problem::new(
         Reason::NotAllowed,
         format!("this path takes {allowed}, and nothing else"),

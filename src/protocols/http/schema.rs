@@ -8,9 +8,11 @@ use crate::refusal::Reason;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{Deserialize, Deserializer, Error as _};
+use serde::de::{self, Deserialize, Deserializer, Error as _, Unexpected, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
 
 /// Marks a string of any bytes: `openapi.rs` describes it as two members, since JSON has text alone.
 pub(crate) const BYTES: &str = "x-bytes";
@@ -32,12 +34,26 @@ impl<'de, N: TryFrom<u64>, const MIN: u64, const MAX: u64, const DEFAULT: u64> D
     for Number<N, MIN, MAX, DEFAULT>
 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let number = u64::deserialize(deserializer).ok();
-        let number = number.filter(|number| (MIN..=MAX).contains(number));
-        let number = number.and_then(|number| N::try_from(number).ok());
-        number.map(Self).ok_or_else(|| {
-            D::Error::custom(format_args!("must be a whole number from {MIN} to {MAX}"))
-        })
+        deserializer
+            .deserialize_u64(Within::<N, MIN, MAX>(PhantomData))
+            .map(Self)
+    }
+}
+
+/// Takes a whole number within bounds.
+struct Within<N, const MIN: u64, const MAX: u64>(PhantomData<N>);
+
+impl<N: TryFrom<u64>, const MIN: u64, const MAX: u64> Visitor<'_> for Within<N, MIN, MAX> {
+    type Value = N;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a whole number from {MIN} to {MAX}")
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<N, E> {
+        let within = Some(number).filter(|number| (MIN..=MAX).contains(number));
+        let within = within.and_then(|number| N::try_from(number).ok());
+        within.ok_or_else(|| E::invalid_value(Unexpected::Unsigned(number), &self))
     }
 }
 

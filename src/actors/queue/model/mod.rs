@@ -8,6 +8,7 @@
 )]
 
 mod adding;
+mod time;
 
 use sexton::actors::queue::{
     Body, Claim, Claimant, Counts, DedupKey, JobView, Message, Order, Phase, Pop, QueueName,
@@ -218,27 +219,6 @@ impl Model {
     pub(super) fn holds_back(&self) -> bool {
         let closed = &mut self.closings.iter();
         closed.any(|(queue, _)| !self.line(queue, Phase::Ready).is_empty())
-    }
-
-    /// Queues open whose time has come.
-    pub(super) fn open(&mut self, at: Timestamp) {
-        self.closings.retain(|(_, opens)| *opens > at);
-    }
-
-    /// What was kept in memory is gone, and spans begin again.
-    pub(super) fn start(&mut self, at: Timestamp, skipped: u64) {
-        self.draining = false;
-        self.closings.clear();
-        self.next_id += skipped;
-        self.jobs.retain(|job| !job.view.passing);
-        for job in &mut self.jobs {
-            job.start(at);
-        }
-        self.jobs.retain(|job| !job.is_gone);
-        for pause in &mut self.pauses {
-            pause.quarantined = false;
-        }
-        self.number();
     }
 
     /// The job that this claim takes: of the best of each queue the one that chance chose, if that is left to chance, and
@@ -526,93 +506,5 @@ impl Model {
         assert!((ms - spread..=ms + spread).contains(&parked), "{parked} ms");
         self.backed_off += 1;
         Some(until)
-    }
-
-    /// What time acts on next.
-    pub(super) fn next_due(&self, at: Timestamp) -> Option<Due> {
-        let jobs = self.jobs.iter().filter(|job| !job.quarantined);
-        let jobs = jobs.filter_map(|job| {
-            let until = job.view.until?;
-            Some((until, 0, job.slot.0, Due::Job(job.slot)))
-        });
-        let pauses = (0..).zip(&self.numbers).filter_map(|(number, queue)| {
-            let of_queue = |pause: &&Pause| Some(&pause.queue) == queue.as_ref();
-            let mut pauses = self.pauses.iter().filter(|pause| !pause.quarantined);
-            let pause = pauses.find(of_queue)?;
-            Some((pause.until, 1, number, Due::Pause(pause.queue.clone())))
-        });
-        let roots = (0..).zip(&self.roots).filter_map(|(place, known)| {
-            let (_, until) = (*known)?;
-            Some((until, 2, place, Due::Root(Slot(place))))
-        });
-        let timed = jobs.chain(pauses).chain(roots);
-        let timed = timed.filter(|(until, ..)| *until <= at);
-        let first = timed.min_by_key(|(until, kind, number, _)| (*until, *kind, *number));
-        first.map(|(.., due)| due).or_else(|| self.next_waiter())
-    }
-
-    /// Whether chance may serve this waiter now: the first of those who wait for some queue that has a job.
-    pub(super) fn may_serve(&self, due: &Due, at: Timestamp) -> bool {
-        let Due::Waiter(ticket) = due else {
-            return false;
-        };
-        let has_job = |queue: &QueueName| {
-            let is_ready = |job: &Entry| job.view.phase == Phase::Ready && job.view.queue == *queue;
-            !self.is_shut(queue) && self.jobs.iter().any(is_ready)
-        };
-        let first = |queue: &QueueName| {
-            let waits = |(_, pop): &&(Ticket, Pop)| pop.queues.contains(queue);
-            let tickets = self.waiters.iter().filter(waits).map(|(ticket, _)| *ticket);
-            tickets.min()
-        };
-        let (_, pop) = self
-            .waiters
-            .iter()
-            .find(|(it, _)| it == ticket)
-            .expect("it waits");
-        let mut queues = pop.queues.iter();
-        self.rules.default.order == Order::Random
-            && matches!(self.next_due(at), Some(Due::Waiter(_)))
-            && queues.any(|queue| has_job(queue) && first(queue) == Some(*ticket))
-    }
-
-    fn next_waiter(&self) -> Option<Due> {
-        let waited: Vec<QueueName> = self
-            .waiters
-            .iter()
-            .flat_map(|(_, pop)| pop.queues.to_vec())
-            .collect();
-        let queue = &self.best(&waited)?.view.queue;
-        let waits = |(_, pop): &&(Ticket, Pop)| pop.queues.contains(queue);
-        let tickets = self.waiters.iter().filter(waits).map(|(ticket, _)| *ticket);
-        tickets.min().map(Due::Waiter)
-    }
-
-    pub(super) fn tick(&mut self, due: &Due) {
-        match due {
-            Due::Pause(queue) => self.pauses.retain(|pause| pause.queue != *queue),
-            Due::Root(slot) => self.roots[slot.index()] = None,
-            Due::Job(slot) => {
-                let job = self.jobs.iter().find(|job| job.slot == *slot);
-                let view = job.expect("what is due is there").view.clone();
-                let ever = view.ttr_ms == 0 && self.rules_of(&view.queue).claim_ttl_ms == 0;
-                let job = self.job(view.id).expect("what is due is there");
-                let pruned = view.phase == Phase::Abandoned
-                    || ever && view.token.is_some() && job.last.is_none();
-                if pruned {
-                    self.jobs.retain(|job| job.slot != *slot);
-                } else {
-                    job.view.timeouts += u32::from(view.phase == Phase::Claimed);
-                    if view.phase == Phase::Claimed {
-                        job.give_back();
-                    } else {
-                        job.go(Phase::Ready, None);
-                    }
-                }
-                self.jobs.retain(|job| !job.is_gone);
-            }
-            Due::Waiter(_) => unreachable!("whoever waits sends a message"),
-        }
-        self.number();
     }
 }
