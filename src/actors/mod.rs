@@ -42,6 +42,10 @@ pub(crate) use each;
 
 impl Actors<ReplicaOf> {
     /// Machines with nothing in them, to be brought to where a log ends.
+    #[expect(
+        clippy::clone_on_copy,
+        reason = "the rules of some actors are plain numbers, those of others are not"
+    )]
     pub fn empty(rules: &Rules) -> Self {
         each!(list: rules in &rules => Replica::new(rules.clone()))
     }
@@ -80,6 +84,10 @@ impl fmt::Debug for Rules {
 }
 
 impl Clone for Rules {
+    #[expect(
+        clippy::clone_on_copy,
+        reason = "the rules of some actors are plain numbers, those of others are not"
+    )]
     fn clone(&self) -> Self {
         each!(list: rules in &self => rules.clone())
     }

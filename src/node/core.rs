@@ -136,11 +136,7 @@ impl Core {
             snapshots: checkpoints.shown(),
             listeners: Mutex::default(),
         };
-        let writing = Rc::clone(&spine);
-        runtime::spawn(async move { writing.write_forever().await });
-        let releasing = Rc::clone(&spine);
-        runtime::spawn(async move { releasing.release_forever().await });
-        runtime::spawn(runtime::watch_wall_clock(Rc::clone(&spine)));
+        tend(&spine);
         let actors = ports::start(past.hosts, config.rules.clone(), &spine, &admission);
         for rouse in each!(mailbox in &actors => mailbox.rouse()) {
             clock.whenever_moved(rouse);
@@ -163,6 +159,15 @@ impl Core {
             }
         }
     }
+}
+
+/// Starts what goes on beside the actors until the node ends.
+fn tend(spine: &Rc<Spine>) {
+    let writing = Rc::clone(spine);
+    runtime::spawn(async move { writing.write_forever().await });
+    let releasing = Rc::clone(spine);
+    runtime::spawn(async move { releasing.release_forever().await });
+    runtime::spawn(runtime::watch_wall_clock(Rc::clone(spine)));
 }
 
 /// What the status says of a recovery.

@@ -101,10 +101,14 @@ impl Marked {
 /// Bytes where a program reads, hexadecimal digits where a human does.
 mod hex {
     use serde::{Deserialize as _, Deserializer, Serializer, de};
+    use std::fmt::Write as _;
 
     pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
-            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            let mut digits = String::with_capacity(2 * bytes.len());
+            for byte in bytes {
+                let _ = write!(digits, "{byte:02x}");
+            }
             serializer.serialize_str(&digits)
         } else {
             serializer.serialize_bytes(bytes)

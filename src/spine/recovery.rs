@@ -471,9 +471,10 @@ fn repeat(
                 Step::Mark(stamp, mark) => {
                     marked.apply(&mark);
                     if let Mark::Start { skipped, .. } = mark {
-                        let ours = |replica: &&mut &mut dyn Recovering| replica.last() < stamp.seq;
-                        for replica in replicas.iter_mut().filter(ours) {
-                            replica.start(Start { stamp, skipped });
+                        for replica in replicas.iter_mut() {
+                            if replica.last() < stamp.seq {
+                                replica.start(Start { stamp, skipped });
+                            }
                         }
                     }
                 }

@@ -52,10 +52,10 @@ fn plant(handle: &Handle, at: Stage) -> Arc<Mutex<Option<Instant>>> {
     let strike = Arc::clone(&struck);
     handle.sabotage_locks(Box::new(move |stage, message| {
         let culprit = match message {
-            None => false,
             Some(Message::Request { owner, .. }) => owner.as_bytes() == b"culprit",
             Some(Message::Expire { .. }) => true,
-            Some(
+            None
+            | Some(
                 Message::Renew { .. }
                 | Message::Release { .. }
                 | Message::ReleaseAll { .. }

@@ -16,7 +16,8 @@ use crate::clock::{Offset, Timestamp};
 use crate::ids::{Seq, Ticket};
 use crate::spine::effect::Effect;
 use crate::spine::machine::{
-    Effects, Keeping, Machine as _, Moment, Now, Paged as _, Shown as _, Stamp, Start, Timed as _,
+    Effects, Keeping, Machine as _, Moment, Never, Now, Paged as _, Shown as _, Stamp, Start,
+    Timed as _,
 };
 use crate::spine::shelf::Shelf;
 use proptest::prelude::*;
@@ -127,6 +128,22 @@ impl Pair {
             Outcome::Failed { until, .. } if !said => Some(*until),
             _ => None,
         };
+        self.compare_answers(stamp, message, &reply, effects.take());
+        if keeping != Keeping::Nothing {
+            self.log
+                .push(Logged::Entry(stamp, message.clone(), outcome));
+        }
+        reply
+    }
+
+    /// The answer, and what those who wait are told, as the model has them.
+    fn compare_answers(
+        &mut self,
+        stamp: Stamp,
+        message: &Message,
+        reply: &Reply,
+        effects: Vec<Effect<Reply, Never>>,
+    ) {
         let waits = |ticket: Ticket| self.model.waiters.iter().any(|(other, _)| *other == ticket);
         let woken = match message {
             Message::Pop(Pop {
@@ -140,20 +157,15 @@ impl Pair {
             Message::Expire { .. } | Message::Unpause { .. } | Message::Forget { .. }
         ) {
             let expected = self.model.message(message, (stamp.seq, stamp.at));
-            assert_eq!(reply, expected, "the answer to {message:?}");
+            assert_eq!(*reply, expected, "the answer to {message:?}");
         }
         let wake = |effect| match effect {
             Effect::Wake(ticket, told) => (ticket, told),
             other => panic!("{other:?} is no wake"),
         };
-        let woken_now: Vec<(Ticket, Reply)> = effects.take().into_iter().map(wake).collect();
+        let woken_now: Vec<(Ticket, Reply)> = effects.into_iter().map(wake).collect();
         let expected = woken.map(|ticket| (ticket, reply.clone()));
         assert_eq!(woken_now, expected.into_iter().collect::<Vec<_>>());
-        if keeping != Keeping::Nothing {
-            self.log
-                .push(Logged::Entry(stamp, message.clone(), outcome));
-        }
-        reply
     }
 
     fn let_time_act(&mut self) {

@@ -4,24 +4,25 @@
 //! that caused it and no other; nothing leaves before everything it rests on is durable; what is due happens before
 //! the next message or query. Never here: threads, sockets, files, clocks. The runtime and the simulation drive it.
 
-use crate::clock::{Offset, Timestamp};
-use crate::ids::{ActorId, Digest, Seq, Ticket};
-use crate::lookup::pages::Copied;
+mod checkpoint;
+mod restate;
+mod shown;
+
+use self::restate::Restate;
+use crate::clock::Timestamp;
+use crate::ids::{ActorId, Seq, Ticket};
 use crate::persist::journal::Room;
-use crate::persist::mark::Watermark;
-use crate::persist::snapshots::Page;
 use crate::spine::delivery::{
     Answer, Delivery, Failed, Flow, Item, QuerySaboteur, ReplyTo, Report, Sabotage, Saboteur, Stage,
 };
-use crate::spine::effect::{Effect, RESTATE_MS, RESTATE_MS_MAX, Tell};
+use crate::spine::effect::{Effect, Tell};
 use crate::spine::feed::Feed;
 use crate::spine::guard::guard;
 use crate::spine::ledger::{Ledger, Poisoned};
 use crate::spine::machine::{
-    Actor, Effects, Gauge, Keeping, Machine, Moment, Now, Refusal, Stamp, Start, Weight,
+    Actor, Effects, Keeping, Machine, Moment, Now, Refusal, Stamp, Start, Weight,
 };
 use crate::spine::outbox::Outbox;
-use crate::spine::pages;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -61,40 +62,6 @@ struct Running<M: Machine> {
     answers: Vec<Answer<M::Reply>>,
     reply_to: ReplyTo<M::Reply>,
     teller: Option<ActorId>,
-}
-
-/// When the obligations of an actor are stated again, since one was refused.
-#[derive(Default)]
-struct Restate {
-    due: Option<Timestamp>,
-    /// The last time, and how long it was waited for.
-    last: Timestamp,
-    waited_ms: u64,
-}
-
-impl Restate {
-    /// Something was refused: a first time soon, and later each time that it goes on.
-    fn refused(&mut self, at: Timestamp) {
-        if self.due.is_none() {
-            let goes_on = self.waited_ms > 0 && at <= self.last.plus_ms(self.waited_ms);
-            let wait_ms = if goes_on {
-                self.waited_ms * 2
-            } else {
-                RESTATE_MS
-            };
-            self.waited_ms = wait_ms.min(RESTATE_MS_MAX);
-            self.due = Some(at.plus_ms(self.waited_ms));
-        }
-    }
-
-    /// Whether it is time. If so, that is done with.
-    fn take_due(&mut self, at: Timestamp) -> bool {
-        let is_due = self.due.take_if(|due| *due <= at).is_some();
-        if is_due {
-            self.last = at;
-        }
-        is_due
-    }
 }
 
 /// What became of a message.
@@ -534,94 +501,9 @@ impl<M: Actor> Host<M> {
         self.proceed(ledger)
     }
 
-    /// Begins a checkpoint of what changed after `since`; what it is of. `None` while the machine is spent.
-    pub fn begin_checkpoint(&mut self, since: Seq) -> Option<Watermark> {
-        if self.spent {
-            return None;
-        }
-        self.machine.pages().begin(since, self.last);
-        Some(Watermark {
-            actor: M::ID,
-            upto: self.last,
-            digest: self.machine.digest(),
-        })
-    }
-
-    /// The next pages of the checkpoint that was begun, about `bytes_max` bytes of them, and whether these are the last.
-    /// `None` if it was given up, or the machine lost in between.
-    pub fn next_pages(&mut self, bytes_max: usize) -> Option<(Vec<Page>, bool)> {
-        if self.spent || !self.machine.pages().is_running() {
-            return None;
-        }
-        let machine = &mut self.machine;
-        match guard(|| pages::slice(machine, bytes_max)) {
-            Ok((copied, done)) => {
-                let page = |copied: Copied| Page {
-                    actor: M::ID,
-                    page: copied.page,
-                    changed: copied.changed,
-                    content: copied.content,
-                };
-                Some((copied.into_iter().map(page).collect(), done))
-            }
-            Err(cause) => {
-                tracing::error!(actor = M::NAME, cause, "a page could not be copied");
-                self.abort_checkpoint();
-                None
-            }
-        }
-    }
-
-    /// Gives up the checkpoint that was begun, if one was.
-    pub fn abort_checkpoint(&mut self) {
-        if !self.spent {
-            self.machine.pages().abort();
-        }
-    }
-
     /// Publishes what happens there.
     pub fn publish_to(&mut self, feed: Arc<Feed>) {
         self.feed = Some(feed);
-    }
-
-    /// Whether the machine must be rebuilt before anything else.
-    pub fn is_spent(&self) -> bool {
-        self.spent
-    }
-
-    /// Whether a delivery is being worked through.
-    pub fn is_busy(&self) -> bool {
-        self.backlog.is_some()
-    }
-
-    /// The newest entry of this actor.
-    pub fn last(&self) -> Seq {
-        self.last
-    }
-
-    /// The entry that answers from here on rest on: behind it there is only what passes with the process.
-    pub fn awaited(&self) -> Seq {
-        self.awaited
-    }
-
-    /// Which actor this is.
-    pub fn actor(&self) -> ActorId {
-        M::ID
-    }
-
-    /// A time before which nothing is due.
-    pub fn deadline(&self, offset: Offset) -> Option<Timestamp> {
-        if self.spent {
-            return None;
-        }
-        // What panics here panics again, and is reported, when it is acted on.
-        let machine = guard(|| self.machine.deadline(offset)).unwrap_or(Some(Timestamp(0)));
-        machine.into_iter().chain(self.restate.due).min()
-    }
-
-    /// What waits for the journal.
-    pub fn outbox(&self) -> &Outbox<M> {
-        &self.outbox
     }
 
     /// What is to be told to other actors. Need not wait for the journal: the entry that a tell causes stands
@@ -633,30 +515,6 @@ impl<M: Actor> Host<M> {
     /// Actors whose tells were refused here, or panicked: each is to be told so.
     pub fn take_undelivered(&mut self) -> Vec<ActorId> {
         std::mem::take(&mut self.undelivered)
-    }
-
-    /// The machine, to look at. Not while it is spent.
-    pub fn machine(&self) -> &M {
-        assert!(!self.spent, "a spent machine shows nothing");
-        &self.machine
-    }
-
-    /// The digest of the state; none while it is spent.
-    pub fn digest(&self) -> Option<Digest> {
-        let machine = Some(&self.machine).filter(|_| !self.spent)?;
-        guard(|| machine.digest()).ok()
-    }
-
-    /// What the machine counts; nothing while it is spent.
-    pub fn gauges(&self) -> Vec<Gauge> {
-        let machine = Some(&self.machine).filter(|_| !self.spent);
-        let gauges = machine.and_then(|machine| guard(|| machine.gauges()).ok());
-        gauges.unwrap_or_default()
-    }
-
-    /// Items on which time no longer acts, with the panics that were the reason.
-    pub fn quarantined(&self) -> &[Report] {
-        &self.quarantined
     }
 
     /// Forgets everything that waits for an answer. For a node that has halted.

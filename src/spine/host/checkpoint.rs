@@ -1,0 +1,57 @@
+//! A checkpoint of one actor: its pages, a slice at a time, between messages.
+
+use super::Host;
+use crate::ids::Seq;
+use crate::lookup::pages::Copied;
+use crate::persist::mark::Watermark;
+use crate::persist::snapshots::Page;
+use crate::spine::guard::guard;
+use crate::spine::machine::Actor;
+use crate::spine::pages;
+
+impl<M: Actor> Host<M> {
+    /// Begins a checkpoint of what changed after `since`; what it is of. `None` while the machine is spent.
+    pub fn begin_checkpoint(&mut self, since: Seq) -> Option<Watermark> {
+        if self.spent {
+            return None;
+        }
+        self.machine.pages().begin(since, self.last);
+        Some(Watermark {
+            actor: M::ID,
+            upto: self.last,
+            digest: self.machine.digest(),
+        })
+    }
+
+    /// The next pages of the checkpoint that was begun, about `bytes_max` bytes of them, and whether these are the last.
+    /// `None` if it was given up, or the machine lost in between.
+    pub fn next_pages(&mut self, bytes_max: usize) -> Option<(Vec<Page>, bool)> {
+        if self.spent || !self.machine.pages().is_running() {
+            return None;
+        }
+        let machine = &mut self.machine;
+        match guard(|| pages::slice(machine, bytes_max)) {
+            Ok((copied, done)) => {
+                let page = |copied: Copied| Page {
+                    actor: M::ID,
+                    page: copied.page,
+                    changed: copied.changed,
+                    content: copied.content,
+                };
+                Some((copied.into_iter().map(page).collect(), done))
+            }
+            Err(cause) => {
+                tracing::error!(actor = M::NAME, cause, "a page could not be copied");
+                self.abort_checkpoint();
+                None
+            }
+        }
+    }
+
+    /// Gives up the checkpoint that was begun, if one was.
+    pub fn abort_checkpoint(&mut self) {
+        if !self.spent {
+            self.machine.pages().abort();
+        }
+    }
+}
