@@ -17,6 +17,7 @@ use crate::lookup::slab::Slab;
 use crate::lookup::wheel::Wheel;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::ops::Deref;
 
 /// A durable item.
@@ -45,6 +46,46 @@ pub trait Item: Sized + 'static {
     /// When time acts on it, if spans began again at `epoch`.
     fn deadline(&self, _epoch: Timestamp) -> Option<Timestamp> {
         None
+    }
+}
+
+/// An item that is stored, and hashed, as serde has it: for those of which there are not so many that it matters.
+pub trait Plain: Serialize + DeserializeOwned + Clone + 'static {
+    /// See [`Item::KIND`].
+    const KIND: u8;
+    /// See [`Item::SLOTS`].
+    const SLOTS: u32 = 32;
+
+    /// See [`Item::deadline`].
+    fn deadline(&self, _epoch: Timestamp) -> Option<Timestamp> {
+        None
+    }
+}
+
+impl<T: Plain> Item for T {
+    const KIND: u8 = <T as Plain>::KIND;
+    const SLOTS: u32 = <T as Plain>::SLOTS;
+
+    type Stored<'a> = (u8, Cow<'a, T>);
+
+    fn store(&self, place: u8) -> (u8, Cow<'_, T>) {
+        (place, Cow::Borrowed(self))
+    }
+
+    fn place((place, _): &(u8, Cow<'_, T>)) -> u8 {
+        *place
+    }
+
+    fn restore((_, item): (u8, Cow<'_, T>), _slot: Slot) -> Result<T, String> {
+        Ok(item.into_owned())
+    }
+
+    fn canonical(&self, slot: Slot, bytes: &mut Vec<u8>) {
+        write(&(slot, self), bytes);
+    }
+
+    fn deadline(&self, epoch: Timestamp) -> Option<Timestamp> {
+        Plain::deadline(self, epoch)
     }
 }
 
@@ -344,7 +385,7 @@ fn read<'a, T: Deserialize<'a>>(content: &'a [u8]) -> Result<T, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Item, Kept, Once, Single};
+    use super::{Kept, Once, Plain, Single};
     use crate::clock::Timestamp;
     use crate::ids::{PageId, Seq, Slot};
     use crate::lookup::pages::Pages;
@@ -357,28 +398,8 @@ mod tests {
         until: Option<Timestamp>,
     }
 
-    impl Item for Lease {
+    impl Plain for Lease {
         const KIND: u8 = 7;
-        const SLOTS: u32 = 32;
-
-        type Stored<'a> = (u8, Self);
-
-        fn store(&self, place: u8) -> (u8, Self) {
-            (place, self.clone())
-        }
-
-        fn place((place, _): &(u8, Self)) -> u8 {
-            *place
-        }
-
-        fn restore((_, lease): (u8, Self), _slot: Slot) -> Result<Self, String> {
-            Ok(lease)
-        }
-
-        fn canonical(&self, _slot: Slot, bytes: &mut Vec<u8>) {
-            bytes.extend_from_slice(&self.until.unwrap_or_default().0.to_le_bytes());
-            bytes.extend_from_slice(self.name.as_bytes());
-        }
 
         fn deadline(&self, epoch: Timestamp) -> Option<Timestamp> {
             self.until.map(|until| until.max(epoch))

@@ -49,9 +49,10 @@ pub struct Tell {
 
 /// Something to be done in the world, once for each attempt: an upsert.
 ///
-/// A port that has performed this attempt already does nothing but report its completion again; one that has seen a
-/// later attempt of the same id ignores it. The completion is a message to the actor that carries id and attempt, so that
-/// the machine can tell the completion of an older attempt.
+/// A port that has performed this attempt already does nothing but report its completion again. One that knows a later
+/// attempt of the same id refuses this one: the node has lost its newest entries to a power cut, which `fsync` other than
+/// `always` allows, and is to ask anew. The completion, or refusal, is a message to the actor that carries id and attempt,
+/// so that the machine can tell that of an older attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action<W> {
     /// What it is about, as the machine numbers such things.

@@ -292,3 +292,10 @@ pub enum Refusal {
     /// The disk is full.
     DiskFull,
 }
+
+/// The reply of a machine that has nothing else to refuse.
+impl<T> From<Refusal> for Result<T, Refusal> {
+    fn from(refusal: Refusal) -> Self {
+        Err(refusal)
+    }
+}

@@ -31,6 +31,7 @@ pub mod event;
 pub mod feed;
 pub mod guard;
 pub mod host;
+pub mod items;
 pub mod ledger;
 pub mod loading;
 pub mod machine;

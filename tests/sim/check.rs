@@ -434,11 +434,11 @@ fn is_told<const A: u8, const B: u8>(
     teller: &Counters<A>,
     hearer: &Counters<B>,
 ) -> Result<(), Violation> {
-    let strides = teller.strides();
-    for (name, heard) in hearer.heard() {
+    let strides = teller.counted(|counter| counter.strides);
+    for (name, heard) in hearer.counted(|counter| counter.heard) {
         let told = strides.get(&name).copied().unwrap_or(0);
         ensure(heard <= told, Promise::Told, || {
-            format!("{B} heard of {heard} strides of counter {name}, {A} made {told}")
+            format!("{B} heard of {heard} strides of counter {name:?}, {A} made {told}")
         })?;
     }
     Ok(())

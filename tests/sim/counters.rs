@@ -1,66 +1,50 @@
 //! The rules of the counters a second time.
 
-use crate::counter::{
-    Counter, CounterMachine, Message, Outcome, Query, Reply, SILENCE_MS, STRIDE, Watch,
-};
+use crate::counter::{Counter, CounterMachine, Message, PANICS, SILENCE_MS, STRIDE, What};
 use crate::coverage::Coverage;
 use crate::each::Judged;
 use crate::reference::{Origin, Reference};
-use sexton::clock::{Date, Timestamp};
+use sexton::clock::Timestamp;
+use sexton::ids::Slot;
 use sexton::spine::delivery::{Answer, Failed};
-use sexton::spine::machine::{Shown as _, Stamp, Start};
+use sexton::spine::machine::{Never, Refusal, Shown as _, Stamp, Start};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Counters, as their module's text has them.
 #[derive(Clone, Default)]
 pub(crate) struct Counters<const ID: u8> {
-    counters: BTreeMap<u16, Counter>,
-    /// Names whose time no longer acts: on the counter, or on its bell.
-    quarantined: BTreeSet<(u16, bool)>,
+    counters: BTreeMap<Slot, Counter>,
+    /// Names on which time no longer acts.
+    quarantined: BTreeSet<Slot>,
 }
+
+type Reply = Result<Option<u64>, Refusal>;
 
 impl<const ID: u8> Judged for CounterMachine<ID> {
     type Reference = Counters<ID>;
 }
 
 impl<const ID: u8> Counters<ID> {
-    fn value(&self, name: u16) -> u64 {
+    fn value(&self, name: Slot) -> u64 {
         self.counters.get(&name).map_or(0, |counter| counter.value)
     }
 
-    /// What this instance knows of the other's counters.
-    pub(crate) fn heard(&self) -> BTreeMap<u16, u64> {
-        let heard = self
-            .counters
-            .iter()
-            .map(|(name, counter)| (*name, counter.heard));
-        heard.filter(|(_, heard)| *heard > 0).collect()
+    /// What is counted of each, where there is something.
+    pub(crate) fn counted(&self, count: fn(&Counter) -> u64) -> BTreeMap<Slot, u64> {
+        let counters = self.counters.iter();
+        let counts = counters.map(|(name, counter)| (*name, count(counter)));
+        counts.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// What the other instance is to know of these.
-    pub(crate) fn strides(&self) -> BTreeMap<u16, u64> {
-        let strides = self
-            .counters
-            .iter()
-            .map(|(name, counter)| (*name, counter.strides));
-        strides.filter(|(_, strides)| *strides > 0).collect()
-    }
-
-    fn first_due(&self, at: Timestamp) -> Option<(u16, bool)> {
-        let lapses = self
-            .counters
-            .iter()
-            .filter(|(_, counter)| counter.value > 0);
-        let lapses = lapses.map(|(name, counter)| (counter.deadline, *name, false));
-        let bells = self
-            .counters
-            .iter()
-            .filter(|(_, counter)| counter.silent_until.0 > 0);
-        let bells = bells.map(|(name, counter)| (counter.silent_until, *name, true));
-        let due = lapses.chain(bells).filter(|(deadline, name, bell)| {
-            *deadline <= at && !self.quarantined.contains(&(*name, *bell))
+    fn first_due(&self, at: Timestamp) -> Option<Slot> {
+        let counters = self.counters.iter();
+        let timed = counters.filter(|(_, counter)| counter.value > 0 || counter.silent);
+        let ends = timed.map(|(name, counter)| {
+            let ends = counter.since.plus_ms(counter.span_ms.into());
+            (ends, *name)
         });
-        due.min().map(|(_, name, bell)| (name, bell))
+        let due = ends.filter(|(ends, name)| *ends <= at && !self.quarantined.contains(name));
+        due.min().map(|(_, name)| name)
     }
 }
 
@@ -72,89 +56,55 @@ impl<const ID: u8> Reference for Counters<ID> {
     fn apply(
         &mut self,
         stamp: Stamp,
-        message: &Message,
-        (outcome, _): (&Outcome, &Reply),
+        (name, what): &Message,
+        (outcome, _): (&Option<Counter>, &Reply),
     ) -> Result<(), String> {
         let due = self.first_due(stamp.at);
-        let acts = match message {
-            Message::Lapse { name } => Some((*name, false)),
-            Message::Remind { name } => Some((*name, true)),
-            _ => None,
-        };
-        if acts.is_some() && due != acts {
-            return Err(format!("time acted on {acts:?}, where {due:?} is due"));
+        let lapses = (*what == What::Lapse).then_some(*name);
+        if lapses.is_some() && due != lapses {
+            return Err(format!("time acted on {lapses:?}, where {due:?} is due"));
         }
-        if let (None, Some(due)) = (acts, due) {
+        if let (None, Some(due)) = (lapses, due) {
             return Err(format!("it was ordered before {due:?}, which was due"));
         }
-        let soon = stamp.at.plus_ms(SILENCE_MS);
-        let name = message.name();
-        let counter = self.counters.entry(name).or_default();
-        let (was, before) = (counter.value, counter.clone());
-        let right = match message {
-            Message::Add { by, span_ms, .. } => {
-                if was == 0 {
-                    counter.span_ms = *span_ms;
-                    counter.deadline = stamp.at.plus_ms(u64::from(*span_ms));
+        let counter = self.counters.entry(*name).or_default();
+        let before = counter.clone();
+        match what {
+            What::Add(by, span_ms, label) => {
+                if counter.value == 0 {
+                    (counter.since, counter.span_ms) = (stamp.at, *span_ms);
                 }
-                let mut strides = 0;
                 for _ in 0..*by {
                     counter.value += 1;
-                    strides += u64::from(counter.value.is_multiple_of(STRIDE));
+                    if counter.value.is_multiple_of(STRIDE) {
+                        counter.strides += 1;
+                        (counter.attempt, counter.silent) = (stamp.seq, true);
+                    }
                 }
-                counter.strides += strides;
-                if strides > 0 {
-                    counter.attempt = stamp.seq;
-                    counter.silent_until = soon;
-                }
+                counter.label.clone_from(label);
                 // Chance and date are what the log has them from: that is for who decides again.
-                let (luck, on) = match outcome {
-                    Outcome::Added { luck, on, .. } => (*luck, *on),
-                    _ => (0, Date(0)),
-                };
-                let value = counter.value;
-                Outcome::Added {
-                    value,
-                    strides,
-                    luck,
-                    on,
+                if let Some(outcome) = outcome {
+                    (counter.luck, counter.on) = (outcome.luck, outcome.on);
                 }
             }
-            Message::Label { text, .. } => {
-                counter.label.clone_from(text);
-                Outcome::Labelled
-            }
-            Message::Clear { .. } | Message::Lapse { .. } => {
+            What::Lapse => {
                 counter.value = 0;
-                Outcome::Cleared { was }
+                (counter.since, counter.span_ms) = (stamp.at, SILENCE_MS);
             }
-            Message::Heard { strides, .. } => {
-                counter.heard = *strides;
-                Outcome::Heard
-            }
-            Message::Rung {
-                attempt, refused, ..
-            } => {
-                if !before.is_silent(*attempt) {
+            What::Heard(strides) => counter.heard = *strides,
+            What::Rung(attempt, refused) => {
+                if !before.silent || before.attempt != *attempt {
                     return Err(format!("attempt {attempt} was not waited for"));
                 }
+                counter.silent = *refused;
                 if *refused {
-                    (counter.attempt, counter.silent_until) = (stamp.seq, soon);
-                } else {
-                    counter.silent_until = Timestamp(0);
+                    counter.attempt = stamp.seq;
                 }
-                Outcome::Rung
             }
-            Message::Remind { .. } => {
-                counter.silent_until = soon;
-                Outcome::Reminded
-            }
-        };
-        self.quarantined.retain(|(of, _)| *of != name);
-        let told_back =
-            matches!(message, Message::Heard { strides, .. } if *strides <= before.heard);
-        let cleared_nothing = right == Outcome::Cleared { was: 0 };
-        if right != *outcome || told_back || cleared_nothing {
+        }
+        self.quarantined.remove(name);
+        let right = Some(&*counter).filter(|counter| **counter != before);
+        if right.is_none() || right != outcome.as_ref() || counter.heard < before.heard {
             return Err(format!("{outcome:?}, where {right:?} is right"));
         }
         Ok(())
@@ -169,18 +119,13 @@ impl<const ID: u8> Reference for Counters<ID> {
     ) {
         self.quarantined.clear();
         for counter in self.counters.values_mut() {
-            counter.deadline = at.plus_ms(u64::from(counter.span_ms));
-            if counter.silent_until.0 > 0 {
-                counter.silent_until = at.plus_ms(SILENCE_MS);
-            }
+            counter.since = at;
         }
     }
 
-    fn poisoned(&mut self, message: &Message) {
-        match message {
-            Message::Lapse { name } => drop(self.quarantined.insert((*name, false))),
-            Message::Remind { name } => drop(self.quarantined.insert((*name, true))),
-            _ => {}
+    fn poisoned(&mut self, (name, what): &Message) {
+        if *what == What::Lapse {
+            self.quarantined.insert(*name);
         }
     }
 
@@ -188,23 +133,15 @@ impl<const ID: u8> Reference for Counters<ID> {
         self.first_due(at).map(|due| format!("counter {due:?}"))
     }
 
-    fn without_change(&self, message: &Message) -> Option<Reply> {
-        let nothing = match message {
-            Message::Add { by, .. } => *by == 0,
-            Message::Clear { name } | Message::Lapse { name } => self.value(*name) == 0,
-            _ => false,
-        };
-        nothing.then_some(Reply::Nothing)
+    fn without_change(&self, (name, what): &Message) -> Option<Reply> {
+        (*what == What::Lapse && self.value(*name) == 0).then_some(Ok(None))
     }
 
-    fn answer(&self, query: &Query) -> Answer<Reply> {
-        match query {
-            Query::Value(name) => Ok(Reply::Value(self.value(*name))),
-            Query::Sum => Ok(Reply::Value(
-                self.counters.values().map(|counter| counter.value).sum(),
-            )),
-            Query::Panic => Err(Failed),
+    fn answer(&self, name: &Slot) -> Answer<Reply> {
+        if *name == PANICS {
+            return Err(Failed);
         }
+        Ok(Ok(Some(self.value(*name))))
     }
 
     fn agrees(&self, machine: &CounterMachine<ID>) -> Result<(), String> {
@@ -214,43 +151,42 @@ impl<const ID: u8> Reference for Counters<ID> {
             .ok_or_else(|| format!("counters are {view:?}, where {:?} is right", self.counters))
     }
 
-    fn origin(message: &Message) -> Origin {
-        match message {
-            Message::Lapse { .. } | Message::Remind { .. } => Origin::Tick,
-            Message::Heard { .. } | Message::Rung { .. } => Origin::Tell,
-            Message::Add { .. } | Message::Label { .. } | Message::Clear { .. } => Origin::Client,
+    fn origin((_, what): &Message) -> Origin {
+        match what {
+            What::Lapse => Origin::Tick,
+            What::Heard(_) | What::Rung(..) => Origin::Tell,
+            What::Add(..) => Origin::Client,
         }
     }
 
     /// A value answers an addition and a query alike: the caller knows which it was.
     fn changes(reply: &Reply) -> bool {
-        match reply {
-            Reply::Value(_) | Reply::Labelled | Reply::Cleared(_) | Reply::Done => true,
-            Reply::Nothing | Reply::DiskFull | Reply::Reached { .. } => false,
+        matches!(reply, Ok(Some(_)))
+    }
+
+    fn wakes(&self, watch: &Never) -> Option<Reply> {
+        match *watch {}
+    }
+
+    fn count((_, what): &Message, outcome: &Option<Counter>, counted: &mut Coverage) {
+        let restated = outcome.as_ref().is_some_and(|counter| counter.silent);
+        match what {
+            What::Lapse => {
+                counted.counter_lapses += 1;
+                counted.actions_restated += u64::from(restated);
+            }
+            What::Heard(_) => counted.tells += 1,
+            What::Rung(_, true) => counted.actions_refused += 1,
+            What::Rung(_, false) => counted.actions_done += 1,
+            What::Add(..) => counted.counter_changes += 1,
         }
     }
 
-    fn wakes(&self, watch: &Watch) -> Option<Reply> {
-        let (name, value) = (watch.name, self.value(watch.name));
-        (value >= watch.at_least).then_some(Reply::Reached { name, value })
-    }
-
-    fn count(message: &Message, outcome: &Outcome, counted: &mut Coverage) {
-        match (message, outcome) {
-            (Message::Lapse { .. }, _) => counted.counter_lapses += 1,
-            (_, Outcome::Heard) => counted.tells += 1,
-            (Message::Rung { refused: true, .. }, _) => counted.actions_refused += 1,
-            (Message::Rung { .. }, _) => counted.actions_done += 1,
-            (Message::Remind { .. }, _) => counted.actions_restated += 1,
-            _ => counted.counter_changes += 1,
-        }
-    }
-
-    fn may_be_refused(message: &Message) -> bool {
-        matches!(message, Message::Add { .. } | Message::Label { .. })
+    fn may_be_refused((_, what): &Message) -> bool {
+        matches!(what, What::Add(..))
     }
 
     fn is_disk_full(reply: &Reply) -> bool {
-        *reply == Reply::DiskFull
+        *reply == Err(Refusal::DiskFull)
     }
 }

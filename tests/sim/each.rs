@@ -32,6 +32,10 @@ sexton::actors_of_a_node! {
         right: CounterMachine<RIGHT>,
     }
 }
+#[expect(
+    clippy::single_component_path_imports,
+    reason = "others reach the macro by its path"
+)]
 pub(crate) use each;
 
 /// The actors of a node.

@@ -1,7 +1,7 @@
 //! How a node goes down, and how a run ends.
 
 use crate::actor::Actor;
-use crate::counter::SILENCE_MS;
+use crate::counter::{Counter, SILENCE_MS};
 use crate::counters::Counters;
 use crate::damage;
 use crate::each::each;
@@ -13,13 +13,14 @@ use crate::run::Run;
 use crate::setting::Power;
 use crate::violation::{Promise, Violation, ensure};
 use sexton::actors::queue::{QueueView, Watch};
-use sexton::ids::Seq;
+use sexton::ids::{Seq, Slot};
 use sexton::persist::journal::segment;
+use sexton::spine::items::Itemized as _;
 use sexton::spine::machine::Shown as _;
 use std::collections::BTreeMap;
 
 /// After this, what was lost on its way to the world or refused by an actor was stated again.
-const PATIENCE_MS: u64 = SILENCE_MS + 1;
+const PATIENCE_MS: u64 = SILENCE_MS as u64 + 1;
 const DAY_MS: u64 = 24 * 3600 * 1000;
 /// Rounds in which everything must have come to rest.
 const ROUNDS_MAX: u32 = 10_000;
@@ -180,15 +181,19 @@ impl Run<'_> {
 
     /// No more misfortune: everything begun comes to rest, and stays so over a stop and a start.
     pub(crate) fn finish(&mut self) -> Result<(), Violation> {
-        self.disk.kill();
         self.disk.set_space(None);
+        self.disk.kill();
+        if self.node.is_some() && self.chance.per_mille(500) {
+            self.come_to_rest()?;
+        } else {
+            self.down();
+        }
         while self.node.is_none() {
             self.start()?;
         }
         self.settle()?;
         self.check_rest()?;
-        // Nothing is made good by a restart that should be right without one.
-        self.pass_patience()?;
+        // All that may have been lost is stated at the start.
         self.check_effects()?;
         if self.chance.per_mille(500) {
             self.stop()?;
@@ -211,10 +216,23 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// What should be right without a restart is so, once there is space, nothing fails, and some time has passed.
+    fn come_to_rest(&mut self) -> Result<(), Violation> {
+        if let Some(node) = &self.node {
+            each!(actor in &node.actors => actor.trap.disarm());
+        }
+        self.settle()?;
+        self.check_rest()?;
+        self.pass_patience()?;
+        self.check_effects()
+    }
+
     fn settle(&mut self) -> Result<(), Violation> {
+        let mut left = Vec::new();
         for _ in 0..ROUNDS_MAX {
             let Some(node) = &mut self.node else { break };
-            if node.is_at_rest() {
+            left = node.left_to_do();
+            if left.is_empty() {
                 return self.settle_last();
             }
             let (tap, coverage) = (&mut self.tap, &mut self.coverage);
@@ -239,7 +257,7 @@ impl Run<'_> {
         }
         Err(Violation::new(
             Promise::Answered,
-            "the node never comes to rest",
+            format!("the node never comes to rest: there are {left:?}"),
         ))
     }
 
@@ -268,18 +286,7 @@ impl Run<'_> {
         ensure(!empty || waiting == 0, Promise::Woken, || {
             format!("{waiting} wait until no lock is left, and none is")
         })?;
-        let values = node.actors.left.host.machine().view();
-        nobody_waits_in_vain(&node.actors.queue)?;
-        for wait in node.actors.left.waits.values() {
-            let value = values
-                .get(&wait.watch.name)
-                .map_or(0, |counter| counter.value);
-            let waiting = wait.answer.is_none() && value >= wait.watch.at_least;
-            ensure(!waiting, Promise::Woken, || {
-                format!("{:?} was not woken at {value}", wait.watch)
-            })?;
-        }
-        Ok(())
+        nobody_waits_in_vain(&node.actors.queue)
     }
 
     /// Lets the time pass after which what was lost or refused is stated again.
@@ -299,8 +306,9 @@ impl Run<'_> {
         let Some(node) = &self.node else {
             return Ok(());
         };
-        self.check_bells(&node.actors.left)?;
-        self.check_bells(&node.actors.right)?;
+        self.check_bells()?;
+        none_silent(&node.actors.left)?;
+        none_silent(&node.actors.right)?;
         let (left, right) = (strides(&node.actors.left), strides(&node.actors.right));
         let heard = (heard(&node.actors.right), heard(&node.actors.left));
         ensure(
@@ -311,28 +319,17 @@ impl Run<'_> {
     }
 }
 
-impl Run<'_> {
-    fn check_bells<const ID: u8>(&self, actor: &Actor<Counters<ID>>) -> Result<(), Violation> {
-        let is_stuck = |name: u16| {
-            let items = actor
-                .host
-                .quarantined()
-                .iter()
-                .filter_map(|report| report.item);
-            items
-                .into_iter()
-                .any(|item| item & 0xffff == u64::from(name))
-        };
-        for (name, counter) in actor.host.machine().view() {
-            self.world
-                .check_counter(actor.host.actor(), name, &counter)?;
-            let silent = counter.silent_until.0 > 0 && !is_stuck(name);
-            ensure(!silent, Promise::ActedOnIt, || {
-                format!("bell {name} of {ID} was never rung: {counter:?}")
-            })?;
-        }
-        Ok(())
+/// Every bell was rung, but those whose own tick panicked.
+fn none_silent<const ID: u8>(actor: &Actor<Counters<ID>>) -> Result<(), Violation> {
+    let items = actor.host.quarantined().iter();
+    let stuck: Vec<u64> = items.filter_map(|report| report.item).collect();
+    for (name, counter) in actor.host.machine().items().iter() {
+        let silent = counter.silent && !stuck.contains(&name.0.into());
+        ensure(!silent, Promise::ActedOnIt, || {
+            format!("bell {name:?} of {ID} was never rung: {counter:?}")
+        })?;
     }
+    Ok(())
 }
 
 /// Nobody waits for a job of a queue from which one can be claimed, but those whose own tick panicked.
@@ -363,14 +360,19 @@ fn answered<R: Reference>(actor: &Actor<R>) -> Result<(), Violation> {
     })
 }
 
-fn strides<const ID: u8>(actor: &Actor<Counters<ID>>) -> BTreeMap<u16, u64> {
-    let view = actor.host.machine().view();
-    let strides = view.iter().map(|(name, counter)| (*name, counter.strides));
-    strides.filter(|(_, strides)| *strides > 0).collect()
+fn strides<const ID: u8>(actor: &Actor<Counters<ID>>) -> BTreeMap<Slot, u64> {
+    counted(actor, |counter| counter.strides)
 }
 
-fn heard<const ID: u8>(actor: &Actor<Counters<ID>>) -> BTreeMap<u16, u64> {
-    let view = actor.host.machine().view();
-    let heard = view.iter().map(|(name, counter)| (*name, counter.heard));
-    heard.filter(|(_, heard)| *heard > 0).collect()
+fn heard<const ID: u8>(actor: &Actor<Counters<ID>>) -> BTreeMap<Slot, u64> {
+    counted(actor, |counter| counter.heard)
+}
+
+fn counted<const ID: u8>(
+    actor: &Actor<Counters<ID>>,
+    count: fn(&Counter) -> u64,
+) -> BTreeMap<Slot, u64> {
+    let counters = actor.host.machine().items().iter();
+    let counts = counters.map(|(name, counter)| (name, count(counter)));
+    counts.filter(|(_, count)| *count > 0).collect()
 }

@@ -6,7 +6,7 @@
 use crate::actor::{Actor, Turn};
 use crate::chance::Chance as Seeded;
 use crate::checkpoint::{Checkpoint, Step};
-use crate::counter::{self, LEFT};
+use crate::counter::LEFT;
 use crate::coverage::Coverage;
 use crate::disk::SimDisk;
 use crate::each::{Actors, Each, Family, Judged, Replicas, each};
@@ -94,7 +94,6 @@ pub(crate) struct Node {
 pub(crate) enum AnyWatch {
     Lock(lock::Watch),
     Queue(queue::Watch),
-    Left(counter::Watch),
 }
 
 /// The calls of each actor that were answered.
@@ -189,7 +188,9 @@ impl Node {
         }
         planted::started(setting.plant, &mut node);
         if setting.plant != Some(Plant::ResumeNotDrained) {
-            node.gather_tells();
+            for id in node.actors.ids() {
+                node.gather_tells(id);
+            }
         }
         Ok(node)
     }
@@ -204,7 +205,10 @@ impl Node {
 
     /// What became of a turn.
     fn came(&mut self, id: ActorId, turn: Turn, coverage: &mut Coverage) {
-        self.gather_tells();
+        if matches!(turn, Turn::Idle) {
+            return;
+        }
+        self.gather_tells(id);
         match turn {
             Turn::Idle | Turn::Done => {}
             Turn::Yielded => coverage.flows_yielded += 1,
@@ -228,13 +232,12 @@ impl Node {
         }
     }
 
-    /// Somebody waits for something of the counters, the locks or the queues.
+    /// Somebody waits for something of the locks or the queues.
     pub(crate) fn watch(&mut self, watch: AnyWatch, coverage: &mut Coverage) {
         let (ledger, actors) = (&mut self.ledger, &mut self.actors);
         let (id, turn) = match watch {
             AnyWatch::Lock(watch) => (ActorId::LOCK, actors.lock.watch(ledger, watch)),
             AnyWatch::Queue(watch) => (ActorId::QUEUE, actors.queue.watch(ledger, watch)),
-            AnyWatch::Left(watch) => (ActorId(LEFT), actors.left.watch(ledger, watch)),
         };
         self.came(id, turn, coverage);
     }
@@ -317,21 +320,25 @@ impl Node {
         })
     }
 
-    fn gather_tells(&mut self) {
-        each!(actor in &mut self.actors => self.tells.extend(actor.take_tells()));
+    /// Takes what an actor tells others, and whom it is to tell that it refused something.
+    fn gather_tells(&mut self, id: ActorId) {
         let now = self.ledger.now();
-        let refused = each!(actor in &mut self.actors => actor.host.take_undelivered()).concat();
+        let mut refused = Vec::new();
+        each!(actor in &mut self.actors => {
+            if actor.host.actor() == id {
+                self.tells.extend(actor.take_tells());
+                refused = actor.host.take_undelivered();
+            }
+        });
         self.met.tells_refused += refused.len() as u64;
         if self.plant == Some(Plant::RefusedTellForgotten) {
             return;
         }
-        for teller in refused {
-            each!(actor in &mut self.actors => {
-                if actor.host.actor() == teller {
-                    actor.host.undelivered(now);
-                }
-            });
-        }
+        each!(actor in &mut self.actors => {
+            if refused.contains(&actor.host.actor()) {
+                actor.host.undelivered(now);
+            }
+        });
     }
 
     /// Brings one tell to its actor's mailbox.
@@ -340,10 +347,10 @@ impl Node {
             return false;
         };
         let is_lost = self.plant == Some(Plant::TellLost) && tell.from == ActorId(LEFT);
-        if !is_lost || self.met.tells_lost > 0 {
+        self.met.tells_lost += u64::from(is_lost);
+        if !is_lost || self.met.tells_lost.is_multiple_of(2) {
             self.actors.post_tell(&tell);
         }
-        self.met.tells_lost += u64::from(is_lost);
         true
     }
 
@@ -389,14 +396,19 @@ impl Node {
         self.ledger.watch_wall_clock();
     }
 
-    /// Whether anything is left to do, but for the passing of time.
-    pub(crate) fn is_at_rest(&mut self) -> bool {
+    /// What is left to do, but for the passing of time.
+    pub(crate) fn left_to_do(&mut self) -> Vec<&'static str> {
         let now = self.ledger.both();
-        self.tells.is_empty()
-            && self.world.is_quiet()
-            && !self.ledger.is_dirty()
-            && !self.log.is_busy()
-            && !each!(actor in &self.actors => actor.is_waiting(now)).contains(&true)
+        let waiting = each!(actor in &self.actors => actor.is_waiting(now)).contains(&true);
+        let left = [
+            (!self.tells.is_empty(), "tells"),
+            (!self.world.is_quiet(), "bells, completions or verdicts"),
+            (self.ledger.is_dirty(), "records"),
+            (self.log.is_busy(), "writes"),
+            (waiting, "mail, or what is due"),
+        ];
+        let left = left.into_iter().filter(|(is_left, _)| *is_left);
+        left.map(|(_, what)| what).collect()
     }
 }
 

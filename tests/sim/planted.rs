@@ -325,6 +325,7 @@ fn a_claim_that_runs_out_without_a_record_is_caught() {
         &[
             Promise::EntriesRight,
             Promise::DecidedAgain,
+            Promise::RepliesRight,
             Promise::SameState,
         ],
         20,

@@ -300,7 +300,10 @@ impl<'a> Run<'a> {
                 }
                 node.actors.queue.post(asks);
             }
-            Move::Turn(who) => node.turn(who, &mut self.coverage),
+            Move::Turn(who) => {
+                node.turn(who, &mut self.coverage);
+                self.check_bells()?;
+            }
             Move::Route => {
                 node.route();
             }
@@ -317,8 +320,7 @@ impl<'a> Run<'a> {
             }
             Move::Watch => {
                 let watch = match self.chance.below(10) {
-                    0..6 => AnyWatch::Lock(self.workload.lock_watch(&mut self.chance)),
-                    6 | 7 => AnyWatch::Left(Workload::watch(&mut self.chance)),
+                    0..7 => AnyWatch::Lock(self.workload.lock_watch(&mut self.chance)),
                     _ => AnyWatch::Queue(Jobs::watch(&mut self.chance)),
                 };
                 node.watch(watch, &mut self.coverage);
@@ -327,10 +329,7 @@ impl<'a> Run<'a> {
             Move::LoseConnection => {
                 self.coverage.connections_lost += 1;
                 let (actors, ledger) = (&mut node.actors, &mut node.ledger);
-                if actors.left.unwatch(ledger)
-                    || actors.lock.unwatch(ledger)
-                    || actors.queue.unwatch(ledger)
-                {
+                if actors.lock.unwatch(ledger) || actors.queue.unwatch(ledger) {
                     self.coverage.watches_withdrawn += 1;
                 }
             }
@@ -406,6 +405,15 @@ impl<'a> Run<'a> {
         ensure(refused == 0 || self.was_full, Promise::RoomAgain, || {
             "a full disk was answered, and the disk was not full".to_owned()
         })
+    }
+
+    /// What the counters say of their bells is true.
+    pub(crate) fn check_bells(&self) -> Result<(), Violation> {
+        let Some(Node { actors, .. }) = &self.node else {
+            return Ok(());
+        };
+        self.world.check_bells(&actors.left.host)?;
+        self.world.check_bells(&actors.right.host)
     }
 
     pub(crate) fn look(&mut self) -> Result<(), Violation> {

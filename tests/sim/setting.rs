@@ -76,7 +76,7 @@ pub(crate) enum Plant {
     ActedTwice,
     /// The completion of an older attempt is taken for that of the newest.
     CompletionOfOlder,
-    /// One actor's first tell gets lost, and no restart makes it good.
+    /// Every other tell of one actor gets lost, and no restart makes it good.
     TellLost,
     /// A sender is not told that its tell was refused.
     RefusedTellForgotten,
@@ -223,14 +223,22 @@ impl Setting {
             | Plant::OtherWall => Policy::Always,
         };
         let checkpoints = if plant.is_of_checkpoints() { 90 } else { 0 };
+        let setting = Self::of(seed, 1000);
+        // What a full disk is about needs one.
+        let faults = if plant == Plant::RefusedTellForgotten {
+            20
+        } else {
+            setting.faults
+        };
         Self {
+            faults,
             policy,
             kind: Kind::Plain,
             panics: 12,
             crashes: 9,
             checkpoints,
             plant: Some(plant),
-            ..Self::of(seed, 1000)
+            ..setting
         }
     }
 }

@@ -62,7 +62,7 @@ pub(crate) fn speaks_of(words: &str, slot: SlotId) -> bool {
 /// Each slot, without the other, gives this state.
 pub(crate) fn check_alone(
     disk: &SimDisk,
-    digests: Vec<Digest>,
+    digests: &[Digest],
     coverage: &mut Coverage,
 ) -> Result<(), Violation> {
     for (slot, _) in whole(disk) {

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// Panics, as they were reported.
 #[derive(Clone, Default)]
 pub(crate) struct Supervisor {
-    records: BTreeMap<u8, Record>,
+    records: BTreeMap<u32, Record>,
 }
 
 impl Judged for SupervisorMachine {
@@ -40,7 +40,7 @@ impl Reference for Supervisor {
         panicked: &Panicked,
         (outcome, _): (&Outcome, &Reply),
     ) -> Result<(), String> {
-        let record = self.records.entry(panicked.actor.0).or_default();
+        let record = self.records.entry(panicked.actor.0.into()).or_default();
         if panicked.spent {
             record.rebuilds += 1;
         } else {
@@ -74,7 +74,7 @@ impl Reference for Supervisor {
     }
 
     fn answer(&self, Query::Of(actor): &Query) -> Answer<Reply> {
-        let record = self.records.get(&actor.0).cloned();
+        let record = self.records.get(&actor.0.into()).cloned();
         Ok(Reply::Record(record.unwrap_or_default()))
     }
 

@@ -200,7 +200,7 @@ impl Run<'_> {
         }
         if self.chance.per_mille(250) {
             let digests = node.actors.digests();
-            snapshots::check_alone(&self.disk, digests, &mut self.coverage)?;
+            snapshots::check_alone(&self.disk, &digests, &mut self.coverage)?;
         }
         Ok(())
     }

@@ -2,12 +2,12 @@
 
 use crate::actor::Ask;
 use crate::chance::Chance;
-use crate::counter;
+use crate::counter::{self, What};
 use crate::counters::Counters;
 use crate::locks::Locks;
 use crate::setting::Setting;
 use sexton::actors::lock::{Message, Name, Query, Watch};
-use sexton::ids::Token;
+use sexton::ids::{Slot, Token};
 
 /// Clients of one run.
 pub(crate) struct Workload {
@@ -159,19 +159,9 @@ impl Workload {
             .map(|_| {
                 let name = counter_name(chance);
                 match chance.below(40) {
-                    39 => Ask::Query(counter::Query::Panic),
-                    36..39 | 0 => Ask::Query(counter::Query::Sum),
-                    1..9 => Ask::Query(counter::Query::Value(name)),
-                    9..12 => Ask::Message(counter::Message::Clear { name }),
-                    12..16 => Ask::Message(counter::Message::Label {
-                        name,
-                        text: "x".repeat(chance.index(40)),
-                    }),
-                    _ => Ask::Message(counter::Message::Add {
-                        name,
-                        by: u32::try_from(chance.below(8)).expect("a small number"),
-                        span_ms: u32::try_from(chance.within(0, 6000)).expect("a short span"),
-                    }),
+                    39 => Ask::Query(counter::PANICS),
+                    0..12 => Ask::Query(name),
+                    _ => Ask::Message((name, Self::addition(chance))),
                 }
             })
             .collect()
@@ -180,17 +170,17 @@ impl Workload {
     /// A message that takes more than one part of a record.
     pub(crate) fn long_call<const ID: u8>(chance: &mut Chance) -> Vec<Ask<Counters<ID>>> {
         let bytes = 600_000 + chance.index(700_000);
-        vec![Ask::Message(counter::Message::Label {
-            name: counter_name(chance),
-            text: "y".repeat(bytes),
-        })]
+        let label = "y".repeat(bytes);
+        vec![Ask::Message((
+            counter_name(chance),
+            What::Add(1, 500, label),
+        ))]
     }
 
-    pub(crate) fn watch(chance: &mut Chance) -> counter::Watch {
-        counter::Watch {
-            name: counter_name(chance),
-            at_least: chance.within(1, 30),
-        }
+    fn addition(chance: &mut Chance) -> What {
+        let by = u32::try_from(chance.below(8)).expect("a small number");
+        let span_ms = u32::try_from(chance.within(0, 6000)).expect("a short span");
+        What::Add(by, span_ms, "x".repeat(chance.index(40)))
     }
 
     /// So many locks at once, with one span, that time has too much to do for one turn.
@@ -211,8 +201,8 @@ impl Workload {
     }
 }
 
-fn counter_name(chance: &mut Chance) -> u16 {
-    u16::try_from(chance.below(3)).expect("a small number")
+fn counter_name(chance: &mut Chance) -> Slot {
+    Slot(u32::try_from(chance.below(3)).expect("a small number"))
 }
 
 fn name(text: &str) -> Name {

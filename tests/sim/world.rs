@@ -4,12 +4,13 @@
 //! again. The faults of a port are planted here.
 
 use crate::chance::Chance;
-use crate::counter::{Counter, CounterMachine, Message, Ring};
+use crate::counter::{CounterMachine, Message, What};
 use crate::setting::Plant;
 use crate::violation::{Promise, Violation, ensure};
-use sexton::clock::Timestamp;
-use sexton::ids::{ActorId, Seq};
+use sexton::ids::{ActorId, Seq, Slot};
+use sexton::spine::Host;
 use sexton::spine::effect::{Action, Tell};
+use sexton::spine::items::Itemized as _;
 use sexton::spine::machine::Machine as _;
 use sexton::spine::port::Port;
 use sexton::spine::supervision::Verdict;
@@ -36,7 +37,7 @@ pub(crate) struct World(Rc<RefCell<Bells>>);
 struct Bells {
     plant: Option<Plant>,
     /// The newest attempt that is known for each.
-    bells: BTreeMap<Id, (Seq, State)>,
+    known: BTreeMap<Id, (Seq, State)>,
     /// How often each attempt was rung.
     rung: BTreeMap<(Id, Seq), u32>,
     /// Attempts that were asked for and not yet found in the log.
@@ -74,7 +75,7 @@ impl World {
     pub(crate) fn act(&self, chance: &mut Chance) -> Result<(), Violation> {
         let mut bells = self.0.borrow_mut();
         let asked = bells
-            .bells
+            .known
             .iter()
             .filter(|(_, (_, state))| *state == State::Asked);
         let asked: Vec<Id> = asked.map(|(id, _)| *id).collect();
@@ -89,7 +90,7 @@ impl World {
                 Ok(())
             }
             _ => {
-                bells.bells.remove(&id);
+                bells.known.remove(&id);
                 bells.forgotten += 1;
                 Ok(())
             }
@@ -100,7 +101,7 @@ impl World {
     pub(crate) fn ring_all(&self) -> Result<bool, Violation> {
         let mut bells = self.0.borrow_mut();
         let asked = bells
-            .bells
+            .known
             .iter()
             .filter(|(_, (_, state))| *state == State::Asked);
         let asked: Vec<Id> = asked.map(|(id, _)| *id).collect();
@@ -120,15 +121,11 @@ impl World {
         }
         let attempt = match bells.plant {
             // An older attempt is taken for the newest.
-            Some(Plant::CompletionOfOlder) => bells.bells.get(&id).map_or(attempt, |bell| bell.0),
+            Some(Plant::CompletionOfOlder) => bells.known.get(&id).map_or(attempt, |bell| bell.0),
             _ => attempt,
         };
-        let name = u16::try_from(id.1).expect("bells have the names of counters");
-        let message = Message::Rung {
-            name,
-            attempt,
-            refused,
-        };
+        let name = Slot(u32::try_from(id.1).expect("bells have the names of counters"));
+        let message: Message = (name, What::Rung(attempt, refused));
         Some(Tell {
             from: id.0,
             to: id.0,
@@ -139,7 +136,7 @@ impl World {
     pub(crate) fn is_quiet(&self) -> bool {
         let bells = self.0.borrow();
         let asked = bells
-            .bells
+            .known
             .values()
             .any(|(_, state)| *state == State::Asked);
         !asked && bells.reports.is_empty() && bells.verdicts.is_empty()
@@ -165,24 +162,24 @@ impl World {
         Ok(())
     }
 
-    /// What a counter says of its bell is true.
-    pub(crate) fn check_counter(
+    /// What counters say of their bells is true.
+    pub(crate) fn check_bells<const ID: u8>(
         &self,
-        actor: ActorId,
-        name: u16,
-        counter: &Counter,
+        host: &Host<CounterMachine<ID>>,
     ) -> Result<(), Violation> {
+        if host.is_spent() {
+            return Ok(());
+        }
         let bells = self.0.borrow();
-        let is_done = counter.attempt > Seq(0) && counter.silent_until == Timestamp(0);
-        let rung = bells
-            .rung
-            .contains_key(&((actor, name.into()), counter.attempt));
-        ensure(!is_done || rung, Promise::ActedOnIt, || {
-            format!(
-                "{actor} takes attempt {} of {name} for rung",
-                counter.attempt
-            )
-        })
+        for (name, counter) in host.machine().items().iter() {
+            let is_done = counter.attempt > Seq(0) && !counter.silent;
+            let attempt = ((host.actor(), name.0.into()), counter.attempt);
+            let right = !is_done || bells.rung.contains_key(&attempt);
+            ensure(right, Promise::ActedOnIt, || {
+                format!("{ID} takes {attempt:?} for rung, which was not")
+            })?;
+        }
+        Ok(())
     }
 
     /// How often something was asked for again that had been done, and how often something was forgotten.
@@ -194,7 +191,7 @@ impl World {
 
 impl Bells {
     fn ring(&mut self, id: Id) -> Result<(), Violation> {
-        let Some((attempt, state)) = self.bells.get_mut(&id) else {
+        let Some((attempt, state)) = self.known.get_mut(&id) else {
             return Ok(());
         };
         *state = State::Rung;
@@ -208,7 +205,7 @@ impl Bells {
     }
 
     fn refuse(&mut self, id: Id) {
-        if let Some((attempt, state)) = self.bells.get_mut(&id) {
+        if let Some((attempt, state)) = self.known.get_mut(&id) {
             *state = State::Refused;
             self.reports.push_back((id, *attempt, true));
         }
@@ -220,27 +217,28 @@ impl Bells {
             return;
         }
         self.asked.insert((id, attempt));
-        match self.bells.get(&id).copied() {
-            Some((known, _)) if known > attempt => {}
+        match self.known.get(&id).copied() {
+            // The node has lost what came after it: it is to ask anew.
+            Some((known, _)) if known > attempt => self.reports.push_back((id, attempt, true)),
             Some((known, State::Asked)) if known == attempt => {}
             Some((known, state)) if known == attempt => {
                 self.repeated += 1;
                 if self.plant == Some(Plant::ActedTwice) {
-                    self.bells.insert(id, (attempt, State::Asked));
+                    self.known.insert(id, (attempt, State::Asked));
                 } else {
                     self.reports
                         .push_back((id, attempt, state == State::Refused));
                 }
             }
             _ => {
-                self.bells.insert(id, (attempt, State::Asked));
+                self.known.insert(id, (attempt, State::Asked));
             }
         }
     }
 }
 
 impl<const ID: u8> Port<CounterMachine<ID>> for World {
-    fn perform(&mut self, action: Action<Ring>) {
+    fn perform(&mut self, action: Action<u64>) {
         let id = (CounterMachine::<ID>::ID, action.id);
         self.0.borrow_mut().ask(id, action.attempt);
     }

@@ -1,189 +1,71 @@
 //! A machine that is nothing like a lock, for tests alone: named counters that are added to and lapse to zero.
 //!
 //! Two instances stand side by side, 200 and 201. Whenever a counter passes a multiple of [`STRIDE`], its actor tells the
-//! other one, and has a bell rung in the world: once for each attempt, with a new attempt when the world refuses. It
-//! exists to show that the spine knows no lock.
+//! other one, and has a bell rung in the world: once for each attempt, with a new attempt when the world refuses, and
+//! asked for again when a span passes in silence.
 
 use serde::{Deserialize, Serialize};
-use sexton::clock::{Date, Offset, Timestamp};
-use sexton::ids::{ActorId, Digest, PageId, Seq, Ticket};
-use sexton::lookup::pages::Pages;
+use sexton::clock::{Date, Timestamp};
+use sexton::ids::{ActorId, Seq, Slot};
+use sexton::lookup::kept::Plain;
 use sexton::spine::effect::{Action, To};
+use sexton::spine::items::{Itemized, Items};
 use sexton::spine::machine::{
-    Effects, Keeping, Machine, Moment, Now, Paged, Refusal, Shown, Stamp, Start, Timed, Weight,
+    Effects, Keeping, Machine, Moment, Never, Now, Refusal, Shown, Stamp, Start, Weight,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-/// A counter that passes a multiple of this is told to the other actor, and rings its bell.
-pub(crate) const STRIDE: u64 = 10;
-/// How long a bell may be silent before it is asked for again, in milliseconds.
-pub(crate) const SILENCE_MS: u64 = 60_000;
-/// How planted panics begin.
-pub(crate) const PLANTED: &str = "planted panic";
-/// The first instance.
 pub(crate) const LEFT: u8 = 200;
-/// The second instance.
 pub(crate) const RIGHT: u8 = 201;
+pub(crate) const STRIDE: u64 = 10;
+pub(crate) const SILENCE_MS: u32 = 60_000;
+pub(crate) const PLANTED: &str = "planted panic";
+pub(crate) const PANICS: Slot = Slot(u32::MAX);
 
-/// What may change a counter.
+/// A message is about one counter.
+pub(crate) type Message = (Slot, What);
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Message {
-    /// Adds; the span begins when the counter leaves zero.
-    Add { name: u16, by: u32, span_ms: u32 },
-    /// Puts a text beside the counter, of any length.
-    Label { name: u16, text: String },
-    /// Back to zero.
-    Clear { name: u16 },
-    /// The span of a counter has passed.
-    Lapse { name: u16 },
+pub(crate) enum What {
+    /// Adds so much; the span, in milliseconds, begins when the counter leaves zero. The label may have any length.
+    Add(u32, u32, String),
+    Lapse,
     /// The other actor's counter has passed so many strides in all.
-    Heard { name: u16, strides: u64 },
-    /// The world has rung a bell, or refuses to.
-    Rung {
-        name: u16,
-        attempt: Seq,
-        refused: bool,
-    },
-    /// A bell was silent for too long.
-    Remind { name: u16 },
+    Heard(u64),
+    /// The world has rung the bell by this attempt, or refuses to.
+    Rung(Seq, bool),
 }
-
-/// What was decided.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Outcome {
-    /// With the chance and the date of the decision, which a replay must find again.
-    Added {
-        value: u64,
-        strides: u64,
-        luck: u64,
-        on: Date,
-    },
-    Labelled,
-    Cleared {
-        was: u64,
-    },
-    Heard,
-    Rung,
-    Reminded,
-    Nothing,
-}
-
-/// A question about counters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Query {
-    /// The value of one.
-    Value(u16),
-    /// The sum of all.
-    Sum,
-    /// A panic.
-    Panic,
-}
-
-/// An answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
-    Value(u64),
-    Reached { name: u16, value: u64 },
-    Labelled,
-    Cleared(u64),
-    Done,
-    Nothing,
-    DiskFull,
-}
-
-impl From<Refusal> for Reply {
-    fn from(Refusal::DiskFull: Refusal) -> Self {
-        Self::DiskFull
-    }
-}
-
-/// Waits until a counter has at least this value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Watch {
-    pub(crate) name: u16,
-    pub(crate) at_least: u64,
-}
-
-/// What is to be done in the world: a bell is to be rung for so many strides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ring(pub(crate) u64);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Counter {
     pub(crate) value: u64,
-    pub(crate) span_ms: u32,
-    /// Only while the value is not zero.
-    pub(crate) deadline: Timestamp,
-    /// How many multiples of the stride were passed in all.
-    pub(crate) strides: u64,
     pub(crate) label: String,
-    /// The most that the other actor has told of its counter of this name.
+    /// When time acts on it: while it is not zero, or its bell is silent.
+    pub(crate) since: Timestamp,
+    pub(crate) span_ms: u32,
+    /// How many multiples of the stride were passed in all, here and in the other actor's counter of this name.
+    pub(crate) strides: u64,
     pub(crate) heard: u64,
-    /// The newest attempt to ring its bell, and until when it may be silent; zero once it was rung.
+    /// The newest attempt to ring its bell, and whether the world has yet to say that it did.
     pub(crate) attempt: Seq,
-    pub(crate) silent_until: Timestamp,
+    pub(crate) silent: bool,
+    /// Chance and date of the last addition, which a replay must find again.
+    pub(crate) luck: u128,
+    pub(crate) on: Date,
 }
 
-/// The counters of one instance.
+impl Plain for Counter {
+    const KIND: u8 = 0;
+
+    fn deadline(&self, _: Timestamp) -> Option<Timestamp> {
+        let ends = self.since.plus_ms(self.span_ms.into());
+        (self.value > 0 || self.silent).then_some(ends)
+    }
+}
+
+/// The counters of one instance: each in the slot that is its name.
 #[derive(Debug, Default)]
-pub(crate) struct CounterMachine<const ID: u8> {
-    counters: BTreeMap<u16, Counter>,
-    /// When a span passes, and when a bell was silent for too long.
-    deadlines: BTreeSet<(Timestamp, u16, bool)>,
-    watches: BTreeMap<Ticket, Watch>,
-    digest: Digest,
-    pages: Pages,
-}
-
-impl<const ID: u8> CounterMachine<ID> {
-    fn get(&self, name: u16) -> Counter {
-        self.counters.get(&name).cloned().unwrap_or_default()
-    }
-
-    /// Changes one counter, and with it every index over it.
-    fn change(&mut self, name: u16, seq: Seq, change: impl FnOnce(&mut Counter)) {
-        let (page, counters) = (page_of(name), &self.counters);
-        self.pages
-            .touch(page, seq, |content| encode(page, counters, content));
-        if let Some(before) = self.counters.get(&name) {
-            self.digest.remove(&canonical(name, before));
-            self.deadlines.retain(|(_, of, _)| *of != name);
-        }
-        let counter = self.counters.entry(name).or_default();
-        change(counter);
-        self.digest.add(&canonical(name, counter));
-        self.deadlines.extend(deadlines(name, counter));
-    }
-
-    /// What the other actor and the world are to know of a counter.
-    fn state(&self, name: u16, effects: &mut Effects<Self>) {
-        let Counter {
-            strides,
-            attempt,
-            silent_until,
-            ..
-        } = self.get(name);
-        if strides > 0 {
-            let other = if ID == LEFT { RIGHT } else { LEFT };
-            effects.tell(To::new(ActorId(other)), &Message::Heard { name, strides });
-        }
-        if silent_until > Timestamp(0) {
-            let (id, what) = (name.into(), Ring(strides));
-            effects.act(Action { id, attempt, what });
-        }
-    }
-
-    fn wake(&mut self, name: u16, effects: &mut Effects<Self>) {
-        let value = self.get(name).value;
-        self.watches.retain(|ticket, watch| {
-            let due = watch.name == name && watch.at_least <= value;
-            if due {
-                effects.wake(*ticket, Reply::Reached { name, value });
-            }
-            !due
-        });
-    }
-}
+pub(crate) struct CounterMachine<const ID: u8>(Items<Counter>);
 
 impl<const ID: u8> Machine for CounterMachine<ID> {
     const NAME: &'static str = if ID == LEFT { "left" } else { "right" };
@@ -191,11 +73,12 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
 
     type Rules = ();
     type Message = Message;
-    type Outcome = Outcome;
-    type Query = Query;
-    type Reply = Reply;
-    type Watch = Watch;
-    type Action = Ring;
+    /// What the counter becomes, unless it stays as it is.
+    type Outcome = Option<Counter>;
+    type Query = Slot;
+    type Reply = Result<Option<u64>, Refusal>;
+    type Watch = Never;
+    type Action = u64;
 
     fn new((): ()) -> Self {
         Self::default()
@@ -203,251 +86,115 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
 
     fn set_rules(&mut self, (): ()) {}
 
-    fn decide(&self, moment: &Moment, message: &Message) -> Outcome {
-        match message {
-            Message::Add { by: 0, .. } => Outcome::Nothing,
-            Message::Add { name, by, .. } => {
-                let before = self.get(*name).value;
-                let value = before + u64::from(*by);
-                let luck = u64::try_from(moment.draw(0) >> 96).expect("32 bits are left");
-                let (strides, on) = (value / STRIDE - before / STRIDE, moment.now.date());
-                Outcome::Added {
-                    value,
-                    strides,
-                    luck,
-                    on,
+    fn decide(&self, moment: &Moment, (name, what): &Message) -> Option<Counter> {
+        let before = self.0.get_or_default(*name);
+        let mut counter = before.clone();
+        match what {
+            What::Add(by, span_ms, label) => {
+                if counter.value == 0 {
+                    (counter.since, counter.span_ms) = (moment.now.at, *span_ms);
                 }
+                counter.value += u64::from(*by);
+                counter.strides += counter.value / STRIDE - before.value / STRIDE;
+                if counter.strides > before.strides {
+                    (counter.attempt, counter.silent) = (moment.seq, true);
+                }
+                counter.label.clone_from(label);
+                (counter.luck, counter.on) = (moment.draw(0), moment.now.date());
             }
-            Message::Label { .. } => Outcome::Labelled,
-            Message::Clear { name } | Message::Lapse { name } => match self.get(*name).value {
-                0 => Outcome::Nothing,
-                was => Outcome::Cleared { was },
-            },
-            Message::Heard { name, strides } if *strides > self.get(*name).heard => Outcome::Heard,
-            Message::Rung { name, attempt, .. } if self.get(*name).is_silent(*attempt) => {
-                Outcome::Rung
+            What::Lapse => {
+                counter.value = 0;
+                (counter.since, counter.span_ms) = (moment.now.at, SILENCE_MS);
             }
-            Message::Remind { name } if self.get(*name).silent_until > Timestamp(0) => {
-                Outcome::Reminded
+            What::Heard(strides) => counter.heard = before.heard.max(*strides),
+            What::Rung(attempt, refused) if counter.silent && counter.attempt == *attempt => {
+                counter.silent = *refused;
+                counter.attempt = if *refused { moment.seq } else { *attempt };
             }
-            Message::Heard { .. } | Message::Rung { .. } | Message::Remind { .. } => {
-                Outcome::Nothing
-            }
+            What::Rung(..) => {}
         }
+        Some(counter).filter(|counter| *counter != before)
     }
 
-    fn keeping(&self, _: &Message, outcome: &Outcome) -> Keeping {
-        match outcome {
-            Outcome::Nothing => Keeping::Nothing,
-            _ => Keeping::Durable,
-        }
+    fn keeping(&self, _: &Message, new: &Option<Counter>) -> Keeping {
+        new.as_ref().map_or(Keeping::Nothing, |_| Keeping::Durable)
     }
 
     fn commit(
         &mut self,
         entry: Stamp,
         message: &Message,
-        outcome: &Outcome,
+        new: &Option<Counter>,
         effects: &mut Effects<Self>,
     ) {
-        let soon = entry.at.plus_ms(SILENCE_MS);
-        let name = message.name();
-        self.change(name, entry.seq, |counter| match (message, outcome) {
-            (Message::Add { span_ms, .. }, Outcome::Added { value, strides, .. }) => {
-                if counter.value == 0 {
-                    counter.span_ms = *span_ms;
-                    counter.deadline = entry.at.plus_ms(u64::from(*span_ms));
-                }
-                counter.value = *value;
-                counter.strides += strides;
-                if *strides > 0 {
-                    (counter.attempt, counter.silent_until) = (entry.seq, soon);
-                }
-            }
-            (Message::Label { text, .. }, Outcome::Labelled) => counter.label.clone_from(text),
-            (Message::Clear { .. } | Message::Lapse { .. }, Outcome::Cleared { .. }) => {
-                counter.value = 0;
-            }
-            (Message::Heard { strides, .. }, Outcome::Heard) => counter.heard = *strides,
-            (Message::Rung { refused: true, .. }, Outcome::Rung) => {
-                (counter.attempt, counter.silent_until) = (entry.seq, soon);
-            }
-            (Message::Rung { .. }, Outcome::Rung) => counter.silent_until = Timestamp(0),
-            (Message::Remind { .. }, Outcome::Reminded) => counter.silent_until = soon,
-            (message, outcome) => unreachable!("{outcome:?} does not follow from {message:?}"),
-        });
-        match outcome {
-            Outcome::Added { strides: 1.., .. } | Outcome::Rung | Outcome::Reminded => {
-                self.state(name, effects);
-            }
-            _ => {}
-        }
-        self.wake(name, effects);
-    }
-
-    fn reply(&self, _seq: Seq, _message: &Message, outcome: &Outcome) -> Reply {
-        match outcome {
-            Outcome::Added { value, .. } => Reply::Value(*value),
-            Outcome::Labelled => Reply::Labelled,
-            Outcome::Cleared { was } => Reply::Cleared(*was),
-            Outcome::Heard | Outcome::Rung | Outcome::Reminded => Reply::Done,
-            Outcome::Nothing => Reply::Nothing,
+        let make = |counter: &mut Counter| *counter = new.clone().unwrap_or_default();
+        let counter = self.0.change(entry.seq, message.0, make);
+        if counter.attempt == entry.seq || message.1 == What::Lapse {
+            Self::state(message.0, counter, effects);
         }
     }
 
-    fn query(&self, _now: Now, query: &Query) -> Reply {
-        Reply::Value(match query {
-            Query::Value(name) => self.get(*name).value,
-            Query::Sum => self.counters.values().map(|counter| counter.value).sum(),
-            Query::Panic => panic!("{PLANTED} in a query"),
-        })
+    fn reply(&self, _: Seq, _: &Message, new: &Option<Counter>) -> Self::Reply {
+        Ok(new.as_ref().map(|counter| counter.value))
     }
 
-    fn weight(&self, message: &Message) -> Weight {
-        match message {
-            Message::Clear { .. } => Weight::Frees,
-            Message::Heard { .. } | Message::Rung { .. } => Weight::Keeps,
-            _ => Weight::Adds,
+    fn query(&self, _: Now, name: &Slot) -> Self::Reply {
+        assert!(*name != PANICS, "{PLANTED} in a query");
+        Ok(Some(self.0.get_or_default(*name).value))
+    }
+
+    fn weight(&self, (_, what): &Message) -> Weight {
+        match what {
+            What::Add(..) => Weight::Adds,
+            What::Lapse | What::Heard(_) | What::Rung(..) => Weight::Keeps,
         }
-    }
-
-    fn watch(&mut self, ticket: Ticket, watch: &Watch, effects: &mut Effects<Self>) {
-        self.watches.insert(ticket, watch.clone());
-        self.wake(watch.name, effects);
-    }
-
-    fn unwatch(&mut self, ticket: Ticket) {
-        self.watches.remove(&ticket);
     }
 
     fn start(&mut self, Start { stamp, .. }: Start) {
-        for name in self.counters.keys().copied().collect::<Vec<_>>() {
-            self.change(name, stamp.seq, |counter| {
-                counter.deadline = stamp.at.plus_ms(u64::from(counter.span_ms));
-                if counter.silent_until > Timestamp(0) {
-                    counter.silent_until = stamp.at.plus_ms(SILENCE_MS);
-                }
-            });
-        }
+        let restart = |counter: &mut Counter| counter.since = stamp.at;
+        self.0.change_all(stamp.seq, restart);
     }
 
     fn resume(&mut self, effects: &mut Effects<Self>) {
-        for name in self.counters.keys() {
-            self.state(*name, effects);
+        let state = |(slot, counter)| Self::state(slot, counter, effects);
+        self.0.iter().for_each(state);
+    }
+}
+
+impl<const ID: u8> CounterMachine<ID> {
+    /// What the other actor and the world are to know of a counter.
+    fn state(slot: Slot, counter: &Counter, effects: &mut Effects<Self>) {
+        let (id, attempt, what) = (slot.0.into(), counter.attempt, counter.strides);
+        if what > 0 {
+            let other = ActorId(if ID == LEFT { RIGHT } else { LEFT });
+            effects.tell(To::new(other), &(slot, What::Heard(what)));
+        }
+        if counter.silent {
+            effects.act(Action { id, attempt, what });
         }
     }
 }
 
-impl<const ID: u8> Timed for CounterMachine<ID> {
-    fn deadline(&self, _offset: Offset) -> Option<Timestamp> {
-        self.deadlines.first().map(|(deadline, ..)| *deadline)
+impl<const ID: u8> Itemized for CounterMachine<ID> {
+    type Item = Counter;
+
+    fn items(&self) -> &Items<Counter> {
+        &self.0
     }
 
-    fn due(&mut self, now: Now) -> Option<u64> {
-        let (deadline, name, bell) = *self.deadlines.first()?;
-        (deadline <= now.at).then_some(u64::from(name) | u64::from(bell) << 16)
+    fn items_mut(&mut self) -> &mut Items<Counter> {
+        &mut self.0
     }
 
-    fn tick(&self, item: u64) -> Message {
-        let name = u16::try_from(item & 0xffff).expect("items are names");
-        if item >> 16 == 0 {
-            Message::Lapse { name }
-        } else {
-            Message::Remind { name }
-        }
-    }
-
-    fn quarantine(&mut self, item: u64, now: Now) {
-        self.deadlines.retain(|(deadline, name, bell)| {
-            *deadline > now.at || u64::from(*name) | u64::from(*bell) << 16 != item
-        });
-    }
-}
-
-impl<const ID: u8> Paged for CounterMachine<ID> {
-    type Page = Vec<(u16, Counter)>;
-
-    fn pages(&mut self) -> &mut Pages {
-        &mut self.pages
-    }
-
-    fn encode_page(&self, page: PageId, content: &mut Vec<u8>) {
-        encode(page, &self.counters, content);
-    }
-
-    fn decode_page(_page: PageId, content: &[u8]) -> Result<Self::Page, String> {
-        rmp_serde::from_slice(content).map_err(|error| error.to_string())
-    }
-
-    fn from_pages((): (), pages: &mut dyn Iterator<Item = Self::Page>) -> Self {
-        let mut machine = Self::default();
-        for (name, counter) in pages.flatten() {
-            machine.digest.add(&canonical(name, &counter));
-            machine.deadlines.extend(deadlines(name, &counter));
-            machine.counters.insert(name, counter);
-        }
-        machine
-    }
-
-    fn digest(&self) -> Digest {
-        self.digest
+    fn lapse(&self, slot: Slot) -> Message {
+        (slot, What::Lapse)
     }
 }
 
 impl<const ID: u8> Shown for CounterMachine<ID> {
-    type View = BTreeMap<u16, Counter>;
+    type View = BTreeMap<Slot, Counter>;
 
     fn view(&self) -> Self::View {
-        self.counters.clone()
+        self.0.view()
     }
-}
-
-impl Counter {
-    /// Whether its bell waits to be rung by this attempt.
-    pub(crate) fn is_silent(&self, attempt: Seq) -> bool {
-        self.silent_until > Timestamp(0) && self.attempt == attempt
-    }
-}
-
-impl Message {
-    /// The counter that it is about.
-    pub(crate) fn name(&self) -> u16 {
-        match self {
-            Self::Add { name, .. }
-            | Self::Label { name, .. }
-            | Self::Clear { name }
-            | Self::Lapse { name }
-            | Self::Heard { name, .. }
-            | Self::Rung { name, .. }
-            | Self::Remind { name } => *name,
-        }
-    }
-}
-
-/// When time acts on a counter, and on its bell.
-fn deadlines(name: u16, counter: &Counter) -> impl Iterator<Item = (Timestamp, u16, bool)> {
-    let lapse = (counter.value > 0).then_some((counter.deadline, name, false));
-    let bell = (counter.silent_until > Timestamp(0)).then_some((counter.silent_until, name, true));
-    lapse.into_iter().chain(bell)
-}
-
-/// Counters to a page.
-const PAGE: u16 = 4;
-
-/// The page of a counter: there is nothing that this machine has but once.
-fn page_of(name: u16) -> PageId {
-    PageId(u32::from(name / PAGE) + 1)
-}
-
-fn encode(page: PageId, counters: &BTreeMap<u16, Counter>, content: &mut Vec<u8>) {
-    let of_page = |name: &u16| page_of(*name) == page;
-    let kept: Vec<_> = counters.iter().filter(|(name, _)| of_page(name)).collect();
-    if !kept.is_empty() {
-        rmp_serde::encode::write(content, &kept).expect("writing to memory does not fail");
-    }
-}
-
-/// What the digest is made of.
-fn canonical(name: u16, counter: &Counter) -> Vec<u8> {
-    rmp_serde::to_vec(&(name, counter)).expect("counters encode")
 }

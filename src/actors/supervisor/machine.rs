@@ -1,13 +1,12 @@
 //! The rules of restarts: an actor that panics goes on, unless it does so too often.
 
 use crate::actors::supervisor::record::{Cause, Record};
-use crate::ids::{ActorId, Digest, PageId, Seq};
-use crate::lookup::pages::Pages;
+use crate::ids::{ActorId, Seq, Slot};
 use crate::spine::effect::Action;
 use crate::spine::event::Happening;
+use crate::spine::items::{Itemized, Items};
 use crate::spine::machine::{
-    Effects, Gauge, Keeping, Machine, Moment, Never, Now, Paged, Refusal, Shown, Stamp, Timed,
-    Weight,
+    Effects, Gauge, Keeping, Machine, Moment, Never, Now, Refusal, Shown, Stamp, Weight,
 };
 use crate::spine::supervision::{Intensity, Panicked, Recent, Verdict};
 use serde::{Deserialize, Serialize};
@@ -68,17 +67,16 @@ impl From<Refusal> for Reply {
 }
 
 /// The panics of every actor that had any, by its number.
-pub type View = BTreeMap<u8, Record>;
+pub type View = BTreeMap<u32, Record>;
 
 /// The rules of restarts, over what is known of panics.
 #[derive(Debug)]
 pub struct SupervisorMachine {
     rules: Rules,
-    records: BTreeMap<ActorId, Record>,
+    /// By the number of the actor.
+    records: Items<Record>,
     /// Volatile: a start begins with a clean slate.
     recent: BTreeMap<(ActorId, bool), Recent>,
-    digest: Digest,
-    pages: Pages,
 }
 
 impl SupervisorMachine {
@@ -106,10 +104,8 @@ impl Machine for SupervisorMachine {
     fn new(rules: Rules) -> Self {
         Self {
             rules,
-            records: BTreeMap::new(),
+            records: Items::default(),
             recent: BTreeMap::new(),
-            digest: Digest::default(),
-            pages: Pages::default(),
         }
     }
 
@@ -147,14 +143,6 @@ impl Machine for SupervisorMachine {
         let intensity = self.intensity(spent);
         let recent = self.recent.entry((actor, spent)).or_default();
         recent.note(entry.at, intensity);
-        let records = &self.records;
-        self.pages.touch(page_of(actor), entry.seq, |content| {
-            encode(records.get(&actor), actor, content);
-        });
-        if let Some(before) = self.records.get(&actor) {
-            self.digest.remove(&before.canonical(actor));
-        }
-        let record = self.records.entry(actor).or_default();
         let cause = Cause {
             stage: panicked.stage,
             seq: panicked.seq,
@@ -162,8 +150,9 @@ impl Machine for SupervisorMachine {
             cause: panicked.cause.clone(),
             item: panicked.item,
         };
-        record.note(cause, spent);
-        self.digest.add(&record.canonical(actor));
+        self.records.change(entry.seq, slot_of(actor), |record| {
+            record.note(cause, spent);
+        });
         effects.act(Action {
             id: actor.0.into(),
             attempt: entry.seq,
@@ -178,7 +167,12 @@ impl Machine for SupervisorMachine {
 
     fn query(&self, _now: Now, query: &Query) -> Reply {
         let Query::Of(actor) = query;
-        Reply::Record(self.records.get(actor).cloned().unwrap_or_default())
+        Reply::Record(
+            self.records
+                .get(slot_of(*actor))
+                .cloned()
+                .unwrap_or_default(),
+        )
     }
 
     /// An actor waits for its verdict: there must be one.
@@ -187,37 +181,15 @@ impl Machine for SupervisorMachine {
     }
 }
 
-impl Timed for SupervisorMachine {}
+impl Itemized for SupervisorMachine {
+    type Item = Record;
 
-impl Paged for SupervisorMachine {
-    type Page = (ActorId, Record);
-
-    fn pages(&mut self) -> &mut Pages {
-        &mut self.pages
+    fn items(&self) -> &Items<Record> {
+        &self.records
     }
 
-    fn encode_page(&self, page: PageId, content: &mut Vec<u8>) {
-        let mut records = self.records.iter();
-        if let Some((actor, record)) = records.find(|(actor, _)| page_of(**actor) == page) {
-            encode(Some(record), *actor, content);
-        }
-    }
-
-    fn decode_page(_page: PageId, content: &[u8]) -> Result<Self::Page, String> {
-        rmp_serde::from_slice(content).map_err(|error| error.to_string())
-    }
-
-    fn from_pages(rules: Rules, pages: &mut dyn Iterator<Item = Self::Page>) -> Self {
-        let mut machine = Self::new(rules);
-        for (actor, record) in pages {
-            machine.digest.add(&record.canonical(actor));
-            machine.records.insert(actor, record);
-        }
-        machine
-    }
-
-    fn digest(&self) -> Digest {
-        self.digest
+    fn items_mut(&mut self) -> &mut Items<Record> {
+        &mut self.records
     }
 }
 
@@ -227,12 +199,13 @@ impl Shown for SupervisorMachine {
     fn view(&self) -> View {
         let records = self.records.iter();
         records
-            .map(|(actor, record)| (actor.0, record.clone()))
+            .map(|(slot, record)| (slot.0, record.clone()))
             .collect()
     }
 
     fn gauges(&self) -> Vec<Gauge> {
-        let sum = |count: fn(&Record) -> u64| self.records.values().map(count).sum();
+        let sum =
+            |count: fn(&Record) -> u64| self.records.iter().map(|(_, record)| count(record)).sum();
         vec![
             Gauge {
                 name: "restarts",
@@ -261,15 +234,8 @@ impl Shown for SupervisorMachine {
     }
 }
 
-fn page_of(actor: ActorId) -> PageId {
-    PageId(u32::from(actor.0) + 1)
-}
-
-fn encode(record: Option<&Record>, actor: ActorId, content: &mut Vec<u8>) {
-    if let Some(record) = record {
-        rmp_serde::encode::write(content, &(actor, record))
-            .expect("writing to memory does not fail");
-    }
+fn slot_of(actor: ActorId) -> Slot {
+    Slot(actor.0.into())
 }
 
 #[cfg(test)]

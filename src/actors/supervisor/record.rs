@@ -1,7 +1,8 @@
 //! What is kept of each actor's panics. Stored in snapshots: see the change rule in `persist/format.rs`.
 
 use crate::clock::Timestamp;
-use crate::ids::{ActorId, Seq};
+use crate::ids::Seq;
+use crate::lookup::kept::Plain;
 use crate::spine::delivery::Stage;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -35,6 +36,12 @@ pub struct Cause {
     pub item: Option<u64>,
 }
 
+/// Each on a page of its own.
+impl Plain for Record {
+    const KIND: u8 = 0;
+    const SLOTS: u32 = 1;
+}
+
 impl Record {
     pub(super) fn note(&mut self, cause: Cause, spent: bool) {
         let count = if spent {
@@ -47,10 +54,5 @@ impl Record {
         if self.causes.len() > CAUSES_MAX {
             self.causes.pop_front();
         }
-    }
-
-    /// What the digest is made of.
-    pub(super) fn canonical(&self, actor: ActorId) -> Vec<u8> {
-        rmp_serde::to_vec(&(actor, self)).expect("records always encode")
     }
 }

@@ -1,0 +1,137 @@
+//! A machine whose durable state is items of one kind: time and snapshots come with them.
+//!
+//! Many machines are no more than that. Such a machine keeps [`Items`], is [`Itemized`], and has nothing else to say of
+//! [`Timed`] and [`Paged`]. One that has several kinds of items, or indexes over them that are built again from pages,
+//! holds each kind in a [`Kept`] of its own and speaks for itself.
+
+use crate::clock::{Offset, Timestamp};
+use crate::ids::{Digest, PageId, Seq, Slot};
+use crate::lookup::kept::{Item, Kept, Loaded};
+use crate::lookup::pages::Pages;
+use crate::spine::machine::{Machine, Now, Paged, Timed};
+use std::collections::BTreeMap;
+use std::ops::Deref;
+
+/// Items of one kind, with the pages that they stand on.
+#[derive(Debug)]
+pub struct Items<T> {
+    kept: Kept<T>,
+    pages: Pages,
+}
+
+impl<T> Default for Items<T> {
+    fn default() -> Self {
+        Self {
+            kept: Kept::default(),
+            pages: Pages::default(),
+        }
+    }
+}
+
+/// Looked at as they are kept, and changed by no other way than those below.
+impl<T> Deref for Items<T> {
+    type Target = Kept<T>;
+
+    fn deref(&self) -> &Kept<T> {
+        &self.kept
+    }
+}
+
+impl<T: Item + Default + Clone> Items<T> {
+    /// A copy of an item; its default if it is not there.
+    pub fn get_or_default(&self, slot: Slot) -> T {
+        self.kept.get(slot).cloned().unwrap_or_default()
+    }
+
+    /// A copy of every item.
+    pub fn view(&self) -> BTreeMap<Slot, T> {
+        let items = self.kept.iter();
+        items.map(|(slot, item)| (slot, item.clone())).collect()
+    }
+
+    /// Changes an item by this entry. One that is not there begins as its default.
+    pub fn change(&mut self, entry: Seq, slot: Slot, make: impl FnOnce(&mut T)) -> &T {
+        if self.kept.get(slot).is_some() {
+            self.kept.change(self.pages.by(entry), slot, make);
+        } else {
+            let mut item = T::default();
+            make(&mut item);
+            self.kept.insert(self.pages.by(entry), slot, item);
+        }
+        self.kept.get(slot).expect("it is there now")
+    }
+
+    /// Changes every item by this entry.
+    pub fn change_all(&mut self, entry: Seq, mut make: impl FnMut(&mut T)) {
+        let slots: Vec<Slot> = self.kept.iter().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            self.kept.change(self.pages.by(entry), slot, &mut make);
+        }
+    }
+}
+
+/// A machine whose durable state is items of one kind.
+pub trait Itemized: Machine {
+    /// What it has.
+    type Item: Item + Default + Clone + Send;
+
+    /// All that it has.
+    fn items(&self) -> &Items<Self::Item>;
+    /// All that it has, to be changed.
+    fn items_mut(&mut self) -> &mut Items<Self::Item>;
+    /// The message that lets time act on an item whose deadline has come, see [`Timed::tick`].
+    fn lapse(&self, slot: Slot) -> Self::Message {
+        unreachable!("{slot:?} has no deadline")
+    }
+}
+
+impl<M: Itemized> Timed for M {
+    fn deadline(&self, _offset: Offset) -> Option<Timestamp> {
+        self.items().deadline()
+    }
+
+    fn due(&mut self, now: Now) -> Option<u64> {
+        let (_, slot) = self.items_mut().kept.due(now.at)?;
+        Some(slot.0.into())
+    }
+
+    fn tick(&self, item: u64) -> M::Message {
+        self.lapse(slot_of(item))
+    }
+
+    fn quarantine(&mut self, item: u64, now: Now) {
+        let items = self.items_mut();
+        items.kept.forget_deadline(slot_of(item), now.at);
+    }
+}
+
+impl<M: Itemized> Paged for M {
+    type Page = Loaded<M::Item>;
+
+    fn pages(&mut self) -> &mut Pages {
+        &mut self.items_mut().pages
+    }
+
+    fn encode_page(&self, page: PageId, content: &mut Vec<u8>) {
+        self.items().kept.encode(page, content);
+    }
+
+    fn decode_page(page: PageId, content: &[u8]) -> Result<Self::Page, String> {
+        Kept::decode(page, content)
+    }
+
+    fn from_pages(rules: M::Rules, pages: &mut dyn Iterator<Item = Self::Page>) -> Self {
+        let mut machine = M::new(rules);
+        let kept = &mut machine.items_mut().kept;
+        pages.for_each(|page| kept.load(page));
+        machine
+    }
+
+    fn digest(&self) -> Digest {
+        self.items().kept.digest()
+    }
+}
+
+fn slot_of(item: u64) -> Slot {
+    Slot(u32::try_from(item).expect("items are slots here"))
+}
