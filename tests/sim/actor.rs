@@ -192,6 +192,10 @@ impl<R: Reference> Actor<R> {
         self.mailbox.push_back(Mail::Tell(message, tell.from));
     }
 
+    pub(crate) fn has_mail(&self) -> bool {
+        !self.mailbox.is_empty()
+    }
+
     /// Whether there is something to do, or something due.
     pub(crate) fn is_waiting(&self, now: Now) -> bool {
         let deadline = self.host.deadline(now.offset);

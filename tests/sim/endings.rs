@@ -112,7 +112,7 @@ impl Run<'_> {
         }
     }
 
-    fn down(&mut self) {
+    pub(crate) fn down(&mut self) {
         if let Some(node) = self.node.take() {
             self.coverage.crashes_with_unsynced_tail += u64::from(node.log.is_unsynced());
             self.coverage.crashes_in_a_checkpoint += u64::from(node.amid);
@@ -217,7 +217,7 @@ impl Run<'_> {
     }
 
     /// What should be right without a restart is so, once there is space, nothing fails, and some time has passed.
-    fn come_to_rest(&mut self) -> Result<(), Violation> {
+    pub(crate) fn come_to_rest(&mut self) -> Result<(), Violation> {
         if let Some(node) = &self.node {
             each!(actor in &node.actors => actor.trap.disarm());
         }

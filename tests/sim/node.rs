@@ -244,8 +244,13 @@ impl Node {
 
     /// Gives an actor a turn.
     pub(crate) fn turn(&mut self, id: ActorId, coverage: &mut Coverage) {
+        let has_mail = each!(actor in &self.actors => actor.host.actor() == id && actor.has_mail());
+        let is_driven = has_mail.contains(&true);
         let turn = self.actors.turn(id, &mut self.ledger);
-        self.came(id, turn, coverage);
+        // A host that is not drained at a start is so by the first message after it.
+        if self.plant != Some(Plant::ResumeNotDrained) || is_driven {
+            self.came(id, turn, coverage);
+        }
     }
 
     fn note(report: &Report, coverage: &mut Coverage) {

@@ -223,22 +223,14 @@ impl Setting {
             | Plant::OtherWall => Policy::Always,
         };
         let checkpoints = if plant.is_of_checkpoints() { 90 } else { 0 };
-        let setting = Self::of(seed, 1000);
-        // What a full disk is about needs one.
-        let faults = if plant == Plant::RefusedTellForgotten {
-            20
-        } else {
-            setting.faults
-        };
         Self {
-            faults,
             policy,
             kind: Kind::Plain,
             panics: 12,
             crashes: 9,
             checkpoints,
             plant: Some(plant),
-            ..setting
+            ..Self::of(seed, 1000)
         }
     }
 }
