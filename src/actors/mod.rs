@@ -7,9 +7,11 @@ pub mod lock;
 pub mod queue;
 pub mod supervisor;
 
-use crate::spine::Machine;
 use crate::spine::each::{Family, MailboxOf, ReplicaOf, RulesOf};
+use crate::spine::event;
+use crate::spine::machine::{Machine, Shown};
 use crate::spine::recovery::{Recovering, Replica};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// Hands the list to a macro, so that others can make lists with more in them.
@@ -59,6 +61,12 @@ impl Actors<ReplicaOf> {
 /// The names of all actors.
 pub fn names() -> Vec<&'static str> {
     each!(type M => <M as Machine>::NAME).into()
+}
+
+/// The kinds of events that there are, of any actor and of the node.
+pub fn kinds() -> BTreeSet<&'static str> {
+    let theirs = each!(type M => <M as Shown>::KINDS);
+    theirs.concat().into_iter().chain(event::KINDS).collect()
 }
 
 /// The rules of every actor, as the configuration has them.

@@ -89,7 +89,8 @@ impl Handle {
 
     /// The queues.
     pub fn queues(&self) -> Queues {
-        Queues::new(self.actors.queue.clone())
+        let draining = self.facts.draining.subscribe();
+        Queues::new(self.actors.queue.clone(), draining)
     }
 
     /// What holds for the queues, for as long as the node runs.
@@ -97,13 +98,13 @@ impl Handle {
         &self.facts.queue_rules
     }
 
-    /// Takes no new locks from now on, and resolves when none is left.
+    /// Takes no new locks and no new jobs from now on, and resolves when no lock is left.
     pub async fn drain(&self) -> Result<(), LockError> {
         self.begin_drain().await?;
         Ok(self.drained().await?)
     }
 
-    /// Takes no new locks from now on.
+    /// Takes no new locks and no new jobs from now on.
     pub async fn begin_drain(&self) -> Result<(), LockError> {
         let (answer, begun) = oneshot::channel();
         let sent = self.facts.commands.send(Command::Drain(answer));
@@ -111,6 +112,11 @@ impl Handle {
         begun.await.map_err(|_| Stopped)?;
         self.facts.draining.send_replace(true);
         Ok(())
+    }
+
+    /// Whether a drain has begun.
+    pub fn is_draining(&self) -> bool {
+        *self.facts.draining.borrow()
     }
 
     /// Resolves when no lock is left after a drain has begun, by whomever. Never, if none begins.
@@ -204,10 +210,11 @@ impl Handle {
             Some(_) | None => (0, 0),
         };
         let asked = vec![Item::Query(queue::Query::Totals)];
-        let jobs = match self.actors.queue.call(asked).await?.pop() {
+        let mut jobs = match self.actors.queue.call(asked).await?.pop() {
             Some(Ok(queue::Reply::Totals(totals))) => *totals,
             Some(_) | None => queue::Totals::default(),
         };
+        jobs.draining = self.is_draining();
         let actors = each!(mailbox in &self.actors => self.report(mailbox).await?).into();
         let listening = self.listening((lock_owners, lock_contenders));
         let now = facts.clock.now();
@@ -221,7 +228,7 @@ impl Handle {
             now,
             wall_offset_ms: facts.clock.offset_ms(),
             recovered: facts.recovered.clone(),
-            draining: *facts.draining.borrow(),
+            draining: self.is_draining(),
             lock_owners,
             lock_contenders,
             open_commands: facts.admission.open(),

@@ -17,6 +17,7 @@ use crate::refusal::Reason;
 use crate::spine::delivery::{Answer, Failed, Item};
 use crate::spine::runtime::{Mailbox, Stopped, Waiting};
 use std::sync::Arc;
+use tokio::sync::watch;
 
 /// Abandoned jobs that are made ready in one turn.
 const REPUSHED_IN_A_ROW: u32 = 100_000;
@@ -74,6 +75,7 @@ pub struct Queues {
     mailbox: Mailbox<QueueMachine>,
     /// How often each queue of a claim comes first, in their order, if that is left to chance.
     weights: Option<Arc<[u32]>>,
+    draining: watch::Receiver<bool>,
 }
 
 /// What became of a job that was to be added.
@@ -86,9 +88,13 @@ pub struct Added {
 }
 
 impl Queues {
-    pub(super) const fn new(mailbox: Mailbox<QueueMachine>) -> Self {
+    pub(super) const fn new(
+        mailbox: Mailbox<QueueMachine>,
+        draining: watch::Receiver<bool>,
+    ) -> Self {
         Self {
             mailbox,
+            draining,
             weights: None,
         }
     }
@@ -101,6 +107,7 @@ impl Queues {
         Self {
             mailbox: self.mailbox.clone(),
             weights: Some(weights.into()),
+            draining: self.draining.clone(),
         }
     }
 
@@ -419,7 +426,10 @@ impl Queues {
     /// What is known of all queues together.
     pub async fn totals(&self) -> Result<Totals, QueueError> {
         match self.one(Item::Query(Query::Totals)).await? {
-            Reply::Totals(totals) => Ok(*totals),
+            Reply::Totals(totals) => Ok(Totals {
+                draining: *self.draining.borrow(),
+                ..*totals
+            }),
             other => Err(refusal(&other)),
         }
     }

@@ -49,6 +49,7 @@ impl OpenDoors {
         if let Some(beanstalk) = &config.beanstalk {
             let open = config.listeners.beanstalk.as_ref();
             let queues = handle.actors.queue.clone();
+            let queues = (queues, handle.facts.draining.subscribe());
             let id = u64::from_le_bytes(chance()?);
             let door = beanstalk::Door::open(beanstalk, open, queues, Arc::clone(clock), id);
             let door = door.map_err(NodeError::door("beanstalk", &beanstalk.address))?;

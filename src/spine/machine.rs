@@ -137,6 +137,10 @@ pub trait Paged: Machine {
 
 /// What people and programs are shown of a machine. Nothing rests on any of it.
 pub trait Shown: Machine {
+    /// The kinds of events that it publishes, beside those of any actor: a kind that is not here is not asked for, so
+    /// that a word that is misspelt is not waited for.
+    const KINDS: &'static [&'static str] = &[];
+
     /// State, to look at.
     type View: Serialize;
 

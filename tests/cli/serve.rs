@@ -277,12 +277,12 @@ fn a_newer_journal_is_left_alone() {
         .write(true)
         .open(&segment)
         .expect("it is there");
-    file.write_all_at(&2_u32.to_le_bytes(), 8)
+    file.write_all_at(&3_u32.to_le_bytes(), 8)
         .expect("it takes the version");
     let before = std::fs::read(&segment).expect("it reads");
     let words = [
         "journal/00000001.seg",
-        "format 2 is newer than 1",
+        "format 3 is newer than 2",
         "a newer one",
     ];
     says(refused_at(files.path(), &[]), 3, &words);

@@ -63,11 +63,8 @@ fn the_life_of_a_lock_is_told_in_order() {
     assert_eq!(taken.data["actor"], "node");
     assert!(taken.data["upto"].as_u64() > token.as_u64());
     opened.post("/v1/drain", &Value::Null).json();
-    let draining = listener.hear(&["draining", "draining"]);
-    let of = |at: usize| draining[at].data["actor"].as_str().map(str::to_owned);
-    let mut actors = [of(0), of(1)];
-    actors.sort();
-    assert_eq!(actors, [Some("lock".to_owned()), Some("queue".to_owned())]);
+    let draining = listener.hear(&["draining"]).remove(0);
+    assert_eq!(draining.data["actor"], "node");
     opened.stop();
     listener.hear(&["stopping"]);
     assert!(listener.next().is_none(), "it ends well");

@@ -56,7 +56,10 @@ impl Inspect {
         // A panic about what a page holds is a finding, in words.
         std::panic::set_hook(Box::new(|_| {}));
         directory::check("inspect", &self.data, &["journal", "snapshots", "lock"])?;
-        let findings = self.look()?;
+        let mut findings = self.look()?;
+        if let Some(name) = &self.actor {
+            findings.actors.retain(|actor| actor.name == name);
+        }
         let shown = if self.json {
             let json = serde_json::to_string(&findings).expect("findings have only string keys");
             json + "\n"

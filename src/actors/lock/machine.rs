@@ -549,6 +549,16 @@ impl Paged for LockMachine {
 }
 
 impl Shown for LockMachine {
+    const KINDS: &'static [&'static str] = &[
+        "draining",
+        "expired",
+        "granted",
+        "released",
+        "timed-out",
+        "waiting",
+        "withdrawn",
+    ];
+
     type View = View;
 
     fn view(&self) -> View {

@@ -7,6 +7,7 @@ use crate::actors::queue::name::QueueName;
 use crate::actors::queue::pages;
 use crate::actors::queue::rules::{Class, TypeRules};
 use crate::clock::Timestamp;
+use crate::spine::machine::Moment;
 use std::collections::{BTreeSet, HashMap};
 
 /// One job of a batch, as it is looked at.
@@ -21,9 +22,9 @@ struct Wish<'a> {
 }
 
 impl QueueMachine {
-    pub(super) fn decide_put(&self, at: Timestamp, put: &Put) -> Outcome {
+    pub(super) fn decide_put(&self, moment: &Moment, put: &Put) -> Outcome {
         let rules = self.state.rules.of(&put.queue);
-        if let Err(refused) = self.admits(put, rules) {
+        if let Err(refused) = self.admits(moment, put, rules) {
             return Outcome::Refused(refused);
         }
         let key = key_of(put, rules);
@@ -36,15 +37,16 @@ impl QueueMachine {
         match room.and_then(|()| self.slots_for(put.registers().map(|root| root.key))) {
             Ok(()) => Outcome::Put {
                 slot: self.state.jobs.next_free(),
-                job: new_job(at, (put, rules), (self.state.head.next_id, key)),
+                job: new_job(moment.now.at, (put, rules), (self.state.head.next_id, key)),
             },
             Err(refused) => Outcome::Refused(refused),
         }
     }
 
     /// All of them, or none.
-    pub(super) fn decide_batch(&self, at: Timestamp, puts: &[Put]) -> Outcome {
-        let refused = |put: &Put| self.admits(put, self.state.rules.of(&put.queue)).err();
+    pub(super) fn decide_batch(&self, moment: &Moment, puts: &[Put]) -> Outcome {
+        let rules = |put: &Put| self.state.rules.of(&put.queue);
+        let refused = |put: &Put| self.admits(moment, put, rules(put)).err();
         if let Some(refused) = puts.iter().find_map(refused) {
             return Outcome::Refused(refused);
         }
@@ -73,7 +75,11 @@ impl QueueMachine {
             let id = wish.twin.or_else(|| ids.get(&wish.last).copied());
             let id = id.expect("the last of those that are one is there, or is added");
             if counts(place, wish) {
-                Placed::New(new_job(at, (wish.put, wish.rules), (id, wish.key)))
+                Placed::New(new_job(
+                    moment.now.at,
+                    (wish.put, wish.rules),
+                    (id, wish.key),
+                ))
             } else {
                 Placed::Twin(id)
             }
@@ -103,11 +109,11 @@ impl QueueMachine {
     }
 
     /// Whether this job may be added at all.
-    fn admits(&self, put: &Put, rules: &TypeRules) -> Result<(), Refused> {
+    fn admits(&self, moment: &Moment, put: &Put, rules: &TypeRules) -> Result<(), Refused> {
         if put.body.as_bytes().len() > self.state.rules.body_bytes_max as usize {
             return Err(Refused::TooBig);
         }
-        if self.state.head.draining {
+        if moment.draining || self.state.head.draining {
             return Err(Refused::Draining);
         }
         if rules.read_only.is_some() {

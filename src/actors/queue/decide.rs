@@ -18,8 +18,8 @@ impl QueueMachine {
     pub(super) fn decision(&self, moment: &Moment, message: &Message) -> Outcome {
         let at = moment.now.at;
         match message {
-            Message::Put(put) => self.decide_put(at, put),
-            Message::Batch(puts) => self.decide_batch(at, puts),
+            Message::Put(put) => self.decide_put(moment, put),
+            Message::Batch(puts) => self.decide_batch(moment, puts),
             Message::Register(root) => self.decide_register(*root),
             Message::Forget { slot } if self.state.roots.known.get(*slot).is_none() => {
                 Outcome::Absent

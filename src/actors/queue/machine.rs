@@ -327,6 +327,27 @@ impl Paged for QueueMachine {
 }
 
 impl Shown for QueueMachine {
+    const KINDS: &'static [&'static str] = &[
+        "abandoned",
+        "added",
+        "buried",
+        "claimed",
+        "deleted",
+        "done",
+        "draining",
+        "expired",
+        "failed",
+        "flushed",
+        "kicked",
+        "paused",
+        "pruned",
+        "ready",
+        "released",
+        "resumed",
+        "returned",
+        "spent",
+    ];
+
     type View = View;
 
     fn view(&self) -> View {

@@ -194,6 +194,8 @@ impl Itemized for SupervisorMachine {
 }
 
 impl Shown for SupervisorMachine {
+    const KINDS: &'static [&'static str] = &["gave-up"];
+
     type View = View;
 
     fn view(&self) -> View {
@@ -229,7 +231,7 @@ impl Shown for SupervisorMachine {
     ) {
         let Outcome::Judged(verdict) = outcome;
         if *verdict == Verdict::Halt {
-            publish(Happening::new("gave_up").number("actor", u64::from(panicked.actor.0)));
+            publish(Happening::new("gave-up").number("actor", u64::from(panicked.actor.0)));
         }
     }
 }

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::watch;
 
 /// The tube that a client uses and watches until it says otherwise.
 pub(crate) const DEFAULT_TUBE: &[u8] = b"default";
@@ -37,6 +38,7 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) job_bytes_max: u32,
+    draining: watch::Receiver<bool>,
     places: Arc<Places>,
     started: Timestamp,
     /// 16 hexadecimal digits, others at every start.
@@ -127,7 +129,7 @@ impl Shared {
             system_time: Duration::ZERO,
             uptime: now.since(self.started).as_secs(),
             binlog: BinlogStats::default(),
-            draining: totals.draining,
+            draining: *self.draining.borrow(),
             id: &self.id,
             hostname: &self.hostname,
             os: &self.os,
@@ -148,7 +150,7 @@ impl Door {
     pub(crate) fn open(
         config: &BeanstalkConfig,
         open: Option<&Opened>,
-        queues: Mailbox<QueueMachine>,
+        (queues, draining): (Mailbox<QueueMachine>, watch::Receiver<bool>),
         clock: Arc<dyn Clock>,
         id: u64,
     ) -> io::Result<Self> {
@@ -162,6 +164,7 @@ impl Door {
             started: clock.now(),
             clock,
             job_bytes_max: config.job_bytes_max,
+            draining,
             places: Places::new(config.connections_max),
             id: format!("{id:016x}"),
             hostname: text(system.nodename()),

@@ -3,6 +3,7 @@
 //! A stream holds a position in what the node keeps, and at most one part of an answer: what a client does not read
 //! in time is lost to it, and it is told so.
 
+use crate::actors;
 use crate::actors::lock::Name;
 use crate::handle::Events;
 use crate::protocols::http::call::Call;
@@ -13,7 +14,7 @@ use crate::protocols::http::route::{Query, Route, Words};
 use crate::protocols::http::schema::encode;
 use crate::protocols::listener::Place;
 use crate::refusal::Reason;
-use crate::spine::event::{ACTORS, Event, Field, KINDS, Position};
+use crate::spine::event::{Event, Field, NODE, Position};
 use crate::spine::feed::Heard;
 use actix_web::HttpResponse;
 use actix_web::body::{BodySize, BoxBody, MessageBody};
@@ -51,7 +52,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get("/v1/events", events, Words {
             id: "events",
             summary: "What happens, as it happens",
-            more: "Server-sent events: `id` is the position of an event, a sequence number with perhaps a dot and a place behind it; `event` its kind; `data` a JSON object with `position`, `at`, `actor`, `kind` and what is known beside. Ends when the coordinator does. A comment every 15 s shows that it is alive. The newest 65536 events are kept in memory, from when somebody first listens until ten minutes after the last one has gone. Whoever asks for what is no longer kept, or reads too slowly, is told first with an event `lost`, whose data say `after` which position and `upto` which nothing is known. Kinds: of locks `granted`, `waiting`, `released`, `expired`, `withdrawn`, `timed-out`, `draining`; of any actor `restarted`, `quarantined`; of the node `checkpoint`, `stopping`.",
+            more: "Server-sent events: `id` is the position of an event, a sequence number with perhaps a dot and a place behind it; `event` its kind; `data` a JSON object with `position`, `at`, `actor`, `kind` and what is known beside. Ends when the coordinator does. A comment every 15 s shows that it is alive. The newest 65536 events are kept in memory, from when somebody first listens until ten minutes after the last one has gone. Whoever asks for what is no longer kept, or reads too slowly, is told first with an event `lost`, whose data say `after` which position and `upto` which nothing is known. Kinds: of locks `granted`, `waiting`, `released`, `expired`, `withdrawn`, `timed-out`; of any actor `restarted`, `quarantined`; of the supervisor `gave-up`; of the node `checkpoint`, `draining`, `stopping`.",
             answer: "Events without end.",
         }, &[Reason::Waits])
         .with_content_type("text/event-stream")
@@ -73,7 +74,7 @@ pub(crate) struct Listen {
     #[schemars(extend("pattern" = POSITION))]
     after: Option<String>,
     /// Only those of this actor, or of the node.
-    #[schemars(extend("enum" = ACTORS))]
+    #[schemars(extend("enum" = origins()))]
     actor: Option<String>,
     /// Only those of these kinds, with commas between them. A kind that is not known is refused, and the known ones are named.
     kind: Option<String>,
@@ -133,8 +134,20 @@ struct Wanted {
     subject: Option<Name>,
 }
 
+/// To whom something happens.
+fn origins() -> Vec<&'static str> {
+    let mut origins = actors::names();
+    origins.push(NODE);
+    origins
+}
+
 /// The known word that this is.
-fn known(field: &str, word: &str, all: &[&'static str]) -> Result<&'static str, Problem> {
+fn known(
+    field: &str,
+    word: &str,
+    all: impl IntoIterator<Item = &'static str>,
+) -> Result<&'static str, Problem> {
+    let all: Vec<&str> = all.into_iter().collect();
     let found = all.iter().find(|known| **known == word);
     found.copied().ok_or_else(|| {
         let all = all.join(", ");
@@ -145,10 +158,12 @@ fn known(field: &str, word: &str, all: &[&'static str]) -> Result<&'static str, 
 
 impl Wanted {
     fn of(listen: Listen) -> Result<Self, Problem> {
-        let actor = listen.actor.map(|actor| known("actor", &actor, &ACTORS));
+        let actor = listen.actor.map(|actor| known("actor", &actor, origins()));
         let kinds = listen.kind.map(|kinds| {
             let kinds = kinds.split(',');
-            kinds.map(|kind| known("kind", kind, &KINDS)).collect()
+            kinds
+                .map(|kind| known("kind", kind, actors::kinds()))
+                .collect()
         });
         Ok(Self {
             actor: actor.transpose()?,

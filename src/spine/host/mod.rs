@@ -16,6 +16,7 @@ use crate::spine::delivery::{
     Answer, Delivery, Failed, Flow, Item, QuerySaboteur, ReplyTo, Report, Sabotage, Saboteur, Stage,
 };
 use crate::spine::effect::{Effect, Tell};
+use crate::spine::event::Happening;
 use crate::spine::feed::Feed;
 use crate::spine::guard::guard;
 use crate::spine::ledger::{Ledger, Poisoned};
@@ -330,7 +331,13 @@ impl<M: Actor> Host<M> {
         let Some(feed) = self.feed.as_ref().filter(|feed| feed.is_open()) else {
             return false;
         };
-        let mut publish = |what| feed.put(entry.seq, entry.at, M::NAME, what);
+        let mut publish = |what: Happening| {
+            debug_assert!(
+                M::KINDS.contains(&what.kind),
+                "{what:?} is of a kind that is listed"
+            );
+            feed.put(entry.seq, entry.at, M::NAME, what);
+        };
         let published = guard(|| self.machine.events(entry, message, outcome, &mut publish));
         if let Err(cause) = published {
             tracing::error!(actor = M::NAME, cause, "events could not be published");
