@@ -75,7 +75,7 @@ fn a_start_shows_how_far_it_has_come() {
     let config = settings(copied.path());
     let progress = config.progress.clone();
     let copy = Node::open(config).expect("it opens");
-    let upto = sexton::ids::Seq(102);
+    let upto = sexton::ids::Seq(105);
     assert_eq!(progress.get(), Step::Repeating { records: 100, upto });
     copy.stop().expect("it stops");
     node.stop().expect("it stops");

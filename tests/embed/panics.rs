@@ -222,9 +222,10 @@ fn provoke_all(handle: &Handle, address: SocketAddr, names: &[String]) {
 /// What the node says of the panics behind it.
 fn accounts_for_them(handle: &Handle) -> Option<Digest> {
     let status = node::wait(handle.status()).expect("the node runs");
-    let [lock, queue] = status.actors.as_slice() else {
-        panic!("two actors, not {:?}", status.actors)
+    let [supervisor, lock, queue] = status.actors.as_slice() else {
+        panic!("three actors, not {:?}", status.actors)
     };
+    assert_eq!(supervisor.panics.restarts, 0, "nothing was planted there");
     assert_eq!(queue.panics.restarts, 0, "nothing was planted there");
     let panics = PANICS as u64;
     let counted = (lock.panics.restarts, lock.panics.rebuilds);

@@ -12,8 +12,8 @@ use crate::spine::machine::{self, Machine};
 use crate::spine::shared::Spine;
 use crate::spine::supervision::Verdict;
 use actix::{
-    Actor, ActorContext as _, ActorFutureExt as _, AsyncContext as _, Context, Handler, Message,
-    SpawnHandle, Supervised, WrapFuture as _,
+    Actor, ActorFutureExt as _, AsyncContext as _, Context, Handler, Message, SpawnHandle,
+    WrapFuture as _,
 };
 use std::rc::Rc;
 use std::time::Duration;
@@ -77,11 +77,20 @@ impl<M: machine::Actor> Shell<M> {
                 () = spine.until_halted() => Verdict::Halt,
             }
         };
-        context.wait(judged.into_actor(self).map(|verdict, _, context| {
+        context.wait(judged.into_actor(self).map(|verdict, shell, context| {
             if verdict == Verdict::Restart {
-                context.stop();
+                shell.restart(context);
             }
         }));
+    }
+
+    /// Goes on behind a panic.
+    fn restart(&mut self, context: &mut Context<Self>) {
+        if self.host.is_spent() {
+            self.rebuild(context);
+        } else {
+            self.proceed(context);
+        }
     }
 
     fn proceed(&mut self, context: &mut Context<Self>) {
@@ -152,17 +161,6 @@ impl<M: machine::Actor> Actor for Shell<M> {
     /// What `resume` stated when the node started is let out before anything is delivered.
     fn started(&mut self, context: &mut Self::Context) {
         self.proceed(context);
-    }
-}
-
-impl<M: machine::Actor> Supervised for Shell<M> {
-    fn restarting(&mut self, context: &mut Self::Context) {
-        self.timer = None;
-        if self.host.is_spent() {
-            self.rebuild(context);
-        } else {
-            self.proceed(context);
-        }
     }
 }
 

@@ -25,7 +25,7 @@ pub fn start<M: Actor>(
     let outbox = host.outbox().clone();
     spine.register(outbox.clone());
     let shell = Shell::new(host, rules, Rc::clone(spine));
-    let address = actix::Supervisor::start(|_| shell);
+    let address = actix::Actor::start(shell);
     outbox.perform_by(port(Completions::new(address.clone())));
     let (halted, abandoned) = (Rc::clone(spine), address.clone());
     spawn(async move {
