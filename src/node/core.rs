@@ -1,5 +1,6 @@
 //! The core thread of a node: from a data directory to open doors, and back to a directory that is at rest.
 
+use super::chance::chance;
 use super::doors::OpenDoors;
 use super::{NodeError, cut_words, ports};
 use crate::actors::{Actors, each};
@@ -243,13 +244,6 @@ fn hosts_of(replicas: Actors<ReplicaOf>) -> Actors<HostOf> {
 /// Rules as the log keeps them.
 fn encoded(rules: &impl serde::Serialize) -> Vec<u8> {
     rmp_serde::to_vec(rules).expect("rules always encode")
-}
-
-/// Bytes that nobody can foresee.
-pub(super) fn chance<const LEN: usize>() -> Result<[u8; LEN], NodeError> {
-    let mut bytes = [0; LEN];
-    getrandom::fill(&mut bytes).map_err(|error| NodeError::Core(std::io::Error::other(error)))?;
-    Ok(bytes)
 }
 
 /// A node with its doors open.

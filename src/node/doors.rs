@@ -1,7 +1,7 @@
 //! Opens what the configuration asks for on a running node, and closes it: the only place that knows every protocol.
 
 use super::NodeError;
-use super::core::chance;
+use super::chance::chance;
 use crate::config::Config;
 use crate::handle::Handle;
 use crate::protocols::beanstalk;

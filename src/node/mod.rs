@@ -3,6 +3,7 @@
 //! Promises: no signal handlers, nothing printed, no exit. A node that halts says so on every handle and resolves
 //! [`Node::halted`]; the host program goes on.
 
+mod chance;
 mod core;
 mod doors;
 mod ports;

@@ -206,7 +206,7 @@ fn states_are_compared_with_what_checkpoints_noted() {
     assert!(said.contains("a checkpoint noted digest"), "{said}");
     let said = replay(&log, &["--verify", "--json"]);
     let said: Value = serde_json::from_slice(&said.stdout).expect("it is JSON");
-    assert_eq!(said["checkpoints"]["compared"], 6);
+    assert_eq!(said["checkpoints"]["compared"], 9);
     assert_eq!(
         said["checkpoints"]["differing"].as_array().map(Vec::len),
         Some(1)

@@ -142,10 +142,18 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     ("src/ids.rs", &[]),
     ("src/clock.rs", &["ids"]),
     ("src/persist/", &["clock", "ids", "persist"]),
-    ("src/actors/mod.rs", &[]),
+    // The one list of actors, and what is made of it.
+    (
+        "src/actors/mod.rs",
+        &["actors", "actors_of_a_node", "list_of_actors", "spine"],
+    ),
     (
         "src/spine/",
         &["clock", "ids", "lookup::pages", "persist", "spine"],
+    ),
+    (
+        "src/spine/items.rs",
+        &["clock", "ids", "lookup", "spine::machine"],
     ),
     (
         "src/spine/runtime/",
@@ -171,8 +179,16 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     ("src/spine/event.rs", &["clock", "ids"]),
     (
         "src/spine/machine.rs",
-        &["spine::event", "lookup::pages", "clock", "ids"],
+        &[
+            "spine::effect",
+            "spine::event",
+            "lookup::pages",
+            "clock",
+            "ids",
+        ],
     ),
+    // What is stored of effects depends on nothing that may change beneath it.
+    ("src/spine/effect.rs", &["ids"]),
     // A machine knows its own words and the contract.
     (
         "src/actors/lock/",
@@ -195,12 +211,29 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "clock",
             "ids",
             "lookup",
+            "spine::effect",
             "spine::event",
             "spine::machine",
             "spine::parallel",
             "spine::shelf",
             "spine::Host",
             "text",
+        ],
+    ),
+    (
+        "src/actors/supervisor/",
+        &[
+            "actors::supervisor",
+            "clock",
+            "ids",
+            "lookup::kept",
+            "spine::delivery",
+            "spine::effect",
+            "spine::event",
+            "spine::items",
+            "spine::machine",
+            "spine::supervision",
+            "spine::Host",
         ],
     ),
     ("src/actors/lock/machine.rs", LOCK_RULES),
@@ -212,7 +245,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     (
         "src/protocols/",
         &[
-            "spine::host",
+            "spine::delivery",
             "actors::lock",
             "spine::machine",
             "actors::queue",
@@ -305,16 +338,8 @@ const LOCK_RULES: &[&str] = &[
 /// look-up structures or of what is kept on disk.
 pub(crate) const CIRCLES: &[(&[&str], &str)] = &[
     (
-        &["src/spine/host.rs", "src/spine/outbox.rs"],
-        "the host owns an outbox, which holds answers as the host defines them",
-    ),
-    (
         &["src/spine/checkpoint.rs", "src/spine/shared.rs"],
         "checkpoints run over the spine, which keeps a list of who can be asked for pages",
-    ),
-    (
-        &["src/node/mod.rs", "src/status.rs", "src/protocols/http/"],
-        "the node opens HTTP, which shows the whole node",
     ),
     (
         &[

@@ -4,10 +4,8 @@
 //! are cited here as "row n". Decides without changing anything, and commits without deciding anything.
 
 use crate::actors::lock::entry::{Entry, Terms};
-use crate::actors::lock::event;
 use crate::actors::lock::message::{
-    Gone, Listed, Message, Name, Outcome, Query, Refused, Reply, Rules, Selection, Standing, View,
-    Watch,
+    Gone, Listed, Message, Name, Outcome, Query, Refused, Reply, Rules, Selection, Standing, Watch,
 };
 use crate::actors::lock::pages::Page;
 use crate::actors::lock::state::State;
@@ -15,10 +13,8 @@ use crate::actors::lock::waiting::Waiting;
 use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket, Token};
 use crate::lookup::pages::Pages;
-use crate::spine::event::Happening;
 use crate::spine::machine::{
-    About, Effects, Gauge, Keeping, Machine, Moment, Never, Now, Paged, Shown, Stamp, Start, Timed,
-    Weight,
+    Effects, Keeping, Machine, Moment, Never, Now, Paged, Stamp, Start, Timed, Weight,
 };
 
 /// Keys that begin so belong to the coordinator: shown everywhere, changed through no door.
@@ -31,7 +27,7 @@ const SLOTS_IN_A_ROW: u32 = 8192;
 #[derive(Debug)]
 pub struct LockMachine {
     rules: Rules,
-    state: State,
+    pub(super) state: State,
     waiting: Waiting,
 }
 
@@ -146,7 +142,7 @@ impl LockMachine {
         self.state.contenders(slot, self.rules.high_first)
     }
 
-    fn list(&self, key: Option<&Name>, entries_max: u32) -> Vec<Listed> {
+    pub(super) fn list(&self, key: Option<&Name>, entries_max: u32) -> Vec<Listed> {
         let mut heads: Vec<Slot> = match key {
             Some(key) => self.state.of_key(key.as_bytes()).collect(),
             None => self
@@ -219,7 +215,7 @@ impl LockMachine {
         }
     }
 
-    fn counts(&self) -> (u32, u32) {
+    pub(super) fn counts(&self) -> (u32, u32) {
         let all = u32::try_from(self.state.entries.len()).unwrap_or(u32::MAX);
         let contenders = self.state.contenders;
         (all - contenders, contenders)
@@ -545,65 +541,5 @@ impl Paged for LockMachine {
 
     fn digest(&self) -> Digest {
         self.state.digest()
-    }
-}
-
-impl Shown for LockMachine {
-    const KINDS: &'static [&'static str] = &[
-        "draining",
-        "expired",
-        "granted",
-        "released",
-        "timed-out",
-        "waiting",
-        "withdrawn",
-    ];
-
-    type View = View;
-
-    fn view(&self) -> View {
-        let (owners, contenders) = self.counts();
-        let draining = self.state.head.draining;
-        View {
-            owners,
-            contenders,
-            draining,
-            entries: self.list(None, u32::MAX),
-        }
-    }
-
-    fn gauges(&self) -> Vec<Gauge> {
-        let (owners, contenders) = self.counts();
-        vec![
-            Gauge {
-                name: "owners",
-                help: "owners of locks",
-                value: owners.into(),
-            },
-            Gauge {
-                name: "contenders",
-                help: "contenders for locks",
-                value: contenders.into(),
-            },
-        ]
-    }
-
-    fn events(
-        &self,
-        entry: Stamp,
-        message: &Message,
-        outcome: &Outcome,
-        publish: &mut dyn FnMut(Happening),
-    ) {
-        event::events(&self.state, entry, (message, outcome), publish);
-    }
-
-    fn about(&self, outcome: &Outcome) -> Vec<About> {
-        let Outcome::Ended { gone } = outcome else {
-            return Vec::new();
-        };
-        let slots = gone.iter().flat_map(|gone| [Some(gone.slot), gone.heir]);
-        let about = |slot: Slot| Some(self.state.entries.get(slot)?.about(slot));
-        slots.flatten().filter_map(about).collect()
     }
 }

@@ -11,6 +11,7 @@
 //! | `waiting.rs` | who waits for something about locks |
 //! | `pages.rs` `load.rs` | durable state as pages; indexes built again from them |
 //! | `machine.rs` | the rules: who gets a lock, when, and for how long |
+//! | `shown.rs` | what people and programs are shown |
 //! | `invariants.rs` `model.rs` `tests.rs` | the machine compared with a plain model, its state walked |
 
 mod entry;
@@ -21,6 +22,7 @@ mod load;
 mod machine;
 mod message;
 mod pages;
+mod shown;
 mod state;
 mod waiting;
 

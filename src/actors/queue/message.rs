@@ -446,12 +446,6 @@ impl DedupKey {
     }
 }
 
-impl From<Refusal> for crate::actors::queue::reply::Reply {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal.into())
-    }
-}
-
 impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Self {
         match refusal {

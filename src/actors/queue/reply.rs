@@ -7,6 +7,7 @@ use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::{Counts, Phase};
 use crate::clock::Timestamp;
 use crate::ids::{Slot, Token};
+use crate::spine::machine::Refusal;
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -290,4 +291,10 @@ pub struct View {
     pub queues: Vec<QueueView>,
     /// Their jobs, by number.
     pub jobs: Vec<JobView>,
+}
+
+impl From<Refusal> for Reply {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal.into())
+    }
 }

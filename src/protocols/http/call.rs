@@ -4,11 +4,11 @@
 
 use crate::handle::Handle;
 use crate::protocols::http::access::Peer;
-use crate::protocols::http::door::Shared;
 use crate::protocols::http::idempotency::{Attempt, IdempotencyKey};
 use crate::protocols::http::input;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::room::Room;
+use crate::protocols::http::shared::Shared;
 use crate::protocols::listener::Place;
 use crate::refusal::Reason;
 use actix_web::dev::Payload;
@@ -70,7 +70,7 @@ pub(crate) struct Call {
     pub(crate) key: Option<IdempotencyKey>,
     /// Goes with the answer.
     pub(crate) rollback: Cell<Option<Rollback>>,
-    shared: Data<Shared>,
+    pub(crate) shared: Data<Shared>,
     caller: ReqData<Caller>,
     request: HttpRequest,
     body: Bytes,

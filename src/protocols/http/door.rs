@@ -9,8 +9,9 @@ use crate::protocols::http::idempotency::IdempotencyCache;
 use crate::protocols::http::job;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::room::Room;
-use crate::protocols::http::route;
+use crate::protocols::http::routes;
 use crate::protocols::http::session::{App, Session, Stream};
+use crate::protocols::http::shared::Shared;
 use crate::protocols::http::socket::{self, SocketFile};
 use crate::protocols::http::tls::{Identity, TlsError};
 use crate::protocols::http::token::{Token, TokenError};
@@ -34,9 +35,6 @@ use tokio::time::timeout;
 
 /// Connections beyond that, which are being told so at a time.
 const REFUSALS_MAX: u32 = 64;
-
-/// The longest body of a request, but for one that adds jobs.
-const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// What the system may hold of an answer that is not read: left to itself it takes megabytes for each client.
 const SEND_BYTES: usize = 128 * 1024;
@@ -78,54 +76,6 @@ pub enum OpenError {
     Thread(io::Error),
 }
 
-/// What the door's connections share.
-pub(crate) struct Shared {
-    pub(crate) counters: Counters,
-    pub(crate) names: Vec<String>,
-    token_file: Option<PathBuf>,
-    token: Mutex<Option<Arc<Token>>>,
-    tls_files: Option<(PathBuf, PathBuf)>,
-    identity: Mutex<Option<Identity>>,
-    connections_max: u32,
-    /// The longest body of a job, as the queues have it.
-    job_bytes_max: u32,
-    tcp: Room,
-    unix: Room,
-    pub(crate) idempotency: IdempotencyCache,
-}
-
-impl Shared {
-    /// The longest body of a request to this path.
-    pub(crate) fn body_bytes_max(&self, path: &str) -> usize {
-        if [job::PUSH, job::PUSH_ALL].contains(&path) {
-            // A job of any bytes fits in base64, and what stands around it.
-            BODY_BYTES_MAX + (self.job_bytes_max as usize).div_ceil(3) * 4
-        } else {
-            BODY_BYTES_MAX
-        }
-    }
-
-    /// The token of this moment.
-    pub(crate) fn token(&self) -> Option<Arc<Token>> {
-        let token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
-        token.as_ref().map(Arc::clone)
-    }
-
-    /// What there is to give to such a client.
-    pub(crate) const fn room(&self, peer: Peer) -> &Room {
-        match peer {
-            Peer::Tcp(_) => &self.tcp,
-            Peer::Socket { .. } => &self.unix,
-        }
-    }
-
-    /// What TLS clients are shown at this moment; none if TCP is plain.
-    fn identity(&self) -> Option<Identity> {
-        let identity = self.identity.lock();
-        identity.unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
 impl Door {
     /// Opens the door: listens, and serves from now on. On the core thread.
     pub(crate) async fn open(
@@ -161,6 +111,8 @@ impl Door {
                 tcp: Room::new(config.connections_max, config.waits_max),
                 unix: Room::new(config.connections_max, config.waits_max),
                 idempotency: IdempotencyCache::default(),
+                with_jobs: [job::PUSH, job::PUSH_ALL],
+                description: routes::description(),
             }),
             address: tcp.as_ref().map(|(address, _)| *address),
             socket: config.socket.clone(),
@@ -336,7 +288,7 @@ impl Serving {
         let app = actix_web::App::new()
             .app_data(Data::new(node.clone()))
             .app_data(Data::from(Arc::clone(&door.shared)))
-            .configure(route::routes)
+            .configure(routes::serve)
             .into_factory();
         let app = app.new_service(AppConfig::default()).await;
         let Ok(app) = app else {

@@ -11,8 +11,10 @@
 //! | `tls.rs` | the certificate, its key, and the handshake |
 //! | `token.rs` | the bearer token and its file |
 //! | `socket.rs` | the Unix socket's file |
-//! | `route.rs` | what a route is; the table of all routes |
-//! | `openapi.rs` | the description of the table |
+//! | `route.rs` | what a route is |
+//! | `routes.rs` | the table of routes |
+//! | `openapi.rs` `schemas.rs` | the description of the table, and of the types in it |
+//! | `shared.rs` | what connections share |
 //! | `schema.rs` | what requests and answers are made of: numbers in bounds, names, bytes |
 //! | `input.rs` | queries and bodies into the types of requests |
 //! | `operate.rs` | the node: routes, types, calls |
@@ -45,14 +47,17 @@ mod queue;
 mod queue_look;
 mod room;
 mod route;
+mod routes;
 mod schema;
+mod schemas;
 mod session;
+mod shared;
 mod socket;
 mod tls;
 mod token;
 
 pub use counters::Stats;
 pub use door::{Door, OpenError};
-pub use openapi::description;
+pub use routes::description;
 pub use tls::TlsError;
 pub use token::TokenError;

@@ -4,7 +4,6 @@ use crate::actors::lock::{LockMachine, Query as LockQuery, Reply};
 use crate::handle::Handle;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::metric;
-use crate::protocols::http::openapi::description;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::{Json, Query, Route, Scope, Words};
 use crate::protocols::http::schema::Number;
@@ -124,8 +123,8 @@ async fn metrics(call: &Call, (): ()) -> Result<HttpResponse, Problem> {
 #[schemars(inline)]
 pub(crate) struct Description(#[schemars(with = "Map<String, Value>")] &'static Value);
 
-async fn describe(_: &Call, (): ()) -> Result<Json<Description>, Problem> {
-    Ok(Json(Description(description())))
+async fn describe(call: &Call, (): ()) -> Result<Json<Description>, Problem> {
+    Ok(Json(Description(call.shared.description)))
 }
 
 async fn status(call: &Call, (): ()) -> Result<Json<NodeStatus>, Problem> {

@@ -2,17 +2,16 @@
 //! its API says all of it; what is served and what is described both come from there.
 
 use crate::protocols::http::call::Call;
-use crate::protocols::http::openapi::{self, Content, Schemas};
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::{event, job, lock, operate, queue, queue_look};
+use crate::protocols::http::schemas::{Content, Schemas};
 use crate::refusal::Reason;
 use actix_web::http::{Method, header};
-use actix_web::web::{self, ServiceConfig};
+use actix_web::web;
 use actix_web::{Handler, HttpResponse, Resource};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::future::ready;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -51,7 +50,7 @@ pub(crate) struct Route {
     pub(crate) content_type: &'static str,
     /// Parameters in headers.
     pub(crate) headers: Vec<Value>,
-    resource: Resource,
+    pub(super) resource: Resource,
 }
 
 /// What a route takes.
@@ -108,7 +107,7 @@ pub(crate) struct Json<T>(pub(crate) T);
 
 impl<T: Serialize + JsonSchema> Give for Json<T> {
     fn give(self) -> Result<HttpResponse, Problem> {
-        json(&self.0)
+        written(&self.0)
     }
 
     fn describe(schemas: &mut Schemas) -> Value {
@@ -122,7 +121,7 @@ pub(crate) struct Large<T>(pub(crate) T, pub(crate) OwnedSemaphorePermit);
 impl<T: Serialize + JsonSchema> Give for Large<T> {
     fn give(self) -> Result<HttpResponse, Problem> {
         let Self(answer, place) = self;
-        Ok(json(&answer)?.map_body(|_, body| super::listing::held(body, place)))
+        Ok(written(&answer)?.map_body(|_, body| super::listing::held(body, place)))
     }
 
     fn describe(schemas: &mut Schemas) -> Value {
@@ -137,11 +136,11 @@ impl Give for HttpResponse {
     }
 
     fn describe(_: &mut Schemas) -> Value {
-        serde_json::json!({ "type": "string" })
+        json!({ "type": "string" })
     }
 }
 
-fn json(answer: &impl Serialize) -> Result<HttpResponse, Problem> {
+fn written(answer: &impl Serialize) -> Result<HttpResponse, Problem> {
     let body = serde_json::to_string(answer);
     let mut body = body.map_err(|error| Problem::new(Reason::Failed, error.to_string()))?;
     body.push('\n');
@@ -220,7 +219,7 @@ impl Route {
                     .once(act)
                     .await
                     .map_err(|problem| call.problem(problem))?;
-                let mut response = json(&given)?;
+                let mut response = written(&given)?;
                 if let Some(rollback) = call.rollback.take() {
                     response.extensions_mut().insert(rollback);
                 }
@@ -231,7 +230,7 @@ impl Route {
         let words = (words, refusals);
         let mut route = Self::of::<T, Json<G>>((path, Method::POST), Scope::Use, words, resource);
         route.refusals.extend([Reason::Running, Reason::KeyReused]);
-        route.headers.push(openapi::idempotency_key());
+        route.headers.push(idempotency_key());
         route
     }
 
@@ -270,6 +269,16 @@ impl Route {
     }
 }
 
+/// The parameter of what is not to be done twice.
+fn idempotency_key() -> Value {
+    json!({
+        "name": "Idempotency-Key",
+        "in": "header",
+        "description": "1 to 128 visible ASCII characters, one for each request and its repetitions: a repetition within ten minutes is answered as the first was, and nothing is done twice.",
+        "schema": { "type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$" },
+    })
+}
+
 fn posted(
     path: &'static str,
     answer: impl Handler<(Call,), Output = Result<HttpResponse, Problem>>,
@@ -277,31 +286,6 @@ fn posted(
     web::resource(path)
         .route(web::post().to(answer))
         .default_service(web::to(|| ready(not_allowed("POST"))))
-}
-
-/// Every route.
-pub(crate) fn table() -> Vec<Route> {
-    let apis = [
-        operate::routes,
-        event::routes,
-        lock::routes,
-        queue_look::routes,
-        job::routes,
-        queue::routes,
-    ];
-    apis.iter().flat_map(|routes| routes()).collect()
-}
-
-/// Serves the table.
-pub(crate) fn routes(config: &mut ServiceConfig) {
-    for route in table() {
-        config.service(route.resource);
-    }
-    config.default_service(web::to(not_found));
-}
-
-async fn not_found() -> Result<HttpResponse, Problem> {
-    Err(Problem::new(Reason::NotFound, Reason::NotFound.title()))
 }
 
 fn not_allowed(allowed: &'static str) -> Result<HttpResponse, Problem> {

@@ -5,8 +5,8 @@
 
 use crate::protocols::http::access::{self, Peer, Rules};
 use crate::protocols::http::call::{Caller, Rollback};
-use crate::protocols::http::door::Shared;
 use crate::protocols::http::problem::{self, Problem};
+use crate::protocols::http::shared::Shared;
 use crate::refusal::Reason;
 use actix_http::body::{BodySize, BoxBody, MessageBody as _};
 use actix_http::error::ParseError;

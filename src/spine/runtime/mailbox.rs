@@ -1,13 +1,13 @@
 //! How actors are reached: messages, queries and waits from any thread, and their answers.
 
 use super::heard::{Hearing, hearing};
-use super::shell::{self, Shell};
+use super::shell::{self, ActorStatus, Shell};
 use crate::clock::Rouse;
-use crate::ids::{Digest, Seq, Ticket};
-use crate::spine::delivery::{Answer, Delivery, Item, QuerySaboteur, ReplyTo, Report, Saboteur};
+use crate::ids::Ticket;
+use crate::spine::delivery::{Answer, Delivery, Item, QuerySaboteur, ReplyTo, Saboteur};
 use crate::spine::directory::Admission;
 use crate::spine::host::Host;
-use crate::spine::machine::{Actor, Gauge};
+use crate::spine::machine::Actor;
 use actix::Addr;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -37,21 +37,6 @@ impl<M: Actor> Clone for Mailbox<M> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the node has stopped")]
 pub struct Stopped;
-
-/// What an actor says of itself.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct ActorStatus {
-    /// Its name.
-    pub name: &'static str,
-    /// Its newest entry.
-    pub last: Seq,
-    /// The digest of its durable state; none while it is being rebuilt.
-    pub digest: Option<Digest>,
-    /// What it counts.
-    pub gauges: Vec<Gauge>,
-    /// Items on which time no longer acts.
-    pub quarantined: Vec<Report>,
-}
 
 impl<M: Actor> Mailbox<M> {
     /// Delivers commands and waits for their answers, which come together and in order.

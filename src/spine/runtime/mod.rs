@@ -19,6 +19,7 @@ mod rebuild;
 mod shell;
 mod start;
 
-pub use mailbox::{ActorStatus, Mailbox, Stopped, Waiting};
+pub use mailbox::{Mailbox, Stopped, Waiting};
 pub use peer::{Completions, Judge};
+pub use shell::ActorStatus;
 pub use start::{block_on, spawn, start, watch_wall_clock};

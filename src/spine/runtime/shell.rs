@@ -1,14 +1,13 @@
 //! A host inside actix: its mailbox, its timer, what becomes of a panic.
 
-use super::mailbox::ActorStatus;
 use super::rebuild::rebuild;
 use crate::clock::Timestamp;
-use crate::ids::Ticket;
+use crate::ids::{Digest, Seq, Ticket};
 use crate::spine::delivery::{Delivery, Flow, ReplyTo, Report};
 use crate::spine::effect::Tell;
 use crate::spine::host::Host;
 use crate::spine::ledger::Ledger;
-use crate::spine::machine::{self, Machine};
+use crate::spine::machine::{self, Gauge, Machine};
 use crate::spine::shared::Spine;
 use crate::spine::supervision::Verdict;
 use actix::{
@@ -274,6 +273,21 @@ impl<M: machine::Actor> Handler<Abandon> for Shell<M> {
     fn handle(&mut self, Abandon: Abandon, _: &mut Self::Context) {
         self.host.abandon();
     }
+}
+
+/// What an actor says of itself.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct ActorStatus {
+    /// Its name.
+    pub name: &'static str,
+    /// Its newest entry.
+    pub last: Seq,
+    /// The digest of its durable state; none while it is being rebuilt.
+    pub digest: Option<Digest>,
+    /// What it counts.
+    pub gauges: Vec<Gauge>,
+    /// Items on which time no longer acts.
+    pub quarantined: Vec<Report>,
 }
 
 pub(super) struct Describe(pub(super) oneshot::Sender<ActorStatus>);

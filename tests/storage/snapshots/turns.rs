@@ -36,11 +36,11 @@ fn slots_are_written_in_turn_and_the_other_is_not_touched() {
         assert_eq!(seal.manifest.begun, taken.upto);
         assert!(seal.mark > seal.manifest.begun, "its mark comes behind it");
         let live = node.handle();
-        let digest = crate::node::wait(live.status()).unwrap().actors[0]
+        let digest = crate::node::wait(live.status()).unwrap().actors[1]
             .status
             .digest;
-        assert_eq!(seal.manifest.states.len(), 2, "of every actor");
-        assert_eq!(Some(seal.manifest.states[0].digest), digest);
+        assert_eq!(seal.manifest.states.len(), 3, "of every actor");
+        assert_eq!(Some(seal.manifest.states[1].digest), digest);
         before = after;
     }
     node.stop().unwrap();

@@ -1,0 +1,68 @@
+//! What people and programs are shown of the locks.
+
+use crate::actors::lock::event;
+use crate::actors::lock::machine::LockMachine;
+use crate::actors::lock::message::{Message, Outcome, View};
+use crate::ids::Slot;
+use crate::spine::event::Happening;
+use crate::spine::machine::{About, Gauge, Shown, Stamp};
+
+impl Shown for LockMachine {
+    const KINDS: &'static [&'static str] = &[
+        "draining",
+        "expired",
+        "granted",
+        "released",
+        "timed-out",
+        "waiting",
+        "withdrawn",
+    ];
+
+    type View = View;
+
+    fn view(&self) -> View {
+        let (owners, contenders) = self.counts();
+        let draining = self.state.head.draining;
+        View {
+            owners,
+            contenders,
+            draining,
+            entries: self.list(None, u32::MAX),
+        }
+    }
+
+    fn gauges(&self) -> Vec<Gauge> {
+        let (owners, contenders) = self.counts();
+        vec![
+            Gauge {
+                name: "owners",
+                help: "owners of locks",
+                value: owners.into(),
+            },
+            Gauge {
+                name: "contenders",
+                help: "contenders for locks",
+                value: contenders.into(),
+            },
+        ]
+    }
+
+    fn events(
+        &self,
+        entry: Stamp,
+        message: &Message,
+        outcome: &Outcome,
+        publish: &mut dyn FnMut(Happening),
+    ) {
+        event::events(&self.state, entry, (message, outcome), publish);
+    }
+
+    fn about(&self, outcome: &Outcome) -> Vec<About> {
+        let Outcome::Ended { gone } = outcome else {
+            return Vec::new();
+        };
+        let slots = gone.iter().flat_map(|gone| [Some(gone.slot), gone.heir]);
+        let about = |slot: Slot| Some(self.state.entries.get(slot)?.about(slot));
+        slots.flatten().filter_map(about).collect()
+    }
+}

@@ -1,0 +1,10 @@
+//! Chance, from the system.
+
+use super::NodeError;
+
+/// Bytes that nobody can foresee.
+pub(super) fn chance<const LEN: usize>() -> Result<[u8; LEN], NodeError> {
+    let mut bytes = [0; LEN];
+    getrandom::fill(&mut bytes).map_err(|error| NodeError::Core(std::io::Error::other(error)))?;
+    Ok(bytes)
+}

@@ -1,0 +1,66 @@
+//! What the connections of the door share.
+
+use crate::protocols::http::access::Peer;
+use crate::protocols::http::counters::Counters;
+use crate::protocols::http::idempotency::IdempotencyCache;
+use crate::protocols::http::room::Room;
+use crate::protocols::http::tls::Identity;
+use crate::protocols::http::token::Token;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The longest body of a request, but for one that adds jobs.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// What the door's connections share.
+pub(crate) struct Shared {
+    pub(crate) counters: Counters,
+    pub(crate) names: Vec<String>,
+    pub(super) token_file: Option<PathBuf>,
+    pub(super) token: Mutex<Option<Arc<Token>>>,
+    pub(super) tls_files: Option<(PathBuf, PathBuf)>,
+    pub(super) identity: Mutex<Option<Identity>>,
+    pub(super) connections_max: u32,
+    /// The longest body of a job, as the queues have it.
+    pub(super) job_bytes_max: u32,
+    pub(super) tcp: Room,
+    pub(super) unix: Room,
+    pub(crate) idempotency: IdempotencyCache,
+    /// The paths that take jobs.
+    pub(super) with_jobs: [&'static str; 2],
+    /// The description of all routes.
+    pub(crate) description: &'static Value,
+}
+
+impl Shared {
+    /// The longest body of a request to this path.
+    pub(crate) fn body_bytes_max(&self, path: &str) -> usize {
+        if self.with_jobs.contains(&path) {
+            // A job of any bytes fits in base64, and what stands around it.
+            BODY_BYTES_MAX + (self.job_bytes_max as usize).div_ceil(3) * 4
+        } else {
+            BODY_BYTES_MAX
+        }
+    }
+
+    /// The token of this moment.
+    pub(crate) fn token(&self) -> Option<Arc<Token>> {
+        let token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        token.as_ref().map(Arc::clone)
+    }
+
+    /// What there is to give to such a client.
+    pub(crate) const fn room(&self, peer: Peer) -> &Room {
+        match peer {
+            Peer::Tcp(_) => &self.tcp,
+            Peer::Socket { .. } => &self.unix,
+        }
+    }
+
+    /// What TLS clients are shown at this moment; none if TCP is plain.
+    pub(super) fn identity(&self) -> Option<Identity> {
+        let identity = self.identity.lock();
+        identity.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
