@@ -25,7 +25,7 @@ pub enum Kind {
     Entry,
     /// A message whose decision or commit panicked: history, never applied.
     Poisoned,
-    /// Something of the node itself, see [`Mark`].
+    /// Something of the node itself, see [`Mark`](crate::persist::mark::Mark).
     Mark,
     /// The end of a full segment: the log goes on in the next one.
     End,
