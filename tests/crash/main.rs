@@ -2,6 +2,7 @@
 
 #![cfg(feature = "cli")]
 
+mod acting;
 mod locks;
 mod queues;
 
@@ -9,6 +10,8 @@ mod queues;
 mod beanstalk;
 #[path = "../support/chance.rs"]
 mod chance;
+#[path = "../support/counter.rs"]
+mod counter;
 #[path = "../support/daemon.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod daemon;

@@ -131,6 +131,8 @@ fn the_metrics_are_metrics_line_by_line() {
     assert_eq!(at("sexton_lock_owners"), "1");
     assert_eq!(at("sexton_lock_contenders"), "1");
     assert_eq!(at(r#"sexton_actor_restarts_total{actor="lock"}"#), "0");
+    let owners = r#"sexton_actor_items{actor="lock",what="owners"}"#;
+    assert_eq!(at(owners), "1");
     assert_eq!(at(r#"sexton_journal_room{room="ample"}"#), "1");
     assert_eq!(at(r#"sexton_http_requests_total{result="refused"}"#), "1");
     assert!(number("sexton_journal_written_bytes_total") > 0.0);

@@ -304,20 +304,24 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     (
         "src/node/",
         &[
-            "actors",
-            "clock",
-            "config",
-            "handle",
-            "ids",
-            "node",
-            "persist",
-            "protocols::beanstalk",
-            "protocols::http",
-            "protocols::lockserver",
-            "spine",
-            "status",
+            "actors", "clock", "config", "handle", "ids", "node", "persist", "spine", "status",
         ],
     ),
+    // Where a node's listeners are opened, and what is told if one does not: nowhere else below the tools.
+    ("src/node/doors.rs", LISTENERS),
+    ("src/node/mod.rs", LISTENERS),
+];
+
+const LISTENERS: &[&str] = &[
+    "clock",
+    "config",
+    "handle",
+    "ids",
+    "node",
+    "protocols::beanstalk",
+    "protocols::http",
+    "protocols::lockserver",
+    "spine",
 ];
 
 const LOCK_RULES: &[&str] = &[

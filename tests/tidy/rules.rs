@@ -73,6 +73,8 @@ pub(crate) const RULES: &[Rule] = &[
             ),
             ("src/actors/process/state.rs", "use crate::ids::Seq;"),
             ("src/billing/mod.rs", "fn f() {}"),
+            ("src/node/core.rs", "use crate::protocols::http::Door;"),
+            ("src/handle/mod.rs", "use crate::protocols::http::Door;"),
             ("src/node/locks.rs", "use crate::replay::Line;"),
             (
                 "src/spine/host.rs",

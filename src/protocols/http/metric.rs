@@ -181,6 +181,15 @@ impl Page {
             "actor",
             &each(|actor| actor.status.last.0),
         );
+        let family = Family::<[(&'static str, &'static str); 2], Whole>::default();
+        for ActorReport { status, .. } in actors {
+            for gauge in &status.gauges {
+                let labels = [("actor", status.name), ("what", gauge.name)];
+                family.get_or_create(&labels).set(gauge.value);
+            }
+        }
+        let help = "What an actor has, in its own words";
+        self.0.register("actor_items", help, family);
     }
 
     fn journal(&mut self, journal: &JournalStatus) {

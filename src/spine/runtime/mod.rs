@@ -1,7 +1,6 @@
 //! Hosts as actix actors: mailboxes, restarts, timers. The only folder that names actix.
 //!
-//! A panic is caught in the host, before actix would see it; the actor then stops its context and is restarted by
-//! actix's Supervisor, which keeps the address and the mailbox.
+//! A panic is caught in the host, before actix would see it; the actor's mailbox then waits for the Supervisor's verdict.
 //!
 //! | file | holds |
 //! |---|---|

@@ -1,0 +1,213 @@
+//! Two counters that act and tell each other, on the real runtime: a process of their own is killed again and again
+//! between cause and effect, and the world outside it is looked at.
+//!
+//! `program.rs` is that process, this test program run once more; `world.rs` are the bells that it rings, in a file that
+//! outlives it. What `tests/sim/` shows with a simulated world, this shows with journal, threads and signals.
+
+mod program;
+mod world;
+
+use crate::counter::{CounterMachine, LEFT, RIGHT};
+use crate::past;
+use crate::patience::until;
+use sexton::spine::items::Itemized as _;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead as _, BufReader, Lines};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use tempfile::TempDir;
+use world::{Line, What, World};
+
+/// Processes that are killed.
+const LIVES: u64 = 24;
+
+/// Looks, a few milliseconds apart, until whatever a plant spoils will never come.
+const LOOKS: u32 = 400;
+
+/// A process of this program that runs counters. Killed when it is dropped.
+struct Running {
+    process: Child,
+    said: Lines<BufReader<ChildStdout>>,
+}
+
+impl Running {
+    /// Starts one; whether clients add to the counters.
+    fn start(files: &Path, plant: &str, adds: bool) -> Self {
+        let program = std::env::current_exe().expect("this program is a file");
+        let mut process = Command::new(program)
+            .args(["--exact", "acting::program::counters", "--ignored"])
+            .args(["--nocapture", "--test-threads=1"])
+            .env(program::DATA, files)
+            .env(program::PLANT, plant)
+            .env(program::ADDS, if adds { "yes" } else { "no" })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        let stdout = process.stdout.take().expect("it is piped");
+        Self {
+            process,
+            said: BufReader::new(stdout).lines(),
+        }
+    }
+
+    /// Reads one answer more than this.
+    fn read(&mut self, answers: u64) {
+        let lines = self.said.by_ref().map_while(Result::ok);
+        let mut answered = lines.filter(|line| line.starts_with("answered"));
+        let last = usize::try_from(answers).expect("they are few");
+        let found = answered.nth(last);
+        assert!(found.is_some(), "it ended before it was killed");
+    }
+}
+
+impl Drop for Running {
+    /// kill -9.
+    fn drop(&mut self) {
+        self.process.kill().expect("it is there");
+        self.process.wait().expect("it ends");
+    }
+}
+
+/// What the journal says of one instance.
+struct Told {
+    strides: BTreeMap<u32, u64>,
+    heard: BTreeMap<u32, u64>,
+    silent: usize,
+    /// Attempts that are taken for rung.
+    done: BTreeSet<(u32, u64)>,
+    /// The number of every entry.
+    entries: BTreeSet<u64>,
+}
+
+fn told<const ID: u8>(files: &Path) -> Told {
+    let past = past::read::<CounterMachine<ID>>(files);
+    let counters = || past.machine().items().iter();
+    let entries = past.entries.iter();
+    Told {
+        strides: counters().map(|(name, it)| (name.0, it.strides)).collect(),
+        heard: counters().map(|(name, it)| (name.0, it.heard)).collect(),
+        silent: counters().filter(|(_, it)| it.silent).count(),
+        done: counters()
+            .filter(|(_, it)| it.strides > 0 && !it.silent)
+            .map(|(name, it)| (name.0, it.attempt.0))
+            .collect(),
+        entries: entries.map(|entry| entry.seq.0).collect(),
+    }
+}
+
+/// What is not as it should be, while nothing is under way.
+fn wrong(files: &Path) -> Option<String> {
+    let (left, right) = (told::<LEFT>(files), told::<RIGHT>(files));
+    for (id, it, other) in [(LEFT, &left, &right), (RIGHT, &right, &left)] {
+        if it.silent > 0 {
+            return Some(format!("{} bells of {id} were never rung", it.silent));
+        }
+        let unheard = it
+            .strides
+            .iter()
+            .find(|(name, strides)| **strides > 0 && other.heard.get(name) != Some(strides));
+        if let Some(unheard) = unheard {
+            return Some(format!("nobody heard {unheard:?} of {id}"));
+        }
+    }
+    None
+}
+
+/// What was done in the world, and must not have been, or was not and is taken for done.
+fn untrue(files: &Path) -> Option<String> {
+    let log = World::read(files);
+    let (left, right) = (told::<LEFT>(files), told::<RIGHT>(files));
+    let mut rung = BTreeSet::new();
+    for Line {
+        actor,
+        id,
+        attempt,
+        what,
+    } in log
+    {
+        let it = if actor == LEFT { &left } else { &right };
+        if !it.entries.contains(&attempt) {
+            return Some(format!(
+                "{actor} {id} was acted on by {attempt}, of which the log has nothing"
+            ));
+        }
+        if what == What::Rung && !rung.insert((actor, id, attempt)) {
+            return Some(format!("{actor} {id} was rung twice by {attempt}"));
+        }
+    }
+    for (actor, it) in [(LEFT, &left), (RIGHT, &right)] {
+        for (id, attempt) in &it.done {
+            if !rung.contains(&(actor, *id, *attempt)) {
+                return Some(format!("{actor} takes {attempt} of {id} for rung"));
+            }
+        }
+    }
+    None
+}
+
+/// So many lives, each killed behind some answers, then one in which nobody asks for anything.
+fn lives(plant: &str, lives: u64) -> TempDir {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    for life in 0..lives {
+        let mut running = Running::start(files.path(), plant, true);
+        running.read(life * 17 % 60);
+    }
+    files
+}
+
+#[test]
+fn what_acts_is_killed_between_cause_and_effect_and_nothing_is_lost_or_done_twice() {
+    let files = lives("", LIVES);
+    // What each start states again must be enough.
+    let last = Running::start(files.path(), "", false);
+    until("all is rung and heard", || {
+        wrong(files.path()).is_none().then_some(())
+    });
+    drop(last);
+    assert_eq!(untrue(files.path()), None);
+    let count = |what| {
+        let log = World::read(files.path()).into_iter();
+        log.filter(|line| line.what == what).count()
+    };
+    let met = [What::Rung, What::Refused, What::Again, What::Unreported].map(count);
+    assert!(met.iter().all(|times| *times > 0), "{met:?}");
+}
+
+/// What is wrong with these lives, however long one waits.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what never comes can only be waited for"
+)]
+fn caught(plant: &str) -> String {
+    let files = lives(plant, 12);
+    let last = Running::start(files.path(), plant, false);
+    let mut found = None;
+    for _ in 0..LOOKS {
+        found = untrue(files.path()).or_else(|| wrong(files.path()));
+        if found.is_none() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    drop(last);
+    found.unwrap_or_default()
+}
+
+#[test]
+fn a_port_that_forgets_what_an_earlier_process_was_to_do_is_caught() {
+    let found = caught("forgets");
+    assert!(found.contains("never rung"), "{found}");
+}
+
+#[test]
+fn a_port_that_does_an_attempt_again_is_caught() {
+    let found = caught("repeats");
+    assert!(found.contains("rung twice"), "{found}");
+}
+
+#[test]
+fn a_port_that_says_it_did_what_it_did_not_is_caught() {
+    let found = caught("pretends");
+    assert!(found.contains("for rung"), "{found}");
+}

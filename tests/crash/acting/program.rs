@@ -1,0 +1,137 @@
+//! The process that is killed: two counters, a journal and bells, put together as a node is.
+
+use super::world::Bells;
+use crate::counter::{CounterMachine, LEFT, RIGHT, What};
+use sexton::clock::SystemClock;
+use sexton::ids::{Chance, Seq, Slot};
+use sexton::persist::disk::{Disk, RealDisk};
+use sexton::persist::journal::{Fsync, Journal, JournalThread, Sizes, ThreadFiller, Writer};
+use sexton::persist::snapshots::{SledStores, Slots};
+use sexton::spine::Host;
+use sexton::spine::delivery::Item;
+use sexton::spine::directory::Admission;
+use sexton::spine::ledger::Ledger;
+use sexton::spine::machine::Start;
+use sexton::spine::recovery::{Recovering, Replica, Scope, recover};
+use sexton::spine::runtime::{self, Mailbox};
+use sexton::spine::shared::{Spine, SpineFiles};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
+use tokio::sync::watch;
+
+pub(super) const DATA: &str = "SEXTON_COUNTERS_DATA";
+pub(super) const PLANT: &str = "SEXTON_COUNTERS_PLANT";
+pub(super) const ADDS: &str = "SEXTON_COUNTERS_ADDS";
+
+type Counters<const ID: u8> = CounterMachine<ID>;
+
+static STARTED: OnceLock<Seq> = OnceLock::new();
+
+/// The number of this process' start.
+pub(super) fn started() -> Seq {
+    *STARTED.get().expect("it was noted")
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a process is told what to do by its environment"
+)]
+fn said(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+#[test]
+#[ignore = "is run by the other tests here, as a process of its own"]
+fn counters() {
+    let Some(data) = said(DATA).map(PathBuf::from) else {
+        return;
+    };
+    let plant = said(PLANT).unwrap_or_default();
+    let adds = said(ADDS).as_deref() == Some("yes");
+    runtime::block_on(async move {
+        let (left, right, _thread) = open(&data, &plant);
+        if adds {
+            tokio::join!(add(left), add(right));
+        }
+        std::future::pending::<()>().await;
+    });
+}
+
+/// Brings both to where the log ends, and starts them.
+fn open(
+    data: &Path,
+    plant: &str,
+) -> (
+    Mailbox<Counters<LEFT>>,
+    Mailbox<Counters<RIGHT>>,
+    JournalThread,
+) {
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(data));
+    let slots = Slots::new(Arc::clone(&disk), Arc::new(SledStores::new(data)));
+    let (mut left, mut right) = (Replica::new(()), Replica::new(()));
+    let replicas: &mut [&mut dyn Recovering] = &mut [&mut left, &mut right];
+    let past = recover(disk.as_ref(), Some(&slots), replicas, Scope::default());
+    let past = past.expect("the journal reads");
+    let clock = Arc::new(SystemClock::starting_at(past.tail.last_at));
+    let filler = ThreadFiller::start(Arc::clone(&disk), 7).expect("there is a thread");
+    let writer = Writer::open(
+        Arc::clone(&disk),
+        Sizes::default(),
+        Box::new(filler),
+        &past.tail,
+    );
+    let mut writer = writer.expect("the journal is gone on with");
+    let mut ledger = Ledger::new(clock, &past.tail, past.marked, false);
+    let start = ledger.start(Chance([7; 32]));
+    writer
+        .write(&mut ledger.take_batch())
+        .expect("it is written");
+    writer.sync().expect("it is on disk");
+    let _ = STARTED.set(start.stamp.seq);
+    let (journal, thread) = Journal::start(writer, Fsync::Always).expect("there is a thread");
+    let files = SpineFiles {
+        journal,
+        disk,
+        slots,
+    };
+    let (halt, _) = watch::channel(None);
+    let spine = Rc::new(Spine::new(ledger, Some(files), halt));
+    let writing = Rc::clone(&spine);
+    runtime::spawn(async move { writing.write_forever().await });
+    let releasing = Rc::clone(&spine);
+    runtime::spawn(async move { releasing.release_forever().await });
+    let (left, right) = (host(left, start), host(right, start));
+    let bells = |files: &Path| (files.to_owned(), plant.to_owned());
+    let ((files, plant), (of_right, planted)) = (bells(data), bells(data));
+    (
+        runtime::start(left, (), &spine, Admission::new(64), move |completions| {
+            Box::new(Bells::start(&files, plant, completions))
+        }),
+        runtime::start(right, (), &spine, Admission::new(64), move |completions| {
+            Box::new(Bells::start(&of_right, planted, completions))
+        }),
+        thread,
+    )
+}
+
+fn host<const ID: u8>(replica: Replica<Counters<ID>>, start: Start) -> Host<Counters<ID>> {
+    let (machine, last) = replica.into_parts();
+    let mut host = Host::new(machine, last);
+    host.start(start).expect("it begins");
+    host
+}
+
+/// Adds to four counters, one after the other, and says so.
+#[expect(
+    clippy::print_stdout,
+    reason = "whoever kills this process counts the lines"
+)]
+async fn add<const ID: u8>(counters: Mailbox<Counters<ID>>) {
+    for name in (0..4).cycle() {
+        // A span that does not pass before the test is over: nothing but a start may make good what is lost.
+        let addition = (Slot(name), What::Add(3, 3_600_000, String::new()));
+        let answer = counters.call(vec![Item::Message(addition)]).await;
+        println!("answered {ID} {name} {answer:?}");
+    }
+}

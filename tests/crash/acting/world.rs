@@ -1,0 +1,171 @@
+//! Bells, in a file to which one line is added for whatever is done: it outlives every process, and a kill falls before a
+//! line or behind it.
+//!
+//! Keeps what a port owes, see `Action` in `src/spine/effect.rs`, and is slow, refuses some attempts, and reports some
+//! that it has performed to nobody.
+
+use super::program::started;
+use crate::counter::{self, CounterMachine};
+use sexton::ids::{Seq, Slot};
+use sexton::spine::effect::Action;
+use sexton::spine::port::Port;
+use sexton::spine::runtime::Completions;
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+
+/// What was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Rung,
+    Refused,
+    /// It was asked for again, and reported again.
+    Again,
+    /// It was rung, and no report of that got through.
+    Unreported,
+}
+
+const WORDS: [(What, &str); 4] = [
+    (What::Rung, "rung"),
+    (What::Refused, "refused"),
+    (What::Again, "again"),
+    (What::Unreported, "unreported"),
+];
+
+/// Something that was done.
+pub(super) struct Line {
+    pub(super) actor: u8,
+    pub(super) id: u32,
+    pub(super) attempt: u64,
+    pub(super) what: What,
+}
+
+/// The file of what was done.
+#[derive(Clone)]
+pub(super) struct World(PathBuf);
+
+impl World {
+    pub(super) fn beside(files: &Path) -> Self {
+        Self(files.join("bells"))
+    }
+
+    /// All that was done.
+    pub(super) fn read(files: &Path) -> Vec<Line> {
+        let text = std::fs::read_to_string(files.join("bells")).unwrap_or_default();
+        text.lines().map(parse).collect()
+    }
+
+    fn note(&self, line: &Line) {
+        let word = WORDS.iter().find(|(what, _)| *what == line.what);
+        let word = word.map_or("", |(_, word)| word);
+        let text = format!("{} {} {} {word}\n", line.actor, line.id, line.attempt);
+        let file = OpenOptions::new().create(true).append(true).open(&self.0);
+        let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+        written.expect("the world takes it");
+    }
+}
+
+fn parse(line: &str) -> Line {
+    let words: Vec<&str> = line.split(' ').collect();
+    let [actor, id, attempt, word] = words.as_slice() else {
+        panic!("{line:?} is no line of the world");
+    };
+    let what = WORDS.iter().find(|(_, known)| known == word);
+    Line {
+        actor: actor.parse().expect("a number"),
+        id: id.parse().expect("a number"),
+        attempt: attempt.parse().expect("a number"),
+        what: what.expect("a word").0,
+    }
+}
+
+/// The bells of one actor, rung on a thread of their own.
+pub(super) struct Bells(mpsc::Sender<Action<u64>>);
+
+impl<const ID: u8> Port<CounterMachine<ID>> for Bells {
+    fn perform(&mut self, action: Action<u64>) {
+        // The process ends before the thread.
+        drop(self.0.send(action));
+    }
+}
+
+impl Bells {
+    pub(super) fn start<const ID: u8>(
+        files: &Path,
+        plant: String,
+        completions: Completions<CounterMachine<ID>>,
+    ) -> Self {
+        let (asks, asked) = mpsc::channel::<Action<u64>>();
+        let ringer = Ringer {
+            newest: newest::<ID>(files),
+            world: World::beside(files),
+            plant,
+        };
+        let thread = std::thread::Builder::new().name("bells".to_owned());
+        let ringing = thread.spawn(move || ringer.ring::<ID>(&asked, &completions));
+        ringing.expect("there is a thread");
+        Self(asks)
+    }
+}
+
+/// The newest attempt of each bell, and whether it was rung.
+fn newest<const ID: u8>(files: &Path) -> BTreeMap<u64, (Seq, bool)> {
+    let log = World::read(files).into_iter();
+    let ours =
+        log.filter(|line| line.actor == ID && matches!(line.what, What::Rung | What::Refused));
+    ours.map(|line| (line.id.into(), (Seq(line.attempt), line.what == What::Rung)))
+        .collect()
+}
+
+struct Ringer {
+    newest: BTreeMap<u64, (Seq, bool)>,
+    world: World,
+    plant: String,
+}
+
+impl Ringer {
+    fn ring<const ID: u8>(
+        mut self,
+        asked: &mpsc::Receiver<Action<u64>>,
+        completions: &Completions<CounterMachine<ID>>,
+    ) {
+        for Action { id, attempt, .. } in asked {
+            let name = Slot(u32::try_from(id).expect("bells have the names of counters"));
+            let report = |refused| {
+                completions.report(&(name, counter::What::Rung(attempt, refused)));
+            };
+            let note = |what| Line {
+                actor: ID,
+                id: name.0,
+                attempt: attempt.0,
+                what,
+            };
+            let known = self.newest.get(&id).copied();
+            match known {
+                Some((newest, _)) if newest > attempt => report(true),
+                Some((newest, rung)) if newest == attempt && self.plant != "repeats" => {
+                    self.world.note(&note(What::Again));
+                    report(!rung);
+                }
+                _ if self.plant == "forgets" && attempt < started() => {}
+                _ if self.plant == "pretends" => report(false),
+                _ if attempt.0 % 5 == 2 => {
+                    self.newest.insert(id, (attempt, false));
+                    self.world.note(&note(What::Refused));
+                    report(true);
+                }
+                _ => {
+                    self.newest.insert(id, (attempt, true));
+                    self.world.note(&note(What::Rung));
+                    if attempt.0 % 3 == 1 && known.map(|known| known.0) != Some(attempt) {
+                        self.world.note(&note(What::Unreported));
+                    } else {
+                        report(false);
+                    }
+                }
+            }
+        }
+    }
+}
