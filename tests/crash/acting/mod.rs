@@ -9,20 +9,23 @@ mod world;
 
 use crate::counter::{CounterMachine, LEFT, RIGHT};
 use crate::past;
-use crate::patience::until;
 use sexton::spine::items::Itemized as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Lines};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
 use tempfile::TempDir;
 use world::{Line, What, World};
 
 /// Processes that are killed.
 const LIVES: u64 = 24;
 
-/// Looks, a few milliseconds apart, until whatever a plant spoils will never come.
-const LOOKS: u32 = 400;
+/// How long processes may take in which nobody asks for anything: each as long as all before it together.
+const SHORTEST: Duration = Duration::from_millis(50);
+/// Until all is well, and until it is said that it never will be where something is planted.
+const ROUNDS: u32 = 11;
+const ROUNDS_PLANTED: u32 = 4;
 
 /// A process of this program that runs counters. Killed when it is dropped.
 struct Running {
@@ -156,16 +159,30 @@ fn lives(plant: &str, lives: u64) -> TempDir {
     files
 }
 
+/// Lets processes run in which nobody asks for anything, so that only what a start states again moves anything. What is
+/// wrong in the end.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a journal that is written to is not looked at, so nobody can tell when it is at rest"
+)]
+fn at_rest(files: &Path, plant: &str, rounds: u32) -> Option<String> {
+    let mut found = None;
+    for round in 0..rounds {
+        let running = Running::start(files, plant, false);
+        std::thread::sleep(SHORTEST * 2_u32.pow(round));
+        drop(running);
+        found = untrue(files).or_else(|| wrong(files));
+        if found.is_none() {
+            break;
+        }
+    }
+    found
+}
+
 #[test]
 fn what_acts_is_killed_between_cause_and_effect_and_nothing_is_lost_or_done_twice() {
     let files = lives("", LIVES);
-    // What each start states again must be enough.
-    let last = Running::start(files.path(), "", false);
-    until("all is rung and heard", || {
-        wrong(files.path()).is_none().then_some(())
-    });
-    drop(last);
-    assert_eq!(untrue(files.path()), None);
+    assert_eq!(at_rest(files.path(), "", ROUNDS), None);
     let count = |what| {
         let log = World::read(files.path()).into_iter();
         log.filter(|line| line.what == what).count()
@@ -174,23 +191,9 @@ fn what_acts_is_killed_between_cause_and_effect_and_nothing_is_lost_or_done_twic
     assert!(met.iter().all(|times| *times > 0), "{met:?}");
 }
 
-/// What is wrong with these lives, however long one waits.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "what never comes can only be waited for"
-)]
 fn caught(plant: &str) -> String {
     let files = lives(plant, 12);
-    let last = Running::start(files.path(), plant, false);
-    let mut found = None;
-    for _ in 0..LOOKS {
-        found = untrue(files.path()).or_else(|| wrong(files.path()));
-        if found.is_none() {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    drop(last);
+    let found = at_rest(files.path(), plant, ROUNDS_PLANTED);
     found.unwrap_or_default()
 }
 

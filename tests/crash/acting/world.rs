@@ -10,11 +10,16 @@ use sexton::ids::{Seq, Slot};
 use sexton::spine::effect::Action;
 use sexton::spine::port::Port;
 use sexton::spine::runtime::Completions;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+/// How many actions wait until another is asked for, and how long.
+const IN_HAND: usize = 3;
+const LATE: Duration = Duration::from_millis(20);
 
 /// What was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,44 +131,68 @@ struct Ringer {
 }
 
 impl Ringer {
+    /// Performs what it is asked for, some of it late: what a kill finds in hand is lost.
     fn ring<const ID: u8>(
         mut self,
         asked: &mpsc::Receiver<Action<u64>>,
         completions: &Completions<CounterMachine<ID>>,
     ) {
-        for Action { id, attempt, .. } in asked {
-            let name = Slot(u32::try_from(id).expect("bells have the names of counters"));
-            let report = |refused| {
-                completions.report(&(name, counter::What::Rung(attempt, refused)));
-            };
-            let note = |what| Line {
-                actor: ID,
-                id: name.0,
-                attempt: attempt.0,
-                what,
-            };
-            let known = self.newest.get(&id).copied();
-            match known {
-                Some((newest, _)) if newest > attempt => report(true),
-                Some((newest, rung)) if newest == attempt && self.plant != "repeats" => {
-                    self.world.note(&note(What::Again));
-                    report(!rung);
+        let mut in_hand = VecDeque::new();
+        loop {
+            let late = match asked.recv_timeout(LATE) {
+                Ok(action) => {
+                    in_hand.push_back(action);
+                    false
                 }
-                _ if self.plant == "forgets" && attempt < started() => {}
-                _ if self.plant == "pretends" => report(false),
-                _ if attempt.0 % 5 == 2 => {
-                    self.newest.insert(id, (attempt, false));
-                    self.world.note(&note(What::Refused));
-                    report(true);
-                }
-                _ => {
-                    self.newest.insert(id, (attempt, true));
-                    self.world.note(&note(What::Rung));
-                    if attempt.0 % 3 == 1 && known.map(|known| known.0) != Some(attempt) {
-                        self.world.note(&note(What::Unreported));
-                    } else {
-                        report(false);
-                    }
+                Err(RecvTimeoutError::Timeout) => true,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            while late || in_hand.len() > IN_HAND {
+                let Some(action) = in_hand.pop_front() else {
+                    break;
+                };
+                self.perform(&action, completions);
+            }
+        }
+    }
+
+    fn perform<const ID: u8>(
+        &mut self,
+        action: &Action<u64>,
+        completions: &Completions<CounterMachine<ID>>,
+    ) {
+        let Action { id, attempt, .. } = *action;
+        let name = Slot(u32::try_from(id).expect("bells have the names of counters"));
+        let report = |refused| {
+            completions.report(&(name, counter::What::Rung(attempt, refused)));
+        };
+        let note = |what| Line {
+            actor: ID,
+            id: name.0,
+            attempt: attempt.0,
+            what,
+        };
+        let known = self.newest.get(&id).copied();
+        match known {
+            Some((newest, _)) if newest > attempt => report(true),
+            Some((newest, rung)) if newest == attempt && self.plant != "repeats" => {
+                self.world.note(&note(What::Again));
+                report(!rung);
+            }
+            _ if self.plant == "forgets" && attempt < started() => {}
+            _ if self.plant == "pretends" => report(false),
+            _ if attempt.0 % 5 == 2 => {
+                self.newest.insert(id, (attempt, false));
+                self.world.note(&note(What::Refused));
+                report(true);
+            }
+            _ => {
+                self.newest.insert(id, (attempt, true));
+                self.world.note(&note(What::Rung));
+                if attempt.0 % 3 == 1 && known.map(|known| known.0) != Some(attempt) {
+                    self.world.note(&note(What::Unreported));
+                } else {
+                    report(false);
                 }
             }
         }
