@@ -2,12 +2,16 @@
 
 use crate::actor::Ask;
 use crate::counter::{LEFT, RIGHT, STRIDE, What};
+use crate::coverage::Coverage;
+use crate::node::AnyWatch;
 use crate::planted::caught;
 use crate::run::Run;
 use crate::setting::{Plant, Setting};
 use crate::violation::{Promise, Violation};
+use sexton::actors::lock;
 use sexton::ids::{ActorId, Slot};
 use sexton::persist::journal::Room;
+use sexton::spine::delivery::Stage;
 
 const DAY_MS: u32 = 24 * 3600 * 1000;
 
@@ -116,6 +120,58 @@ fn a_refused_tell_that_is_forgotten_is_caught() {
 #[test]
 fn obligations_that_a_start_does_not_let_out_are_caught() {
     only_caught_with(Plant::ResumeNotDrained, killed_before_it_told);
+}
+
+/// A panic in this function of the contract, and what moves the node there; how often it went off.
+fn panics(stage: Stage, count: fn(&Coverage) -> u64) -> Result<u64, Violation> {
+    let setting = planted(None);
+    let mut run = told(&setting)?;
+    let Some(node) = &mut run.node else {
+        return Ok(0);
+    };
+    let now = node.ledger.now();
+    match stage {
+        Stage::Watch => {
+            node.actors.lock.trap.set(stage);
+            let empty = AnyWatch::Lock(lock::Watch::Empty);
+            node.watch(empty, &mut run.coverage);
+        }
+        Stage::Resume => {
+            node.actors.left.trap.set(stage);
+            node.actors.left.host.undelivered(now);
+        }
+        _ => {
+            node.actors.left.trap.set(stage);
+            let addition = (Slot(1), What::Add(3, 0, String::new()));
+            node.actors.left.post(vec![Ask::Message(addition)]);
+        }
+    }
+    if matches!(stage, Stage::Due | Stage::Tick | Stage::Resume) {
+        node.clock.advance_ms(u64::from(DAY_MS) + 1);
+    }
+    turn(&mut run, LEFT)?;
+    turn(&mut run, LEFT)?;
+    run.come_to_rest()?;
+    Ok(count(&run.coverage))
+}
+
+#[test]
+fn a_panic_in_any_function_is_caught_and_costs_nobody_else_anything() {
+    crate::campaign::hush();
+    let stages: [(Stage, fn(&Coverage) -> u64); 7] = [
+        (Stage::Decide, |met| met.panics_in_decide),
+        (Stage::Keeping, |met| met.panics_in_keeping),
+        (Stage::Commit, |met| met.panics_in_commit),
+        (Stage::Due, |met| met.panics_in_due),
+        (Stage::Tick, |met| met.panics_in_tick),
+        (Stage::Watch, |met| met.panics_in_watch),
+        (Stage::Resume, |met| met.panics_in_resume),
+    ];
+    for (stage, count) in stages {
+        let times =
+            panics(stage, count).unwrap_or_else(|violation| panic!("{stage:?}: {violation}"));
+        assert_eq!(times, 1, "{stage:?}");
+    }
 }
 
 #[test]
