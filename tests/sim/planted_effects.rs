@@ -122,8 +122,10 @@ fn obligations_that_a_start_does_not_let_out_are_caught() {
     only_caught_with(Plant::ResumeNotDrained, killed_before_it_told);
 }
 
+type Count = fn(&Coverage) -> u64;
+
 /// A panic in this function of the contract, and what moves the node there; how often it went off.
-fn panics(stage: Stage, count: fn(&Coverage) -> u64) -> Result<u64, Violation> {
+fn panics(stage: Stage, count: Count) -> Result<u64, Violation> {
     let setting = planted(None);
     let mut run = told(&setting)?;
     let Some(node) = &mut run.node else {
@@ -140,7 +142,12 @@ fn panics(stage: Stage, count: fn(&Coverage) -> u64) -> Result<u64, Violation> {
             node.actors.left.trap.set(stage);
             node.actors.left.host.undelivered(now);
         }
-        _ => {
+        Stage::Decide
+        | Stage::Keeping
+        | Stage::Commit
+        | Stage::Query
+        | Stage::Tick
+        | Stage::Due => {
             node.actors.left.trap.set(stage);
             let addition = (Slot(1), What::Add(3, 0, String::new()));
             node.actors.left.post(vec![Ask::Message(addition)]);
@@ -158,7 +165,7 @@ fn panics(stage: Stage, count: fn(&Coverage) -> u64) -> Result<u64, Violation> {
 #[test]
 fn a_panic_in_any_function_is_caught_and_costs_nobody_else_anything() {
     crate::campaign::hush();
-    let stages: [(Stage, fn(&Coverage) -> u64); 7] = [
+    let stages: [(Stage, Count); 7] = [
         (Stage::Decide, |met| met.panics_in_decide),
         (Stage::Keeping, |met| met.panics_in_keeping),
         (Stage::Commit, |met| met.panics_in_commit),
