@@ -86,6 +86,7 @@ impl Server {
         Client {
             stream,
             received: Vec::new(),
+            sent: String::new(),
         }
     }
 }
@@ -102,11 +103,14 @@ impl Drop for Server {
 pub(crate) struct Client {
     stream: UnixStream,
     received: Vec<u8>,
+    /// The newest of what was sent.
+    sent: String,
 }
 
 impl Client {
     /// Sends bytes as they are.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.sent = String::from_utf8_lossy(bytes).into_owned();
         self.stream.write_all(bytes).expect("it reads");
     }
 
@@ -129,7 +133,8 @@ impl Client {
             if let Some(reply) = self.take_reply() {
                 return Some(reply);
             }
-            if !self.receive().expect("it answers in time") {
+            let received = self.receive();
+            if !received.unwrap_or_else(|error| panic!("no answer to {:?}: {error}", self.sent)) {
                 assert!(self.received.is_empty(), "half a reply: {self:?}");
                 return None;
             }
