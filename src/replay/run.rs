@@ -364,7 +364,8 @@ impl Replay {
     /// let mut replay = Replay::default();
     /// let lines = replay.log(log)?;
     /// assert_eq!(lines.len(), 3, "ann's time ran out, which is an entry of its own");
-    /// let (_, _, locks) = replay.states().next().expect("locks are an actor");
+    /// let mut states = replay.states();
+    /// let (_, _, locks) = states.find(|(actor, ..)| *actor == "lock").expect("it is an actor");
     /// assert_eq!(locks["entries"][0]["owner"], "bob");
     /// # Ok::<(), sexton::replay::ReplayError>(())
     /// ```

@@ -318,10 +318,12 @@ const LISTENERS: &[&str] = &[
     "handle",
     "ids",
     "node",
+    "persist",
     "protocols::beanstalk",
     "protocols::http",
     "protocols::lockserver",
     "spine",
+    "status",
 ];
 
 const LOCK_RULES: &[&str] = &[
