@@ -209,12 +209,16 @@ impl Handle {
             Some(Ok(Reply::Counts { owners, contenders })) => (*owners, *contenders),
             Some(_) | None => (0, 0),
         };
-        let asked = vec![Item::Query(queue::Query::Totals)];
-        let mut jobs = match self.actors.queue.call(asked).await?.pop() {
-            Some(Ok(queue::Reply::Totals(totals))) => *totals,
-            Some(_) | None => queue::Totals::default(),
+        let jobs = match self.queues().totals().await {
+            Ok(totals) => totals,
+            Err(QueueError::Stopped(stopped)) => return Err(stopped),
+            Err(QueueError::Absent | QueueError::Refused(_) | QueueError::Failed(_)) => {
+                queue::Totals {
+                    draining: self.is_draining(),
+                    ..queue::Totals::default()
+                }
+            }
         };
-        jobs.draining = self.is_draining();
         let actors = each!(mailbox in &self.actors => self.report(mailbox).await?).into();
         let listening = self.listening((lock_owners, lock_contenders));
         let now = facts.clock.now();

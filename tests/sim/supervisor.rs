@@ -5,6 +5,7 @@ use crate::each::Judged;
 use crate::reference::{Origin, Reference};
 use sexton::actors::supervisor::{Cause, Outcome, Query, Record, Reply, Rules, SupervisorMachine};
 use sexton::clock::Timestamp;
+use sexton::ids::Slot;
 use sexton::spine::delivery::Answer;
 use sexton::spine::machine::{Never, Shown as _, Stamp, Start};
 use sexton::spine::supervision::{Intensity, Panicked, Verdict};
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 /// Panics, as they were reported.
 #[derive(Clone, Default)]
 pub(crate) struct Supervisor {
-    records: BTreeMap<u32, Record>,
+    records: BTreeMap<Slot, Record>,
 }
 
 impl Judged for SupervisorMachine {
@@ -40,7 +41,10 @@ impl Reference for Supervisor {
         panicked: &Panicked,
         (outcome, _): (&Outcome, &Reply),
     ) -> Result<(), String> {
-        let record = self.records.entry(panicked.actor.0.into()).or_default();
+        let record = self
+            .records
+            .entry(Slot(panicked.actor.0.into()))
+            .or_default();
         if panicked.spent {
             record.rebuilds += 1;
         } else {
@@ -74,7 +78,7 @@ impl Reference for Supervisor {
     }
 
     fn answer(&self, Query::Of(actor): &Query) -> Answer<Reply> {
-        let record = self.records.get(&actor.0.into()).cloned();
+        let record = self.records.get(&Slot(actor.0.into())).cloned();
         Ok(Reply::Record(record.unwrap_or_default()))
     }
 

@@ -67,7 +67,7 @@ impl From<Refusal> for Reply {
 }
 
 /// The panics of every actor that had any, by its number.
-pub type View = BTreeMap<u32, Record>;
+pub type View = BTreeMap<Slot, Record>;
 
 /// The rules of restarts, over what is known of panics.
 #[derive(Debug)]
@@ -199,10 +199,7 @@ impl Shown for SupervisorMachine {
     type View = View;
 
     fn view(&self) -> View {
-        let records = self.records.iter();
-        records
-            .map(|(slot, record)| (slot.0, record.clone()))
-            .collect()
+        self.records.view()
     }
 
     fn gauges(&self) -> Vec<Gauge> {
