@@ -49,7 +49,7 @@ pub trait Item: Sized + 'static {
     }
 }
 
-/// An item that is stored, and hashed, as serde has it: for those of which there are not so many that it matters.
+/// An item that is stored, and hashed, as serde has it: for items that are few enough for its cost not to matter.
 pub trait Plain: Serialize + DeserializeOwned + Clone + 'static {
     /// See [`Item::KIND`].
     const KIND: u8;

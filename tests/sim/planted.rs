@@ -277,7 +277,7 @@ fn a_token_given_twice_is_caught() {
 
 #[test]
 fn a_tick_that_is_not_journaled_is_caught() {
-    // An answer that rests on the missing record never leaves: whoever waits for it may be missed first.
+    // An answer that rests on the missing record never leaves, so the missing wake-up may be found first.
     caught(
         Plant::TickNotJournaled,
         &[

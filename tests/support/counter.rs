@@ -30,7 +30,7 @@ pub(crate) enum What {
     /// Adds so much; the span, in milliseconds, begins when the counter leaves zero. The label may have any length.
     Add(u32, u32, String),
     Lapse,
-    /// The other actor's counter has passed so many strides in all.
+    /// How many strides the other actor's counter has passed in all.
     Heard(u64),
     /// The world has rung the bell by this attempt, or refuses to.
     Rung(Seq, bool),

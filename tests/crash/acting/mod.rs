@@ -149,7 +149,7 @@ fn untrue(files: &Path) -> Option<String> {
     None
 }
 
-/// So many lives, each killed behind some answers, then one in which nobody asks for anything.
+/// A directory after this many lives, each killed after a number of answers.
 fn lives(plant: &str, lives: u64) -> TempDir {
     let files = tempfile::tempdir().expect("a directory can be made");
     for life in 0..lives {

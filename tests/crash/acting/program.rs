@@ -125,7 +125,7 @@ fn host<const ID: u8>(replica: Replica<Counters<ID>>, start: Start) -> Host<Coun
 /// Adds to four counters, one after the other, and says so.
 #[expect(
     clippy::print_stdout,
-    reason = "whoever kills this process counts the lines"
+    reason = "the test that kills this process counts the lines"
 )]
 async fn add<const ID: u8>(counters: Mailbox<Counters<ID>>) {
     for name in (0..4).cycle() {
