@@ -38,6 +38,25 @@ fn a_stop_waits_for_the_checkpoint_that_is_under_way() {
 }
 
 #[test]
+fn nobody_writes_to_the_directory_after_a_stop_though_a_handle_is_kept() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let journal = files.path().join("journal");
+    let mut config = settings(files.path());
+    // Large enough that a stop comes while the next segment is being filled.
+    config.segments.first_bytes = 16 << 20;
+    config.segments.max_bytes = 32 << 20;
+    let node = Node::open(config).expect("it opens");
+    let handle = node.handle();
+    node.stop().expect("it stops");
+    let unfinished = std::fs::read_dir(&journal)
+        .expect("there is a journal")
+        .map(|entry| entry.expect("it can be read").file_name())
+        .find(|name| !name.to_string_lossy().ends_with(".seg"));
+    assert_eq!(unfinished, None, "somebody is still at it");
+    drop(handle);
+}
+
+#[test]
 fn whoever_gave_a_call_is_called_behind_each_checkpoint() {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let calls = || CALLS.load(Ordering::SeqCst);

@@ -6,6 +6,7 @@ use crate::persist::error::PersistError;
 use crate::persist::journal::segment;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long a full disk is left alone before it is tried again.
@@ -57,10 +58,14 @@ impl Filler for InlineFiller {
     }
 }
 
-/// Prepares on a thread of its own; ends when dropped.
+/// Prepares on a thread of its own.
+///
+/// Dropping it waits until that thread has ended, and with it what it was asked for: whoever holds the directory's lock
+/// and lets go of this first leaves nobody behind who writes there.
 pub struct ThreadFiller {
     asks: Sender<(u64, u64)>,
     filled: Receiver<Filled>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl ThreadFiller {
@@ -68,11 +73,30 @@ impl ThreadFiller {
     pub fn start(disk: Arc<dyn Disk>, salt: u32) -> Result<Self, PersistError> {
         let (asks, asked) = bounded(1);
         let (done, filled) = bounded(1);
-        std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name("sexton-filler".to_owned())
             .spawn(move || fill(disk.as_ref(), salt, &asked, &done))
             .map_err(PersistError::io("start a thread to fill", segment::FOLDER))?;
-        Ok(Self { asks, filled })
+        Ok(Self {
+            asks,
+            filled,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for ThreadFiller {
+    fn drop(&mut self) {
+        // Without its channels the thread ends after what it is at.
+        self.asks = bounded(1).0;
+        self.filled = bounded(1).1;
+        if self
+            .thread
+            .take()
+            .is_some_and(|thread| thread.join().is_err())
+        {
+            tracing::error!("the thread that prepares journal segments panicked");
+        }
     }
 }
 
@@ -111,5 +135,30 @@ fn fill(disk: &dyn Disk, salt: u32, asked: &Receiver<(u64, u64)>, done: &Sender<
                 Ok(_) | Err(RecvTimeoutError::Disconnected) => return,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Filler as _, ThreadFiller};
+    use crate::persist::disk::{Disk as _, RealDisk};
+    use crate::persist::journal::segment;
+    use std::sync::Arc;
+
+    #[test]
+    fn nothing_is_written_after_its_drop() {
+        let files = tempfile::tempdir().unwrap();
+        let disk = Arc::new(RealDisk::new(files.path()));
+        disk.create_folder(segment::FOLDER).unwrap();
+        let listed = || disk.list(segment::FOLDER).unwrap();
+        let mut filler = ThreadFiller::start(Arc::clone(&disk) as Arc<_>, 7).unwrap();
+        filler.ask(1, 8 << 20);
+        drop(filler);
+        let left = listed();
+        assert!(
+            left.iter().all(|(name, _)| name.ends_with(".seg")),
+            "{left:?} is half prepared"
+        );
+        assert_eq!(left.len(), 1, "what was asked for is there");
     }
 }

@@ -51,7 +51,8 @@ pub struct JournalThread {
 
 struct Shared {
     fsync: Fsync,
-    writer: Mutex<Writer>,
+    /// Nothing once the thread has ended: what a `Journal` outlives has no file open, and no thread that fills one.
+    writer: Mutex<Option<Writer>>,
     /// Batches handed over and not yet written.
     waiting: AtomicU64,
     waiting_bytes: AtomicU64,
@@ -96,7 +97,7 @@ impl Journal {
         let shared = Arc::new(Shared {
             fsync,
             released: AtomicU64::new(writer.last().0),
-            writer: Mutex::new(writer),
+            writer: Mutex::new(Some(writer)),
             waiting: AtomicU64::new(0),
             waiting_bytes: AtomicU64::new(0),
             room: AtomicU8::new(0),
@@ -148,8 +149,11 @@ impl Journal {
         let Ok(mut writer) = self.shared.writer.try_lock() else {
             return false;
         };
-        if self.failure().is_none() && self.shared.write(&mut writer, batch) {
-            self.shared.publish(&writer);
+        let Some(writer) = writer.as_mut() else {
+            return false;
+        };
+        if self.failure().is_none() && self.shared.write(writer, batch) {
+            self.shared.publish(writer);
         }
         true
     }
@@ -231,11 +235,11 @@ impl Shared {
             select_biased! {
                 recv(looks) -> _ => {
                     let mut writer = lock(&self.writer);
-                    if self.failed() {
-                        return;
-                    }
+                    let Some(writer) = writer.as_mut().filter(|_| !self.failed()) else {
+                        break;
+                    };
                     writer.refill();
-                    self.note_room(&writer);
+                    self.note_room(writer);
                     unsynced_for += look;
                     let owed = match self.fsync {
                         Fsync::Always => true,
@@ -244,8 +248,8 @@ impl Shared {
                     };
                     if owed {
                         unsynced_for = Duration::ZERO;
-                        if writer.is_dirty() && self.sync(&mut writer) {
-                            self.publish(&writer);
+                        if writer.is_dirty() && self.sync(writer) {
+                            self.publish(writer);
                         }
                     }
                 }
@@ -258,7 +262,9 @@ impl Shared {
                 break;
             }
         }
-        let mut writer = lock(&self.writer);
+        let Some(mut writer) = lock(&self.writer).take() else {
+            return;
+        };
         if !self.failed() && writer.is_dirty() {
             self.sync(&mut writer);
         }
@@ -273,15 +279,15 @@ impl Shared {
         }
         let bytes = batch.len() as u64;
         let mut writer = lock(&self.writer);
-        if self.failed() {
+        let Some(writer) = writer.as_mut().filter(|_| !self.failed()) else {
             return;
-        }
-        let written = self.write(&mut writer, &mut batch);
+        };
+        let written = self.write(writer, &mut batch);
         // Only now may the core write in place again: what it has is younger.
         self.waiting.fetch_sub(count, Ordering::AcqRel);
         self.waiting_bytes.fetch_sub(bytes, Ordering::AcqRel);
         if written {
-            self.publish(&writer);
+            self.publish(writer);
         }
     }
 
