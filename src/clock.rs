@@ -49,6 +49,14 @@ impl fmt::Display for Timestamp {
 #[serde(transparent)]
 pub struct Date(pub u64);
 
+impl Date {
+    /// The date `ms` milliseconds later; saturates.
+    #[must_use]
+    pub const fn plus_ms(self, ms: u64) -> Self {
+        Self(self.0.saturating_add(ms))
+    }
+}
+
 /// Wall clock less node time, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -63,6 +71,41 @@ impl Offset {
     /// The time at which the wall clock shows this date, if it does not step before; saturates.
     pub const fn time(self, date: Date) -> Timestamp {
         Timestamp(date.0.saturating_sub_signed(self.0))
+    }
+}
+
+/// What time it is, by both clocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// By the node's time, in which spans are counted.
+    pub at: Timestamp,
+    /// How far the wall clock is ahead of it.
+    pub offset: Offset,
+}
+
+impl Now {
+    /// By the wall clock, with which dates are compared.
+    pub const fn date(self) -> Date {
+        self.offset.date(self.at)
+    }
+}
+
+/// When time acts on something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deadline {
+    /// The end of a span, in node time: a step of the wall clock does not move it.
+    Time(Timestamp),
+    /// A date: it has come when the wall clock shows it.
+    Date(Date),
+}
+
+impl Deadline {
+    /// The node time at which it comes, if the wall clock does not step before.
+    pub const fn at(self, offset: Offset) -> Timestamp {
+        match self {
+            Self::Time(at) => at,
+            Self::Date(date) => offset.time(date),
+        }
     }
 }
 

@@ -10,11 +10,11 @@
     reason = "a machine changes items that are there: a slot without one is an impossible state"
 )]
 
-use crate::clock::Timestamp;
+use crate::clock::{Deadline, Now, Offset, Timestamp};
 use crate::ids::{Digest, PageId, Slot};
+use crate::lookup::deadlines::Deadlines;
 use crate::lookup::pages::Change;
 use crate::lookup::slab::Slab;
-use crate::lookup::wheel::Wheel;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -44,7 +44,7 @@ pub trait Item: Sized + 'static {
     fn canonical(&self, slot: Slot, bytes: &mut Vec<u8>);
 
     /// When time acts on it, if spans began again at `epoch`.
-    fn deadline(&self, _epoch: Timestamp) -> Option<Timestamp> {
+    fn deadline(&self, _epoch: Timestamp) -> Option<Deadline> {
         None
     }
 }
@@ -57,7 +57,7 @@ pub trait Plain: Serialize + DeserializeOwned + Clone + 'static {
     const SLOTS: u32 = 32;
 
     /// See [`Item::deadline`].
-    fn deadline(&self, _epoch: Timestamp) -> Option<Timestamp> {
+    fn deadline(&self, _epoch: Timestamp) -> Option<Deadline> {
         None
     }
 }
@@ -84,7 +84,7 @@ impl<T: Plain> Item for T {
         write(&(slot, self), bytes);
     }
 
-    fn deadline(&self, epoch: Timestamp) -> Option<Timestamp> {
+    fn deadline(&self, epoch: Timestamp) -> Option<Deadline> {
         Plain::deadline(self, epoch)
     }
 }
@@ -100,7 +100,7 @@ pub trait Single: Serialize + DeserializeOwned {
 pub struct Kept<T> {
     items: Slab<T>,
     digest: Digest,
-    wheel: Wheel,
+    deadlines: Deadlines,
     epoch: Timestamp,
     /// Bytes of the item being hashed, kept for the next.
     scratch: Vec<u8>,
@@ -119,7 +119,7 @@ impl<T> Default for Kept<T> {
         Self {
             items: Slab::default(),
             digest: Digest::default(),
-            wheel: Wheel::default(),
+            deadlines: Deadlines::default(),
             epoch: Timestamp(0),
             scratch: Vec::new(),
         }
@@ -186,39 +186,39 @@ impl<T: Item> Kept<T> {
     /// Begins every span again at `epoch`: every deadline is set anew.
     pub fn begin_spans(&mut self, epoch: Timestamp) {
         self.epoch = epoch;
-        self.wheel = Wheel::default();
+        self.deadlines = Deadlines::default();
         for (slot, item) in self.items.iter() {
             if let Some(deadline) = item.deadline(epoch) {
-                self.wheel.insert(slot, deadline);
+                self.deadlines.insert(slot, deadline);
             }
         }
     }
 
     /// A time before which nothing is due; `None` if nothing ever will be.
-    pub fn deadline(&self) -> Option<Timestamp> {
-        self.wheel.deadline()
+    pub fn deadline(&self, offset: Offset) -> Option<Timestamp> {
+        self.deadlines.first(offset)
     }
 
     /// When time acts on an item.
-    pub fn deadline_of(&self, slot: Slot) -> Option<Timestamp> {
+    pub fn deadline_of(&self, slot: Slot) -> Option<Deadline> {
         self.items.get(slot)?.deadline(self.epoch)
     }
 
-    /// The item due first at `at`, in (deadline, slot) order, and its deadline.
-    pub fn due(&mut self, at: Timestamp) -> Option<(Timestamp, Slot)> {
+    /// The item due first, in (deadline, slot) order, and its deadline.
+    pub fn due(&mut self, now: Now) -> Option<(Timestamp, Slot)> {
         let (items, epoch) = (&self.items, self.epoch);
-        let deadline = |slot| {
+        self.deadlines.due(now, |slot| {
             let deadline = items[slot].deadline(epoch);
-            deadline.expect("what is in the wheel has a deadline")
-        };
-        let slot = self.wheel.due(at, deadline)?;
-        Some((deadline(slot), slot))
+            deadline.expect("what is in order has a deadline")
+        })
     }
 
-    /// Takes an item that is due at `at` out of the order of deadlines, until it changes or its span begins again.
-    pub fn forget_deadline(&mut self, slot: Slot, at: Timestamp) {
-        if let Some(deadline) = self.deadline_of(slot).filter(|deadline| *deadline <= at) {
-            self.wheel.remove(slot, deadline);
+    /// Takes an item that is due out of the order of deadlines, until it changes or its span begins again.
+    pub fn forget_deadline(&mut self, slot: Slot, now: Now) {
+        if let Some(deadline) = self.deadline_of(slot)
+            && deadline.at(now.offset) <= now.at
+        {
+            self.deadlines.remove(slot, deadline);
         }
     }
 
@@ -267,13 +267,13 @@ impl<T: Item> Kept<T> {
         self.digest.merge(page.digest);
         for (slot, item) in page.items {
             if let Some(deadline) = item.deadline(self.epoch) {
-                self.wheel.insert(slot, deadline);
+                self.deadlines.insert(slot, deadline);
             }
             self.items.append(slot, item);
         }
     }
 
-    /// Asserts that the running digest is that of a fresh count, and that what has a deadline is in the wheel.
+    /// Asserts that the running digest is that of a fresh count, and that what has a deadline is in order.
     #[cfg(test)]
     pub(crate) fn assert_whole(&self) {
         let (mut digest, mut bytes) = (Digest::default(), Vec::new());
@@ -282,7 +282,7 @@ impl<T: Item> Kept<T> {
             item.canonical(slot, &mut bytes);
             digest.add(&bytes);
             let timed = item.deadline(self.epoch).is_some();
-            assert_eq!(self.wheel.holds(slot), timed, "what ends is in the wheel");
+            assert_eq!(self.deadlines.holds(slot), timed, "what ends is in order");
         }
         assert_eq!(
             self.digest, digest,
@@ -311,7 +311,7 @@ impl<T: Item> Kept<T> {
         item.canonical(slot, &mut self.scratch);
         self.digest.add(&self.scratch);
         if let Some(deadline) = item.deadline(self.epoch) {
-            self.wheel.insert(slot, deadline);
+            self.deadlines.insert(slot, deadline);
         }
     }
 
@@ -322,7 +322,7 @@ impl<T: Item> Kept<T> {
         item.canonical(slot, &mut self.scratch);
         self.digest.remove(&self.scratch);
         if let Some(deadline) = item.deadline(self.epoch) {
-            self.wheel.remove(slot, deadline);
+            self.deadlines.remove(slot, deadline);
         }
     }
 }
@@ -386,7 +386,7 @@ fn read<'a, T: Deserialize<'a>>(content: &'a [u8]) -> Result<T, String> {
 #[cfg(test)]
 mod tests {
     use super::{Kept, Once, Plain, Single};
-    use crate::clock::Timestamp;
+    use crate::clock::{Deadline, Now, Offset, Timestamp};
     use crate::ids::{PageId, Seq, Slot};
     use crate::lookup::pages::Pages;
     use serde::{Deserialize, Serialize};
@@ -401,8 +401,9 @@ mod tests {
     impl Plain for Lease {
         const KIND: u8 = 7;
 
-        fn deadline(&self, epoch: Timestamp) -> Option<Timestamp> {
-            self.until.map(|until| until.max(epoch))
+        fn deadline(&self, epoch: Timestamp) -> Option<Deadline> {
+            let until = self.until?;
+            Some(Deadline::Time(until.max(epoch)))
         }
     }
 
@@ -424,6 +425,11 @@ mod tests {
         }
     }
 
+    fn at(at: u64) -> Now {
+        let (at, offset) = (Timestamp(at), Offset::default());
+        Now { at, offset }
+    }
+
     /// Three leases on two pages.
     fn three() -> (Kept<Lease>, Pages) {
         let (mut leases, mut pages) = (Kept::default(), Pages::default());
@@ -442,14 +448,14 @@ mod tests {
     fn a_change_keeps_digest_deadlines_and_pages() {
         let (mut leases, mut pages) = three();
         let before = leases.digest();
-        assert_eq!(leases.due(Timestamp(25)), Some((Timestamp(20), Slot(2))));
+        assert_eq!(leases.due(at(25)), Some((Timestamp(20), Slot(2))));
         leases.change(pages.by(Seq(2)), Slot(2), |it| {
             it.until = Some(Timestamp(40));
         });
         leases.assert_whole();
         assert_ne!(leases.digest(), before);
-        assert_eq!(leases.due(Timestamp(25)), None);
-        assert_eq!(leases.due(Timestamp(40)), Some((Timestamp(30), Slot(0))));
+        assert_eq!(leases.due(at(25)), None);
+        assert_eq!(leases.due(at(40)), Some((Timestamp(30), Slot(0))));
         assert_eq!(leases.remove(pages.by(Seq(3)), Slot(0)), lease("a", 30));
         leases.assert_whole();
         assert_eq!(leases.next_free(), Slot(0));
@@ -492,7 +498,7 @@ mod tests {
         loaded.assert_whole();
         assert_eq!(loaded.digest(), leases.digest());
         assert!(loaded.iter().eq(leases.iter()));
-        assert_eq!(loaded.due(Timestamp(25)), Some((Timestamp(20), Slot(2))));
+        assert_eq!(loaded.due(at(25)), Some((Timestamp(20), Slot(2))));
     }
 
     #[test]
@@ -511,17 +517,20 @@ mod tests {
     #[test]
     fn a_start_sets_every_deadline_anew() {
         let (mut leases, _) = three();
-        leases.forget_deadline(Slot(0), Timestamp(30));
-        leases.forget_deadline(Slot(2), Timestamp(19));
+        leases.forget_deadline(Slot(0), at(30));
+        leases.forget_deadline(Slot(2), at(19));
         assert_eq!(
-            leases.due(Timestamp(30)),
+            leases.due(at(30)),
             Some((Timestamp(20), Slot(2))),
             "not due at 19"
         );
         leases.begin_spans(Timestamp(25));
         leases.assert_whole();
-        assert_eq!(leases.due(Timestamp(30)), Some((Timestamp(25), Slot(2))));
-        assert_eq!(leases.deadline_of(Slot(0)), Some(Timestamp(30)));
+        assert_eq!(leases.due(at(30)), Some((Timestamp(25), Slot(2))));
+        assert_eq!(
+            leases.deadline_of(Slot(0)),
+            Some(Deadline::Time(Timestamp(30)))
+        );
         assert_eq!(leases.deadline_of(Slot(1)), None);
     }
 

@@ -6,8 +6,10 @@
 //! | `pages.rs` | which pages of durable state changed, and a checkpoint's copy of them |
 //! | `slab.rs` | items by slot |
 //! | `table.rs` | slots by name |
+//! | `deadlines.rs` | slots by deadline, of spans and of dates |
 //! | `wheel.rs` | slots by deadline |
 
+mod deadlines;
 pub mod kept;
 pub mod pages;
 pub mod slab;

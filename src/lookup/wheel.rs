@@ -29,6 +29,8 @@ pub struct Wheel {
     /// Everything before this has been sorted out.
     elapsed: u64,
     occupied: [u64; LEVELS],
+    /// Which of them are not zero.
+    levels: u32,
     heads: Vec<Link>,
     links: Vec<Vec<Link>>,
     due: BTreeSet<(u64, u32)>,
@@ -46,6 +48,7 @@ impl Default for Wheel {
         Self {
             elapsed: 0,
             occupied: [0; LEVELS],
+            levels: 0,
             heads: (0..LEVELS * PLACES).map(ring).collect(),
             links: Vec::new(),
             due: BTreeSet::new(),
@@ -77,6 +80,7 @@ impl Wheel {
         let place = place(self.elapsed, deadline.0);
         if let Some(bits) = self.occupied.get_mut(place / PLACES) {
             *bits |= 1 << (place % PLACES);
+            self.levels |= 1 << (place / PLACES);
         }
         let head = head(place);
         let last = self.link(head).previous;
@@ -141,6 +145,9 @@ impl Wheel {
     fn empty_place(&mut self, place: usize, deadline_of: &impl Fn(Slot) -> Timestamp) {
         if let Some(bits) = self.occupied.get_mut(place / PLACES) {
             *bits &= !(1 << (place % PLACES));
+            if *bits == 0 {
+                self.levels &= !(1 << (place / PLACES));
+            }
         }
         let head = head(place);
         let mut item = self.link(head).next;
@@ -158,25 +165,21 @@ impl Wheel {
 
     /// The place whose items come first, and when it begins. May have become empty.
     fn first_place(&self) -> Option<(usize, u64)> {
-        self.occupied
-            .iter()
-            .enumerate()
-            .find(|(_, bits)| **bits != 0)
-            .map(|(level, bits)| {
-                let shift = 6 * level;
-                let now = (self.elapsed >> shift) % PLACES as u64;
-                // Items of a level share all higher bits with `elapsed`, so none is behind it.
-                let ahead = bits
-                    .rotate_right(u32::try_from(now).unwrap_or(0))
-                    .trailing_zeros();
-                let place = (now + u64::from(ahead)) % PLACES as u64;
-                let above = (self.elapsed >> shift) - now;
-                let begins = (above + place) << shift;
-                (
-                    level * PLACES + usize::try_from(place).unwrap_or(0),
-                    begins.max(self.elapsed),
-                )
-            })
+        let level = self.levels.trailing_zeros() as usize;
+        let bits = self.occupied.get(level)?;
+        let shift = 6 * level;
+        let now = (self.elapsed >> shift) % PLACES as u64;
+        // Items of a level share all higher bits with `elapsed`, so none is behind it.
+        let ahead = bits
+            .rotate_right(u32::try_from(now).unwrap_or(0))
+            .trailing_zeros();
+        let place = (now + u64::from(ahead)) % PLACES as u64;
+        let above = (self.elapsed >> shift) - now;
+        let begins = (above + place) << shift;
+        Some((
+            level * PLACES + usize::try_from(place).unwrap_or(0),
+            begins.max(self.elapsed),
+        ))
     }
 
     fn link(&self, at: u32) -> Link {

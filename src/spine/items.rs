@@ -86,12 +86,12 @@ pub trait Itemized: Machine {
 }
 
 impl<M: Itemized> Timed for M {
-    fn deadline(&self, _offset: Offset) -> Option<Timestamp> {
-        self.items().deadline()
+    fn deadline(&self, offset: Offset) -> Option<Timestamp> {
+        self.items().deadline(offset)
     }
 
     fn due(&mut self, now: Now) -> Option<u64> {
-        let (_, slot) = self.items_mut().kept.due(now.at)?;
+        let (_, slot) = self.items_mut().kept.due(now)?;
         Some(slot.0.into())
     }
 
@@ -101,7 +101,7 @@ impl<M: Itemized> Timed for M {
 
     fn quarantine(&mut self, item: u64, now: Now) {
         let items = self.items_mut();
-        items.kept.forget_deadline(slot_of(item), now.at);
+        items.kept.forget_deadline(slot_of(item), now);
     }
 }
 

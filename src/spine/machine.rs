@@ -7,7 +7,8 @@
 //! The contract is split by concern, and an [`Actor`] is all of it: rules ([`Machine`]), time ([`Timed`]), snapshots
 //! ([`Paged`]), and what people are shown ([`Shown`]). What most machines do not need has a default.
 
-use crate::clock::{Date, Offset, Timestamp};
+pub use crate::clock::Now;
+use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, Chance, Digest, PageId, Seq, Slot, Ticket};
 use crate::lookup::pages::Pages;
 use crate::spine::effect;
@@ -174,22 +175,6 @@ impl<M: Machine + Timed + Paged + Shown> Actor for M {}
 /// Nothing: the actions of a machine that has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Never {}
-
-/// What time it is, by both clocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Now {
-    /// By the node's time, in which spans are counted.
-    pub at: Timestamp,
-    /// How far the wall clock is ahead of it.
-    pub offset: Offset,
-}
-
-impl Now {
-    /// By the wall clock, with which dates are compared.
-    pub const fn date(self) -> Date {
-        self.offset.date(self.at)
-    }
-}
 
 /// When a message is decided, and by what chance. All of it stands in the log.
 #[derive(Clone, Debug, Default)]

@@ -135,6 +135,18 @@ impl<T: Tongue> Node<T> {
                 self.clock.advance_ms(milliseconds(span)?);
                 Ok(Vec::new())
             }
+            // The wall clock is set, so far from the node's time, and that is noticed.
+            ["wall", offset] => {
+                let (sign, span) = match (offset.strip_prefix('+'), offset.strip_prefix('-')) {
+                    (Some(span), _) => (1, span),
+                    (None, Some(span)) => (-1, span),
+                    (None, None) => return Err(format!("`{offset}` is ahead or behind: say +5s")),
+                };
+                let ms = i64::try_from(milliseconds(span)?).map_err(|error| error.to_string())?;
+                self.clock.set_offset_ms(sign * ms);
+                self.running()?.ledger.watch_wall_clock();
+                self.deliver(Vec::new())
+            }
             // The timer fires.
             ["tick"] => self.deliver(Vec::new()),
             ["panic", stage] => {

@@ -4,7 +4,7 @@
 //! show at that place. It shares no code with the machine that it judges, only the types of its messages.
 
 use crate::coverage::Coverage;
-use sexton::clock::Timestamp;
+use sexton::clock::{Offset, Timestamp};
 use sexton::spine::delivery::Answer;
 use sexton::spine::machine::{Actor, Machine, Stamp, Start};
 use sexton::spine::recovery::Replica;
@@ -36,6 +36,8 @@ pub(crate) trait Reference: Clone + Default {
         message: &MessageOf<Self>,
         outcome: (&OutcomeOf<Self>, &ReplyOf<Self>),
     ) -> Result<(), String>;
+    /// The wall clock was noted to be so far ahead of node time.
+    fn go_by(&mut self, _offset: Offset) {}
     /// The coordinator started.
     fn start(&mut self, start: Start);
     /// A message panicked and was not applied; if time sent it, its item no longer acts.

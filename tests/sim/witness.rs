@@ -84,7 +84,10 @@ impl<R: Reference> Witness<R> {
         for kept in log {
             match kept.kind {
                 Kind::Mark if let Some(mark) = kept.as_mark() => {
+                    // What was answered before the clock stepped is right by the clock of before.
+                    cursor.settle(&self.reference, kept.seq);
                     self.marked.apply(&mark);
+                    self.reference.go_by(Offset(self.marked.offset_ms));
                     if let Mark::Start { skipped, .. } = mark {
                         let stamp = kept.stamp();
                         let start = Start { stamp, skipped };

@@ -5,7 +5,7 @@
 //! asked for again when a span passes in silence.
 
 use serde::{Deserialize, Serialize};
-use sexton::clock::{Date, Timestamp};
+use sexton::clock::{Date, Deadline, Timestamp};
 use sexton::ids::{ActorId, Seq, Slot};
 use sexton::lookup::kept::Plain;
 use sexton::spine::effect::{Action, To};
@@ -57,9 +57,9 @@ pub(crate) struct Counter {
 impl Plain for Counter {
     const KIND: u8 = 0;
 
-    fn deadline(&self, _: Timestamp) -> Option<Timestamp> {
+    fn deadline(&self, _: Timestamp) -> Option<Deadline> {
         let ends = self.since.plus_ms(self.span_ms.into());
-        (self.value > 0 || self.silent).then_some(ends)
+        (self.value > 0 || self.silent).then_some(Deadline::Time(ends))
     }
 }
 

@@ -496,12 +496,12 @@ impl Machine for LockMachine {
 }
 
 impl Timed for LockMachine {
-    fn deadline(&self, _offset: Offset) -> Option<Timestamp> {
-        self.state.entries.deadline()
+    fn deadline(&self, offset: Offset) -> Option<Timestamp> {
+        self.state.entries.deadline(offset)
     }
 
     fn due(&mut self, now: Now) -> Option<u64> {
-        let due = self.state.entries.due(now.at);
+        let due = self.state.entries.due(now);
         due.map(|(_, slot)| slot.0.into())
     }
 
@@ -513,7 +513,7 @@ impl Timed for LockMachine {
 
     fn quarantine(&mut self, item: u64, now: Now) {
         let slot = Slot(u32::try_from(item).expect("items are slots"));
-        self.state.entries.forget_deadline(slot, now.at);
+        self.state.entries.forget_deadline(slot, now);
     }
 }
 

@@ -3,7 +3,7 @@
 //! Change rule: the layout is part of the on-disk format, see `persist/format.rs`.
 
 use crate::actors::lock::entry::{Entry, Ring, Waited};
-use crate::clock::Timestamp;
+use crate::clock::{Deadline, Timestamp};
 use crate::ids::{PageId, Seq, Slot, Token};
 use crate::lookup::kept::{Item, Kept, Loaded, Once, Single};
 use serde::de::{Error as _, Visitor};
@@ -120,8 +120,8 @@ impl Item for Entry {
         bytes.extend_from_slice(&self.names);
     }
 
-    fn deadline(&self, epoch: Timestamp) -> Option<Timestamp> {
-        Some(self.ends(epoch))
+    fn deadline(&self, epoch: Timestamp) -> Option<Deadline> {
+        Some(Deadline::Time(self.ends(epoch)))
     }
 }
 

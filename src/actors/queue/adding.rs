@@ -6,7 +6,7 @@ use crate::actors::queue::message::{DedupKey, NewJob, Outcome, Placed, Put, Refu
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::pages;
 use crate::actors::queue::rules::{Class, TypeRules};
-use crate::clock::Timestamp;
+use crate::clock::Date;
 use crate::spine::machine::Moment;
 use std::collections::{BTreeSet, HashMap};
 
@@ -37,7 +37,11 @@ impl QueueMachine {
         match room.and_then(|()| self.slots_for(put.registers().map(|root| root.key))) {
             Ok(()) => Outcome::Put {
                 slot: self.state.jobs.next_free(),
-                job: new_job(moment.now.at, (put, rules), (self.state.head.next_id, key)),
+                job: new_job(
+                    moment.now.date(),
+                    (put, rules),
+                    (self.state.head.next_id, key),
+                ),
             },
             Err(refused) => Outcome::Refused(refused),
         }
@@ -76,7 +80,7 @@ impl QueueMachine {
             let id = id.expect("the last of those that are one is there, or is added");
             if counts(place, wish) {
                 Placed::New(new_job(
-                    moment.now.at,
+                    moment.now.date(),
                     (wish.put, wish.rules),
                     (id, wish.key),
                 ))
@@ -183,13 +187,13 @@ fn key_of(put: &Put, rules: &TypeRules) -> Option<DedupKey> {
 }
 
 fn new_job(
-    at: Timestamp,
+    date: Date,
     (put, rules): (&Put, &TypeRules),
     (id, dedup): (u64, Option<DedupKey>),
 ) -> NewJob {
     NewJob {
         id,
-        until: after(at, put.delay_ms),
+        until: after(date, put.delay_ms),
         passing: rules.class == Class::Memory,
         retries: put.retries && rules.retries,
         dedup,

@@ -5,7 +5,7 @@ use crate::actors::queue::message::{Claimant, Message, Outcome, Placed};
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::queue::Pause;
 use crate::actors::queue::state::end_claim;
-use crate::clock::Timestamp;
+use crate::clock::{Date, Timestamp};
 use crate::ids::Slot;
 use crate::spine::machine::Effects;
 use crate::spine::machine::Stamp;
@@ -117,7 +117,7 @@ impl QueueMachine {
         });
     }
 
-    fn commit_release(&mut self, slot: Slot, stamp: Stamp, until: Timestamp, message: &Message) {
+    fn commit_release(&mut self, slot: Slot, stamp: Stamp, until: Date, message: &Message) {
         let Message::Release {
             priority, delay_ms, ..
         } = message
@@ -130,8 +130,8 @@ impl QueueMachine {
             end_claim(story, stamp.at);
             story.releases = story.releases.saturating_add(1);
             story.delay_ms = *delay_ms;
-            story.until = until;
-            job.phase = if until == Timestamp(0) {
+            story.until = Timestamp(until.0);
+            job.phase = if until == Date(0) {
                 Phase::Ready
             } else {
                 Phase::Delayed
@@ -243,12 +243,14 @@ impl QueueMachine {
         self.state.give_back(slot, stamp);
     }
 
-    fn commit_pause(&mut self, stamp: Stamp, message: &Message, until: Timestamp) {
-        let (Message::Pause { queue, .. } | Message::Unpause { queue }) = message else {
-            unreachable!("only a pause begins or ends one")
+    fn commit_pause(&mut self, stamp: Stamp, message: &Message, until: Date) {
+        let (queue, ms) = match message {
+            Message::Pause { queue, ms } => (queue, *ms),
+            Message::Unpause { queue } => (queue, 0),
+            other => unreachable!("{other:?} neither begins nor ends a pause"),
         };
-        let pause = (until != Timestamp(0)).then_some(Pause {
-            since: stamp.at,
+        let pause = (until != Date(0)).then_some(Pause {
+            since: Date(until.0.saturating_sub(ms)),
             until,
         });
         if matches!(message, Message::Pause { .. }) {

@@ -3,14 +3,13 @@
 //! Rests on durable state and the rules, never on who waits or is present: a replay decides again, and compares. The one
 //! exception is which queues are closed (`throttle.rs`): a replay that begins with a snapshot does not know those of before.
 
-use crate::actors::queue::index::mix;
 use crate::actors::queue::job::Job;
 use crate::actors::queue::machine::{QueueMachine, shown};
 use crate::actors::queue::message::{Message, Outcome, Pop, Refused, Right, Worker};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::rules::{Backoff, TypeRules};
-use crate::clock::Timestamp;
+use crate::clock::{Date, Now, Timestamp};
 use crate::ids::Slot;
 use crate::spine::machine::Moment;
 
@@ -28,16 +27,16 @@ impl QueueMachine {
             Message::Spoil => Outcome::Spoiled {
                 id: self.state.head.next_id,
             },
-            Message::Pop(pop) => self.decide_pop(at, pop),
-            Message::PopJob { id, .. } => self.decide_pop_job(at, *id),
+            Message::Pop(pop) => self.decide_pop(moment, pop),
+            Message::PopJob { id, .. } => self.decide_pop_job(moment.now, *id),
             Message::Delete { id, by } => self.decide_delete(*id, *by),
             Message::Release {
                 id, by, delay_ms, ..
             } => match self.claimed(*id, *by) {
-                Ok((slot, job)) if job.story().prune != Timestamp(0) => Outcome::Abandoned { slot },
+                Ok((slot, job)) if job.story().prune != Date(0) => Outcome::Abandoned { slot },
                 Ok((slot, _)) => Outcome::Released {
                     slot,
-                    until: after(at, *delay_ms),
+                    until: after(moment.now.date(), *delay_ms),
                 },
                 Err(outcome) => outcome,
             },
@@ -50,7 +49,7 @@ impl QueueMachine {
                 id,
                 by,
                 retry_after_ms,
-            } => self.decide_fail(at, *id, *by, *retry_after_ms),
+            } => self.decide_fail(moment, *id, *by, *retry_after_ms),
             Message::Kick { queue, count } => self.decide_kick(queue, *count),
             Message::Repush { queue, count } => match self.state.queue_named(queue) {
                 Some((_, queue)) => kicked(Phase::Abandoned, queue.counts.abandoned, *count),
@@ -64,7 +63,7 @@ impl QueueMachine {
                 }
                 Some(_) | None => Outcome::Absent,
             },
-            Message::Pause { queue, ms } => self.decide_pause(at, queue, *ms),
+            Message::Pause { queue, ms } => self.decide_pause(moment.now.date(), queue, *ms),
             Message::Unpause { queue } => self.decide_unpause(queue),
             Message::Flush { queue } => match self.state.queue_named(queue) {
                 Some((_, queue)) if queue.counts.all() > 0 => Outcome::Flushed {
@@ -79,9 +78,9 @@ impl QueueMachine {
         }
     }
 
-    fn decide_pop(&self, at: Timestamp, pop: &Pop) -> Outcome {
-        let chance = self.chance(at);
-        let best = |queue: &QueueName| self.state.best(queue, (at, chance));
+    fn decide_pop(&self, moment: &Moment, pop: &Pop) -> Outcome {
+        let (now, chance) = (moment.now, chance(moment));
+        let best = |queue: &QueueName| self.state.best(queue, (now.at, chance));
         let best = if pop.weights.is_empty() {
             pop.queues.iter().filter_map(best).min()
         } else {
@@ -93,24 +92,17 @@ impl QueueMachine {
                 .collect();
             drawn(&offers, chance)
         };
-        best.map_or(Outcome::Absent, |(_, _, slot)| self.claim(at, slot))
+        best.map_or(Outcome::Absent, |(_, _, slot)| self.claim(now, slot))
     }
 
-    /// A number that nobody foresees and a replay finds again: each entry changes the digest.
-    fn chance(&self, at: Timestamp) -> u64 {
-        let sum = self.state.digest_of_items().0;
-        let [low, high] = [0, 64].map(|by| (sum >> by) & u128::from(u64::MAX));
-        mix(at.0 ^ u64::try_from(low ^ high).unwrap_or_default())
-    }
-
-    fn decide_pop_job(&self, at: Timestamp, id: u64) -> Outcome {
+    fn decide_pop_job(&self, now: Now, id: u64) -> Outcome {
         match self.state.find(id) {
-            Some((slot, job)) if job.phase != Phase::Claimed => self.claim(at, slot),
+            Some((slot, job)) if job.phase != Phase::Claimed => self.claim(now, slot),
             Some(_) | None => Outcome::Absent,
         }
     }
 
-    fn claim(&self, at: Timestamp, slot: Slot) -> Outcome {
+    fn claim(&self, now: Now, slot: Slot) -> Outcome {
         let Some(job) = self.state.job(slot) else {
             return Outcome::Absent;
         };
@@ -118,11 +110,11 @@ impl QueueMachine {
         let last = rules.max_tries > 0 && job.tries() >= rules.max_tries - 1 && job.retries;
         Outcome::Claimed {
             slot,
-            until: until(at, job, rules),
+            until: until(now.at, job, rules),
             prune: if last {
-                pruned(at, rules)
+                pruned(now.date(), rules)
             } else {
-                Timestamp(0)
+                Date(0)
             },
         }
     }
@@ -168,16 +160,16 @@ impl QueueMachine {
         }
     }
 
-    fn decide_fail(&self, at: Timestamp, id: u64, by: Right, retry: Option<u64>) -> Outcome {
+    fn decide_fail(&self, moment: &Moment, id: u64, by: Right, retry: Option<u64>) -> Outcome {
         match self.claimed(id, by) {
             Ok((slot, job)) if !job.retries => Outcome::Deleted { slot },
             Ok((slot, job)) => {
                 let story = job.story();
                 let backoff = self.rules_of(job).backoff;
-                let span = |rule| span(rule, story.attempts, self.chance(at));
+                let span = |rule| span(rule, story.attempts, chance(moment));
                 let until = match retry.or_else(|| backoff.map(span)) {
-                    Some(ms) => at.plus_ms(ms),
-                    None => self.state.jobs.deadline_of(slot).unwrap_or(story.until),
+                    Some(ms) => moment.now.at.plus_ms(ms),
+                    None => self.state.claimed_until(slot).unwrap_or(story.until),
                 };
                 Outcome::Failed { slot, until }
             }
@@ -198,12 +190,12 @@ impl QueueMachine {
     }
 
     /// Any queue may be paused: whether anybody has to do with it is no durable state.
-    fn decide_pause(&self, at: Timestamp, queue: &QueueName, ms: u64) -> Outcome {
+    fn decide_pause(&self, date: Date, queue: &QueueName, ms: u64) -> Outcome {
         if ms > 0 && self.numbers_for([queue]).is_err() {
             return Outcome::Refused(Refused::QueuesFull);
         }
         Outcome::Paused {
-            until: after(at, ms),
+            until: after(date, ms),
         }
     }
 
@@ -212,9 +204,7 @@ impl QueueMachine {
         if found.is_none_or(|(_, queue)| !queue.is_paused) {
             return Outcome::Absent;
         }
-        Outcome::Paused {
-            until: Timestamp(0),
-        }
+        Outcome::Paused { until: Date(0) }
     }
 
     fn decide_depart(&self, worker: Worker) -> Outcome {
@@ -223,7 +213,7 @@ impl QueueMachine {
             let last = self
                 .state
                 .job(slot)
-                .is_some_and(|job| job.story().prune != Timestamp(0));
+                .is_some_and(|job| job.story().prune != Date(0));
             if last { &mut abandoned } else { &mut back }.push(slot);
         }
         if back.is_empty() && abandoned.is_empty() {
@@ -244,7 +234,7 @@ impl QueueMachine {
         match job.phase {
             Phase::Delayed => Outcome::Ready { slot },
             Phase::Claimed if !job.retries => Outcome::Pruned { slot },
-            Phase::Claimed if story.prune != Timestamp(0) => Outcome::Abandoned { slot },
+            Phase::Claimed if story.prune != Date(0) => Outcome::Abandoned { slot },
             Phase::Claimed if forever => Outcome::Pruned { slot },
             Phase::Claimed => Outcome::TimedOut { slot },
             Phase::Abandoned => Outcome::Pruned { slot },
@@ -253,19 +243,25 @@ impl QueueMachine {
     }
 }
 
+/// A number that nobody foresees and a replay finds again.
+fn chance(moment: &Moment) -> u64 {
+    let [low, high] = [0, 64].map(|by| (moment.draw(0) >> by) & u128::from(u64::MAX));
+    u64::try_from(low ^ high).unwrap_or_default()
+}
+
 /// When a claim that is made, or touched, at `at` ends.
 fn until(at: Timestamp, job: &Job, rules: &TypeRules) -> Timestamp {
     match (job.ttr_ms, rules.claim_ttl_ms) {
-        (0, 0) => pruned(at, rules),
+        (0, 0) => at.plus_ms(rules.prune_ms).plus_ms(1),
         // Due at the first instant later than that, as MediaWiki has it.
         (0, ttl) => at.plus_ms(ttl).plus_ms(1),
         (ttr, _) => at.plus_ms(ttr),
     }
 }
 
-/// When a job is pruned that was claimed at `at` and not since.
-fn pruned(at: Timestamp, rules: &TypeRules) -> Timestamp {
-    at.plus_ms(rules.prune_ms).plus_ms(1)
+/// When a job is pruned that was claimed on this date and not since.
+fn pruned(date: Date, rules: &TypeRules) -> Date {
+    date.plus_ms(rules.prune_ms).plus_ms(1)
 }
 
 /// How many milliseconds after so many tries a job is tried again that failed.
@@ -298,13 +294,9 @@ fn drawn<T: Copy>(offers: &[(T, u32)], chance: u64) -> Option<T> {
     None
 }
 
-/// The moment so much later; zero if that is at once.
-pub(super) fn after(at: Timestamp, ms: u64) -> Timestamp {
-    if ms == 0 {
-        Timestamp(0)
-    } else {
-        at.plus_ms(ms)
-    }
+/// The date so much later; zero if that is at once.
+pub(super) fn after(date: Date, ms: u64) -> Date {
+    if ms == 0 { Date(0) } else { date.plus_ms(ms) }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::{Message, NewJob, Outcome, Placed, Put};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
-use crate::clock::Timestamp;
+use crate::clock::Date;
 use crate::ids::{Seq, Slot};
 use crate::spine::event::Happening;
 
@@ -44,7 +44,7 @@ impl QueueMachine {
                 tell(ready_at(told, *until));
             }),
             (Outcome::Failed { slot, until }, _) => self.about("failed", *slot, |_, told| {
-                tell(ready_at(told, *until));
+                tell(told.number("ready_at", until.0));
             }),
             (Outcome::Departed { back, abandoned }, _) => {
                 for slot in back {
@@ -104,8 +104,8 @@ fn added(put: &Put, job: &NewJob) -> Happening {
 }
 
 /// With the time at which the job is ready, if it is not at once.
-fn ready_at(told: Happening, until: Timestamp) -> Happening {
-    if until == Timestamp(0) {
+fn ready_at(told: Happening, until: Date) -> Happening {
+    if until == Date(0) {
         told
     } else {
         told.number("ready_at", until.0)

@@ -29,8 +29,7 @@ impl State {
             Phase::Claimed => {
                 queue.held.insert(self.jobs.volatile(), slot);
                 if let Some(worker) = story.worker {
-                    let deadline = self.jobs.deadline_of(slot);
-                    let claim = (deadline.unwrap_or_default(), slot);
+                    let claim = (self.claimed_until(slot).unwrap_or_default(), slot);
                     self.workers.entry(worker).or_default().insert(claim);
                 }
             }
@@ -56,7 +55,7 @@ impl State {
             Phase::Claimed => {
                 queue.held.remove(self.jobs.volatile(), slot);
                 if let Some(worker) = story.worker {
-                    let deadline = self.jobs.deadline_of(slot);
+                    let deadline = self.claimed_until(slot);
                     self.unclaim(worker, deadline.unwrap_or_default(), slot);
                 }
             }

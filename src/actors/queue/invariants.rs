@@ -162,10 +162,10 @@ impl State {
     fn assert_time(&self) {
         let mut workers: BTreeMap<Worker, BTreeSet<(Timestamp, Slot)>> = BTreeMap::new();
         for (slot, job) in self.jobs.iter() {
-            let deadline = job.ends(self.head.epoch);
+            let ends = job.ends(self.head.epoch);
             let timed = !matches!(job.phase, Phase::Ready | Phase::Buried);
-            assert_eq!(deadline.is_some(), timed);
-            let story = job.story();
+            assert_eq!(ends.is_some(), timed);
+            let (story, deadline) = (job.story(), job.claimed_until(self.head.epoch));
             if job.phase != Phase::Claimed {
                 assert_eq!((story.token.0, story.worker, story.prune.0), (0, None, 0));
             } else if let (Some(worker), Some(deadline)) = (story.worker, deadline) {

@@ -5,7 +5,7 @@
 use crate::actors::queue::body::Body;
 use crate::actors::queue::message::{DedupKey, Root, Worker};
 use crate::actors::queue::phase::Phase;
-use crate::clock::Timestamp;
+use crate::clock::{Date, Deadline, Timestamp};
 use crate::ids::{Seq, Slot, Token};
 use serde::{Deserialize, Serialize};
 
@@ -36,7 +36,7 @@ pub struct Job {
 pub(super) struct Story {
     /// When its phase began, or its claim was touched.
     pub(super) since: Timestamp,
-    /// When delay, claim or abandonment ends.
+    /// When its claim ends; of a delay or an abandonment the date, see [`Job::ends`].
     pub(super) until: Timestamp,
     pub(super) delay_ms: u64,
     /// The entry of its newest claim.
@@ -44,7 +44,7 @@ pub(super) struct Story {
     /// Whose the claim is, if a connection's.
     pub(super) worker: Option<Worker>,
     /// Given back, it is abandoned, and pruned then; zero if this is not its last try.
-    pub(super) prune: Timestamp,
+    pub(super) prune: Date,
     /// The entry that buried it.
     pub(super) buried: Seq,
     pub(super) attempts: u32,
@@ -82,12 +82,20 @@ impl Job {
     }
 
     /// When time acts on it, if spans began again at `epoch`.
-    pub(super) fn ends(&self, epoch: Timestamp) -> Option<Timestamp> {
+    pub(super) fn ends(&self, epoch: Timestamp) -> Option<Deadline> {
         let story = self.story.as_deref()?;
         match self.phase {
             Phase::Ready | Phase::Buried => None,
-            Phase::Delayed | Phase::Abandoned => Some(story.until),
-            Phase::Claimed => Some(later(story, epoch)),
+            Phase::Delayed | Phase::Abandoned => Some(Deadline::Date(Date(story.until.0))),
+            Phase::Claimed => Some(Deadline::Time(later(story, epoch))),
+        }
+    }
+
+    /// When its claim ends, if it is claimed and spans began again at `epoch`.
+    pub(super) fn claimed_until(&self, epoch: Timestamp) -> Option<Timestamp> {
+        match self.ends(epoch)? {
+            Deadline::Time(at) => Some(at),
+            Deadline::Date(_) => None,
         }
     }
 

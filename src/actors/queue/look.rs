@@ -6,6 +6,7 @@ use crate::actors::queue::message::{Claimant, Message, Pop};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::reply::{Claim, JobView, Query, QueueView, Reply, Totals, View};
+use crate::clock::Offset;
 use crate::ids::Slot;
 
 impl QueueMachine {
@@ -46,16 +47,16 @@ impl QueueMachine {
         }
     }
 
-    pub(super) fn look(&self, query: &Query) -> Reply {
+    pub(super) fn look(&self, offset: Offset, query: &Query) -> Reply {
         match query {
             Query::Peek { id } => self.found(self.state.find(*id).map(|(slot, _)| slot)),
             Query::PeekNext { queue, phase } => self.found(self.next_of(queue, *phase)),
             Query::Job { id } => match self.state.find(*id) {
-                Some((slot, job)) => Reply::Job(Box::new(self.job_view(slot, job))),
+                Some((slot, job)) => Reply::Job(Box::new(self.job_view((slot, job), offset))),
                 None => Reply::Absent,
             },
             Query::Queue { queue } => match self.state.queue_named(queue) {
-                Some((_, queue)) => Reply::Queue(Box::new(self.state.queue_view(queue))),
+                Some((_, queue)) => Reply::Queue(Box::new(self.state.queue_view(queue, offset))),
                 None => Reply::Absent,
             },
             Query::Totals => Reply::Totals(Box::new(self.totals())),
@@ -63,8 +64,8 @@ impl QueueMachine {
                 let queues = self.state.queues.iter().take(*most as usize);
                 Reply::Queues(queues.map(|(_, queue)| queue.name.clone()).collect())
             }
-            Query::SelectJobs(selection) => self.select_jobs(selection),
-            Query::SelectQueues(selection) => self.select_queues(selection),
+            Query::SelectJobs(selection) => self.select_jobs(selection, offset),
+            Query::SelectQueues(selection) => self.select_queues(selection, offset),
             Query::Next(choice) => self.choose(choice),
         }
     }
@@ -93,7 +94,8 @@ impl QueueMachine {
         }
     }
 
-    pub(super) fn job_view(&self, slot: Slot, job: &Job) -> JobView {
+    /// A job, with its end in node time.
+    pub(super) fn job_view(&self, (slot, job): (Slot, &Job), offset: Offset) -> JobView {
         let story = job.story();
         JobView {
             id: job.id,
@@ -101,7 +103,11 @@ impl QueueMachine {
             phase: job.phase,
             priority: job.priority,
             created: job.created,
-            until: self.state.jobs.deadline_of(slot),
+            until: self
+                .state
+                .jobs
+                .deadline_of(slot)
+                .map(|deadline| deadline.at(offset)),
             delay_ms: story.delay_ms,
             ttr_ms: job.ttr_ms,
             attempts: story.attempts,
@@ -117,18 +123,20 @@ impl QueueMachine {
         }
     }
 
+    /// What is durable, with dates as they are.
     pub(super) fn show(&self) -> View {
+        let dates = Offset::default();
         let durable = self
             .state
             .queues
             .iter()
             .filter(|(_, queue)| queue.is_durable());
         let mut queues: Vec<QueueView> = durable
-            .map(|(_, queue)| self.state.queue_view(queue))
+            .map(|(_, queue)| self.state.queue_view(queue, dates))
             .collect();
         queues.sort_by(|one, other| one.name.cmp(&other.name));
         let jobs = self.state.jobs.iter();
-        let mut jobs: Vec<JobView> = jobs.map(|(slot, job)| self.job_view(slot, job)).collect();
+        let mut jobs: Vec<JobView> = jobs.map(|of| self.job_view(of, dates)).collect();
         jobs.sort_by_key(|job| job.id);
         View {
             totals: self.totals(),

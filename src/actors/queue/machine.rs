@@ -32,14 +32,14 @@ pub struct QueueMachine {
 }
 
 impl QueueMachine {
-    fn item_of(&mut self, at: Timestamp) -> Option<u64> {
-        self.state.open(at);
+    fn item_of(&mut self, now: Now) -> Option<u64> {
+        self.state.open(now.at);
         let state = &mut self.state;
         let item =
             |kind: u64| move |(end, slot): (Timestamp, Slot)| (end, kind | u64::from(slot.0));
-        let job = state.jobs.due(at).map(item(0));
-        let pause = state.numbers.due(at).map(item(QUEUE));
-        let root = state.roots.known.due(at).map(item(ROOT));
+        let job = state.jobs.due(now).map(item(0));
+        let pause = state.numbers.due(now).map(item(QUEUE));
+        let root = state.roots.known.due(now).map(item(ROOT));
         let timed = [job, pause, root].into_iter().flatten().min();
         timed
             .map(|(_, item)| item)
@@ -198,8 +198,8 @@ impl Machine for QueueMachine {
         matches!(reply, Reply::Nothing { waits: true, .. })
     }
 
-    fn query(&self, _now: Now, query: &Query) -> Reply {
-        self.look(query)
+    fn query(&self, now: Now, query: &Query) -> Reply {
+        self.look(now.offset, query)
     }
 
     fn weight(&self, message: &Message) -> Weight {
@@ -249,18 +249,19 @@ impl Machine for QueueMachine {
 }
 
 impl Timed for QueueMachine {
-    fn deadline(&self, _offset: Offset) -> Option<Timestamp> {
+    fn deadline(&self, offset: Offset) -> Option<Timestamp> {
         if self.state.is_wanted() {
             return Some(Timestamp(0));
         }
         let state = &self.state;
-        let (pause, root) = (state.numbers.deadline(), state.roots.known.deadline());
-        let times = [state.jobs.deadline(), state.opens(), pause, root];
+        let (job, pause) = (state.jobs.deadline(offset), state.numbers.deadline(offset));
+        let root = state.roots.known.deadline(offset);
+        let times = [job, state.opens(), pause, root];
         times.into_iter().flatten().min()
     }
 
     fn due(&mut self, now: Now) -> Option<u64> {
-        self.item_of(now.at)
+        self.item_of(now)
     }
 
     fn tick(&self, item: u64) -> Message {
@@ -288,13 +289,9 @@ impl Timed for QueueMachine {
     fn quarantine(&mut self, item: u64, now: Now) {
         match item & KINDS {
             WAITER => self.waiting.forget(&mut self.state, Ticket(item & !KINDS)),
-            QUEUE => self.state.numbers.forget_deadline(slot_of(item), now.at),
-            ROOT => self
-                .state
-                .roots
-                .known
-                .forget_deadline(slot_of(item), now.at),
-            _ => self.state.jobs.forget_deadline(slot_of(item), now.at),
+            QUEUE => self.state.numbers.forget_deadline(slot_of(item), now),
+            ROOT => self.state.roots.known.forget_deadline(slot_of(item), now),
+            _ => self.state.jobs.forget_deadline(slot_of(item), now),
         }
     }
 }

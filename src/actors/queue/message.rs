@@ -7,7 +7,7 @@
 use crate::actors::queue::body::Body;
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
-use crate::clock::Timestamp;
+use crate::clock::{Date, Timestamp};
 use crate::ids::{Slot, Ticket, Token};
 use crate::spine::machine::Refusal;
 use serde::{Deserialize, Serialize};
@@ -297,7 +297,7 @@ pub enum Outcome {
         /// When the claim ends.
         until: Timestamp,
         /// If this is its last try: when it is pruned, given back. Else zero.
-        prune: Timestamp,
+        prune: Date,
     },
     /// A claim's span begins again.
     Touched {
@@ -316,7 +316,7 @@ pub enum Outcome {
         /// Which.
         slot: Slot,
         /// When it is ready; at once if zero.
-        until: Timestamp,
+        until: Date,
     },
     /// A claimed job is put aside.
     Buried {
@@ -345,7 +345,7 @@ pub enum Outcome {
     /// A queue is paused, or no longer.
     Paused {
         /// Until when; zero for no pause.
-        until: Timestamp,
+        until: Date,
     },
     /// Every job of a queue is gone: so many.
     Flushed {
@@ -398,7 +398,7 @@ pub struct NewJob {
     /// Its number.
     pub id: u64,
     /// When it is ready; at once if zero.
-    pub until: Timestamp,
+    pub until: Date,
     /// Whether it ends with the process.
     pub passing: bool,
     /// Whether it is tried again.

@@ -10,7 +10,7 @@ use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::queue::{Numbered, Pause};
 use crate::actors::queue::roots::KnownRoot;
-use crate::clock::Timestamp;
+use crate::clock::{Deadline, Timestamp};
 use crate::ids::{PageId, Slot};
 use crate::lookup::kept::{Item, Kept, Loaded, Once, Single};
 use serde::{Deserialize, Serialize};
@@ -173,7 +173,7 @@ impl Item for Job {
         }
     }
 
-    fn deadline(&self, epoch: Timestamp) -> Option<Timestamp> {
+    fn deadline(&self, epoch: Timestamp) -> Option<Deadline> {
         self.ends(epoch)
     }
 }
@@ -255,8 +255,8 @@ impl Item for Numbered {
         bytes.extend_from_slice(self.name.as_bytes());
     }
 
-    fn deadline(&self, _epoch: Timestamp) -> Option<Timestamp> {
-        self.pause.map(|pause| pause.until)
+    fn deadline(&self, _epoch: Timestamp) -> Option<Deadline> {
+        self.pause.map(|pause| Deadline::Date(pause.until))
     }
 }
 
@@ -285,7 +285,7 @@ impl Item for KnownRoot {
         bytes.extend_from_slice(&self.until.0.to_le_bytes());
     }
 
-    fn deadline(&self, _epoch: Timestamp) -> Option<Timestamp> {
-        Some(self.until)
+    fn deadline(&self, _epoch: Timestamp) -> Option<Deadline> {
+        Some(Deadline::Time(self.until))
     }
 }

@@ -8,7 +8,7 @@ use crate::actors::queue::ready::Ready;
 use crate::actors::queue::reply::QueueView;
 use crate::actors::queue::rules::{Order, TypeRules};
 use crate::actors::queue::throttle::Throttle;
-use crate::clock::Timestamp;
+use crate::clock::{Date, Offset, Timestamp};
 use crate::ids::{Seq, Slot, Ticket};
 use crate::lookup::slab::Slab;
 use serde::{Deserialize, Serialize};
@@ -56,8 +56,8 @@ pub struct Numbered {
 /// A time in which nothing is claimed from a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pause {
-    pub(super) since: Timestamp,
-    pub(super) until: Timestamp,
+    pub(super) since: Date,
+    pub(super) until: Date,
 }
 
 impl Queue {
@@ -130,7 +130,7 @@ impl Queue {
         slots
     }
 
-    pub(super) fn view(&self, pause: Option<Pause>) -> QueueView {
+    pub(super) fn view(&self, pause: Option<Pause>, offset: Offset) -> QueueView {
         QueueView {
             name: self.name.clone(),
             jobs: self.counts,
@@ -141,7 +141,7 @@ impl Queue {
             deletes: self.deletes,
             pauses: self.pauses,
             pause_ms: pause.map_or(0, |pause| pause.until.0.saturating_sub(pause.since.0)),
-            paused_until: pause.map(|pause| pause.until),
+            paused_until: pause.map(|pause| offset.time(pause.until)),
         }
     }
 }

@@ -4,6 +4,7 @@
 use crate::actors::queue::index::mix;
 use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::reply::{Choice, JobSelection, QueueSelection, Reply};
+use crate::clock::Offset;
 use crate::ids::Slot;
 
 /// How many are looked at for one answer.
@@ -14,7 +15,7 @@ const TRIES: u64 = 32;
 
 impl QueueMachine {
     /// Jobs, by slot.
-    pub(super) fn select_jobs(&self, selection: &JobSelection) -> Reply {
+    pub(super) fn select_jobs(&self, selection: &JobSelection, offset: Offset) -> Reply {
         let JobSelection {
             queue,
             kind,
@@ -50,14 +51,14 @@ impl QueueMachine {
                     && phase.is_none_or(|it| it == job.phase)
                     && kind.as_ref().is_none_or(is_of)
             });
-            jobs.extend(found.map(|job| self.job_view(slot, job)));
+            jobs.extend(found.map(|job| self.job_view((slot, job), offset)));
         }
         let next = (end < extent).then_some(Slot(end));
         Reply::JobPage { jobs, next }
     }
 
     /// Queues, by where they stand in memory.
-    pub(super) fn select_queues(&self, selection: &QueueSelection) -> Reply {
+    pub(super) fn select_queues(&self, selection: &QueueSelection, offset: Offset) -> Reply {
         let QueueSelection {
             tenant,
             kind,
@@ -80,7 +81,7 @@ impl QueueMachine {
                 .queues
                 .get(slot)
                 .filter(|queue| is(tenant, queue.name.tenant()) && is(kind, queue.name.kind()));
-            queues.extend(found.map(|queue| self.state.queue_view(queue)));
+            queues.extend(found.map(|queue| self.state.queue_view(queue, offset)));
         }
         let next = (end < extent).then_some(Slot(end));
         Reply::QueuePage { queues, next }

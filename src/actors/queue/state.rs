@@ -19,7 +19,7 @@ use crate::actors::queue::queue::{Numbered, Pause, Queue};
 use crate::actors::queue::reply::{QueueView, Totals};
 use crate::actors::queue::roots::{KnownRoot, Roots};
 use crate::actors::queue::rules::{Order, Rules};
-use crate::clock::Timestamp;
+use crate::clock::{Date, Offset, Timestamp};
 use crate::ids::{Digest, PageId, Seq, Slot, Ticket};
 use crate::lookup::kept::{Item as _, Kept, Once};
 use crate::lookup::pages::Pages;
@@ -125,9 +125,9 @@ impl State {
     }
 
     /// What is shown of a queue.
-    pub(super) fn queue_view(&self, queue: &Queue) -> QueueView {
+    pub(super) fn queue_view(&self, queue: &Queue, offset: Offset) -> QueueView {
         let numbered = queue.number.and_then(|number| self.numbers.get(number));
-        queue.view(numbered.and_then(|numbered| numbered.pause))
+        queue.view(numbered.and_then(|numbered| numbered.pause), offset)
     }
 
     /// The oldest unclaimed job of a queue with this key.
@@ -154,6 +154,11 @@ impl State {
             Order::Random => queue.ready.around(&self.jobs, chance),
             Order::Priority | Order::Fifo | Order::Timestamp => queue.ready.first(&self.jobs),
         }
+    }
+
+    /// When the claim of a job ends.
+    pub(super) fn claimed_until(&self, slot: Slot) -> Option<Timestamp> {
+        self.jobs.get(slot)?.claimed_until(self.head.epoch)
     }
 
     /// Whether a newer root job has made this job superfluous.
@@ -223,12 +228,12 @@ impl State {
         let queue = self.queue_for(&put.queue);
         let number = self.hold(queue, stamp.seq);
         self.skip_ids(stamp.seq, new.id);
-        let delayed = new.until != Timestamp(0);
+        let delayed = new.until != Date(0);
         let is_plain = !delayed && put.delay_ms == 0 && new.dedup.is_none() && put.root.is_none();
         let story = (!is_plain).then(|| {
             Box::new(Story {
                 since: stamp.at,
-                until: new.until,
+                until: Timestamp(new.until.0),
                 delay_ms: put.delay_ms,
                 dedup: new.dedup,
                 root: put.root,
@@ -365,7 +370,7 @@ impl State {
         self.jobs.begin_spans(stamp.at);
         for slot in &bound {
             if let Some(worker) = self.jobs[*slot].story().worker {
-                let claim = (self.jobs.deadline_of(*slot).unwrap_or_default(), *slot);
+                let claim = (self.claimed_until(*slot).unwrap_or_default(), *slot);
                 self.workers.entry(worker).or_default().insert(claim);
             }
         }
@@ -384,10 +389,10 @@ impl State {
             let story = job.story_mut();
             let prune = story.prune;
             end_claim(story, stamp.at);
-            if prune == Timestamp(0) {
+            if prune == Date(0) {
                 job.phase = Phase::Ready;
             } else {
-                story.until = prune;
+                story.until = Timestamp(prune.0);
                 job.phase = Phase::Abandoned;
             }
         });
@@ -470,5 +475,5 @@ pub(super) fn end_claim(story: &mut Story, at: Timestamp) {
     story.until = Timestamp(0);
     story.worker = None;
     story.token = crate::ids::Token(0);
-    story.prune = Timestamp(0);
+    story.prune = Date(0);
 }

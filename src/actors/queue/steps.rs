@@ -16,6 +16,8 @@ pub(super) enum Step {
     /// One of those who wait or are there goes.
     Leave(usize),
     Pass(u64),
+    /// The wall clock steps by so many milliseconds.
+    Wall(i64),
     /// The coordinator starts, and so many numbers are passed over.
     Start(u64),
     /// A checkpoint begins, or goes on.
@@ -242,6 +244,7 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         8 => (0u64..3).prop_map(|seconds| Step::Pass(seconds * 1000)),
         2 => (0u64..12_000).prop_map(Step::Pass),
         1 => Just(Step::Pass(14 * 24 * 3_600_000)),
+        2 => prop_oneof![Just(-3_600_000), Just(3_600_000), -9000_i64..9000].prop_map(Step::Wall),
         1 => (0u64..3).prop_map(Step::Start),
         12 => Just(Step::Checkpoint),
         1 => Just(Step::Reload),

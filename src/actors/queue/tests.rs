@@ -12,7 +12,7 @@ use crate::actors::queue::{
     Message, Order, Outcome, Phase, Pop, Query, QueueMachine, QueueName, Reply, Right, View, Watch,
     Worker,
 };
-use crate::clock::{Offset, Timestamp};
+use crate::clock::Timestamp;
 use crate::ids::{Seq, Ticket};
 use crate::spine::effect::Effect;
 use crate::spine::machine::{
@@ -75,7 +75,7 @@ impl Pair {
     fn both(&self) -> Now {
         Now {
             at: self.now,
-            ..Now::default()
+            offset: self.model.offset,
         }
     }
 
@@ -172,7 +172,7 @@ impl Pair {
         self.model.open(self.now);
         while self
             .machine
-            .deadline(Offset::default())
+            .deadline(self.model.offset)
             .is_some_and(|deadline| deadline <= self.now)
         {
             let Some(item) = self.machine.due(self.both()) else {
@@ -251,6 +251,7 @@ impl Pair {
             Step::Attend(using, watching) => self.attend(using, watching),
             Step::Leave(which) => self.leave(which),
             Step::Pass(ms) => self.now = self.now.plus_ms(ms),
+            Step::Wall(ms) => self.model.offset.0 += ms,
             Step::Start(skipped) => self.start(skipped),
             Step::Checkpoint => self.shelf.step(&mut self.machine, self.seq),
             Step::Reload => self.reload(),
@@ -356,7 +357,7 @@ impl Pair {
             let id = job.view.id;
             assert_eq!(
                 ask(Query::Job { id }),
-                Reply::Job(Box::new(job.view.clone()))
+                Reply::Job(Box::new(self.model.shown(job)))
             );
         }
         let queues = self.model.queues();
@@ -384,11 +385,16 @@ impl Pair {
         assert_eq!(totals.waiting as usize, self.model.waiters.len());
         assert_eq!(totals.draining, self.model.draining);
         assert_eq!(self.machine.view().next_id, self.model.next_id);
-        let jobs = self.model.jobs.iter().filter_map(|job| job.view.until);
-        let pauses = self.model.pauses.iter().map(|pause| pause.until);
+        let jobs = self
+            .model
+            .jobs
+            .iter()
+            .filter_map(|job| self.model.ends(job));
+        let pauses = self.model.pauses.iter();
+        let pauses = pauses.map(|pause| self.model.time(pause.until));
         let closings = self.model.closings.iter().map(|(_, opens)| *opens);
         if let Some(first) = jobs.chain(pauses).chain(closings).min() {
-            let said = self.machine.deadline(Offset::default());
+            let said = self.machine.deadline(self.model.offset);
             assert!(
                 said.is_some_and(|said| said <= first),
                 "nothing is due before it is said"
@@ -409,7 +415,8 @@ impl Pair {
         );
         let pause = self.model.pauses.iter().find(|pause| pause.queue == *name);
         assert_eq!(view.pause_ms, pause.map_or(0, |pause| pause.ms));
-        assert_eq!(view.paused_until, pause.map(|pause| pause.until));
+        let ends = pause.map(|pause| self.model.time(pause.until));
+        assert_eq!(view.paused_until, ends);
         let waiting = self.model.waiters.iter();
         let waiting = waiting.filter(|(_, pop)| pop.queues.contains(name)).count();
         let using = self.model.present.iter();

@@ -24,6 +24,7 @@ use crate::spine::machine::{
     Actor, Effects, Keeping, Machine, Moment, Now, Refusal, Stamp, Start, Weight,
 };
 use crate::spine::outbox::Outbox;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -129,8 +130,9 @@ impl<M: Actor> Host<M> {
             "a spent machine is rebuilt before anything else"
         );
         let mut ticks = TICKS_IN_A_ROW;
+        // What is delivered together happens at one time.
+        let now = ledger.both();
         loop {
-            let now = ledger.both();
             match self.advance(ledger, now, &mut ticks) {
                 Flow::Done => {}
                 flow @ (Flow::Yield | Flow::Panicked(_)) => return flow,
@@ -301,29 +303,23 @@ impl<M: Actor> Host<M> {
         stage: Stage,
     ) -> Result<Result<(M::Outcome, Keeping), Refusal>, (Stage, String)> {
         let (machine, saboteur) = (&self.machine, self.saboteur.as_deref());
+        let at = Cell::new(stage);
         let decided = guard(|| {
             let may_refuse = stage != Stage::Tick && room != Room::Ample;
             if may_refuse && refused(machine.weight(message), room) {
                 return Err(Refusal::DiskFull);
             }
             sabotage(saboteur, stage, Some(message));
-            Ok(machine.decide(moment, message))
-        });
-        let outcome = match decided {
-            Ok(Ok(outcome)) => outcome,
-            Ok(Err(refusal)) => return Ok(Err(refusal)),
-            Err(cause) => return Err((stage, cause)),
-        };
-        let keeping = guard(|| {
-            sabotage(saboteur, Stage::Keeping, Some(message));
-            machine.keeping(message, &outcome)
-        });
-        match keeping {
-            Ok(keeping) => Ok(Ok((outcome, keeping))),
+            let outcome = machine.decide(moment, message);
             // A tick that panics takes its item out, wherever it does so.
-            Err(cause) if stage == Stage::Tick => Err((Stage::Tick, cause)),
-            Err(cause) => Err((Stage::Keeping, cause)),
-        }
+            if stage != Stage::Tick {
+                at.set(Stage::Keeping);
+            }
+            sabotage(saboteur, Stage::Keeping, Some(message));
+            let keeping = machine.keeping(message, &outcome);
+            Ok((outcome, keeping))
+        });
+        decided.map_err(|cause| (at.get(), cause))
     }
 
     /// Publishes what the outcome comes to; whether there are subscribers.

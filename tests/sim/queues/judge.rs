@@ -14,7 +14,7 @@ use sexton::actors::queue::{
     JobView, Message, Outcome, Phase, Pop, Query, QueueMachine, QueueName, Refused, Reply, Right,
     Rules, Watch,
 };
-use sexton::clock::Timestamp;
+use sexton::clock::{Offset, Timestamp};
 use sexton::ids::Seq;
 use sexton::spine::delivery::Answer;
 use sexton::spine::machine::Shown as _;
@@ -125,6 +125,10 @@ impl Reference for Queues {
         Ok(())
     }
 
+    fn go_by(&mut self, offset: Offset) {
+        self.model.offset = offset;
+    }
+
     fn start(&mut self, Start { stamp, skipped }: Start) {
         self.woken = None;
         self.model.start(stamp.at, skipped);
@@ -167,9 +171,9 @@ impl Reference for Queues {
                 }
                 Phase::Claimed | Phase::Abandoned => Reply::Absent,
             },
-            Query::Job { id } => self
-                .find(*id)
-                .map_or(Reply::Absent, |job| Reply::Job(Box::new(job.view.clone()))),
+            Query::Job { id } => self.find(*id).map_or(Reply::Absent, |job| {
+                Reply::Job(Box::new(self.model.shown(job)))
+            }),
             Query::Queue { .. }
             | Query::Totals
             | Query::Queues { .. }

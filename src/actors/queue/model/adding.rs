@@ -183,7 +183,7 @@ impl Model {
                 },
                 priority: put.priority,
                 created: at,
-                until: delayed.then(|| at.plus_ms(put.delay_ms)),
+                until: delayed.then(|| self.date(at).plus_ms(put.delay_ms)),
                 delay_ms: put.delay_ms,
                 ttr_ms: put.ttr_ms,
                 attempts: 0,

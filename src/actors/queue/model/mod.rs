@@ -14,7 +14,7 @@ use sexton::actors::queue::{
     Body, Claim, Claimant, Counts, DedupKey, JobView, Message, Order, Phase, Pop, QueueName,
     Refused, Reply, Right, Root, Rules, TypeRules, Worker,
 };
-use sexton::clock::Timestamp;
+use sexton::clock::{Date, Offset, Timestamp};
 use sexton::ids::{Seq, Slot, Ticket, Token};
 
 /// What the model knows: lists in no particular order, and nothing beside them.
@@ -22,6 +22,8 @@ use sexton::ids::{Seq, Slot, Ticket, Token};
 pub(super) struct Model {
     pub(super) rules: Rules,
     pub(super) draining: bool,
+    /// How far the wall clock is ahead.
+    pub(super) offset: Offset,
     pub(super) next_id: u64,
     pub(super) jobs: Vec<Entry>,
     pub(super) pauses: Vec<Pause>,
@@ -44,11 +46,12 @@ pub(super) struct Model {
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) slot: Slot,
+    /// As it is kept: the end of a claim is a time, every other a date.
     pub(super) view: JobView,
     pub(super) worker: Option<Worker>,
     /// Milliseconds that the claim lasts.
     span: u64,
-    /// If this is the last try: when it is pruned.
+    /// If this is the last try: the date on which it is pruned.
     last: Option<Timestamp>,
     buried: Seq,
     dedup: Option<DedupKey>,
@@ -64,6 +67,7 @@ pub(super) struct Entry {
 pub(super) struct Pause {
     pub(super) queue: QueueName,
     pub(super) ms: u64,
+    /// A date.
     pub(super) until: Timestamp,
     /// As that of a job.
     pub(super) quarantined: bool,
@@ -122,6 +126,7 @@ impl Model {
         Self {
             rules,
             draining: false,
+            offset: Offset::default(),
             next_id: 1,
             jobs: Vec::new(),
             pauses: Vec::new(),
@@ -133,6 +138,31 @@ impl Model {
             chosen: None,
             parked: None,
             backed_off: 0,
+        }
+    }
+
+    /// What the wall clock shows.
+    fn date(&self, at: Timestamp) -> Timestamp {
+        Timestamp(self.offset.date(at).0)
+    }
+
+    /// The time of a date, as long as the wall clock does not step.
+    pub(super) fn time(&self, date: Timestamp) -> Timestamp {
+        self.offset.time(Date(date.0))
+    }
+
+    /// When time acts on a job.
+    pub(super) fn ends(&self, job: &Entry) -> Option<Timestamp> {
+        let until = job.view.until?;
+        let is_time = job.view.phase == Phase::Claimed;
+        Some(if is_time { until } else { self.time(until) })
+    }
+
+    /// What whoever asks is shown of a job.
+    pub(super) fn shown(&self, job: &Entry) -> JobView {
+        JobView {
+            until: self.ends(job),
+            ..job.view.clone()
         }
     }
 
@@ -385,6 +415,7 @@ impl Model {
     fn claim(&mut self, id: u64, by: Claimant, (seq, at): Moment) -> Reply {
         let view = self.job(id).expect("it is there").view.clone();
         let (rules, span) = (self.rules_of(&view.queue), self.span(&view));
+        let date = self.date(at);
         let root = self
             .jobs
             .iter()
@@ -401,7 +432,7 @@ impl Model {
         job.view.reserves += 1;
         job.view.token = Some(seq.into());
         let last = rules.max_tries > 0 && job.view.attempts >= rules.max_tries && view.retries;
-        job.last = last.then(|| at.plus_ms(rules.prune_ms + 1));
+        job.last = last.then(|| date.plus_ms(rules.prune_ms + 1));
         job.worker = match by {
             Claimant::Worker(worker) => Some(worker),
             Claimant::Bearer => None,
@@ -424,10 +455,11 @@ impl Model {
         }
         self.pauses.retain(|pause| pause.queue != *queue);
         if ms > 0 {
+            let date = self.date(at);
             self.pauses.push(Pause {
                 queue: queue.clone(),
-                ms: at.plus_ms(ms).0 - at.0,
-                until: at.plus_ms(ms),
+                ms,
+                until: date.plus_ms(ms),
                 quarantined: false,
             });
         }
@@ -453,6 +485,7 @@ impl Model {
         }
         let view = job.view.clone();
         let (span, backed_off) = (self.span(&view), self.back_off(&view, at));
+        let date = self.date(at);
         let job = self.job(id).expect("it is there");
         match message {
             Message::Release {
@@ -467,7 +500,7 @@ impl Model {
                 job.view.delay_ms = *delay_ms;
                 match delay_ms {
                     0 => job.go(Phase::Ready, None),
-                    ms => job.go(Phase::Delayed, Some(at.plus_ms(*ms))),
+                    ms => job.go(Phase::Delayed, Some(date.plus_ms(*ms))),
                 }
             }
             Message::Bury { priority, .. } => {

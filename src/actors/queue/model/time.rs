@@ -30,15 +30,14 @@ impl Model {
     /// What time acts on next.
     pub(crate) fn next_due(&self, at: Timestamp) -> Option<Due> {
         let jobs = self.jobs.iter().filter(|job| !job.quarantined);
-        let jobs = jobs.filter_map(|job| {
-            let until = job.view.until?;
-            Some((until, 0, job.slot.0, Due::Job(job.slot)))
-        });
+        let jobs =
+            jobs.filter_map(|job| Some((self.ends(job)?, 0, job.slot.0, Due::Job(job.slot))));
         let pauses = (0..).zip(&self.numbers).filter_map(|(number, queue)| {
             let of_queue = |pause: &&Pause| Some(&pause.queue) == queue.as_ref();
             let mut pauses = self.pauses.iter().filter(|pause| !pause.quarantined);
             let pause = pauses.find(of_queue)?;
-            Some((pause.until, 1, number, Due::Pause(pause.queue.clone())))
+            let until = self.time(pause.until);
+            Some((until, 1, number, Due::Pause(pause.queue.clone())))
         });
         let roots = (0..).zip(&self.roots).filter_map(|(place, known)| {
             let (_, until) = (*known)?;
