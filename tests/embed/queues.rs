@@ -1,7 +1,7 @@
 //! Queues of a node inside the program: claims by token, waiting, time moved by hand, and what a restart keeps.
 
 use sexton::actors::queue::{Body, Message, Phase, Put, QueueName, Refused, TypeRules};
-use sexton::clock::ManualClock;
+use sexton::clock::{ManualClock, Timestamp};
 use sexton::node::{Added, QueueError, Queues};
 use sexton::spine::delivery::Item;
 use sexton::spine::event::{Field, Happening};
@@ -69,6 +69,29 @@ fn who_waits_gets_the_job_that_comes() {
     let claim = waiter.join().expect("it ends").expect("it has a job");
     assert_eq!(claim.body.as_bytes(), b"for you");
     assert_eq!(claim.queue, queue("b"));
+}
+
+#[test]
+fn a_step_of_the_wall_clock_ends_a_delay_and_no_claim() {
+    let clock = ManualClock::at(Timestamp(1_000_000_000_000));
+    let node = Node::open(Config::manual(&clock)).expect("it opens");
+    let queues = node.handle().queues();
+    let late = Put {
+        delay_ms: 1_800_000,
+        ..job("a", "late")
+    };
+    block_on(async {
+        queues.put(job("a", "now")).await.expect("it is added");
+        queues.put(late).await.expect("it is added");
+        let claim = queues.pop_waiting(&[queue("a")]).await;
+        assert_eq!(claim.expect("there is a job").id, 1);
+        clock.set_offset_ms(-3_600_000);
+        clock.set_offset_ms(3_600_000);
+        let claim = queues.pop_waiting(&[queue("a")]).await;
+        assert_eq!(claim.expect("its date has come").id, 2);
+        let first = queues.job(1).await.expect("it is there");
+        assert_eq!(first.phase, Phase::Claimed, "an hour is its span");
+    });
 }
 
 #[test]
