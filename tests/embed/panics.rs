@@ -8,7 +8,7 @@ use sexton::actors;
 use sexton::actors::lock::{LockMachine, Message, Name, Query};
 use sexton::actors::supervisor::{Cause, Rules};
 use sexton::ids::Digest;
-use sexton::node::Handle;
+use sexton::node::{Entry, Handle, Terms};
 use sexton::spine::delivery::Stage;
 use sexton::spine::delivery::{Item, Report};
 use sexton::spine::machine::Paged as _;
@@ -17,8 +17,10 @@ use sexton::spine::supervision::Intensity;
 use sexton::{Config, Node};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -281,6 +283,63 @@ fn exactly_the_culprit_fails() {
         PANICS,
         "only those of the ticks"
     );
+}
+
+/// Plants one panic at this stage, whatever is being done; whether it went off. One at `Resume` needs another before it.
+fn plant_once(handle: &Handle, at: Stage) -> Arc<AtomicBool> {
+    let struck = Arc::new(AtomicBool::new(false));
+    let strike = Arc::clone(&struck);
+    let spent = AtomicBool::new(false);
+    handle.sabotage_locks(Box::new(move |stage, _| {
+        let first = at == Stage::Resume && stage == Stage::Commit;
+        if first && !spent.swap(true, Ordering::Relaxed) {
+            panic!("planted in {stage:?}");
+        }
+        if stage == at && !strike.swap(true, Ordering::Relaxed) {
+            panic!("planted in {stage:?}");
+        }
+    }));
+    struck
+}
+
+#[test]
+fn a_panic_of_which_no_message_is_the_culprit_takes_nothing_along() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let (node, _) = durable(&files, within(100, 100, 3_600_000));
+    let handle = node.handle();
+    let locks = handle.locks();
+    let entry = |key: &str, owner: &str| Entry::new(key, owner).expect("names are short");
+    let brief = Terms {
+        ttl: 0,
+        ..Terms::default()
+    };
+    for at in [Stage::Keeping, Stage::Due, Stage::Watch, Stage::Resume] {
+        let [held, over, next] = ["held", "over", "next"].map(|what| format!("{what} {at:?}"));
+        let held = entry(&held, "alice");
+        let token = node::wait(locks.acquire(&held, Terms::default())).expect("it is free");
+        let struck = plant_once(&handle, at);
+        // Whoever asks may be the one that fails, a wait may be begun, and time may have to act.
+        drop(node::wait(locks.acquire(&entry(&over, "alice"), brief)));
+        {
+            let mut lost = pin!(locks.lost(&held, token));
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(lost.as_mut().poll(&mut context).is_pending());
+            let got = node::wait(locks.acquire(&entry(&next, "alice"), Terms::default()));
+            got.expect("who comes behind it is served");
+        }
+        assert!(struck.load(Ordering::Relaxed), "nothing panicked in {at:?}");
+        let renewed = node::wait(locks.renew(&held, Some(token)));
+        renewed.expect("what was held before is held");
+    }
+    let status = node::wait(handle.status()).expect("the node runs");
+    let lock = status
+        .actors
+        .iter()
+        .find(|actor| actor.status.name == "lock");
+    let digest = lock.expect("it is one of them").status.digest;
+    node.stop().expect("it stops in order");
+    let past = past::read::<LockMachine>(files.path());
+    assert_eq!(digest, Some(past.machine().digest()));
 }
 
 fn culprit_of(message: &Message) -> bool {

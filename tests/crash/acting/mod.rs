@@ -4,6 +4,7 @@
 //! `program.rs` is that process, this test program run once more; `world.rs` are the bells that it rings, in a file that
 //! outlives it. What `tests/sim/` shows with a simulated world, this shows with journal, threads and signals.
 
+mod late;
 mod program;
 mod world;
 
@@ -207,6 +208,18 @@ fn a_port_that_forgets_what_an_earlier_process_was_to_do_is_caught() {
 fn a_port_that_does_an_attempt_again_is_caught() {
     let found = caught("repeats");
     assert!(found.contains("rung twice"), "{found}");
+}
+
+#[test]
+fn a_port_that_takes_the_end_of_an_older_attempt_for_that_of_the_newest_is_caught() {
+    let found = caught("mistakes");
+    assert!(found.contains("for rung"), "{found}");
+}
+
+#[test]
+fn an_action_that_leaves_before_its_entry_is_written_is_caught() {
+    let found = caught("early");
+    assert!(found.contains("of which the log has nothing"), "{found}");
 }
 
 #[test]

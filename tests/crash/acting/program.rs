@@ -1,5 +1,6 @@
 //! The process that is killed: two counters, a journal and bells, put together as a node is.
 
+use super::late::Late;
 use super::world::Bells;
 use crate::counter::{CounterMachine, LEFT, RIGHT, What};
 use sexton::clock::SystemClock;
@@ -67,7 +68,11 @@ fn open(
     Mailbox<Counters<RIGHT>>,
     JournalThread,
 ) {
-    let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(data));
+    let disk: Arc<dyn Disk> = if plant == "early" {
+        Arc::new(Late::new(data))
+    } else {
+        Arc::new(RealDisk::new(data))
+    };
     let slots = Slots::new(Arc::clone(&disk), Arc::new(SledStores::new(data)));
     let (mut left, mut right) = (Replica::new(()), Replica::new(()));
     let replicas: &mut [&mut dyn Recovering] = &mut [&mut left, &mut right];

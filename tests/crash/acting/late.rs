@@ -1,0 +1,109 @@
+//! A disk that says of records that they are written and synced, and takes its time: a kill loses what it has in hand.
+
+use sexton::persist::disk::{Disk, DiskFile, RealDisk};
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long each record takes.
+const LATE: Duration = Duration::from_millis(30);
+
+/// What is longer is no record: a segment is being filled.
+const RECORD_BYTES_MAX: usize = 4096;
+
+/// The real disk, but for records.
+pub(super) struct Late(RealDisk);
+
+impl Late {
+    pub(super) fn new(files: &Path) -> Self {
+        Self(RealDisk::new(files))
+    }
+}
+
+impl Disk for Late {
+    fn list(&self, folder: &str) -> io::Result<Vec<(String, u64)>> {
+        self.0.list(folder)
+    }
+
+    fn create_folder(&self, folder: &str) -> io::Result<()> {
+        self.0.create_folder(folder)
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        self.0.create(name).map(LateFile::over)
+    }
+
+    fn open(&self, name: &str, write: bool) -> io::Result<Box<dyn DiskFile>> {
+        let file = self.0.open(name, write)?;
+        Ok(if write { LateFile::over(file) } else { file })
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.0.remove(name)
+    }
+
+    fn sync_folder(&self, folder: &str) -> io::Result<()> {
+        self.0.sync_folder(folder)
+    }
+}
+
+type File = Arc<Mutex<Box<dyn DiskFile>>>;
+
+struct LateFile {
+    file: File,
+    records: Sender<(Vec<u8>, u64)>,
+}
+
+impl LateFile {
+    fn over(file: Box<dyn DiskFile>) -> Box<dyn DiskFile> {
+        let file = Arc::new(Mutex::new(file));
+        let (records, given) = mpsc::channel();
+        let theirs = Arc::clone(&file);
+        let thread = std::thread::Builder::new().name("late".to_owned());
+        let writing = thread.spawn(move || write_in_time(&theirs, &given));
+        writing.expect("there is a thread");
+        Box::new(Self { file, records })
+    }
+
+    fn file(&self) -> MutexGuard<'_, Box<dyn DiskFile>> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this disk is slow")]
+fn write_in_time(file: &File, given: &Receiver<(Vec<u8>, u64)>) {
+    for (bytes, offset) in given {
+        std::thread::sleep(LATE);
+        let file = file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.write_at(&bytes, offset).expect("it can be written");
+    }
+}
+
+impl DiskFile for LateFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file().read_at(buf, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if offset == 0 || bytes.len() > RECORD_BYTES_MAX {
+            return self.file().write_at(bytes, offset);
+        }
+        // The other end is there as long as the file.
+        drop(self.records.send((bytes.to_vec(), offset)));
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file().len()
+    }
+}
