@@ -9,7 +9,7 @@ use crate::figures::{as_float, grouped};
 use crate::interrupt::Stop;
 use crate::job::{Filler, Jobs, Speech, Work};
 use crate::load::{Load, now};
-use crate::output::{document, heading, left_out, print, show};
+use crate::output::{document, heading, print, show};
 use crate::peer::{self, Peer};
 use crate::question::{Checkpoints, await_served};
 use crate::recovery::ms;
@@ -92,7 +92,7 @@ impl Backlog {
         let site = &self.site;
         let own = site.version()?;
         let versions = [peer::beanstalkd_version(), peer::redis_version()];
-        let mut notes = left_out(&versions);
+        let mut notes = site.remarks(&versions)?;
         notes.extend(site.in_memory("the disk is left out"));
         let [beanstalkd, redis] = versions.map(Result::ok);
         let contestants = [

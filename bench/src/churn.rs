@@ -6,7 +6,7 @@ use crate::figures::{as_float, grouped};
 use crate::held::Churner;
 use crate::interrupt::Stop;
 use crate::load::Load;
-use crate::output::{document, heading, left_out, print, show};
+use crate::output::{document, heading, print, show};
 use crate::peer::{self, Peer};
 use crate::site::Site;
 use clap::Args;
@@ -88,7 +88,7 @@ impl Churn {
                 "servers": found,
             }));
         }
-        let notes = left_out([&version]);
+        let notes = site.remarks([&version])?;
         let mut text = heading(&own, &[("Redis", version.as_deref().ok())], &notes);
         for Found {
             server,

@@ -3,6 +3,7 @@
 use crate::course::parse_seconds;
 use crate::embed_jobs;
 use crate::failure::Failure;
+use crate::fdatasync;
 use crate::figures::{Latencies, Spread, as_float, grouped};
 use crate::interrupt::Stop;
 use crate::load::now;
@@ -83,6 +84,7 @@ impl Embed {
                 "sexton": env!("CARGO_PKG_VERSION"),
                 "rounds": self.rounds,
                 "seconds": self.seconds.as_secs_f64(),
+                "fdatasync_us": fdatasync::median_us(&std::env::temp_dir())?,
                 "batch_cycles_per_second": batches,
                 "future_cycles_per_second": futures,
                 "acquire_p50_us": p50,
@@ -101,7 +103,7 @@ impl Embed {
             format!("{median:>11.2} us         ({min:.2}-{max:.2})")
         };
         print(&format!(
-            "sexton {}, a node in this program, without files\n\n\
+            "sexton {}, a node in this program, without files\n{}\n\n\
              batches of {BATCH} cycles     {}\n\
              {FUTURES} futures side by side  {}\n\
              one awaited acquire, p50  {}\n\
@@ -110,6 +112,7 @@ impl Embed {
              a waiter is told, p99     {}\n\
              {}",
             env!("CARGO_PKG_VERSION"),
+            fdatasync::remark(&std::env::temp_dir())?,
             rate(batches),
             rate(futures),
             span(p50),

@@ -8,7 +8,7 @@ use crate::figures::{self, Latencies, Measured, Round, Standing, Wait};
 use crate::gateway::{Gateway, LEASE_SECONDS, lease};
 use crate::interrupt::Stop;
 use crate::load::now;
-use crate::output::{document, heading, left_out, print, show};
+use crate::output::{document, heading, print, show};
 use crate::peer::{self, Peer};
 use crate::question::{exchange, read_more};
 use clap::Args;
@@ -59,7 +59,7 @@ impl Http {
     pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
         let site = &self.course.site;
         let (own, version) = (site.version()?, peer::etcd_version());
-        let mut notes = left_out([&version]);
+        let mut notes = site.remarks([&version])?;
         notes.extend(site.in_memory("give --dir"));
         let sexton = Peer::sexton_over_http(true, site)?;
         let etcd = match version {

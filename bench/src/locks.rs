@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::figures::{self, Measured, Round, Standing};
 use crate::interrupt::Stop;
 use crate::load::now;
-use crate::output::{document, heading, left_out, print, show};
+use crate::output::{document, heading, print, show};
 use crate::peer::{self, Peer};
 use crate::row::Row;
 use clap::Args;
@@ -107,7 +107,7 @@ impl Locks {
         };
         let site = &self.course.site;
         let (own, redis) = (site.version()?, peer::redis_version());
-        let mut notes = left_out([&redis]);
+        let mut notes = site.remarks([&redis])?;
         if rows.iter().any(|row| row.is_durable()) {
             notes.extend(site.in_memory("give --dir for the fsync rows"));
         }

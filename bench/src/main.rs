@@ -6,7 +6,8 @@
 //! comes back, `churn` what many changes leave on disk and in memory, `replay` how fast a start reads the log. `row` and
 //! `table` name what is measured, `site` finds the program and the place for data, `course` has how often and how long,
 //! `codec` and `gateway` speak to each server, `load` drives connections, `cycle`, `contend`, `held` and `job` are what
-//! a client does, `peer` starts servers, `question` asks them beside the load, `figures` turns measurements into what
+//! a client does, `peer` starts servers, `fdatasync` says what a sync
+//! costs, `question` asks them beside the load, `figures` turns measurements into what
 //! `output` prints, `interrupt` ends it all in good order.
 
 mod backlog;
@@ -19,6 +20,7 @@ mod cycle;
 mod embed;
 mod embed_jobs;
 mod failure;
+mod fdatasync;
 mod figures;
 mod gateway;
 mod held;

@@ -38,15 +38,3 @@ pub(crate) fn heading(sexton: &str, peers: &[(&str, Option<&str>)], notes: &[Str
     }
     heading + "\n\n"
 }
-
-/// A remark for each peer that is not there.
-pub(crate) fn left_out<'a>(
-    versions: impl IntoIterator<Item = &'a Result<String, String>>,
-) -> Vec<String> {
-    let reasons = versions
-        .into_iter()
-        .filter_map(|version| version.as_ref().err());
-    reasons
-        .map(|why| format!("{why}: it is left out"))
-        .collect()
-}

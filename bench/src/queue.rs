@@ -6,7 +6,7 @@ use crate::figures::{self, Measured, Round, Standing, Wait};
 use crate::interrupt::Stop;
 use crate::job::{Jobs, Speech, Waker, Work};
 use crate::load::{Load, now};
-use crate::output::{document, heading, left_out, print, show};
+use crate::output::{document, heading, print, show};
 use crate::peer::{self, Peer};
 use crate::row::{CONNECTIONS_MAX, DEPTH_MAX, number};
 use crate::site::Site;
@@ -147,7 +147,7 @@ impl Queue {
         let site = &self.course.site;
         let own = site.version()?;
         let versions = [peer::beanstalkd_version(), peer::redis_version()];
-        let mut notes = left_out(&versions);
+        let mut notes = site.remarks(&versions)?;
         if rows.iter().any(|row| row.is_durable()) {
             notes.extend(site.in_memory("give --dir for the rows on disk"));
         }

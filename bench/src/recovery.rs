@@ -9,7 +9,7 @@ use crate::figures::{as_float, grouped};
 use crate::held::{Paced, Taker, Toucher};
 use crate::interrupt::Stop;
 use crate::load::{Load, Measured, now};
-use crate::output::{document, heading, left_out, print, show};
+use crate::output::{document, heading, print, show};
 use crate::peer::{self, Peer};
 use crate::question::{Checkpoints, await_served};
 use crate::rebuild;
@@ -96,7 +96,7 @@ impl Recovery {
     pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
         let site = &self.site;
         let (own, version) = (site.version()?, peer::redis_version());
-        let mut notes = left_out([&version]);
+        let mut notes = site.remarks([&version])?;
         let version = version.ok();
         notes.extend(site.in_memory("the disk is left out"));
         let mut contestants = vec![("sexton", Peer::sexton as Start)];

@@ -1,6 +1,7 @@
 //! What is measured and where, as flags say it: the `sexton` program, the directory for data, and for whom figures are.
 
 use crate::failure::Failure;
+use crate::fdatasync;
 use crate::peer::sexton_version;
 use clap::Args;
 use std::cell::OnceCell;
@@ -51,6 +52,18 @@ impl Site {
     /// The version of the program to measure.
     pub(crate) fn version(&self) -> Result<String, Failure> {
         sexton_version(self.program()?)
+    }
+
+    /// Remarks: each peer that is not there, and what a sync costs.
+    pub(crate) fn remarks<'a>(
+        &self,
+        versions: impl IntoIterator<Item = &'a Result<String, String>>,
+    ) -> Result<Vec<String>, Failure> {
+        let reasons = versions
+            .into_iter()
+            .filter_map(|version| version.as_ref().err());
+        let left_out = reasons.map(|why| format!("{why}: it is left out"));
+        Ok(left_out.chain([fdatasync::remark(&self.root())?]).collect())
     }
 
     /// A remark, with this advice, if no disk holds the data directories.
