@@ -43,7 +43,8 @@ impl fmt::Display for Token {
     }
 }
 
-/// One actor of the node, as journal records name it. Zero is the node itself; 200 and above are for tests.
+/// One actor of the node, as journal records name it. Zero is the node itself; 200 and above are for tests. Each machine has
+/// its own (`Machine::ID`); those that others name too are here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ActorId(pub u8);

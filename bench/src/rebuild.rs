@@ -99,7 +99,7 @@ fn request(name: String, ttl: u16) -> Message {
 /// Panics in the next commit, and asks at once for the number of locks: how long that takes.
 fn served(runtime: &Runtime, handle: &Handle, locks: u32) -> Result<Duration, Failure> {
     let planted = AtomicBool::new(true);
-    handle.sabotage_locks(Box::new(move |stage, _| {
+    handle.actors().lock.sabotage(Box::new(move |stage, _| {
         let strikes = stage == Stage::Commit && planted.swap(false, Ordering::Relaxed);
         assert!(!strikes, "planted");
     }));

@@ -7,9 +7,10 @@ pub mod lock;
 pub mod queue;
 pub mod supervisor;
 
+use crate::ids::ActorId;
 use crate::spine::each::{Family, MailboxOf, ReplicaOf, RulesOf};
 use crate::spine::event;
-use crate::spine::machine::{Machine, Shown};
+use crate::spine::machine::{Actor, Machine, Shown};
 use crate::spine::recovery::{Recovering, Replica};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -58,9 +59,27 @@ impl Actors<ReplicaOf> {
     }
 }
 
+/// Something that is done with every actor, whatever its type.
+pub trait Visitor {
+    /// Does it with this one.
+    fn visit<M: Actor>(&mut self);
+}
+
+/// Does it with every actor, in order.
+pub fn visit(visitor: &mut impl Visitor) {
+    each!(type M => visitor.visit::<M>());
+}
+
 /// The names of all actors.
 pub fn names() -> Vec<&'static str> {
     each!(type M => <M as Machine>::NAME).into()
+}
+
+/// The name of the actor that has this number, if one has.
+pub fn name_of(id: ActorId) -> Option<&'static str> {
+    let known = each!(type M => (<M as Machine>::ID, <M as Machine>::NAME));
+    let its = known.into_iter().find(|(of, _)| *of == id);
+    its.map(|(_, name)| name)
 }
 
 /// The kinds of events that there are, of any actor and of the node.
@@ -99,4 +118,16 @@ impl Clone for Rules {
     fn clone(&self) -> Self {
         each!(list: rules in &self => rules.clone())
     }
+}
+
+/// A number that two had would bring one the entries of the other, and nothing would say so.
+#[test]
+fn no_two_actors_have_one_number_or_one_name() {
+    let ids = each!(type M => <M as Machine>::ID);
+    let own = BTreeSet::from(ids);
+    assert_eq!(own.len(), ids.len(), "{ids:?}");
+    assert!(own.iter().all(|id| (1..200).contains(&id.0)), "{ids:?}");
+    let names = [names(), vec![event::NODE]].concat();
+    let different: BTreeSet<_> = names.iter().collect();
+    assert_eq!(different.len(), names.len(), "{names:?}");
 }

@@ -9,13 +9,12 @@ mod queues;
 pub use self::events::Events;
 pub use self::locks::{Entry, LockError, Locks, Terms};
 pub use self::queues::{Added, JobWait, QueueError, Queues};
-use crate::actors::lock::{LockMachine, Query, Reply, Watch};
-use crate::actors::queue::{self, QueueMachine};
-use crate::actors::{Actors, each, supervisor};
+use crate::actors::lock::{Query, Reply, Watch};
+use crate::actors::{Actors, each, queue, supervisor};
 use crate::clock::{Clock, Timestamp};
 use crate::persist::journal::{Fsync, Journal};
 use crate::spine::checkpoint::{self, CheckpointError, SnapshotStatus, Taken};
-use crate::spine::delivery::Item;
+use crate::spine::delivery::{Item, Stage};
 use crate::spine::directory::Admission;
 use crate::spine::each::MailboxOf;
 use crate::spine::event::Position;
@@ -257,33 +256,15 @@ impl Handle {
         Ok(ActorReport { status, panics })
     }
 
-    /// Plants panics in the QueueActor, for tests.
+    /// How each actor is reached, for tests that plant panics.
     #[doc(hidden)]
-    pub fn sabotage_queues(&self, saboteur: crate::spine::delivery::Saboteur<QueueMachine>) {
-        self.actors.queue.sabotage(saboteur);
+    pub fn actors(&self) -> &Actors<MailboxOf> {
+        &self.actors
     }
 
-    /// Plants panics in what the LockActor answers to queries, for tests.
+    /// Plants panics in every actor whose panics are judged, for tests.
     #[doc(hidden)]
-    pub fn sabotage_lock_queries(
-        &self,
-        saboteur: crate::spine::delivery::QuerySaboteur<LockMachine>,
-    ) {
-        self.actors.lock.sabotage_queries(saboteur);
-    }
-
-    /// Plants panics in what the QueueActor answers to queries, for tests.
-    #[doc(hidden)]
-    pub fn sabotage_queue_queries(
-        &self,
-        saboteur: crate::spine::delivery::QuerySaboteur<QueueMachine>,
-    ) {
-        self.actors.queue.sabotage_queries(saboteur);
-    }
-
-    /// Plants panics in the LockActor, for tests.
-    #[doc(hidden)]
-    pub fn sabotage_locks(&self, saboteur: crate::spine::delivery::Saboteur<LockMachine>) {
-        self.actors.lock.sabotage(saboteur);
+    pub fn sabotage(&self, planted: impl Fn(Stage) + Clone + Send + 'static) {
+        each!(mailbox in &self.actors => mailbox.sabotage_all(planted.clone()));
     }
 }

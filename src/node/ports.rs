@@ -1,13 +1,14 @@
-//! The start of every actor, each with the port that performs its actions: a new actor has a line here.
+//! The start of every actor, each with the port that performs its actions: a new kind of action has its port here.
 
-use crate::actors::{Actors, Rules};
+use crate::actors::{Actors, Rules, each};
 use crate::spine::directory::Admission;
 use crate::spine::each::{HostOf, MailboxOf};
 use crate::spine::host::Host;
-use crate::spine::machine::Actor;
+use crate::spine::machine::{Actor, Never};
 use crate::spine::port::{NoPort, Port};
 use crate::spine::runtime::{self, Completions, Judge, Mailbox};
 use crate::spine::shared::Spine;
+use crate::spine::supervision::Verdict;
 use std::rc::Rc;
 
 /// Starts every actor.
@@ -17,12 +18,25 @@ pub(super) fn start(
     spine: &Rc<Spine>,
     admission: &Admission,
 ) -> Actors<MailboxOf> {
-    let judge = Judge::new(Rc::clone(spine));
     let core = Core { spine, admission };
-    Actors {
-        supervisor: core.start(hosts.supervisor, rules.supervisor, |_| Box::new(judge)),
-        lock: core.start(hosts.lock, rules.lock, |_| Box::new(NoPort)),
-        queue: core.start(hosts.queue, rules.queue, |_| Box::new(NoPort)),
+    each!(list: host in hosts, rules in rules => core.start(host, rules))
+}
+
+/// An action of `M`, by which its port is chosen.
+trait Performed<M: Actor<Action = Self>>: Sized {
+    /// The port, which reports what came of actions there.
+    fn port(completions: Completions<M>, spine: &Rc<Spine>) -> Box<dyn Port<M>>;
+}
+
+impl<M: Actor<Action = Self>> Performed<M> for Never {
+    fn port(_: Completions<M>, _: &Rc<Spine>) -> Box<dyn Port<M>> {
+        Box::new(NoPort)
+    }
+}
+
+impl<M: Actor<Action = Self>> Performed<M> for Verdict {
+    fn port(_: Completions<M>, spine: &Rc<Spine>) -> Box<dyn Port<M>> {
+        Box::new(Judge::new(Rc::clone(spine)))
     }
 }
 
@@ -33,12 +47,11 @@ struct Core<'c> {
 }
 
 impl Core<'_> {
-    fn start<M: Actor>(
-        &self,
-        host: Host<M>,
-        rules: M::Rules,
-        port: impl FnOnce(Completions<M>) -> Box<dyn Port<M>>,
-    ) -> Mailbox<M> {
+    fn start<M: Actor>(&self, host: Host<M>, rules: M::Rules) -> Mailbox<M>
+    where
+        M::Action: Performed<M>,
+    {
+        let port = |completions| Performed::port(completions, self.spine);
         runtime::start(host, rules, self.spine, self.admission.clone(), port)
     }
 }

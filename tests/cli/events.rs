@@ -111,9 +111,10 @@ fn what_happens_is_shown_until_the_coordinator_ends() {
         lost.line()
             .starts_with("events are lost: of what came behind 0 and up to ")
     );
+    let origins = format!("{}, node", sexton::actors::names().join(", "));
     for (flag, word, known) in [
         ("--kind", "expird", "expired"),
-        ("--actor", "foo", "lock, queue, node"),
+        ("--actor", "foo", &origins),
     ] {
         let (status, _, err) = run(&data, &["events", flag, word]);
         assert_eq!(status, Some(2), "{err}");

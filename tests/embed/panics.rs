@@ -14,6 +14,7 @@ use sexton::spine::delivery::{Item, Report};
 use sexton::spine::machine::Paged as _;
 use sexton::spine::shared::Halt;
 use sexton::spine::supervision::Intensity;
+use sexton::status::ActorReport;
 use sexton::{Config, Node};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -52,23 +53,26 @@ fn now() -> Instant {
 fn plant(handle: &Handle, at: Stage) -> Arc<Mutex<Option<Instant>>> {
     let struck = Arc::new(Mutex::new(None));
     let strike = Arc::clone(&struck);
-    handle.sabotage_locks(Box::new(move |stage, message| {
-        let culprit = match message {
-            Some(Message::Request { owner, .. }) => owner.as_bytes() == b"culprit",
-            Some(Message::Expire { .. }) => true,
-            None
-            | Some(
-                Message::Renew { .. }
-                | Message::Release { .. }
-                | Message::ReleaseAll { .. }
-                | Message::Drain,
-            ) => false,
-        };
-        if stage == at && culprit {
-            *strike.lock().unwrap_or_else(PoisonError::into_inner) = Some(now());
-            panic!("planted in {stage:?}");
-        }
-    }));
+    handle
+        .actors()
+        .lock
+        .sabotage(Box::new(move |stage, message| {
+            let culprit = match message {
+                Some(Message::Request { owner, .. }) => owner.as_bytes() == b"culprit",
+                Some(Message::Expire { .. }) => true,
+                None
+                | Some(
+                    Message::Renew { .. }
+                    | Message::Release { .. }
+                    | Message::ReleaseAll { .. }
+                    | Message::Drain,
+                ) => false,
+            };
+            if stage == at && culprit {
+                *strike.lock().unwrap_or_else(PoisonError::into_inner) = Some(now());
+                panic!("planted in {stage:?}");
+            }
+        }));
     struck
 }
 
@@ -224,11 +228,21 @@ fn provoke_all(handle: &Handle, address: SocketAddr, names: &[String]) {
 /// What the node says of the panics behind it.
 fn accounts_for_them(handle: &Handle) -> Option<Digest> {
     let status = node::wait(handle.status()).expect("the node runs");
-    let [supervisor, lock, queue] = status.actors.as_slice() else {
-        panic!("three actors, not {:?}", status.actors)
+    let actors = status.actors.iter();
+    let (locks, others): (Vec<_>, Vec<_>) = actors.partition(|it| it.status.name == "lock");
+    let [lock] = locks.as_slice() else {
+        panic!("one actor of locks, not {locks:?}")
     };
-    assert_eq!(supervisor.panics.restarts, 0, "nothing was planted there");
-    assert_eq!(queue.panics.restarts, 0, "nothing was planted there");
+    assert_eq!(
+        others.len() + 1,
+        actors::names().len(),
+        "every actor is there"
+    );
+    let none = |it: &&ActorReport| it.panics.restarts == 0 && it.panics.rebuilds == 0;
+    assert!(
+        others.iter().all(none),
+        "nothing was planted there: {others:?}"
+    );
     let panics = PANICS as u64;
     let counted = (lock.panics.restarts, lock.panics.rebuilds);
     assert_eq!(counted, (2 * panics, panics));
@@ -290,7 +304,7 @@ fn plant_once(handle: &Handle, at: Stage) -> Arc<AtomicBool> {
     let struck = Arc::new(AtomicBool::new(false));
     let strike = Arc::clone(&struck);
     let spent = AtomicBool::new(false);
-    handle.sabotage_locks(Box::new(move |stage, _| {
+    handle.actors().lock.sabotage(Box::new(move |stage, _| {
         let first = at == Stage::Resume && stage == Stage::Commit;
         if first && !spent.swap(true, Ordering::Relaxed) {
             panic!("planted in {stage:?}");

@@ -68,6 +68,38 @@ pub(crate) fn answers() -> Vec<(String, String, u16)> {
     found
 }
 
+/// The least that a path takes: the query and the body with what is required, each as short as may be.
+#[cfg(feature = "cli")]
+pub(crate) fn least(path: &str, method: &str) -> (Option<String>, Option<Value>) {
+    let some = |schema: &Value| match resolve(schema)["type"].as_str() {
+        Some("string") => Value::from("x"),
+        Some("integer") => resolve(schema)["minimum"].clone(),
+        other => panic!("{path} takes a {other:?}, which has no case here"),
+    };
+    let operation = &DESCRIPTION["paths"][path][method.to_lowercase()];
+    let parameters = operation["parameters"].as_array().into_iter().flatten();
+    let asked = parameters.filter(|it| it["in"] == "query" && it["required"] == true);
+    let pairs = asked.map(|it| {
+        let value = some(&it["schema"]);
+        let text = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
+        format!("{}={text}", it["name"].as_str().expect("a name"))
+    });
+    let query = pairs.collect::<Vec<_>>().join("&");
+    let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
+    let body = (!schema.is_null()).then(|| {
+        let schema = resolve(schema);
+        let required = schema["required"].as_array().into_iter().flatten();
+        let member = |name: &Value| {
+            let name = name.as_str().expect("a name");
+            (name.to_owned(), some(&schema["properties"][name]))
+        };
+        Value::Object(required.map(member).collect())
+    });
+    ((!query.is_empty()).then_some(query), body)
+}
+
 fn resolve(value: &Value) -> &Value {
     match value["$ref"].as_str() {
         Some(reference) => {
@@ -99,6 +131,9 @@ fn valid(schema: &Value, value: &Value) -> Result<(), String> {
             "maximum" => value
                 .as_i64()
                 .is_none_or(|it| it <= rule.as_i64().expect("a number")),
+            "minLength" => value
+                .as_str()
+                .is_none_or(|it| it.len() as u64 >= rule.as_u64().expect("a number")),
             "maxLength" => value
                 .as_str()
                 .is_none_or(|it| it.len() as u64 <= rule.as_u64().expect("a number")),

@@ -3,6 +3,7 @@
 use crate::listener::Listener;
 use crate::opened::{Opened, read_all, run};
 use serde_json::{Value, json};
+use sexton::actors;
 use sexton::actors::lock::Message;
 use sexton::spine::delivery::Stage;
 use sexton::spine::event::Position;
@@ -176,10 +177,11 @@ fn events_are_filtered() {
     let mut of_many = listen(&format!("kind={many}"));
     acquire(&opened, "many", "o");
     assert_eq!(of_many.hear(&["granted"])[0].data["key"], "many");
+    let origins = format!("{}, node", actors::names().join(", "));
     for (query, known) in [
         ("kind=granted,expird", "expired"),
         ("kind=", "granted"),
-        ("actor=foo", "lock, queue, node"),
+        ("actor=foo", &origins),
     ] {
         let refused = opened.get(&format!("/v1/events?{query}"), "");
         let detail = refused.problem(400);
@@ -198,17 +200,21 @@ fn events_are_filtered() {
 fn a_panic_is_told_and_what_it_undid_is_not() {
     let opened = Opened::new();
     let mut listener = Listener::new(&opened, "/v1/events", "");
-    opened.handle().sabotage_locks(Box::new(|stage, message| {
-        let Some(Message::Request { key, .. }) = message else {
-            return;
-        };
-        let planted = match key.as_bytes() {
-            b"decide" => stage == Stage::Decide,
-            b"commit" => stage == Stage::Commit,
-            _ => false,
-        };
-        assert!(!planted, "planted");
-    }));
+    opened
+        .handle()
+        .actors()
+        .lock
+        .sabotage(Box::new(|stage, message| {
+            let Some(Message::Request { key, .. }) = message else {
+                return;
+            };
+            let planted = match key.as_bytes() {
+                b"decide" => stage == Stage::Decide,
+                b"commit" => stage == Stage::Commit,
+                _ => false,
+            };
+            assert!(!planted, "planted");
+        }));
     for key in ["decide", "commit"] {
         let fields = json!({"key": key, "owner": "o"});
         opened.post(ACQUIRE, &fields).because(500, "failed");

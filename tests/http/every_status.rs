@@ -39,8 +39,19 @@ impl Asking {
                 None,
                 Some(json!({"key": "held", "owner": "me", "token": 0})),
             ),
-            path => queue_status::parts(path),
+            path if path.starts_with("/v1/queues") => queue_status::parts(path),
+            path => return Self::as_described(path, method),
         };
+        Self::new((path, method), query, body)
+    }
+
+    /// What a path takes at least, by its description.
+    fn as_described(path: &str, method: &str) -> Self {
+        let (query, body) = described::least(path, method);
+        Self::new((path, method), query.as_deref(), body)
+    }
+
+    fn new((path, method): (&str, &str), query: Option<&str>, body: Option<Value>) -> Self {
         Self {
             method: method.to_owned(),
             target: query.map_or(path.to_owned(), |query| format!("{path}?{query}")),
@@ -134,14 +145,9 @@ impl Nodes {
         let panicking = Opened::new();
         hold(&panicking);
         let handle = panicking.handle();
-        handle.sabotage_locks(Box::new(|stage, _| {
-            assert_ne!(stage, Stage::Decide, "planted");
-        }));
-        handle.sabotage_lock_queries(Box::new(|_| panic!("planted")));
-        handle.sabotage_queues(Box::new(|stage, _| {
-            assert_ne!(stage, Stage::Decide, "planted");
-        }));
-        handle.sabotage_queue_queries(Box::new(|_| panic!("planted")));
+        handle.sabotage(|stage| {
+            assert!(![Stage::Decide, Stage::Query].contains(&stage), "planted");
+        });
         // Where snapshots are to be, a file stands.
         let snapshots = panicking.directory.path().join("data/snapshots");
         if snapshots.exists() {
@@ -192,8 +198,10 @@ impl Nodes {
             (409, _) if is_of_queues => {
                 queue_status::conflict(path, method, &self.well).unwrap_or_else(|| running(&well))
             }
-            (409, "/v1/locks/release-all") => running(&well),
-            (409, _) => conflict(path, &well).of(&self.well),
+            (409, "/v1/locks/acquire" | "/v1/locks/release" | "/v1/locks/renew") => {
+                conflict(path, &well).of(&self.well)
+            }
+            (409, _) => running(&well),
             (413, _) => {
                 let body = None;
                 let large = Asking { body, ..well };
@@ -256,9 +264,7 @@ fn running(well: &Asking) -> Answer {
     hold(&opened);
     let gate = Gate::default();
     let handle = opened.handle();
-    handle.sabotage_locks(gate.before_decisions());
-    handle.sabotage_queues(gate.before_decisions());
-    handle.sabotage_queue_queries(gate.before_answers());
+    handle.sabotage(gate.before_any());
     let well = well.clone().with("Idempotency-Key: k");
     let first = send(opened.address(), &well.text());
     gate.reached();
@@ -313,7 +319,7 @@ impl FullDisk {
 
     fn provoke(&self, path: &str, method: &str) -> Answer {
         let asking = Asking::well(path, method);
-        if path.starts_with("/v1/queues") {
+        if !path.starts_with("/v1/locks") {
             return asking.at(self.daemon.http());
         }
         let fields = json!({"key": format!("{:0>255}", 0), "owner": "x".repeat(255)});

@@ -27,10 +27,14 @@ impl Gate {
         })
     }
 
-    /// The same, with the next question that it answers.
-    pub(crate) fn before_answers<Q>(&self) -> Box<dyn Fn(&Q) + Send> {
+    /// The same for all actors at once, also with the next question that one answers.
+    pub(crate) fn before_any(&self) -> impl Fn(Stage) + Clone + Send + 'static {
         let gate = self.clone();
-        Box::new(move |_| gate.stand())
+        move |stage| {
+            if [Stage::Decide, Stage::Query].contains(&stage) {
+                gate.stand();
+            }
+        }
     }
 
     fn stand(&self) {

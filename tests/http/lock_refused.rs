@@ -149,10 +149,15 @@ fn a_panic_fails_one_request_and_takes_nothing_away() {
     let opened = Opened::new();
     let fields = json!({"key": "a", "owner": "o"});
     assert_eq!(opened.post(ACQUIRE, &fields).status, 200);
-    opened.handle().sabotage_locks(Box::new(|stage, message| {
-        let is_planted = stage == Stage::Decide && matches!(message, Some(Message::Request { .. }));
-        assert!(!is_planted, "planted");
-    }));
+    opened
+        .handle()
+        .actors()
+        .lock
+        .sabotage(Box::new(|stage, message| {
+            let is_planted =
+                stage == Stage::Decide && matches!(message, Some(Message::Request { .. }));
+            assert!(!is_planted, "planted");
+        }));
     opened.post(ACQUIRE, &fields).because(500, "failed");
     let owner = opened.get("/v1/locks/owner?key=a", "").json();
     assert_eq!(
@@ -164,7 +169,7 @@ fn a_panic_fails_one_request_and_takes_nothing_away() {
 #[test]
 fn a_halted_node_refuses_all() {
     let opened = Opened::configured(|config| config.rules.supervisor.restarts.restarts_max = 0);
-    opened.handle().sabotage_locks(Box::new(|stage, _| {
+    opened.handle().actors().lock.sabotage(Box::new(|stage, _| {
         assert_ne!(stage, Stage::Decide, "planted");
     }));
     let fields = json!({"key": "a", "owner": "o"});

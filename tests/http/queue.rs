@@ -421,7 +421,11 @@ fn a_claim_that_could_not_be_told_is_given_back() {
     let opened = Opened::new();
     let id = push(&opened, "q", "x");
     let gate = Gate::default();
-    opened.handle().sabotage_queues(gate.before_decisions());
+    opened
+        .handle()
+        .actors()
+        .queue
+        .sabotage(gate.before_decisions());
     let stream = UnixStream::connect(opened.socket());
     let mut stream = stream.expect("it listens");
     let body = r#"{"queues":["q"]}"#;

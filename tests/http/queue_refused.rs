@@ -239,10 +239,14 @@ fn a_foreign_page_or_a_wrong_token_moves_no_job() {
 fn a_panic_fails_one_request_and_takes_nothing_away() {
     let opened = Opened::new();
     let id = push(&opened, "q", "x");
-    opened.handle().sabotage_queues(Box::new(|stage, message| {
-        let is_planted = stage == Stage::Decide && matches!(message, Some(Message::Pop(_)));
-        assert!(!is_planted, "planted");
-    }));
+    opened
+        .handle()
+        .actors()
+        .queue
+        .sabotage(Box::new(|stage, message| {
+            let is_planted = stage == Stage::Decide && matches!(message, Some(Message::Pop(_)));
+            assert!(!is_planted, "planted");
+        }));
     let wanted = json!({"queues": ["q"]});
     opened.post(POP, &wanted).because(500, "failed");
     let told = opened.get(&format!("/v1/queues/job?id={id}"), "").json();
@@ -252,9 +256,13 @@ fn a_panic_fails_one_request_and_takes_nothing_away() {
 #[test]
 fn a_halted_node_refuses_all() {
     let opened = Opened::configured(|config| config.rules.supervisor.restarts.restarts_max = 0);
-    opened.handle().sabotage_queues(Box::new(|stage, _| {
-        assert_ne!(stage, Stage::Decide, "planted");
-    }));
+    opened
+        .handle()
+        .actors()
+        .queue
+        .sabotage(Box::new(|stage, _| {
+            assert_ne!(stage, Stage::Decide, "planted");
+        }));
     let fields = json!({"queue": "q", "body": "x"});
     let halting = opened.post(PUSH, &fields);
     assert!([500, 503].contains(&halting.status), "{halting:?}");
@@ -277,7 +285,11 @@ fn a_repetition_does_not_wait_beside_the_first() {
     let opened = Opened::new();
     push(&opened, "q", "x");
     let gate = Gate::default();
-    opened.handle().sabotage_queues(gate.before_decisions());
+    opened
+        .handle()
+        .actors()
+        .queue
+        .sabotage(gate.before_decisions());
     let wanted = json!({"queues": ["q"]});
     let key = "Idempotency-Key: k\r\n";
     let first = opened.begin_with(POP, key, &wanted);

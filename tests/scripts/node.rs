@@ -13,9 +13,11 @@ use sexton::persist::format::Kind;
 use sexton::persist::journal::{InlineFiller, Reader, Room, Sizes, Tail, Writer};
 use sexton::spine::delivery::Stage;
 use sexton::spine::delivery::{Answer, Delivery, Flow, Item};
+use sexton::spine::effect::Action;
 use sexton::spine::host::Host;
 use sexton::spine::ledger::Ledger;
-use sexton::spine::machine::{Actor, Machine, Paged as _, Stamp};
+use sexton::spine::machine::{Actor, Machine, Paged as _, Shown as _, Stamp};
+use sexton::spine::port::Port;
 use sexton::spine::recovery::{Replica, Scope, recover};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -71,7 +73,7 @@ pub(crate) struct Node<T: Tongue> {
     seen: Seq,
     tickets: BTreeMap<String, Ticket>,
     given: u64,
-    /// Waits that were answered and not yet told.
+    /// Waits that were answered, and actions, that are not yet told.
     woken: Arc<Mutex<Vec<String>>>,
 }
 
@@ -146,6 +148,10 @@ impl<T: Tongue> Node<T> {
                 self.clock.set_offset_ms(sign * ms);
                 self.running()?.ledger.watch_wall_clock();
                 self.deliver(Vec::new())
+            }
+            ["view"] => {
+                let view = self.running()?.host.machine().view();
+                Ok(vec![crate::json::written(&view)])
             }
             // The timer fires.
             ["tick"] => self.deliver(Vec::new()),
@@ -229,6 +235,8 @@ impl<T: Tongue> Node<T> {
         );
         let mut host = Host::new(machine, last);
         let stamp = ledger.start(Chance([0; 32]));
+        host.outbox()
+            .perform_by(Box::new(Done(Arc::clone(&self.woken))));
         host.start(stamp)?;
         let armed = Arc::clone(&self.armed);
         host.sabotage(Box::new(move |stage, _| {
@@ -377,6 +385,16 @@ impl<T: Tongue> Node<T> {
     fn wakes(&self) -> Vec<String> {
         let mut woken = self.woken.lock().expect("a wake does not panic");
         std::mem::take(&mut *woken)
+    }
+}
+
+/// The world: says what it is asked to do, and does nothing.
+struct Done(Arc<Mutex<Vec<String>>>);
+
+impl<M: Machine> Port<M> for Done {
+    fn perform(&mut self, Action { id, attempt, what }: Action<M::Action>) {
+        let words = format!("action {id} by entry {attempt}: {what:?}");
+        self.0.lock().expect("nobody panics here").push(words);
     }
 }
 

@@ -1,9 +1,12 @@
 //! The rules of the counters a second time.
 
+use crate::actor::Ask;
+use crate::chance::Chance;
 use crate::counter::{Counter, CounterMachine, Message, PANICS, SILENCE_MS, STRIDE, What};
 use crate::coverage::Coverage;
 use crate::each::Judged;
-use crate::reference::{Origin, Reference};
+use crate::reference::{Clients, Origin, Reference};
+use crate::setting::Setting;
 use sexton::clock::Timestamp;
 use sexton::ids::Slot;
 use sexton::spine::delivery::{Answer, Failed};
@@ -48,7 +51,48 @@ impl<const ID: u8> Counters<ID> {
     }
 }
 
+/// Clients of the counters.
+pub(crate) struct Counting;
+
+impl<const ID: u8> Clients<Counters<ID>> for Counting {
+    fn new(_: &Setting) -> Self {
+        Self
+    }
+
+    fn call(&mut self, chance: &mut Chance) -> Vec<Ask<Counters<ID>>> {
+        let ask = |chance: &mut Chance| {
+            let name = name(chance);
+            match chance.below(40) {
+                39 => Ask::Query(PANICS),
+                0..12 => Ask::Query(name),
+                _ => Ask::Message((name, addition(chance))),
+            }
+        };
+        (0..*chance.pick(&[1, 1, 2, 3]))
+            .map(|_| ask(chance))
+            .collect()
+    }
+}
+
+/// A message that takes more than one part of a record.
+pub(crate) fn long_call<const ID: u8>(chance: &mut Chance) -> Vec<Ask<Counters<ID>>> {
+    let bytes = 600_000 + chance.index(700_000);
+    let label = "y".repeat(bytes);
+    vec![Ask::Message((name(chance), What::Add(1, 500, label)))]
+}
+
+fn addition(chance: &mut Chance) -> What {
+    let by = u32::try_from(chance.below(8)).expect("a small number");
+    let span_ms = u32::try_from(chance.within(1, 6000)).expect("a short span");
+    What::Add(by, span_ms, "x".repeat(chance.index(40)))
+}
+
+fn name(chance: &mut Chance) -> Slot {
+    Slot(u32::try_from(chance.below(3)).expect("a small number"))
+}
+
 impl<const ID: u8> Reference for Counters<ID> {
+    type Clients = Counting;
     type Machine = CounterMachine<ID>;
 
     fn rules() {}
@@ -71,9 +115,7 @@ impl<const ID: u8> Reference for Counters<ID> {
         let before = counter.clone();
         match what {
             What::Add(by, span_ms, label) => {
-                if counter.value == 0 {
-                    (counter.since, counter.span_ms) = (stamp.at, *span_ms);
-                }
+                (counter.since, counter.span_ms) = (stamp.at, *span_ms);
                 for _ in 0..*by {
                     counter.value += 1;
                     if counter.value.is_multiple_of(STRIDE) {

@@ -1,6 +1,11 @@
 //! What a campaign has met: counts with floors, so that a simulation which no longer reaches something fails.
 
+use crate::each;
+use std::collections::BTreeMap;
 use std::fmt;
+
+/// Fewer entries of an actor than this, and its clients hardly ask for anything.
+const ENTRIES: u64 = 1_000;
 
 macro_rules! coverage {
     ($($name:ident >= $floor:expr,)*) => {
@@ -8,18 +13,27 @@ macro_rules! coverage {
         #[derive(Clone, Debug, Default)]
         pub(crate) struct Coverage {
             $(pub(crate) $name: u64,)*
+            /// Entries of each actor.
+            pub(crate) entries: BTreeMap<&'static str, u64>,
         }
 
         impl Coverage {
             /// Adds the counts of another run.
             pub(crate) fn add(&mut self, other: &Self) {
                 $(self.$name += other.$name;)*
+                for (actor, entries) in &other.entries {
+                    *self.entries.entry(actor).or_default() += entries;
+                }
             }
 
             /// Names of what happened less often than a campaign of so many seeds must see it. Floors are told for
             /// 2,000 seeds of 1,000 steps.
             pub(crate) fn below_floor(&self, seeds: u64) -> Vec<String> {
-                let mut below = Vec::new();
+                let floor = ENTRIES * seeds / 2000;
+                let entries = |actor: &&str| self.entries.get(actor).copied().unwrap_or(0);
+                let idle = each::names().into_iter().filter(|actor| entries(actor) < floor);
+                let mut below: Vec<String> =
+                    idle.map(|actor| format!("entries of {actor} {} < {floor}", entries(&actor))).collect();
                 $(
                     let floor: u64 = $floor * seeds / 2000;
                     if self.$name < floor {
@@ -33,6 +47,9 @@ macro_rules! coverage {
         impl fmt::Display for Coverage {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 $(writeln!(f, "{:>12} {}", self.$name, stringify!($name).replace('_', " "))?;)*
+                for (actor, entries) in &self.entries {
+                    writeln!(f, "{entries:>12} entries of {actor}")?;
+                }
                 Ok(())
             }
         }

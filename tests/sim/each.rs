@@ -2,13 +2,14 @@
 
 use crate::actor::{Actor, Turn};
 use crate::counter::{CounterMachine, LEFT, RIGHT};
-use crate::reference::{Reference, replica};
+use crate::reference::{Clients, Reference, replica};
+use crate::setting::Setting;
 use crate::witness::Witness;
 use crate::world::World;
 use sexton::ids::{ActorId, Digest};
 use sexton::spine::effect::Tell;
 use sexton::spine::ledger::Ledger;
-use sexton::spine::machine;
+use sexton::spine::machine::{self, Machine};
 use sexton::spine::recovery::{Recovering, Replica};
 
 /// An actor whose rules are here a second time.
@@ -61,6 +62,36 @@ pub(crate) struct ReplicaOf;
 
 impl Family for ReplicaOf {
     type Of<M: Judged> = Replica<M>;
+}
+
+pub(crate) struct ClientsOf;
+
+impl Family for ClientsOf {
+    type Of<M: Judged> = <M::Reference as Reference>::Clients;
+}
+
+impl Each<ClientsOf> {
+    pub(crate) fn new(setting: &Setting) -> Self {
+        each!(list: type M => Clients::<<M as Judged>::Reference>::new(setting))
+    }
+}
+
+/// Each actor with how often clients call it, wait for something of it, and how often it has its turn.
+pub(crate) fn weights() -> Vec<(ActorId, [u64; 3])> {
+    fn of<M: Judged>() -> (ActorId, [u64; 3]) {
+        let weights = [
+            M::Reference::CALLS,
+            M::Reference::WATCHES,
+            M::Reference::TURNS,
+        ];
+        (M::ID, weights)
+    }
+    each!(type M => of::<M>()).into()
+}
+
+/// Their names.
+pub(crate) fn names() -> Vec<&'static str> {
+    each!(type M => <M as Machine>::NAME).into()
 }
 
 impl Default for Witnesses {

@@ -9,6 +9,8 @@
 use crate::actor::{Ask, Call};
 use crate::chance::Chance;
 use crate::queues::{Queues, names};
+use crate::reference::Clients;
+use crate::setting::Setting;
 use crate::violation::{Promise, Violation, ensure};
 use sexton::actors::queue::{
     Body, Claimant, DedupKey, Message, Phase, Pop, Put, Query, QueueName, Reply, Right, Root,
@@ -73,9 +75,12 @@ impl Given {
     }
 }
 
-impl Jobs {
-    /// A client was told this.
-    pub(crate) fn note(&mut self, call: &Call<Queues>) {
+impl Clients<Queues> for Jobs {
+    fn new(_: &Setting) -> Self {
+        Self::default()
+    }
+
+    fn note(&mut self, call: &Call<Queues>) {
         let answers = call.answers.iter().flatten();
         for (ask, answer) in call.asks.iter().zip(answers) {
             match (ask, answer) {
@@ -100,8 +105,7 @@ impl Jobs {
         }
     }
 
-    /// What one read of a socket brings.
-    pub(crate) fn call(&mut self, chance: &mut Chance) -> Vec<Ask<Queues>> {
+    fn call(&mut self, chance: &mut Chance) -> Vec<Ask<Queues>> {
         let queries_only = chance.per_mille(150);
         let count = *chance.pick(&[1, 1, 1, 2, 4]);
         let ask = |_| {
@@ -114,11 +118,12 @@ impl Jobs {
         (0..count).map(ask).collect()
     }
 
-    /// Somebody waits for a job.
-    pub(crate) fn watch(chance: &mut Chance) -> Watch {
+    fn watch(&self, chance: &mut Chance) -> Watch {
         Watch::Job(pop(chance))
     }
+}
 
+impl Jobs {
     fn message(&mut self, chance: &mut Chance) -> Message {
         let id = self.id(chance);
         match chance.weighted(&[

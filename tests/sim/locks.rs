@@ -3,6 +3,7 @@
 use crate::coverage::Coverage;
 use crate::each::Judged;
 use crate::reference::{Origin, Reference};
+use crate::workload::Workload;
 use model::Model;
 use sexton::actors::lock::{
     Gone, LockMachine, Message, Name, Outcome, Query, Refused, Reply, Rules, Standing, Watch,
@@ -95,6 +96,11 @@ impl Judged for LockMachine {
 }
 
 impl Reference for Locks {
+    const CALLS: u64 = 150;
+    const WATCHES: u64 = 17;
+    const TURNS: u64 = 170;
+
+    type Clients = Workload;
     type Machine = LockMachine;
 
     fn rules() -> Rules {

@@ -18,7 +18,6 @@ use crate::tap::Tap;
 use crate::violation::{Promise, Violation, ensure};
 use crate::world::World;
 use crate::{planted, planted_slots};
-use sexton::actors::{lock, queue};
 use sexton::clock::{ManualClock, Timestamp};
 use sexton::ids::Chance;
 use sexton::ids::{ActorId, Digest, Seq};
@@ -88,12 +87,6 @@ pub(crate) struct Node {
     disk: SimDisk,
     tells: VecDeque<Tell>,
     pub(crate) world: World,
-}
-
-/// What somebody waits for, of any actor.
-pub(crate) enum AnyWatch {
-    Lock(lock::Watch),
-    Queue(queue::Watch),
 }
 
 /// The calls of each actor that were answered.
@@ -204,7 +197,7 @@ impl Node {
     }
 
     /// What became of a turn.
-    fn came(&mut self, id: ActorId, turn: Turn, coverage: &mut Coverage) {
+    pub(crate) fn came(&mut self, id: ActorId, turn: Turn, coverage: &mut Coverage) {
         if matches!(turn, Turn::Idle) {
             return;
         }
@@ -230,16 +223,6 @@ impl Node {
                 });
             }
         }
-    }
-
-    /// Somebody waits for something of the locks or the queues.
-    pub(crate) fn watch(&mut self, watch: AnyWatch, coverage: &mut Coverage) {
-        let (ledger, actors) = (&mut self.ledger, &mut self.actors);
-        let (id, turn) = match watch {
-            AnyWatch::Lock(watch) => (ActorId::LOCK, actors.lock.watch(ledger, watch)),
-            AnyWatch::Queue(watch) => (ActorId::QUEUE, actors.queue.watch(ledger, watch)),
-        };
-        self.came(id, turn, coverage);
     }
 
     /// Gives an actor a turn.

@@ -3,7 +3,6 @@
 use crate::actor::Ask;
 use crate::counter::{LEFT, RIGHT, STRIDE, What};
 use crate::coverage::Coverage;
-use crate::node::AnyWatch;
 use crate::planted::caught;
 use crate::run::Run;
 use crate::setting::{Plant, Setting};
@@ -36,7 +35,7 @@ fn an_action_performed_twice_is_caught() {
 
 #[test]
 fn a_completion_of_an_older_attempt_is_caught() {
-    caught(Plant::CompletionOfOlder, &[Promise::ActedOnIt], 100);
+    caught(Plant::CompletionOfOlder, &[Promise::ActedOnIt], 400);
 }
 
 #[test]
@@ -135,8 +134,9 @@ fn panics(stage: Stage, count: Count) -> Result<u64, Violation> {
     match stage {
         Stage::Watch => {
             node.actors.lock.trap.set(stage);
-            let empty = AnyWatch::Lock(lock::Watch::Empty);
-            node.watch(empty, &mut run.coverage);
+            let empty = lock::Watch::Empty;
+            let turn = node.actors.lock.watch(&mut node.ledger, empty);
+            node.came(ActorId::LOCK, turn, &mut run.coverage);
         }
         Stage::Resume => {
             node.actors.left.trap.set(stage);

@@ -3,7 +3,10 @@
 //! A reference follows the log entry by entry and says what each message had to come to and what each query had to
 //! show at that place. It shares no code with the machine that it judges, only the types of its messages.
 
+use crate::actor::{Ask, Call};
+use crate::chance::Chance;
 use crate::coverage::Coverage;
+use crate::setting::Setting;
 use sexton::clock::{Offset, Timestamp};
 use sexton::spine::delivery::Answer;
 use sexton::spine::machine::{Actor, Machine, Stamp, Start};
@@ -20,8 +23,41 @@ pub(crate) enum Origin {
     Tell,
 }
 
+/// Clients of an actor in one run: a small world, so that they get in each other's way.
+pub(crate) trait Clients<R: Reference> {
+    fn new(setting: &Setting) -> Self;
+    /// What one read of a socket brings.
+    fn call(&mut self, chance: &mut Chance) -> Vec<Ask<R>>;
+    /// Something that one waits for.
+    fn watch(&self, _: &mut Chance) -> WatchOf<R> {
+        unreachable!("nobody waits here")
+    }
+    /// One was answered.
+    fn note(&mut self, _: &Call<R>) {}
+}
+
+/// The clients of an actor that has none.
+pub(crate) struct Nobody;
+
+impl<R: Reference> Clients<R> for Nobody {
+    fn new(_: &Setting) -> Self {
+        Self
+    }
+
+    fn call(&mut self, _: &mut Chance) -> Vec<Ask<R>> {
+        unreachable!("nobody calls")
+    }
+}
+
 /// The rules of a machine, a second time.
 pub(crate) trait Reference: Clone + Default {
+    /// How often its clients call, how often one begins to wait, and how often it has its turn, beside other moves.
+    const CALLS: u64 = 40;
+    const WATCHES: u64 = 0;
+    const TURNS: u64 = 60;
+
+    /// Who asks.
+    type Clients: Clients<Self>;
     /// The machine that is judged.
     type Machine: Actor
         + Machine<Message: PartialEq, Query: Clone, Reply: PartialEq + Clone, Outcome: Clone>;
@@ -76,8 +112,8 @@ pub(crate) trait Reference: Clone + Default {
     fn has_seen(&self, _reply: &ReplyOf<Self>) -> bool {
         true
     }
-    /// Counts what an entry comes to.
-    fn count(message: &MessageOf<Self>, outcome: &OutcomeOf<Self>, counted: &mut Coverage);
+    /// Counts what an entry comes to, if there is more to see than that there is one.
+    fn count(_: &MessageOf<Self>, _: &OutcomeOf<Self>, _: &mut Coverage) {}
     /// Whether a full disk may refuse this message: never what takes something away.
     fn may_be_refused(message: &MessageOf<Self>) -> bool;
     /// Whether this reply is a refusal for want of space.

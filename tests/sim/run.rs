@@ -3,30 +3,29 @@
 //! Each step is one move of clients, time, node, journal or misfortune, drawn from the seed. The checkers judge at
 //! every start, and at the end, after all that was begun has come to rest.
 
-use crate::actor::Call;
+use crate::actor::{Actor, Call, Turn};
 use crate::chance::Chance;
 use crate::check::{Checker, Peril};
-use crate::counter::{LEFT, PLANTED, RIGHT};
+use crate::counter::PLANTED;
+use crate::counters::long_call;
 use crate::coverage::Coverage;
 use crate::disk::SimDisk;
-use crate::each::each;
-use crate::jobs::Jobs;
-use crate::node::{AnyWatch, Node, Stopped};
-use crate::reference::Reference;
+use crate::each::{self, ClientsOf, Each, each};
+use crate::node::{Node, Stopped};
+use crate::reference::{Clients as _, Reference};
 use crate::setting::{Kind, Setting};
 use crate::taking::Harm;
 use crate::tap::Tap;
 use crate::violation::{Promise, Violation, ensure};
 use crate::workload::Workload;
 use crate::world::World;
-use sexton::actors::lock::Reply;
 use sexton::clock::{Clock as _, Timestamp};
 use sexton::ids::{ActorId, Seq};
 use sexton::persist::journal::Room;
 use sexton::persist::snapshots::BySlot;
 use sexton::spine::delivery::Stage;
 use sexton::spine::guard::panic_words;
-use sexton::spine::ledger::RESERVE_STEP;
+use sexton::spine::ledger::{Ledger, RESERVE_STEP};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
@@ -70,8 +69,8 @@ pub(crate) struct Run<'a> {
     /// The node that went down last, until the next one has started.
     pub(crate) past: Option<Node>,
     pub(crate) peril: Peril,
-    pub(crate) workload: Workload,
-    pub(crate) jobs: Jobs,
+    clients: Each<ClientsOf>,
+    moves: Vec<(u64, Move)>,
     pub(crate) world: World,
     pub(crate) tap: Tap,
     pub(crate) checker: Checker,
@@ -86,10 +85,8 @@ pub(crate) struct Run<'a> {
 
 #[derive(Clone, Copy, Debug)]
 enum Move {
-    CallLock,
-    CallLeft,
-    CallRight,
-    CallQueue,
+    Call(ActorId),
+    Watch(ActorId),
     Turn(ActorId),
     Route,
     Hand,
@@ -99,7 +96,6 @@ enum Move {
     Release,
     Look,
     PassTime,
-    Watch,
     World,
     Complete,
     Rebuild,
@@ -107,16 +103,8 @@ enum Move {
     Special,
 }
 
+/// Those that are not of one actor.
 const MOVES: &[(u64, Move)] = &[
-    (150, Move::CallLock),
-    (40, Move::CallLeft),
-    (40, Move::CallRight),
-    (150, Move::CallQueue),
-    (170, Move::Turn(ActorId::LOCK)),
-    (60, Move::Turn(ActorId(LEFT))),
-    (60, Move::Turn(ActorId(RIGHT))),
-    (170, Move::Turn(ActorId::QUEUE)),
-    (30, Move::Turn(ActorId::SUPERVISOR)),
     (30, Move::Route),
     (20, Move::World),
     (20, Move::Complete),
@@ -127,11 +115,21 @@ const MOVES: &[(u64, Move)] = &[
     (90, Move::Release),
     (15, Move::Look),
     (60, Move::PassTime),
-    (24, Move::Watch),
     (20, Move::Rebuild),
     (6, Move::LoseConnection),
     (7, Move::Special),
 ];
+
+/// All of them.
+fn moves() -> Vec<(u64, Move)> {
+    let of_actors = each::weights()
+        .into_iter()
+        .flat_map(|(id, [calls, watches, turns])| {
+            let moves = [(calls, Move::Call(id)), (watches, Move::Watch(id))];
+            moves.into_iter().chain([(turns, Move::Turn(id))])
+        });
+    of_actors.chain(MOVES.iter().copied()).collect()
+}
 
 impl<'a> Run<'a> {
     pub(crate) fn new(setting: &'a Setting, trace: bool) -> Self {
@@ -152,8 +150,8 @@ impl<'a> Run<'a> {
                 power_cut: false,
                 synced: Seq(0),
             },
-            workload: Workload::new(setting),
-            jobs: Jobs::default(),
+            clients: Each::<ClientsOf>::new(setting),
+            moves: moves(),
             world: World::new(setting.plant),
             tap: Tap::default(),
             checker: Checker::default(),
@@ -186,7 +184,7 @@ impl<'a> Run<'a> {
             } else if self.chance.per_mille(self.setting.checkpoints) {
                 self.come_to_snapshots()?;
             } else {
-                let next = self.chance.weighted(MOVES);
+                let next = self.chance.weighted(&self.moves);
                 self.make(next)?;
             }
         }
@@ -278,27 +276,25 @@ impl<'a> Run<'a> {
         };
         let mut stopped = None;
         match next {
-            Move::CallLock => {
-                let asks = self.workload.lock_call(&mut self.chance);
-                if self.trace {
-                    crate::print(&format!("{:>5} lock asks {asks:?}", self.step));
-                }
-                node.actors.lock.post(asks);
+            Move::Call(id) => {
+                each!(actor in &mut node.actors, clients in &mut self.clients => {
+                    if actor.host.actor() == id {
+                        let asks = clients.call(&mut self.chance);
+                        if self.trace {
+                            crate::print(&format!("{:>5} {} asks {asks:?}", self.step, actor.name()));
+                        }
+                        actor.post(asks);
+                    }
+                });
             }
-            Move::CallLeft => node
-                .actors
-                .left
-                .post(Workload::counter_call(&mut self.chance)),
-            Move::CallRight => node
-                .actors
-                .right
-                .post(Workload::counter_call(&mut self.chance)),
-            Move::CallQueue => {
-                let asks = self.jobs.call(&mut self.chance);
-                if self.trace {
-                    crate::print(&format!("{:>5} queue asks {asks:?}", self.step));
+            Move::Watch(id) => {
+                let turns = each!(actor in &mut node.actors, clients in &mut self.clients => {
+                    let is_it = actor.host.actor() == id;
+                    is_it.then(|| waits(actor, clients, &mut node.ledger, &mut self.chance))
+                });
+                for turn in turns.into_iter().flatten() {
+                    node.came(id, turn, &mut self.coverage);
                 }
-                node.actors.queue.post(asks);
             }
             Move::Turn(who) => {
                 node.turn(who, &mut self.coverage);
@@ -318,20 +314,14 @@ impl<'a> Run<'a> {
             Move::Complete => {
                 node.complete(Some(&mut self.chance));
             }
-            Move::Watch => {
-                let watch = match self.chance.below(10) {
-                    0..7 => AnyWatch::Lock(self.workload.lock_watch(&mut self.chance)),
-                    _ => AnyWatch::Queue(Jobs::watch(&mut self.chance)),
-                };
-                node.watch(watch, &mut self.coverage);
-            }
             Move::Rebuild => stopped = node.rebuild(&mut self.coverage).err(),
             Move::LoseConnection => {
                 self.coverage.connections_lost += 1;
-                let (actors, ledger) = (&mut node.actors, &mut node.ledger);
-                if actors.lock.unwatch(ledger) || actors.queue.unwatch(ledger) {
-                    self.coverage.watches_withdrawn += 1;
-                }
+                let mut withdrawn = false;
+                each!(actor in &mut node.actors => {
+                    withdrawn = withdrawn || actor.unwatch(&mut node.ledger);
+                });
+                self.coverage.watches_withdrawn += u64::from(withdrawn);
             }
             Move::Special => self.special(),
         }
@@ -347,10 +337,7 @@ impl<'a> Run<'a> {
         let Some(node) = &mut self.node else { return };
         match self.setting.kind {
             Kind::Plain => {}
-            Kind::Long => node
-                .actors
-                .right
-                .post(Workload::long_call(&mut self.chance)),
+            Kind::Long => node.actors.right.post(long_call(&mut self.chance)),
             Kind::Crowd => node.actors.lock.post(Workload::crowd(&mut self.chance)),
             Kind::Numbers => {
                 let now = node.ledger.now();
@@ -369,37 +356,19 @@ impl<'a> Run<'a> {
         let answered = node.release();
         let counts = each!(calls in &answered => calls.len());
         self.coverage.calls_answered += counts.iter().sum::<usize>() as u64;
-        let mut refused = 0;
+        let refused = each!(clients in &mut self.clients, actor in &node.actors, calls in &answered => {
+            let calls = actor.answered(calls);
+            calls.inspect(|call| clients.note(call)).map(refusals).sum::<u64>()
+        });
+        let refused: u64 = refused.iter().sum();
         for call in node.actors.lock.answered(&answered.lock) {
             self.checker.note_tokens(call)?;
-            for answer in call.answers.iter().flatten().flatten() {
-                if let Reply::Standing(standing) = answer
-                    && let Some(token) = standing.token
-                {
-                    self.workload.note(token);
-                }
-            }
-            refused += refusals(call);
         }
-        refused += node
-            .actors
-            .left
-            .answered(&answered.left)
-            .map(refusals)
-            .sum::<u64>();
-        refused += node
-            .actors
-            .right
-            .answered(&answered.right)
-            .map(refusals)
-            .sum::<u64>();
         for answer in node.actors.queue.take_woken() {
             self.checker.given.note_claim(&answer)?;
         }
         for call in node.actors.queue.answered(&answered.queue) {
             self.checker.given.note(call)?;
-            self.jobs.note(call);
-            refused += refusals(call);
         }
         self.coverage.disk_full_refusals += refused;
         ensure(refused == 0 || self.was_full, Promise::RoomAgain, || {
@@ -482,13 +451,18 @@ impl<'a> Run<'a> {
             (1, Stage::Resume),
         ]);
         let Some(node) = &mut self.node else { return };
-        match self.chance.below(6) {
-            0 => node.actors.left.trap.set(stage),
-            1 => node.actors.right.trap.set(stage),
-            2 | 3 => node.actors.queue.trap.set(stage),
-            _ => node.actors.lock.trap.set(stage),
-        }
-        self.say(|| format!("panic planted in {stage:?}"));
+        let called = each::weights().into_iter();
+        let called: Vec<ActorId> = called
+            .filter(|(_, [calls, ..])| *calls > 0)
+            .map(|(id, _)| id)
+            .collect();
+        let id = *self.chance.pick(&called);
+        each!(actor in &node.actors => {
+            if actor.host.actor() == id {
+                actor.trap.set(stage);
+            }
+        });
+        self.say(|| format!("panic planted in {stage:?} of actor {id}"));
     }
 
     fn disk_fault(&mut self) {
@@ -509,6 +483,16 @@ impl<'a> Run<'a> {
         }
         self.say(|| format!("disk fault {fault}"));
     }
+}
+
+/// A client of this actor begins to wait.
+fn waits<R: Reference>(
+    actor: &mut Actor<R>,
+    clients: &R::Clients,
+    ledger: &mut Ledger,
+    chance: &mut Chance,
+) -> Turn {
+    actor.watch(ledger, clients.watch(chance))
 }
 
 /// Answers that say that the disk is full.

@@ -2,7 +2,7 @@
 
 use crate::coverage::Coverage;
 use crate::each::Judged;
-use crate::reference::{Origin, Reference};
+use crate::reference::{Nobody, Origin, Reference};
 use sexton::actors::supervisor::{Cause, Outcome, Query, Record, Reply, Rules, SupervisorMachine};
 use sexton::clock::Timestamp;
 use sexton::ids::Slot;
@@ -22,6 +22,10 @@ impl Judged for SupervisorMachine {
 }
 
 impl Reference for Supervisor {
+    const CALLS: u64 = 0;
+    const TURNS: u64 = 30;
+
+    type Clients = Nobody;
     type Machine = SupervisorMachine;
 
     fn rules() -> Rules {

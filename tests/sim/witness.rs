@@ -106,6 +106,7 @@ impl<R: Reference> Witness<R> {
                     let (message, outcome) = decode(kept)?;
                     self.entry(kept, (&message, &outcome), &mut cursor)?;
                     coverage.decisions_verified += 1;
+                    *coverage.entries.entry(R::Machine::NAME).or_default() += 1;
                     self.justify(waits);
                     look(&message, &outcome);
                 }

@@ -1,13 +1,12 @@
-//! What clients ask for: a small world, so that they get in each other's way.
+//! What clients ask of locks: a small world, so that they get in each other's way.
 
-use crate::actor::Ask;
+use crate::actor::{Ask, Call};
 use crate::chance::Chance;
-use crate::counter::{self, What};
-use crate::counters::Counters;
 use crate::locks::Locks;
+use crate::reference::Clients;
 use crate::setting::Setting;
-use sexton::actors::lock::{Message, Name, Query, Watch};
-use sexton::ids::{Slot, Token};
+use sexton::actors::lock::{Message, Name, Query, Reply, Watch};
+use sexton::ids::Token;
 
 /// Clients of one run.
 pub(crate) struct Workload {
@@ -19,8 +18,8 @@ pub(crate) struct Workload {
     tokens: Vec<Token>,
 }
 
-impl Workload {
-    pub(crate) fn new(setting: &Setting) -> Self {
+impl Clients<Locks> for Workload {
+    fn new(setting: &Setting) -> Self {
         let names = |stem: &str, count: u64| -> Vec<Name> {
             (0..count)
                 .map(|number| name(&format!("{stem}{number}")))
@@ -35,30 +34,20 @@ impl Workload {
         }
     }
 
-    /// A client was shown this token.
-    pub(crate) fn note(&mut self, token: Token) {
-        self.tokens.push(token);
-        if self.tokens.len() > 8 {
-            self.tokens.remove(0);
-        }
-    }
-
-    /// What one read of a socket brings for the locks.
-    pub(crate) fn lock_call(&self, chance: &mut Chance) -> Vec<Ask<Locks>> {
+    fn call(&mut self, chance: &mut Chance) -> Vec<Ask<Locks>> {
         let queries_only = chance.per_mille(250);
         (0..*chance.pick(&[1, 1, 1, 2, 4]))
             .map(|_| {
                 if queries_only || chance.per_mille(120) {
-                    Ask::Query(self.lock_query(chance))
+                    Ask::Query(self.query(chance))
                 } else {
-                    Ask::Message(self.lock_message(chance))
+                    Ask::Message(self.message(chance))
                 }
             })
             .collect()
     }
 
-    /// Something about locks that a client waits for.
-    pub(crate) fn lock_watch(&self, chance: &mut Chance) -> Watch {
+    fn watch(&self, chance: &mut Chance) -> Watch {
         let key = chance.pick(&self.keys).clone();
         let index = chance.pick(&self.indexes).clone();
         let owner = chance.pick(&self.owners).clone();
@@ -74,7 +63,19 @@ impl Workload {
         }
     }
 
-    fn lock_message(&self, chance: &mut Chance) -> Message {
+    fn note(&mut self, call: &Call<Locks>) {
+        for answer in call.answers.iter().flatten().flatten() {
+            if let Reply::Standing(standing) = answer {
+                self.tokens.extend(standing.token);
+            }
+        }
+        let old = self.tokens.len().saturating_sub(8);
+        self.tokens.drain(..old);
+    }
+}
+
+impl Workload {
+    fn message(&self, chance: &mut Chance) -> Message {
         let key = chance.pick(&self.keys).clone();
         let index = chance.pick(&self.indexes).clone();
         let owner = chance.pick(&self.owners).clone();
@@ -126,7 +127,7 @@ impl Workload {
         }
     }
 
-    fn lock_query(&self, chance: &mut Chance) -> Query {
+    fn query(&self, chance: &mut Chance) -> Query {
         let key = chance.pick(&self.keys).clone();
         let index = chance.pick(&self.indexes).clone();
         let owner = chance.pick(&self.owners).clone();
@@ -153,36 +154,6 @@ impl Workload {
         (chance.per_mille(200) && !self.tokens.is_empty()).then(|| *chance.pick(&self.tokens))
     }
 
-    /// What one read of a socket brings for a counter actor.
-    pub(crate) fn counter_call<const ID: u8>(chance: &mut Chance) -> Vec<Ask<Counters<ID>>> {
-        (0..*chance.pick(&[1, 1, 2, 3]))
-            .map(|_| {
-                let name = counter_name(chance);
-                match chance.below(40) {
-                    39 => Ask::Query(counter::PANICS),
-                    0..12 => Ask::Query(name),
-                    _ => Ask::Message((name, Self::addition(chance))),
-                }
-            })
-            .collect()
-    }
-
-    /// A message that takes more than one part of a record.
-    pub(crate) fn long_call<const ID: u8>(chance: &mut Chance) -> Vec<Ask<Counters<ID>>> {
-        let bytes = 600_000 + chance.index(700_000);
-        let label = "y".repeat(bytes);
-        vec![Ask::Message((
-            counter_name(chance),
-            What::Add(1, 500, label),
-        ))]
-    }
-
-    fn addition(chance: &mut Chance) -> What {
-        let by = u32::try_from(chance.below(8)).expect("a small number");
-        let span_ms = u32::try_from(chance.within(0, 6000)).expect("a short span");
-        What::Add(by, span_ms, "x".repeat(chance.index(40)))
-    }
-
     /// So many locks at once, with one span, that time has too much to do for one turn.
     pub(crate) fn crowd(chance: &mut Chance) -> Vec<Ask<Locks>> {
         let ttl = u16::try_from(chance.within(2, 4)).expect("spans are short");
@@ -199,10 +170,6 @@ impl Workload {
             })
             .collect()
     }
-}
-
-fn counter_name(chance: &mut Chance) -> Slot {
-    Slot(u32::try_from(chance.below(3)).expect("a small number"))
 }
 
 fn name(text: &str) -> Name {

@@ -27,7 +27,8 @@ pub(crate) type Message = (Slot, What);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum What {
-    /// Adds so much; the span, in milliseconds, begins when the counter leaves zero. The label may have any length.
+    /// Adds so much, and begins the span anew, in milliseconds: a quarantine ends with it, also for a rebuilt machine,
+    /// which has no more to tell that by than the deadline. The label may have any length.
     Add(u32, u32, String),
     Lapse,
     /// How many strides the other actor's counter has passed in all.
@@ -91,9 +92,7 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
         let mut counter = before.clone();
         match what {
             What::Add(by, span_ms, label) => {
-                if counter.value == 0 {
-                    (counter.since, counter.span_ms) = (moment.now.at, *span_ms);
-                }
+                (counter.since, counter.span_ms) = (moment.now.at, *span_ms);
                 counter.value += u64::from(*by);
                 counter.strides += counter.value / STRIDE - before.value / STRIDE;
                 if counter.strides > before.strides {

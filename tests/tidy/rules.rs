@@ -2,7 +2,7 @@
 
 use crate::paths;
 use crate::source::{Source, names};
-use crate::{EMPTY_WORDS, IMPORTS, LINES_MAX, TOO_LONG, UNSAFE, WORLD};
+use crate::{EMPTY_WORDS, IMPORTS, ITS_OWN, LINES_MAX, TOO_LONG, UNSAFE, WORLD};
 
 type Example = (&'static str, &'static str);
 
@@ -71,7 +71,18 @@ pub(crate) const RULES: &[Rule] = &[
                 "src/actors/queue/state.rs",
                 "use crate::actors::lock::Name;",
             ),
-            ("src/actors/process/state.rs", "use crate::ids::Seq;"),
+            (
+                "src/actors/process/state.rs",
+                "use crate::persist::disk::Disk;",
+            ),
+            (
+                "src/actors/process/state.rs",
+                "use crate::actors::lock::Name;",
+            ),
+            (
+                "src/protocols/session.rs",
+                "use crate::actors::queue::state::State;",
+            ),
             ("src/billing/mod.rs", "fn f() {}"),
             ("src/node/core.rs", "use crate::protocols::http::Door;"),
             ("src/handle/mod.rs", "use crate::protocols::http::Door;"),
@@ -83,6 +94,10 @@ pub(crate) const RULES: &[Rule] = &[
         ],
         good: &[
             ("src/persist/format.rs", "use crate::ids::{ActorId, Seq};"),
+            (
+                "src/actors/process/state.rs",
+                "use crate::actors::process::message::Message;",
+            ),
             (
                 "src/protocols/lockserver/session.rs",
                 "use crate::actors::lock::{Message, Name};",
@@ -285,17 +300,23 @@ fn imports(source: &Source) -> Vec<String> {
     let Some((_, allowed)) = rows.max_by_key(|(path, _)| path.len()) else {
         return vec!["no row says what it may import".to_owned()];
     };
+    let module = paths::module(&source.path);
+    let its_own = module.split("::").take(2).collect::<Vec<_>>().join("::");
+    // Only what `mod.rs` shows of an actor is for others.
     let inner = |import: &str| {
-        // Only what `mod.rs` shows of an actor is for others.
-        let of_actor = [
-            "actors::lock::machine",
-            "actors::lock::state",
-            "actors::lock::message",
-        ];
-        !source.path.starts_with("src/actors/lock/")
-            && of_actor.iter().any(|it| import.starts_with(it))
+        let mut parts = import.split("::");
+        let (Some("actors"), Some(actor), Some(file)) = (parts.next(), parts.next(), parts.next())
+        else {
+            return false;
+        };
+        its_own != format!("actors::{actor}") && file.starts_with(char::is_lowercase)
     };
     let fits = |import: &str, allowed: &str| {
+        let allowed = if allowed == ITS_OWN {
+            &its_own
+        } else {
+            allowed
+        };
         let rest = import.strip_prefix(allowed);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
     };

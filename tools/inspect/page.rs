@@ -3,11 +3,8 @@
 use crate::inspect::actors::{ActorFound, KeyFound};
 use crate::inspect::findings::{Findings, JournalFound, SlotFound, SlotState, StartFound};
 use crate::text::{bytes, count, grouped, plain, time};
-use sexton::actors::lock::LockMachine;
-use sexton::actors::queue::QueueMachine;
-use sexton::ids::ActorId;
+use sexton::actors;
 use sexton::persist::journal::Surveyed;
-use sexton::spine::machine::Machine as _;
 
 /// Lines with a name before the first of each group.
 #[derive(Default)]
@@ -117,11 +114,8 @@ fn snapshot(page: &mut Page, slot: &SlotFound) {
         );
         for state in &sealed.states {
             let (upto, digest) = (state.upto, state.digest);
-            let actor = match state.actor {
-                ActorId::LOCK => LockMachine::NAME.to_owned(),
-                ActorId::QUEUE => QueueMachine::NAME.to_owned(),
-                other => format!("actor {other}"),
-            };
+            let other = || format!("actor {}", state.actor);
+            let actor = actors::name_of(state.actor).map_or_else(other, str::to_owned);
             page.line("", &format!("{actor} up to {upto}, digest {digest}"));
         }
     }

@@ -6,7 +6,7 @@ use crate::spine::effect::Action;
 use crate::spine::event::Happening;
 use crate::spine::items::{Itemized, Items};
 use crate::spine::machine::{
-    Effects, Gauge, Keeping, Machine, Moment, Never, Now, Refusal, Shown, Stamp, Weight,
+    Effects, Gauge, Keeping, Machine, Moment, Never, Now, Refusal, Shown, Stamp, Start, Weight,
 };
 use crate::spine::supervision::{Intensity, Panicked, Recent, Verdict};
 use serde::{Deserialize, Serialize};
@@ -173,6 +173,11 @@ impl Machine for SupervisorMachine {
                 .cloned()
                 .unwrap_or_default(),
         )
+    }
+
+    /// What a recovery has repeated is what happened before.
+    fn start(&mut self, _start: Start) {
+        self.recent.clear();
     }
 
     /// An actor waits for its verdict: there must be one.

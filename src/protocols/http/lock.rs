@@ -3,14 +3,14 @@
 //!
 //! Never here: who may do what with a lock. That is the machine's.
 
-use crate::actors::lock::{Listed, Name, Selection, Standing as Place};
+use crate::actors::lock::{Listed, LockMachine, Name, Selection, Standing as Place};
 use crate::clock::Timestamp;
 use crate::handle::{Entry, LockError, Terms};
 use crate::ids::Token;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::listing::{After, Limit, Listing, Written};
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::route::{Body, Json, Large, Query, Route, Scope, Words};
+use crate::protocols::http::route::{Body, Json, Large, Query, Route, Routed, Scope, Words};
 use crate::protocols::http::schema::{EntryNames, Number};
 use crate::refusal::Reason;
 use schemars::JsonSchema;
@@ -18,8 +18,12 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tokio::time::timeout;
 
+impl Routed for LockMachine {
+    const ROUTES: &'static [fn() -> Vec<Route>] = &[routes];
+}
+
 #[expect(clippy::too_many_lines, reason = "a table, route after route")]
-pub(crate) fn routes() -> Vec<Route> {
+fn routes() -> Vec<Route> {
     use Reason::{Absent, DiskFull, Draining, Failed, Full, Held, Large, Reserved, Stale, Waits};
     vec![
         Route::get(

@@ -1,11 +1,12 @@
 //! The node over HTTP: how it is, and what its operator does with it.
 
 use crate::actors::lock::{LockMachine, Query as LockQuery, Reply};
+use crate::actors::supervisor::SupervisorMachine;
 use crate::handle::Handle;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::metric;
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::route::{Json, Query, Route, Scope, Words};
+use crate::protocols::http::route::{Json, Query, Route, Routed, Scope, Words};
 use crate::protocols::http::schema::Number;
 use crate::refusal::Reason;
 use crate::spine::checkpoint::Taken;
@@ -23,6 +24,8 @@ use tokio::time::timeout;
 const STATUS_PATIENCE: Duration = Duration::from_secs(10);
 
 const TEXT: &str = "text/plain; charset=utf-8";
+
+impl Routed for SupervisorMachine {}
 
 #[expect(clippy::too_many_lines, reason = "a table, route after route")]
 pub(crate) fn routes() -> Vec<Route> {

@@ -1,18 +1,23 @@
 //! Queues over HTTP, what their operator does: requests into calls of [`Queues`](crate::handle::Queues), and what came of
 //! them into answers. The members are those of `docs/protocols/http.md`, "Queues".
 
-use crate::actors::queue::QueueName;
+use crate::actors::queue::{QueueMachine, QueueName};
 use crate::handle::QueueError;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::job::{Deleted, Span};
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::route::{Body, Json, Route, Words};
+use crate::protocols::http::route::{Body, Json, Route, Routed, Words};
 use crate::protocols::http::schema::Number;
+use crate::protocols::http::{job, queue_look};
 use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub(crate) fn routes() -> Vec<Route> {
+impl Routed for QueueMachine {
+    const ROUTES: &'static [fn() -> Vec<Route>] = &[queue_look::routes, job::routes, routes];
+}
+
+fn routes() -> Vec<Route> {
     use Reason::{Absent, Claimed, DiskFull, Failed};
     vec![
         Route::post_once(

@@ -26,6 +26,12 @@ pub(crate) enum Scope {
     Operate,
 }
 
+/// An actor, by the routes that ask for it.
+pub(crate) trait Routed {
+    /// Their tables, one for each file.
+    const ROUTES: &'static [fn() -> Vec<Route>] = &[];
+}
+
 /// What is said of a route.
 pub(crate) struct Words {
     /// Its name for programs.

@@ -1,8 +1,10 @@
-//! The table of routes: what is served and what is described both come from it.
+//! The table of routes: what is served and what is described both come from it. Those of an actor are where its machine is
+//! [`Routed`].
 
+use crate::actors::each;
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::route::Route;
-use crate::protocols::http::{event, job, lock, openapi, operate, queue, queue_look};
+use crate::protocols::http::route::{Route, Routed};
+use crate::protocols::http::{event, openapi, operate};
 use crate::refusal::Reason;
 use actix_web::HttpResponse;
 use actix_web::web::{self, ServiceConfig};
@@ -17,15 +19,10 @@ pub fn description() -> &'static Value {
 
 /// Every route.
 fn table() -> Vec<Route> {
-    let apis = [
-        operate::routes,
-        event::routes,
-        lock::routes,
-        queue_look::routes,
-        job::routes,
-        queue::routes,
-    ];
-    apis.iter().flat_map(|routes| routes()).collect()
+    let of_node = [operate::routes as fn() -> Vec<Route>, event::routes];
+    let of_actors = each!(type M => <M as Routed>::ROUTES);
+    let all = of_node.iter().chain(of_actors.into_iter().flatten());
+    all.flat_map(|routes| routes()).collect()
 }
 
 /// Serves the table.

@@ -4,10 +4,11 @@ use super::heard::{Hearing, hearing};
 use super::shell::{self, ActorStatus, Shell};
 use crate::clock::Rouse;
 use crate::ids::Ticket;
-use crate::spine::delivery::{Answer, Delivery, Item, QuerySaboteur, ReplyTo, Saboteur};
+use crate::spine::delivery::{Answer, Delivery, Item, QuerySaboteur, ReplyTo, Saboteur, Stage};
 use crate::spine::directory::Admission;
 use crate::spine::host::Host;
 use crate::spine::machine::Actor;
+use crate::spine::supervision::SUPERVISOR;
 use actix::Addr;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -145,6 +146,16 @@ impl<M: Actor> Mailbox<M> {
     pub fn sabotage_queries(&self, saboteur: QuerySaboteur<M>) {
         let plant = |host: &mut Host<M>| host.sabotage_queries(saboteur);
         self.address.do_send(shell::Sabotage(Box::new(plant)));
+    }
+
+    /// Plants both, unless nobody judges this actor's panics.
+    #[doc(hidden)]
+    pub fn sabotage_all(&self, planted: impl Fn(Stage) + Clone + Send + 'static) {
+        if M::ID != SUPERVISOR.actor() {
+            let of_query = planted.clone();
+            self.sabotage(Box::new(move |stage, _| planted(stage)));
+            self.sabotage_queries(Box::new(move |_| of_query(Stage::Query)));
+        }
     }
 }
 

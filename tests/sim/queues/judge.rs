@@ -7,6 +7,7 @@
 
 use crate::coverage::Coverage;
 use crate::each::Judged;
+use crate::jobs::Jobs;
 use crate::queues::kinds::{JOBS_MAX, claim_passes, in_memory, is_in_memory, names, rules_of};
 use crate::queues::model::{Due, Entry, Model};
 use crate::reference::{Origin, Reference, Told};
@@ -74,6 +75,11 @@ impl Judged for QueueMachine {
 }
 
 impl Reference for Queues {
+    const CALLS: u64 = 150;
+    const WATCHES: u64 = 7;
+    const TURNS: u64 = 170;
+
+    type Clients = Jobs;
     type Machine = QueueMachine;
 
     fn rules() -> Rules {

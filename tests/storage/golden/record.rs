@@ -1,13 +1,12 @@
 //! What stands beside a golden directory: what came out of it when it was made.
 
 use serde_json::{Value, json};
-use sexton::actors::lock::{LockMachine, Query, Reply, Rules};
-use sexton::actors::queue::{self, QueueMachine};
+use sexton::actors::{self, Actors, Rules};
+use sexton::ids::Digest;
 use sexton::persist::disk::{Disk, RealDisk};
 use sexton::persist::format::FORMAT_VERSION;
 use sexton::persist::snapshots::{CopiedStores, Found, SledStores, SlotId, Slots};
-use sexton::spine::machine::{Machine as _, Now, Paged as _, Shown as _};
-use sexton::spine::recovery::{Recovering, Replica, Scope, recover};
+use sexton::spine::recovery::{Recovering, Scope, recover};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -28,7 +27,7 @@ pub(crate) struct Record {
     pub(crate) last: u64,
     /// Snapshots by slot: up to where they go, their pages, the digest of each actor in them.
     pub(crate) snapshots: Snapshots,
-    /// Actors by name.
+    /// Actors by name, those that have anything: a directory may be older than an actor.
     pub(crate) actors: BTreeMap<String, ActorRecord>,
 }
 
@@ -37,6 +36,18 @@ pub(crate) struct Record {
 pub(crate) struct ActorRecord {
     pub(crate) digest: String,
     pub(crate) entries: u64,
+}
+
+impl ActorRecord {
+    fn of(actor: &dyn Recovering) -> Self {
+        // Queues are there as long as they have jobs, and bytes are in these.
+        let gauges = actor.gauges().into_iter();
+        let items = gauges.filter(|gauge| !["queues", "bytes"].contains(&gauge.name));
+        Self {
+            digest: actor.digest().to_string(),
+            entries: items.map(|gauge| gauge.value).sum(),
+        }
+    }
 }
 
 /// Reads each sealed snapshot.
@@ -53,13 +64,10 @@ fn snapshots(slots: &Slots) -> Result<Snapshots, String> {
         slots
             .read(slot, &seal, &mut |_| Ok(()))
             .map_err(|error| error.to_string())?;
-        let ids = [
-            (LockMachine::NAME, LockMachine::ID),
-            (QueueMachine::NAME, QueueMachine::ID),
-        ];
-        let digests = ids.iter().filter_map(|(name, id)| {
-            let state = seal.manifest.state(*id)?;
-            Some(((*name).to_owned(), state.digest.to_string()))
+        let states = seal.manifest.states.iter();
+        let digests = states.map(|state| {
+            let name = actors::name_of(state.actor).unwrap_or("nobody");
+            (name.to_owned(), state.digest.to_string())
         });
         snapshots.insert(
             slot.to_string(),
@@ -81,13 +89,11 @@ impl Record {
         );
         let slots = Slots::new(Arc::clone(&disk), Arc::new(copies));
         let snapshots = snapshots(&slots)?;
-        let mut locks = Replica::<LockMachine>::new(Rules::default());
-        let mut queues = Replica::<QueueMachine>::new(queue::Rules::default());
-        let replicas: &mut [&mut dyn Recovering] = &mut [&mut locks, &mut queues];
+        let mut replicas = Actors::empty(&Rules::default());
         let past = recover(
             disk.as_ref(),
             Some(&slots),
-            replicas,
+            &mut replicas.recovering(),
             Scope {
                 partial: true,
                 ..Scope::default()
@@ -97,29 +103,16 @@ impl Record {
         if !past.mended.is_empty() || past.tail.cut.is_some() {
             return Err(format!("it is not whole: {past:?}"));
         }
-        let counts = locks.machine().query(Now::default(), &Query::Counts);
-        let Reply::Counts { owners, contenders } = counts else {
-            return Err(format!("{counts:?}"));
-        };
-        let locks = ActorRecord {
-            digest: locks.machine().digest().to_string(),
-            entries: u64::from(owners) + u64::from(contenders),
-        };
-        let jobs = queues.machine().view().jobs.len() as u64;
-        let queues = ActorRecord {
-            digest: queues.machine().digest().to_string(),
-            entries: jobs,
-        };
+        let actors = replicas.recovering().into_iter();
+        let actors = actors.filter(|actor| actor.digest() != Digest::default());
+        let actors = actors.map(|actor| (actor.name().to_owned(), ActorRecord::of(actor)));
         Ok(Self {
             format: FORMAT_VERSION,
             frozen: false,
             program: env!("CARGO_PKG_VERSION").to_owned(),
             last: past.tail.last.0,
             snapshots,
-            actors: BTreeMap::from([
-                (LockMachine::NAME.to_owned(), locks),
-                (QueueMachine::NAME.to_owned(), queues),
-            ]),
+            actors: actors.collect(),
         })
     }
 

@@ -1,0 +1,66 @@
+//! Words for any actor: its own messages and outcomes, as JSON has them in an exported log.
+//!
+//! `{"add":{…}}` or `"drain"` is a message, `rules {…}` are all rules at once. Every entry is shown, and each answer as
+//! Rust writes it. State is asked for by `view`: questions and waits are of no type that can be read here.
+
+use crate::node::{Heard, Tongue};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sexton::spine::delivery::Item;
+use sexton::spine::machine::{Actor, Stamp};
+use std::marker::PhantomData;
+
+/// The words of an actor without words of its own.
+pub(crate) struct Json<M>(PhantomData<M>);
+
+impl<M> Default for Json<M> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<M: Actor> Tongue for Json<M> {
+    type Machine = M;
+
+    fn rules() -> M::Rules {
+        M::Rules::default()
+    }
+
+    fn rule(rules: &mut M::Rules, words: &[&str]) -> Heard<()> {
+        *rules = read(words)?;
+        Ok(())
+    }
+
+    fn item(words: &[&str]) -> Heard<Option<Item<M>>> {
+        let is_message = words
+            .first()
+            .is_some_and(|word| word.starts_with(['{', '"', '[']));
+        is_message
+            .then(|| read(words).map(Item::Message))
+            .transpose()
+    }
+
+    fn watch(_: &[&str]) -> Heard<Option<(String, M::Watch)>> {
+        Ok(None)
+    }
+
+    fn told(reply: &M::Reply) -> Vec<String> {
+        vec![format!("{reply:?}")]
+    }
+
+    fn woken(name: &str, reply: &M::Reply) -> String {
+        format!("{name}: {reply:?}")
+    }
+
+    fn note(&mut self, _: Stamp, message: &M::Message, outcome: &M::Outcome) -> Option<String> {
+        Some(format!("{} {}", written(message), written(outcome)))
+    }
+}
+
+fn read<T: DeserializeOwned>(words: &[&str]) -> Heard<T> {
+    serde_json::from_str(&words.join(" ")).map_err(|error| error.to_string())
+}
+
+pub(crate) fn written(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("it is plain data")
+}
