@@ -168,13 +168,17 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     // Look-up structures know nothing but slots, time and pages.
     ("src/lookup/mod.rs", &[]),
     (
+        "src/lookup/deadlines.rs",
+        &["clock", "ids", "lookup::wheel"],
+    ),
+    (
         "src/lookup/kept.rs",
         &[
             "clock",
             "ids",
             "lookup::pages",
             "lookup::slab",
-            "lookup::wheel",
+            "lookup::deadlines",
         ],
     ),
     ("src/lookup/pages.rs", &["ids"]),
