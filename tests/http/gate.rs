@@ -27,12 +27,6 @@ impl Gate {
         })
     }
 
-    /// The same, with the next question that it answers.
-    pub(crate) fn before_answers<Q>(&self) -> Box<dyn Fn(&Q) + Send> {
-        let gate = self.clone();
-        Box::new(move |_| gate.stand())
-    }
-
     fn stand(&self) {
         let (state, changed) = &*self.0;
         let mut state = state.lock().expect("nobody panics here");

@@ -9,12 +9,12 @@ use crate::reference::{MessageOf, QueryOf, Reference, ReplyOf};
 use sexton::clock::Timestamp;
 use sexton::ids::{ActorId, Digest, Seq, Ticket};
 use sexton::spine::Host;
-use sexton::spine::delivery::Stage;
+use sexton::spine::delivery::{self, Stage};
 use sexton::spine::delivery::{Answer, Delivery, Flow, Item, Report};
 use sexton::spine::effect::Tell;
 use sexton::spine::ledger::Ledger;
 use sexton::spine::machine::{Machine, Now};
-use sexton::spine::recovery::Replica;
+use sexton::spine::recovery::{Recovered, Replica};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -156,9 +156,9 @@ pub(crate) enum Turn {
 
 impl<R: Reference> Actor<R> {
     /// An actor around a recovered machine.
-    pub(crate) fn new((machine, last): (R::Machine, Seq)) -> Self {
+    pub(crate) fn new(recovered: Recovered<R::Machine>) -> Self {
         let trap = Trap::default();
-        let mut host = Host::new(machine, last);
+        let mut host = Host::new(recovered);
         let theirs = trap.clone();
         host.sabotage(Box::new(move |stage, _| theirs.step(stage)));
         Self {
@@ -321,7 +321,10 @@ impl<R: Reference> Actor<R> {
             return Turn::Idle;
         }
         // One that panics is answered as failed, which is no answer to the wait.
-        let flow = self.host.watch(ledger, ticket, watch, Box::new(reply_to));
+        let flow = {
+            let wait = delivery::Wait::new(watch, Box::new(reply_to));
+            self.host.watch(ledger, ticket, wait)
+        };
         if matches!(&flow, Flow::Panicked(report) if report.stage == Stage::Watch) {
             self.waits.remove(&ticket);
         }
@@ -388,9 +391,8 @@ impl<R: Reference> Actor<R> {
     pub(crate) fn rebuild(&mut self, ledger: &mut Ledger, replica: Replica<R::Machine>) -> Turn {
         self.rebuilds += 1;
         self.rebuilds_behind_a_quarantine += u64::from(!self.host.quarantined().is_empty());
-        let (machine, _) = replica.into_parts();
         self.unfinished = false;
-        let flow = self.host.rebuilt(ledger, machine);
+        let flow = self.host.rebuilt(ledger, replica.into_parts());
         self.came(flow)
     }
 }

@@ -13,9 +13,9 @@ use sexton::ids::{ActorId, Digest, Seq};
 use sexton::persist::format::Kind;
 use sexton::persist::mark::{Mark, Marked};
 use sexton::spine::delivery::Answer;
-use sexton::spine::ledger::Poisoned;
+use sexton::spine::ledger::{Entry, Poisoned};
 use sexton::spine::machine::{Machine as _, Moment, Now, Stamp, Start};
-use sexton::spine::recovery::{Recovering as _, Replica};
+use sexton::spine::recovery::{EntryOf, Recovering as _, Replica};
 
 /// A record of the log, kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,11 +100,11 @@ impl<R: Reference> Witness<R> {
                     self.reference.poisoned(message);
                 }
                 Kind::Entry if kept.actor == R::Machine::ID => {
-                    let (message, outcome) = decode(kept)?;
-                    self.entry(kept, (&message, &outcome), &mut cursor)?;
+                    let entry = decode(kept)?;
+                    self.entry(kept, &entry, &mut cursor)?;
                     coverage.decisions_verified += 1;
                     self.justify(waits);
-                    look(&message, &outcome);
+                    look(&entry.message, &entry.outcome);
                 }
                 Kind::Mark | Kind::Poisoned | Kind::Entry | Kind::End => {}
             }
@@ -125,9 +125,12 @@ impl<R: Reference> Witness<R> {
     fn entry(
         &mut self,
         kept: &Kept,
-        (message, outcome): (&MessageOf<R>, &OutcomeOf<R>),
+        entry: &EntryOf<R::Machine>,
         cursor: &mut Cursor<'_, R>,
     ) -> Result<(), Violation> {
+        let Entry {
+            message, outcome, ..
+        } = entry;
         let stamp = kept.stamp();
         let moment = Moment {
             seq: stamp.seq,
@@ -140,7 +143,7 @@ impl<R: Reference> Witness<R> {
         };
         let again = self.shadow.machine().decide(&moment, message);
         self.shadow
-            .commit(stamp, message, outcome)
+            .commit(stamp, entry)
             .map_err(|error| Violation::new(Promise::SameState, error))?;
         let reply = self.shadow.machine().reply(stamp.seq, message, outcome);
         cursor.meet(&self.reference, stamp.seq, message, Some(&reply))?;

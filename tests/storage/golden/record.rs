@@ -102,12 +102,12 @@ impl Record {
             return Err(format!("{counts:?}"));
         };
         let locks = ActorRecord {
-            digest: locks.machine().digest().to_string(),
+            digest: locks.digest().to_string(),
             entries: u64::from(owners) + u64::from(contenders),
         };
         let jobs = queues.machine().view().jobs.len() as u64;
         let queues = ActorRecord {
-            digest: queues.machine().digest().to_string(),
+            digest: queues.digest().to_string(),
             entries: jobs,
         };
         Ok(Self {
