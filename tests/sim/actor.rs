@@ -7,7 +7,7 @@ use crate::counter::PLANTED;
 use crate::coverage::Coverage;
 use crate::reference::{MessageOf, QueryOf, Reference, ReplyOf};
 use sexton::clock::Timestamp;
-use sexton::ids::{ActorId, Digest, Seq, Ticket};
+use sexton::ids::{ActorId, Digest, RequestKey, Seq, Ticket};
 use sexton::spine::Host;
 use sexton::spine::delivery::{self, Stage};
 use sexton::spine::delivery::{Answer, Delivery, Flow, Item, Report};
@@ -23,6 +23,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// One command of a call, to be sent and to be remembered.
 pub(crate) enum Ask<R: Reference> {
     Message(MessageOf<R>),
+    /// One that is sent again, perhaps.
+    Keyed(MessageOf<R>, RequestKey),
     Query(QueryOf<R>),
 }
 
@@ -30,6 +32,7 @@ impl<R: Reference> fmt::Debug for Ask<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Message(message) => message.fmt(f),
+            Self::Keyed(message, key) => write!(f, "{message:?} under {}", key.id),
             Self::Query(query) => query.fmt(f),
         }
     }
@@ -39,6 +42,7 @@ impl<R: Reference> Clone for Ask<R> {
     fn clone(&self) -> Self {
         match self {
             Self::Message(message) => Self::Message(message.clone()),
+            Self::Keyed(message, key) => Self::Keyed(message.clone(), *key),
             Self::Query(query) => Self::Query(query.clone()),
         }
     }
@@ -271,6 +275,7 @@ impl<R: Reference> Actor<R> {
         let arrivals = Arc::clone(&self.arrivals);
         let items = asks.into_iter().map(|ask| match ask {
             Ask::Message(message) => Item::Message(message),
+            Ask::Keyed(message, key) => Item::Keyed(message, Box::new(key)),
             Ask::Query(query) => Item::Query(query),
         });
         let reply_to = Box::new(move |answers| push(&arrivals, (id, answers)));
@@ -284,7 +289,7 @@ impl<R: Reference> Actor<R> {
             let now = ledger.both();
             let answer = |ask: &Ask<R>| match ask {
                 Ask::Query(query) => Some(Ok(self.host.machine().query(now, query))),
-                Ask::Message(_) => None,
+                Ask::Message(_) | Ask::Keyed(..) => None,
             };
             call.rests = self.host.awaited();
             call.saw = self.host.last();

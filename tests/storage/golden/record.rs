@@ -6,7 +6,7 @@ use sexton::actors::queue::{self, QueueMachine};
 use sexton::persist::disk::{Disk, RealDisk};
 use sexton::persist::format::FORMAT_VERSION;
 use sexton::persist::snapshots::{CopiedStores, Found, SledStores, SlotId, Slots};
-use sexton::spine::machine::{Machine as _, Now, Paged as _, Shown as _};
+use sexton::spine::machine::{Machine as _, Now, Shown as _};
 use sexton::spine::recovery::{Recovering, Replica, Scope, recover};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -234,7 +234,7 @@ fn repeat(journal: &Path, platter: &Platter, slots: &Slots) {
                 states: vec![Watermark {
                     actor: LockMachine::ID,
                     upto: stamp.seq,
-                    digest: replica.machine().digest(),
+                    digest: replica.digest(),
                 }],
                 at: stamp.at,
                 marked: Marked::default(),
