@@ -103,6 +103,8 @@ impl PageId {
     pub const HEAD: Self = Self(0);
     /// How many kinds there are.
     pub const KINDS: usize = 20;
+    /// The kind that no machine uses: the spine keeps its receipts there.
+    pub const RECEIPTS: u8 = 19;
 
     const LARGE: u8 = 4;
     const LARGE_BITS: u32 = 30;
@@ -220,7 +222,7 @@ pub struct Chance(pub [u8; 32]);
 
 impl fmt::Debug for Chance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write_digits(&self.0, f)
     }
 }
 
@@ -239,19 +241,109 @@ impl<'de> Deserialize<'de> for Chance {
         if !deserializer.is_human_readable() {
             return <[u8; 32]>::deserialize(deserializer).map(Self);
         }
-        let text = String::deserialize(deserializer)?;
-        let mut chance = [0; 32];
-        let bad = || serde::de::Error::custom("chance is 64 hexadecimal digits");
-        if text.len() != 64 || !text.is_ascii() {
-            return Err(bad());
-        }
-        for (place, digits) in chance.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-            let digits = std::str::from_utf8(digits).map_err(|_| bad())?;
-            *place = u8::from_str_radix(digits, 16).map_err(|_| bad())?;
-        }
-        Ok(Self(chance))
+        read_digits(&String::deserialize(deserializer)?)
+            .map(Self)
+            .ok_or_else(|| serde::de::Error::custom("chance is 64 hexadecimal digits"))
     }
 }
+/// What makes a message one with its repetition. It names its client and what the client asks for by digests alone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct RequestKey {
+    /// Of the client, of the key that it chose, and of which message of the request this is.
+    pub id: u128,
+    /// Of what is asked for: a key belongs to one request.
+    pub fingerprint: u128,
+}
+
+impl RequestKey {
+    /// The key of this message of a request, from 0. Ids are as good as chance, so those of other requests are far away.
+    #[must_use]
+    pub const fn nth(self, message: u64) -> Self {
+        Self {
+            id: self.id.wrapping_add(message as u128),
+            ..self
+        }
+    }
+
+    /// The id, then the fingerprint, little-endian.
+    pub fn to_bytes(self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        let (id, fingerprint) = bytes.split_at_mut(16);
+        id.copy_from_slice(&self.id.to_le_bytes());
+        fingerprint.copy_from_slice(&self.fingerprint.to_le_bytes());
+        bytes
+    }
+
+    /// The key of these bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (id, fingerprint) = bytes.split_first_chunk()?;
+        Some(Self {
+            id: u128::from_le_bytes(*id),
+            fingerprint: u128::from_le_bytes(fingerprint.try_into().ok()?),
+        })
+    }
+}
+
+impl fmt::Debug for RequestKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_digits(&self.to_bytes(), f)
+    }
+}
+
+/// Hexadecimal digits where a human reads, bytes elsewhere.
+impl Serialize for RequestKey {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            serializer.collect_str(&format_args!("{self:?}"))
+        } else {
+            serializer.serialize_bytes(&self.to_bytes())
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for RequestKey {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if deserializer.is_human_readable() {
+            let bytes: [u8; 32] = read_digits(&String::deserialize(deserializer)?)
+                .ok_or_else(|| serde::de::Error::custom("a key is 64 hexadecimal digits"))?;
+            return Self::from_bytes(&bytes)
+                .ok_or_else(|| serde::de::Error::custom("a key is of 32 bytes"));
+        }
+        deserializer.deserialize_bytes(RequestKeyBytes)
+    }
+}
+
+struct RequestKeyBytes;
+
+impl serde::de::Visitor<'_> for RequestKeyBytes {
+    type Value = RequestKey;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the 32 bytes of a key")
+    }
+
+    fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<RequestKey, E> {
+        RequestKey::from_bytes(bytes).ok_or_else(|| E::invalid_length(bytes.len(), &self))
+    }
+}
+
+fn write_digits(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+}
+
+/// The 32 bytes whose hexadecimal digits these are.
+fn read_digits(text: &str) -> Option<[u8; 32]> {
+    if text.len() != 64 || !text.is_ascii() {
+        return None;
+    }
+    let mut bytes = [0; 32];
+    for (place, digits) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        let digits = std::str::from_utf8(digits).ok()?;
+        *place = u8::from_str_radix(digits, 16).ok()?;
+    }
+    Some(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::PageId;

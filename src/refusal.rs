@@ -88,7 +88,6 @@ reasons! {
     NotHttp      "not-http"       400 Usage       Changed "this is no HTTP/1.1, or has no single Host"
     Gone         "gone"           400 Usage       Changed "the connection was closed, or written to, while the request waited"
     NotJson      "not-json"       415 Usage       Changed "the body has another Content-Type than application/json"
-    Running      "running"        409 No          Later   "a request with this Idempotency-Key is being answered"
     KeyReused    "key-reused"     422 Usage       Changed "the Idempotency-Key came before, with another request"
     NotFound     "not-found"      404 Unreachable Changed "nothing is served under this path"
     NotAllowed   "not-allowed"    405 Unreachable Changed "the path does not take this method"

@@ -6,7 +6,7 @@
 use crate::actors::lock::{
     Listed, LockMachine, Message, Name, Query, Refused, Reply, Selection, Standing, Watch,
 };
-use crate::ids::{Slot, Token};
+use crate::ids::{RequestKey, Slot, Token};
 use crate::refusal::Reason;
 use crate::spine::delivery::{Answer, Failed, Item};
 use crate::spine::runtime::{Mailbox, Stopped};
@@ -93,6 +93,7 @@ impl LockError {
             Self::Refused(Refused::StaleToken) => Reason::Stale,
             Self::Refused(Refused::Full) => Reason::Full,
             Self::Refused(Refused::DiskFull) => Reason::DiskFull,
+            Self::Refused(Refused::KeyReused) => Reason::KeyReused,
             Self::Failed(_) => Reason::Failed,
             Self::Stopped(_) => Reason::Stopped,
         }
@@ -107,6 +108,7 @@ const fn words(refused: Refused) -> &'static str {
         Refused::StaleToken => "the token is stale: the lock has passed on",
         Refused::Full => "there are as many entries as are allowed",
         Refused::DiskFull => "the disk is full",
+        Refused::KeyReused => "the key came before, with another request",
     }
 }
 
@@ -114,11 +116,21 @@ const fn words(refused: Refused) -> &'static str {
 #[derive(Clone)]
 pub struct Locks {
     mailbox: Mailbox<LockMachine>,
+    key: Option<RequestKey>,
 }
 
 impl Locks {
     pub(super) const fn new(mailbox: Mailbox<LockMachine>) -> Self {
-        Self { mailbox }
+        Self { mailbox, key: None }
+    }
+
+    /// A handle for one request: what it changes is changed once, however often the request is made under this key.
+    #[must_use]
+    pub fn once(&self, key: RequestKey) -> Self {
+        Self {
+            mailbox: self.mailbox.clone(),
+            key: Some(key),
+        }
     }
 
     /// Carries out commands in order, and gives their answers in the same order: one write, one sync, one wake-up for
@@ -134,7 +146,7 @@ impl Locks {
     ///
     /// The token is to be shown to whatever the lock guards: it only ever grows, so who comes with an older one has
     /// lost the lock since. Dropping the future before it
-    /// has resolved ends the entry, waiting or not.
+    /// has resolved ends the entry, waiting or not; but not under a key, by which it can be asked for again.
     ///
     /// # Errors
     /// [`LockError::Held`] when the wait is over, [`LockError::Absent`] when somebody ended the entry meanwhile.
@@ -143,10 +155,10 @@ impl Locks {
         let mut withdrawal = Withdrawal {
             locks: self,
             entry,
-            due: true,
+            due: self.key.is_none(),
         };
         let standing = self
-            .standing(Item::Message(Message::Request {
+            .standing(self.message(Message::Request {
                 key,
                 index,
                 owner,
@@ -156,7 +168,7 @@ impl Locks {
             }))
             .await;
         // What is refused made no entry, and one that was there before stays.
-        withdrawal.due = standing.is_ok();
+        withdrawal.due &= standing.is_ok();
         let standing = standing?;
         let granted = match standing.token {
             Some(token) => Ok(token),
@@ -201,7 +213,7 @@ impl Locks {
     /// Begins an entry's span again. With a token, only if the entry owns its lock with it.
     pub async fn renew(&self, entry: &Entry, token: Option<Token>) -> Result<Standing, LockError> {
         let Entry { key, index, owner } = entry.clone();
-        self.standing(Item::Message(Message::Renew {
+        self.standing(self.message(Message::Renew {
             key,
             index,
             owner,
@@ -219,7 +231,7 @@ impl Locks {
             owner,
             token,
         };
-        let reply = self.one(Item::Message(release)).await?;
+        let reply = self.one(self.message(release)).await?;
         if let Reply::Ended(_) = reply {
             Ok(())
         } else {
@@ -231,7 +243,7 @@ impl Locks {
     pub async fn release_all(&self, owner: &Name) -> Result<u32, LockError> {
         let owner = owner.clone();
         let release = Message::ReleaseAll { owner };
-        let reply = self.one(Item::Message(release)).await?;
+        let reply = self.one(self.message(release)).await?;
         match (&reply, refusal(&reply)) {
             (Reply::Ended(ended), _) => Ok(*ended),
             (_, LockError::Absent) => Ok(0),
@@ -283,6 +295,14 @@ impl Locks {
             Ok((entries, next))
         } else {
             Err(refusal(&reply))
+        }
+    }
+
+    /// A request is one message here.
+    fn message(&self, message: Message) -> Item<LockMachine> {
+        match self.key {
+            None => Item::Message(message),
+            Some(key) => Item::Keyed(message, Box::new(key)),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::actors::queue::{
     Body, Choice, Claim, Claimant, Counts, JobSelection, JobView, Message, Pop, Put, Query,
     QueueMachine, QueueName, QueueSelection, QueueView, Refused, Reply, Right, Root, Totals, Watch,
 };
-use crate::ids::{Slot, Token};
+use crate::ids::{RequestKey, Slot, Token};
 use crate::refusal::Reason;
 use crate::spine::delivery::{Answer, Failed, Item};
 use crate::spine::runtime::{Mailbox, Stopped, Waiting};
@@ -50,6 +50,7 @@ impl QueueError {
             Self::Refused(Refused::TooBig) => Reason::TooBig,
             Self::Refused(Refused::ReadOnly) => Reason::ReadOnly,
             Self::Refused(Refused::DiskFull) => Reason::DiskFull,
+            Self::Refused(Refused::KeyReused) => Reason::KeyReused,
             Self::Failed(_) => Reason::Failed,
             Self::Stopped(_) => Reason::Stopped,
         }
@@ -66,6 +67,7 @@ const fn words(refused: Refused) -> &'static str {
         Refused::TooBig => "the body is longer than is allowed",
         Refused::ReadOnly => "the queue takes no jobs",
         Refused::DiskFull => "the disk is full",
+        Refused::KeyReused => "the key came before, with another request",
     }
 }
 
@@ -75,6 +77,7 @@ pub struct Queues {
     mailbox: Mailbox<QueueMachine>,
     /// How often each queue of a claim comes first, in their order, if that is left to chance.
     weights: Option<Arc<[u32]>>,
+    key: Option<RequestKey>,
     draining: watch::Receiver<bool>,
 }
 
@@ -96,6 +99,7 @@ impl Queues {
             mailbox,
             draining,
             weights: None,
+            key: None,
         }
     }
 
@@ -105,9 +109,18 @@ impl Queues {
     #[must_use]
     pub fn weighted(&self, weights: &[u32]) -> Self {
         Self {
-            mailbox: self.mailbox.clone(),
             weights: Some(weights.into()),
-            draining: self.draining.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// A handle for one request: what it changes is changed once, however often the request is made under this key. What
+    /// was done is answered again; a claim only as long as it lasts. What nobody hears of is not given back.
+    #[must_use]
+    pub fn once(&self, key: RequestKey) -> Self {
+        Self {
+            key: Some(key),
+            ..self.clone()
         }
     }
 
@@ -122,7 +135,7 @@ impl Queues {
 
     /// Adds a job.
     pub async fn put(&self, job: Put) -> Result<Added, QueueError> {
-        match self.one(Item::Message(Message::Put(job))).await? {
+        match self.one(self.message(Message::Put(job), 0)).await? {
             Reply::Put { id, duplicate } => Ok(Added {
                 id,
                 new: duplicate.is_none(),
@@ -134,7 +147,7 @@ impl Queues {
     /// Adds jobs, all of them or none; what became of each, in order. Of those that are one with each other the last
     /// counts.
     pub async fn put_all(&self, jobs: Vec<Put>) -> Result<Vec<Added>, QueueError> {
-        match self.one(Item::Message(Message::Batch(jobs))).await? {
+        match self.one(self.message(Message::Batch(jobs), 0)).await? {
             Reply::Batch(added) => {
                 let added = added.into_iter().map(|(id, new)| Added { id, new });
                 Ok(added.collect())
@@ -146,7 +159,7 @@ impl Queues {
     /// Makes jobs that come from an older root job than this superfluous: whoever claims one is told so. Whether
     /// neither this nor a newer one was known.
     pub async fn register(&self, root: Root) -> Result<bool, QueueError> {
-        match self.one(Item::Message(Message::Register(root))).await? {
+        match self.one(self.message(Message::Register(root), 0)).await? {
             Reply::Done => Ok(true),
             Reply::Absent => Ok(false),
             other => Err(refusal(&other)),
@@ -166,19 +179,21 @@ impl Queues {
         most: usize,
     ) -> Result<Vec<Claim>, QueueError> {
         let pop = self.claim_of(queues);
-        let pops = std::iter::repeat_n(pop, most).map(|pop| Item::Message(Message::Pop(pop)));
-        let pops = pops.collect();
-        let answers = self.mailbox.call_or(pops, self.unheard()).await?;
-        let mut claims = Vec::new();
+        let pops = std::iter::repeat_n(pop, most).zip(0..);
+        let pops = pops.map(|(pop, nth)| self.message(Message::Pop(pop), nth));
+        let answers = self.mailbox.call_or(pops.collect(), self.unheard()).await?;
+        let (mut claims, mut refused) = (Vec::new(), None);
         for answer in answers {
             match answer {
                 Ok(Reply::Claim(claim)) => claims.push(*claim),
                 Ok(Reply::Nothing { .. }) => {}
-                // What was claimed before is for whoever asked to have, and to hear of.
-                _ if !claims.is_empty() => {}
-                Ok(other) => return Err(refusal(&other)),
-                Err(failed) => return Err(failed.into()),
+                Ok(other) => refused = refused.or(Some(refusal(&other))),
+                Err(failed) => refused = refused.or(Some(failed.into())),
             }
+        }
+        // What was claimed is for whoever asked to have, and to hear of.
+        if let Some(refused) = refused.filter(|_| claims.is_empty()) {
+            return Err(refused);
         }
         Ok(claims)
     }
@@ -194,7 +209,10 @@ impl Queues {
     /// Begins to wait for a job of these queues. Whoever began before is served before, of those who wait for the same.
     pub fn wait_for_job(&self, queues: &[QueueName]) -> JobWait {
         let watch = Watch::Job(self.claim_of(queues));
-        JobWait(self.mailbox.begin_watch_or(watch, self.unheard()))
+        let wait = self
+            .mailbox
+            .begin_watch_or((watch, self.key), self.unheard());
+        JobWait(wait)
     }
 
     /// Gives a claimed job back, to be ready at once, and waits for no answer: for claims of which nobody heard.
@@ -204,9 +222,11 @@ impl Queues {
 
     /// What becomes of claims of which nobody hears.
     fn unheard(&self) -> impl Fn(Vec<Answer<Reply>>) + Send + Sync + use<> {
+        // Under a key they can be asked for again.
+        let gives_back = self.key.is_none();
         let mailbox = self.mailbox.clone();
         move |answers| {
-            for answer in answers {
+            for answer in answers.into_iter().filter(|_| gives_back) {
                 if let Ok(Reply::Claim(claim)) = answer {
                     give_back(&mailbox, claim.id, claim.token);
                 }
@@ -292,7 +312,7 @@ impl Queues {
     /// Makes up to so many buried jobs ready, or delayed ones if none is buried; how many.
     pub async fn kick(&self, queue: &QueueName, count: u32) -> Result<u32, QueueError> {
         let queue = queue.clone();
-        self.count(Message::Kick { queue, count }).await
+        self.count(Message::Kick { queue, count }, 0).await
     }
 
     /// Makes one buried, abandoned or delayed job ready, as if it had never been tried.
@@ -304,14 +324,15 @@ impl Queues {
     /// between, if they are many.
     pub async fn repush(&self, queue: &QueueName) -> Result<u32, QueueError> {
         let mut repushed: u32 = 0;
-        loop {
+        for turn in 0.. {
             let (queue, count) = (queue.clone(), REPUSHED_IN_A_ROW);
-            let some = self.count(Message::Repush { queue, count }).await?;
+            let some = self.count(Message::Repush { queue, count }, turn).await?;
             repushed = repushed.saturating_add(some);
             if some < REPUSHED_IN_A_ROW {
-                return Ok(repushed);
+                break;
             }
         }
+        Ok(repushed)
     }
 
     /// Lets nothing be claimed from a queue for so many milliseconds; 0 ends a pause.
@@ -323,7 +344,7 @@ impl Queues {
     /// Ends every job of a queue, claimed ones too; how many.
     pub async fn flush(&self, queue: &QueueName) -> Result<u32, QueueError> {
         let queue = queue.clone();
-        self.count(Message::Flush { queue }).await
+        self.count(Message::Flush { queue }, 0).await
     }
 
     /// What is known of a job.
@@ -434,6 +455,15 @@ impl Queues {
         }
     }
 
+    /// A message of a request, which may have several: each has a key of its own, so that a repetition does what is
+    /// missing.
+    fn message(&self, message: Message, nth: u64) -> Item<QueueMachine> {
+        match self.key {
+            None => Item::Message(message),
+            Some(key) => Item::Keyed(message, Box::new(key.nth(nth))),
+        }
+    }
+
     /// Changes a job that stays; what is known of it then.
     async fn changed(&self, id: u64, message: Message) -> Result<JobView, QueueError> {
         let view = self.change(id, message).await?;
@@ -442,7 +472,7 @@ impl Queues {
 
     /// Changes a job; what is known of it then, if it is still there.
     async fn change(&self, id: u64, message: Message) -> Result<Option<JobView>, QueueError> {
-        let items = vec![Item::Message(message), Item::Query(Query::Job { id })];
+        let items = vec![self.message(message, 0), Item::Query(Query::Job { id })];
         let mut answers = self.mailbox.call(items).await?.into_iter();
         match answers.next().ok_or(Stopped)?? {
             Reply::Done | Reply::Abandoned => {}
@@ -456,14 +486,14 @@ impl Queues {
     }
 
     async fn done(&self, message: Message) -> Result<(), QueueError> {
-        match self.one(Item::Message(message)).await? {
+        match self.one(self.message(message, 0)).await? {
             Reply::Done => Ok(()),
             other => Err(refusal(&other)),
         }
     }
 
-    async fn count(&self, message: Message) -> Result<u32, QueueError> {
-        match self.one(Item::Message(message)).await? {
+    async fn count(&self, message: Message, nth: u64) -> Result<u32, QueueError> {
+        match self.one(self.message(message, nth)).await? {
             Reply::Count(count) => Ok(count),
             other => Err(refusal(&other)),
         }

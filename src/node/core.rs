@@ -235,10 +235,7 @@ fn recover(config: &Config) -> Result<Past, NodeError> {
 
 /// Hosts around what was recovered.
 fn hosts_of(replicas: Actors<ReplicaOf>) -> Actors<HostOf> {
-    each!(list: replica in replicas => {
-        let (machine, last) = replica.into_parts();
-        Host::new(machine, last)
-    })
+    each!(list: replica in replicas => Host::new(replica.into_parts()))
 }
 
 /// Rules as the log keeps them.

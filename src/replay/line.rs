@@ -1,7 +1,7 @@
 //! One line of a log as JSON. `docs/formats.md`, "Exported logs", is the text of it.
 
 use crate::clock::Timestamp;
-use crate::ids::Seq;
+use crate::ids::{RequestKey, Seq};
 use crate::persist::mark::Mark;
 use crate::spine::delivery::Stage;
 use crate::spine::machine::About;
@@ -38,6 +38,9 @@ pub struct Line {
     /// What was decided. If left out of an entry: it is decided now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Value>,
+    /// What the message came with, if it is not to be done twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<RequestKey>,
     /// What stood in the slots that the outcome speaks of, where that is known. It may be left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub about: Vec<About>,
@@ -105,6 +108,7 @@ impl Line {
             kind,
             message: None,
             outcome: None,
+            key: None,
             about: Vec::new(),
             mark: None,
             stage: None,

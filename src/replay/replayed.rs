@@ -1,11 +1,11 @@
 //! A machine whatever its types: messages and outcomes come and go as JSON.
 
-use crate::ids::{Digest, Seq};
+use crate::ids::{Digest, RequestKey, Seq};
 use crate::persist::journal::Record;
 use crate::spine::guard::panic_words;
-use crate::spine::ledger::Poisoned;
+use crate::spine::ledger::{Entry, Poisoned};
 use crate::spine::machine::{About, Actor, Keeping, Moment, Now};
-use crate::spine::recovery::{Recovering, RecoveryError, Replica};
+use crate::spine::recovery::{EntryOf, Recovering, RecoveryError, Replica};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,6 +24,7 @@ pub trait Replayed: Recovering {
         moment: &Moment,
         message: &Value,
         outcome: Option<&Value>,
+        key: Option<RequestKey>,
     ) -> Result<Option<Told>, String>;
     /// Goes by these rules from here on, as the log has them.
     fn go_by(&mut self, rules: &[u8]);
@@ -44,14 +45,15 @@ pub struct Told {
     pub message: Value,
     /// What was decided.
     pub outcome: Value,
+    /// What the message came with.
+    pub key: Option<RequestKey>,
     /// What stood in the slots that the outcome speaks of.
     pub about: Vec<About>,
 }
 
 impl<M: Actor> Replayed for Replica<M> {
     fn entry(&self, record: &Record<'_>) -> Result<Told, RecoveryError> {
-        let (message, outcome) = Self::decode(record)?;
-        Ok(self.told(&message, &outcome))
+        Ok(self.told(&Self::decode(record)?))
     }
 
     fn poisoned(&self, record: &Record<'_>) -> Result<Poisoned<Value>, RecoveryError> {
@@ -83,6 +85,7 @@ impl<M: Actor> Replayed for Replica<M> {
         moment: &Moment,
         message: &Value,
         outcome: Option<&Value>,
+        key: Option<RequestKey>,
     ) -> Result<Option<Told>, String> {
         let message: M::Message = from_json(message)?;
         let outcome: M::Outcome = match outcome {
@@ -92,8 +95,13 @@ impl<M: Actor> Replayed for Replica<M> {
         if self.machine().keeping(&message, &outcome) == Keeping::Nothing {
             return Ok(None);
         }
-        let told = self.told(&message, &outcome);
-        Self::commit(self, moment.stamp(), &message, &outcome).map_err(|error| match error {
+        let entry = Entry {
+            message,
+            outcome,
+            key,
+        };
+        let told = self.told(&entry);
+        Self::commit(self, moment.stamp(), &entry).map_err(|error| match error {
             RecoveryError::Panicked { cause, .. } => {
                 format!("it does not follow from what stands before it ({cause})")
             }
@@ -125,7 +133,7 @@ impl<M: Actor> Replayed for Replica<M> {
     }
 
     fn state_digest(&self) -> Digest {
-        self.machine().digest()
+        self.digest()
     }
 
     fn view(&self) -> Value {
@@ -135,11 +143,12 @@ impl<M: Actor> Replayed for Replica<M> {
 
 impl<M: Actor> Replica<M> {
     /// An entry that is not committed yet.
-    fn told(&self, message: &M::Message, outcome: &M::Outcome) -> Told {
+    fn told(&self, entry: &EntryOf<M>) -> Told {
         Told {
-            message: to_json(message),
-            outcome: to_json(outcome),
-            about: self.machine().about(outcome),
+            message: to_json(&entry.message),
+            outcome: to_json(&entry.outcome),
+            key: entry.key,
+            about: self.machine().about(&entry.outcome),
         }
     }
 }

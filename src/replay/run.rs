@@ -244,6 +244,7 @@ impl Replay {
                 }
                 line.message = Some(told.message);
                 line.outcome = Some(told.outcome);
+                line.key = told.key;
             }
             format::Kind::Poisoned => {
                 let actor = self.of_record(record)?;
@@ -346,7 +347,7 @@ impl Replay {
             self.compare(&moment, &line.actor, message, outcome);
         }
         let actor = self.named(&line.actor)?;
-        match actor.commit(&moment, message, line.outcome.as_ref())? {
+        match actor.commit(&moment, message, line.outcome.as_ref(), line.key)? {
             Some(told) => Ok((Some(told), None)),
             None => Ok((None, Some(actor.decide(&moment, message)?))),
         }
@@ -386,7 +387,7 @@ impl Replay {
             while let Some(message) = actor.due(Now { at, offset }) {
                 let seq = following(self.last)?;
                 let moment = moment(&self.marked, Stamp { seq, at });
-                let Some(told) = actor.commit(&moment, &message, None)? else {
+                let Some(told) = actor.commit(&moment, &message, None, None)? else {
                     return Err(format!("{message} is due and changes nothing"));
                 };
                 self.last = seq;

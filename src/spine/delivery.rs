@@ -1,7 +1,7 @@
 //! What is delivered to a host, what it answers, and what it reports of a panic.
 
 use crate::clock::{Offset, Timestamp};
-use crate::ids::{ActorId, Seq};
+use crate::ids::{ActorId, RequestKey, Seq};
 use crate::spine::machine::{Machine, Now};
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 pub enum Item<M: Machine> {
     /// Something that may change state.
     Message(M::Message),
+    /// The same, to be done once: if it was done under this key, it is answered again.
+    Keyed(M::Message, Box<RequestKey>),
     /// A question.
     Query(M::Query),
 }
@@ -24,6 +26,27 @@ pub struct Failed;
 
 /// Who gets the answers of a delivery. Called once, on the core.
 pub type ReplyTo<R> = Box<dyn FnOnce(Vec<Answer<R>>) + Send>;
+
+/// A wait for something, and who is answered when it is so.
+pub struct Wait<M: Machine> {
+    /// What is waited for.
+    pub watch: M::Watch,
+    /// Who is answered.
+    pub reply_to: ReplyTo<M::Reply>,
+    /// What time does for it is done once, under this key.
+    pub key: Option<Box<RequestKey>>,
+}
+
+impl<M: Machine> Wait<M> {
+    /// A wait without a key.
+    pub fn new(watch: M::Watch, reply_to: ReplyTo<M::Reply>) -> Self {
+        Self {
+            watch,
+            reply_to,
+            key: None,
+        }
+    }
+}
 
 /// What one socket read brought: commands in order, answered together. What follows an answer that must be waited on is
 /// not done, and has no answer.

@@ -4,7 +4,7 @@
 //! Never here: deciding, writing, syncing. Whoever drives the node (the runtime, the simulation) takes the batch.
 
 use crate::clock::{Clock, Offset, Timestamp};
-use crate::ids::{ActorId, Chance, Seq};
+use crate::ids::{ActorId, Chance, RequestKey, Seq};
 use crate::persist::format::{About, Batch, Kind};
 use crate::persist::journal::{Room, Tail};
 use crate::persist::mark::{Mark, Marked, Watermark};
@@ -18,6 +18,18 @@ pub const RESERVE_STEP: u64 = 1 << 20;
 
 /// The wall clock is noted again when it has moved this much against node time.
 const OFFSET_STEP_MS: u64 = 1000;
+
+/// What the journal keeps of a message that was committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry<M, O> {
+    /// What was asked.
+    pub message: M,
+    /// What was decided.
+    pub outcome: O,
+    /// What the message came with. Without it, the entry ends before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<RequestKey>,
+}
 
 /// What the journal keeps of a message that panicked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,6 +10,7 @@ use crate::persist::snapshots::{Page, Seal, SlotId, Slots};
 use crate::spine::guard::panic_words;
 use crate::spine::machine::Paged;
 use crate::spine::parallel::{Coming, ahead};
+use crate::spine::receipts::{self, Receipts};
 use std::iter::{self, Peekable};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -54,12 +55,16 @@ pub fn while_read<T>(
     )
 }
 
-/// A machine from its pages.
+/// A machine and its receipts, from their pages.
 ///
 /// # Errors
 /// If a page does not decode, or if the machine finds that they contradict each other.
-pub fn machine<M: Paged>(rules: M::Rules, pages: Coming<'_, Page>) -> Result<M, String> {
+pub fn machine<M: Paged>(
+    rules: M::Rules,
+    pages: Coming<'_, Page>,
+) -> Result<(M, Receipts), String> {
     let mut changes: Vec<(PageId, Seq)> = Vec::new();
+    let mut receipts: receipts::Loaded = Vec::new();
     let build = || {
         ahead(
             |made| {
@@ -73,7 +78,13 @@ pub fn machine<M: Paged>(rules: M::Rules, pages: Coming<'_, Page>) -> Result<M, 
             |decoded| {
                 let mut filled = decoded.filter_map(|(page, changed, content)| {
                     changes.push((page, changed));
-                    content
+                    match content? {
+                        Content::Machine(content) => Some(content),
+                        Content::Receipts(some) => {
+                            receipts.extend(some);
+                            None
+                        }
+                    }
                 });
                 let build = || M::from_pages(rules, &mut filled);
                 catch_unwind(AssertUnwindSafe(build))
@@ -88,14 +99,26 @@ pub fn machine<M: Paged>(rules: M::Rules, pages: Coming<'_, Page>) -> Result<M, 
     for (page, changed) in changes {
         machine.pages().loaded(page, changed);
     }
-    Ok(machine)
+    Ok((machine, Receipts::load(receipts)?))
 }
 
 /// A page, the entry that changed it last, and what it says, if it has any content.
-type Decoded<M> = (PageId, Seq, Option<<M as Paged>::Page>);
+type Decoded<M> = (PageId, Seq, Option<Content<<M as Paged>::Page>>);
+
+/// What a page says.
+enum Content<P> {
+    Machine(P),
+    Receipts(receipts::Loaded),
+}
 
 fn decode<M: Paged>(page: &Page) -> Result<Decoded<M>, String> {
     let filled = !page.content.is_empty();
-    let content = filled.then(|| M::decode_page(page.page, &page.content));
+    let content = filled.then(|| {
+        if page.page.kind() == PageId::RECEIPTS {
+            Receipts::decode(page.page, &page.content).map(Content::Receipts)
+        } else {
+            M::decode_page(page.page, &page.content).map(Content::Machine)
+        }
+    });
     Ok((page.page, page.changed, content.transpose()?))
 }

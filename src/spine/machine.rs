@@ -72,6 +72,16 @@ pub trait Machine: Send + Sized + 'static {
     /// The answer to the sender of the message, once its outcome is committed. `seq` is the entry's, zero if none was
     /// needed.
     fn reply(&self, seq: Seq, message: &Self::Message, outcome: &Self::Outcome) -> Self::Reply;
+    /// The answer to a message that comes again, to an outcome of before. State has gone on since: what the answer
+    /// shows of it may have changed, or be gone, which must be an answer too.
+    fn reply_again(
+        &self,
+        seq: Seq,
+        message: &Self::Message,
+        outcome: &Self::Outcome,
+    ) -> Self::Reply {
+        self.reply(seq, message, outcome)
+    }
     /// Whether an answer must be waited on before what follows it is done: a delivery ends there.
     fn holds_up(_reply: &Self::Reply) -> bool {
         false
@@ -89,6 +99,10 @@ pub trait Machine: Send + Sized + 'static {
     }
     /// Ends a wait.
     fn unwatch(&mut self, _ticket: Ticket) {}
+    /// The wait that a message acts for, if it is a tick for one: what it does then is done under the key of the wait.
+    fn acts_for(_message: &Self::Message) -> Option<Ticket> {
+        None
+    }
 
     /// The server started: begins every span again in full, and ends what belonged to connections.
     fn start(&mut self, _start: Start) {}
@@ -280,6 +294,8 @@ pub enum Weight {
 pub enum Refusal {
     /// The disk is full.
     DiskFull,
+    /// The key came before, with another request.
+    KeyReused,
 }
 
 /// The reply of a machine that has nothing else to refuse.

@@ -14,6 +14,7 @@
 //! | `progress.rs` | how far a recovery has come |
 //! | `checkpoint.rs` | when a snapshot is due, and its steps |
 //! | `pages.rs` | a checkpoint's copy of a machine, slice by slice |
+//! | `receipts.rs` | what was done under which key, for requests that come again |
 //! | `loading.rs` | a snapshot on its way into machines |
 //! | `parallel.rs` | work that is spread over the cores |
 //! | `directory.rs` | addresses, and the bound on open commands |
@@ -40,6 +41,7 @@ pub mod pages;
 pub mod parallel;
 pub mod port;
 pub mod progress;
+pub mod receipts;
 pub mod recovery;
 pub mod runtime;
 pub mod shared;

@@ -1,7 +1,9 @@
-//! A checkpoint's copy of a machine, slice by slice, while the machine goes on.
+//! A checkpoint's copy of a machine and of its receipts, slice by slice, while the machine goes on.
 
+use crate::ids::PageId;
 use crate::lookup::pages::Copied;
 use crate::spine::machine::Paged;
+use crate::spine::receipts::Receipts;
 
 /// What a page of nothing counts as: it costs something, too.
 const PAGE_BYTES_MIN: usize = 64;
@@ -9,7 +11,11 @@ const PAGE_BYTES_MIN: usize = 64;
 /// The next pages of the checkpoint that is under way, about `bytes_max` bytes of them; whether these are the last.
 ///
 /// Those that were copied before their turn come first, and without a limit: they are copied already.
-pub fn slice<M: Paged>(machine: &mut M, bytes_max: usize) -> (Vec<Copied>, bool) {
+pub fn slice<M: Paged>(
+    machine: &mut M,
+    receipts: &Receipts,
+    bytes_max: usize,
+) -> (Vec<Copied>, bool) {
     let mut slice = machine.pages().take_early();
     let mut bytes = 0;
     while bytes < bytes_max {
@@ -17,7 +23,11 @@ pub fn slice<M: Paged>(machine: &mut M, bytes_max: usize) -> (Vec<Copied>, bool)
             return (slice, true);
         };
         let mut content = Vec::new();
-        machine.encode_page(page, &mut content);
+        if page.kind() == PageId::RECEIPTS {
+            receipts.encode(page, &mut content);
+        } else {
+            machine.encode_page(page, &mut content);
+        }
         bytes += content.len().max(PAGE_BYTES_MIN);
         slice.push(Copied {
             page,

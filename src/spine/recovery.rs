@@ -13,9 +13,11 @@ use crate::persist::journal::{Begin, Reader, Record, Tail};
 use crate::persist::mark::{Mark, Marked, Watermark};
 use crate::persist::snapshots::{BySlot, Found, Look, Page, Seal, SlotId, Slots};
 use crate::spine::guard::panic_words;
+use crate::spine::ledger::Entry;
 use crate::spine::loading::{self, Arriving};
 use crate::spine::machine::{Actor, Effects, Gauge, Machine, Stamp, Start};
 use crate::spine::parallel::{Coming, Made, ahead, both};
+use crate::spine::receipts::Receipts;
 use std::any::Any;
 use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -64,9 +66,23 @@ pub enum RecoveryError {
     },
 }
 
+/// An entry of an actor.
+pub type EntryOf<M> = Entry<<M as Machine>::Message, <M as Machine>::Outcome>;
+
+/// All that a recovery finds of an actor.
+pub struct Recovered<M> {
+    /// Its machine.
+    pub machine: M,
+    /// What it did under which key.
+    pub receipts: Receipts,
+    /// Its newest entry.
+    pub last: Seq,
+}
+
 /// A machine that is being brought up to where the log ends.
 pub struct Replica<M: Machine> {
     machine: M,
+    receipts: Receipts,
     rules: M::Rules,
     last: Seq,
     entries: u64,
@@ -77,15 +93,20 @@ impl<M: Actor> Replica<M> {
     pub fn new(rules: M::Rules) -> Self {
         Self {
             machine: M::new(rules.clone()),
+            receipts: Receipts::default(),
             rules,
             last: Seq(0),
             entries: 0,
         }
     }
 
-    /// The machine, and its newest entry.
-    pub fn into_parts(self) -> (M, Seq) {
-        (self.machine, self.last)
+    /// All that was found.
+    pub fn into_parts(self) -> Recovered<M> {
+        Recovered {
+            machine: self.machine,
+            receipts: self.receipts,
+            last: self.last,
+        }
     }
 
     /// The machine, as far as it has come.
@@ -105,14 +126,20 @@ impl<M: Actor> Replica<M> {
     }
 
     /// Commits one entry.
-    pub fn commit(
-        &mut self,
-        stamp: Stamp,
-        message: &M::Message,
-        outcome: &M::Outcome,
-    ) -> Result<(), RecoveryError> {
+    pub fn commit(&mut self, stamp: Stamp, entry: &EntryOf<M>) -> Result<(), RecoveryError> {
         let mut effects = Effects::<M>::default();
-        let commit = || self.machine.commit(stamp, message, outcome, &mut effects);
+        let Entry {
+            message,
+            outcome,
+            key,
+        } = entry;
+        let commit = || {
+            self.machine.commit(stamp, message, outcome, &mut effects);
+            if let Some(key) = key {
+                let pages = self.machine.pages();
+                self.receipts.note(pages, stamp, (*key, outcome));
+            }
+        };
         catch_unwind(AssertUnwindSafe(commit)).map_err(|payload| RecoveryError::Panicked {
             seq: stamp.seq,
             actor: M::NAME,
@@ -124,7 +151,7 @@ impl<M: Actor> Replica<M> {
     }
 
     /// Decodes an entry.
-    pub fn decode(record: &Record<'_>) -> Result<(M::Message, M::Outcome), RecoveryError> {
+    pub fn decode(record: &Record<'_>) -> Result<EntryOf<M>, RecoveryError> {
         rmp_serde::from_slice(record.payload).map_err(|error| RecoveryError::Undecodable {
             seq: record.seq,
             actor: M::NAME,
@@ -179,9 +206,8 @@ impl<M: Actor> Recovering for Replica<M> {
     }
 
     fn repeat(&mut self, stamp: Stamp, entry: Box<dyn Any>) -> Result<(), RecoveryError> {
-        let entry: Box<(M::Message, M::Outcome)> =
-            entry.downcast().expect("it was read by this `reader`");
-        self.commit(stamp, &entry.0, &entry.1)
+        let entry: Box<EntryOf<M>> = entry.downcast().expect("it was read by this `reader`");
+        self.commit(stamp, &entry)
     }
 
     fn start(&mut self, start: Start) {
@@ -190,7 +216,7 @@ impl<M: Actor> Recovering for Replica<M> {
     }
 
     fn digest(&self) -> Digest {
-        self.machine.digest()
+        digest(&self.machine, &self.receipts)
     }
 
     fn last(&self) -> Seq {
@@ -210,25 +236,37 @@ impl<M: Actor> Recovering for Replica<M> {
         pages: Coming<'_, Page>,
         state: Option<&Watermark>,
     ) -> Result<Box<dyn Any>, String> {
-        let machine: M = loading::machine(self.rules.clone(), pages)?;
-        let Some(state) = state else {
-            return Ok(Box::new((machine, Seq(0))));
-        };
-        if machine.digest() == state.digest {
-            Ok(Box::new((machine, state.upto)))
-        } else {
-            let (found, said) = (machine.digest(), state.digest);
-            Err(format!(
+        let (machine, receipts) = loading::machine::<M>(self.rules.clone(), pages)?;
+        let found = digest(&machine, &receipts);
+        match state {
+            Some(Watermark { digest: said, .. }) if found != *said => Err(format!(
                 "the digest of {} is {found}, should be {said}",
                 M::NAME
-            ))
+            )),
+            state => Ok(Box::new(Recovered {
+                machine,
+                receipts,
+                last: state.map_or(Seq(0), |state| state.upto),
+            })),
         }
     }
 
     fn replace(&mut self, loaded: Box<dyn Any>) {
-        let loaded: Box<(M, Seq)> = loaded.downcast().expect("it was made by this `load`");
-        (self.machine, self.last) = *loaded;
+        let loaded: Box<Recovered<M>> = loaded.downcast().expect("it was made by this `load`");
+        let Recovered {
+            machine,
+            receipts,
+            last,
+        } = *loaded;
+        (self.machine, self.receipts, self.last) = (machine, receipts, last);
     }
+}
+
+/// The digest of an actor: of its machine's durable state, and of its receipts.
+pub fn digest<M: Actor>(machine: &M, receipts: &Receipts) -> Digest {
+    let mut digest = machine.digest();
+    digest.merge(receipts.digest());
+    digest
 }
 
 /// Which records a recovery takes.

@@ -3,6 +3,7 @@
 use crate::ids::{Digest, PageId, Seq};
 use crate::spine::machine::Paged;
 use crate::spine::pages;
+use crate::spine::receipts::Receipts;
 use std::collections::BTreeMap;
 
 /// The two snapshots, and the checkpoint under way.
@@ -56,7 +57,7 @@ impl<M: Paged> Shelf<M> {
             });
             return;
         };
-        let (copied, done) = pages::slice(machine, 1);
+        let (copied, done) = pages::slice(machine, &Receipts::default(), 1);
         self.early += u32::try_from(copied.len().saturating_sub(1)).unwrap_or(u32::MAX);
         let slot = &mut self.slots[running.slot];
         for copied in copied {

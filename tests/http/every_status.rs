@@ -3,7 +3,6 @@
 
 use crate::daemon::{Daemon, text};
 use crate::described;
-use crate::gate::Gate;
 use crate::opened::{Answer, Opened, answers, read_all, request, run};
 use crate::queue_status;
 use serde_json::{Value, json};
@@ -61,7 +60,7 @@ impl Asking {
         }
     }
 
-    fn with(mut self, header: &str) -> Self {
+    pub(crate) fn with(mut self, header: &str) -> Self {
         self.headers.push_str(header);
         self.headers.push_str("\r\n");
         self
@@ -74,6 +73,12 @@ impl Asking {
 
     pub(crate) fn about(mut self, body: &Value) -> Self {
         self.body = Some(body.to_string());
+        self
+    }
+
+    /// The same with other bytes.
+    fn spaced(mut self) -> Self {
+        self.body = self.body.map(|body| format!("{body} "));
         self
     }
 
@@ -161,7 +166,7 @@ impl Nodes {
         let full = Opened::configured(|config| config.rules.lock.entries_max = 1);
         hold(&full);
         Self {
-            well: Opened::new(),
+            well: Opened::configured(queue_status::rules),
             guarded: Opened::with_token(),
             full,
             panicking,
@@ -195,13 +200,8 @@ impl Nodes {
                 Asking { method, ..well }.of(&self.well)
             }
             (409, "/v1/checkpoint") => well.of(&self.memory),
-            (409, _) if is_of_queues => {
-                queue_status::conflict(path, method, &self.well).unwrap_or_else(|| running(&well))
-            }
-            (409, "/v1/locks/acquire" | "/v1/locks/release" | "/v1/locks/renew") => {
-                conflict(path, &well).of(&self.well)
-            }
-            (409, _) => running(&well),
+            (409, _) if is_of_queues => queue_status::conflict(path, method, &self.well),
+            (409, _) => conflict(path, &well).of(&self.well),
             (413, _) => {
                 let body = None;
                 let large = Asking { body, ..well };
@@ -216,9 +216,7 @@ impl Nodes {
                 let key = format!("Idempotency-Key: {path}");
                 let first = well.clone().with(&key).of(&self.well);
                 assert_eq!(first.status, 200, "{first:?}");
-                well.about(&json!({"owner": "other"}))
-                    .with(&key)
-                    .of(&self.well)
+                well.with(&key).spaced().of(&self.well)
             }
             (431, _) => well
                 .with(&format!("X: {}", "x".repeat(20_000)))
@@ -256,22 +254,6 @@ fn conflict(path: &str, well: &Asking) -> Asking {
     } else {
         json!({"key": "held", "owner": "me", "token": 1})
     })
-}
-
-/// Asks twice under one key, while the first is still being carried out.
-fn running(well: &Asking) -> Answer {
-    let opened = Opened::new();
-    hold(&opened);
-    let gate = Gate::default();
-    let handle = opened.handle();
-    handle.sabotage(gate.before_any());
-    let well = well.clone().with("Idempotency-Key: k");
-    let first = send(opened.address(), &well.text());
-    gate.reached();
-    let answer = well.of(&opened);
-    gate.open();
-    drop(first);
-    answer
 }
 
 /// A coordinator whose disk is so full that renewals are refused too.

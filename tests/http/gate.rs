@@ -27,16 +27,6 @@ impl Gate {
         })
     }
 
-    /// The same for all actors at once, also with the next question that one answers.
-    pub(crate) fn before_any(&self) -> impl Fn(Stage) + Clone + Send + 'static {
-        let gate = self.clone();
-        move |stage| {
-            if [Stage::Decide, Stage::Query].contains(&stage) {
-                gate.stand();
-            }
-        }
-    }
-
     fn stand(&self) {
         let (state, changed) = &*self.0;
         let mut state = state.lock().expect("nobody panics here");

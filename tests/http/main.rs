@@ -28,6 +28,8 @@ mod list;
 mod listener;
 mod lock;
 mod lock_refused;
+#[cfg(feature = "cli")]
+mod once;
 mod opened;
 mod queue;
 mod queue_config;

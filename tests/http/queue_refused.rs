@@ -281,9 +281,10 @@ fn a_wait_ends_when_the_coordinator_stops() {
 }
 
 #[test]
-fn a_repetition_does_not_wait_beside_the_first() {
+fn a_repetition_beside_the_first_claims_nothing_more() {
     let opened = Opened::new();
-    push(&opened, "q", "x");
+    let id = push(&opened, "q", "x");
+    push(&opened, "q", "y");
     let gate = Gate::default();
     opened
         .handle()
@@ -294,8 +295,10 @@ fn a_repetition_does_not_wait_beside_the_first() {
     let key = "Idempotency-Key: k\r\n";
     let first = opened.begin_with(POP, key, &wanted);
     gate.reached();
-    opened.post_with(POP, key, &wanted).because(409, "running");
+    let beside = opened.begin_with(POP, key, &wanted);
     gate.open();
     let claims = finish(POP, first).json();
-    assert_eq!(claims["jobs"][0]["attempts"], 1);
+    assert_eq!(claims["jobs"][0]["id"], id);
+    let same = finish(POP, beside).json();
+    assert_eq!(target(&same["jobs"][0]), target(&claims["jobs"][0]));
 }

@@ -15,6 +15,17 @@ use sexton::node::Node;
 use std::path::Path;
 
 const QUEUE: &str = "held";
+/// A type of which every job is tried once.
+const FEW: &str = "few";
+
+/// Rules of that type.
+pub(crate) fn rules(config: &mut Config) {
+    let rules = TypeRules {
+        max_tries: 1,
+        ..TypeRules::default()
+    };
+    config.rules.queue.types.insert(FEW.to_owned(), rules);
+}
 
 /// The query and the body that a path takes, about a claim of which only its form is known.
 pub(crate) fn parts(path: &str) -> (Option<&'static str>, Option<Value>) {
@@ -32,7 +43,7 @@ pub(crate) fn parts(path: &str) -> (Option<&'static str>, Option<Value>) {
         "/v1/queues/delete" | "/v1/queues/kick-job" => json!({"id": 1}),
         "/v1/queues/kick" | "/v1/queues/repush" | "/v1/queues/flush" => json!({"queue": QUEUE}),
         "/v1/queues/register" => json!({"queue": QUEUE, "signature": "s", "at": 1}),
-        "/v1/queues/pause" => json!({"queue": QUEUE, "ms": 0}),
+        "/v1/queues/pause" => json!({"queue": "paused", "ms": 10}),
         path => panic!("{path} has no case here"),
     };
     (None, Some(body))
@@ -47,10 +58,24 @@ pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> Asking {
     match path {
         "/v1/queues/job" => asking.at_target(&format!("{path}?id={ready}")),
         "/v1/queues/delete" => asking.about(&json!({"id": ready})),
-        "/v1/queues/kick-job" => {
+        "/v1/queues/kick-job" | "/v1/queues/kick" => {
             let bury = Asking::well("/v1/queues/bury", "POST").about(&target(&claim));
             assert_eq!(bury.of(opened).status, 200);
+            if path == "/v1/queues/kick" {
+                return asking;
+            }
             asking.about(&json!({"id": claim["id"]}))
+        }
+        // Each time a newer one.
+        "/v1/queues/register" => {
+            asking.about(&json!({"queue": QUEUE, "signature": "s", "at": ready}))
+        }
+        "/v1/queues/repush" => {
+            push(opened, FEW, "x");
+            let claim = pop(opened, FEW);
+            let release = Asking::well("/v1/queues/release", "POST").about(&target(&claim));
+            assert_eq!(release.of(opened).status, 200);
+            asking.about(&json!({"queue": FEW}))
         }
         "/v1/queues/ack" | "/v1/queues/fail" | "/v1/queues/touch" | "/v1/queues/release"
         | "/v1/queues/bury" => asking.about(&target(&claim)),
@@ -71,17 +96,28 @@ pub(crate) fn absent(path: &str, method: &str, opened: &Opened) -> Answer {
     absent.of(opened)
 }
 
-/// A request that does not go together with how things are; none if only a repetition would not.
-pub(crate) fn conflict(path: &str, method: &str, opened: &Opened) -> Option<Answer> {
+/// A request that does not go together with how things are.
+pub(crate) fn conflict(path: &str, method: &str, opened: &Opened) -> Answer {
     push(opened, QUEUE, "claimed");
     let claim = pop(opened, QUEUE);
     let fields = match path {
         "/v1/queues/ack" | "/v1/queues/fail" | "/v1/queues/touch" | "/v1/queues/release"
         | "/v1/queues/bury" => json!({"id": claim["id"], "token": 1}),
         "/v1/queues/delete" => json!({"id": claim["id"]}),
-        _ => return None,
+        POP => return claim_again(opened),
+        path => panic!("{path} has no conflict here"),
     };
-    Some(Asking::well(path, method).about(&fields).of(opened))
+    Asking::well(path, method).about(&fields).of(opened)
+}
+
+/// Asks again for a claim that has ended.
+fn claim_again(opened: &Opened) -> Answer {
+    push(opened, QUEUE, "claimed again");
+    let once = Asking::well(POP, "POST").with("Idempotency-Key: claimed");
+    let claims = once.of(opened).json();
+    let ack = Asking::well("/v1/queues/ack", "POST").about(&target(&claims["jobs"][0]));
+    assert_eq!(ack.of(opened).status, 200);
+    once.of(opened)
 }
 
 /// Leaves a job in a directory that was tried too often.

@@ -214,6 +214,7 @@ fn reason(refused: Refused) -> &'static str {
         Refused::StaleToken => "stale token",
         Refused::Full => "full",
         Refused::DiskFull => "disk full",
+        Refused::KeyReused => "key reused",
     }
 }
 

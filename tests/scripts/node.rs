@@ -12,13 +12,13 @@ use sexton::persist::disk::{Disk, RealDisk};
 use sexton::persist::format::Kind;
 use sexton::persist::journal::{InlineFiller, Reader, Room, Sizes, Tail, Writer};
 use sexton::spine::delivery::Stage;
-use sexton::spine::delivery::{Answer, Delivery, Flow, Item};
+use sexton::spine::delivery::{Answer, Delivery, Flow, Item, Wait};
 use sexton::spine::effect::Action;
 use sexton::spine::host::Host;
 use sexton::spine::ledger::Ledger;
 use sexton::spine::machine::{Actor, Machine, Paged as _, Shown as _, Stamp};
 use sexton::spine::port::Port;
-use sexton::spine::recovery::{Replica, Scope, recover};
+use sexton::spine::recovery::{Recovering as _, Replica, Scope, recover};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -222,8 +222,7 @@ impl<T: Tongue> Node<T> {
         let past = recover(disk.as_ref(), None, &mut [&mut replica], Scope::default())
             .map_err(|error| error.to_string())?;
         let (marked, tail) = (past.marked, past.tail);
-        let (machine, last) = replica.into_parts();
-        let digest = machine.digest();
+        let digest = replica.digest();
         let filler = Box::new(InlineFiller::new(Arc::clone(&disk) as Arc<dyn Disk>));
         let writer = Writer::open(Arc::clone(&disk) as Arc<dyn Disk>, SIZES, filler, &tail)
             .map_err(|error| error.to_string())?;
@@ -233,7 +232,7 @@ impl<T: Tongue> Node<T> {
             marked,
             false,
         );
-        let mut host = Host::new(machine, last);
+        let mut host = Host::new(replica.into_parts());
         let stamp = ledger.start(Chance([0; 32]));
         host.outbox()
             .perform_by(Box::new(Done(Arc::clone(&self.woken))));
@@ -289,7 +288,7 @@ impl<T: Tongue> Node<T> {
         let ledger = &mut running.ledger;
         running
             .host
-            .watch(ledger, ticket, watch, Box::new(reply_to));
+            .watch(ledger, ticket, Wait::new(watch, Box::new(reply_to)));
         running.write();
         Ok(self.wakes())
     }
@@ -324,8 +323,8 @@ impl<T: Tongue> Node<T> {
                         )
                         .map_err(|error| error.to_string())?;
                         panics.push("rebuilt from the log".to_owned());
-                        let machine = replica.into_parts().0;
-                        flow = running.host.rebuilt(&mut running.ledger, machine);
+                        let rebuilt = replica.into_parts();
+                        flow = running.host.rebuilt(&mut running.ledger, rebuilt);
                         continue;
                     }
                 }
@@ -355,13 +354,13 @@ impl<T: Tongue> Node<T> {
                 continue;
             }
             self.seen = record.seq;
-            let (message, outcome) =
-                Replica::<T::Machine>::decode(&record).map_err(|error| error.to_string())?;
+            let decoded = Replica::<T::Machine>::decode(&record);
+            let decoded = decoded.map_err(|error| error.to_string())?;
             let entry = Stamp {
                 seq: record.seq,
                 at: record.at,
             };
-            if let Some(what) = self.tongue.note(entry, &message, &outcome) {
+            if let Some(what) = self.tongue.note(entry, &decoded.message, &decoded.outcome) {
                 let at = moment(record.at);
                 told.push(format!("[entry {} at {at}: {what}]", record.seq));
             }

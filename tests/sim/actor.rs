@@ -7,14 +7,14 @@ use crate::counter::PLANTED;
 use crate::coverage::Coverage;
 use crate::reference::{MessageOf, QueryOf, Reference, ReplyOf};
 use sexton::clock::Timestamp;
-use sexton::ids::{ActorId, Digest, Seq, Ticket};
+use sexton::ids::{ActorId, Digest, RequestKey, Seq, Ticket};
 use sexton::spine::Host;
-use sexton::spine::delivery::Stage;
+use sexton::spine::delivery::{self, Stage};
 use sexton::spine::delivery::{Answer, Delivery, Flow, Item, Report};
 use sexton::spine::effect::Tell;
 use sexton::spine::ledger::Ledger;
 use sexton::spine::machine::{Machine, Now};
-use sexton::spine::recovery::Replica;
+use sexton::spine::recovery::{Recovered, Replica};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -23,6 +23,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// One command of a call, to be sent and to be remembered.
 pub(crate) enum Ask<R: Reference> {
     Message(MessageOf<R>),
+    /// One that is sent again, perhaps.
+    Keyed(MessageOf<R>, RequestKey),
     Query(QueryOf<R>),
 }
 
@@ -30,6 +32,7 @@ impl<R: Reference> fmt::Debug for Ask<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Message(message) => message.fmt(f),
+            Self::Keyed(message, key) => write!(f, "{message:?} under {}", key.id),
             Self::Query(query) => query.fmt(f),
         }
     }
@@ -39,6 +42,7 @@ impl<R: Reference> Clone for Ask<R> {
     fn clone(&self) -> Self {
         match self {
             Self::Message(message) => Self::Message(message.clone()),
+            Self::Keyed(message, key) => Self::Keyed(message.clone(), *key),
             Self::Query(query) => Self::Query(query.clone()),
         }
     }
@@ -156,9 +160,9 @@ pub(crate) enum Turn {
 
 impl<R: Reference> Actor<R> {
     /// An actor around a recovered machine.
-    pub(crate) fn new((machine, last): (R::Machine, Seq)) -> Self {
+    pub(crate) fn new(recovered: Recovered<R::Machine>) -> Self {
         let trap = Trap::default();
-        let mut host = Host::new(machine, last);
+        let mut host = Host::new(recovered);
         let theirs = trap.clone();
         host.sabotage(Box::new(move |stage, _| theirs.step(stage)));
         Self {
@@ -276,6 +280,7 @@ impl<R: Reference> Actor<R> {
         let arrivals = Arc::clone(&self.arrivals);
         let items = asks.into_iter().map(|ask| match ask {
             Ask::Message(message) => Item::Message(message),
+            Ask::Keyed(message, key) => Item::Keyed(message, Box::new(key)),
             Ask::Query(query) => Item::Query(query),
         });
         let reply_to = Box::new(move |answers| push(&arrivals, (id, answers)));
@@ -289,7 +294,7 @@ impl<R: Reference> Actor<R> {
             let now = ledger.both();
             let answer = |ask: &Ask<R>| match ask {
                 Ask::Query(query) => Some(Ok(self.host.machine().query(now, query))),
-                Ask::Message(_) => None,
+                Ask::Message(_) | Ask::Keyed(..) => None,
             };
             call.rests = self.host.awaited();
             call.saw = self.host.last();
@@ -326,7 +331,10 @@ impl<R: Reference> Actor<R> {
             return Turn::Idle;
         }
         // One that panics is answered as failed, which is no answer to the wait.
-        let flow = self.host.watch(ledger, ticket, watch, Box::new(reply_to));
+        let flow = {
+            let wait = delivery::Wait::new(watch, Box::new(reply_to));
+            self.host.watch(ledger, ticket, wait)
+        };
         if matches!(&flow, Flow::Panicked(report) if report.stage == Stage::Watch) {
             self.waits.remove(&ticket);
         }
@@ -393,9 +401,8 @@ impl<R: Reference> Actor<R> {
     pub(crate) fn rebuild(&mut self, ledger: &mut Ledger, replica: Replica<R::Machine>) -> Turn {
         self.rebuilds += 1;
         self.rebuilds_behind_a_quarantine += u64::from(!self.host.quarantined().is_empty());
-        let (machine, _) = replica.into_parts();
         self.unfinished = false;
-        let flow = self.host.rebuilt(ledger, machine);
+        let flow = self.host.rebuilt(ledger, replica.into_parts());
         self.came(flow)
     }
 }

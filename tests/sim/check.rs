@@ -21,7 +21,7 @@ use sexton::persist::PersistError;
 use sexton::persist::format::Kind;
 use sexton::persist::journal::segment::{self, Opening};
 use sexton::persist::journal::{Begin, Reader, Tail};
-use sexton::spine::machine::{Machine as _, Paged as _};
+use sexton::spine::machine::Machine as _;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -290,7 +290,7 @@ impl Past<'_> {
             if lost && self.peril.promises(call.rests) {
                 let answers = call.answers.iter().flatten();
                 let changed = call.asks.iter().zip(answers).any(|(ask, answer)| {
-                    matches!((ask, answer), (Ask::Message(_), Ok(reply)) if R::changes(reply))
+                    matches!((ask, answer), (Ask::Message(_) | Ask::Keyed(..), Ok(reply)) if R::changes(reply))
                 });
                 let promise = if changed {
                     Promise::Kept
@@ -419,9 +419,9 @@ fn sum(kept: &Kept) -> u64 {
 
 fn agrees<R: Reference>(witness: &Witness<R>, actor: &Actor<R>) -> Result<(), Violation> {
     let name = R::Machine::NAME;
-    let (mine, theirs): (Digest, Digest) = (witness.digest(), actor.host.machine().digest());
-    ensure(mine == theirs, Promise::SameState, || {
-        format!("{name} has digest {theirs}, a second replay {mine}")
+    let (mine, theirs): (Digest, Option<Digest>) = (witness.digest(), actor.host.digest());
+    ensure(Some(mine) == theirs, Promise::SameState, || {
+        format!("{name} has digest {theirs:?}, a second replay {mine}")
     })?;
     witness
         .reference

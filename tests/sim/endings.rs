@@ -125,7 +125,7 @@ impl Run<'_> {
         self.disk.kill();
     }
 
-    fn cut_power(&mut self) {
+    pub(crate) fn cut_power(&mut self) {
         let loss = self.disk.cut_power();
         self.power_went(loss);
     }

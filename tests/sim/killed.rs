@@ -13,7 +13,7 @@ const SIZES: Sizes = Sizes {
 };
 
 /// A world in which nothing goes wrong by itself.
-fn calm(seed: u64, power: Power) -> Setting {
+pub(crate) fn calm(seed: u64, power: Power) -> Setting {
     Setting {
         policy: Policy::Always,
         kind: Kind::Plain,

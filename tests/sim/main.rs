@@ -39,6 +39,7 @@ mod planted_slots;
 mod platter;
 mod queues;
 mod reference;
+mod repeated;
 mod run;
 mod setting;
 mod snapshots;

@@ -14,7 +14,7 @@ use sexton::ids::{ActorId, Chance, Seq};
 use sexton::persist::format::{About, Batch, FRAME_HEADER_BYTES, FrameHeader, Kind};
 use sexton::persist::journal::{Reader, Record, Tail};
 use sexton::persist::mark::Mark;
-use sexton::spine::ledger::Poisoned;
+use sexton::spine::ledger::{Entry, Poisoned};
 use sexton::spine::machine::{Actor, Keeping, Moment, Now, Stamp, Start};
 use sexton::spine::recovery::{Past, Recovering as _, RecoveryError, Replica, decode_mark};
 
@@ -127,10 +127,10 @@ fn rewritten(batch: &Batch, anew: impl Fn(&FrameHeader, &[u8]) -> Option<Vec<u8>
 }
 
 fn is_tick(header: &FrameHeader, payload: &[u8]) -> bool {
-    let entry: Result<(lock::Message, lock::Outcome), _> = rmp_serde::from_slice(payload);
+    let entry: Result<Entry<lock::Message, lock::Outcome>, _> = rmp_serde::from_slice(payload);
     header.actor == ActorId::LOCK
         && header.kind == Kind::Entry
-        && matches!(entry, Ok((lock::Message::Expire { .. }, _)))
+        && matches!(entry, Ok(entry) if matches!(entry.message, lock::Message::Expire { .. }))
 }
 
 fn as_queue_entry(
@@ -138,7 +138,9 @@ fn as_queue_entry(
     payload: &[u8],
 ) -> Option<(queue::Message, queue::Outcome)> {
     let ours = header.actor == ActorId::QUEUE && header.kind == Kind::Entry;
-    ours.then(|| rmp_serde::from_slice(payload).ok()).flatten()
+    let entry: Option<Entry<queue::Message, queue::Outcome>> =
+        ours.then(|| rmp_serde::from_slice(payload).ok()).flatten();
+    entry.map(|entry| (entry.message, entry.outcome))
 }
 
 fn is_delete(header: &FrameHeader, payload: &[u8]) -> bool {
@@ -200,7 +202,12 @@ fn apply_poison<M: Actor>(
     };
     let outcome = replica.machine().decide(&moment, &poisoned.message);
     if replica.machine().keeping(&poisoned.message, &outcome) != Keeping::Nothing {
-        replica.commit(stamp(record), &poisoned.message, &outcome)?;
+        let entry = Entry {
+            message: poisoned.message,
+            outcome,
+            key: None,
+        };
+        replica.commit(stamp(record), &entry)?;
     }
     Ok(())
 }

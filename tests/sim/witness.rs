@@ -13,9 +13,11 @@ use sexton::ids::{ActorId, Digest, Seq};
 use sexton::persist::format::Kind;
 use sexton::persist::mark::{Mark, Marked};
 use sexton::spine::delivery::Answer;
-use sexton::spine::ledger::Poisoned;
+use sexton::spine::ledger::{Entry, Poisoned};
 use sexton::spine::machine::{Machine as _, Moment, Now, Stamp, Start};
-use sexton::spine::recovery::{Recovering as _, Replica};
+use sexton::spine::receipts;
+use sexton::spine::recovery::{EntryOf, Recovering as _, Replica};
+use std::collections::BTreeMap;
 
 /// A record of the log, kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +48,11 @@ pub(crate) struct Witness<R: Reference> {
     /// What the marks so far come to.
     marked: Marked,
     shadow: Replica<R::Machine>,
+    done: Requests<R>,
 }
+
+/// What the log has under each key: the newest entry, and the reply to it.
+type Requests<R> = BTreeMap<u128, (Stamp, ReplyOf<R>)>;
 
 impl<R: Reference> Default for Witness<R> {
     fn default() -> Self {
@@ -54,6 +60,7 @@ impl<R: Reference> Default for Witness<R> {
             reference: R::default(),
             marked: Marked::default(),
             shadow: replica::<R>(),
+            done: BTreeMap::new(),
         }
     }
 }
@@ -85,13 +92,13 @@ impl<R: Reference> Witness<R> {
             match kept.kind {
                 Kind::Mark if let Some(mark) = kept.as_mark() => {
                     // What was answered before the clock stepped is right by the clock of before.
-                    cursor.settle(&self.reference, kept.seq);
+                    cursor.settle((&self.reference, &self.done), kept.seq);
                     self.marked.apply(&mark);
                     self.reference.go_by(Offset(self.marked.offset_ms));
                     if let Mark::Start { skipped, .. } = mark {
                         let stamp = kept.stamp();
                         let start = Start { stamp, skipped };
-                        cursor.end(&self.reference)?;
+                        cursor.end((&self.reference, &self.done))?;
                         self.reference.start(start);
                         self.shadow.start(start);
                     }
@@ -99,21 +106,22 @@ impl<R: Reference> Witness<R> {
                 Kind::Poisoned if kept.actor == R::Machine::ID => {
                     let poisoned: Poisoned<MessageOf<R>> = decode(kept)?;
                     let message = &poisoned.message;
-                    cursor.meet(&self.reference, kept.seq, message, None)?;
+                    let now = (&self.reference, &self.done);
+                    cursor.meet(now, kept.seq, message, None)?;
                     self.reference.poisoned(message);
                 }
                 Kind::Entry if kept.actor == R::Machine::ID => {
-                    let (message, outcome) = decode(kept)?;
-                    self.entry(kept, (&message, &outcome), &mut cursor)?;
+                    let entry = decode(kept)?;
+                    self.entry(kept, &entry, &mut cursor)?;
                     coverage.decisions_verified += 1;
                     *coverage.entries.entry(R::Machine::NAME).or_default() += 1;
                     self.justify(waits);
-                    look(&message, &outcome);
+                    look(&entry.message, &entry.outcome);
                 }
                 Kind::Mark | Kind::Poisoned | Kind::Entry | Kind::End => {}
             }
         }
-        cursor.end(&self.reference)?;
+        cursor.end((&self.reference, &self.done))?;
         coverage.reads_checked += cursor.reads;
         coverage.refusals_checked += cursor.refusals;
         Ok(())
@@ -129,9 +137,14 @@ impl<R: Reference> Witness<R> {
     fn entry(
         &mut self,
         kept: &Kept,
-        (message, outcome): (&MessageOf<R>, &OutcomeOf<R>),
+        entry: &EntryOf<R::Machine>,
         cursor: &mut Cursor<'_, R>,
     ) -> Result<(), Violation> {
+        let Entry {
+            message,
+            outcome,
+            key,
+        } = entry;
         let stamp = kept.stamp();
         let moment = Moment {
             seq: stamp.seq,
@@ -144,11 +157,22 @@ impl<R: Reference> Witness<R> {
         };
         let again = self.shadow.machine().decide(&moment, message);
         self.shadow
-            .commit(stamp, message, outcome)
+            .commit(stamp, entry)
             .map_err(|error| Violation::new(Promise::SameState, error))?;
         let reply = self.shadow.machine().reply(stamp.seq, message, outcome);
-        cursor.meet(&self.reference, stamp.seq, message, Some(&reply))?;
+        let now = (&self.reference, &self.done);
+        cursor.meet(now, stamp.seq, message, Some(&reply))?;
         let name = R::Machine::NAME;
+        if let Some(key) = key {
+            let before = self.done.insert(key.id, (stamp, reply.clone()));
+            let twice = before.filter(|(before, _)| is_known(*before, stamp.at));
+            ensure(twice.is_none(), Promise::EntriesRight, || {
+                format!(
+                    "entry {} of {name}, {message:?}, is done twice: {twice:?}",
+                    stamp.seq
+                )
+            })?;
+        }
         self.reference
             .apply(stamp, message, (outcome, &reply))
             .map_err(|wrong| {
@@ -179,6 +203,14 @@ struct Cursor<'a, R: Reference> {
     refusals: u64,
 }
 
+/// What the log comes to here: the reference, and what was done under which key.
+type Here<'r, R> = (&'r R, &'r Requests<R>);
+
+/// Whether what was done by this entry is known at this time.
+fn is_known(entry: Stamp, at: Timestamp) -> bool {
+    entry.at.plus_seconds(receipts::SECONDS) > at
+}
+
 /// The next item.
 enum Next<'a, R: Reference> {
     End,
@@ -207,12 +239,12 @@ impl<'a, R: Reference> Cursor<'a, R> {
     /// An entry or a poisoned message (with no reply) stands in the log here.
     fn meet(
         &mut self,
-        reference: &R,
+        here: Here<'_, R>,
         seq: Seq,
         message: &MessageOf<R>,
         reply: Option<&ReplyOf<R>>,
     ) -> Result<(), Violation> {
-        self.settle(reference, seq);
+        self.settle(here, seq);
         if R::origin(message) != Origin::Client {
             return Ok(());
         }
@@ -224,11 +256,11 @@ impl<'a, R: Reference> Cursor<'a, R> {
                 }
                 Next::Unknown(call) if call.saw < seq => {
                     self.call += 1;
-                    self.settle(reference, seq);
+                    self.settle(here, seq);
                 }
                 Next::Unknown(_) => return Ok(()),
                 Next::Item(_, ask, answer) => {
-                    let same = matches!(ask, Ask::Message(asked) if asked == message);
+                    let same = matches!(ask, Ask::Message(asked) | Ask::Keyed(asked, _) if asked == message);
                     if same && answer.as_ref().ok() == reply {
                         self.item += 1;
                         return Ok(());
@@ -244,28 +276,28 @@ impl<'a, R: Reference> Cursor<'a, R> {
     }
 
     /// Finds the place of items that changed nothing, as far as they are right in this state.
-    fn settle(&mut self, reference: &R, before: Seq) {
+    fn settle(&mut self, here: Here<'_, R>, before: Seq) {
         while let Next::Item(call, ask, answer) = self.next() {
-            if call.from >= before || !is_right(reference, call.at, ask, answer) {
+            if call.from >= before || !is_right(here, call.at, ask, answer) {
                 return;
             }
             match ask {
                 Ask::Query(_) => self.reads += 1,
-                Ask::Message(_) => self.refusals += 1,
+                Ask::Message(_) | Ask::Keyed(..) => self.refusals += 1,
             }
             self.item += 1;
         }
     }
 
     /// The life of the node, or the log, ends here.
-    fn end(&mut self, reference: &R) -> Result<(), Violation> {
-        self.settle(reference, Seq(u64::MAX));
+    fn end(&mut self, here: Here<'_, R>) -> Result<(), Violation> {
+        self.settle(here, Seq(u64::MAX));
         loop {
             match self.next() {
                 Next::End => return Ok(()),
                 Next::Unknown(_) => {
                     self.call += 1;
-                    self.settle(reference, Seq(u64::MAX));
+                    self.settle(here, Seq(u64::MAX));
                 }
                 Next::Item(_, ask, answer) => {
                     return Err(wrong::<R>(ask, answer, "where the log ends"));
@@ -277,7 +309,7 @@ impl<'a, R: Reference> Cursor<'a, R> {
 
 /// Whether this answer, which says that nothing changed, is right in this state at this time.
 fn is_right<R: Reference>(
-    reference: &R,
+    (reference, done): Here<'_, R>,
     at: Timestamp,
     ask: &Ask<R>,
     answer: &Answer<ReplyOf<R>>,
@@ -288,10 +320,18 @@ fn is_right<R: Reference>(
     match (ask, answer) {
         (Ask::Query(query), answer) => reference.answer(query) == *answer,
         // A message that panicked stands in the log, as poisoned.
-        (Ask::Message(_), Err(_)) => false,
+        (Ask::Message(_) | Ask::Keyed(..), Err(_)) => false,
+        (Ask::Keyed(_, key), Ok(reply))
+            if let Some((entry, done)) = done.get(&key.id)
+                && is_known(*entry, at) =>
+        {
+            done == reply
+        }
         // The node refuses for want of space before the machine has a say.
-        (Ask::Message(message), Ok(reply)) if R::is_disk_full(reply) => R::may_be_refused(message),
-        (Ask::Message(message), Ok(reply)) => {
+        (Ask::Message(message) | Ask::Keyed(message, _), Ok(reply)) if R::is_disk_full(reply) => {
+            R::may_be_refused(message)
+        }
+        (Ask::Message(message) | Ask::Keyed(message, _), Ok(reply)) => {
             reference.without_change(message).as_ref() == Some(reply)
         }
     }
@@ -299,14 +339,14 @@ fn is_right<R: Reference>(
 
 fn wrong<R: Reference>(ask: &Ask<R>, answer: &Answer<ReplyOf<R>>, place: &str) -> Violation {
     let name = R::Machine::NAME;
-    let kept = matches!(answer, Ok(reply) if R::changes(reply)) && matches!(ask, Ask::Message(_));
+    let kept = matches!(answer, Ok(reply) if R::changes(reply)) && !matches!(ask, Ask::Query(_));
     let promise = if kept {
         Promise::Kept
     } else {
         Promise::RepliesRight
     };
     let ask: &dyn std::fmt::Debug = match ask {
-        Ask::Message(message) => message,
+        Ask::Message(message) | Ask::Keyed(message, _) => message,
         Ask::Query(query) => query,
     };
     Violation::new(

@@ -79,13 +79,13 @@ impl<M: Actor> Past<M> {
         self.numbers.push(record.seq);
         match record.kind {
             Kind::Entry if record.actor == M::ID => {
-                let (message, outcome) = Replica::<M>::decode(record).expect("it decodes");
+                let decoded = Replica::<M>::decode(record).expect("it decodes");
                 self.replica
-                    .commit(stamp, &message, &outcome)
+                    .commit(stamp, &decoded)
                     .expect("what happened can happen again");
                 self.entries.push(Entry {
                     seq: record.seq,
-                    message,
+                    message: decoded.message,
                 });
             }
             Kind::Mark => {
@@ -118,5 +118,8 @@ pub(crate) fn recovered<M: Actor>(files: &Path) -> (M, recovery::Past) {
             ..Scope::default()
         },
     );
-    (replica.into_parts().0, found.expect("the past is repeated"))
+    (
+        replica.into_parts().machine,
+        found.expect("the past is repeated"),
+    )
 }

@@ -232,6 +232,8 @@ pub enum Refused {
     Full,
     /// The disk is full.
     DiskFull,
+    /// The key came before, with another request.
+    KeyReused,
 }
 
 impl From<Refusal> for Reply {
@@ -244,6 +246,7 @@ impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::DiskFull => Self::DiskFull,
+            Refusal::KeyReused => Self::KeyReused,
         }
     }
 }

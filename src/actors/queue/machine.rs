@@ -3,7 +3,7 @@
 //! Follows MediaWiki's `JobQueue` for what a job is, and beanstalkd's protocol for what is done with it. Decides without
 //! changing anything (`decide.rs`), and commits without deciding anything (`commit.rs`).
 
-use crate::actors::queue::message::{Claimant, Message, Outcome, Placed, Pop};
+use crate::actors::queue::message::{Claimant, Message, Outcome, Placed, Pop, Refused};
 use crate::actors::queue::pages::Page;
 use crate::actors::queue::reply::{Query, Reply, View, Watch};
 use crate::actors::queue::rules::Rules;
@@ -194,6 +194,17 @@ impl Machine for QueueMachine {
         }
     }
 
+    /// A claim that has ended, or whose job has, is not shown again.
+    fn reply_again(&self, seq: Seq, message: &Message, outcome: &Outcome) -> Reply {
+        if let Outcome::Claimed { slot, .. } = outcome {
+            let job = self.state.job(*slot);
+            if job.is_none_or(|job| job.story().token != seq.into()) {
+                return Reply::Refused(Refused::StaleToken);
+            }
+        }
+        self.reply(seq, message, outcome)
+    }
+
     fn holds_up(reply: &Reply) -> bool {
         matches!(reply, Reply::Nothing { waits: true, .. })
     }
@@ -236,6 +247,14 @@ impl Machine for QueueMachine {
 
     fn unwatch(&mut self, ticket: Ticket) {
         self.waiting.forget(&mut self.state, ticket);
+    }
+
+    fn acts_for(message: &Message) -> Option<Ticket> {
+        if let Message::Pop(pop) = message {
+            pop.ticket
+        } else {
+            None
+        }
     }
 
     fn start(&mut self, start: Start) {

@@ -437,6 +437,8 @@ pub enum Refused {
     ReadOnly,
     /// The disk is full.
     DiskFull,
+    /// The key came before, with another request.
+    KeyReused,
 }
 
 impl DedupKey {
@@ -450,6 +452,7 @@ impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::DiskFull => Self::DiskFull,
+            Refusal::KeyReused => Self::KeyReused,
         }
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! A wait ends with its connection, and with the door: nobody is left in a line who does not stand there any more.
 
-use crate::handle::Handle;
+use crate::handle::{Handle, Locks, Queues};
+use crate::ids::RequestKey;
 use crate::protocols::http::access::Peer;
-use crate::protocols::http::idempotency::{Attempt, IdempotencyKey};
+use crate::protocols::http::idempotency::key_of;
 use crate::protocols::http::input;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::room::Room;
@@ -17,7 +18,6 @@ use actix_web::http::header::HeaderValue;
 use actix_web::web::{Bytes, Data, ReqData};
 use actix_web::{FromRequest, HttpRequest};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -66,8 +66,8 @@ impl Drop for Rollback {
 /// A request with everything that answering it needs.
 pub(crate) struct Call {
     pub(crate) node: Data<Handle>,
-    /// Under which it may be sent again; none before [`Call::once`], and without the header.
-    pub(crate) key: Option<IdempotencyKey>,
+    /// Under which it may be sent again; none before [`Call::take_key`], and without the header.
+    pub(crate) key: Option<RequestKey>,
     /// Goes with the answer.
     pub(crate) rollback: Cell<Option<Rollback>>,
     pub(crate) shared: Data<Shared>,
@@ -87,23 +87,28 @@ impl Call {
         input::of_body(self.request.headers(), &self.body)
     }
 
-    /// Carries the request out, unless one with its idempotency key was: then the answer is the first one's.
-    pub(crate) async fn once(
-        &mut self,
-        act: impl AsyncFnOnce(&Self) -> Result<Value, Problem>,
-    ) -> Result<Value, Problem> {
+    /// Takes the idempotency key, if there is one: what is asked of the actors from here on is done once.
+    pub(crate) fn take_key(&mut self) -> Result<(), Problem> {
         let (headers, path) = (self.request.headers(), self.request.path());
-        self.key = IdempotencyKey::of(headers, self.caller.peer, (path, &self.body))?;
-        let Some(key) = &self.key else {
-            return act(self).await;
-        };
-        match self.shared.idempotency.begin(key, self.node.now()) {
-            Attempt::Again(answer) => answer,
-            Attempt::First(claim) => {
-                let answer = act(self).await;
-                claim.answered(&answer, self.node.now());
-                answer
-            }
+        self.key = key_of(headers, self.caller.peer, (path, &self.body))?;
+        Ok(())
+    }
+
+    /// The locks, for this request.
+    pub(crate) fn locks(&self) -> Locks {
+        let locks = self.node.locks();
+        match self.key {
+            None => locks,
+            Some(key) => locks.once(key),
+        }
+    }
+
+    /// The queues, for this request.
+    pub(crate) fn queues(&self) -> Queues {
+        let queues = self.node.queues();
+        match self.key {
+            None => queues,
+            Some(key) => queues.once(key),
         }
     }
 

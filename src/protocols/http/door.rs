@@ -5,7 +5,6 @@ use crate::config::{HttpConfig, Listeners};
 use crate::handle::{Handle, Listener};
 use crate::protocols::http::access::Peer;
 use crate::protocols::http::counters::{Counters, Stats};
-use crate::protocols::http::idempotency::IdempotencyCache;
 use crate::protocols::http::job;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::room::Room;
@@ -110,7 +109,6 @@ impl Door {
                 job_bytes_max,
                 tcp: Room::new(config.connections_max, config.waits_max),
                 unix: Room::new(config.connections_max, config.waits_max),
-                idempotency: IdempotencyCache::default(),
                 with_jobs: [job::PUSH, job::PUSH_ALL],
                 description: routes::description(),
             }),

@@ -70,7 +70,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 more: "The most urgent of these queues, among equals the oldest, or as the queue's order has it; with `weights`, of a queue by chance. With `wait`, and if there is none, answers when one is there or the wait ends. A job that is claimed for a client which has closed the connection is given back.",
                 answer: "What was claimed; nothing, if there is nothing.",
             },
-            &[Waits, DiskFull, Failed],
+            &[Stale, Waits, DiskFull, Failed],
         ),
         Route::post_once(
             "/v1/queues/ack",
@@ -216,7 +216,7 @@ impl From<Added> for Pushed {
 
 /// Adds a job.
 async fn push(call: &Call, Body(job): Body<Push>) -> Result<Json<Pushed>, Problem> {
-    let added = call.node.queues().put(job.put("")?).await?;
+    let added = call.queues().put(job.put("")?).await?;
     Ok(Json(added.into()))
 }
 
@@ -237,7 +237,7 @@ async fn push_all(call: &Call, Body(all): Body<PushAll>) -> Result<Json<PushedAl
     let jobs = all.jobs.0.into_iter().enumerate();
     let jobs = jobs.map(|(place, job)| job.put(&format!("jobs[{place}].")));
     let jobs = jobs.collect::<Result<_, _>>()?;
-    let added = call.node.queues().put_all(jobs).await?;
+    let added = call.queues().put_all(jobs).await?;
     let jobs = added.into_iter().map(Pushed::from).collect();
     Ok(Json(PushedAll { jobs }))
 }
@@ -265,7 +265,7 @@ async fn register(call: &Call, Body(root): Body<Register>) -> Result<Json<Regist
         at,
     } = root;
     let root = Root::of(&queue, &signature, at);
-    let registered = call.node.queues().register(root).await?;
+    let registered = call.queues().register(root).await?;
     Ok(Json(Registered { registered }))
 }
 
@@ -321,13 +321,13 @@ async fn pop(call: &Call, Body(wanted): Body<Pop>) -> Result<Json<Claims>, Probl
         return Err(Problem::field("weights", words));
     }
     let weights: Vec<u32> = weights.into_iter().map(|weight| weight.0).collect();
-    let queues = call.node.queues().weighted(&weights);
+    let queues = call.queues().weighted(&weights);
     let count = wanted.count.0 as usize;
     let claims = match wanted.wait.0 {
         0 => queues.pop_some(&names, count).await?,
         wait => {
             let wait = Duration::from_secs(wait);
-            let claims = pop_within(&queues, (&names, count), wait);
+            let claims = pop_within(&queues, (&names, count), (wait, call.key.is_some()));
             call.wait(claims).await??
         }
     };
@@ -344,7 +344,7 @@ async fn pop(call: &Call, Body(wanted): Body<Pop>) -> Result<Json<Claims>, Probl
 async fn pop_within(
     queues: &Queues,
     (names, count): (&[QueueName], usize),
-    wait: Duration,
+    (wait, once): (Duration, bool),
 ) -> Result<Vec<Claim>, QueueError> {
     let claims = queues.pop_some(names, count).await?;
     if !claims.is_empty() {
@@ -353,7 +353,12 @@ async fn pop_within(
     let mut waiting = queues.wait_for_job(names);
     match timeout(wait, waiting.claim()).await {
         Ok(claim) => claim.map(|claim| vec![claim]),
-        Err(_) => waiting.withdraw().await.map(Vec::from_iter),
+        Err(_) => match waiting.withdraw().await? {
+            Some(claim) => Ok(vec![claim]),
+            // The same request, waiting beside this one, may have been given one.
+            None if once => queues.pop_some(names, 1).await,
+            None => Ok(Vec::new()),
+        },
     }
 }
 
@@ -406,7 +411,7 @@ pub(crate) struct Deleted {
 
 /// Ends a claimed job: it is done.
 async fn ack(call: &Call, Body(of): Body<JobClaim>) -> Result<Json<Deleted>, Problem> {
-    call.node.queues().ack(of.id, of.token).await?;
+    call.queues().ack(of.id, of.token).await?;
     Ok(Json(Deleted { deleted: 1 }))
 }
 
@@ -436,7 +441,7 @@ pub(crate) struct Changed {
 /// Says that a claimed job failed.
 async fn fail(call: &Call, Body(of): Body<Fail>) -> Result<Json<Changed>, Problem> {
     let retry_after_ms = of.retry_after_ms.map(|span| span.0);
-    let queues = call.node.queues();
+    let queues = call.queues();
     let view = queues.fail(of.id, of.token, retry_after_ms).await?;
     let ended = Changed {
         id: of.id,
@@ -449,7 +454,7 @@ async fn fail(call: &Call, Body(of): Body<Fail>) -> Result<Json<Changed>, Proble
 
 /// Begins the span of a claim again.
 async fn touch(call: &Call, Body(of): Body<JobClaim>) -> Result<Json<Changed>, Problem> {
-    let view = call.node.queues().touch(of.id, of.token).await?;
+    let view = call.queues().touch(of.id, of.token).await?;
     Ok(changed(call, &view))
 }
 
@@ -469,7 +474,7 @@ pub(crate) struct Release {
 /// Gives a claimed job back.
 async fn release(call: &Call, Body(of): Body<Release>) -> Result<Json<Changed>, Problem> {
     let terms = (of.delay_ms.0, of.priority);
-    let view = call.node.queues().release(of.id, of.token, terms).await?;
+    let view = call.queues().release(of.id, of.token, terms).await?;
     Ok(changed(call, &view))
 }
 
@@ -485,11 +490,7 @@ pub(crate) struct Bury {
 
 /// Puts a claimed job aside.
 async fn bury(call: &Call, Body(of): Body<Bury>) -> Result<Json<Changed>, Problem> {
-    let view = call
-        .node
-        .queues()
-        .bury(of.id, of.token, of.priority)
-        .await?;
+    let view = call.queues().bury(of.id, of.token, of.priority).await?;
     Ok(changed(call, &view))
 }
 

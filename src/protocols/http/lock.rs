@@ -157,7 +157,7 @@ async fn acquire(call: &Call, Body(wanted): Body<Acquire>) -> Result<Json<Grante
         wait: wanted.wait.0,
         priority: wanted.priority,
     };
-    let locks = call.node.locks();
+    let locks = call.locks();
     let acquired = if terms.wait == 0 {
         locks.acquire(&entry, terms).await
     } else {
@@ -202,7 +202,7 @@ pub(crate) struct Standing {
 
 /// Begins the span of an entry again.
 async fn renew(call: &Call, Body(target): Body<Target>) -> Result<Json<Standing>, Problem> {
-    let locks = call.node.locks();
+    let locks = call.locks();
     let renewed = locks.renew(&target.entry(), target.token).await?;
     Ok(Json(renewed.into()))
 }
@@ -215,7 +215,7 @@ pub(crate) struct Ended {
 
 /// Ends an entry.
 async fn release(call: &Call, Body(target): Body<Target>) -> Result<Json<Ended>, Problem> {
-    let locks = call.node.locks();
+    let locks = call.locks();
     locks.release(&target.entry(), target.token).await?;
     Ok(Json(Ended { ended: 1 }))
 }
@@ -228,7 +228,7 @@ pub(crate) struct Owner {
 
 /// Ends every entry of an owner.
 async fn release_all(call: &Call, Body(of): Body<Owner>) -> Result<Json<Ended>, Problem> {
-    let ended = call.node.locks().release_all(&of.owner).await?;
+    let ended = call.locks().release_all(&of.owner).await?;
     Ok(Json(Ended { ended }))
 }
 
@@ -255,7 +255,7 @@ pub(crate) struct Lost {
 
 /// Waits until an entry no longer owns its lock.
 async fn watch(call: &Call, Body(watched): Body<Watch>) -> Result<Json<Lost>, Problem> {
-    let (locks, entry) = (call.node.locks(), watched.entry());
+    let (locks, entry) = (call.locks(), watched.entry());
     let wait = Duration::from_secs(watched.wait.0);
     let lost = timeout(wait, locks.lost(&entry, watched.token));
     match call.wait(lost).await? {
@@ -284,7 +284,7 @@ async fn owner(
     call: &Call,
     Query(Lock { key, index }): Query<Lock>,
 ) -> Result<Json<Held>, Problem> {
-    let owner = call.node.locks().owner(&key, &index).await?;
+    let owner = call.locks().owner(&key, &index).await?;
     let owner = owner.ok_or_else(|| Problem::new(Reason::Absent, "nobody holds the lock"))?;
     let names = EntryNames { key, index, owner };
     Ok(Json(Held { names }))
@@ -303,7 +303,7 @@ pub(crate) struct Waiter {
 
 /// Where an entry stands.
 async fn place(call: &Call, Query(of): Query<Waiter>) -> Result<Json<Standing>, Problem> {
-    Ok(Json(call.node.locks().place(&of.entry()).await?.into()))
+    Ok(Json(call.locks().place(&of.entry()).await?.into()))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -347,7 +347,7 @@ pub(crate) struct Locks {
 
 /// Entries, as many as are asked for, and where to go on.
 async fn list(call: &Call, Query(filter): Query<Filter>) -> Result<Large<Locks>, Problem> {
-    let locks = call.node.locks();
+    let locks = call.locks();
     let page = async |from, entries_max| {
         let selection = Selection {
             key: filter.key.clone(),

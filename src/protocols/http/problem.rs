@@ -102,11 +102,6 @@ impl Problem {
         self
     }
 
-    /// Whether the request was carried out, and this came of it.
-    pub(crate) fn is_final(&self) -> bool {
-        self.0.reason.retry() == Retry::Final
-    }
-
     /// An answer of the web framework itself, in our words.
     pub(crate) fn instead_of(status: StatusCode) -> Self {
         let mut all = Reason::ALL.iter().copied();

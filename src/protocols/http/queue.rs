@@ -97,7 +97,7 @@ pub(crate) struct JobId {
 
 /// Ends a job that nobody has claimed.
 async fn delete(call: &Call, Body(JobId { id }): Body<JobId>) -> Result<Json<Deleted>, Problem> {
-    let queues = call.node.queues();
+    let queues = call.queues();
     match queues.delete(id).await {
         Ok(()) => Ok(Json(Deleted { deleted: 1 })),
         Err(QueueError::Absent) if queues.job(id).await.is_ok() => {
@@ -124,13 +124,13 @@ pub(crate) struct Kicked {
 
 /// Makes buried or delayed jobs ready.
 async fn kick(call: &Call, Body(of): Body<Kick>) -> Result<Json<Kicked>, Problem> {
-    let kicked = call.node.queues().kick(&of.queue, of.count.0).await?;
+    let kicked = call.queues().kick(&of.queue, of.count.0).await?;
     Ok(Json(Kicked { kicked }))
 }
 
 /// Makes one job ready that is buried, abandoned or delayed.
 async fn kick_job(call: &Call, Body(JobId { id }): Body<JobId>) -> Result<Json<Kicked>, Problem> {
-    call.node.queues().kick_job(id).await?;
+    call.queues().kick_job(id).await?;
     Ok(Json(Kicked { kicked: 1 }))
 }
 
@@ -148,7 +148,7 @@ pub(crate) struct Repushed {
 
 /// Makes the abandoned jobs of a queue ready.
 async fn repush(call: &Call, Body(of): Body<OfQueue>) -> Result<Json<Repushed>, Problem> {
-    let repushed = call.node.queues().repush(&of.queue).await?;
+    let repushed = call.queues().repush(&of.queue).await?;
     Ok(Json(Repushed { repushed }))
 }
 
@@ -160,7 +160,7 @@ pub(crate) struct Flushed {
 
 /// Ends every job of a queue.
 async fn flush(call: &Call, Body(of): Body<OfQueue>) -> Result<Json<Flushed>, Problem> {
-    let flushed = call.node.queues().flush(&of.queue).await?;
+    let flushed = call.queues().flush(&of.queue).await?;
     Ok(Json(Flushed { flushed }))
 }
 
@@ -182,7 +182,7 @@ async fn pause(
     call: &Call,
     Body(Pause { queue, ms }): Body<Pause>,
 ) -> Result<Json<Paused>, Problem> {
-    call.node.queues().pause(&queue, ms.0).await?;
+    call.queues().pause(&queue, ms.0).await?;
     let paused_ms = ms.0;
     Ok(Json(Paused { queue, paused_ms }))
 }

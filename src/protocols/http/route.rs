@@ -216,16 +216,10 @@ impl Route {
         let answer = move |mut call: Call| {
             let act = act.clone();
             async move {
-                let act = async |call: &Call| {
-                    let Json(given) = act(call, T::take(call)?).await?;
-                    let given = serde_json::to_value(given);
-                    given.map_err(|error| Problem::new(Reason::Failed, error.to_string()))
-                };
-                let given = call
-                    .once(act)
-                    .await
-                    .map_err(|problem| call.problem(problem))?;
-                let mut response = written(&given)?;
+                call.take_key()?;
+                let taken = T::take(&call)?;
+                let given = act(&call, taken).await.and_then(Json::give);
+                let mut response = given.map_err(|problem| call.problem(problem))?;
                 if let Some(rollback) = call.rollback.take() {
                     response.extensions_mut().insert(rollback);
                 }
@@ -235,7 +229,7 @@ impl Route {
         let resource = posted(path, answer);
         let words = (words, refusals);
         let mut route = Self::of::<T, Json<G>>((path, Method::POST), Scope::Use, words, resource);
-        route.refusals.extend([Reason::Running, Reason::KeyReused]);
+        route.refusals.push(Reason::KeyReused);
         route.headers.push(idempotency_key());
         route
     }
@@ -280,7 +274,7 @@ fn idempotency_key() -> Value {
     json!({
         "name": "Idempotency-Key",
         "in": "header",
-        "description": "1 to 128 visible ASCII characters, one for each request and its repetitions: a repetition within ten minutes is answered as the first was, and nothing is done twice.",
+        "description": "1 to 128 visible ASCII characters, one for each request and its repetitions: a repetition within ten minutes is answered from what the first did, also after a crash and a restart, and nothing is done twice.",
         "schema": { "type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$" },
     })
 }

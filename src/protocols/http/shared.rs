@@ -2,7 +2,6 @@
 
 use crate::protocols::http::access::Peer;
 use crate::protocols::http::counters::Counters;
-use crate::protocols::http::idempotency::IdempotencyCache;
 use crate::protocols::http::room::Room;
 use crate::protocols::http::tls::Identity;
 use crate::protocols::http::token::Token;
@@ -26,7 +25,6 @@ pub(crate) struct Shared {
     pub(super) job_bytes_max: u32,
     pub(super) tcp: Room,
     pub(super) unix: Room,
-    pub(crate) idempotency: IdempotencyCache,
     /// The paths that take jobs.
     pub(super) with_jobs: [&'static str; 2],
     /// The description of all routes.

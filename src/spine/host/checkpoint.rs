@@ -8,6 +8,7 @@ use crate::persist::snapshots::Page;
 use crate::spine::guard::guard;
 use crate::spine::machine::Actor;
 use crate::spine::pages;
+use crate::spine::recovery::digest;
 
 impl<M: Actor> Host<M> {
     /// Begins a checkpoint of what changed after `since`; what it is of. `None` while the machine is spent.
@@ -19,7 +20,7 @@ impl<M: Actor> Host<M> {
         Some(Watermark {
             actor: M::ID,
             upto: self.last,
-            digest: self.machine.digest(),
+            digest: digest(&self.machine, &self.receipts),
         })
     }
 
@@ -29,8 +30,8 @@ impl<M: Actor> Host<M> {
         if self.spent || !self.machine.pages().is_running() {
             return None;
         }
-        let machine = &mut self.machine;
-        match guard(|| pages::slice(machine, bytes_max)) {
+        let (machine, receipts) = (&mut self.machine, &self.receipts);
+        match guard(|| pages::slice(machine, receipts, bytes_max)) {
             Ok((copied, done)) => {
                 let page = |copied: Copied| Page {
                     actor: M::ID,

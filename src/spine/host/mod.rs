@@ -5,25 +5,29 @@
 //! the next message or query. Never here: threads, sockets, files, clocks. The runtime and the simulation drive it.
 
 mod checkpoint;
+mod once;
 mod restate;
 mod shown;
 
 use self::restate::Restate;
 use crate::clock::Timestamp;
-use crate::ids::{ActorId, Seq, Ticket};
+use crate::ids::{ActorId, RequestKey, Seq, Ticket};
 use crate::persist::journal::Room;
 use crate::spine::delivery::{
-    Answer, Delivery, Failed, Flow, Item, QuerySaboteur, ReplyTo, Report, Sabotage, Saboteur, Stage,
+    Answer, Delivery, Failed, Flow, Item, QuerySaboteur, ReplyTo, Report, Sabotage, Saboteur,
+    Stage, Wait,
 };
 use crate::spine::effect::{Effect, Tell};
 use crate::spine::event::Happening;
 use crate::spine::feed::Feed;
 use crate::spine::guard::guard;
-use crate::spine::ledger::{Ledger, Poisoned};
+use crate::spine::ledger::{Entry, Ledger, Poisoned};
 use crate::spine::machine::{
     Actor, Effects, Keeping, Machine, Moment, Now, Refusal, Stamp, Start, Weight,
 };
 use crate::spine::outbox::Outbox;
+use crate::spine::receipts::Receipts;
+use crate::spine::recovery::Recovered;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,6 +41,8 @@ const QUARANTINED_MAX: usize = 1024;
 /// A machine and what it needs to outlive its own panics.
 pub struct Host<M: Machine> {
     machine: M,
+    /// What it did under which key.
+    receipts: Receipts,
     /// A function that changes the state panicked: the machine is not to be used until it is rebuilt.
     spent: bool,
     /// The newest entry of this actor.
@@ -44,7 +50,7 @@ pub struct Host<M: Machine> {
     /// The newest that answers and actions wait for.
     awaited: Seq,
     backlog: Option<Running<M>>,
-    watches: BTreeMap<Ticket, (M::Watch, ReplyTo<M::Reply>)>,
+    watches: BTreeMap<Ticket, Wait<M>>,
     quarantined: Vec<Report>,
     effects: Effects<M>,
     outbox: Outbox<M>,
@@ -74,10 +80,16 @@ enum Done<R> {
 }
 
 impl<M: Actor> Host<M> {
-    /// A host around a recovered machine whose newest entry is `last`.
-    pub fn new(machine: M, last: Seq) -> Self {
+    /// A host around what was recovered.
+    pub fn new(recovered: Recovered<M>) -> Self {
+        let Recovered {
+            machine,
+            receipts,
+            last,
+        } = recovered;
         Self {
             machine,
+            receipts,
             spent: false,
             last,
             awaited: last,
@@ -150,7 +162,12 @@ impl<M: Actor> Host<M> {
                 return Flow::Done;
             };
             let done = match item {
-                Item::Message(message) => self.message(ledger, now, &message, Stage::Decide),
+                Item::Message(message) => {
+                    self.message(ledger, now, (&message, None), Stage::Decide)
+                }
+                Item::Keyed(message, key) => {
+                    self.once(ledger, now, (&message, &key), Stage::Decide)
+                }
                 Item::Query(query) => self.ask(ledger, now, &query).map(Done::Answered),
             };
             if let Some(report) = self.done(done) {
@@ -222,7 +239,12 @@ impl<M: Actor> Host<M> {
     fn tick(&mut self, ledger: &mut Ledger, now: Now, item: u64) -> Result<(), Report> {
         let machine = &self.machine;
         let ticked = match guard(|| machine.tick(item)) {
-            Ok(message) => self.message(ledger, now, &message, Stage::Tick).map(drop),
+            Ok(message) => match self.wait_with_key(&message) {
+                None => self
+                    .message(ledger, now, (&message, None), Stage::Tick)
+                    .map(drop),
+                Some((ticket, key)) => self.tick_once(ledger, now, ticket, (&message, &key)),
+            },
             Err(cause) => Err(Self::report(ledger, now, Stage::Tick, cause)),
         };
         let Err(mut report) = ticked else {
@@ -240,12 +262,12 @@ impl<M: Actor> Host<M> {
         Err(report)
     }
 
-    /// Order, decide, commit, append.
+    /// Order, decide, commit, append. With a key, a receipt is kept of what is committed.
     fn message(
         &mut self,
         ledger: &mut Ledger,
         now: Now,
-        message: &M::Message,
+        (message, key): (&M::Message, Option<&RequestKey>),
         stage: Stage,
     ) -> Result<Done<M::Reply>, Report> {
         let moment = ledger.moment(now);
@@ -270,11 +292,22 @@ impl<M: Actor> Host<M> {
         match committed {
             Ok(reply) => {
                 self.last = stamp.seq;
-                if keeping == Keeping::Durable || self.effects.has_actions() {
-                    ledger.append(M::ID, stamp, &(message, &outcome));
+                if let Some(key) = key {
+                    let pages = self.machine.pages();
+                    self.receipts.note(pages, stamp, (*key, &outcome));
+                }
+                let entry = Entry {
+                    message,
+                    outcome: &outcome,
+                    key: key.copied(),
+                };
+                // Who is answered under a key may rely on it.
+                let awaited = keeping == Keeping::Durable || key.is_some();
+                if awaited || self.effects.has_actions() {
+                    ledger.append(M::ID, stamp, &entry);
                     self.awaited = stamp.seq;
                 } else {
-                    ledger.append_passing(M::ID, stamp, &(message, &outcome));
+                    ledger.append_passing(M::ID, stamp, &entry);
                 }
                 self.hold_effects();
                 Ok(Done::Answered(reply))
@@ -409,8 +442,9 @@ impl<M: Actor> Host<M> {
         for effect in self.effects.take() {
             match effect {
                 Effect::Wake(ticket, reply) => {
-                    if let Some((_, reply_to)) = self.watches.remove(&ticket) {
-                        self.outbox.hold(self.awaited, vec![Ok(reply)], reply_to);
+                    if let Some(wait) = self.watches.remove(&ticket) {
+                        self.outbox
+                            .hold(self.awaited, vec![Ok(reply)], wait.reply_to);
                     }
                 }
                 Effect::Tell(to, message) => self.tells.push(Tell {
@@ -430,31 +464,26 @@ impl<M: Actor> Host<M> {
     }
 
     /// Waits for something on behalf of `ticket`; answered at once if it is so already.
-    pub fn watch(
-        &mut self,
-        ledger: &mut Ledger,
-        ticket: Ticket,
-        watch: M::Watch,
-        reply_to: ReplyTo<M::Reply>,
-    ) -> Flow {
-        if let Some((watch, _)) = self.watches.get(&ticket) {
+    pub fn watch(&mut self, ledger: &mut Ledger, ticket: Ticket, wait: Wait<M>) -> Flow {
+        if let Some(Wait { watch, .. }) = self.watches.get(&ticket) {
             unreachable!("a ticket is given once, and this one waits for {watch:?}");
         }
         if self.spent {
-            self.watches.insert(ticket, (watch, reply_to));
+            self.watches.insert(ticket, wait);
             return Flow::Done;
         }
         let (machine, effects, saboteur) = (&mut self.machine, &mut self.effects, &self.saboteur);
         let begun = guard(|| {
             sabotage(saboteur.as_deref(), Stage::Watch, None);
-            machine.watch(ticket, &watch, effects);
+            machine.watch(ticket, &wait.watch, effects);
         });
         if let Err(cause) = begun {
-            self.outbox.hold(self.awaited, vec![Err(Failed)], reply_to);
+            self.outbox
+                .hold(self.awaited, vec![Err(Failed)], wait.reply_to);
             let now = ledger.both();
             return Flow::Panicked(self.spend(ledger, now, (Stage::Watch, cause)));
         }
-        self.watches.insert(ticket, (watch, reply_to));
+        self.watches.insert(ticket, wait);
         self.hold_effects();
         self.proceed(ledger)
     }
@@ -482,8 +511,8 @@ impl<M: Actor> Host<M> {
 
     /// Puts a rebuilt machine in the place of a spent one, and states again what outlived it. If that panics, it is
     /// spent as well.
-    pub fn rebuilt(&mut self, ledger: &mut Ledger, machine: M) -> Flow {
-        self.machine = machine;
+    pub fn rebuilt(&mut self, ledger: &mut Ledger, rebuilt: Recovered<M>) -> Flow {
+        (self.machine, self.receipts) = (rebuilt.machine, rebuilt.receipts);
         let (machine, effects) = (&mut self.machine, &mut self.effects);
         let (quarantined, watches) = (&self.quarantined, &self.watches);
         let restored = guard(|| {
@@ -492,8 +521,8 @@ impl<M: Actor> Host<M> {
                     machine.quarantine(item, report.now());
                 }
             }
-            for (ticket, (watch, _)) in watches {
-                machine.watch(*ticket, watch, effects);
+            for (ticket, wait) in watches {
+                machine.watch(*ticket, &wait.watch, effects);
             }
         });
         self.spent = false;

@@ -7,6 +7,7 @@ use crate::spine::delivery::Report;
 use crate::spine::guard::guard;
 use crate::spine::machine::{Actor, Gauge};
 use crate::spine::outbox::Outbox;
+use crate::spine::recovery;
 
 impl<M: Actor> Host<M> {
     /// Whether the machine must be rebuilt before anything else.
@@ -58,7 +59,7 @@ impl<M: Actor> Host<M> {
     /// The digest of the state; none while it is spent.
     pub fn digest(&self) -> Option<Digest> {
         let machine = Some(&self.machine).filter(|_| !self.spent)?;
-        guard(|| machine.digest()).ok()
+        guard(|| recovery::digest(machine, &self.receipts)).ok()
     }
 
     /// What the machine counts; nothing while it is spent.

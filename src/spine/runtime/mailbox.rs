@@ -3,8 +3,10 @@
 use super::heard::{Hearing, hearing};
 use super::shell::{self, ActorStatus, Shell};
 use crate::clock::Rouse;
-use crate::ids::Ticket;
-use crate::spine::delivery::{Answer, Delivery, Item, QuerySaboteur, ReplyTo, Saboteur, Stage};
+use crate::ids::{RequestKey, Ticket};
+use crate::spine::delivery::{
+    Answer, Delivery, Item, QuerySaboteur, ReplyTo, Saboteur, Stage, Wait,
+};
 use crate::spine::directory::Admission;
 use crate::spine::host::Host;
 use crate::spine::machine::Actor;
@@ -89,21 +91,25 @@ impl<M: Actor> Mailbox<M> {
 
     /// Begins to wait for something to become true.
     pub fn begin_watch(&self, watch: M::Watch) -> Waiting<M> {
-        self.begin_watch_or(watch, drop)
+        self.begin_watch_or((watch, None), drop)
     }
 
-    /// The same. What is answered after all, when whoever waits has gone, goes to `unheard`.
+    /// The same. What is done for it is done once under the key, if there is one. What is answered after all, when
+    /// whoever waits has gone, goes to `unheard`.
     pub fn begin_watch_or(
         &self,
-        watch: M::Watch,
+        (watch, key): (M::Watch, Option<RequestKey>),
         unheard: impl Fn(Vec<Answer<M::Reply>>) + Send + Sync + 'static,
     ) -> Waiting<M> {
         let ticket = self.admission.ticket();
         let (reply_to, answers) = hearing(Arc::new(unheard));
         self.address.do_send(shell::WatchFor {
             ticket,
-            watch,
-            reply_to,
+            wait: Wait {
+                watch,
+                reply_to,
+                key: key.map(Box::new),
+            },
         });
         Waiting {
             address: self.address.clone(),

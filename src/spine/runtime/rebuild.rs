@@ -5,7 +5,7 @@ use crate::persist::disk::Disk;
 use crate::persist::snapshots::Slots;
 use crate::spine::machine::Actor;
 use crate::spine::parallel::both;
-use crate::spine::recovery::{self, Recovering, RecoveryError, Replica, Scope};
+use crate::spine::recovery::{self, Recovered, Recovering, RecoveryError, Replica, Scope};
 use crate::spine::shared::{Halt, Spine};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) async fn rebuild<M: Actor>(
     spent: M,
     rules: M::Rules,
     until: Seq,
-) -> Result<M, Halt> {
+) -> Result<Recovered<M>, Halt> {
     let disk = spine
         .disk()
         .expect("without a journal a spent machine halts the node");
@@ -46,9 +46,9 @@ pub(super) async fn rebuild<M: Actor>(
     }
     drop(rebuilding);
     match rebuilt {
-        Ok(Ok(machine)) => {
+        Ok(Ok(rebuilt)) => {
             tracing::info!(actor = M::NAME, until = until.0, "rebuilt from the journal");
-            Ok(machine)
+            Ok(rebuilt)
         }
         Ok(Err(error)) => Err(Halt::Rebuild(Arc::new(error))),
         Err(_) => Err(Halt::CoreThread(
@@ -77,7 +77,7 @@ fn rebuild_until<M: Actor>(
     slots: Option<&Slots>,
     rules: M::Rules,
     until: Seq,
-) -> Result<M, RecoveryError> {
+) -> Result<Recovered<M>, RecoveryError> {
     let mut replica = Replica::<M>::new(rules);
     let replicas: &mut [&mut dyn Recovering] = &mut [&mut replica];
     recovery::recover(
@@ -89,5 +89,5 @@ fn rebuild_until<M: Actor>(
             partial: true,
         },
     )?;
-    Ok(replica.into_parts().0)
+    Ok(replica.into_parts())
 }

@@ -3,7 +3,7 @@
 use super::rebuild::rebuild;
 use crate::clock::Timestamp;
 use crate::ids::{Digest, Seq, Ticket};
-use crate::spine::delivery::{Delivery, Flow, ReplyTo, Report};
+use crate::spine::delivery::{Delivery, Flow, Report, Wait};
 use crate::spine::effect::Tell;
 use crate::spine::host::Host;
 use crate::spine::ledger::Ledger;
@@ -228,8 +228,7 @@ impl<M: machine::Actor> Handler<Proceed> for Shell<M> {
 
 pub(super) struct WatchFor<M: Machine> {
     pub(super) ticket: Ticket,
-    pub(super) watch: M::Watch,
-    pub(super) reply_to: ReplyTo<M::Reply>,
+    pub(super) wait: Wait<M>,
 }
 
 impl<M: Machine> Message for WatchFor<M> {
@@ -241,7 +240,7 @@ impl<M: machine::Actor> Handler<WatchFor<M>> for Shell<M> {
 
     fn handle(&mut self, wait: WatchFor<M>, context: &mut Self::Context) {
         self.drive(context, |host, ledger| {
-            host.watch(ledger, wait.ticket, wait.watch, wait.reply_to)
+            host.watch(ledger, wait.ticket, wait.wait)
         });
     }
 }

@@ -121,8 +121,7 @@ fn open(
 }
 
 fn host<const ID: u8>(replica: Replica<Counters<ID>>, start: Start) -> Host<Counters<ID>> {
-    let (machine, last) = replica.into_parts();
-    let mut host = Host::new(machine, last);
+    let mut host = Host::new(replica.into_parts());
     host.start(start).expect("it begins");
     host
 }

@@ -59,8 +59,8 @@ fn spans(files: &Path, key: &str) -> Vec<(u64, String)> {
         if record.kind != Kind::Entry {
             continue;
         }
-        let (message, outcome) = Replica::<LockMachine>::decode(&record).expect("entries decode");
-        let line = match (&message, &outcome) {
+        let entry = Replica::<LockMachine>::decode(&record).expect("entries decode");
+        let line = match (&entry.message, &entry.outcome) {
             (
                 Message::Request { key: k, owner, .. },
                 Outcome::Granted { slot } | Outcome::Queued { slot, .. },

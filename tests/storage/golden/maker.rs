@@ -9,22 +9,29 @@ use sexton::actors::queue::{
 };
 use sexton::clock::{ManualClock, Timestamp};
 use sexton::ids::Chance;
-use sexton::ids::{Seq, Token};
+use sexton::ids::{RequestKey, Seq, Token};
 use sexton::persist::disk::{Disk, RealDisk};
 use sexton::persist::journal::{InlineFiller, Tail, Writer};
 use sexton::persist::mark::{Marked, Watermark};
 use sexton::persist::retention::trim;
 use sexton::persist::snapshots::{Manifest, Page, SledStores, SlotId, SlotWriter, Slots};
 use sexton::spine::delivery::Stage;
-use sexton::spine::ledger::{Ledger, Poisoned};
+use sexton::spine::ledger::{Entry, Ledger, Poisoned};
 use sexton::spine::machine::{self, Keeping, Machine as _, Now};
 use sexton::spine::pages::slice;
+use sexton::spine::receipts::Receipts;
+use sexton::spine::recovery::digest;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A machine without its shell, and its newest entry.
+/// Every so many entries of an actor, one is of a message that came with a key.
+const KEYED: u64 = 8;
+
+/// A machine without its shell, its receipts, its newest entry, and how many there were.
 struct Actor<M> {
     machine: M,
+    receipts: Receipts,
+    entries: u64,
     last: Seq,
 }
 
@@ -126,6 +133,8 @@ impl<M: machine::Actor> Actor<M> {
     fn new(machine: M) -> Self {
         Self {
             machine,
+            receipts: Receipts::default(),
+            entries: 0,
             last: Seq(0),
         }
     }
@@ -141,10 +150,25 @@ impl<M: machine::Actor> Actor<M> {
         let stamp = ledger.order_some(at, M::numbers(&outcome));
         let mut effects = machine::Effects::<M>::default();
         self.machine.commit(stamp, message, &outcome, &mut effects);
-        if keeping == Keeping::Durable {
-            ledger.append(M::ID, stamp, &(message, &outcome));
+        self.entries += 1;
+        let key = (self.entries % KEYED == 0).then(|| RequestKey {
+            id: u128::from(stamp.seq.0) << 64 | 0xf0,
+            fingerprint: u128::from(stamp.at.0),
+        });
+        if let Some(key) = key {
+            let pages = self.machine.pages();
+            self.receipts.note(pages, stamp, (key, &outcome));
+        }
+        let outcome = &outcome;
+        let entry = Entry {
+            message,
+            outcome,
+            key,
+        };
+        if keeping == Keeping::Durable || key.is_some() {
+            ledger.append(M::ID, stamp, &entry);
         } else {
-            ledger.append_passing(M::ID, stamp, &(message, &outcome));
+            ledger.append_passing(M::ID, stamp, &entry);
         }
         self.last = stamp.seq;
     }
@@ -162,14 +186,14 @@ impl<M: machine::Actor> Actor<M> {
         Watermark {
             actor: M::ID,
             upto: self.last,
-            digest: self.machine.digest(),
+            digest: digest(&self.machine, &self.receipts),
         }
     }
 
     fn copy(&mut self, writer: &mut SlotWriter) {
         self.machine.pages().begin(Seq(0), self.last);
         loop {
-            let (copied, done) = slice(&mut self.machine, 1 << 16);
+            let (copied, done) = slice(&mut self.machine, &self.receipts, 1 << 16);
             for page in copied {
                 let page = Page {
                     actor: M::ID,

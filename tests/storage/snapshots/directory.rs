@@ -139,7 +139,7 @@ pub(crate) fn start(data: &Path) -> Result<(LockMachine, recovery::Past), Recove
             ..Scope::default()
         },
     )?;
-    Ok((replica.into_parts().0, past))
+    Ok((replica.into_parts().machine, past))
 }
 
 /// Every lock, but for when it ends: that begins again with each start.

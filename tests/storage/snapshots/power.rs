@@ -17,6 +17,7 @@ use sexton::persist::snapshots::{
 };
 use sexton::spine::machine::{Machine as _, Paged as _, Stamp, Start};
 use sexton::spine::pages::slice;
+use sexton::spine::receipts::Receipts;
 use sexton::spine::recovery::{Recovering as _, Replica, decode_mark};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -149,7 +150,7 @@ fn checkpoint(
     let machine = replica.machine_mut();
     machine.pages().begin(since, manifest.begun);
     loop {
-        let (pages, done) = slice(machine, 16 << 10);
+        let (pages, done) = slice(machine, &Receipts::default(), 16 << 10);
         for copied in pages {
             let page = Page {
                 actor: LockMachine::ID,
@@ -233,7 +234,7 @@ fn repeat(journal: &Path, platter: &Platter, slots: &Slots) {
                 states: vec![Watermark {
                     actor: LockMachine::ID,
                     upto: stamp.seq,
-                    digest: replica.machine().digest(),
+                    digest: replica.digest(),
                 }],
                 at: stamp.at,
                 marked: Marked::default(),

@@ -1,0 +1,69 @@
+//! Messages that are not to be done twice: one whose key has a receipt is answered again, and nothing is decided.
+
+use super::{Done, Host};
+use crate::ids::{RequestKey, Ticket};
+use crate::spine::delivery::{Report, Stage};
+use crate::spine::guard::guard;
+use crate::spine::ledger::Ledger;
+use crate::spine::machine::{Actor, Now, Refusal};
+
+impl<M: Actor> Host<M> {
+    /// Does what a message asks for, unless that was done under its key.
+    ///
+    /// Whatever is answered rests on what is awaited already: an entry with a key always is.
+    pub(super) fn once(
+        &mut self,
+        ledger: &mut Ledger,
+        now: Now,
+        (message, key): (&M::Message, &RequestKey),
+        stage: Stage,
+    ) -> Result<Done<M::Reply>, Report> {
+        let Some(receipt) = self.receipts.find(key, now.at) else {
+            return self.message(ledger, now, (message, Some(key)), stage);
+        };
+        if receipt.key.fingerprint != key.fingerprint {
+            return Ok(Done::Refused(Refusal::KeyReused));
+        }
+        let answered = guard(|| {
+            let outcome = rmp_serde::from_slice(&receipt.outcome);
+            let outcome = outcome.expect("an outcome of this journal decodes");
+            let seq = receipt.entry.seq;
+            self.machine.reply_again(seq, message, &outcome)
+        });
+        answered
+            .map(Done::Answered)
+            .map_err(|cause| Self::report(ledger, now, Stage::Query, cause))
+    }
+
+    /// The wait that a tick acts for, if that has a key.
+    pub(super) fn wait_with_key(&self, tick: &M::Message) -> Option<(Ticket, RequestKey)> {
+        let ticket = M::acts_for(tick)?;
+        let key = self.watches.get(&ticket)?.key.as_deref()?;
+        Some((ticket, *key))
+    }
+
+    /// Lets time act for a wait, unless that was done under its key: then the wait is answered again, and ends.
+    pub(super) fn tick_once(
+        &mut self,
+        ledger: &mut Ledger,
+        now: Now,
+        ticket: Ticket,
+        (tick, key): (&M::Message, &RequestKey),
+    ) -> Result<(), Report> {
+        let again = self.receipts.find(key, now.at).is_some();
+        let reply = match self.once(ledger, now, (tick, key), Stage::Tick)? {
+            _ if !again => return Ok(()),
+            Done::Answered(reply) => reply,
+            Done::Refused(refusal) => refusal.into(),
+        };
+        let machine = &mut self.machine;
+        if let Err(cause) = guard(|| machine.unwatch(ticket)) {
+            return Err(self.spend(ledger, now, (Stage::Watch, cause)));
+        }
+        if let Some(wait) = self.watches.remove(&ticket) {
+            self.outbox
+                .hold(self.awaited, vec![Ok(reply)], wait.reply_to);
+        }
+        Ok(())
+    }
+}

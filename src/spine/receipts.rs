@@ -1,0 +1,369 @@
+//! What was done under which key: a message that comes again is answered as it was, and nothing is done twice.
+//!
+//! A receipt is kept of each committed message that came with a [`RequestKey`]: of what was decided, not of what was
+//! asked, for the repetition asks the same. Receipts are durable state. The entry carries the key, so a replay comes to
+//! the same ones; they stand on pages of a kind of their own, noted among those of the machine.
+//!
+//! Promises: bounded in time, number and bytes, the oldest forgotten first; what is forgotten when depends on the
+//! entries with a key, and on nothing else. Never here: what a machine answers.
+
+use crate::clock::Timestamp;
+use crate::ids::{Digest, PageId, RequestKey, Seq};
+use crate::lookup::pages::Pages;
+use crate::spine::machine::Stamp;
+use serde::{Deserialize, Serialize, Serializer};
+use std::collections::{HashMap, VecDeque};
+
+/// For how long a repetition is known, in seconds of node time.
+pub const SECONDS: u64 = 600;
+/// How many receipts an actor keeps at most.
+pub const RECEIPTS_MAX: u32 = 16_384;
+/// How many bytes they have at most, all together. The newest is kept whatever its size.
+pub const BYTES_MAX: usize = 16 << 20;
+
+/// Bytes of a receipt beside its outcome, about.
+const RECEIPT_BYTES: usize = 96;
+/// Slots to a page: as many as fill about two kilobytes with short outcomes.
+const SLOTS: u32 = 16;
+
+/// The receipts of one actor. Their slots are a ring, so that neighbours in time stand on one page, and where a receipt
+/// stands follows from those that are there.
+#[derive(Debug, Default)]
+pub struct Receipts {
+    /// Oldest first, in slots that follow each other.
+    held: VecDeque<Receipt>,
+    /// The slot of the oldest.
+    first: u32,
+    slots: HashMap<u128, u32>,
+    bytes: usize,
+    digest: Digest,
+}
+
+/// What was done under a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// The key.
+    pub key: RequestKey,
+    /// The entry.
+    pub entry: Stamp,
+    /// What was decided, as the journal has it.
+    pub outcome: Box<[u8]>,
+}
+
+/// Receipts of one page, with their slots.
+pub type Loaded = Vec<(u32, Receipt)>;
+
+impl Receipt {
+    fn bytes(&self) -> usize {
+        RECEIPT_BYTES + self.outcome.len()
+    }
+
+    fn is_over(&self, at: Timestamp) -> bool {
+        self.entry.at.plus_seconds(SECONDS) <= at
+    }
+
+    /// What the digest is made of.
+    fn canonical(&self) -> Vec<u8> {
+        let (seq, at) = (
+            self.entry.seq.0.to_le_bytes(),
+            self.entry.at.0.to_le_bytes(),
+        );
+        [&self.key.to_bytes()[..], &seq, &at, &self.outcome].concat()
+    }
+}
+
+impl Receipts {
+    /// What was done under the id of this key, whatever was asked for, if that is still known.
+    pub fn find(&self, key: &RequestKey, at: Timestamp) -> Option<&Receipt> {
+        let slot = self.slots.get(&key.id)?;
+        let receipt = self.held.get(self.place_of(*slot))?;
+        Some(receipt).filter(|receipt| !receipt.is_over(at))
+    }
+
+    /// Notes what this entry did under a key, and forgets what must go for it.
+    pub fn note<O: Serialize>(
+        &mut self,
+        pages: &mut Pages,
+        entry: Stamp,
+        (key, outcome): (RequestKey, &O),
+    ) {
+        let outcome = rmp_serde::to_vec(outcome).expect("outcomes always encode");
+        let receipt = Receipt {
+            key,
+            entry,
+            outcome: outcome.into(),
+        };
+        while self.held.front().is_some_and(|oldest| {
+            oldest.is_over(entry.at)
+                || self.held.len() >= RECEIPTS_MAX as usize
+                || self.bytes + receipt.bytes() > BYTES_MAX
+        }) {
+            self.forget(pages, entry.seq);
+        }
+        self.touch(pages, self.slot_at(self.held.len()), entry.seq);
+        self.put(receipt);
+    }
+
+    /// Forgets the oldest, by this entry.
+    fn forget(&mut self, pages: &mut Pages, entry: Seq) {
+        self.touch(pages, self.first, entry);
+        let Some(receipt) = self.held.pop_front() else {
+            return;
+        };
+        self.bytes -= receipt.bytes();
+        self.digest.remove(&receipt.canonical());
+        // A log of a program that forgot sooner may have a newer one of this id.
+        if self.slots.get(&receipt.key.id) == Some(&self.first) {
+            self.slots.remove(&receipt.key.id);
+        }
+        self.first = self.slot_at(1);
+    }
+
+    /// Puts a receipt behind all others.
+    fn put(&mut self, receipt: Receipt) {
+        self.slots
+            .insert(receipt.key.id, self.slot_at(self.held.len()));
+        self.bytes += receipt.bytes();
+        self.digest.add(&receipt.canonical());
+        self.held.push_back(receipt);
+    }
+
+    /// The slot so many behind that of the oldest.
+    fn slot_at(&self, place: usize) -> u32 {
+        let place = u32::try_from(place).expect("there are few");
+        (self.first + place) % RECEIPTS_MAX
+    }
+
+    fn place_of(&self, slot: u32) -> usize {
+        ((slot + RECEIPTS_MAX - self.first) % RECEIPTS_MAX) as usize
+    }
+
+    /// The page of a slot is about to change.
+    fn touch(&self, pages: &mut Pages, slot: u32, entry: Seq) {
+        let page = PageId::new(PageId::RECEIPTS, slot / SLOTS);
+        pages.touch(page, entry, |content| self.encode(page, content));
+    }
+
+    /// The sum of all receipts; that of nothing if there are none.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// How many there are, forgotten ones left out.
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// Writes a page; nothing if it has no content.
+    pub fn encode(&self, page: PageId, content: &mut Vec<u8>) {
+        let first = page.index() * SLOTS;
+        let stored: Vec<Stored<'_>> = (first..first + SLOTS)
+            .filter_map(|slot| {
+                let receipt = self.held.get(self.place_of(slot))?;
+                let place = u8::try_from(slot - first).expect("a page has few slots");
+                let Stamp { seq, at } = receipt.entry;
+                Some(Stored(place, receipt.key, seq, at, Bytes(&receipt.outcome)))
+            })
+            .collect();
+        if !stored.is_empty() {
+            rmp_serde::encode::write(content, &stored).expect("writing to memory does not fail");
+        }
+    }
+
+    /// Reads a page.
+    ///
+    /// # Errors
+    /// If it is none of receipts.
+    pub fn decode(page: PageId, content: &[u8]) -> Result<Loaded, String> {
+        let stored: Vec<Stored<'_>> =
+            rmp_serde::from_slice(content).map_err(|error| error.to_string())?;
+        let receipts = stored
+            .into_iter()
+            .map(|Stored(place, key, seq, at, outcome)| {
+                let slot = page.index() * SLOTS + u32::from(place);
+                if u32::from(place) >= SLOTS || slot >= RECEIPTS_MAX {
+                    return Err(format!("place {place} of a page of receipts is impossible"));
+                }
+                let receipt = Receipt {
+                    key,
+                    entry: Stamp { seq, at },
+                    outcome: outcome.0.into(),
+                };
+                Ok((slot, receipt))
+            });
+        receipts.collect()
+    }
+
+    /// The receipts of all pages.
+    ///
+    /// # Errors
+    /// If they do not stand in slots that follow each other.
+    pub fn load(mut loaded: Loaded) -> Result<Self, String> {
+        loaded.sort_by_key(|(_, receipt)| receipt.entry.seq);
+        let mut receipts = Self::default();
+        receipts.first = loaded.first().map_or(0, |(slot, _)| *slot);
+        for (slot, receipt) in loaded {
+            if slot != receipts.slot_at(receipts.held.len()) {
+                let seq = receipt.entry.seq;
+                return Err(format!("the receipt of entry {seq} does not follow others"));
+            }
+            receipts.put(receipt);
+        }
+        Ok(receipts)
+    }
+}
+
+/// A receipt on its page, see the change rule in `persist/format.rs`: place, key, number and time of the entry, outcome.
+#[derive(Serialize, Deserialize)]
+struct Stored<'a>(u8, RequestKey, Seq, Timestamp, #[serde(borrow)] Bytes<'a>);
+
+#[derive(Deserialize)]
+struct Bytes<'a>(#[serde(borrow)] &'a [u8]);
+
+impl Serialize for Bytes<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BYTES_MAX, RECEIPTS_MAX, Receipts, SECONDS};
+    use crate::clock::Timestamp;
+    use crate::ids::{PageId, RequestKey, Seq};
+    use crate::lookup::pages::Pages;
+    use crate::spine::machine::Stamp;
+
+    const NOW: Timestamp = Timestamp(1_000_000);
+
+    #[derive(Default)]
+    struct Actor {
+        receipts: Receipts,
+        pages: Pages,
+        seq: u64,
+    }
+
+    impl Actor {
+        fn note(&mut self, id: u128, at: Timestamp, outcome: &str) {
+            self.seq += 1;
+            let (seq, fingerprint) = (Seq(self.seq), 7);
+            let key = RequestKey { id, fingerprint };
+            let entry = Stamp { seq, at };
+            self.receipts
+                .note(&mut self.pages, entry, (key, &outcome.to_owned()));
+        }
+
+        fn knows(&self, id: u128, at: Timestamp) -> bool {
+            let fingerprint = 7;
+            self.receipts
+                .find(&RequestKey { id, fingerprint }, at)
+                .is_some()
+        }
+
+        /// The same from its pages.
+        fn again(&mut self) -> Result<Receipts, String> {
+            self.pages.begin(Seq(0), Seq(self.seq));
+            let mut loaded = Vec::new();
+            while let Some((page, _)) = self.pages.next_wanted() {
+                let mut content = Vec::new();
+                self.receipts.encode(page, &mut content);
+                if !content.is_empty() {
+                    loaded.extend(Receipts::decode(page, &content)?);
+                }
+            }
+            Receipts::load(loaded)
+        }
+    }
+
+    #[test]
+    fn a_receipt_is_known_for_its_time() {
+        let mut actor = Actor::default();
+        actor.note(1, NOW, "done");
+        let end = NOW.plus_seconds(SECONDS);
+        assert!(actor.knows(1, Timestamp(end.0 - 1)));
+        assert!(!actor.knows(1, end));
+        assert!(!actor.knows(2, NOW), "another key");
+        assert_eq!(actor.receipts.len(), 1, "only an entry forgets");
+        actor.note(2, end, "done");
+        assert_eq!(actor.receipts.len(), 1);
+        assert!(actor.knows(2, end) && !actor.knows(1, NOW));
+    }
+
+    #[test]
+    fn only_so_many_receipts_are_kept_and_the_oldest_go_first() {
+        let mut actor = Actor::default();
+        for id in 0..=u128::from(RECEIPTS_MAX) {
+            actor.note(id, NOW, "done");
+        }
+        assert!(!actor.knows(0, NOW));
+        assert!(actor.knows(1, NOW) && actor.knows(RECEIPTS_MAX.into(), NOW));
+        assert_eq!(actor.receipts.len(), RECEIPTS_MAX as usize);
+        let again = actor.again().expect("a ring that has gone round reads");
+        assert_eq!(again.held, actor.receipts.held);
+        assert_eq!(again.first, actor.receipts.first);
+    }
+
+    #[test]
+    fn only_so_many_bytes_are_kept() {
+        let mut actor = Actor::default();
+        let half = "x".repeat(BYTES_MAX / 2 - 200);
+        actor.note(1, NOW, &half);
+        actor.note(2, NOW, &half);
+        assert!(actor.knows(1, NOW) && actor.knows(2, NOW));
+        actor.note(3, NOW, &"x".repeat(500));
+        assert!(!actor.knows(1, NOW) && actor.knows(2, NOW) && actor.knows(3, NOW));
+        actor.note(4, NOW, &"x".repeat(BYTES_MAX));
+        assert!(actor.knows(4, NOW), "the newest is kept");
+        assert_eq!(actor.receipts.len(), 1);
+    }
+
+    #[test]
+    fn what_is_noted_comes_back_from_pages() {
+        let mut actor = Actor::default();
+        assert!(actor.again().expect("nothing reads").is_empty());
+        for (id, later) in [(1, 0), (2, 1), (3, 599), (4, 600), (5, 601)] {
+            actor.note(id, NOW.plus_seconds(later), "done");
+        }
+        let again = actor.again().expect("it reads");
+        assert_eq!(again.held, actor.receipts.held);
+        assert_eq!(again.slots, actor.receipts.slots);
+        assert_eq!(again.digest(), actor.receipts.digest());
+        assert_eq!((again.bytes, again.len()), (actor.receipts.bytes, 3));
+    }
+
+    #[test]
+    fn a_checkpoint_has_receipts_as_they_were_when_it_began() {
+        let mut actor = Actor::default();
+        actor.note(1, NOW, "done");
+        let page = PageId::new(PageId::RECEIPTS, 0);
+        let mut before = Vec::new();
+        actor.receipts.encode(page, &mut before);
+        actor.pages.begin(Seq(0), Seq(1));
+        actor.note(2, NOW, "done");
+        let early = actor.pages.take_early();
+        assert_eq!(early.len(), 1);
+        assert_eq!((early[0].page, &early[0].content), (page, &before));
+    }
+
+    #[test]
+    fn pages_that_contradict_each_other_are_refused() {
+        let mut actor = Actor::default();
+        for id in 0..3 {
+            actor.note(id, NOW, "done");
+        }
+        let page = PageId::new(PageId::RECEIPTS, 0);
+        let mut content = Vec::new();
+        actor.receipts.encode(page, &mut content);
+        let mut loaded = Receipts::decode(page, &content).expect("it reads");
+        loaded.remove(1);
+        assert!(Receipts::load(loaded).is_err(), "one is missing");
+        assert!(Receipts::decode(page, b"?").is_err());
+        let beyond = PageId::new(PageId::RECEIPTS, RECEIPTS_MAX / 16);
+        assert!(Receipts::decode(beyond, &content).is_err());
+    }
+}

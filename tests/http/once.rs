@@ -1,0 +1,121 @@
+//! `Idempotency-Key` with the real program, killed as by a power cut of the process: what was done is known, and is done
+//! once.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "an answer that lacks a part fails the test"
+)]
+
+use crate::daemon::{Daemon, text};
+use crate::opened::{Answer, answers, read_all};
+use crate::queue::{POP, PUSH, target};
+use serde_json::{Value, json};
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::path::Path;
+
+const PUSH_ALL: &str = "/v1/queues/push-all";
+const ACQUIRE: &str = "/v1/locks/acquire";
+
+fn start(data: &Path) -> Daemon {
+    Daemon::serve(&["--http", "127.0.0.1:0", "--data", text(data)])
+}
+
+fn post(daemon: &Daemon, path: &str, key: &str, fields: &Value) -> Answer {
+    let body = fields.to_string();
+    let key = if key.is_empty() {
+        String::new()
+    } else {
+        format!("Idempotency-Key: {key}\r\n")
+    };
+    let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{key}");
+    let length = body.len();
+    send(
+        daemon,
+        &format!("{head}Content-Length: {length}\r\n\r\n{body}"),
+    )
+}
+
+fn get(daemon: &Daemon, path: &str) -> Value {
+    let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    send(daemon, &head).json()
+}
+
+fn send(daemon: &Daemon, request: &str) -> Answer {
+    let mut stream = TcpStream::connect(daemon.http()).expect("it listens");
+    stream.write_all(request.as_bytes()).expect("it is read");
+    answers(&read_all(&mut stream)).pop().expect("an answer")
+}
+
+/// Something of everything, each under its key; what it came to.
+fn work(daemon: &Daemon) -> [Value; 4] {
+    let jobs: Vec<Value> = (0..3)
+        .map(|job| json!({"queue": "many", "body": format!("{job}")}))
+        .collect();
+    let wanted = json!({"queues": ["q"], "count": 2});
+    let entry = json!({"key": "a", "owner": "one", "ttl": 6000});
+    [
+        post(daemon, ACQUIRE, "lock", &entry).json(),
+        post(daemon, PUSH, "job", &json!({"queue": "q", "body": "x"})).json(),
+        post(daemon, PUSH_ALL, "jobs", &json!({"jobs": jobs})).json(),
+        target(&post(daemon, POP, "claim", &wanted).json()["jobs"][0]),
+    ]
+}
+
+/// Asserts that all of it was done once.
+fn is_done_once(daemon: &Daemon) {
+    let jobs = |queue: &str| get(daemon, &format!("/v1/queues/queue?queue={queue}"));
+    assert_eq!(jobs("q")["ready"], 0);
+    assert_eq!(jobs("q")["claimed"], 1);
+    assert_eq!(jobs("many")["ready"], 3);
+}
+
+fn key_is_reused(daemon: &Daemon) {
+    let other = json!({"key": "a", "owner": "two"});
+    post(daemon, ACQUIRE, "lock", &other).because(422, "key-reused");
+    let other = json!({"queue": "q", "body": "y"});
+    post(daemon, PUSH, "job", &other).because(422, "key-reused");
+}
+
+#[test]
+fn what_was_done_is_known_after_a_kill() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let data = files.path().join("data");
+    let daemon = start(&data);
+    let done = work(&daemon);
+    assert_eq!(work(&daemon), done);
+    daemon.kill();
+    let daemon = start(&data);
+    key_is_reused(&daemon);
+    assert_eq!(work(&daemon), done);
+    is_done_once(&daemon);
+    // Another key is another request.
+    let pushed = post(&daemon, PUSH, "other", &json!({"queue": "q", "body": "x"}));
+    assert_ne!(pushed.json(), done[1]);
+}
+
+#[test]
+fn what_was_done_is_known_when_the_journal_is_trimmed() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let data = files.path().join("data");
+    let daemon = start(&data);
+    let done = work(&daemon);
+    // Each time more than the first segment takes, which goes when neither snapshot needs it.
+    let fill = json!({"queue": "filled", "body": "x".repeat(60_000)});
+    for _ in 0..2 {
+        for _ in 0..20 {
+            post(&daemon, PUSH, "", &fill).json();
+        }
+        post(&daemon, "/v1/checkpoint", "", &json!({})).json();
+    }
+    let first = data.join("journal/00000001.seg");
+    assert!(!first.exists(), "the journal is trimmed");
+    let granted = post(&daemon, ACQUIRE, "b", &json!({"key": "b", "owner": "one"})).json();
+    daemon.kill();
+    let daemon = start(&data);
+    key_is_reused(&daemon);
+    assert_eq!(work(&daemon), done);
+    is_done_once(&daemon);
+    let again = post(&daemon, ACQUIRE, "b", &json!({"key": "b", "owner": "one"}));
+    assert_eq!(again.json(), granted);
+}
