@@ -205,8 +205,10 @@ impl Receipts {
     /// If they do not stand in slots that follow each other.
     pub fn load(mut loaded: Loaded) -> Result<Self, String> {
         loaded.sort_by_key(|(_, receipt)| receipt.entry.seq);
-        let mut receipts = Self::default();
-        receipts.first = loaded.first().map_or(0, |(slot, _)| *slot);
+        let mut receipts = Self {
+            first: loaded.first().map_or(0, |(slot, _)| *slot),
+            ..Self::default()
+        };
         for (slot, receipt) in loaded {
             if slot != receipts.slot_at(receipts.held.len()) {
                 let seq = receipt.entry.seq;

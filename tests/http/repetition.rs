@@ -1,10 +1,5 @@
 //! `Idempotency-Key`: a request that comes again is answered as it was, and nothing is done twice.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
-)]
-
 use crate::lock::until;
 use crate::opened::{Answer, Opened, finish};
 use crate::queue::{POP, push, target};

@@ -185,7 +185,10 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     ("src/lookup/slab.rs", &["ids"]),
     ("src/lookup/table.rs", &["ids"]),
     ("src/lookup/wheel.rs", &["clock", "ids"]),
-    ("src/spine/pages.rs", &["lookup::pages", "spine::machine"]),
+    (
+        "src/spine/pages.rs",
+        &["ids", "lookup::pages", "spine::machine", "spine::receipts"],
+    ),
     ("src/spine/event.rs", &["clock", "ids"]),
     (
         "src/spine/machine.rs",

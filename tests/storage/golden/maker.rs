@@ -151,7 +151,7 @@ impl<M: machine::Actor> Actor<M> {
         let mut effects = machine::Effects::<M>::default();
         self.machine.commit(stamp, message, &outcome, &mut effects);
         self.entries += 1;
-        let key = (self.entries % KEYED == 0).then(|| RequestKey {
+        let key = self.entries.is_multiple_of(KEYED).then(|| RequestKey {
             id: u128::from(stamp.seq.0) << 64 | 0xf0,
             fingerprint: u128::from(stamp.at.0),
         });
