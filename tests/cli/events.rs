@@ -150,7 +150,11 @@ fn a_coordinator_that_is_killed_is_told_as_such() {
     let mut command = command(&data, &["events"]);
     let mut events = Showing::of(command.stderr(Stdio::piped()));
     // A connection whose request was not read yet would be reset.
-    events.line_after(|| drop(run(&data, &["lock", "acquire", "a", "--owner", "me"])));
+    events.line_after(|| {
+        run(&data, &["lock", "acquire", "a", "--owner", "me"]);
+        // What is asked for again is renewed, of which nothing is told.
+        run(&data, &["lock", "release-all", "me"]);
+    });
     daemon.kill();
     let (status, _) = events.end();
     let mut errors = String::new();
