@@ -6,7 +6,7 @@
     reason = "an answer that lacks a part fails the test"
 )]
 
-use crate::daemon::{Daemon, text};
+use crate::daemon::{Daemon, ended, sexton, text};
 use crate::opened::{Answer, answers, read_all};
 use crate::queue::{POP, PUSH, target};
 use serde_json::{Value, json};
@@ -118,4 +118,35 @@ fn what_was_done_is_known_when_the_journal_is_trimmed() {
     is_done_once(&daemon);
     let again = post(&daemon, ACQUIRE, "b", &json!({"key": "b", "owner": "one"}));
     assert_eq!(again.json(), granted);
+}
+
+#[test]
+fn an_exported_log_has_what_was_done_under_which_key() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let data = files.path().join("data");
+    let daemon = start(&data);
+    work(&daemon);
+    post(&daemon, "/v1/checkpoint", "", &json!({})).json();
+    daemon.kill();
+    let export = files.path().join("log.jsonl");
+    let replay = |flags: &[&str]| -> Vec<Value> {
+        let output = sexton().arg("replay").args(flags).output();
+        let [out, _] = ended(output.expect("the program runs"), 0);
+        out.lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()
+    };
+    replay(&[text(&data), "--verify"]);
+    replay(&[text(&data), "--export", text(&export)]);
+    let log = std::fs::read_to_string(&export).expect("it was written");
+    let keys = log.lines().filter(|line| line.contains(r#""key":"#));
+    let lengths: Vec<usize> = keys
+        .filter_map(|line| {
+            let line: Value = serde_json::from_str(line).ok()?;
+            Some(line["key"].as_str()?.len())
+        })
+        .collect();
+    assert_eq!(lengths, [64; 4], "four requests, each one message");
+    // The states that the checkpoint noted have the receipts in them.
+    replay(&[text(&export), "--verify"]);
 }
