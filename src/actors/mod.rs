@@ -10,7 +10,7 @@ pub mod supervisor;
 use crate::ids::ActorId;
 use crate::spine::each::{Family, MailboxOf, ReplicaOf, RulesOf};
 use crate::spine::event;
-use crate::spine::machine::{Actor, Machine, Shown};
+use crate::spine::machine::{Machine, Shown};
 use crate::spine::recovery::{Recovering, Replica};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -57,17 +57,6 @@ impl Actors<ReplicaOf> {
     pub fn recovering(&mut self) -> Vec<&mut dyn Recovering> {
         each!(replica in &mut self => replica as &mut dyn Recovering).into()
     }
-}
-
-/// Something that is done with every actor, whatever its type.
-pub trait Visitor {
-    /// Does it with this one.
-    fn visit<M: Actor>(&mut self);
-}
-
-/// Does it with every actor, in order.
-pub fn visit(visitor: &mut impl Visitor) {
-    each!(type M => visitor.visit::<M>());
 }
 
 /// The names of all actors.

@@ -12,6 +12,7 @@ pub use self::queues::{Added, JobWait, QueueError, Queues};
 use crate::actors::lock::{Query, Reply, Watch};
 use crate::actors::{Actors, each, queue, supervisor};
 use crate::clock::{Clock, Timestamp};
+use crate::ids::ActorId;
 use crate::persist::journal::{Fsync, Journal};
 use crate::spine::checkpoint::{self, CheckpointError, SnapshotStatus, Taken};
 use crate::spine::delivery::{Item, Stage};
@@ -265,6 +266,11 @@ impl Handle {
     /// Plants panics in every actor whose panics are judged, for tests.
     #[doc(hidden)]
     pub fn sabotage(&self, planted: impl Fn(Stage) + Clone + Send + 'static) {
-        each!(mailbox in &self.actors => mailbox.sabotage_all(planted.clone()));
+        fn plant<M: Actor>(mailbox: &Mailbox<M>, planted: impl Fn(Stage) + Send + 'static) {
+            if M::ID != ActorId::SUPERVISOR {
+                mailbox.sabotage(Box::new(move |stage, _| planted(stage)));
+            }
+        }
+        each!(mailbox in &self.actors => plant(mailbox, planted.clone()));
     }
 }

@@ -3,10 +3,9 @@
 use crate::actors::{Actors, Rules, each};
 use crate::spine::directory::Admission;
 use crate::spine::each::{HostOf, MailboxOf};
-use crate::spine::host::Host;
 use crate::spine::machine::{Actor, Never};
 use crate::spine::port::{NoPort, Port};
-use crate::spine::runtime::{self, Completions, Judge, Mailbox};
+use crate::spine::runtime::{self, Completions, Judge};
 use crate::spine::shared::Spine;
 use crate::spine::supervision::Verdict;
 use std::rc::Rc;
@@ -18,8 +17,9 @@ pub(super) fn start(
     spine: &Rc<Spine>,
     admission: &Admission,
 ) -> Actors<MailboxOf> {
-    let core = Core { spine, admission };
-    each!(list: host in hosts, rules in rules => core.start(host, rules))
+    each!(list: host in hosts, rules in rules => {
+        runtime::start(host, rules, spine, admission.clone(), |it| Performed::port(it, spine))
+    })
 }
 
 /// An action of `M`, by which its port is chosen.
@@ -37,21 +37,5 @@ impl<M: Actor<Action = Self>> Performed<M> for Never {
 impl<M: Actor<Action = Self>> Performed<M> for Verdict {
     fn port(_: Completions<M>, spine: &Rc<Spine>) -> Box<dyn Port<M>> {
         Box::new(Judge::new(Rc::clone(spine)))
-    }
-}
-
-/// What all actors are started with.
-struct Core<'c> {
-    spine: &'c Rc<Spine>,
-    admission: &'c Admission,
-}
-
-impl Core<'_> {
-    fn start<M: Actor>(&self, host: Host<M>, rules: M::Rules) -> Mailbox<M>
-    where
-        M::Action: Performed<M>,
-    {
-        let port = |completions| Performed::port(completions, self.spine);
-        runtime::start(host, rules, self.spine, self.admission.clone(), port)
     }
 }

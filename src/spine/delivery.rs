@@ -171,6 +171,3 @@ pub type Saboteur<M> = Box<Sabotage<<M as Machine>::Message>>;
 
 /// What makes panics where messages are of type `T`.
 pub type Sabotage<T> = dyn Fn(Stage, Option<&T>) + Send;
-
-/// The same for queries: called before each is answered.
-pub type QuerySaboteur<M> = Box<dyn Fn(&<M as Machine>::Query) + Send>;

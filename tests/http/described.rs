@@ -131,12 +131,8 @@ fn valid(schema: &Value, value: &Value) -> Result<(), String> {
             "maximum" => value
                 .as_i64()
                 .is_none_or(|it| it <= rule.as_i64().expect("a number")),
-            "minLength" => value
-                .as_str()
-                .is_none_or(|it| it.len() as u64 >= rule.as_u64().expect("a number")),
-            "maxLength" => value
-                .as_str()
-                .is_none_or(|it| it.len() as u64 <= rule.as_u64().expect("a number")),
+            "minLength" => length(value).is_none_or(|it| Some(it) >= rule.as_u64()),
+            "maxLength" => length(value).is_none_or(|it| Some(it) <= rule.as_u64()),
             "required" => value.as_object().is_none_or(|object| {
                 let mut fields = rule.as_array().expect("fields").iter();
                 fields.all(|field| object.contains_key(field.as_str().expect("a field")))
@@ -187,6 +183,11 @@ fn valid(schema: &Value, value: &Value) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The length of a text.
+fn length(value: &Value) -> Option<u64> {
+    value.as_str().map(|text| text.len() as u64)
 }
 
 /// Whether a value has no member beside those of its schema.

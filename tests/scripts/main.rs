@@ -14,9 +14,15 @@ mod queue;
 use dialogue::Dialogue;
 use json::Json;
 use node::{Node, Tongue};
-use sexton::actors::{self, Visitor};
+use sexton::spine::each::Family;
 use sexton::spine::machine::{Actor, Machine};
 use std::path::{Path, PathBuf};
+
+sexton::actors_of_a_node! {
+    $ each;
+    /// Only for the macro that comes with it.
+    struct Spoken<F: Family> {}
+}
 
 #[test]
 fn every_lock_dialogue_goes_as_recorded() {
@@ -31,17 +37,12 @@ fn every_queue_dialogue_goes_as_recorded() {
 /// Those of actors that have no words of their own here.
 #[test]
 fn every_other_dialogue_goes_as_recorded() {
-    struct Others;
-
-    impl Visitor for Others {
-        fn visit<M: Actor>(&mut self) {
-            if !["lock", "queue"].contains(&M::NAME) {
-                every_dialogue_goes_as_recorded::<Json<M>>(1);
-            }
+    fn of<M: Actor>() {
+        if !["lock", "queue"].contains(&M::NAME) {
+            every_dialogue_goes_as_recorded::<Json<M>>(1);
         }
     }
-
-    actors::visit(&mut Others);
+    each!(type M => of::<M>());
 }
 
 fn every_dialogue_goes_as_recorded<T: Tongue>(least: usize) {

@@ -196,11 +196,6 @@ impl<R: Reference> Actor<R> {
         self.mailbox.push_back(Mail::Tell(message, tell.from));
     }
 
-    /// What it is called.
-    pub(crate) fn name(&self) -> &'static str {
-        R::Machine::NAME
-    }
-
     pub(crate) fn has_mail(&self) -> bool {
         !self.mailbox.is_empty()
     }

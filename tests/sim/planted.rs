@@ -231,7 +231,7 @@ pub(crate) fn caught(plant: Plant, promises: &[Promise], seeds: u64) {
 }
 
 /// Runs seeds with a plant until the checker of this promise speaks; before it, only those of `others` may.
-fn caught_as(plant: Plant, promise: Promise, others: &[Promise], seeds: u64) {
+pub(crate) fn caught_as(plant: Plant, promise: Promise, others: &[Promise], seeds: u64) {
     for (seed, violation) in violations(plant, seeds) {
         if violation.promise == promise {
             return;

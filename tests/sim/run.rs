@@ -281,7 +281,7 @@ impl<'a> Run<'a> {
                     if actor.host.actor() == id {
                         let asks = clients.call(&mut self.chance);
                         if self.trace {
-                            crate::print(&format!("{:>5} {} asks {asks:?}", self.step, actor.name()));
+                            crate::print(&format!("{:>5} {id} asks {asks:?}", self.step));
                         }
                         actor.post(asks);
                     }

@@ -220,6 +220,10 @@ impl Bells {
         match self.known.get(&id).copied() {
             // The node has lost what came after it: it is to ask anew.
             Some((known, _)) if known > attempt => self.reports.push_back((id, attempt, true)),
+            // What it forgot is what it was asked for since, and not what it has done.
+            None if self.rung.contains_key(&(id, attempt)) => {
+                self.reports.push_back((id, attempt, false));
+            }
             Some((known, State::Asked)) if known == attempt => {}
             Some((known, state)) if known == attempt => {
                 self.repeated += 1;

@@ -14,8 +14,7 @@ use crate::clock::Timestamp;
 use crate::ids::{ActorId, RequestKey, Seq, Ticket};
 use crate::persist::journal::Room;
 use crate::spine::delivery::{
-    Answer, Delivery, Failed, Flow, Item, QuerySaboteur, ReplyTo, Report, Sabotage, Saboteur,
-    Stage, Wait,
+    Answer, Delivery, Failed, Flow, Item, ReplyTo, Report, Sabotage, Saboteur, Stage, Wait,
 };
 use crate::spine::effect::{Effect, Tell};
 use crate::spine::event::Happening;
@@ -61,7 +60,6 @@ pub struct Host<M: Machine> {
     /// Where what happens is published.
     feed: Option<Arc<Feed>>,
     saboteur: Option<Saboteur<M>>,
-    query_saboteur: Option<QuerySaboteur<M>>,
 }
 
 /// A delivery that is being worked through.
@@ -103,7 +101,6 @@ impl<M: Actor> Host<M> {
             restate: Restate::default(),
             feed: None,
             saboteur: None,
-            query_saboteur: None,
         }
     }
 
@@ -376,9 +373,7 @@ impl<M: Actor> Host<M> {
 
     fn ask(&mut self, ledger: &Ledger, now: Now, query: &M::Query) -> Result<M::Reply, Report> {
         let asked = guard(|| {
-            if let Some(saboteur) = &self.query_saboteur {
-                saboteur(query);
-            }
+            sabotage(self.saboteur.as_deref(), Stage::Query, None);
             self.machine.query(now, query)
         });
         asked.map_err(|cause| Self::report(ledger, now, Stage::Query, cause))
@@ -559,11 +554,6 @@ impl<M: Actor> Host<M> {
     /// Plants panics, for tests.
     pub fn sabotage(&mut self, saboteur: Saboteur<M>) {
         self.saboteur = Some(saboteur);
-    }
-
-    /// Plants panics in answers to queries, for tests.
-    pub fn sabotage_queries(&mut self, saboteur: QuerySaboteur<M>) {
-        self.query_saboteur = Some(saboteur);
     }
 }
 

@@ -4,13 +4,10 @@ use super::heard::{Hearing, hearing};
 use super::shell::{self, ActorStatus, Shell};
 use crate::clock::Rouse;
 use crate::ids::{RequestKey, Ticket};
-use crate::spine::delivery::{
-    Answer, Delivery, Item, QuerySaboteur, ReplyTo, Saboteur, Stage, Wait,
-};
+use crate::spine::delivery::{Answer, Delivery, Item, ReplyTo, Saboteur, Wait};
 use crate::spine::directory::Admission;
 use crate::spine::host::Host;
 use crate::spine::machine::Actor;
-use crate::spine::supervision::SUPERVISOR;
 use actix::Addr;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -145,23 +142,6 @@ impl<M: Actor> Mailbox<M> {
     pub fn sabotage(&self, saboteur: Saboteur<M>) {
         let plant = |host: &mut Host<M>| host.sabotage(saboteur);
         self.address.do_send(shell::Sabotage(Box::new(plant)));
-    }
-
-    /// Plants panics in answers to queries, for tests.
-    #[doc(hidden)]
-    pub fn sabotage_queries(&self, saboteur: QuerySaboteur<M>) {
-        let plant = |host: &mut Host<M>| host.sabotage_queries(saboteur);
-        self.address.do_send(shell::Sabotage(Box::new(plant)));
-    }
-
-    /// Plants both, unless nobody judges this actor's panics.
-    #[doc(hidden)]
-    pub fn sabotage_all(&self, planted: impl Fn(Stage) + Clone + Send + 'static) {
-        if M::ID != SUPERVISOR.actor() {
-            let of_query = planted.clone();
-            self.sabotage(Box::new(move |stage, _| planted(stage)));
-            self.sabotage_queries(Box::new(move |_| of_query(Stage::Query)));
-        }
     }
 }
 
