@@ -300,10 +300,7 @@ impl Locks {
 
     /// A request is one message here.
     fn message(&self, message: Message) -> Item<LockMachine> {
-        match self.key {
-            None => Item::Message(message),
-            Some(key) => Item::Keyed(message, Box::new(key)),
-        }
+        Item::once(message, self.key)
     }
 
     async fn standing(&self, item: Item<LockMachine>) -> Result<Standing, LockError> {

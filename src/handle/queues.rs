@@ -458,10 +458,7 @@ impl Queues {
     /// A message of a request, which may have several: each has a key of its own, so that a repetition does what is
     /// missing.
     fn message(&self, message: Message, nth: u64) -> Item<QueueMachine> {
-        match self.key {
-            None => Item::Message(message),
-            Some(key) => Item::Keyed(message, Box::new(key.nth(nth))),
-        }
+        Item::once(message, self.key.map(|key| key.nth(nth)))
     }
 
     /// Changes a job that stays; what is known of it then.

@@ -16,6 +16,16 @@ pub enum Item<M: Machine> {
     Query(M::Query),
 }
 
+impl<M: Machine> Item<M> {
+    /// A message that may have a key.
+    pub fn once(message: M::Message, key: Option<RequestKey>) -> Self {
+        match key {
+            None => Self::Message(message),
+            Some(key) => Self::Keyed(message, Box::new(key)),
+        }
+    }
+}
+
 /// The answer to one item.
 pub type Answer<R> = Result<R, Failed>;
 
