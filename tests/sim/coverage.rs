@@ -61,7 +61,7 @@ coverage! {
     calls_answered >= 100_000,
     connections_lost >= 1_000,
     grants >= 20_000,
-    queued >= 20_000,
+    queued >= 10_000,
     renewals >= 20_000,
     releases >= 10_000,
     expiries >= 10_000,

@@ -150,15 +150,14 @@ mod tests {
         let files = tempfile::tempdir().unwrap();
         let disk = Arc::new(RealDisk::new(files.path()));
         disk.create_folder(segment::FOLDER).unwrap();
-        let listed = || disk.list(segment::FOLDER).unwrap();
         let mut filler = ThreadFiller::start(Arc::clone(&disk) as Arc<_>, 7).unwrap();
         filler.ask(1, 8 << 20);
         drop(filler);
-        let left = listed();
-        assert!(
-            left.iter().all(|(name, _)| name.ends_with(".seg")),
-            "{left:?} is half prepared"
+        let left = disk.list(segment::FOLDER).unwrap();
+        assert_eq!(
+            left,
+            [("00000001.seg".to_owned(), 8 << 20)],
+            "what was asked for is there, and nothing is half prepared"
         );
-        assert_eq!(left.len(), 1, "what was asked for is there");
     }
 }
