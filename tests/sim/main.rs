@@ -46,6 +46,7 @@ mod snapshots;
 mod store;
 mod supervisor;
 mod taking;
+mod tally;
 mod tap;
 mod violation;
 mod witness;
