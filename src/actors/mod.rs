@@ -6,7 +6,6 @@
 pub mod lock;
 pub mod queue;
 pub mod supervisor;
-pub mod tally;
 
 use crate::ids::ActorId;
 use crate::spine::each::{Family, MailboxOf, ReplicaOf, RulesOf};
@@ -31,8 +30,6 @@ macro_rules! actors_of_a_node {
                 lock: $crate::actors::lock::LockMachine,
                 /// Job queues.
                 queue: $crate::actors::queue::QueueMachine,
-                /// Counters.
-                tally: $crate::actors::tally::TallyMachine,
                 $($more)*
             }
         }

@@ -46,7 +46,6 @@ mod snapshots;
 mod store;
 mod supervisor;
 mod taking;
-mod tally;
 mod tap;
 mod violation;
 mod witness;

@@ -20,7 +20,6 @@
 //! | `operate.rs` | the node: routes, types, calls |
 //! | `lock.rs` | locks, the same way |
 //! | `job.rs` `queue.rs` `queue_look.rs` | queues, the same way: work with jobs, operation, and what only looks |
-//! | `tally.rs` | counters |
 //! | `event.rs` | what happens, as server-sent events |
 //! | `listing.rs` | lists and other large answers, with their bounds |
 //! | `room.rs` | how much of what a listener has to give |
@@ -54,7 +53,6 @@ mod schemas;
 mod session;
 mod shared;
 mod socket;
-mod tally;
 mod tls;
 mod token;
 
