@@ -306,12 +306,9 @@ fn plant_once(handle: &Handle, at: Stage) -> Arc<AtomicBool> {
     let spent = AtomicBool::new(false);
     handle.actors().lock.sabotage(Box::new(move |stage, _| {
         let first = at == Stage::Resume && stage == Stage::Commit;
-        if first && !spent.swap(true, Ordering::Relaxed) {
-            panic!("planted in {stage:?}");
-        }
-        if stage == at && !strike.swap(true, Ordering::Relaxed) {
-            panic!("planted in {stage:?}");
-        }
+        let strikes = first && !spent.swap(true, Ordering::Relaxed)
+            || stage == at && !strike.swap(true, Ordering::Relaxed);
+        assert!(!strikes, "planted in {stage:?}");
     }));
     struck
 }

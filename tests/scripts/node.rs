@@ -126,6 +126,19 @@ impl<T: Tongue> Node<T> {
         Ok(back)
     }
 
+    /// The wall clock is set, so far from the node's time, and that is noticed.
+    fn set_wall_clock(&mut self, offset: &str) -> Heard<Vec<String>> {
+        let (sign, span) = match (offset.strip_prefix('+'), offset.strip_prefix('-')) {
+            (Some(span), _) => (1, span),
+            (None, Some(span)) => (-1, span),
+            (None, None) => return Err(format!("`{offset}` is ahead or behind: say +5s")),
+        };
+        let ms = i64::try_from(milliseconds(span)?).map_err(|error| error.to_string())?;
+        self.clock.set_offset_ms(sign * ms);
+        self.running()?.ledger.watch_wall_clock();
+        self.deliver(Vec::new())
+    }
+
     /// What is said not to the actor but about the world around it.
     fn around(&mut self, words: &[&str]) -> Heard<Vec<String>> {
         if let Some((name, watch)) = T::watch(words)? {
@@ -137,18 +150,7 @@ impl<T: Tongue> Node<T> {
                 self.clock.advance_ms(milliseconds(span)?);
                 Ok(Vec::new())
             }
-            // The wall clock is set, so far from the node's time, and that is noticed.
-            ["wall", offset] => {
-                let (sign, span) = match (offset.strip_prefix('+'), offset.strip_prefix('-')) {
-                    (Some(span), _) => (1, span),
-                    (None, Some(span)) => (-1, span),
-                    (None, None) => return Err(format!("`{offset}` is ahead or behind: say +5s")),
-                };
-                let ms = i64::try_from(milliseconds(span)?).map_err(|error| error.to_string())?;
-                self.clock.set_offset_ms(sign * ms);
-                self.running()?.ledger.watch_wall_clock();
-                self.deliver(Vec::new())
-            }
+            ["wall", offset] => self.set_wall_clock(offset),
             ["view"] => {
                 let view = self.running()?.host.machine().view();
                 Ok(vec![crate::json::written(&view)])

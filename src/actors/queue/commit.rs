@@ -244,10 +244,13 @@ impl QueueMachine {
     }
 
     fn commit_pause(&mut self, stamp: Stamp, message: &Message, until: Date) {
-        let (queue, ms) = match message {
-            Message::Pause { queue, ms } => (queue, *ms),
-            Message::Unpause { queue } => (queue, 0),
-            other => unreachable!("{other:?} neither begins nor ends a pause"),
+        let (Message::Pause { queue, .. } | Message::Unpause { queue }) = message else {
+            unreachable!("only a pause begins or ends one")
+        };
+        let ms = if let Message::Pause { ms, .. } = message {
+            *ms
+        } else {
+            0
         };
         let pause = (until != Date(0)).then_some(Pause {
             since: Date(until.0.saturating_sub(ms)),
