@@ -192,10 +192,13 @@ fn what_acts_is_killed_between_cause_and_effect_and_nothing_is_lost_or_done_twic
     assert!(met.iter().all(|times| *times > 0), "{met:?}");
 }
 
+/// What is found where this is planted. Whether a kill falls where the plant shows is chance: it has a few runs to show in.
 fn caught(plant: &str) -> String {
-    let files = lives(plant, 12);
-    let found = at_rest(files.path(), plant, ROUNDS_PLANTED);
-    found.unwrap_or_default()
+    let found = |_| {
+        let files = lives(plant, 12);
+        at_rest(files.path(), plant, ROUNDS_PLANTED)
+    };
+    (0..6).find_map(found).unwrap_or_default()
 }
 
 #[test]
