@@ -8,7 +8,7 @@ mod late;
 mod program;
 mod world;
 
-use crate::counter::{CounterMachine, LEFT, RIGHT};
+use crate::counter::{self, CounterMachine, LEFT, RIGHT};
 use crate::past;
 use sexton::spine::items::Itemized as _;
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,7 +78,7 @@ struct Told {
     strides: BTreeMap<u32, u64>,
     heard: BTreeMap<u32, u64>,
     silent: usize,
-    /// Attempts that are taken for rung.
+    /// Attempts that are taken for rung, or were.
     done: BTreeSet<(u32, u64)>,
     /// The number of every entry.
     entries: BTreeSet<u64>,
@@ -92,9 +92,13 @@ fn told<const ID: u8>(files: &Path) -> Told {
         strides: counters().map(|(name, it)| (name.0, it.strides)).collect(),
         heard: counters().map(|(name, it)| (name.0, it.heard)).collect(),
         silent: counters().filter(|(_, it)| it.silent).count(),
-        done: counters()
-            .filter(|(_, it)| it.strides > 0 && !it.silent)
-            .map(|(name, it)| (name.0, it.attempt.0))
+        done: entries
+            .clone()
+            .filter_map(|entry| match &entry.message {
+                // One that changed nothing has no entry.
+                (name, counter::What::Rung(attempt, false)) => Some((name.0, attempt.0)),
+                _ => None,
+            })
             .collect(),
         entries: entries.map(|entry| entry.seq.0).collect(),
     }

@@ -151,13 +151,7 @@ impl Ringer {
                 Err(RecvTimeoutError::Timeout) => true,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            // An older attempt is to be in hand when the newest is asked for.
-            let most = if self.plant == "mistakes" {
-                4 * IN_HAND
-            } else {
-                IN_HAND
-            };
-            while late || in_hand.len() > most {
+            while late || in_hand.len() > IN_HAND {
                 let Some(action) = in_hand.pop_front() else {
                     break;
                 };
