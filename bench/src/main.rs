@@ -6,9 +6,8 @@
 //! comes back, `churn` what many changes leave on disk and in memory, `replay` how fast a start reads the log. `row` and
 //! `table` name what is measured, `site` finds the program and the place for data, `course` has how often and how long,
 //! `codec` and `gateway` speak to each server, `load` drives connections, `cycle`, `contend`, `held` and `job` are what
-//! a client does, `peer` starts servers, `fdatasync` says what a sync
-//! costs, `question` asks them beside the load, `figures` turns measurements into what
-//! `output` prints, `interrupt` ends it all in good order.
+//! a client does, `peer` starts servers, `fdatasync` says what a sync costs, `question` asks them beside the load,
+//! `figures` turns measurements into what `output` prints, `interrupt` ends it all in good order.
 
 mod backlog;
 mod chance;

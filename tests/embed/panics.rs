@@ -329,14 +329,14 @@ fn a_panic_of_which_no_message_is_the_culprit_takes_nothing_along() {
         let held = entry(&held, "alice");
         let token = node::wait(locks.acquire(&held, Terms::default())).expect("it is free");
         let struck = plant_once(&handle, at);
-        // Whoever asks may be the one that fails, a wait may be begun, and time may have to act.
+        // This request may be the one that fails. A wait begins, and time has to act.
         drop(node::wait(locks.acquire(&entry(&over, "alice"), brief)));
         {
             let mut lost = pin!(locks.lost(&held, token));
             let mut context = Context::from_waker(Waker::noop());
             assert!(lost.as_mut().poll(&mut context).is_pending());
             let got = node::wait(locks.acquire(&entry(&next, "alice"), Terms::default()));
-            got.expect("who comes behind it is served");
+            got.expect("the next request is served");
         }
         assert!(struck.load(Ordering::Relaxed), "nothing panicked in {at:?}");
         let renewed = node::wait(locks.renew(&held, Some(token)));

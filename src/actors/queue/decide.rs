@@ -79,8 +79,8 @@ impl QueueMachine {
     }
 
     fn decide_pop(&self, moment: &Moment, pop: &Pop) -> Outcome {
-        let (now, chance) = (moment.now, chance(moment));
-        let best = |queue: &QueueName| self.state.best(queue, (now.at, chance));
+        let now = moment.now;
+        let best = |queue: &QueueName| self.state.best(queue, (now.at, || chance(moment)));
         let best = if pop.weights.is_empty() {
             pop.queues.iter().filter_map(best).min()
         } else {
@@ -90,7 +90,7 @@ impl QueueMachine {
             let offers: Vec<_> = offers
                 .filter_map(|(queue, weight)| Some((best(queue)?, weight)))
                 .collect();
-            drawn(&offers, chance)
+            drawn(&offers, chance(moment))
         };
         best.map_or(Outcome::Absent, |(_, _, slot)| self.claim(now, slot))
     }
@@ -245,7 +245,8 @@ impl QueueMachine {
 
 /// A number that nobody foresees and a replay finds again.
 fn chance(moment: &Moment) -> u64 {
-    let [low, high] = [0, 64].map(|by| (moment.draw(0) >> by) & u128::from(u64::MAX));
+    let drawn = moment.draw(0);
+    let [low, high] = [0, 64].map(|by| (drawn >> by) & u128::from(u64::MAX));
     u64::try_from(low ^ high).unwrap_or_default()
 }
 

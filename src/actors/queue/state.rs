@@ -140,18 +140,18 @@ impl State {
         twin.map(|(.., slot)| *slot)
     }
 
-    /// The job that a claim from this queue would take at `at`.
+    /// The job that a claim from this queue would take at `at`. Chance is drawn only where it matters.
     pub(super) fn best(
         &self,
         name: &QueueName,
-        (at, chance): (Timestamp, u64),
+        (at, chance): (Timestamp, impl Fn() -> u64),
     ) -> Option<(u64, u64, Slot)> {
         let (_, queue) = self.queue_named(name)?;
         if !queue.is_poppable_at(at) {
             return None;
         }
         match queue.order {
-            Order::Random => queue.ready.around(&self.jobs, chance),
+            Order::Random => queue.ready.around(&self.jobs, chance()),
             Order::Priority | Order::Fifo | Order::Timestamp => queue.ready.first(&self.jobs),
         }
     }

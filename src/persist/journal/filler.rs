@@ -60,8 +60,8 @@ impl Filler for InlineFiller {
 
 /// Prepares on a thread of its own.
 ///
-/// Dropping it waits until that thread has ended, and with it what it was asked for: whoever holds the directory's lock
-/// and lets go of this first leaves nobody behind who writes there.
+/// Dropping it waits until that thread has ended, and with it what it was asked for: once it is dropped, nothing of it
+/// writes to the directory any more, and the directory's lock may be released.
 pub struct ThreadFiller {
     asks: Sender<(u64, u64)>,
     filled: Receiver<Filled>,
