@@ -58,6 +58,8 @@ fn flood(client: &Client, bytes: &[u8]) -> usize {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 break;
             }
+            // A write with a time limit is not taken up again after a signal.
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => panic!("the server does not break it off: {error}"),
         }
     }
