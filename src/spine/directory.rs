@@ -33,6 +33,11 @@ impl Directory {
         self.peers.insert(actor, peer);
     }
 
+    /// How an actor is reached, for whoever stands between: tests lose what is told on its way.
+    pub fn peer(&self, actor: ActorId) -> Option<Rc<dyn Peer>> {
+        self.peers.get(&actor).map(Rc::clone)
+    }
+
     /// Passes a tell on. One for an actor that this node does not have is dropped, and an error in the log.
     pub fn tell(&self, tell: Tell) {
         match self.peers.get(&tell.to) {

@@ -4,8 +4,11 @@
 //! `program.rs` is that process, this test program run once more; `world.rs` are the bells that it rings, in a file that
 //! outlives it. What `tests/sim/` shows with a simulated world, this shows with journal, threads and signals.
 
+mod again;
 mod late;
+mod live;
 mod program;
+mod wires;
 mod world;
 
 use crate::counter::{self, CounterMachine, LEFT, RIGHT};
@@ -35,15 +38,15 @@ struct Running {
 }
 
 impl Running {
-    /// Starts one; whether clients add to the counters.
-    fn start(files: &Path, plant: &str, adds: bool) -> Self {
+    /// Starts one, in which clients add to the counters of each actor so often.
+    fn start(files: &Path, plant: &str, adds: u32) -> Self {
         let program = std::env::current_exe().expect("this program is a file");
         let mut process = Command::new(program)
             .args(["--exact", "acting::program::counters", "--ignored"])
             .args(["--nocapture", "--test-threads=1"])
             .env(program::DATA, files)
             .env(program::PLANT, plant)
-            .env(program::ADDS, if adds { "yes" } else { "no" })
+            .env(program::ADDS, adds.to_string())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -65,11 +68,17 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Running {
     /// kill -9.
-    fn drop(&mut self) {
+    fn kill(&mut self) {
         self.process.kill().expect("it is there");
         self.process.wait().expect("it ends");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
     }
 }
 
@@ -106,11 +115,18 @@ fn told<const ID: u8>(files: &Path) -> Told {
 
 /// What is not as it should be, while nothing is under way.
 fn wrong(files: &Path) -> Option<String> {
-    let (left, right) = (told::<LEFT>(files), told::<RIGHT>(files));
-    for (id, it, other) in [(LEFT, &left, &right), (RIGHT, &right, &left)] {
+    for (id, it) in [(LEFT, told::<LEFT>(files)), (RIGHT, told::<RIGHT>(files))] {
         if it.silent > 0 {
             return Some(format!("{} bells of {id} were never rung", it.silent));
         }
+    }
+    unheard(files)
+}
+
+/// What one counter told the other, and that one never heard.
+fn unheard(files: &Path) -> Option<String> {
+    let (left, right) = (told::<LEFT>(files), told::<RIGHT>(files));
+    for (id, it, other) in [(LEFT, &left, &right), (RIGHT, &right, &left)] {
         let unheard = it
             .strides
             .iter()
@@ -158,7 +174,7 @@ fn untrue(files: &Path) -> Option<String> {
 fn lives(plant: &str, lives: u64) -> TempDir {
     let files = tempfile::tempdir().expect("a directory can be made");
     for life in 0..lives {
-        let mut running = Running::start(files.path(), plant, true);
+        let mut running = Running::start(files.path(), plant, u32::MAX);
         running.read(life * 17 % 60);
     }
     files
@@ -173,7 +189,7 @@ fn lives(plant: &str, lives: u64) -> TempDir {
 fn at_rest(files: &Path, plant: &str, rounds: u32) -> Option<String> {
     let mut found = None;
     for round in 0..rounds {
-        let running = Running::start(files, plant, false);
+        let running = Running::start(files, plant, 0);
         std::thread::sleep(SHORTEST * 2_u32.pow(round));
         drop(running);
         found = untrue(files).or_else(|| wrong(files));
@@ -194,6 +210,17 @@ fn what_acts_is_killed_between_cause_and_effect_and_nothing_is_lost_or_done_twic
     };
     let met = [What::Rung, What::Refused, What::Again, What::Unreported].map(count);
     assert!(met.iter().all(|times| *times > 0), "{met:?}");
+    let again = |bend| again::other::<LEFT>(files.path(), bend);
+    let decided = again(|_| {});
+    assert!(
+        decided.as_ref().is_ok_and(|many| *many > 100),
+        "{decided:?}"
+    );
+    // What a replay must not do is told from what it does.
+    let by_other_chance = again(|moment| moment.chance.0[31] ^= 1);
+    assert!(by_other_chance.is_err(), "{by_other_chance:?}");
+    let by_another_clock = again(|moment| moment.now.offset.0 += 1);
+    assert!(by_another_clock.is_err(), "{by_another_clock:?}");
 }
 
 /// What is found where this is planted. Whether a kill falls where the plant shows is chance: it has a few runs to show in.

@@ -1,10 +1,11 @@
 //! The process that is killed: two counters, a journal and bells, put together as a node is.
 
 use super::late::Late;
+use super::wires::Wires;
 use super::world::Bells;
 use crate::counter::{CounterMachine, LEFT, RIGHT, What};
 use sexton::clock::SystemClock;
-use sexton::ids::{Chance, Seq, Slot};
+use sexton::ids::{ActorId, Chance, Seq, Slot};
 use sexton::persist::disk::{Disk, RealDisk};
 use sexton::persist::journal::{Fsync, Journal, JournalThread, Sizes, ThreadFiller, Writer};
 use sexton::persist::snapshots::{SledStores, Slots};
@@ -49,12 +50,11 @@ fn counters() {
         return;
     };
     let plant = said(PLANT).unwrap_or_default();
-    let adds = said(ADDS).as_deref() == Some("yes");
+    let adds = said(ADDS).and_then(|adds| adds.parse().ok());
+    let adds: u32 = adds.expect("a number");
     runtime::block_on(async move {
         let (left, right, _thread) = open(&data, &plant);
-        if adds {
-            tokio::join!(add(left), add(right));
-        }
+        tokio::join!(add(left, adds), add(right, adds));
         std::future::pending::<()>().await;
     });
 }
@@ -106,18 +106,24 @@ fn open(
     runtime::spawn(async move { writing.write_forever().await });
     let releasing = Rc::clone(&spine);
     runtime::spawn(async move { releasing.release_forever().await });
-    let (left, right) = (host(left, start), host(right, start));
+    let (mut left, mut right) = (host(left, start), host(right, start));
+    if plant == "undrained" {
+        // What `resume` has stated stays where it is.
+        drop((left.take_tells(), right.take_tells()));
+    }
     let bells = |files: &Path| (files.to_owned(), plant.to_owned());
     let ((files, plant), (of_right, planted)) = (bells(data), bells(data));
-    (
-        runtime::start(left, (), &spine, Admission::new(64), move |completions| {
-            Box::new(Bells::start(&files, plant, completions))
-        }),
-        runtime::start(right, (), &spine, Admission::new(64), move |completions| {
-            Box::new(Bells::start(&of_right, planted, completions))
-        }),
-        thread,
-    )
+    let left = runtime::start(left, (), &spine, Admission::new(64), move |completions| {
+        Box::new(Bells::start(&files, plant, completions))
+    });
+    let of_left = planted.clone();
+    let right = runtime::start(right, (), &spine, Admission::new(64), move |completions| {
+        Box::new(Bells::start(&of_right, of_left, completions))
+    });
+    for actor in [LEFT, RIGHT] {
+        Wires::between(&spine, ActorId(actor), &planted);
+    }
+    (left, right, thread)
 }
 
 fn host<const ID: u8>(replica: Replica<Counters<ID>>, start: Start) -> Host<Counters<ID>> {
@@ -126,13 +132,13 @@ fn host<const ID: u8>(replica: Replica<Counters<ID>>, start: Start) -> Host<Coun
     host
 }
 
-/// Adds to four counters, one after the other, and says so.
+/// Adds to four counters, one after the other and so often in all, and says so.
 #[expect(
     clippy::print_stdout,
     reason = "the test that kills this process counts the lines"
 )]
-async fn add<const ID: u8>(counters: Mailbox<Counters<ID>>) {
-    for name in (0..4).cycle() {
+async fn add<const ID: u8>(counters: Mailbox<Counters<ID>>, times: u32) {
+    for name in (0..times).map(|time| time % 4) {
         // A span that does not pass before the test is over: nothing but a start may make good what is lost.
         let addition = (Slot(name), What::Add(3, 3_600_000, String::new()));
         let answer = counters.call(vec![Item::Message(addition)]).await;

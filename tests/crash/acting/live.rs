@@ -1,0 +1,87 @@
+//! Tells between two actors of one process, which no start repairs: what is lost or refused on its way.
+
+use super::{Running, unheard};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// How often clients add to the counters of each actor: each of the four passes one stride.
+const ADDS: u32 = 16;
+
+/// How long a process may take until all is heard, the next twice as long, and how many are tried.
+const SHORTEST: Duration = Duration::from_secs(2);
+const ROUNDS: u32 = 4;
+
+/// One life: its directory, and how many tells were refused in it.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a journal that is written to is not looked at, so nobody can tell when it is at rest"
+)]
+fn life(plant: &str, lasts: Duration) -> (TempDir, usize) {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let mut running = Running::start(files.path(), plant, ADDS);
+    let mut lines = Vec::new();
+    let answered = |lines: &[String]| {
+        lines
+            .iter()
+            .filter(|line| line.contains("answered"))
+            .count()
+    };
+    while answered(&lines) < 2 * ADDS as usize {
+        let line = running.said.next().expect("it ended before it was killed");
+        lines.push(line.expect("it speaks"));
+    }
+    std::thread::sleep(lasts);
+    running.kill();
+    lines.extend(running.said.by_ref().map_while(Result::ok));
+    let refused = lines.iter().filter(|line| line.contains("refused")).count();
+    (files, refused)
+}
+
+/// What nobody has heard in the end, though there was time for it.
+fn in_the_end(plant: &str) -> (Option<String>, usize) {
+    let mut end = (None, 0);
+    for round in 0..ROUNDS {
+        let (files, refused) = life(plant, SHORTEST * 2_u32.pow(round));
+        end = (unheard(files.path()), refused);
+        if end.0.is_none() {
+            break;
+        }
+    }
+    end
+}
+
+#[test]
+fn what_is_told_is_heard_without_a_start() {
+    assert_eq!(in_the_end(""), (None, 0));
+}
+
+#[test]
+fn a_tell_that_is_lost_without_a_start_is_caught() {
+    let (files, _) = life("loses", SHORTEST);
+    let found = unheard(files.path()).unwrap_or_default();
+    assert!(found.contains("nobody heard"), "{found}");
+}
+
+#[test]
+fn a_tell_that_a_full_disk_refuses_is_told_again() {
+    let (unheard, refused) = in_the_end("full");
+    assert_eq!(unheard, None);
+    assert!(refused > 0, "the disk was full, and refused nothing");
+}
+
+#[test]
+fn a_refused_tell_that_is_forgotten_is_caught() {
+    let (files, refused) = life("full, forgets", SHORTEST * 2);
+    assert!(refused > 0, "the disk was full, and refused nothing");
+    let found = unheard(files.path()).unwrap_or_default();
+    assert!(found.contains("nobody heard"), "{found}");
+}
+
+#[test]
+fn obligations_that_a_start_does_not_let_out_are_caught() {
+    let (files, _) = life("loses", Duration::ZERO);
+    let found = super::at_rest(files.path(), "undrained", 3).unwrap_or_default();
+    assert!(found.contains("nobody heard"), "{found}");
+    // A start that does let them out makes good what was lost.
+    assert_eq!(super::at_rest(files.path(), "", super::ROUNDS), None);
+}

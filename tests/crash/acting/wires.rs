@@ -1,0 +1,64 @@
+//! What stands between two actors: loses what they tell each other, or says of the disk that it is full just then.
+
+use sexton::ids::ActorId;
+use sexton::persist::journal::Room;
+use sexton::spine::directory::Peer;
+use sexton::spine::effect::Tell;
+use sexton::spine::shared::Spine;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// How many tells find the disk full.
+const REFUSED: u32 = 2;
+
+/// An actor, as the others see it.
+pub(super) struct Wires {
+    actor: Rc<dyn Peer>,
+    spine: Rc<Spine>,
+    loses: bool,
+    /// How many tells are yet to find the disk full.
+    full: Cell<u32>,
+    forgets: bool,
+}
+
+impl Wires {
+    /// Puts itself before an actor that was started.
+    pub(super) fn between(spine: &Rc<Spine>, actor: ActorId, plant: &str) {
+        let peer = spine.directory().peer(actor).expect("it was started");
+        let full = plant.starts_with("full");
+        let wires = Self {
+            actor: peer,
+            spine: Rc::clone(spine),
+            loses: plant == "loses",
+            full: Cell::new(if full { REFUSED } else { 0 }),
+            forgets: plant == "full, forgets",
+        };
+        spine.directory().register(actor, Rc::new(wires));
+    }
+}
+
+impl Peer for Wires {
+    fn tell(&self, tell: Tell) {
+        if self.loses {
+            return;
+        }
+        if let Some(full) = self.full.get().checked_sub(1) {
+            self.full.set(full);
+            // Until the journal next says otherwise: the message comes before that.
+            self.spine.ledger().set_room(Room::Scant);
+        }
+        self.actor.tell(tell);
+    }
+
+    #[expect(clippy::print_stdout, reason = "the test counts the lines")]
+    fn undelivered(&self) {
+        println!("refused");
+        if !self.forgets {
+            self.actor.undelivered();
+        }
+    }
+
+    fn rouse(&self) {
+        self.actor.rouse();
+    }
+}
