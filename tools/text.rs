@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use sexton::clock::Timestamp;
+use time::UtcDateTime;
 
 /// What stands there, as a word; `-` if nothing does. Nothing of it can steer a terminal.
 pub(crate) fn words(value: &Value, path: &str) -> String {
@@ -72,15 +73,18 @@ pub(crate) fn span(ms: u64) -> String {
 
 /// Node time as a date; `-` if it is none.
 pub(crate) fn time(at: Timestamp) -> String {
-    let at = i64::try_from(at.0).ok();
-    let at = at.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
-    at.map_or("-".to_owned(), |at| format!("{at:.3}"))
+    let at = UtcDateTime::from_unix_timestamp_nanos(i128::from(at.0) * 1_000_000);
+    at.map_or("-".to_owned(), |at| {
+        let (date, (hour, minute, second, milli)) = (at.date(), at.as_hms_milli());
+        format!("{date}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, count, grouped, span, words};
+    use super::{bytes, count, grouped, span, time, words};
     use serde_json::json;
+    use sexton::clock::Timestamp;
 
     #[test]
     fn numbers_are_written_for_people() {
@@ -92,6 +96,22 @@ mod tests {
         assert_eq!(sizes, ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "5.0 GiB"]);
         let spans = [0, 59_999, 61_000, 3_661_000, 90_000_000].map(span);
         assert_eq!(spans, ["0 s", "59 s", "1 min 1 s", "1 h 1 min", "1 d 1 h"]);
+    }
+
+    #[test]
+    fn times_are_as_rfc_3339_has_them() {
+        let last = 253_402_300_799_999;
+        let times = [0, 1_763_713_800_007, last, last + 1, u64::MAX].map(|ms| time(Timestamp(ms)));
+        assert_eq!(
+            times,
+            [
+                "1970-01-01T00:00:00.000Z",
+                "2025-11-21T08:30:00.007Z",
+                "9999-12-31T23:59:59.999Z",
+                "-",
+                "-",
+            ]
+        );
     }
 
     #[test]

@@ -15,6 +15,8 @@ use sexton::spine::machine::About;
 use std::fs::File;
 use std::io::{BufWriter, Read as _, Write};
 use std::path::{Path, PathBuf};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 const LOGS: &str =
     "give a data directory, or a log of JSON lines as `sexton replay DATA --export` writes it";
@@ -81,10 +83,10 @@ fn parse_place(text: &str) -> Result<Place, String> {
     if let Ok(seq) = text.parse() {
         return Ok(Place::Seq(Seq(seq)));
     }
-    let time: jiff::Timestamp = text.parse().map_err(|_| {
+    let time = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| {
         "expected a sequence number, or a time such as 2026-11-21T08:30:00Z".to_owned()
     })?;
-    u64::try_from(time.as_millisecond())
+    u64::try_from(time.unix_timestamp_nanos() / 1_000_000)
         .map(|ms| Place::Time(Timestamp(ms)))
         .map_err(|_| "times before 1970 are not in any log".to_owned())
 }
