@@ -132,6 +132,7 @@ mod address;
 mod block_on;
 pub mod clock;
 pub mod config;
+mod decode;
 pub mod handle;
 pub mod ids;
 pub mod lookup;

@@ -11,6 +11,7 @@
 )]
 
 use crate::clock::{Deadline, Now, Offset, Timestamp};
+use crate::decode;
 use crate::ids::{Digest, PageId, Slot};
 use crate::lookup::deadlines::Deadlines;
 use crate::lookup::pages::Change;
@@ -380,7 +381,7 @@ fn write<T: Serialize>(value: &T, content: &mut Vec<u8>) {
 }
 
 fn read<'a, T: Deserialize<'a>>(content: &'a [u8]) -> Result<T, String> {
-    rmp_serde::from_slice(content).map_err(|error| error.to_string())
+    decode::from_slice(content).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

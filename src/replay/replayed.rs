@@ -1,11 +1,13 @@
 //! A machine whatever its types: messages and outcomes come and go as JSON.
 
+use crate::decode;
 use crate::ids::{Digest, RequestKey, Seq};
 use crate::persist::journal::Record;
 use crate::spine::guard::panic_words;
 use crate::spine::ledger::{Entry, Poisoned};
 use crate::spine::machine::{About, Actor, Keeping, Moment, Now};
-use crate::spine::recovery::{EntryOf, Recovering, RecoveryError, Replica};
+use crate::spine::record::{RecoveryError, decode_record};
+use crate::spine::recovery::{EntryOf, Recovering, Replica};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -57,12 +59,7 @@ impl<M: Actor> Replayed for Replica<M> {
     }
 
     fn poisoned(&self, record: &Record<'_>) -> Result<Poisoned<Value>, RecoveryError> {
-        let poisoned: Poisoned<M::Message> =
-            rmp_serde::from_slice(record.payload).map_err(|error| RecoveryError::Undecodable {
-                seq: record.seq,
-                actor: M::NAME,
-                cause: error.to_string(),
-            })?;
+        let poisoned: Poisoned<M::Message> = decode_record(record, M::NAME)?;
         let message = to_json(&poisoned.message);
         Ok(Poisoned {
             stage: poisoned.stage,
@@ -114,7 +111,7 @@ impl<M: Actor> Replayed for Replica<M> {
     }
 
     fn go_by(&mut self, rules: &[u8]) {
-        if let Ok(rules) = rmp_serde::from_slice(rules) {
+        if let Ok(rules) = decode::from_slice(rules) {
             self.set_rules(rules);
         }
     }

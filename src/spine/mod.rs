@@ -11,6 +11,7 @@
 //! | `outbox.rs` | answers and actions that wait for the journal |
 //! | `event.rs` `feed.rs` | what happened, as data; the newest of it, for subscribers |
 //! | `recovery.rs` | from snapshots and journal to machines: the one recovery path |
+//! | `record.rs` | what a record holds, and why the past could not be repeated |
 //! | `progress.rs` | how far a recovery has come |
 //! | `checkpoint.rs` | when a snapshot is due, and its steps |
 //! | `pages.rs` | a checkpoint's copy of a machine, slice by slice |
@@ -42,6 +43,7 @@ pub mod parallel;
 pub mod port;
 pub mod progress;
 pub mod receipts;
+pub mod record;
 pub mod recovery;
 pub mod runtime;
 pub mod shared;

@@ -8,6 +8,7 @@
 //! entries with a key, and on nothing else. Never here: what a machine answers.
 
 use crate::clock::Timestamp;
+use crate::decode;
 use crate::ids::{Digest, PageId, RequestKey, Seq};
 use crate::lookup::pages::Pages;
 use crate::spine::machine::Stamp;
@@ -181,7 +182,7 @@ impl Receipts {
     /// If it is none of receipts.
     pub fn decode(page: PageId, content: &[u8]) -> Result<Loaded, String> {
         let stored: Vec<Stored<'_>> =
-            rmp_serde::from_slice(content).map_err(|error| error.to_string())?;
+            decode::from_slice(content).map_err(|error| error.to_string())?;
         let receipts = stored
             .into_iter()
             .map(|Stored(place, key, seq, at, outcome)| {

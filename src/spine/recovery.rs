@@ -18,53 +18,11 @@ use crate::spine::loading::{self, Arriving};
 use crate::spine::machine::{Actor, Effects, Gauge, Machine, Stamp, Start};
 use crate::spine::parallel::{Coming, Made, ahead, both};
 use crate::spine::receipts::Receipts;
+use crate::spine::record::decode_record;
+pub use crate::spine::record::{RecoveryError, decode_mark};
 use std::any::Any;
 use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-/// Why the past could not be repeated.
-#[derive(Debug, thiserror::Error)]
-pub enum RecoveryError {
-    /// The journal cannot be read.
-    #[error(transparent)]
-    Persist(#[from] PersistError),
-    /// What snapshots had is lost, and the journal does not have it either.
-    #[error("{error}; {}", .mended.join("; "))]
-    Lost {
-        /// Why the journal alone does not do.
-        error: PersistError,
-        /// What is wrong with the snapshots.
-        mended: Vec<String>,
-    },
-    /// A record belongs to an actor that this program does not have.
-    #[error("replay entry {seq}: it belongs to actor {actor}, which this program does not have")]
-    UnknownActor {
-        /// The entry.
-        seq: Seq,
-        /// Its actor.
-        actor: ActorId,
-    },
-    /// A record checks, but its content is not what this program understands.
-    #[error("replay entry {seq} of {actor}: its content does not decode: {cause}")]
-    Undecodable {
-        /// The entry.
-        seq: Seq,
-        /// Its actor.
-        actor: &'static str,
-        /// What the decoder says.
-        cause: String,
-    },
-    /// Committing a record panicked. It is never skipped silently.
-    #[error("replay entry {seq} of {actor}: it panicked: {cause}")]
-    Panicked {
-        /// The entry.
-        seq: Seq,
-        /// Its actor.
-        actor: &'static str,
-        /// The panic's words.
-        cause: String,
-    },
-}
 
 /// An entry of an actor.
 pub type EntryOf<M> = Entry<<M as Machine>::Message, <M as Machine>::Outcome>;
@@ -152,11 +110,7 @@ impl<M: Actor> Replica<M> {
 
     /// Decodes an entry.
     pub fn decode(record: &Record<'_>) -> Result<EntryOf<M>, RecoveryError> {
-        rmp_serde::from_slice(record.payload).map_err(|error| RecoveryError::Undecodable {
-            seq: record.seq,
-            actor: M::NAME,
-            cause: error.to_string(),
-        })
+        decode_record(record, M::NAME)
     }
 }
 
@@ -588,13 +542,4 @@ fn stamp_of(record: &Record<'_>) -> Stamp {
         seq: record.seq,
         at: record.at,
     }
-}
-
-/// The mark in a record of that kind.
-pub fn decode_mark(record: &Record<'_>) -> Result<Mark, RecoveryError> {
-    rmp_serde::from_slice(record.payload).map_err(|error| RecoveryError::Undecodable {
-        seq: record.seq,
-        actor: "node",
-        cause: error.to_string(),
-    })
 }

@@ -141,7 +141,9 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
 pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     ("src/ids.rs", &[]),
     ("src/clock.rs", &["ids"]),
-    ("src/persist/", &["clock", "ids", "persist"]),
+    // How records are encoded is no part of what they say.
+    ("src/decode.rs", &[]),
+    ("src/persist/", &["clock", "decode", "ids", "persist"]),
     // The one list of actors, and what is made of it.
     (
         "src/actors/mod.rs",
@@ -155,7 +157,14 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     ),
     (
         "src/spine/",
-        &["clock", "ids", "lookup::pages", "persist", "spine"],
+        &[
+            "clock",
+            "decode",
+            "ids",
+            "lookup::pages",
+            "persist",
+            "spine",
+        ],
     ),
     (
         "src/spine/items.rs",
@@ -163,7 +172,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     ),
     (
         "src/spine/runtime/",
-        &["block_on", "clock", "ids", "persist", "spine"],
+        &["block_on", "clock", "decode", "ids", "persist", "spine"],
     ),
     // Look-up structures know nothing but slots, time and pages.
     ("src/lookup/mod.rs", &[]),
@@ -175,6 +184,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
         "src/lookup/kept.rs",
         &[
             "clock",
+            "decode",
             "ids",
             "lookup::pages",
             "lookup::slab",
@@ -319,7 +329,9 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     ("src/refusal.rs", &[]),
     (
         "src/replay/",
-        &["actors", "clock", "ids", "persist", "replay", "spine"],
+        &[
+            "actors", "clock", "decode", "ids", "persist", "replay", "spine",
+        ],
     ),
     (
         "src/config.rs",

@@ -7,6 +7,7 @@
 //! The reader never writes.
 
 use crate::clock::Timestamp;
+use crate::decode;
 use crate::ids::{ActorId, Seq};
 use crate::persist::disk::Disk;
 use crate::persist::error::PersistError;
@@ -371,7 +372,7 @@ impl<'d> Reader<'d> {
         self.tail.clean = false;
         if header.kind == Kind::Mark {
             let segment = self.segment.as_ref().expect("the mark was read from it");
-            match rmp_serde::from_slice(segment.window.get(payload)).ok() {
+            match decode::from_slice(segment.window.get(payload)).ok() {
                 Some(Mark::Reserve { bound }) => {
                     self.tail.reserved = bound.max(self.begin.reserved);
                 }

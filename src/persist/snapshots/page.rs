@@ -4,6 +4,7 @@
 //! changed the page last, content. A page that has become shorter leaves parts behind that nothing asks for.
 
 use crate::clock::Timestamp;
+use crate::decode;
 use crate::ids::{ActorId, PageId, Seq};
 use crate::persist::error::PersistError;
 use crate::persist::mark::{Marked, Watermark};
@@ -65,7 +66,7 @@ impl Manifest {
 
     /// The manifest in the node's page.
     pub fn from_page(page: &Page) -> Result<Self, String> {
-        rmp_serde::from_slice(&page.content).map_err(|error| format!("its manifest: {error}"))
+        decode::from_slice(&page.content).map_err(|error| format!("its manifest: {error}"))
     }
 }
 

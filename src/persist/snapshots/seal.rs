@@ -1,6 +1,7 @@
 //! The seal of a slot: written when its store is closed, settled, read back and synced, and taken away before anything
 //! is written to it again. Names every file with length and checksum. Change rule: see `persist/format.rs`.
 
+use crate::decode;
 use crate::ids::Seq;
 use crate::persist::disk::Disk;
 use crate::persist::error::PersistError;
@@ -79,7 +80,7 @@ impl Seal {
                     .any(|version| said == crc(&version.to_le_bytes(), payload).to_le_bytes());
                 return (!is_ours).then_some(SealRead::TooNew(found));
             }
-            let seal = rmp_serde::from_slice(payload).ok().filter(|_| checks)?;
+            let seal = decode::from_slice(payload).ok().filter(|_| checks)?;
             Some(SealRead::Good(seal))
         };
         read().unwrap_or(SealRead::Bad)

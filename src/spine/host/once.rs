@@ -1,6 +1,7 @@
 //! Messages that are not to be done twice: one whose key has a receipt is answered again, and nothing is decided.
 
 use super::{Done, Host};
+use crate::decode;
 use crate::ids::{RequestKey, Ticket};
 use crate::spine::delivery::{Report, Stage};
 use crate::spine::guard::guard;
@@ -25,7 +26,7 @@ impl<M: Actor> Host<M> {
             return Ok(Done::Refused(Refusal::KeyReused));
         }
         let answered = guard(|| {
-            let outcome = rmp_serde::from_slice(&receipt.outcome);
+            let outcome = decode::from_slice(&receipt.outcome);
             let outcome = outcome.expect("an outcome of this journal decodes");
             let seq = receipt.entry.seq;
             self.machine.reply_again(seq, message, &outcome)

@@ -2,6 +2,7 @@
 
 use super::rebuild::rebuild;
 use crate::clock::Timestamp;
+use crate::decode;
 use crate::ids::{Digest, Seq, Ticket};
 use crate::spine::delivery::{Delivery, Flow, Report, Wait};
 use crate::spine::effect::Tell;
@@ -185,7 +186,7 @@ impl<M: machine::Actor> Handler<Tell> for Shell<M> {
     type Result = ();
 
     fn handle(&mut self, tell: Tell, context: &mut Self::Context) {
-        match rmp_serde::from_slice(&tell.message) {
+        match decode::from_slice(&tell.message) {
             Ok(message) => self.drive(context, |host, ledger| {
                 host.deliver(ledger, Delivery::told(message, tell.from))
             }),
