@@ -399,6 +399,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
         #[test]
         fn what_was_written_is_read(value in any()) {
             let bytes = rmp_serde::to_vec(&value).expect("it encodes");

@@ -6,6 +6,7 @@ use crate::node;
 use crate::past;
 use sexton::actors;
 use sexton::actors::lock::{LockMachine, Message, Name, Query};
+use sexton::actors::queue::{self, Body, Put, QueueName};
 use sexton::actors::supervisor::{Cause, Rules};
 use sexton::ids::Digest;
 use sexton::node::{Entry, Handle, Terms};
@@ -20,6 +21,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
@@ -351,6 +353,82 @@ fn a_panic_of_which_no_message_is_the_culprit_takes_nothing_along() {
     node.stop().expect("it stops in order");
     let past = past::read::<LockMachine>(files.path());
     assert_eq!(digest, Some(past.machine().digest()));
+}
+
+#[expect(clippy::disallowed_methods, reason = "a thread is blocked by sleeping")]
+/// Blocks the core amid this message to queues, and amid whatever time does to them, of which it tells first.
+fn block_the_core(handle: &Handle, slow: &'static str) -> Receiver<()> {
+    let (blocked, is_blocked) = mpsc::channel();
+    handle
+        .actors()
+        .queue
+        .sabotage(Box::new(move |stage, message| {
+            let is_slow =
+                matches!(message, Some(queue::Message::Put(put)) if put.queue == name(slow));
+            match stage {
+                Stage::Tick if message.is_none() || !is_slow => drop(blocked.send(())),
+                Stage::Decide if is_slow => {}
+                _ => return,
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }));
+    is_blocked
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what is tested is an order of timers, which a blocked thread brings about"
+)]
+/// The timers of two actors end while the core is blocked, and between the two a request makes the one panic.
+fn panic_before_a_timer() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let (node, _) = durable(&files, within(100, 100, 3_600_000));
+    let handle = node.handle();
+    handle.actors().lock.sabotage(Box::new(|stage, message| {
+        assert!(
+            stage != Stage::Commit || !message.is_some_and(culprit_of),
+            "planted"
+        );
+    }));
+    let is_blocked = block_the_core(&handle, "slow");
+    let (locks, queues) = (handle.locks(), handle.queues());
+    let put = |queue: &str| Put::new(name(queue), Body::new(b"a job".as_slice()));
+    let late = Put {
+        delay_ms: 900,
+        ..put("late")
+    };
+    node::wait(queues.put(late)).expect("it is added");
+    let brief = Terms {
+        ttl: 1,
+        ..Terms::default()
+    };
+    let held = Entry::new("held", "alice").expect("names are short");
+    node::wait(locks.acquire(&held, brief)).expect("it is free");
+    std::thread::scope(|threads| {
+        std::thread::sleep(Duration::from_millis(850));
+        threads.spawn(|| node::wait(queues.put(put("slow"))));
+        is_blocked.recv().expect("the delay ends");
+        let culprit = Entry::new("other", "culprit").expect("names are short");
+        let failed = node::wait(locks.acquire(&culprit, Terms::default()));
+        failed.expect_err("it panics");
+    });
+    let served = Entry::new("other", "alice").expect("names are short");
+    node::wait(locks.acquire(&served, Terms::default())).expect("the actor is there again");
+    node.stop().expect("it stops in order");
+}
+
+#[test]
+fn a_timer_that_ends_behind_a_panic_waits_for_the_rebuild() {
+    // In every third or so it comes to that.
+    std::thread::scope(|threads| {
+        for _ in 0..12 {
+            threads.spawn(panic_before_a_timer);
+        }
+    });
+}
+
+fn name(queue: &str) -> QueueName {
+    queue.try_into().expect("it is a name")
 }
 
 fn culprit_of(message: &Message) -> bool {

@@ -130,7 +130,10 @@ impl<M: machine::Actor> Shell<M> {
         let wait = deadline.since(self.spine.ledger().now()).min(SLEEP_MAX);
         let timer = context.run_later(wait, |shell, context| {
             shell.timer = None;
-            shell.proceed(context);
+            // A timer may end behind the message that made this actor wait. Whatever it waits for proceeds by itself.
+            if !context.waiting() {
+                shell.proceed(context);
+            }
         });
         self.timer = Some((deadline, timer));
     }
