@@ -75,6 +75,9 @@ fn key_is_reused(daemon: &Daemon) {
     post(daemon, ACQUIRE, "lock", &other).because(422, "key-reused");
     let other = json!({"queue": "q", "body": "y"});
     post(daemon, PUSH, "job", &other).because(422, "key-reused");
+    // More than was asked for before: what is more is not claimed either.
+    let other = json!({"queues": ["many"], "count": 3});
+    post(daemon, POP, "claim", &other).because(422, "key-reused");
 }
 
 #[test]

@@ -137,7 +137,7 @@ fn a_wait_that_ends_looks_for_what_its_repetition_was_given() {
 }
 
 #[test]
-fn a_repetition_does_what_is_missing() {
+fn a_repetition_does_no_more_than_was_done() {
     let opened = Opened::new();
     for body in ["a", "b", "c", "d"] {
         push(&opened, "q", body);
@@ -165,12 +165,36 @@ fn a_repetition_does_what_is_missing() {
     };
     let part = ids(&ask());
     assert_eq!(part.len(), 2);
-    let whole = ids(&ask());
-    assert_eq!(whole.len(), 3);
-    assert_eq!([&whole[0], &whole[2]], [&part[0], &part[1]]);
-    assert_eq!(ids(&ask()), whole);
+    assert_eq!(ids(&ask()), part);
     let ready = opened.get("/v1/queues/queue?queue=q", "").json();
-    assert_eq!(ready["ready"], 1);
+    assert_eq!(ready["ready"], 2);
+    // Neither does one of which there was not enough.
+    let wanted = json!({"queues": ["q"], "count": 5});
+    let ask = || {
+        opened
+            .post_with(POP, "Idempotency-Key: l\r\n", &wanted)
+            .json()
+    };
+    let all = ids(&ask());
+    assert_eq!(all.len(), 2);
+    push(&opened, "q", "e");
+    assert_eq!(ids(&ask()), all);
+}
+
+#[test]
+fn what_was_waited_for_is_all_that_a_repetition_gets() {
+    let opened = Opened::new();
+    let waiting = || opened.get("/v1/queues/queue?queue=q", "");
+    let wanted = json!({"queues": ["q"], "count": 3, "wait": 600});
+    let begin = || opened.begin_with(POP, "Idempotency-Key: k\r\n", &wanted);
+    let first = begin();
+    until(|| waiting().status == 200 && waiting().json()["waiting"] == 1);
+    push(&opened, "q", "x");
+    let claims = finish(POP, first).json();
+    push(&opened, "q", "y");
+    let same = finish(POP, begin()).json();
+    assert_eq!(same["jobs"].as_array().map(Vec::len), Some(1));
+    assert_eq!(target(&same["jobs"][0]), target(&claims["jobs"][0]));
 }
 
 #[test]

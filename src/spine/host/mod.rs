@@ -68,6 +68,8 @@ struct Running<M: Machine> {
     answers: Vec<Answer<M::Reply>>,
     reply_to: ReplyTo<M::Reply>,
     teller: Option<ActorId>,
+    /// It comes again: what is not known of it was not done then, and is not done now.
+    again: bool,
 }
 
 /// What became of a message.
@@ -123,11 +125,13 @@ impl<M: Actor> Host<M> {
             self.backlog.is_none(),
             "a delivery begins when the one before is done"
         );
+        let again = self.comes_again(ledger, &delivery.items);
         self.backlog = Some(Running {
             answers: Vec::with_capacity(delivery.items.len()),
             items: delivery.items.into_iter(),
             reply_to: delivery.reply_to,
             teller: delivery.teller,
+            again,
         });
         self.proceed(ledger)
     }
@@ -161,6 +165,11 @@ impl<M: Actor> Host<M> {
             let done = match item {
                 Item::Message(message) => {
                     self.message(ledger, now, (&message, None), Stage::Decide)
+                }
+                Item::Keyed(_, key)
+                    if running.again && self.receipts.find(&key, now.at).is_none() =>
+                {
+                    continue;
                 }
                 Item::Keyed(message, key) => {
                     self.once(ledger, now, (&message, &key), Stage::Decide)

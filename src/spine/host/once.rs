@@ -3,7 +3,7 @@
 use super::{Done, Host};
 use crate::decode;
 use crate::ids::{RequestKey, Ticket};
-use crate::spine::delivery::{Report, Stage};
+use crate::spine::delivery::{Item, Report, Stage};
 use crate::spine::guard::guard;
 use crate::spine::ledger::Ledger;
 use crate::spine::machine::{Actor, Now, Refusal};
@@ -34,6 +34,19 @@ impl<M: Actor> Host<M> {
         answered
             .map(Done::Answered)
             .map_err(|cause| Self::report(ledger, now, Stage::Query, cause))
+    }
+
+    /// Whether any of these was done before. Messages with keys and others do not come together.
+    pub(super) fn comes_again(&self, ledger: &mut Ledger, items: &[Item<M>]) -> bool {
+        let Some(Item::Keyed(..)) = items.first() else {
+            return false;
+        };
+        let at = ledger.now();
+        let is_known = |item: &Item<M>| match item {
+            Item::Keyed(_, key) => self.receipts.find(key, at).is_some(),
+            Item::Message(_) | Item::Query(_) => false,
+        };
+        items.iter().any(is_known)
     }
 
     /// The wait that a tick acts for, if that has a key.

@@ -8,6 +8,8 @@ use crate::lockserver::{self, Client};
 use crate::node;
 use crate::patience::until;
 use sexton::{Config, Node};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use tempfile::TempDir;
 use vector::{Vector, answers, commands, section};
@@ -196,8 +198,10 @@ fn until_taken(client: &Client) {
     let ours = port(client.stream().local_addr());
     let wanted = [format!(":{theirs:04X}"), format!(":{ours:04X}")];
     until("the server reads", || {
-        let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel shows its sockets");
-        table.lines().skip(1).find_map(|line| {
+        let table = File::open("/proc/net/tcp").expect("the kernel shows its sockets");
+        // No further than needed: the kernel writes each line when it is read, and there may be thousands.
+        let mut lines = BufReader::new(table).lines().map_while(Result::ok);
+        lines.find_map(|line| {
             let words: Vec<&str> = line.split_whitespace().collect();
             let [_, local, remote, _, queues, ..] = words.as_slice() else {
                 return None;
