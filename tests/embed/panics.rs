@@ -355,8 +355,8 @@ fn a_panic_of_which_no_message_is_the_culprit_takes_nothing_along() {
     assert_eq!(digest, Some(past.machine().digest()));
 }
 
-#[expect(clippy::disallowed_methods, reason = "a thread is blocked by sleeping")]
 /// Blocks the core amid this message to queues, and amid whatever time does to them, of which it tells first.
+#[expect(clippy::disallowed_methods, reason = "a thread is blocked by sleeping")]
 fn block_the_core(handle: &Handle, slow: &'static str) -> Receiver<()> {
     let (blocked, is_blocked) = mpsc::channel();
     handle
@@ -365,12 +365,12 @@ fn block_the_core(handle: &Handle, slow: &'static str) -> Receiver<()> {
         .sabotage(Box::new(move |stage, message| {
             let is_slow =
                 matches!(message, Some(queue::Message::Put(put)) if put.queue == name(slow));
-            match stage {
-                Stage::Tick if message.is_none() || !is_slow => drop(blocked.send(())),
-                Stage::Decide if is_slow => {}
-                _ => return,
+            if stage == Stage::Tick {
+                drop(blocked.send(()));
+            } else if stage != Stage::Decide || !is_slow {
+                return;
             }
-            std::thread::sleep(Duration::from_millis(100));
+            std::thread::sleep(Duration::from_millis(200));
         }));
     is_blocked
 }
