@@ -366,7 +366,7 @@ fn block_the_core(handle: &Handle, slow: &'static str) -> Receiver<()> {
             let is_slow =
                 matches!(message, Some(queue::Message::Put(put)) if put.queue == name(slow));
             if stage == Stage::Tick {
-                drop(blocked.send(()));
+                let _ = blocked.send(());
             } else if stage != Stage::Decide || !is_slow {
                 return;
             }
