@@ -230,11 +230,13 @@ struct Items<'a, 'de> {
     left: u32,
 }
 
-impl Items<'_, '_> {
-    fn next(&mut self) -> bool {
-        let more = self.left > 0;
-        self.left -= u32::from(more);
-        more
+impl<'de> Items<'_, 'de> {
+    fn next<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
+        seed.deserialize(&mut *self.decoder).map(Some)
     }
 
     /// No more than there are bytes left, whatever the bytes say.
@@ -250,9 +252,7 @@ impl<'de> de::SeqAccess<'de> for &mut Items<'_, 'de> {
         &mut self,
         seed: T,
     ) -> Result<Option<T::Value>, Error> {
-        self.next()
-            .then(|| seed.deserialize(&mut *self.decoder))
-            .transpose()
+        self.next(seed)
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -267,9 +267,7 @@ impl<'de> de::MapAccess<'de> for &mut Items<'_, 'de> {
         &mut self,
         seed: K,
     ) -> Result<Option<K::Value>, Error> {
-        self.next()
-            .then(|| seed.deserialize(&mut *self.decoder))
-            .transpose()
+        self.next(seed)
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
