@@ -375,11 +375,11 @@ fn block_the_core(handle: &Handle, slow: &'static str) -> Receiver<()> {
     is_blocked
 }
 
+/// The timers of two actors end while the core is blocked, and between the two a request makes the one panic.
 #[expect(
     clippy::disallowed_methods,
     reason = "what is tested is an order of timers, which a blocked thread brings about"
 )]
-/// The timers of two actors end while the core is blocked, and between the two a request makes the one panic.
 fn panic_before_a_timer() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let (node, _) = durable(&files, within(100, 100, 3_600_000));
