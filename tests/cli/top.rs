@@ -345,6 +345,20 @@ fn keys_and_signals_end_it_and_the_terminal_is_as_it_was() {
         terminal.ends();
         assert_eq!(modes(&terminal.theirs), terminal.before, "after {end:?}");
     }
+    // As soon as the terminal is taken, a signal must find somebody who gives it back.
+    for _ in 0..8 {
+        let mut terminal = Terminal::open(top(directory.path()));
+        until("the other screen", || {
+            terminal
+                .seen
+                .so_far()
+                .contains("\u{1b}[?1049h")
+                .then_some(())
+        });
+        kill_process(Pid::from_child(&terminal.process), Signal::TERM).expect("it runs");
+        terminal.ends();
+        assert_eq!(modes(&terminal.theirs), terminal.before);
+    }
     drop(coordinator);
 }
 

@@ -84,7 +84,7 @@ impl Asker {
 
 /// Shows the screen until somebody has seen enough.
 pub(crate) fn watch(mut screen: Screen, asker: &Asker) -> Result<(), Failure> {
-    thread("sexton-signals", &asker.happened, signals)?;
+    hear_signals(&asker.happened)?;
     let mut shown = Shown::open()?;
     thread("sexton-keys", &asker.happened, keys)?;
     let mut heard = instant();
@@ -221,32 +221,35 @@ fn key_of(key: KeyEvent) -> Option<Key> {
     }
 }
 
-/// Waits for signals that want an end.
-fn signals(out: &Sender<Happening>) {
+/// Says of each signal that wants an end. It listens when this returns: a signal that comes once the screen is taken
+/// finds somebody who gives it back.
+fn hear_signals(out: &Sender<Happening>) -> Result<(), Failure> {
+    let deaf = |error| Failure::unreachable(format!("failed to wait for signals: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build();
-    let Ok(runtime) = runtime else { return };
-    runtime.block_on(async {
-        let kinds = [
-            SignalKind::terminate(),
-            SignalKind::hangup(),
-            SignalKind::interrupt(),
-        ];
-        let [Ok(mut terminate), Ok(mut hangup), Ok(mut interrupt)] = kinds.map(signal) else {
-            return;
-        };
-        loop {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = hangup.recv() => {}
-                _ = interrupt.recv() => {}
+        .build()
+        .map_err(deaf)?;
+    let listen = |kind| {
+        let _entered = runtime.enter();
+        signal(kind).map_err(deaf)
+    };
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut hangup = listen(SignalKind::hangup())?;
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    thread("sexton-signals", out, move |out| {
+        runtime.block_on(async {
+            loop {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = hangup.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+                if out.send(Happening::Stop).is_err() {
+                    return;
+                }
             }
-            if out.send(Happening::Stop).is_err() {
-                return;
-            }
-        }
-    });
+        });
+    })
 }
 
 /// What this terminal can show, and its owner wants to see.
