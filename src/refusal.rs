@@ -71,7 +71,7 @@ reasons! {
     Reserved     "reserved"       403 No          Changed "the key is kept for the coordinator itself"
     ReadOnly     "read-only"      403 No          Changed "the queue takes no jobs"
     TooBig       "too-big"        413 No          Changed "the job is longer than is allowed"
-    Draining     "draining"       503 No          Later   "the coordinator drains, and takes no new locks or jobs"
+    Draining     "draining"       503 No          Later   "the coordinator drains: it takes no new locks or jobs, and no job is claimed"
     Full         "full"           503 No          Later   "there are as many entries, jobs or queues as are allowed"
     DiskFull     "disk-full"      507 No          Later   "the disk is full, and nothing is added until there is space"
     Failed       "failed"         500 Unreachable Changed "the request failed inside the coordinator, and was not applied"

@@ -44,8 +44,10 @@ pub struct NodeStatus {
     /// What the start found.
     #[cfg_attr(feature = "http", schemars(with = "Object"))]
     pub recovered: Recovered,
-    /// Whether new locks are refused until the end.
+    /// Whether something is taken on no more until the next start.
     pub draining: bool,
+    /// What that is: `locks`, `jobs`, `claims` of jobs.
+    pub draining_what: Vec<&'static str>,
     /// Owners of locks.
     pub lock_owners: u32,
     /// Contenders for locks.

@@ -1,11 +1,12 @@
-//! `sexton drain`: has a running coordinator take no new locks, and end when none is left.
+//! `sexton drain`: has a running coordinator take nothing new on, and end when nothing is held any more.
 
 use crate::client;
 use crate::lock::refused;
 use crate::report::{Failure, written};
 use crate::settings::data_directory;
-use crate::text::{grouped, number};
-use clap::Args;
+use crate::span::{SPAN, seconds};
+use crate::text::{count, number};
+use clap::{Args, ValueEnum};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,20 +14,26 @@ use std::time::Duration;
 /// The longest wait, in seconds.
 const WAIT_MAX: u64 = 3600;
 
-/// Have a running coordinator take no new locks, and end when none is left.
+/// Have a running coordinator take nothing new on, and end when no lock and no claim of a job is left.
 ///
-/// Renewals and releases go on. What SIGUSR2 does, by name; the next start ends the drain.
+/// Renewals and releases of locks go on, and whoever waits for one is granted it; claimed jobs may be touched, and come to
+/// their end. Jobs that wait stay on disk. What SIGUSR2 does, by name; the next start ends the drain.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sexton drain                 begin, and say how many locks are left
+  sexton drain                 take on no new locks, jobs or claims, and say how many are left
   sexton drain --wait 60       and wait for the last of them
+  sexton drain queues          locks go on; it ends when no lock and no claim is left, all the same
 
-Exit status: 0 it drains, and with --wait none is left; 1 some are left when the wait is over; 3 no coordinator runs
+Exit status: 0 it drains, and with --wait nothing is left; 1 some are left when the wait is over; 3 no coordinator runs
 there; 4 it has halted.")]
 pub(crate) struct Drain {
-    /// Seconds to wait until no lock is left
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=WAIT_MAX))]
+    /// What is taken on no more
+    #[arg(value_enum, default_value_t = What::All)]
+    what: What,
+
+    /// How long to wait until no lock and no claim is left
+    #[arg(long, value_name = SPAN, value_parser = seconds(1, WAIT_MAX))]
     wait: Option<u64>,
 
     /// Where the coordinator keeps its data [default: as for `sexton serve`]
@@ -38,28 +45,48 @@ pub(crate) struct Drain {
     json: bool,
 }
 
+#[derive(Clone, Copy, ValueEnum)]
+enum What {
+    /// New locks
+    Locks,
+    /// New jobs, and new claims of jobs
+    Queues,
+    /// Both
+    All,
+}
+
 impl Drain {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let data = data_directory(self.data.as_deref())?;
         let wait = self.wait.unwrap_or(0);
         let patience = Duration::from_secs(wait + 15);
-        let answer = client::post(&data, &format!("/v1/drain?wait={wait}"), patience)?;
+        let (what, new) = match self.what {
+            What::Locks => ("locks", "locks"),
+            What::Queues => ("queues", "jobs or claims"),
+            What::All => ("all", "locks, jobs or claims"),
+        };
+        let path = format!("/v1/drain?what={what}&wait={wait}");
+        let answer = client::post(&data, &path, patience)?;
         let said = answer.said()?;
         if answer.status != 200 {
             return Err(refused(said));
         }
-        let left = number(&said, "/locks");
-        let words = match left {
-            0 => "drained: no lock is left, the coordinator ends\n".to_owned(),
-            left => format!(
-                "draining: no new locks; the coordinator ends when the {} held or waited for are gone\n",
-                grouped(left)
-            ),
+        let (locks, claims) = (number(&said, "/locks"), number(&said, "/claims"));
+        let is_left = locks + claims > 0;
+        let words = if is_left {
+            let (locks, claims) = (count(locks, "lock"), count(claims, "claim"));
+            format!(
+                "draining: no new {new}; the coordinator ends when {locks}, held or waited for, and {claims} are gone\n"
+            )
+        } else {
+            "drained: no lock and no claim is left, the coordinator ends\n".to_owned()
         };
         let text = if self.json { &answer.body } else { &words };
         written(std::io::stdout().lock().write_all(text.as_bytes()))?;
-        if self.wait.is_some() && left > 0 {
-            return Err(Failure::found("some locks are left, and the wait is over"));
+        if self.wait.is_some() && is_left {
+            return Err(Failure::found(
+                "some locks or claims are left, and the wait is over",
+            ));
         }
         Ok(())
     }

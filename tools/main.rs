@@ -22,6 +22,7 @@ mod scratch;
 mod serve;
 mod settings;
 mod sockets;
+mod span;
 mod status;
 mod table;
 mod text;

@@ -12,7 +12,7 @@ use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sexton::actors::lock::{self, Query, Reply};
 use sexton::config::Config;
-use sexton::node::{Handle, Node};
+use sexton::node::{Drain, Handle, Node};
 use sexton::persist::disk::RealDisk;
 use sexton::spine::delivery::Item;
 use sexton::spine::progress::Step;
@@ -105,8 +105,8 @@ async fn serve(config: Config, format: LogFormat) -> Result<(), Failure> {
                 Asked::Drain => {
                     notify.status("draining");
                     // A node that has halted says so below.
-                    let _begun = handle.begin_drain().await;
-                    tracing::info!("draining: no new locks, the end comes when none is left");
+                    let _begun = handle.begin_drain(Drain::All).await;
+                    tracing::info!("draining: no new locks, jobs or claims; the end comes when no lock and no claim is left");
                 }
             },
             // However it began: by a signal, or through a door.

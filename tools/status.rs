@@ -13,9 +13,12 @@ use std::path::{Path, PathBuf};
 ///
 /// Asks over DATA/sexton.sock, so only the coordinator's own user (or root) gets an answer.
 #[derive(Args)]
-#[command(
-    after_help = "Exit status: 0 it runs; 2 wrong flags; 3 no coordinator runs there, or it cannot be asked; 4 it has halted."
-)]
+#[command(after_help = "Examples:
+  sexton status                     the coordinator of this user
+  sexton status --json | jq .queues as programs read it
+  sexton status > /dev/null         whether one runs: its exit status says so
+
+Exit status: 0 it runs; 2 wrong flags; 3 no coordinator runs there, or it cannot be asked; 4 it has halted.")]
 pub(crate) struct Status {
     /// Where the coordinator keeps its data [default: as for `sexton serve`]
     #[arg(long, value_name = "DIR", env = "SEXTON_DATA", hide_env_values = true)]
@@ -80,6 +83,7 @@ fn page(status: &Value) -> String {
             format!("{records} in {} ms, after {before}", count("/recovered/ms")),
         ),
     ];
+    lines.extend(draining(status).map(|words| ("draining", words)));
     if is("/recovered/cut") {
         lines.push(("cut", at("/recovered/cut")));
     }
@@ -117,6 +121,13 @@ fn page(status: &Value) -> String {
         .chain(["\n".to_owned(), table(actors)])
         .chain(actors.iter().map(quarantined))
         .collect()
+}
+
+/// What is taken on no more, if anything.
+fn draining(status: &Value) -> Option<String> {
+    let what = status.pointer("/draining_what")?.as_array()?;
+    let what: Vec<_> = what.iter().filter_map(Value::as_str).collect();
+    (!what.is_empty()).then(|| format!("no new {}", what.join(", ")))
 }
 
 /// The snapshots, and what came of the newest checkpoint.

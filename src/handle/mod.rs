@@ -2,14 +2,16 @@
 //!
 //! Knows no listener. The protocols are built on it, and the composition root in [`node`](crate::node) on both.
 
+mod draining;
 mod events;
 mod locks;
 mod queues;
 
+pub use self::draining::{Drain, Drains, Left};
 pub use self::events::Events;
 pub use self::locks::{Entry, LockError, Locks, Terms};
 pub use self::queues::{Added, JobWait, QueueError, Queues};
-use crate::actors::lock::{Query, Reply, Watch};
+use crate::actors::lock::{Query, Reply};
 use crate::actors::{Actors, each, queue, supervisor};
 use crate::clock::{Clock, Timestamp};
 use crate::ids::ActorId;
@@ -52,8 +54,7 @@ pub(crate) struct Facts {
     pub(crate) recovered: Recovered,
     pub(crate) journal: Option<Journal>,
     pub(crate) admission: Admission,
-    /// Whether new locks are refused until the end.
-    pub(crate) draining: watch::Sender<bool>,
+    pub(crate) draining: watch::Sender<Drains>,
     pub(crate) commands: mpsc::UnboundedSender<Command>,
     pub(crate) checkpoints: mpsc::UnboundedSender<checkpoint::Request>,
     pub(crate) snapshots: checkpoint::Shown,
@@ -65,7 +66,7 @@ pub(crate) struct Facts {
 #[derive(Debug)]
 pub(crate) enum Command {
     Stop,
-    Drain(oneshot::Sender<()>),
+    Drain(Drain, oneshot::Sender<()>),
     Listen(Option<Position>, oneshot::Sender<Reader>),
 }
 
@@ -96,36 +97,6 @@ impl Handle {
     /// What holds for the queues, for as long as the node runs.
     pub fn queue_rules(&self) -> &queue::Rules {
         &self.facts.queue_rules
-    }
-
-    /// Takes no new locks and no new jobs from now on, and resolves when no lock is left.
-    pub async fn drain(&self) -> Result<(), LockError> {
-        self.begin_drain().await?;
-        Ok(self.drained().await?)
-    }
-
-    /// Takes no new locks and no new jobs from now on.
-    pub async fn begin_drain(&self) -> Result<(), LockError> {
-        let (answer, begun) = oneshot::channel();
-        let sent = self.facts.commands.send(Command::Drain(answer));
-        sent.map_err(|_| Stopped)?;
-        begun.await.map_err(|_| Stopped)?;
-        self.facts.draining.send_replace(true);
-        Ok(())
-    }
-
-    /// Whether a drain has begun.
-    pub fn is_draining(&self) -> bool {
-        *self.facts.draining.borrow()
-    }
-
-    /// Resolves when no lock is left after a drain has begun, by whomever. Never, if none begins.
-    pub async fn drained(&self) -> Result<(), Stopped> {
-        let mut draining = self.facts.draining.subscribe();
-        let begun = draining.wait_for(|draining| *draining).await;
-        drop(begun.map_err(|_| Stopped)?);
-        drop(self.actors.lock.watch(Watch::Empty).await?);
-        Ok(())
     }
 
     /// Takes a snapshot now, so that a start has less to repeat, and the journal less to keep.
@@ -214,7 +185,7 @@ impl Handle {
             Err(QueueError::Stopped(stopped)) => return Err(stopped),
             Err(QueueError::Absent | QueueError::Refused(_) | QueueError::Failed(_)) => {
                 queue::Totals {
-                    draining: self.is_draining(),
+                    draining: self.draining().jobs,
                     ..queue::Totals::default()
                 }
             }
@@ -232,7 +203,8 @@ impl Handle {
             now,
             wall_offset_ms: facts.clock.offset_ms(),
             recovered: facts.recovered.clone(),
-            draining: self.is_draining(),
+            draining: self.draining().any(),
+            draining_what: self.draining().words(),
             lock_owners,
             lock_contenders,
             open_commands: facts.admission.open(),

@@ -12,6 +12,7 @@ use crate::actors::queue::{
     Body, Choice, Claim, Claimant, Counts, JobSelection, JobView, Message, Pop, Put, Query,
     QueueMachine, QueueName, QueueSelection, QueueView, Refused, Reply, Right, Root, Totals, Watch,
 };
+use crate::handle::Drains;
 use crate::ids::{RequestKey, Slot, Token};
 use crate::refusal::Reason;
 use crate::spine::delivery::{Answer, Failed, Item};
@@ -59,7 +60,7 @@ impl QueueError {
 
 const fn words(refused: Refused) -> &'static str {
     match refused {
-        Refused::Draining => "the coordinator drains and takes no new jobs",
+        Refused::Draining => "the coordinator drains: it takes no new jobs, and none is claimed",
         Refused::StaleToken => "the token is stale: the claim has passed on",
         Refused::Full => "there are as many jobs, or bytes of them, as are allowed",
         Refused::QueuesFull => "there are as many queues as are allowed",
@@ -78,7 +79,7 @@ pub struct Queues {
     /// How often each queue of a claim comes first, in their order, if that is left to chance.
     weights: Option<Arc<[u32]>>,
     key: Option<RequestKey>,
-    draining: watch::Receiver<bool>,
+    draining: watch::Receiver<Drains>,
 }
 
 /// What became of a job that was to be added.
@@ -93,7 +94,7 @@ pub struct Added {
 impl Queues {
     pub(super) const fn new(
         mailbox: Mailbox<QueueMachine>,
-        draining: watch::Receiver<bool>,
+        draining: watch::Receiver<Drains>,
     ) -> Self {
         Self {
             mailbox,
@@ -212,7 +213,8 @@ impl Queues {
         let wait = self
             .mailbox
             .begin_watch_or((watch, self.key), self.unheard());
-        JobWait(wait)
+        let draining = self.draining.clone();
+        JobWait { wait, draining }
     }
 
     /// Gives a claimed job back, to be ready at once, and waits for no answer: for claims of which nobody heard.
@@ -448,7 +450,7 @@ impl Queues {
     pub async fn totals(&self) -> Result<Totals, QueueError> {
         match self.one(Item::Query(Query::Totals)).await? {
             Reply::Totals(totals) => Ok(Totals {
-                draining: *self.draining.borrow(),
+                draining: self.draining.borrow().jobs,
                 ..*totals
             }),
             other => Err(refusal(&other)),
@@ -513,12 +515,22 @@ fn give_back(mailbox: &Mailbox<QueueMachine>, id: u64, token: Token) {
 }
 
 /// A wait for a job. Dropped, it ends; a job that is claimed for it in that moment is given back.
-pub struct JobWait(Waiting<QueueMachine>);
+pub struct JobWait {
+    wait: Waiting<QueueMachine>,
+    draining: watch::Receiver<Drains>,
+}
 
 impl JobWait {
-    /// The job, once there is one. May be given up, and asked for again.
+    /// The job, once there is one; refused when the node begins to drain. May be given up, and asked for again.
     pub async fn claim(&mut self) -> Result<Claim, QueueError> {
-        match self.0.answer().await?? {
+        let answer = tokio::select! {
+            biased;
+            answer = self.wait.answer() => answer??,
+            Ok(_) = self.draining.wait_for(|drains| drains.claims) => {
+                Reply::Refused(Refused::Draining)
+            }
+        };
+        match answer {
             Reply::Claim(claim) => Ok(*claim),
             other => Err(refusal(&other)),
         }
@@ -526,7 +538,7 @@ impl JobWait {
 
     /// Ends the wait: the job that was claimed for it before that, if one was.
     pub async fn withdraw(self) -> Result<Option<Claim>, QueueError> {
-        match self.0.withdraw().await {
+        match self.wait.withdraw().await {
             None => Ok(None),
             Some(answer) => match answer? {
                 Reply::Claim(claim) => Ok(Some(*claim)),

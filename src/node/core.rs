@@ -6,6 +6,7 @@ use super::{NodeError, cut_words, ports};
 use crate::actors::{Actors, each};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::Config;
+use crate::handle::Drain;
 use crate::handle::{Command, Facts, Handle};
 use crate::ids::Chance;
 use crate::ids::Seq;
@@ -131,7 +132,7 @@ impl Core {
             recovered,
             journal: log,
             admission: admission.clone(),
-            draining: watch::Sender::new(false),
+            draining: watch::Sender::default(),
             commands: self.commands,
             checkpoints: asks,
             snapshots: checkpoints.shown(),
@@ -264,8 +265,8 @@ impl Open {
         loop {
             // Whoever asked may be gone.
             match received.recv().await {
-                Some(Command::Drain(answer)) => {
-                    drain(&spine).await;
+                Some(Command::Drain(what, answer)) => {
+                    drain(&spine, what).await;
                     let _ = answer.send(());
                 }
                 Some(Command::Listen(after, answer)) => {
@@ -282,10 +283,13 @@ impl Open {
     }
 }
 
-/// Takes nothing new on from here.
-async fn drain(spine: &Spine) {
-    let drained = spine.ledger().drain();
-    if let Some(mark) = drained {
+/// Takes nothing new of this on from here.
+async fn drain(spine: &Spine, what: Drain) {
+    let mut noted = None;
+    for (actor, draining) in what.actors() {
+        noted = spine.ledger().drain(actor, draining).or(noted);
+    }
+    if let Some(mark) = noted {
         spine.happened("node", Happening::new("draining"));
         spine.write();
         spine.until_durable_or_halted(mark.seq).await;

@@ -13,7 +13,8 @@ use self::doors::OpenDoors;
 use crate::config::Config;
 use crate::handle::Command;
 pub use crate::handle::{
-    Added, Entry, Events, Handle, JobWait, LockError, Locks, QueueError, Queues, Terms,
+    Added, Drain, Drains, Entry, Events, Handle, JobWait, Left, LockError, Locks, QueueError,
+    Queues, Terms,
 };
 use crate::ids::Seq;
 use crate::persist::PersistError;

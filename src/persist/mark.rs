@@ -42,8 +42,13 @@ pub enum Mark {
         #[serde(with = "hex")]
         rules: Vec<u8>,
     },
-    /// The node drains: nothing new is taken on until the next start.
-    Drain,
+    /// An actor takes nothing new on until the next start.
+    Drain {
+        /// Which actor.
+        actor: ActorId,
+        /// What it takes on no more.
+        draining: Draining,
+    },
     /// A snapshot is whole on disk: what came before it is no longer needed from here.
     Checkpoint {
         /// Where the snapshot stands.
@@ -51,6 +56,26 @@ pub enum Mark {
         /// What it holds, actor by actor.
         states: Vec<Watermark>,
     },
+}
+
+/// What an actor takes on no more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Draining {
+    /// It drains not: it takes on everything.
+    #[default]
+    No,
+    /// Nothing is added; what is there is still handed out.
+    Additions,
+    /// Nothing is added, and nothing handed out: what is held comes to its end.
+    All,
+}
+
+impl Draining {
+    /// Whether nothing is added.
+    pub fn has_begun(self) -> bool {
+        self != Self::No
+    }
 }
 
 /// Up to where a snapshot holds the state of an actor.
@@ -71,13 +96,18 @@ pub struct Marked {
     pub chance: Chance,
     /// Wall clock less node time, in milliseconds.
     pub offset_ms: i64,
-    /// Whether nothing new is taken on.
-    pub draining: bool,
+    /// The actors that take nothing new on.
+    pub draining: BTreeMap<ActorId, Draining>,
     /// The rules that each actor goes by, as rmp-serde writes them.
     pub rules: BTreeMap<ActorId, Vec<u8>>,
 }
 
 impl Marked {
+    /// What this actor takes on no more.
+    pub fn draining(&self, actor: ActorId) -> Draining {
+        self.draining.get(&actor).copied().unwrap_or_default()
+    }
+
     /// Follows a mark.
     pub fn apply(&mut self, mark: &Mark) {
         match mark {
@@ -86,13 +116,15 @@ impl Marked {
             } => {
                 self.chance = *chance;
                 self.offset_ms = *offset_ms;
-                self.draining = false;
+                self.draining.clear();
             }
             Mark::Clock { offset_ms } => self.offset_ms = *offset_ms,
             Mark::Rules { actor, rules } => {
                 self.rules.insert(*actor, rules.clone());
             }
-            Mark::Drain => self.draining = true,
+            Mark::Drain { actor, draining } => {
+                self.draining.insert(*actor, *draining);
+            }
             Mark::Stop | Mark::Reserve { .. } | Mark::Checkpoint { .. } => {}
         }
     }

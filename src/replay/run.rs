@@ -233,7 +233,7 @@ impl Replay {
                 if record.seq > actor.last() && !reads_only {
                     if verify {
                         self.compare(
-                            &self.moment(stamp),
+                            &self.moment(record.actor, stamp),
                             &line.actor,
                             &told.message,
                             &told.outcome,
@@ -342,7 +342,8 @@ impl Replay {
         line: &Line,
     ) -> Result<(Option<Told>, Option<Value>), String> {
         let message = line.message.as_ref().ok_or("an entry has a message")?;
-        let moment = self.moment(stamp);
+        let actor = self.named(&line.actor)?.actor();
+        let moment = self.moment(actor, stamp);
         if let (true, Some(outcome)) = (self.verify, &line.outcome) {
             self.compare(&moment, &line.actor, message, outcome);
         }
@@ -386,7 +387,7 @@ impl Replay {
             let offset = Offset(self.marked.offset_ms);
             while let Some(message) = actor.due(Now { at, offset }) {
                 let seq = following(self.last)?;
-                let moment = moment(&self.marked, Stamp { seq, at });
+                let moment = moment(&self.marked, actor.actor(), Stamp { seq, at });
                 let Some(told) = actor.commit(&moment, &message, None, None)? else {
                     return Err(format!("{message} is due and changes nothing"));
                 };
@@ -420,7 +421,7 @@ impl Replay {
             | Mark::Stop
             | Mark::Clock { .. }
             | Mark::Reserve { .. }
-            | Mark::Drain
+            | Mark::Drain { .. }
             | Mark::Checkpoint { .. } => {}
         }
     }
@@ -433,8 +434,8 @@ impl Replay {
         }
     }
 
-    fn moment(&self, stamp: Stamp) -> Moment {
-        moment(&self.marked, stamp)
+    fn moment(&self, actor: ActorId, stamp: Stamp) -> Moment {
+        moment(&self.marked, actor, stamp)
     }
 
     fn compare(&mut self, moment: &Moment, name: &str, message: &Value, recorded: &Value) {
@@ -502,7 +503,7 @@ fn only_read(line: Line) -> Result<Vec<Line>, String> {
 }
 
 /// When an entry is decided again.
-fn moment(marked: &Marked, Stamp { seq, at }: Stamp) -> Moment {
+fn moment(marked: &Marked, actor: ActorId, Stamp { seq, at }: Stamp) -> Moment {
     Moment {
         seq,
         now: Now {
@@ -510,6 +511,6 @@ fn moment(marked: &Marked, Stamp { seq, at }: Stamp) -> Moment {
             offset: Offset(marked.offset_ms),
         },
         chance: marked.chance,
-        draining: marked.draining,
+        draining: marked.draining(actor),
     }
 }

@@ -7,7 +7,7 @@ use crate::clock::{Clock, Offset, Timestamp};
 use crate::ids::{ActorId, Chance, RequestKey, Seq};
 use crate::persist::format::{About, Batch, Kind};
 use crate::persist::journal::{Room, Tail};
-use crate::persist::mark::{Mark, Marked, Watermark};
+use crate::persist::mark::{Draining, Mark, Marked, Watermark};
 use crate::spine::delivery::Stage;
 use crate::spine::machine::{Moment, Now, Stamp, Start};
 use serde::{Deserialize, Serialize};
@@ -152,9 +152,10 @@ impl Ledger {
         }
     }
 
-    /// Takes nothing new on from here until the next start; whether that is new.
-    pub fn drain(&mut self) -> Option<Stamp> {
-        (!self.marked.draining).then(|| self.mark(&Mark::Drain))
+    /// Has an actor take nothing new on from here until the next start; the entry, if that is more than it did.
+    pub fn drain(&mut self, actor: ActorId, draining: Draining) -> Option<Stamp> {
+        let more = draining > self.marked.draining(actor);
+        more.then(|| self.mark(&Mark::Drain { actor, draining }))
     }
 
     /// Notes a stop in good order.
@@ -180,14 +181,14 @@ impl Ledger {
         }
     }
 
-    /// The moment of a decision that is made now: no number is handed out between it and the entry that comes of it.
-    pub fn moment(&mut self, now: Now) -> Moment {
+    /// The moment of a decision of this actor that is made now: no number is handed out between it and the entry that comes of it.
+    pub fn moment(&mut self, actor: ActorId, now: Now) -> Moment {
         self.renew_reserve(now.at);
         Moment {
             seq: self.next,
             now,
             chance: self.marked.chance,
-            draining: self.marked.draining,
+            draining: self.marked.draining(actor),
         }
     }
 

@@ -11,6 +11,7 @@ pub use crate::clock::Now;
 use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, Chance, Digest, PageId, Seq, Slot, Ticket};
 use crate::lookup::pages::Pages;
+pub use crate::persist::mark::Draining;
 use crate::spine::effect;
 use crate::spine::event::Happening;
 use serde::de::DeserializeOwned;
@@ -199,8 +200,8 @@ pub struct Moment {
     pub now: Now,
     /// The chance of the start that this moment belongs to.
     pub chance: Chance,
-    /// Whether the node drains: nothing new is taken on.
-    pub draining: bool,
+    /// What the actor takes on no more.
+    pub draining: Draining,
 }
 
 impl Moment {

@@ -7,6 +7,7 @@ mod beanstalkd;
 mod config;
 mod descriptors;
 mod disk_full;
+mod drain;
 mod events;
 mod inspect;
 mod interrupted;

@@ -2,7 +2,7 @@
 
 use sexton::actors::lock::{Name, Refused};
 use sexton::ids::Token;
-use sexton::node::{Entry, Handle, LockError, Locks, Terms};
+use sexton::node::{Drain, Entry, Handle, LockError, Locks, Terms};
 use sexton::{Config, Node, block_on};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -173,7 +173,7 @@ fn a_drain_refuses_what_is_new_and_ends_with_the_last() {
     let alice = entry("k", "alice");
     let token = block_on(locks.acquire(&alice, Terms::default())).unwrap();
     std::thread::scope(|scope| {
-        let drained = scope.spawn(|| block_on(handle.drain()));
+        let drained = scope.spawn(|| block_on(handle.drain(Drain::All)));
         let bob = entry("other", "bob");
         let refused = loop {
             match block_on(locks.acquire(&bob, Terms::default())) {

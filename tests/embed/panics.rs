@@ -9,7 +9,7 @@ use sexton::actors::lock::{LockMachine, Message, Name, Query};
 use sexton::actors::queue::{self, Body, Put, QueueName};
 use sexton::actors::supervisor::{Cause, Rules};
 use sexton::ids::Digest;
-use sexton::node::{Entry, Handle, Terms};
+use sexton::node::{Drain, Entry, Handle, Terms};
 use sexton::spine::delivery::Stage;
 use sexton::spine::delivery::{Item, Report};
 use sexton::spine::machine::Paged as _;
@@ -450,7 +450,7 @@ fn halted(node: &Node, mut clients: Vec<Client>, words: &str) {
             || node::wait(handle.status()).is_ok_and(|status| status.halted.is_some())
     );
     assert!(
-        node::wait(handle.drain()).is_err(),
+        node::wait(handle.drain(Drain::All)).is_err(),
         "nothing can be waited for any more"
     );
     for client in &mut clients {
@@ -482,7 +482,7 @@ fn too_many_panics_halt_the_node() {
     }
     std::thread::scope(|threads| {
         let draining = handle.clone();
-        let waits = threads.spawn(move || node::wait(draining.drain()));
+        let waits = threads.spawn(move || node::wait(draining.drain(Drain::All)));
         while there_is_room(&mut idle) {}
         let culprit = request("one", "more", "culprit", (6000, 60, 0));
         client.send(&culprit).expect("it takes them");

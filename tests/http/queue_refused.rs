@@ -2,6 +2,7 @@
 
 use crate::gate::Gate;
 use crate::opened::{Opened, finish};
+use crate::patience::until;
 use crate::queue::{POP, PUSH, pop, push, target};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -217,10 +218,24 @@ fn bounds_are_answered() {
 fn a_drain_takes_no_new_jobs_and_lets_those_be_done_that_are_there() {
     let opened = Opened::new();
     push(&opened, "q", "x");
-    opened.post("/v1/drain", &Value::Null).json();
+    push(&opened, "q", "y");
+    let claim = target(&pop(&opened, "q"));
+    let waiting = opened.begin(POP, &json!({"queues": ["other"], "wait": 600}));
+    until("it waits", || {
+        let status = opened.get("/v1/status", "").json();
+        (status["queues"]["waiting"] == 1).then_some(())
+    });
+    let drains = opened.post("/v1/drain?what=queues", &Value::Null).json();
+    assert_eq!(drains, json!({"draining": true, "locks": 0, "claims": 1}));
+    opened
+        .post("/v1/drain?what=jobs", &Value::Null)
+        .problem(400);
+    finish(POP, waiting).because(503, "draining");
     let fields = json!({"queue": "q", "body": "x"});
     opened.post(PUSH, &fields).because(503, "draining");
-    let claim = target(&pop(&opened, "q"));
+    opened
+        .post(POP, &json!({"queues": ["q"]}))
+        .because(503, "draining");
     assert_eq!(opened.post("/v1/queues/ack", &claim).status, 200);
 }
 

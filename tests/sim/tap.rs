@@ -74,7 +74,7 @@ impl Tap {
             Mark::Start { .. } => self.start_marks += 1,
             Mark::Reserve { .. } => self.reserve_marks += 1,
             Mark::Clock { .. } => self.clock_marks += 1,
-            Mark::Stop | Mark::Rules { .. } | Mark::Drain | Mark::Checkpoint { .. } => {}
+            Mark::Stop | Mark::Rules { .. } | Mark::Drain { .. } | Mark::Checkpoint { .. } => {}
         }
     }
 

@@ -153,7 +153,7 @@ impl<R: Reference> Witness<R> {
                 offset: Offset(self.marked.offset_ms),
             },
             chance: self.marked.chance,
-            draining: self.marked.draining,
+            draining: self.marked.draining(R::Machine::ID),
         };
         let again = self.shadow.machine().decide(&moment, message);
         self.shadow

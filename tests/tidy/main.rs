@@ -206,6 +206,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "spine::effect",
             "spine::event",
             "lookup::pages",
+            "persist::mark",
             "clock",
             "ids",
         ],

@@ -13,7 +13,7 @@ use crate::sockets;
 use clap::Args;
 use sexton::actors::{Rules, queue};
 use sexton::config::{Address, BeanstalkConfig, Config, Listeners, Network, Opened};
-use sexton::node::Node;
+use sexton::node::{Drain, Node};
 use sexton::persist::journal::{Fsync, Sizes};
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -55,7 +55,12 @@ pub(crate) struct Beanstalkd {
 
 impl Beanstalkd {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        run(self.words)
+        let mut words = self.words;
+        // beanstalkd knows no --help, and every other command here does.
+        if words.first().is_some_and(|word| word == "--help") {
+            words = vec!["-h".into()];
+        }
+        run(words)
     }
 }
 
@@ -235,7 +240,7 @@ async fn until_signal(config: Config) -> Result<(), Failure> {
             Some(()) = hangup.recv() => break,
             Some(()) = drain.recv() => {
                 // A node that has halted says so below.
-                let _begun = handle.begin_drain().await;
+                let _begun = handle.begin_drain(Drain::Jobs).await;
                 tracing::info!("draining: no new jobs");
             }
             never = &mut freed => match never {},

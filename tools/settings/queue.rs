@@ -5,6 +5,7 @@
 //! file alone.
 
 use crate::settings::layer::{Problem, Source};
+use crate::span::milliseconds;
 use crate::table::{self, Column};
 use crate::text;
 use serde_json::{Map, Value, json};
@@ -162,19 +163,10 @@ fn span(value: &DeValue<'_>) -> Result<u64, String> {
             .ok()
             .and_then(|it| it.checked_mul(1000))
     } else {
-        value.as_str().and_then(|text| {
-            let at = text.find(|byte: char| !byte.is_ascii_digit())?;
-            let (number, unit) = text.split_at(at);
-            let unit = match unit {
-                "ms" => 1,
-                "s" => 1000,
-                "m" => 60_000,
-                "h" => 3_600_000,
-                "d" => 86_400_000,
-                _ => return None,
-            };
-            number.parse::<u64>().ok()?.checked_mul(unit)
-        })
+        value
+            .as_str()
+            .filter(|text| text.ends_with(|letter: char| letter.is_ascii_alphabetic()))
+            .and_then(|text| milliseconds(text).ok())
     };
     ms.ok_or_else(|| expected().to_owned())
 }

@@ -14,7 +14,7 @@ use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket, Token};
 use crate::lookup::pages::Pages;
 use crate::spine::machine::{
-    Effects, Keeping, Machine, Moment, Never, Now, Paged, Stamp, Start, Timed, Weight,
+    Draining, Effects, Keeping, Machine, Moment, Never, Now, Paged, Stamp, Start, Timed, Weight,
 };
 
 /// Keys that begin so belong to the coordinator: shown everywhere, changed through no door.
@@ -36,7 +36,7 @@ impl LockMachine {
         &self,
         (key, index, owner): (&Name, &Name, &Name),
         priority: u8,
-        draining: bool,
+        draining: Draining,
     ) -> Outcome {
         let [key, index, owner] = [key, index, owner].map(Name::as_bytes);
         if owner.is_empty() {
@@ -48,7 +48,7 @@ impl LockMachine {
         if let Some(slot) = self.state.find(key, index, owner) {
             return self.renewed(slot); // rows 8 and 9: a renewal, also while draining
         }
-        if draining || self.state.head.draining {
+        if draining.has_begun() || self.state.head.draining {
             return Outcome::Refused(Refused::Draining);
         }
         if self.state.entries.len() >= self.rules.entries_max as usize {

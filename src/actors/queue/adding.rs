@@ -117,7 +117,7 @@ impl QueueMachine {
         if put.body.as_bytes().len() > self.state.rules.body_bytes_max as usize {
             return Err(Refused::TooBig);
         }
-        if moment.draining || self.state.head.draining {
+        if moment.draining.has_begun() || self.state.head.draining {
             return Err(Refused::Draining);
         }
         if rules.read_only.is_some() {

@@ -11,7 +11,7 @@ use crate::actors::queue::phase::Phase;
 use crate::actors::queue::rules::{Backoff, TypeRules};
 use crate::clock::{Date, Now, Timestamp};
 use crate::ids::Slot;
-use crate::spine::machine::Moment;
+use crate::spine::machine::{Draining, Moment};
 
 impl QueueMachine {
     pub(super) fn decision(&self, moment: &Moment, message: &Message) -> Outcome {
@@ -27,6 +27,12 @@ impl QueueMachine {
             Message::Spoil => Outcome::Spoiled {
                 id: self.state.head.next_id,
             },
+            // Whoever waits is told by whoever waits for it: a tick must come to something.
+            Message::Pop(Pop { ticket: None, .. }) | Message::PopJob { .. }
+                if moment.draining == Draining::All =>
+            {
+                Outcome::Refused(Refused::Draining)
+            }
             Message::Pop(pop) => self.decide_pop(moment, pop),
             Message::PopJob { id, .. } => self.decide_pop_job(moment.now, *id),
             Message::Delete { id, by } => self.decide_delete(*id, *by),

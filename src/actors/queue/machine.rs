@@ -62,6 +62,17 @@ impl QueueMachine {
     }
 }
 
+impl QueueMachine {
+    /// Tells those who wait for it that no job is claimed.
+    fn wake_if_unclaimed(&mut self, effects: &mut Effects<Self>) {
+        if self.state.totals.jobs.claimed == 0 {
+            for ticket in self.waiting.take_unclaimed() {
+                effects.wake(ticket, Reply::Done);
+            }
+        }
+    }
+}
+
 impl Machine for QueueMachine {
     const NAME: &'static str = "queue";
     const ID: ActorId = ActorId::QUEUE;
@@ -149,6 +160,7 @@ impl Machine for QueueMachine {
         effects: &mut Effects<Self>,
     ) {
         self.apply(entry, message, outcome, effects);
+        self.wake_if_unclaimed(effects);
     }
 
     fn reply(&self, _seq: Seq, message: &Message, outcome: &Outcome) -> Reply {
@@ -241,8 +253,9 @@ impl Machine for QueueMachine {
         }
     }
 
-    fn watch(&mut self, ticket: Ticket, watch: &Watch, _effects: &mut Effects<Self>) {
+    fn watch(&mut self, ticket: Ticket, watch: &Watch, effects: &mut Effects<Self>) {
         self.waiting.watch(&mut self.state, ticket, watch);
+        self.wake_if_unclaimed(effects);
     }
 
     fn unwatch(&mut self, ticket: Ticket) {

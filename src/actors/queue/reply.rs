@@ -97,6 +97,8 @@ pub struct Choice {
 pub enum Watch {
     /// A job of these queues. What was waited for is claimed.
     Job(Pop),
+    /// That no job is claimed.
+    Unclaimed,
     /// Nothing: this queue is there as long as somebody says so, whoever has to do with it.
     Standing(QueueName),
     /// Nothing: these queues are there as long as somebody says so.

@@ -6,7 +6,7 @@ use crate::actors::queue::name::QueueName;
 use crate::actors::queue::reply::Watch;
 use crate::actors::queue::state::State;
 use crate::ids::{Slot, Ticket};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Tickets by what they stand for.
@@ -15,6 +15,8 @@ pub(super) struct Waiting {
     pops: BTreeMap<Ticket, (Pop, Vec<Slot>)>,
     presences: BTreeMap<Ticket, Presence>,
     standing: BTreeMap<Ticket, Slot>,
+    /// Those who wait until no job is claimed.
+    unclaimed: BTreeSet<Ticket>,
 }
 
 /// The queues that somebody has to do with.
@@ -40,6 +42,9 @@ impl Waiting {
                     ..pop.clone()
                 };
                 self.pops.insert(ticket, (pop, queues));
+            }
+            Watch::Unclaimed => {
+                self.unclaimed.insert(ticket);
             }
             Watch::Standing(queue) => {
                 let queue = state.queue_for(queue);
@@ -70,6 +75,7 @@ impl Waiting {
                 state.forsake(queue);
             }
         }
+        self.unclaimed.remove(&ticket);
         if let Some(queue) = self.standing.remove(&ticket) {
             state.attend(queue, |queue| queue.standing -= 1);
             state.forsake(queue);
@@ -84,6 +90,11 @@ impl Waiting {
             }
             state.forsake(using);
         }
+    }
+
+    /// Those who waited until no job is claimed, and do no longer.
+    pub(super) fn take_unclaimed(&mut self) -> BTreeSet<Ticket> {
+        std::mem::take(&mut self.unclaimed)
     }
 
     /// What this ticket waits for.

@@ -381,7 +381,7 @@ impl<'d> Reader<'d> {
                     Mark::Start { .. }
                     | Mark::Clock { .. }
                     | Mark::Rules { .. }
-                    | Mark::Drain
+                    | Mark::Drain { .. }
                     | Mark::Checkpoint { .. },
                 )
                 | None => {}

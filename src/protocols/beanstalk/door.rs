@@ -3,7 +3,7 @@
 use crate::actors::queue::{QueueMachine, QueueName, Totals, Watch};
 use crate::clock::{Clock, Timestamp};
 use crate::config::{Address, BeanstalkConfig, Opened};
-use crate::handle::Listener;
+use crate::handle::{Drains, Listener};
 use crate::protocols::beanstalk::VERSION;
 use crate::protocols::beanstalk::command::Counted;
 use crate::protocols::beanstalk::reply::Reply;
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) job_bytes_max: u32,
-    draining: watch::Receiver<bool>,
+    draining: watch::Receiver<Drains>,
     places: Arc<Places>,
     started: Timestamp,
     /// 16 hexadecimal digits, others at every start.
@@ -129,12 +129,22 @@ impl Shared {
             system_time: Duration::ZERO,
             uptime: now.since(self.started).as_secs(),
             binlog: BinlogStats::default(),
-            draining: *self.draining.borrow(),
+            draining: self.draining.borrow().jobs,
             id: &self.id,
             hostname: &self.hostname,
             os: &self.os,
             platform: &self.platform,
         }))
+    }
+}
+
+impl Shared {
+    /// Waits until no jobs are claimed any more; never, if the node goes.
+    pub(crate) async fn until_draining(&self) {
+        let mut draining = self.draining.clone();
+        if draining.wait_for(|drains| drains.claims).await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 }
 
@@ -150,7 +160,7 @@ impl Door {
     pub(crate) fn open(
         config: &BeanstalkConfig,
         open: Option<&Opened>,
-        (queues, draining): (Mailbox<QueueMachine>, watch::Receiver<bool>),
+        (queues, draining): (Mailbox<QueueMachine>, watch::Receiver<Drains>),
         clock: Arc<dyn Clock>,
         id: u64,
     ) -> io::Result<Self> {

@@ -4,7 +4,9 @@
 //! in runs, as many as came. A run ends at a `reserve` that finds nothing: nothing behind it is read on until it is
 //! answered. What is held for a client that does not read is bounded: some commands, their answers, some output.
 
-use crate::actors::queue::{Claim, Message, QueueMachine, QueueName, Reply as Told, Watch, Worker};
+use crate::actors::queue::{
+    Claim, Message, QueueMachine, QueueName, Refused, Reply as Told, Watch, Worker,
+};
 use crate::clock::Timestamp;
 use crate::protocols::beanstalk::DEBUG_TARGET;
 use crate::protocols::beanstalk::asked::Asked;
@@ -214,7 +216,14 @@ impl BeanstalkSession {
                 };
                 Some(job(claim))
             });
-            self.tell(&Reply::ReservedBatch(claims.collect()), output);
+            let claims: Vec<_> = claims.collect();
+            let drains = |answer| matches!(answer, &Ok(Told::Refused(Refused::Draining)));
+            let reply = if claims.is_empty() && answers.iter().any(drains) {
+                Reply::Draining
+            } else {
+                Reply::ReservedBatch(claims)
+            };
+            self.tell(&reply, output);
         } else {
             let done = answers.iter().filter(|answer| **answer == Ok(Told::Done));
             let deleted = done.count() as u64;
@@ -378,18 +387,16 @@ impl Session for BeanstalkSession {
         let Some(Reserving { waiting, patience }) = &mut self.reserving else {
             return;
         };
-        let Some((span, instead)) = patience else {
-            let answer = waiting.answer().await;
-            self.reserving = None;
-            return self.came(answer.ok(), &Reply::InternalError, output);
+        let instead = tokio::select! {
+            biased;
+            answer = waiting.answer() => {
+                self.reserving = None;
+                return self.came(answer.ok(), &Reply::InternalError, output);
+            }
+            instead = over(patience.as_ref()) => instead,
+            () = self.shared.until_draining() => Reply::Draining,
         };
-        let instead = instead.clone();
-        if let Some(answer) = within(*span, waiting.answer()).await {
-            self.reserving = None;
-            self.came(answer.ok(), &Reply::InternalError, output);
-        } else {
-            self.withdraw(&instead, output).await;
-        }
+        self.withdraw(&instead, output).await;
     }
 
     async fn give_up(&mut self, output: &mut Vec<u8>) {
@@ -422,7 +429,13 @@ fn job(claim: &Claim) -> Job<'_> {
     Job { id, body }
 }
 
-/// How long a client waits is its own affair: no state depends on it.
-async fn within<T>(span: Duration, future: impl Future<Output = T>) -> Option<T> {
-    tokio::time::timeout(span, future).await.ok()
+/// Waits for as long as a client does, which is its own affair: no state depends on it. What it is told then.
+async fn over(patience: Option<&(Duration, Reply<'static>)>) -> Reply<'static> {
+    let never = std::future::pending();
+    match patience {
+        Some((span, instead)) => tokio::time::timeout(*span, never)
+            .await
+            .unwrap_or_else(|_| instead.clone()),
+        None => never.await,
+    }
 }

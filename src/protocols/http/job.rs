@@ -70,7 +70,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 more: "The most urgent of these queues, among equals the oldest, or as the queue's order has it; with `weights`, of a queue by chance. With `wait`, and if there is none, answers when one is there or the wait ends. A job that is claimed for a client which has closed the connection is given back.",
                 answer: "What was claimed; nothing, if there is nothing.",
             },
-            &[Stale, Waits, DiskFull, Failed],
+            &[Stale, Waits, Draining, DiskFull, Failed],
         ),
         Route::post_once(
             "/v1/queues/ack",

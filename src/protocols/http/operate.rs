@@ -1,8 +1,7 @@
 //! The node over HTTP: how it is, and what its operator does with it.
 
-use crate::actors::lock::{LockMachine, Query as LockQuery, Reply};
 use crate::actors::supervisor::SupervisorMachine;
-use crate::handle::Handle;
+use crate::handle::{self, Handle, Left};
 use crate::protocols::http::call::Call;
 use crate::protocols::http::metric;
 use crate::protocols::http::problem::Problem;
@@ -10,7 +9,6 @@ use crate::protocols::http::route::{Json, Query, Route, Routed, Scope, Words};
 use crate::protocols::http::schema::Number;
 use crate::refusal::Reason;
 use crate::spine::checkpoint::Taken;
-use crate::spine::delivery::Item;
 use crate::status::NodeStatus;
 use actix_web::HttpResponse;
 use actix_web::body::MessageBody;
@@ -38,7 +36,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 id: "health",
                 summary: "Whether the node has halted",
                 more: "Asks no actor, so it answers while the disk is slow.",
-                answer: "It has not: `ok`.",
+                answer: "It has not: `ok`, or `draining` if something is taken on no more.",
             },
             &[],
         )
@@ -95,8 +93,8 @@ pub(crate) fn routes() -> Vec<Route> {
             drain,
             Words {
                 id: "drain",
-                summary: "Take no new locks or jobs, and end when no lock is left",
-                more: "Answers when it has begun; with `wait`, when no lock is left or the wait is over.",
+                summary: "Take nothing new on, and end when nothing is held any more",
+                more: "New locks, or new jobs and claims of jobs, or all of them, are refused; renewals, releases and the ends of claims go on. The coordinator ends when no lock and no claim is left. Answers when it has begun; with `wait`, when none is left or the wait is over. What drains already goes on draining.",
                 answer: "It drains.",
             },
             &[Failed, Draining, Waits],
@@ -106,6 +104,7 @@ pub(crate) fn routes() -> Vec<Route> {
 
 async fn health(call: &Call, (): ()) -> Result<HttpResponse, Problem> {
     match call.node.halt_words() {
+        None if call.node.draining().any() => Ok(text(TEXT, "draining\n")),
         None => Ok(text(TEXT, "ok\n")),
         Some(words) => Err(Problem::new(Reason::Stopped, words)),
     }
@@ -152,7 +151,10 @@ async fn checkpoint(call: &Call, (): ()) -> Result<Json<Taken>, Problem> {
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Drain {
-    /// Seconds to wait until no lock is left.
+    /// What is taken on no more: `locks`, `queues` (jobs and their claims), or `all`.
+    #[serde(default = "all")]
+    what: handle::Drain,
+    /// Seconds to wait until no lock and no claim is left.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
 }
@@ -162,14 +164,21 @@ pub(crate) struct Drain {
 pub(crate) struct Drained {
     #[schemars(extend("const" = true))]
     draining: bool,
-    /// Entries that are left, held and waiting.
+    /// Locks that are left, held and waited for.
     locks: u64,
+    /// Claims of jobs that are left.
+    claims: u64,
 }
 
-/// Takes no new locks from now on; how many are left, at once or when none is.
-async fn drain(call: &Call, Query(Drain { wait }): Query<Drain>) -> Result<Json<Drained>, Problem> {
+const fn all() -> handle::Drain {
+    handle::Drain::All
+}
+
+/// Takes nothing new on from now on; how much is left, at once or when nothing is.
+async fn drain(call: &Call, Query(asked): Query<Drain>) -> Result<Json<Drained>, Problem> {
+    let Drain { what, wait } = asked;
     let node = &call.node;
-    node.begin_drain().await?;
+    node.begin_drain(what).await.map_err(stopped)?;
     if wait.0 > 0 {
         let drained = timeout(Duration::from_secs(wait.0), node.drained());
         // When the wait is over it says how many are left.
@@ -177,15 +186,12 @@ async fn drain(call: &Call, Query(Drain { wait }): Query<Drain>) -> Result<Json<
             drained.map_err(stopped)?;
         }
     }
-    let counts: Vec<Item<LockMachine>> = vec![Item::Query(LockQuery::Counts)];
-    let counts = node.locks().batch(counts).await.map_err(stopped)?;
-    match counts.first() {
-        Some(Ok(Reply::Counts { owners, contenders })) => Ok(Json(Drained {
-            draining: true,
-            locks: u64::from(*owners) + u64::from(*contenders),
-        })),
-        Some(_) | None => Err(Problem::new(Reason::Failed, Reason::Failed.title())),
-    }
+    let Left { locks, claims } = node.left().await?;
+    Ok(Json(Drained {
+        draining: true,
+        locks,
+        claims,
+    }))
 }
 
 pub(crate) fn stopped(stopped: crate::spine::runtime::Stopped) -> Problem {

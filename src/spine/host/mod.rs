@@ -276,7 +276,7 @@ impl<M: Actor> Host<M> {
         (message, key): (&M::Message, Option<&RequestKey>),
         stage: Stage,
     ) -> Result<Done<M::Reply>, Report> {
-        let moment = ledger.moment(now);
+        let moment = ledger.moment(M::ID, now);
         let (outcome, keeping) = match self.decide(ledger.room(), &moment, message, stage) {
             Ok(Ok(decided)) => decided,
             Ok(Err(refusal)) => return Ok(Done::Refused(refusal)),

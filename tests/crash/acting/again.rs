@@ -35,7 +35,7 @@ pub(super) fn other<const ID: u8>(files: &Path, bend: fn(&mut Moment)) -> Result
                     seq,
                     now: Now { at, offset },
                     chance: marked.chance,
-                    draining: marked.draining,
+                    draining: marked.draining(record.actor),
                 };
                 bend(&mut moment);
                 let again = replica.machine().decide(&moment, &entry.message);

@@ -7,6 +7,7 @@ mod vector;
 use crate::lockserver::{self, Client};
 use crate::node;
 use crate::patience::until;
+use sexton::node::Drain;
 use sexton::{Config, Node};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -89,7 +90,7 @@ fn a_newcomer_is_turned_away_while_draining_and_the_rest_goes_on() {
         assert_eq!(client.number(&held).expect("an answer"), 1);
         let handle = server.node.handle();
         let drained = std::thread::scope(|threads| {
-            let drain = threads.spawn(|| node::wait(handle.drain()));
+            let drain = threads.spawn(|| node::wait(handle.drain(Drain::Locks)));
             until("the drain is in force", || {
                 let newcomer = lockserver::request("probe", "", "p", (0, 0, 0));
                 (client.number(&newcomer).expect("an answer") == 0).then_some(())

@@ -8,7 +8,7 @@ use sexton::actors::queue::{
     Root, Rules, TypeRules, Worker,
 };
 use sexton::clock::{ManualClock, Timestamp};
-use sexton::ids::Chance;
+use sexton::ids::{ActorId, Chance};
 use sexton::ids::{RequestKey, Seq, Token};
 use sexton::persist::disk::{Disk, RealDisk};
 use sexton::persist::journal::{InlineFiller, Tail, Writer};
@@ -17,7 +17,7 @@ use sexton::persist::retention::trim;
 use sexton::persist::snapshots::{Manifest, Page, SledStores, SlotId, SlotWriter, Slots};
 use sexton::spine::delivery::Stage;
 use sexton::spine::ledger::{Entry, Ledger, Poisoned};
-use sexton::spine::machine::{self, Keeping, Machine as _, Now};
+use sexton::spine::machine::{self, Draining, Keeping, Machine as _, Now};
 use sexton::spine::pages::slice;
 use sexton::spine::receipts::Receipts;
 use sexton::spine::recovery::digest;
@@ -88,7 +88,8 @@ pub(crate) fn make(data: &Path) {
     });
     maker.lock(&lock::Message::Drain);
     maker.job(&Job::Drain);
-    maker.ledger.drain();
+    maker.ledger.drain(ActorId::LOCK, Draining::All);
+    maker.ledger.drain(ActorId::QUEUE, Draining::Additions);
     // No stop: the end is one after a kill, behind which numbers go on at what was reserved.
     maker.write();
 }
@@ -141,7 +142,7 @@ impl<M: machine::Actor> Actor<M> {
 
     fn decide(&mut self, ledger: &mut Ledger, at: Timestamp, message: &M::Message) {
         let offset = ledger.both().offset;
-        let moment = ledger.moment(Now { at, offset });
+        let moment = ledger.moment(M::ID, Now { at, offset });
         let outcome = self.machine.decide(&moment, message);
         let keeping = self.machine.keeping(message, &outcome);
         if keeping == Keeping::Nothing {

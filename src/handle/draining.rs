@@ -1,0 +1,142 @@
+//! Draining: nothing new is taken on until the next start, and what is held comes to its end.
+
+use crate::actors::{lock, queue};
+use crate::handle::{Command, Handle, QueueError};
+use crate::ids::ActorId;
+use crate::spine::delivery::Item;
+use crate::spine::machine::Draining;
+use crate::spine::runtime::Stopped;
+use tokio::sync::oneshot;
+
+/// What a drain has a node take on no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "http",
+    derive(serde::Deserialize, schemars::JsonSchema),
+    serde(rename_all = "snake_case"),
+    schemars(rename = "DrainWhat")
+)]
+pub enum Drain {
+    /// No new locks: renewals and releases go on, and who waits is granted.
+    Locks,
+    /// No new jobs, and no new claims of jobs: what is claimed may be touched, and comes to its end.
+    Queues,
+    /// Both.
+    All,
+    /// No new jobs. Claims go on, and the node does not end by it: what beanstalkd means by draining.
+    #[cfg_attr(feature = "http", serde(skip))]
+    Jobs,
+}
+
+impl Drain {
+    /// What each actor is to take on no more.
+    pub(crate) fn actors(self) -> impl Iterator<Item = (ActorId, Draining)> {
+        let locks = matches!(self, Self::Locks | Self::All);
+        let queues = match self {
+            Self::Locks => Draining::No,
+            Self::Jobs => Draining::Additions,
+            Self::Queues | Self::All => Draining::All,
+        };
+        let locks = if locks { Draining::All } else { Draining::No };
+        let all = [(ActorId::LOCK, locks), (ActorId::QUEUE, queues)];
+        all.into_iter().filter(|(_, draining)| draining.has_begun())
+    }
+}
+
+/// What a node takes on no more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drains {
+    /// New locks.
+    pub locks: bool,
+    /// New jobs.
+    pub jobs: bool,
+    /// Claims of jobs.
+    pub claims: bool,
+}
+
+impl Drains {
+    /// Whether there is anything.
+    pub const fn any(self) -> bool {
+        self.locks || self.jobs || self.claims
+    }
+
+    /// What it is, in words.
+    pub fn words(self) -> Vec<&'static str> {
+        let all = [
+            (self.locks, "locks"),
+            (self.jobs, "jobs"),
+            (self.claims, "claims"),
+        ];
+        let all = all.into_iter().filter(|(is, _)| *is);
+        all.map(|(_, word)| word).collect()
+    }
+
+    fn add(&mut self, what: Drain) {
+        self.locks |= matches!(what, Drain::Locks | Drain::All);
+        self.jobs |= what != Drain::Locks;
+        self.claims |= matches!(what, Drain::Queues | Drain::All);
+    }
+}
+
+/// What a drain waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Locks, held or waited for.
+    pub locks: u64,
+    /// Claimed jobs.
+    pub claims: u64,
+}
+
+impl Handle {
+    /// Takes nothing new of this on from now on, and resolves when no lock and no claim of a job is left.
+    pub async fn drain(&self, what: Drain) -> Result<(), Stopped> {
+        self.begin_drain(what).await?;
+        self.drained().await
+    }
+
+    /// Takes nothing new of this on from now on, beside what a drain before has ended.
+    pub async fn begin_drain(&self, what: Drain) -> Result<(), Stopped> {
+        let (answer, begun) = oneshot::channel();
+        let sent = self.facts.commands.send(Command::Drain(what, answer));
+        sent.map_err(|_| Stopped)?;
+        begun.await.map_err(|_| Stopped)?;
+        self.facts.draining.send_modify(|drains| drains.add(what));
+        Ok(())
+    }
+
+    /// What is taken on no more.
+    pub fn draining(&self) -> Drains {
+        *self.facts.draining.borrow()
+    }
+
+    /// Resolves at the first moment after a drain of locks or queues has begun, by whomever, at which no lock and no
+    /// claim is left, whichever of them drains: whoever has one works. Never, if none begins.
+    pub async fn drained(&self) -> Result<(), Stopped> {
+        let mut draining = self.facts.draining.subscribe();
+        let begun = draining.wait_for(|drains| drains.locks || drains.claims);
+        drop(begun.await.map_err(|_| Stopped)?);
+        loop {
+            drop(self.actors.lock.watch(lock::Watch::Empty).await?);
+            drop(self.actors.queue.watch(queue::Watch::Unclaimed).await?);
+            // Of what does not drain, there may be more meanwhile.
+            match self.left().await {
+                Ok(left) if left == Left::default() => return Ok(()),
+                Err(QueueError::Stopped(stopped)) => return Err(stopped),
+                // Whoever panics is served again, or the node halts.
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+
+    /// What a drain would wait for now.
+    pub async fn left(&self) -> Result<Left, QueueError> {
+        let counts = vec![Item::Query(lock::Query::Counts)];
+        let counts = self.actors.lock.call(counts).await?.pop();
+        let lock::Reply::Counts { owners, contenders } = counts.ok_or(Stopped)?? else {
+            unreachable!("whoever asks how many there are is told");
+        };
+        let locks = u64::from(owners) + u64::from(contenders);
+        let claims = self.queues().totals().await?.jobs.claimed.into();
+        Ok(Left { locks, claims })
+    }
+}

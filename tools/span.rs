@@ -1,0 +1,119 @@
+//! Spans of time as people write them.
+
+/// What a flag for a span takes, as its help names it.
+pub(crate) const SPAN: &str = "SPAN";
+
+const UNITS: [(&str, f64); 5] = [
+    ("ms", 1.0),
+    ("s", 1e3),
+    ("m", 60e3),
+    ("h", 3_600e3),
+    ("d", 86_400e3),
+];
+
+/// Whole numbers of milliseconds up to here are exact, and so are spans of 285,000 years.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// The milliseconds of a span: a number of seconds, or numbers with units, the larger first, such as `90`, `1.5s`,
+/// `500ms`, `5m`, `1h30m`, `7d`.
+pub(crate) fn milliseconds(text: &str) -> Result<u64, String> {
+    let expected =
+        || format!("{text:?} is no span: expected seconds, or such as 500ms, 90s, 5m, 1h30m, 7d");
+    let mut rest = text;
+    let mut sum = 0.0;
+    let mut larger = f64::INFINITY;
+    loop {
+        let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
+        let (number, behind) = rest.split_at(end.unwrap_or(rest.len()));
+        let number: f64 = number.parse().map_err(|_| expected())?;
+        let end = behind.find(|letter: char| letter.is_ascii_digit());
+        let (unit, behind) = behind.split_at(end.unwrap_or(behind.len()));
+        let unit = match UNITS.iter().find(|(name, _)| *name == unit) {
+            Some((_, unit)) if *unit < larger => *unit,
+            None if unit.is_empty() && rest == text => 1e3,
+            Some(_) | None => return Err(expected()),
+        };
+        sum += number * unit;
+        if behind.is_empty() {
+            break;
+        }
+        (rest, larger) = (behind, unit);
+    }
+    let sum = sum.round();
+    if sum > EXACT {
+        return Err(format!("{text:?} is longer than any span"));
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a whole number within bounds, and there is no minus"
+    )]
+    Ok(sum as u64)
+}
+
+/// The same for spans of whole seconds, between so many and so many.
+pub(crate) fn seconds(least: u64, most: u64) -> impl Fn(&str) -> Result<u64, String> + Clone {
+    move |text| {
+        let ms = milliseconds(text)?;
+        let seconds = ms / 1000;
+        if ms % 1000 != 0 {
+            Err(format!("{text:?} is no whole number of seconds"))
+        } else if (least..=most).contains(&seconds) {
+            Ok(seconds)
+        } else {
+            Err(format!(
+                "{seconds} seconds are not within {least} to {most}"
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{milliseconds, seconds};
+
+    #[test]
+    fn spans_are_read_as_people_write_them() {
+        for (text, ms) in [
+            ("0", 0),
+            ("90", 90_000),
+            ("1.5", 1500),
+            ("0.25s", 250),
+            ("500ms", 500),
+            ("5m", 300_000),
+            ("1h30m", 5_400_000),
+            ("1d1ms", 86_400_001),
+        ] {
+            assert_eq!(milliseconds(text), Ok(ms), "{text}");
+        }
+        for wrong in [
+            "",
+            "-1",
+            "+1",
+            "5x",
+            "m",
+            "5m30",
+            "30s5m",
+            "5m5m",
+            "1e9",
+            "inf",
+            "nan",
+            " 5",
+            "5 m",
+            "1..5",
+            "999999999999d",
+            "5M",
+        ] {
+            assert!(milliseconds(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn bounds_are_of_whole_seconds() {
+        let span = seconds(1, 3600);
+        assert_eq!(span("5m"), Ok(300));
+        for wrong in ["0", "1500ms", "61m"] {
+            assert!(span(wrong).is_err(), "{wrong}");
+        }
+    }
+}
