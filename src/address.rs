@@ -40,6 +40,15 @@ impl Address {
     }
 }
 
+/// An address and a port. `localhost` is 127.0.0.1: a door listens in one place.
+pub fn parse_socket(text: &str) -> Option<SocketAddr> {
+    if let Some(port) = text.strip_prefix("localhost:") {
+        let port: u16 = port.parse().ok()?;
+        return Some(SocketAddr::from(([127, 0, 0, 1], port)));
+    }
+    text.parse().ok()
+}
+
 impl std::str::FromStr for Address {
     type Err = String;
 
@@ -47,7 +56,7 @@ impl std::str::FromStr for Address {
         match text.strip_prefix("unix:") {
             Some("") => Err("unix: wants a path behind it".to_owned()),
             Some(path) => Ok(Self::Unix(path.into())),
-            None => text.parse().map(Self::Tcp).map_err(|_| {
+            None => parse_socket(text).map(Self::Tcp).ok_or_else(|| {
                 format!(
                     "{text} is neither an address and port such as 127.0.0.1:11300 nor unix:PATH"
                 )

@@ -3,7 +3,7 @@
 //! Flags and environment are the program's business (`tools/settings/`); this is what they lead to.
 
 use crate::actors::Rules;
-pub use crate::address::{Address, Listeners, Network, Opened};
+pub use crate::address::{Address, Listeners, Network, Opened, parse_socket};
 use crate::clock::ManualClock;
 use crate::persist::journal::{Fsync, Sizes};
 use crate::spine::checkpoint;

@@ -1,5 +1,5 @@
-//! sexton keeps an application's background work in order: locks today; leases, job queues, processes and task dispatch
-//! to come. It runs inside a Rust program, as here, or as a daemon beside one (`sexton serve`).
+//! sexton keeps an application's background work in order: locks and job queues today; leases, processes and task
+//! dispatch to come. It runs inside a Rust program, as here, or as a daemon beside one (`sexton serve`).
 //!
 //! A [`Node`] is a coordinator on threads of its own. What it acknowledges is on disk before the answer leaves, and
 //! every change stands in a journal that [`replay`] can read.

@@ -28,10 +28,12 @@ const ATTEMPTS_MAX: u32 = 10;
 /// does, and only then gives it its name: what is interrupted leaves no DIR. Everything that was acknowledged before the
 /// backup began is in it. To restore, start `sexton serve --data` on a copy of the copy.
 #[derive(Args)]
-#[command(
-    after_help = "Exit status: 0 the copy is whole and on disk; 2 wrong flags; \
-3 no coordinator runs there, or it cannot be copied; 4 it has halted."
-)]
+#[command(after_help = "Examples:
+  sexton backup /backup/sexton-$(date +%F)
+  cp -a /backup/sexton-2026-01-31 /var/lib/sexton && sexton serve --data /var/lib/sexton
+
+Exit status: 0 the copy is whole and on disk; 2 wrong flags; \
+3 no coordinator runs there, or it cannot be copied; 4 it has halted.")]
 pub(crate) struct Backup {
     /// A new or an empty directory
     #[arg(value_name = "DIR")]

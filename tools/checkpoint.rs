@@ -17,9 +17,10 @@ const PATIENCE: Duration = Duration::from_mins(10);
 /// A coordinator takes snapshots by itself, whenever a start would have much to repeat, and when it stops. One that was
 /// taken just before a planned kill makes the next start as quick as can be.
 #[derive(Args)]
-#[command(
-    after_help = "Exit status: 0 it is taken and on disk; 2 wrong flags; 3 no coordinator runs there, or it could not; 4 it has halted."
-)]
+#[command(after_help = "Examples:
+  sexton checkpoint && systemctl restart sexton   a restart that has little to repeat
+
+Exit status: 0 it is taken and on disk; 2 wrong flags; 3 no coordinator runs there, or it could not; 4 it has halted.")]
 pub(crate) struct Checkpoint {
     /// Where the coordinator keeps its data [default: as for `sexton serve`]
     #[arg(long, value_name = "DIR", env = "SEXTON_DATA", hide_env_values = true)]

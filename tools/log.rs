@@ -3,24 +3,39 @@
 use crate::report;
 use crate::settings::{LogFormat, Settings};
 use sexton::protocols::lockserver::DEBUG_TARGET;
-use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Layer as _, Registry, reload};
 
 /// What the program says from now on goes to standard error, as far as it was asked for.
-pub(crate) fn start(settings: &Settings) {
+pub(crate) fn start(settings: &Settings) -> Filter {
+    start_with(filter(settings), settings.log_format)
+}
+
+/// What is let through, and may be changed.
+pub(crate) struct Filter(reload::Handle<Targets, Registry>);
+
+impl Filter {
+    /// Lets through what these settings ask for from now on.
+    pub(crate) fn change(&self, settings: &Settings) {
+        // It is there as long as the process is.
+        drop(self.0.reload(filter(settings)));
+    }
+}
+
+fn filter(settings: &Settings) -> Targets {
     let wire = if settings.debug {
         LevelFilter::DEBUG
     } else {
         LevelFilter::OFF
     };
-    let filter = settings.log.clone().with_target(DEBUG_TARGET, wire);
-    start_with(filter, settings.log_format);
+    settings.log.clone().with_target(DEBUG_TARGET, wire)
 }
 
 /// The same for what a filter lets through.
-pub(crate) fn start_with(filter: Targets, format: LogFormat) {
+pub(crate) fn start_with(filter: Targets, format: LogFormat) -> Filter {
+    let (filter, changing) = reload::Layer::new(filter);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let lines = match format {
         LogFormat::Text => lines
@@ -47,4 +62,5 @@ pub(crate) fn start_with(filter: Targets, format: LogFormat) {
         let words = panic.payload_as_str().unwrap_or("a panic without words");
         tracing::error!(place, "panicked: {words}");
     }));
+    Filter(changing)
 }

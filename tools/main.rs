@@ -30,7 +30,7 @@ mod top;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-/// Keeps an application's background work in order: locks that survive any crash, in one small process.
+/// Keeps an application's background work in order: locks and job queues that survive any crash, in one small process.
 #[derive(Parser)]
 #[command(name = "sexton", version, max_term_width = 100)]
 struct Arguments {
@@ -64,7 +64,10 @@ fn main() -> std::process::ExitCode {
     if let Some(words) = beanstalkd::called_so() {
         return report::end(beanstalkd::run(words));
     }
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return report::end(report::command_line(&error)),
+    };
     report::end(match arguments.command {
         Command::Serve(serve) => serve.run(),
         Command::Status(status) => status.run(),

@@ -2,7 +2,9 @@
 //!
 //! 0 well; 1 found a problem, or the answer is no; 2 usage; 3 cannot read or reach; 4 halted.
 
+use crate::settings::strange_variables;
 use crate::text;
+use clap::error::ErrorKind;
 use serde_json::Value;
 use sexton::node::NodeError;
 use sexton::persist::PersistError;
@@ -104,6 +106,13 @@ impl Failure {
         &self.words
     }
 
+    /// The same with all that was found, in one line.
+    pub(crate) fn whole(&self) -> String {
+        let parts =
+            std::iter::once(self.words.as_str()).chain(self.found.iter().map(String::as_str));
+        parts.collect::<Vec<_>>().join(" ")
+    }
+
     /// Whether the coordinator is there and says that it cannot go on.
     pub(crate) fn is_halt(&self) -> bool {
         self.status == Exit::Halted as u8
@@ -111,10 +120,9 @@ impl Failure {
 
     /// The same as a line of the log, for those who read nothing else; nothing is printed beside it.
     pub(crate) fn logged(self) -> Self {
+        let words = self.whole();
         let help = self.help.unwrap_or_default();
-        let found = self.found.join("; ");
-        let words = [self.words, found].join(" ");
-        tracing::error!(status = self.status, help, "{}", words.trim_end());
+        tracing::error!(status = self.status, help, "{words}");
         Self::new(self.status, "")
     }
 
@@ -211,6 +219,40 @@ impl From<Halt> for Failure {
     }
 }
 
+/// What is wrong with a command line, in the form of every other error; or the help that was asked for.
+pub(crate) fn command_line(error: &clap::Error) -> Result<(), Failure> {
+    if error.exit_code() == 0 {
+        return written(error.print());
+    }
+    let shown = error.render().to_string();
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        tell_help(&shown);
+        return Err(Failure::usage(""));
+    }
+    let words = shown.split("\n\n").next().unwrap_or_default();
+    let words = words.strip_prefix("error: ").unwrap_or(words);
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let failure = Failure::usage(words.join(" "));
+    let lines = || shown.lines().map(str::trim);
+    // To take what looks like a negative number for a value is no help: none of ours is.
+    let number = |tip: &&str| tip.contains("to pass '-");
+    let tip = lines()
+        .find_map(|line| line.strip_prefix("tip: "))
+        .filter(|tip| !number(tip));
+    let usage = lines().find_map(|line| line.strip_prefix("Usage: "));
+    Err(match (tip, usage) {
+        (Some(tip), _) => failure.help(tip),
+        (None, Some(usage)) => failure.help(format!("usage: {usage}; --help says more")),
+        (None, None) => failure.help("--help says what there is"),
+    })
+}
+
+/// The help of a command that lacks a word.
+#[expect(clippy::print_stderr, reason = "what is said in place of an output")]
+fn tell_help(help: &str) {
+    eprint!("{help}");
+}
+
 /// A remark beside the output.
 #[expect(clippy::print_stderr, reason = "what is said beside the output")]
 pub(crate) fn tell(words: &str) {
@@ -262,6 +304,11 @@ pub(crate) fn end(result: Result<(), Failure>) -> ExitCode {
     }
     if let Some(help) = failure.help {
         eprintln!("  {bold}help:{plain} {}", text::plain(&help));
+    }
+    // One that is misspelt may be why.
+    for name in strange_variables() {
+        let name = text::plain(&name);
+        eprintln!("  {bold}help:{plain} the environment has {name}, which is no setting");
     }
     ExitCode::from(failure.status)
 }

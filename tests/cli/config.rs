@@ -239,7 +239,7 @@ fn what_a_stranger_would_not_guess_is_warned_of() {
         .env("SEXTON_LOCK_ENTRIES", "5000");
     let daemon = Daemon::start(command);
     daemon.signal(rustix::process::Signal::HUP);
-    daemon.until_logged("settings are read at the start alone");
+    daemon.until_logged("the settings are read: none waits for a restart");
     let log = daemon.log();
     assert!(
         log.contains("SEXTON_LOCK_ENTRYS, which is no setting"),

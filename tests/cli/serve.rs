@@ -90,7 +90,7 @@ fn help_teaches() {
         "127.0.0.1:11380",
         "--hosts <FILE>",
         "--lockserver-connections <N>",
-        "--lockserver-idle <SECONDS>",
+        "--lockserver-idle <SPAN>",
         "--lockserver-priority <WHICH>",
         "--lockserver-long <BYTES>",
         "Examples:",
@@ -113,9 +113,18 @@ fn wrong_flags_are_usage_errors_that_help() {
     let cases: [(&[&str], &[&str]); 13] = [
         (
             &["--nonsense"],
-            &["unexpected argument '--nonsense'", "Usage: sexton serve"],
+            &[
+                "sexton: unexpected argument '--nonsense' found",
+                "help: usage: sexton serve [OPTIONS]",
+            ],
         ),
-        (&["--dat", "x"], &["unexpected argument", "--data"]),
+        (
+            &["--dat", "x"],
+            &[
+                "unexpected argument",
+                "help: a similar argument exists: '--data'",
+            ],
+        ),
         (
             &["--fsync", "sometimes"],
             &["--fsync", "expected always, interval:MS or never"],
@@ -138,7 +147,7 @@ fn wrong_flags_are_usage_errors_that_help() {
         (&["--http", "127.0.0.1"], &["--http", "an address and port"]),
         (
             &["--lockserver-idle", "0"],
-            &["expected 1 to 31536000 seconds, or off"],
+            &["expected 1 to 31536000 seconds"],
         ),
         (&["--lockserver-long", "5"], &["--lockserver-long", "4, 8"]),
         (
@@ -161,6 +170,35 @@ fn wrong_flags_are_usage_errors_that_help() {
     let (status, _, errors) = run(&mut sexton());
     assert_eq!(status, Some(2), "{errors}");
     assert!(errors.contains("Usage: sexton <COMMAND>"), "{errors}");
+}
+
+#[test]
+fn localhost_is_an_address_and_a_variable_that_is_none_of_ours_is_named() {
+    let flags = ["--memory", "--lockserver", "localhost:0", "--http", "off"];
+    let daemon = Daemon::serve(&[&flags[..], &["--beanstalk", "localhost:0"]].concat());
+    assert!(daemon.lockserver().ip().is_loopback());
+    assert!(daemon.beanstalk().ip().is_loopback());
+    let refused = refused(&["--memory", "--lockserver", "localhost:many"]);
+    says(refused, 2, &["expected an address and port"]);
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let mut status = sexton();
+    status.args(["status", "--data", text(files.path())]);
+    let (_, _, quiet) = run(&mut status);
+    let (exit, _, misspelt) = run(status.env("SEXTON_DTA", "x"));
+    let words = ["the environment has SEXTON_DTA, which is no setting"];
+    assert!(!quiet.contains(words[0]), "{quiet}");
+    says((exit, misspelt), 3, &words);
+}
+
+#[test]
+fn what_looks_like_a_negative_number_is_not_taken_for_a_value() {
+    let (status, _, error) = run(sexton().args(["lock", "acquire", "a", "--ttl", "-1"]));
+    assert_eq!(status, Some(2));
+    assert!(!error.contains("-- -1"), "{error}");
+    assert!(
+        error.contains("help: usage: sexton lock acquire"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -97,6 +97,49 @@ fn hup_reads_the_hosts_again_and_keeps_the_old_where_the_new_are_broken() {
 }
 
 #[test]
+fn hup_reads_the_configuration_and_says_what_waits_for_a_restart() {
+    let files = files();
+    let config = files.path().join("sexton.toml");
+    let write = |text: &str| std::fs::write(&config, text).expect("a file is written");
+    write("lock-entries = 100\n");
+    let daemon = serve(&files, &["--config", text(&config)]);
+    daemon.signal(Signal::HUP);
+    daemon.until_logged("the settings are read: none waits for a restart");
+
+    let place = config.display();
+    write("lock-entries = 200\nlog = \"debug\"\n[queues.mails]\nmax_tries = 3\n");
+    daemon.signal(Signal::HUP);
+    daemon.until_logged("log changed and is in force");
+    daemon.until_logged(&format!(
+        "these changed, and need a restart: lock-entries ({place}:1), the tables of [queues]"
+    ));
+
+    write("lock-entries = 0\n");
+    daemon.signal(Signal::HUP);
+    daemon.until_logged("failed to reload, the old settings stay in force");
+    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    assert_eq!(
+        number(&mut client, &request("k", "i", "alice", (600, 60, 7))),
+        1
+    );
+}
+
+#[test]
+fn usr1_takes_a_checkpoint() {
+    let files = files();
+    let daemon = serve(&files, &[]);
+    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    assert_eq!(
+        number(&mut client, &request("k", "i", "alice", (600, 60, 7))),
+        1
+    );
+    daemon.signal(Signal::USR1);
+    daemon.until_logged("took the checkpoint that SIGUSR1 asked for");
+    let slots = files.path().join("data/snapshots");
+    assert!(slots.read_dir().expect("it is there").next().is_some());
+}
+
+#[test]
 fn usr1_writes_statistics_and_locks() {
     let files = files();
     let daemon = serve(&files, &[]);

@@ -1,7 +1,7 @@
 //! `sexton config`: the settings in force, and where each comes from. Opens nothing and shows no secret: of the token
 //! file only its path.
 
-use crate::report::{Failure, written};
+use crate::report::{Failure, tell, written};
 use crate::settings::layer::{Effective, Entry, Given, Values};
 use crate::settings::queue;
 use crate::table::{self, Column};
@@ -33,7 +33,15 @@ pub(crate) struct ShowConfig {
 
 impl ShowConfig {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let Effective { entries, node, .. } = self.given.settle()?;
+        let Effective {
+            entries,
+            node,
+            strange,
+            ..
+        } = self.given.settle()?;
+        for name in strange {
+            tell(&format!("the environment has {name}, which is no setting"));
+        }
         let text = if self.json {
             format!("{:#}\n", document(&entries, &node.rules.queue))
         } else {

@@ -4,11 +4,12 @@
 //! environment. Nothing here looks at where a value came from.
 
 use crate::report::Failure;
+use crate::span::seconds;
 use clap::{Args, ValueEnum};
 use sexton::actors::{Rules, lock, queue};
 use sexton::config::{
     Address, BeanstalkConfig, Config, HTTP_PORT, HttpConfig, LOCKSERVER_PORT, LockserverConfig,
-    LongWidth, Network,
+    LongWidth, Network, parse_socket,
 };
 use sexton::persist::journal::Fsync;
 use sexton::spine::checkpoint;
@@ -91,8 +92,8 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "N", default_value_t = 4096)]
     pub(crate) lockserver_connections: u32,
 
-    /// Close LockServer connections that are silent for so many seconds, or off
-    #[arg(long, value_name = "SECONDS", default_value = "off", value_parser = parse_idle)]
+    /// Close LockServer connections that are silent for so long, or off
+    #[arg(long, value_name = "SPAN", default_value = "off", value_parser = parse_idle)]
     lockserver_idle: Idle,
 
     /// Which priority goes first: high or low numbers
@@ -190,7 +191,7 @@ impl std::str::FromStr for Door {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "off" => Ok(Self::Off),
-            text => text.parse().map(Self::At).map_err(|_| {
+            text => parse_socket(text).map(Self::At).ok_or_else(|| {
                 "expected an address and port such as 127.0.0.1:11340, or off".to_owned()
             }),
         }
@@ -241,9 +242,9 @@ fn parse_fsync(text: &str) -> Result<Fsync, String> {
 fn parse_idle(text: &str) -> Result<Idle, String> {
     match text {
         "off" => Ok(Idle(None)),
-        text => match text.parse() {
-            Ok(seconds @ 1..=31_536_000) => Ok(Idle(Some(Duration::from_secs(seconds)))),
-            Ok(_) | Err(_) => Err("expected 1 to 31536000 seconds, or off".to_owned()),
+        text => match seconds(1, 31_536_000)(text) {
+            Ok(seconds) => Ok(Idle(Some(Duration::from_secs(seconds)))),
+            Err(_) => Err("expected 1 to 31536000 seconds, such as 90 or 5m, or off".to_owned()),
         },
     }
 }

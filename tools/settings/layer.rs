@@ -454,6 +454,11 @@ impl Flags {
     }
 }
 
+/// Variables that are named as a setting is, and are none.
+pub(crate) fn strange_variables() -> Vec<String> {
+    Flags::new().strange()
+}
+
 /// How variables of ours begin, and those that other commands read.
 const VARIABLE: &str = "SEXTON_";
 const OTHERS: [&str; 1] = ["SEXTON_OWNER"];

@@ -16,5 +16,5 @@ mod queue;
 
 pub(crate) use command::ShowConfig;
 pub(crate) use flag::{LogFormat, Settings, data_directory};
-pub(crate) use layer::{Effective, Given};
+pub(crate) use layer::{Effective, Entry, Given, strange_variables};
 pub(crate) use queue::types_table;

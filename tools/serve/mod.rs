@@ -1,25 +1,26 @@
-//! `sexton serve`: the daemon. Opens the node that the settings lead to, and turns signals into what they ask for.
+//! `sexton serve`: the daemon. Opens the node that the settings lead to, and serves until a signal ends it.
+
+mod reload;
+mod signals;
 
 use crate::allocator::{give_back, give_back_forever};
 use crate::log;
 use crate::notify::Notify;
 use crate::progress::Progress;
 use crate::report::Failure;
+use crate::serve::reload::Reload;
+pub(crate) use crate::serve::signals::outlive_file_limit;
+use crate::serve::signals::{Asked, Signals, dump};
 use crate::settings::{Effective, Given, LogFormat};
 use crate::sockets;
 use crate::text;
 use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use sexton::actors::lock::{self, Query, Reply};
 use sexton::config::Config;
 use sexton::node::{Drain, Handle, Node};
-use sexton::persist::disk::RealDisk;
-use sexton::spine::delivery::Item;
 use sexton::spine::progress::Step;
-use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Descriptors that are none of connections.
 const OTHER_DESCRIPTORS: u64 = 64;
@@ -32,8 +33,9 @@ const DESCRIPTORS_ENOUGH: u64 = 4096;
 /// When every door is open it prints one line that begins with `ready`, with the addresses of the doors. Everything
 /// it acknowledges is on disk before the answer leaves; kill it any way you like and start it again.
 ///
-/// Signals: INT, TERM and TSTP stop in good order. HUP reads the hosts list, the token file and the certificate again. USR1 writes
-/// DATA/lockserver.stats and DATA/lockserver.locks. SYS or USR2 drains: no new locks, exit when none is left.
+/// Signals: INT, TERM and TSTP stop in good order. HUP reads the configuration, the hosts list, the token file and the
+/// certificate again, and says what took effect and what needs a restart. USR1 takes a checkpoint, and writes
+/// DATA/lockserver.stats and DATA/lockserver.locks. SYS or USR2 drains: nothing new, exit when no lock and no claim is left.
 ///
 /// Every flag may also stand in the environment (`SEXTON_LOCK_ENTRIES` for --lock-entries) or in the file of --config; a
 /// flag goes before the environment, and that before the file. `sexton config` shows what is in force.
@@ -57,11 +59,13 @@ impl Serve {
             settings,
             mut node,
             strange,
-            ..
+            entries,
         } = self.given.settle()?;
         sockets::open_on(&mut node, listeners)?;
         node.after_checkpoint = Some(give_back);
-        log::start(&settings);
+        let filter = log::start(&settings);
+        let queues = node.rules.queue.clone();
+        let reload = Reload::new(self.given, filter, (entries, queues));
         for name in &strange {
             tracing::warn!("the environment has {name}, which is no setting");
         }
@@ -73,7 +77,7 @@ impl Serve {
             .enable_all()
             .build()
             .map_err(|error| Failure::unreachable(format!("failed to start: {error}")))?;
-        let ended = runtime.block_on(serve(node, settings.log_format));
+        let ended = runtime.block_on(serve(node, settings.log_format, reload));
         match settings.log_format {
             LogFormat::Text => ended,
             LogFormat::Json => ended.map_err(Failure::logged),
@@ -81,7 +85,7 @@ impl Serve {
     }
 }
 
-async fn serve(config: Config, format: LogFormat) -> Result<(), Failure> {
+async fn serve(config: Config, format: LogFormat, mut reload: Reload) -> Result<(), Failure> {
     // Signals first: one that comes while opening must not end the process half-way.
     let mut signals = Signals::listen()
         .map_err(|error| Failure::unreachable(format!("failed to listen for signals: {error}")))?;
@@ -100,7 +104,7 @@ async fn serve(config: Config, format: LogFormat) -> Result<(), Failure> {
                     tracing::info!(signal = name, "stopping");
                     break;
                 }
-                Asked::Reload => reload(&node),
+                Asked::Reload => reload.reload(&node),
                 Asked::Dump => dump(&node, data.as_deref()).await,
                 Asked::Drain => {
                     notify.status("draining");
@@ -239,150 +243,4 @@ fn recovery_words(step: Step) -> String {
             format!("repeating the journal: {records} entries, at sequence number {upto}")
         }
     }
-}
-
-/// What a signal asks for.
-#[derive(Clone, Copy, Debug)]
-enum Asked {
-    Stop(&'static str),
-    Reload,
-    Dump,
-    Drain,
-}
-
-/// The signals of LockServer, and those that people expect of a daemon.
-struct Signals {
-    listened: Vec<(Asked, Signal)>,
-}
-
-impl Signals {
-    fn listen() -> std::io::Result<Self> {
-        let kinds = [
-            (Asked::Stop("INT"), SignalKind::interrupt()),
-            (Asked::Stop("TERM"), SignalKind::terminate()),
-            (
-                Asked::Stop("TSTP"),
-                SignalKind::from_raw(rustix::process::Signal::TSTP.as_raw()),
-            ),
-            (Asked::Reload, SignalKind::hangup()),
-            (Asked::Dump, SignalKind::user_defined1()),
-            (Asked::Drain, SignalKind::user_defined2()),
-            (
-                Asked::Drain,
-                SignalKind::from_raw(rustix::process::Signal::SYS.as_raw()),
-            ),
-        ];
-        let listened = kinds
-            .into_iter()
-            .map(|(asked, kind)| Ok((asked, signal(kind)?)))
-            .collect::<std::io::Result<_>>()?;
-        outlive_file_limit()?;
-        Ok(Self { listened })
-    }
-
-    async fn next(&mut self) -> Asked {
-        std::future::poll_fn(|context| {
-            for (asked, signal) in &mut self.listened {
-                if signal.poll_recv(context).is_ready() {
-                    return std::task::Poll::Ready(*asked);
-                }
-            }
-            std::task::Poll::Pending
-        })
-        .await
-    }
-}
-
-/// A write beyond the limit of a file's size (`ulimit -f`) is an error of that write from now on, which is told as
-/// such, and not the end of the process without a word.
-pub(crate) fn outlive_file_limit() -> std::io::Result<()> {
-    let number = rustix::process::Signal::XFSZ.as_raw();
-    // That it is listened to is all: what was listened to once never ends the process again.
-    signal(SignalKind::from_raw(number)).map(drop)
-}
-
-/// SIGHUP: reads the files again, and says what changed. What cannot be read stays as it was.
-fn reload(node: &Node) {
-    if let Some(door) = node.lockserver() {
-        reloaded("hosts list", door.reload_hosts());
-    }
-    if let Some(door) = node.http() {
-        reloaded("token file", door.reload_token());
-        reloaded("TLS certificate", door.reload_identity());
-    }
-    tracing::info!("settings are read at the start alone");
-}
-
-fn reloaded<E: std::fmt::Display>(what: &'static str, changed: Result<Option<bool>, E>) {
-    match changed {
-        Ok(None) => {}
-        Ok(Some(true)) => tracing::info!("the {what} changed and is in force"),
-        Ok(Some(false)) => tracing::info!("the {what} is as it was"),
-        Err(error) => tracing::error!(%error, "failed to reload, the old {what} stays in force"),
-    }
-}
-
-/// SIGUSR1: the statistics and the locks, each replaced as a whole.
-async fn dump(node: &Node, data: Option<&Path>) {
-    let Some(data) = data else {
-        tracing::warn!("nowhere to write to: this coordinator keeps no files");
-        return;
-    };
-    let asked = vec![
-        Item::Query(Query::Counts),
-        Item::Query(Query::List {
-            key: None,
-            entries_max: u32::MAX,
-        }),
-    ];
-    let Ok(answers) = node.handle().locks().batch(asked).await else {
-        return;
-    };
-    let disk = RealDisk::new(data);
-    for answer in answers.into_iter().flatten() {
-        let written = match answer {
-            Reply::Counts { owners, contenders } => node.lockserver().map_or(Ok(()), |door| {
-                let lines = door.stats(owners, contenders).to_lines();
-                disk.replace("lockserver.stats", lines.as_bytes())
-            }),
-            Reply::List(entries) => {
-                disk.replace("lockserver.locks", lock_lines(&entries).as_bytes())
-            }
-            Reply::Standing(_)
-            | Reply::Ended(_)
-            | Reply::Absent
-            | Reply::Refused(_)
-            | Reply::Draining
-            | Reply::Owner(_)
-            | Reply::Page { .. }
-            | Reply::Due => unreachable!("a dump asks for counts and a list"),
-        };
-        if let Err(error) = written {
-            tracing::error!(%error, "failed to write what SIGUSR1 asked for");
-        }
-    }
-    tracing::info!("wrote lockserver.stats and lockserver.locks");
-}
-
-/// The fields of command 7, one entry a line, the key before them.
-fn lock_lines(entries: &[lock::Listed]) -> String {
-    let mut lines = String::from("# key index owner place priority ttl ttw\n");
-    for entry in entries {
-        let lock::Listed {
-            key,
-            index,
-            owner,
-            place,
-            priority,
-            ttl,
-            ttw,
-            ..
-        } = entry;
-        writeln!(
-            lines,
-            "{key:?} {index:?} {owner:?} {place} {priority} {ttl} {ttw}"
-        )
-        .expect("writing to memory does not fail");
-    }
-    lines
 }

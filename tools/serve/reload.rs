@@ -1,0 +1,93 @@
+//! SIGHUP: reads the configuration and the files that it names again, and says what took effect and what did not.
+
+use crate::log::Filter;
+use crate::settings::{Effective, Entry, Given};
+use sexton::actors::queue::Rules;
+use sexton::node::Node;
+
+/// What a running coordinator goes by.
+pub(crate) struct Reload {
+    given: Given,
+    filter: Filter,
+    entries: Vec<Entry>,
+    queues: Rules,
+}
+
+impl Reload {
+    pub(crate) fn new(
+        given: Given,
+        filter: Filter,
+        (entries, queues): (Vec<Entry>, Rules),
+    ) -> Self {
+        Self {
+            given,
+            filter,
+            entries,
+            queues,
+        }
+    }
+
+    /// Reads everything again. What cannot be read stays as it was.
+    pub(crate) fn reload(&mut self, node: &Node) {
+        self.reload_settings();
+        if let Some(door) = node.lockserver() {
+            reloaded("hosts list", door.reload_hosts());
+        }
+        if let Some(door) = node.http() {
+            reloaded("token file", door.reload_token());
+            reloaded("TLS certificate", door.reload_identity());
+        }
+    }
+
+    /// Of the settings, what is logged can change while it runs. Of all others it says which wait for a restart; it says
+    /// so each time, as long as they differ from what is in force.
+    fn reload_settings(&mut self) {
+        let Effective {
+            settings,
+            node,
+            entries,
+            ..
+        } = match self.given.settle() {
+            Ok(effective) => effective,
+            Err(failure) => {
+                let words = failure.whole();
+                return tracing::error!(
+                    "failed to reload, the old settings stay in force: {words}"
+                );
+            }
+        };
+        let mut waiting = Vec::new();
+        for entry in entries {
+            let Some(old) = self.entries.iter_mut().find(|old| old.key == entry.key) else {
+                continue;
+            };
+            if old.values == entry.values {
+                continue;
+            }
+            if ["log", "debug"].contains(&entry.key.as_str()) {
+                *old = entry;
+                self.filter.change(&settings);
+                tracing::info!("{} changed and is in force", old.key);
+            } else {
+                waiting.push(format!("{} ({})", entry.key, entry.source));
+            }
+        }
+        if node.rules.queue.types != self.queues.types {
+            waiting.push("the tables of [queues]".to_owned());
+        }
+        if waiting.is_empty() {
+            tracing::info!("the settings are read: none waits for a restart");
+        } else {
+            tracing::warn!("these changed, and need a restart: {}", waiting.join(", "));
+        }
+    }
+}
+
+fn reloaded<E: std::fmt::Display>(what: &'static str, changed: Result<Option<bool>, E>) {
+    match changed {
+        Ok(None) => {}
+        Ok(Some(true)) => tracing::info!("the {what} changed and is in force"),
+        Ok(Some(false)) => tracing::info!("the {what} is as it was"),
+        Err(error) => tracing::error!(%error, "failed to reload, the old {what} stays in force"),
+    }
+}
