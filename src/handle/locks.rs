@@ -18,7 +18,8 @@ pub struct Entry {
     pub key: Name,
     /// The index below it; empty for none.
     pub index: Name,
-    /// Who has it or waits for it. One name for each that does: an entry is ended by whoever knows its names.
+    /// Who has it or waits for it. One name for each that does: an entry is ended by whoever knows its names. To renew,
+    /// release or watch what is held, a token says enough: the name may be empty then.
     pub owner: Name,
 }
 
@@ -142,7 +143,8 @@ impl Locks {
         self.mailbox.call(items).await
     }
 
-    /// Acquires a lock, and waits for it as long as the terms say. What the entry has already is renewed.
+    /// Acquires a lock, and waits for it as long as the terms say. What the entry has already is renewed, and has the
+    /// new TTL from then on.
     ///
     /// The token is to be shown to whatever the lock guards: it only ever grows, so who comes with an older one has
     /// lost the lock since. Dropping the future before it
@@ -158,7 +160,7 @@ impl Locks {
             due: self.key.is_none(),
         };
         let standing = self
-            .standing(self.message(Message::Request {
+            .standing(self.message(Message::Acquire {
                 key,
                 index,
                 owner,

@@ -7,38 +7,84 @@ use serde_json::Value;
 use std::process::Stdio;
 
 #[test]
-fn a_shell_takes_keeps_and_gives_back_a_lock() {
+fn of_many_commands_of_one_shell_one_holds_the_lock() {
+    let coordinator = Coordinator::start(&[]);
+    let acquire = || {
+        let mut command = coordinator.command(&["lock", "acquire", "y", "--json"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("it starts")
+    };
+    let all = [acquire(), acquire(), acquire()].map(|it| it.wait_with_output().expect("it ends"));
+    let granted = all.iter().filter(|output| output.status.success());
+    assert_eq!(granted.count(), 1, "{all:?}");
+    for refused in all.into_iter().filter(|output| !output.status.success()) {
+        let refused = done(refused);
+        assert_eq!(refused.status, 1);
+        assert!(
+            refused.err.contains("holds the lock") && !refused.err.contains("place"),
+            "who waits for nothing stands nowhere: {refused:?}"
+        );
+    }
+}
+
+#[test]
+fn key_and_token_are_enough_for_whoever_has_them() {
     let coordinator = Coordinator::start(&[]);
     let granted = coordinator.json(&["lock", "acquire", "backup", "--ttl", "600"]);
     let token = granted["token"].to_string();
     let owner = granted["owner"].as_str().expect("text").to_owned();
     assert!(
         owner.contains('@') && owner.contains(':'),
-        "a default of this shell: {owner}"
+        "a list says whose it is: {owner}"
     );
-    let again = coordinator.well(&["lock", "acquire", "backup"]);
-    assert_eq!(again, format!("acquired as {owner}, token {token}\n"));
     assert_eq!(
         coordinator.well(&["lock", "owner", "backup"]),
         format!("{owner}\n")
     );
     let place = format!("place 1: it holds the lock, token {token}\n");
-    assert_eq!(coordinator.well(&["lock", "place", "backup"]), place);
+    let of_owner = ["lock", "place", "backup", "--owner", &owner];
+    assert_eq!(coordinator.well(&of_owner), place);
     let renewed = coordinator.well(&["lock", "renew", "backup", "--token", &token]);
     assert_eq!(renewed, format!("renewed, {place}"));
-    let stale = coordinator.run(&["lock", "release", "backup", "--token", "1"]);
-    assert_eq!((stale.status, stale.out.as_str()), (1, ""));
-    assert!(
-        stale.err.contains("stale") && stale.err.contains("help:"),
-        "{stale:?}"
-    );
-    assert_eq!(
-        coordinator.well(&["lock", "release", "backup", "--token", &token]),
-        "released\n"
-    );
-    for words in [&["release"][..], &["renew"], &["owner"], &["place"]] {
-        let absent = coordinator.run(&[&["lock"], words, &["backup"]].concat());
+    let release =
+        |words: &[&str]| coordinator.run(&[&["lock", "release", "backup"], words].concat());
+    for words in [&["--token", "1"][..], &["--token", "1", "--owner", &owner]] {
+        let stale = release(words);
+        assert_eq!((stale.status, stale.out.as_str()), (1, ""));
+        assert!(
+            stale.err.contains("stale") && stale.err.contains("help:"),
+            "{stale:?}"
+        );
+    }
+    let another = release(&["--token", &token, "--owner", "another"]);
+    assert_eq!(another.status, 1, "an owner that is named must fit");
+    let nobody = release(&[]);
+    assert_eq!(nobody.status, 2, "{nobody:?}");
+    assert!(nobody.err.contains("--token"), "{nobody:?}");
+    assert_eq!(release(&["--token", &token]).out, "released\n");
+    for words in [
+        &["release", "backup", "--token", &token][..],
+        &["renew", "backup", "--token", &token],
+        &["owner", "backup"],
+        &["place", "backup", "--owner", &owner],
+    ] {
+        let absent = coordinator.run(&[&["lock"], words].concat());
         assert_eq!(absent.status, 1, "{words:?}: {absent:?}");
+    }
+}
+
+#[test]
+fn who_acquires_again_has_the_time_that_it_asks_for() {
+    let coordinator = Coordinator::start(&[]);
+    let acquire =
+        |ttl: &str| coordinator.well(&["lock", "acquire", "a", "--owner", "one", "--ttl", ttl]);
+    let first = acquire("60");
+    for ttl in [600, 30] {
+        assert_eq!(acquire(&ttl.to_string()), first, "the same token");
+        let entry = coordinator.json(&["lock", "list", "a"])["locks"][0].clone();
+        assert_eq!(entry["ttl"], ttl);
+        let remaining = entry["remaining_ms"].as_u64().expect("a number");
+        assert!(remaining > 0 && remaining <= ttl * 1000, "{entry}");
     }
 }
 
@@ -109,7 +155,7 @@ fn a_holder_watches_its_lock() {
     let coordinator = Coordinator::start(&[]);
     let granted = coordinator.json(&["lock", "acquire", "a", "--owner", "one"]);
     let token = granted["token"].to_string();
-    let watch = ["lock", "watch", "a", "--owner", "one", "--token", &token];
+    let watch = ["lock", "watch", "a", "--token", &token];
     let still = coordinator.run(&[&watch[..], &["--wait", "0"]].concat());
     assert_eq!((still.status, still.out.as_str()), (1, ""));
     let mut command = coordinator.command(&watch);

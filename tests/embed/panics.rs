@@ -60,7 +60,9 @@ fn plant(handle: &Handle, at: Stage) -> Arc<Mutex<Option<Instant>>> {
         .lock
         .sabotage(Box::new(move |stage, message| {
             let culprit = match message {
-                Some(Message::Request { owner, .. }) => owner.as_bytes() == b"culprit",
+                Some(Message::Request { owner, .. } | Message::Acquire { owner, .. }) => {
+                    owner.as_bytes() == b"culprit"
+                }
                 Some(Message::Expire { .. }) => true,
                 None
                 | Some(
@@ -432,7 +434,7 @@ fn name(queue: &str) -> QueueName {
 }
 
 fn culprit_of(message: &Message) -> bool {
-    matches!(message, Message::Request { owner, .. } if owner.as_bytes() == b"culprit")
+    matches!(message, Message::Request { owner, .. } | Message::Acquire { owner, .. } if owner.as_bytes() == b"culprit")
 }
 
 /// Every way in ends with an error, soon, and nothing waits for ever.

@@ -205,7 +205,7 @@ fn a_panic_is_told_and_what_it_undid_is_not() {
         .actors()
         .lock
         .sabotage(Box::new(|stage, message| {
-            let Some(Message::Request { key, .. }) = message else {
+            let Some(Message::Acquire { key, .. }) = message else {
                 return;
             };
             let planted = match key.as_bytes() {

@@ -91,6 +91,46 @@ fn a_lock_is_taken_kept_and_given_back() {
 }
 
 #[test]
+fn without_an_owner_each_request_is_one_and_its_token_says_enough() {
+    let opened = Opened::new();
+    let nameless = json!({"key": "a", "ttl": 600});
+    let granted = opened.post("/v1/locks/acquire", &nameless).json();
+    let held = opened.post("/v1/locks/acquire", &nameless);
+    let held = held.because(409, "held");
+    assert_eq!(held["owner"], granted["owner"]);
+    let token = granted["token"].as_u64().expect("a grant has a token");
+    let by = |token: u64| json!({"key": "a", "token": token});
+    for path in ["/v1/locks/renew", "/v1/locks/release"] {
+        opened.post(path, &by(token - 1)).because(409, "stale");
+        let named = json!({"key": "a", "owner": "another", "token": token});
+        opened.post(path, &named).because(404, "absent");
+        let empty = json!({"key": "a", "owner": "", "token": token});
+        let empty = opened.post(path, &empty).because(400, "field");
+        assert_eq!(empty["field"], "owner");
+    }
+    let renewed = opened.post("/v1/locks/renew", &by(token)).json();
+    assert_eq!(renewed, json!({"place": 1, "token": token}));
+    let watching = opened.begin("/v1/locks/watch", &by(token));
+    assert_eq!(
+        opened.post("/v1/locks/release", &by(token)).json(),
+        json!({"ended": 1})
+    );
+    assert_eq!(
+        finish("/v1/locks/watch", watching).json(),
+        json!({"lost": true})
+    );
+    // Under a key the owner is the same when the request comes again, and so is its token.
+    let once = || {
+        let header = "Idempotency-Key: mine\r\n";
+        opened
+            .post_with("/v1/locks/acquire", header, &nameless)
+            .json()
+    };
+    let granted = once();
+    assert_eq!(once(), granted);
+}
+
+#[test]
 fn a_lock_that_is_held_says_by_whom() {
     let opened = Opened::new();
     assert_eq!(acquire(&opened, "a", "one").status, 200);

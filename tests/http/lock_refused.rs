@@ -13,7 +13,6 @@ fn a_field_that_is_wrong_is_named() {
     let long = "x".repeat(256);
     for (fields, field) in [
         (json!({}), "key"),
-        (json!({"key": "a"}), "owner"),
         (json!({"key": 7, "owner": "o"}), "key"),
         (json!({"key": "a", "owner": ""}), "owner"),
         (json!({"key": long, "owner": "o"}), "key"),
@@ -36,6 +35,17 @@ fn a_field_that_is_wrong_is_named() {
                 .as_str()
                 .is_some_and(|detail| detail.contains(field))
         );
+    }
+    for path in ["renew", "release", "release-all"] {
+        let nobody = json!({"key": "a"});
+        let nobody = if path == "release-all" {
+            json!({})
+        } else {
+            nobody
+        };
+        let path = format!("/v1/locks/{path}");
+        let problem = opened.post(&path, &nobody).because(400, "field");
+        assert_eq!(problem["field"], "owner", "{path}");
     }
     for path in ["renew", "release", "release-all", "watch"] {
         let problem = opened.post(&format!("/v1/locks/{path}"), &json!({"colour": 1}));
@@ -155,7 +165,7 @@ fn a_panic_fails_one_request_and_takes_nothing_away() {
         .lock
         .sabotage(Box::new(|stage, message| {
             let is_planted =
-                stage == Stage::Decide && matches!(message, Some(Message::Request { .. }));
+                stage == Stage::Decide && matches!(message, Some(Message::Acquire { .. }));
             assert!(!is_planted, "planted");
         }));
     opened.post(ACQUIRE, &fields).because(500, "failed");

@@ -63,6 +63,9 @@ impl Words {
             Outcome::Granted { slot } | Outcome::Queued { slot, .. } => {
                 if let Message::Request {
                     key, index, owner, ..
+                }
+                | Message::Acquire {
+                    key, index, owner, ..
                 } = message
                 {
                     let names = [key, index, owner].map(shown);
@@ -98,7 +101,7 @@ impl Words {
 /// What is said to the actor; `None` for other words.
 fn item(words: &[&str]) -> Heard<Option<Item<LockMachine>>> {
     let known: &[&str] = match words {
-        ["request", ..] => &["ttl", "ttw", "prio"],
+        ["request" | "acquire", ..] => &["ttl", "ttw", "prio"],
         ["renew" | "release", ..] => &["token"],
         ["list", ..] => &["max"],
         _ => return plain(words),
@@ -110,6 +113,14 @@ fn item(words: &[&str]) -> Heard<Option<Item<LockMachine>>> {
     };
     Ok(Some(match places.as_slice() {
         ["request", key, index, owner] => Item::Message(Message::Request {
+            key: name(key)?,
+            index: name(index)?,
+            owner: name(owner)?,
+            ttl: number(&options, "ttl", 60)?,
+            ttw: number(&options, "ttw", 30)?,
+            priority: number(&options, "prio", 5)?,
+        }),
+        ["acquire", key, index, owner] => Item::Message(Message::Acquire {
             key: name(key)?,
             index: name(index)?,
             owner: name(owner)?,

@@ -233,6 +233,9 @@ impl Checker {
                         Message::Request {
                             key, index, owner, ..
                         }
+                        | Message::Acquire {
+                            key, index, owner, ..
+                        }
                         | Message::Renew {
                             key, index, owner, ..
                         },
@@ -240,7 +243,9 @@ impl Checker {
                     | Ask::Query(Query::Place { key, index, owner }),
                     Ok(Reply::Standing(standing)),
                 ) => {
-                    if let Some(token) = standing.token {
+                    // Who shows a token alone is not named by it.
+                    let named = !owner.as_bytes().is_empty();
+                    if let Some(token) = standing.token.filter(|_| named) {
                         self.note_token((token, key, index), owner)?;
                     }
                 }

@@ -45,13 +45,20 @@ impl Locks {
         let (Message::Request {
             key, index, owner, ..
         }
+        | Message::Acquire {
+            key, index, owner, ..
+        }
         | Message::Renew {
             key, index, owner, ..
         }) = message
         else {
             return None;
         };
-        let found = self.model.standing(&(key.clone(), index.clone()), owner);
+        let lock = (key.clone(), index.clone());
+        if owner.as_bytes().is_empty() {
+            return self.model.line(&lock).first().map(|it| it.slot);
+        }
+        let found = self.model.standing(&lock, owner);
         found.map(|(_, it)| it.slot)
     }
 
@@ -210,6 +217,7 @@ impl Reference for Locks {
         match message {
             Message::Expire { .. } => Origin::Tick,
             Message::Request { .. }
+            | Message::Acquire { .. }
             | Message::Renew { .. }
             | Message::Release { .. }
             | Message::ReleaseAll { .. }
@@ -243,8 +251,11 @@ impl Reference for Locks {
                 owner,
                 token,
             } => {
-                let standing = self.standing([key, index, owner]);
-                let holds = standing.is_some_and(|it| it.token == Some(*token));
+                let lock = (key.clone(), index.clone());
+                let line = self.model.line(&lock);
+                let holds = line.first().is_some_and(|it| {
+                    it.token == *token && (owner.as_bytes().is_empty() || it.owner == *owner)
+                });
                 (!holds).then_some(Reply::Absent)
             }
         }
@@ -270,7 +281,10 @@ impl Reference for Locks {
     }
 
     fn may_be_refused(message: &Message) -> bool {
-        matches!(message, Message::Request { .. } | Message::Renew { .. })
+        matches!(
+            message,
+            Message::Request { .. } | Message::Acquire { .. } | Message::Renew { .. }
+        )
     }
 
     fn is_disk_full(reply: &Reply) -> bool {

@@ -88,6 +88,14 @@ impl Workload {
             (2, 5),
             (8, 6),
         ]) {
+            0 if chance.per_mille(300) => Message::Acquire {
+                key,
+                index,
+                owner,
+                ttl: self.span(chance),
+                ttw: self.span(chance),
+                priority: u8::try_from(chance.below(3)).expect("a small number"),
+            },
             0 => Message::Request {
                 key,
                 index,
@@ -96,18 +104,24 @@ impl Workload {
                 ttw: self.span(chance),
                 priority: u8::try_from(chance.below(3)).expect("a small number"),
             },
-            1 => Message::Renew {
-                key,
-                index,
-                owner,
-                token: self.token(chance),
-            },
-            2 => Message::Release {
-                key,
-                index: Some(index),
-                owner,
-                token: self.token(chance),
-            },
+            1 => {
+                let (owner, token) = self.shown(chance, owner);
+                Message::Renew {
+                    key,
+                    index,
+                    owner,
+                    token,
+                }
+            }
+            2 => {
+                let (owner, token) = self.shown(chance, owner);
+                Message::Release {
+                    key,
+                    index: Some(index),
+                    owner,
+                    token,
+                }
+            }
             3 => Message::Release {
                 key,
                 index: None,
@@ -152,6 +166,13 @@ impl Workload {
 
     fn token(&self, chance: &mut Chance) -> Option<Token> {
         (chance.per_mille(200) && !self.tokens.is_empty()).then(|| *chance.pick(&self.tokens))
+    }
+
+    /// What is shown for an entry: its owner, a token, both, or a token alone.
+    fn shown(&self, chance: &mut Chance, owner: Name) -> (Name, Option<Token>) {
+        let token = self.token(chance);
+        let nameless = token.is_some() && chance.per_mille(500);
+        (if nameless { Name::default() } else { owner }, token)
     }
 
     /// So many locks at once, with one span, that time has too much to do for one turn.

@@ -124,7 +124,14 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
     ("stderr", &["tools/"]),
     ("process::exit", &["tools/"]),
     ("process::abort", &[]),
-    ("getrandom", &["src/node/"]),
+    (
+        "getrandom",
+        &[
+            "src/node/",
+            "src/protocols/http/lock.rs",
+            "tools/lock/named.rs",
+        ],
+    ),
     ("rand", &[]),
     (
         "RandomState",

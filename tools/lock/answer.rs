@@ -20,7 +20,7 @@ const HELPS: &[(Reason, &str)] = &[
     ),
     (
         Reason::Absent,
-        "an entry is known by key, index and owner together; `sexton lock list` shows them all",
+        "a holder is known by its token, or by its owner as a waiter is; `sexton lock list` shows them all",
     ),
     (
         Reason::Draining,
@@ -41,8 +41,10 @@ pub(super) fn well(answer: &Answer) -> Result<Value, Failure> {
 /// A refusal, as an exit status and in words.
 pub(crate) fn refused(mut said: Value) -> Failure {
     if said.pointer("/reason") == Some(&Reason::Held.word().into()) {
-        let (holder, place) = (shown(&said, "owner"), number(&said, "/place"));
-        let words = format!("{holder} holds the lock, and this owner stood at place {place}");
+        let words = match shown(&said, "owner").as_str() {
+            "-" => "somebody held the lock, and has just given it back".to_owned(),
+            holder => format!("{holder} holds the lock"),
+        };
         if let Value::Object(members) = &mut said {
             members.insert("detail".to_owned(), words.into());
         }

@@ -3,7 +3,7 @@
 use crate::client::{self, Answer};
 use crate::events::{self, Wanted};
 use crate::lock::answer::{table, well};
-use crate::lock::named::{Which, Whose, name, put, shown};
+use crate::lock::named::{Shown, Which, Whose, name, own_name, put, shown};
 use crate::report::{Failure, print};
 use crate::settings::data_directory;
 use crate::text::{number, words};
@@ -21,12 +21,13 @@ const PAGE: u64 = 1000;
 
 /// Take, keep and give back locks of a running coordinator, and see who has them.
 ///
-/// Asks over `DATA/sexton.sock`, so only the coordinator's own user (or root) gets an answer. Commands of one shell are
-/// one owner, unless --owner or `SEXTON_OWNER` says otherwise.
+/// Asks over `DATA/sexton.sock`, so only the coordinator's own user (or root) gets an answer. Each `acquire` is an owner
+/// of its own, unless --owner or `SEXTON_OWNER` names one; whoever knows the token can renew and release.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sexton lock acquire backup && ./backup; sexton lock release backup
+  export SEXTON_OWNER=backup-$$                          one owner for all that follows
+  sexton lock acquire backup && ./backup && sexton lock release backup
   sexton lock acquire account 42 --wait 30 --ttl 120     wait at most 30 s, keep it for 120 s
   sexton lock renew account 42 --token 17                begin the 120 s again, if it is still ours
   sexton lock list                                       who holds what, and who waits
@@ -47,20 +48,23 @@ pub(crate) struct Lock {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Take a lock; what this owner has already is renewed
+    /// Take a lock
     ///
-    /// Prints the token, which only ever grows: show it to whatever the lock guards, so that it can refuse a holder
+    /// Each command is an owner of its own, so of two only one gets the lock. What a --owner has already is renewed, and has
+    /// the new --ttl from then on. Prints the token, which only ever grows: show it to whatever the lock guards, so that it can refuse a holder
     /// of the past. Ended while it waits, by Ctrl-C or otherwise, it stands in line no longer.
     #[command(after_help = "\
 Examples:
   sexton lock acquire backup                   exit status 1 if somebody else holds it
   sexton lock acquire backup --wait 600        wait in line for up to ten minutes
-  token=$(sexton lock acquire backup --json | jq .token)")]
+  token=$(sexton lock acquire backup --json | jq -e .token) && ./backup
+  sexton lock release backup --token \"$token\"")]
     Acquire {
         #[command(flatten)]
         which: Which,
-        #[command(flatten)]
-        whose: Whose,
+        /// Who wants the lock [default: USER@HOST:PID of the shell, and 16 digits of chance]
+        #[arg(long, value_name = "NAME", value_parser = name, env = "SEXTON_OWNER")]
+        owner: Option<Name>,
         /// Seconds until the lock passes on, unless it is renewed
         #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..))]
         ttl: u16,
@@ -77,10 +81,7 @@ Examples:
         #[command(flatten)]
         which: Which,
         #[command(flatten)]
-        whose: Whose,
-        /// Only if the lock is held with this token
-        #[arg(long)]
-        token: Option<u64>,
+        of: Shown,
     },
     /// Give a lock back, or its place in line
     #[command(after_help = "Example: sexton lock release backup --token 17")]
@@ -88,10 +89,7 @@ Examples:
         #[command(flatten)]
         which: Which,
         #[command(flatten)]
-        whose: Whose,
-        /// Only if the lock is held with this token
-        #[arg(long)]
-        token: Option<u64>,
+        of: Shown,
     },
     /// Give back every lock of an owner, and every place in line
     #[command(after_help = "Example: sexton lock release-all --owner worker-7")]
@@ -158,12 +156,13 @@ struct Watched {
     #[arg(value_parser = name, requires = "token")]
     index: Option<Name>,
 
-    #[command(flatten)]
-    whose: Whose,
-
     /// The token with which it is held
     #[arg(long, requires = "key")]
     token: Option<u64>,
+
+    /// Who holds it; the token says enough
+    #[arg(long, value_name = "NAME", value_parser = name, env = "SEXTON_OWNER")]
+    owner: Option<Name>,
 
     /// Seconds to wait at most until it is lost [default: without end]
     #[arg(long, value_name = "SECONDS", requires = "token")]
@@ -202,7 +201,7 @@ impl Asking {
         match action {
             Action::Acquire {
                 which,
-                whose,
+                owner,
                 ttl,
                 wait,
                 priority,
@@ -212,31 +211,24 @@ impl Asking {
                     ("wait", wait.into()),
                     ("priority", priority.into()),
                 ];
-                let mut fields = entry(&which, &whose.name());
+                let owner = owner.map_or_else(own_name, Ok)?;
+                let mut fields = entry(&which, Some(&owner));
                 fields.extend(members(terms));
                 self.acquire(fields, wait)
             }
-            Action::Renew {
-                which,
-                whose,
-                token,
-            } => {
-                let answer =
-                    self.post("renew", with_token(entry(&which, &whose.name()), token), 0)?;
+            Action::Renew { which, of } => {
+                let fields = with_token(entry(&which, of.owner.as_ref()), of.token);
+                let answer = self.post("renew", fields, 0)?;
                 self.tell(&answer, |said| format!("renewed, {}\n", place(said)))
             }
-            Action::Release {
-                which,
-                whose,
-                token,
-            } => {
-                let fields = with_token(entry(&which, &whose.name()), token);
+            Action::Release { which, of } => {
+                let fields = with_token(entry(&which, of.owner.as_ref()), of.token);
                 let answer = self.post("release", fields, 0)?;
                 self.tell(&answer, |_| "released\n".to_owned())
             }
             Action::ReleaseAll { whose } => {
                 let mut fields = Map::new();
-                put(&mut fields, "owner", &whose.name());
+                put(&mut fields, "owner", &whose.owner);
                 let answer = self.post("release-all", fields, 0)?;
                 self.tell(&answer, |said| {
                     format!("released {}\n", number(said, "/ended"))
@@ -247,7 +239,7 @@ impl Asking {
                 self.tell(&answer, |said| format!("{}\n", shown(said, "owner")))
             }
             Action::Place { which, whose } => {
-                let answer = self.get("place", &entry(&which, &whose.name()))?;
+                let answer = self.get("place", &entry(&which, Some(&whose.owner)))?;
                 self.tell(&answer, |said| format!("{}\n", place(said)))
             }
             Action::List {
@@ -268,13 +260,13 @@ impl Asking {
         let Watched {
             key,
             index,
-            whose,
+            owner,
             token,
             wait,
         } = watched;
         if let (Some(key), Some(token)) = (&key, token) {
             let key = key.clone();
-            let fields = entry(&Which { key, index }, &whose.name());
+            let fields = entry(&Which { key, index }, owner.as_ref());
             return self.until_lost(&with_token(fields, Some(token)), wait);
         }
         let wanted = Wanted {
@@ -289,7 +281,6 @@ impl Asking {
         let answer = self.post("acquire", fields, wait)?;
         self.tell(&answer, |said| {
             let (owner, token) = (shown(said, "owner"), words(said, "/token"));
-            // What was held already goes on as it was: for how long is not this command's to say.
             format!("acquired as {owner}, token {token}\n")
         })
     }
@@ -393,9 +384,11 @@ fn lock(which: &Which) -> Map<String, Value> {
     fields
 }
 
-fn entry(which: &Which, owner: &Name) -> Map<String, Value> {
+fn entry(which: &Which, owner: Option<&Name>) -> Map<String, Value> {
     let mut fields = lock(which);
-    put(&mut fields, "owner", owner);
+    if let Some(owner) = owner {
+        put(&mut fields, "owner", owner);
+    }
     fields
 }
 

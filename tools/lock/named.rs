@@ -1,5 +1,6 @@
 //! Names of locks on the command line and in JSON. On the command line, what is no text is escaped as it is shown.
 
+use crate::report::Failure;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
@@ -21,24 +22,35 @@ pub(super) struct Which {
 /// Whose entry.
 #[derive(Args)]
 pub(super) struct Whose {
-    /// Who holds or wants the lock [default: USER@HOST:PID of the shell that runs this]
+    /// Who holds or wants the lock
     #[arg(long, value_name = "NAME", value_parser = name, env = "SEXTON_OWNER")]
-    owner: Option<Name>,
+    pub(super) owner: Name,
 }
 
-impl Whose {
-    /// The owner that was given, or one that is the same for every command of one shell.
-    pub(super) fn name(&self) -> Name {
-        self.owner.clone().unwrap_or_else(|| {
-            let user = std::env::var_os("USER").map(|user| user.to_string_lossy().into_owned());
-            let user = user.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string());
-            let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-            let shell = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
-            let mut text = format!("{user}@{}:{shell}", host.trim_end()).into_bytes();
-            text.truncate(Name::BYTES_MAX);
-            Name::new(text).expect("it was cut to what a name may have")
-        })
-    }
+/// Whose entry, by name or by token.
+#[derive(Args)]
+pub(super) struct Shown {
+    /// Only if the lock is held with this token, which says enough
+    #[arg(long, required_unless_present = "owner")]
+    pub(super) token: Option<u64>,
+
+    /// Who holds or wants the lock; not needed with --token
+    #[arg(long, value_name = "NAME", value_parser = name, env = "SEXTON_OWNER")]
+    pub(super) owner: Option<Name>,
+}
+
+/// An owner that nobody else is: USER@HOST:PID of the shell, for people who read a list, and 16 digits of chance.
+pub(super) fn own_name() -> Result<Name, Failure> {
+    let user = std::env::var_os("USER").map(|user| user.to_string_lossy().into_owned());
+    let user = user.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string());
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let shell = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+    let chance = getrandom::u64()
+        .map_err(|error| Failure::unreachable(format!("failed to draw a name: {error}")))?;
+    let mut text = format!("{user}@{}:{shell}", host.trim_end()).into_bytes();
+    text.truncate(Name::BYTES_MAX - 17);
+    text.extend(format!(":{chance:016x}").bytes());
+    Ok(Name::new(text).expect("it was cut to what a name may have"))
 }
 
 /// Reads a name as a person writes it.

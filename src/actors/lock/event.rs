@@ -27,6 +27,13 @@ pub(super) fn events(
                 owner,
                 ttl,
                 ..
+            }
+            | Message::Acquire {
+                key,
+                index,
+                owner,
+                ttl,
+                ..
             },
         ) => {
             let names = [key, index, owner].map(Name::as_bytes);
@@ -35,6 +42,9 @@ pub(super) fn events(
         (
             Outcome::Queued { place, .. },
             Message::Request {
+                key, index, owner, ..
+            }
+            | Message::Acquire {
                 key, index, owner, ..
             },
         ) => {

@@ -258,11 +258,21 @@ impl LockMachine {
         })
     }
 
-    fn find(&self, [key, index, owner]: [&Name; 3]) -> Option<(Slot, &Entry)> {
-        let slot = self
-            .state
-            .find(key.as_bytes(), index.as_bytes(), owner.as_bytes())?;
+    fn find(&self, names: [&Name; 3]) -> Option<(Slot, &Entry)> {
+        let [key, index, owner] = names.map(Name::as_bytes);
+        let slot = self.state.find(key, index, owner)?;
         Some((slot, self.state.entries.get(slot)?))
+    }
+
+    /// The entry that a token is shown for, if one is. No entry has an empty owner: with a token it stands for the
+    /// holder, and the token says whether that is the one meant.
+    fn shown_for(&self, names: [&Name; 3], token: Option<Token>) -> Option<Slot> {
+        let [key, index, owner] = names.map(Name::as_bytes);
+        if owner.is_empty() && token.is_some() {
+            self.state.holder(key, index)
+        } else {
+            self.state.find(key, index, owner)
+        }
     }
 }
 
@@ -305,26 +315,29 @@ impl Machine for LockMachine {
                 index,
                 owner,
                 priority,
-                ttl: _,
-                ttw: _,
+                ..
+            }
+            | Message::Acquire {
+                key,
+                index,
+                owner,
+                priority,
+                ..
             } => self.decide_request((key, index, owner), *priority, moment.draining),
             Message::Renew {
                 key,
                 index,
                 owner,
                 token,
-            } => {
-                let [key, index, owner] = [key, index, owner].map(Name::as_bytes);
-                self.decide_renew(self.state.find(key, index, owner), *token)
-            }
+            } => self.decide_renew(self.shown_for([key, index, owner], *token), *token),
             Message::Release {
                 key,
                 index: Some(index),
                 owner,
                 token,
             } => {
-                let [key, index, owner] = [key, index, owner].map(Name::as_bytes);
-                self.decide_end(self.state.find(key, index, owner).into_iter(), *token)
+                let slot = self.shown_for([key, index, owner], *token);
+                self.decide_end(slot.into_iter(), *token)
             }
             // Row 24: all entries of that key and owner, owned and contending.
             Message::Release {
@@ -368,14 +381,22 @@ impl Machine for LockMachine {
     ) {
         match outcome {
             Outcome::Granted { slot } | Outcome::Queued { slot, .. } => {
-                let Message::Request {
+                let (Message::Request {
                     key,
                     index,
                     owner,
                     ttl,
                     ttw,
                     priority,
-                } = message
+                }
+                | Message::Acquire {
+                    key,
+                    index,
+                    owner,
+                    ttl,
+                    ttw,
+                    priority,
+                }) = message
                 else {
                     unreachable!("only a request makes an entry")
                 };
@@ -386,7 +407,13 @@ impl Machine for LockMachine {
                 };
                 self.state.insert(*slot, entry, (key, index, owner), terms);
             }
-            Outcome::Renewed { slot, .. } => self.state.renew(*slot, entry),
+            Outcome::Renewed { slot, .. } => {
+                if let Message::Acquire { ttl, ttw, .. } = message {
+                    self.state.extend(*slot, entry, (*ttl, *ttw));
+                } else {
+                    self.state.renew(*slot, entry);
+                }
+            }
             Outcome::Ended { gone } => {
                 for Gone { slot, heir } in gone {
                     self.state.remove(*slot, *heir, entry);
@@ -442,9 +469,11 @@ impl Machine for LockMachine {
         match message {
             Message::Request {
                 key, index, owner, ..
+            }
+            | Message::Acquire {
+                key, index, owner, ..
             } => {
-                let [key, index, owner] = [key, index, owner].map(Name::as_bytes);
-                if self.state.find(key, index, owner).is_some() {
+                if self.find([key, index, owner]).is_some() {
                     Weight::Keeps
                 } else {
                     Weight::Adds
@@ -476,8 +505,8 @@ impl Machine for LockMachine {
                 index,
                 owner,
                 token,
-            } => match self.find([key, index, owner]) {
-                Some((slot, entry)) if entry.token() == *token && entry.is_owner() => {
+            } => match self.shown_for([key, index, owner], Some(*token)) {
+                Some(slot) if self.state.is_held_with(slot, *token) => {
                     self.waiting.on_slot(ticket, slot);
                 }
                 Some(_) | None => effects.wake(ticket, Reply::Absent),

@@ -131,13 +131,29 @@ pub enum Message {
         /// Standing among contenders.
         priority: u8,
     },
+    /// The same, but terms are never dropped: the TTL of what this owner has there already is this one from now on, and
+    /// a wait is never shorter than this one. Priority and place stay.
+    Acquire {
+        /// The key.
+        key: Name,
+        /// The index.
+        index: Name,
+        /// Who asks.
+        owner: Name,
+        /// Seconds to live as owner without a renewal.
+        ttl: u16,
+        /// Seconds to wait as contender without a renewal.
+        ttw: u16,
+        /// Standing among contenders.
+        priority: u8,
+    },
     /// Begin the span of an entry again.
     Renew {
         /// The key.
         key: Name,
         /// The index.
         index: Name,
-        /// Whose entry.
+        /// Whose entry. Empty with a token: that of the lock's holder, whoever it is.
         owner: Name,
         /// If given, the token that the entry must have.
         #[serde(default)]
@@ -149,7 +165,7 @@ pub enum Message {
         key: Name,
         /// The index, or all of them.
         index: Option<Name>,
-        /// Whose entries.
+        /// Whose entries. Empty with an index and a token: that of the lock's holder, whoever it is.
         owner: Name,
         /// If given, the token that the entry must have.
         #[serde(default)]
@@ -318,7 +334,7 @@ pub enum Watch {
         key: Name,
         /// The index.
         index: Name,
-        /// Whose entry.
+        /// Whose entry; empty for whoever holds the lock.
         owner: Name,
         /// The token of its grant.
         token: Token,

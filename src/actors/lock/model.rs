@@ -94,15 +94,21 @@ impl Model {
                 ttl,
                 ttw,
                 priority,
+            }
+            | Message::Acquire {
+                key,
+                index,
+                owner,
+                ttl,
+                ttw,
+                priority,
             } => {
                 let lock = (key.clone(), index.clone());
-                if self.standing(&lock, owner).is_some() {
-                    return self.renew(&lock, owner, at);
-                }
-                self.refused(key, owner).map_or_else(
-                    || self.add(&lock, owner, (*ttl, *ttw, *priority), (seq, at)),
-                    Reply::Refused,
-                )
+                let (terms, anew) = (
+                    (*ttl, *ttw, *priority),
+                    matches!(message, Message::Acquire { .. }),
+                );
+                self.request((&lock, owner), terms, anew, (seq, at))
             }
             Message::Renew {
                 key,
@@ -111,12 +117,13 @@ impl Model {
                 token,
             } => {
                 let lock = (key.clone(), index.clone());
-                match self.standing(&lock, owner) {
+                let owner = self.meant(&lock, owner, *token);
+                match self.standing(&lock, &owner) {
                     None => Reply::Absent,
                     Some((_, it)) if token.is_some_and(|token| token != it.token) => {
                         Reply::Refused(Refused::StaleToken)
                     }
-                    Some(_) => self.renew(&lock, owner, at),
+                    Some(_) => self.renew(&lock, &owner, at),
                 }
             }
             Message::Release {
@@ -125,8 +132,10 @@ impl Model {
                 owner,
                 token,
             } => {
+                let lock = index.as_ref().map(|index| (key.clone(), index.clone()));
+                let owner = lock.map_or(owner.clone(), |lock| self.meant(&lock, owner, *token));
                 let meant = |it: &Place| {
-                    it.owner == *owner
+                    it.owner == owner
                         && it.lock.0 == *key
                         && index.as_ref().is_none_or(|index| it.lock.1 == *index)
                 };
@@ -140,6 +149,35 @@ impl Model {
             }
             Message::Expire { .. } => unreachable!("time is told by `tick`"),
         }
+    }
+
+    /// Who asks `anew` has its terms.
+    fn request(
+        &mut self,
+        (lock, owner): (&(Name, Name), &Name),
+        (ttl, ttw, priority): (u16, u16, u8),
+        anew: bool,
+        (seq, at): (Seq, Timestamp),
+    ) -> Reply {
+        if self.standing(lock, owner).is_none() {
+            if let Some(refused) = self.refused(&lock.0, owner) {
+                return Reply::Refused(refused);
+            }
+            self.add(lock, owner, (ttl, ttw, priority), (seq, at));
+        } else if anew {
+            let its = |it: &&mut Place| it.lock == *lock && it.owner == *owner;
+            for it in self.entries.iter_mut().filter(its) {
+                (it.ttl, it.ttw) = (ttl, it.ttw.max(ttw));
+            }
+        }
+        self.renew(lock, owner, at)
+    }
+
+    /// Who is meant: with a token and no name, whoever holds the lock.
+    fn meant(&self, lock: &(Name, Name), owner: &Name, token: Option<Token>) -> Name {
+        let holder = self.line(lock).first().map(|it| it.owner.clone());
+        let by_token = token.is_some() && owner.as_bytes().is_empty();
+        holder.filter(|_| by_token).unwrap_or(owner.clone())
     }
 
     fn refused(&self, key: &Name, owner: &Name) -> Option<Refused> {
@@ -161,11 +199,11 @@ impl Model {
         owner: &Name,
         (ttl, ttw, priority): (u16, u16, u8),
         (seq, at): (Seq, Timestamp),
-    ) -> Reply {
+    ) {
         let taken = |slot: &Slot| self.entries.iter().any(|it| it.slot == *slot);
         let slot = (0..=self.entries_max).map(Slot).find(|slot| !taken(slot));
         let holder = self.line(lock).first().map(|it| it.first);
-        let mut place = Place {
+        let place = Place {
             slot: slot.expect("there are fewer entries than slots"),
             seq,
             first: holder.unwrap_or(seq),
@@ -178,9 +216,7 @@ impl Model {
             deadline: at,
             quarantined: false,
         };
-        place.begin_span(at);
         self.entries.push(place);
-        self.answer(lock, owner)
     }
 
     fn answer(&self, lock: &(Name, Name), owner: &Name) -> Reply {

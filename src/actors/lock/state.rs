@@ -182,6 +182,12 @@ impl State {
         std::iter::successors(head, next)
     }
 
+    /// Whether an entry owns its lock with this token.
+    pub(super) fn is_held_with(&self, slot: Slot, token: Token) -> bool {
+        let entry = &self.entries[slot];
+        entry.is_owner() && entry.token() == token
+    }
+
     /// When an entry's span ends.
     pub(super) fn deadline_of(&self, entry: &Entry) -> Timestamp {
         entry.ends(self.head.epoch)
@@ -253,6 +259,14 @@ impl State {
     pub(super) fn renew(&mut self, slot: Slot, entry: Stamp) {
         let change = self.pages.by(entry.seq);
         self.entries.change(change, slot, |it| it.since = entry.at);
+    }
+
+    /// The same, with another TTL from now on, and a TTW that is no shorter than this one.
+    pub(super) fn extend(&mut self, slot: Slot, entry: Stamp, (ttl, ttw): (u16, u16)) {
+        let change = self.pages.by(entry.seq);
+        self.entries.change(change, slot, |it| {
+            (it.since, it.ttl, it.ttw) = (entry.at, ttl, it.ttw.max(ttw));
+        });
     }
 
     /// Ends an entry. An owner's lock passes to `heir`, or is free if nobody waits.

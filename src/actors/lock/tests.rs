@@ -183,26 +183,26 @@ impl Pair {
         assert_eq!(reply, expected, "the answer to {message:?}");
     }
 
+    /// With the token of the entry, or an older one. Without an owner that is the holder's.
     fn with_token(&self, mut message: Message, stale: bool) -> Message {
         if let Message::Renew {
             key,
             index,
             owner,
             token,
-        } = &mut message
-        {
-            let found = self.model.standing(&(key.clone(), index.clone()), owner);
-            *token = found.map(|(_, it)| Token(it.token.0.saturating_sub(stale.into())));
         }
-        if let Message::Release {
+        | Message::Release {
             key,
             index: Some(index),
             owner,
             token,
         } = &mut message
         {
-            let found = self.model.standing(&(key.clone(), index.clone()), owner);
-            *token = found.map(|(_, it)| Token(it.token.0.saturating_sub(stale.into())));
+            let line = self.model.line(&(key.clone(), index.clone()));
+            let nameless = owner.as_bytes().is_empty();
+            let mut line = line.iter();
+            let found = line.find(|it| nameless || it.owner == *owner);
+            *token = found.map(|it| Token(it.token.0.saturating_sub(stale.into())));
         }
         message
     }
@@ -418,6 +418,11 @@ fn message() -> impl Strategy<Value = Message> {
             |(key, index, owner, ttl, ttw, priority)| {
                 let priority = if priority == 3 { 255 } else { priority };
                 Message::Request { key, index, owner, ttl, ttw, priority }
+            }
+        ),
+        6 => (key(), index(), owner(), span(), span(), 0u8..3).prop_map(
+            |(key, index, owner, ttl, ttw, priority)| {
+                Message::Acquire { key, index, owner, ttl, ttw, priority }
             }
         ),
         3 => (key(), index(), owner())

@@ -3,7 +3,7 @@
 //!
 //! Never here: who may do what with a lock. That is the machine's.
 
-use crate::actors::lock::{Listed, LockMachine, Name, Selection, Standing as Place};
+use crate::actors::lock::{Listed, LockMachine, Name, Refused, Selection, Standing as Place};
 use crate::clock::Timestamp;
 use crate::handle::{Entry, LockError, Terms};
 use crate::ids::Token;
@@ -65,7 +65,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "acquire_lock",
                 summary: "Acquire a lock",
-                more: "What the owner has there already is renewed. With `wait`, answers when the lock is granted or the wait ends; a client that closes the connection stands in line no longer.",
+                more: "Without an owner it is one of its own, which the answer names. What the owner has there already is renewed, with the new `ttl`. With `wait`, answers when the lock is granted or the wait ends; a client that closes the connection stands in line no longer.",
                 answer: "The lock is held.",
             },
             &[Held, Reserved, Draining, Full, Waits, DiskFull, Failed],
@@ -76,7 +76,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "renew_lock",
                 summary: "Begin the span of an entry again",
-                more: "The time to live of an owner, the time to wait of a contender.",
+                more: "The time to live of an owner, the time to wait of a contender. The owner or the token says whose; if both are there, both must fit.",
                 answer: "Where it stands.",
             },
             &[Absent, Stale, DiskFull, Failed],
@@ -87,7 +87,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "release_lock",
                 summary: "End an entry",
-                more: "Held or waiting. The lock passes on in the same instant.",
+                more: "Held or waiting. The lock passes on in the same instant. The owner or the token says whose; if both are there, both must fit.",
                 answer: "It has ended.",
             },
             &[Absent, Stale, Failed],
@@ -125,9 +125,9 @@ pub(crate) struct Acquire {
     /// The index below the key; empty if left out.
     #[serde(default)]
     index: Name,
-    /// Who holds or wants the lock; one name for each that does.
+    /// Who wants the lock; one name for each that does. One that nobody else has, if it is left out.
     #[schemars(extend("minLength" = 1))]
-    owner: Name,
+    owner: Option<Name>,
     /// Seconds until the lock passes on, unless it is renewed.
     #[serde(default)]
     ttl: Number<u16, 1, 65_535, 60>,
@@ -151,7 +151,11 @@ pub(crate) struct Granted {
 
 /// Acquires a lock, waiting for it if asked to.
 async fn acquire(call: &Call, Body(wanted): Body<Acquire>) -> Result<Json<Granted>, Problem> {
-    let entry = wanted.entry();
+    let entry = Entry {
+        owner: wanted.owner.map_or_else(|| own_name(call), Ok)?,
+        key: wanted.key,
+        index: wanted.index,
+    };
     let terms = Terms {
         ttl: wanted.ttl.0,
         wait: wanted.wait.0,
@@ -178,6 +182,16 @@ async fn acquire(call: &Call, Body(wanted): Body<Acquire>) -> Result<Json<Grante
     }
 }
 
+/// A name that nobody else has. Under a key it is always the same, so that the answer given again is, too.
+fn own_name(call: &Call) -> Result<Name, Problem> {
+    let chance =
+        || Some(u128::from(getrandom::u64().ok()?) << 64 | u128::from(getrandom::u64().ok()?));
+    let number = call.key.map(|key| key.id).or_else(chance);
+    let number =
+        number.ok_or_else(|| Problem::new(Reason::Failed, "the system has no chance to give"))?;
+    Ok(Name::new(format!("{number:032x}").into_bytes()).expect("32 digits are a name"))
+}
+
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Target {
     /// The key of the lock.
@@ -185,8 +199,9 @@ pub(crate) struct Target {
     /// The index below the key; empty if left out.
     #[serde(default)]
     index: Name,
-    /// Who holds or wants the lock; one name for each that does.
-    owner: Name,
+    /// Who holds or wants the lock; needed without a token.
+    #[schemars(extend("minLength" = 1))]
+    owner: Option<Name>,
     /// Only if the entry has this token.
     token: Option<Token>,
 }
@@ -203,7 +218,7 @@ pub(crate) struct Standing {
 /// Begins the span of an entry again.
 async fn renew(call: &Call, Body(target): Body<Target>) -> Result<Json<Standing>, Problem> {
     let locks = call.locks();
-    let renewed = locks.renew(&target.entry(), target.token).await?;
+    let renewed = locks.renew(&target.entry()?, target.token).await?;
     Ok(Json(renewed.into()))
 }
 
@@ -216,7 +231,7 @@ pub(crate) struct Ended {
 /// Ends an entry.
 async fn release(call: &Call, Body(target): Body<Target>) -> Result<Json<Ended>, Problem> {
     let locks = call.locks();
-    locks.release(&target.entry(), target.token).await?;
+    locks.release(&target.entry()?, target.token).await?;
     Ok(Json(Ended { ended: 1 }))
 }
 
@@ -240,7 +255,8 @@ pub(crate) struct Watch {
     #[serde(default)]
     index: Name,
     /// Who holds the lock.
-    owner: Name,
+    #[schemars(extend("minLength" = 1))]
+    owner: Option<Name>,
     /// The token of the grant.
     token: Token,
     /// Seconds to wait at most.
@@ -255,9 +271,22 @@ pub(crate) struct Lost {
 
 /// Waits until an entry no longer owns its lock.
 async fn watch(call: &Call, Body(watched): Body<Watch>) -> Result<Json<Lost>, Problem> {
-    let (locks, entry) = (call.locks(), watched.entry());
-    let wait = Duration::from_secs(watched.wait.0);
-    let lost = timeout(wait, locks.lost(&entry, watched.token));
+    let Watch {
+        key,
+        index,
+        owner,
+        token,
+        wait,
+    } = watched;
+    let target = Target {
+        key,
+        index,
+        owner,
+        token: Some(token),
+    };
+    let (locks, entry) = (call.locks(), target.entry()?);
+    let wait = Duration::from_secs(wait.0);
+    let lost = timeout(wait, locks.lost(&entry, token));
     match call.wait(lost).await? {
         Err(_) => Ok(Json(Lost { lost: false })),
         Ok(lost) => Ok(lost.map(|()| Json(Lost { lost: true }))?),
@@ -303,7 +332,9 @@ pub(crate) struct Waiter {
 
 /// Where an entry stands.
 async fn place(call: &Call, Query(of): Query<Waiter>) -> Result<Json<Standing>, Problem> {
-    Ok(Json(call.locks().place(&of.entry()).await?.into()))
+    let Waiter { key, index, owner } = of;
+    let entry = Entry { key, index, owner };
+    Ok(Json(call.locks().place(&entry).await?.into()))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -388,23 +419,21 @@ fn shown(listed: &Listed, now: Timestamp) -> Shown {
     }
 }
 
-/// What names an entry.
-macro_rules! names_an_entry {
-    ($($request:ty),*) => {
-        $(impl $request {
-            fn entry(&self) -> Entry {
-                let Self { key, index, owner, .. } = self;
-                EntryNames { key: key.clone(), index: index.clone(), owner: owner.clone() }.into()
+impl Target {
+    /// The entry that is meant: this owner's, or that of whoever holds the lock with the token.
+    fn entry(&self) -> Result<Entry, Problem> {
+        let owner = match (&self.owner, self.token) {
+            (Some(owner), _) if owner.as_bytes().is_empty() => {
+                return Err(LockError::Refused(Refused::NoOwner).into());
             }
-        })*
-    };
-}
-
-names_an_entry!(Acquire, Target, Watch, Waiter);
-
-impl From<EntryNames> for Entry {
-    fn from(EntryNames { key, index, owner }: EntryNames) -> Self {
-        Self { key, index, owner }
+            (Some(owner), _) => owner.clone(),
+            (None, Some(_)) => Name::default(),
+            (None, None) => {
+                return Err(Problem::field("owner", "must be there, unless token is"));
+            }
+        };
+        let (key, index) = (self.key.clone(), self.index.clone());
+        Ok(Entry { key, index, owner })
     }
 }
 

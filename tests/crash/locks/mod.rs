@@ -121,6 +121,7 @@ impl Campaign {
 fn owner(message: &Message) -> &Name {
     match message {
         Message::Request { owner, .. }
+        | Message::Acquire { owner, .. }
         | Message::Renew { owner, .. }
         | Message::Release { owner, .. }
         | Message::ReleaseAll { owner } => owner,

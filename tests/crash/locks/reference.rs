@@ -29,6 +29,13 @@ impl Reference {
                 owner,
                 priority,
                 ..
+            }
+            | Message::Acquire {
+                key,
+                index,
+                owner,
+                priority,
+                ..
             } => self.request((key, index), owner, *priority, entry.seq),
             Message::Release {
                 key, index, owner, ..
