@@ -148,7 +148,8 @@ impl Locks {
     ///
     /// The token is to be shown to whatever the lock guards: it only ever grows, so who comes with an older one has
     /// lost the lock since. Dropping the future before it
-    /// has resolved ends the entry, waiting or not; but not under a key, by which it can be asked for again.
+    /// has resolved ends the entry, waiting or not, and so does a start of the node while it waits; but not under a key, by
+    /// which it can be asked for again.
     ///
     /// # Errors
     /// [`LockError::Held`] when the wait is over, [`LockError::Absent`] when somebody ended the entry meanwhile.
@@ -167,6 +168,7 @@ impl Locks {
                 ttl: terms.ttl,
                 ttw: terms.wait,
                 priority: terms.priority,
+                attended: self.key.is_none(),
             }))
             .await;
         // What is refused made no entry, and one that was there before stays.

@@ -153,3 +153,40 @@ fn an_exported_log_has_what_was_done_under_which_key() {
     // The states that the checkpoint noted have the receipts in them.
     replay(&[text(&export), "--verify"]);
 }
+
+#[test]
+fn a_place_in_line_ends_with_its_connection_but_stays_for_who_can_come_back() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let data = files.path().join("data");
+    let daemon = start(&data);
+    let one = json!({"key": "a", "owner": "one", "ttl": 6000});
+    post(&daemon, ACQUIRE, "", &one).json();
+    let wait = |owner: &str, header: &str| {
+        let fields = json!({"key": "a", "owner": owner, "wait": 3600}).to_string();
+        let length = fields.len();
+        let head = format!("POST {ACQUIRE} HTTP/1.1\r\nHost: localhost\r\n{header}");
+        let mut stream = TcpStream::connect(daemon.http()).expect("it listens");
+        let request = format!("{head}Content-Length: {length}\r\n\r\n{fields}");
+        stream.write_all(request.as_bytes()).expect("it is read");
+        while place(&daemon, owner) != 200 {
+            std::thread::yield_now();
+        }
+        stream
+    };
+    let waiting = [wait("gone", ""), wait("back", "Idempotency-Key: mine\r\n")];
+    daemon.kill();
+    drop(waiting);
+    let daemon = start(&data);
+    assert_eq!(place(&daemon, "gone"), 404, "nobody waits there");
+    assert_eq!(place(&daemon, "back"), 200, "who has a key may come back");
+    post(&daemon, "/v1/locks/release", "", &one).json();
+    let fields = json!({"key": "a", "owner": "back", "wait": 3600});
+    let granted = post(&daemon, ACQUIRE, "mine", &fields).json();
+    assert_eq!(granted["owner"], "back");
+}
+
+fn place(daemon: &Daemon, owner: &str) -> u16 {
+    let path = format!("/v1/locks/place?key=a&owner={owner}");
+    let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    send(daemon, &head).status
+}

@@ -101,7 +101,8 @@ impl Words {
 /// What is said to the actor; `None` for other words.
 fn item(words: &[&str]) -> Heard<Option<Item<LockMachine>>> {
     let known: &[&str] = match words {
-        ["request" | "acquire", ..] => &["ttl", "ttw", "prio"],
+        ["request", ..] => &["ttl", "ttw", "prio"],
+        ["acquire", ..] => &["ttl", "ttw", "prio", "attended"],
         ["renew" | "release", ..] => &["token"],
         ["list", ..] => &["max"],
         _ => return plain(words),
@@ -127,6 +128,7 @@ fn item(words: &[&str]) -> Heard<Option<Item<LockMachine>>> {
             ttl: number(&options, "ttl", 60)?,
             ttw: number(&options, "ttw", 30)?,
             priority: number(&options, "prio", 5)?,
+            attended: number(&options, "attended", 1u8)? == 1,
         }),
         ["renew", key, index, owner] => Item::Message(Message::Renew {
             key: name(key)?,

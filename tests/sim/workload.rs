@@ -95,6 +95,7 @@ impl Workload {
                 ttl: self.span(chance),
                 ttw: self.span(chance),
                 priority: u8::try_from(chance.below(3)).expect("a small number"),
+                attended: chance.per_mille(700),
             },
             0 => Message::Request {
                 key,

@@ -32,13 +32,20 @@ pub struct Entry {
 pub(super) struct Waited {
     token: Token,
     first: Seq,
+    /// A contender whose place belongs to a connection.
+    attended: bool,
 }
 
 impl Waited {
     /// Nothing, if both are `seq`.
     pub(super) fn unless_free(seq: Seq, token: Token, first: Seq) -> Option<Box<Self>> {
         let found_free = first == seq && token == seq.into();
-        (!found_free).then(|| Box::new(Self { token, first }))
+        let waited = Self {
+            token,
+            first,
+            attended: false,
+        };
+        (!found_free).then(|| Box::new(waited))
     }
 }
 
@@ -65,6 +72,7 @@ pub(super) struct Terms {
     pub(super) ttl: u16,
     pub(super) ttw: u16,
     pub(super) priority: u8,
+    pub(super) attended: bool,
 }
 
 impl Entry {
@@ -100,6 +108,18 @@ impl Entry {
     /// The journal entry of the first request since the lock was last free: the order of a listing.
     pub fn first(&self) -> Seq {
         self.waited.as_ref().map_or(self.seq, |waited| waited.first)
+    }
+
+    /// Whether it waits, and its place belongs to a connection.
+    pub(super) fn is_attended(&self) -> bool {
+        self.waited.as_ref().is_some_and(|waited| waited.attended)
+    }
+
+    /// Says so of a contender.
+    pub(super) fn set_attended(&mut self, attended: bool) {
+        if let Some(waited) = self.waited.as_mut().filter(|it| it.token == Token(0)) {
+            waited.attended = attended;
+        }
     }
 
     /// Makes an owner of a contender.

@@ -276,6 +276,37 @@ impl LockMachine {
     }
 }
 
+/// What a request asks for, and for which entry; nothing of another message.
+fn requested(message: &Message) -> Option<((&Name, &Name, &Name), Terms)> {
+    let (Message::Request {
+        key,
+        index,
+        owner,
+        ttl,
+        ttw,
+        priority,
+    }
+    | Message::Acquire {
+        key,
+        index,
+        owner,
+        ttl,
+        ttw,
+        priority,
+        ..
+    }) = message
+    else {
+        return None;
+    };
+    let terms = Terms {
+        ttl: *ttl,
+        ttw: *ttw,
+        priority: *priority,
+        attended: matches!(message, Message::Acquire { attended: true, .. }),
+    };
+    Some(((key, index, owner), terms))
+}
+
 #[cfg(test)]
 impl LockMachine {
     /// Walks all of the state and asserts that it is whole.
@@ -381,39 +412,15 @@ impl Machine for LockMachine {
     ) {
         match outcome {
             Outcome::Granted { slot } | Outcome::Queued { slot, .. } => {
-                let (Message::Request {
-                    key,
-                    index,
-                    owner,
-                    ttl,
-                    ttw,
-                    priority,
-                }
-                | Message::Acquire {
-                    key,
-                    index,
-                    owner,
-                    ttl,
-                    ttw,
-                    priority,
-                }) = message
-                else {
-                    unreachable!("only a request makes an entry")
-                };
-                let terms = Terms {
-                    ttl: *ttl,
-                    ttw: *ttw,
-                    priority: *priority,
-                };
-                self.state.insert(*slot, entry, (key, index, owner), terms);
+                let (names, terms) = requested(message).expect("only a request makes an entry");
+                self.state.insert(*slot, entry, names, terms);
             }
-            Outcome::Renewed { slot, .. } => {
-                if let Message::Acquire { ttl, ttw, .. } = message {
-                    self.state.extend(*slot, entry, (*ttl, *ttw));
-                } else {
-                    self.state.renew(*slot, entry);
+            Outcome::Renewed { slot, .. } => match requested(message) {
+                Some((_, terms)) if matches!(message, Message::Acquire { .. }) => {
+                    self.state.extend(*slot, entry, terms);
                 }
-            }
+                _ => self.state.renew(*slot, entry),
+            },
             Outcome::Ended { gone } => {
                 for Gone { slot, heir } in gone {
                     self.state.remove(*slot, *heir, entry);
@@ -518,7 +525,8 @@ impl Machine for LockMachine {
         self.waiting.forget(ticket);
     }
 
-    /// Row 34: order and ownership stay, spans begin again; and a drain ends with the coordinator that drained.
+    /// Row 34: order and ownership stay, spans begin again; a drain ends with the coordinator that drained, and a place
+    /// in line with its connection.
     fn start(&mut self, start: Start) {
         self.state.start(start.stamp);
     }

@@ -146,6 +146,10 @@ pub enum Message {
         ttw: u16,
         /// Standing among contenders.
         priority: u8,
+        /// Whether somebody waits for the answer and nobody will come back for it: a place in line then ends with the
+        /// connection, and so with every start of the server.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        attended: bool,
     },
     /// Begin the span of an entry again.
     Renew {

@@ -27,6 +27,8 @@ pub(super) struct Place {
     ttl: u16,
     ttw: u16,
     priority: u8,
+    /// As a contender, it belongs to a connection.
+    attended: bool,
     deadline: Timestamp,
     /// Time does not act on it until its span begins again.
     pub(super) quarantined: bool,
@@ -61,6 +63,7 @@ impl Model {
     /// The coordinator starts: every span begins again, and a drain is over.
     pub(super) fn start(&mut self, at: Timestamp) {
         self.draining = false;
+        self.entries.retain(|it| it.owns() || !it.attended);
         for it in &mut self.entries {
             it.begin_span(at);
         }
@@ -102,13 +105,16 @@ impl Model {
                 ttl,
                 ttw,
                 priority,
+                ..
             } => {
+                let attended = if let Message::Acquire { attended, .. } = message {
+                    Some(*attended)
+                } else {
+                    None
+                };
                 let lock = (key.clone(), index.clone());
-                let (terms, anew) = (
-                    (*ttl, *ttw, *priority),
-                    matches!(message, Message::Acquire { .. }),
-                );
-                self.request((&lock, owner), terms, anew, (seq, at))
+                let terms = (*ttl, *ttw, *priority);
+                self.request((&lock, owner), terms, attended, (seq, at))
             }
             Message::Renew {
                 key,
@@ -151,23 +157,26 @@ impl Model {
         }
     }
 
-    /// Who asks `anew` has its terms.
+    /// Who asks with `acquire` says whether its place is attended, and has its terms.
     fn request(
         &mut self,
         (lock, owner): (&(Name, Name), &Name),
         (ttl, ttw, priority): (u16, u16, u8),
-        anew: bool,
+        acquire: Option<bool>,
         (seq, at): (Seq, Timestamp),
     ) -> Reply {
-        if self.standing(lock, owner).is_none() {
+        let is_new = self.standing(lock, owner).is_none();
+        if is_new {
             if let Some(refused) = self.refused(&lock.0, owner) {
                 return Reply::Refused(refused);
             }
             self.add(lock, owner, (ttl, ttw, priority), (seq, at));
-        } else if anew {
+        }
+        if let Some(attended) = acquire {
             let its = |it: &&mut Place| it.lock == *lock && it.owner == *owner;
             for it in self.entries.iter_mut().filter(its) {
                 (it.ttl, it.ttw) = (ttl, it.ttw.max(ttw));
+                it.attended = attended && (is_new || it.attended);
             }
         }
         self.renew(lock, owner, at)
@@ -213,6 +222,7 @@ impl Model {
             ttl,
             ttw,
             priority,
+            attended: false,
             deadline: at,
             quarantined: false,
         };

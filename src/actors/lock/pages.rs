@@ -62,6 +62,8 @@ pub struct Stored<'a> {
     ttl: u16,
     ttw: u16,
     priority: u8,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    attended: bool,
 }
 
 impl Item for Entry {
@@ -83,6 +85,7 @@ impl Item for Entry {
             ttl: self.ttl,
             ttw: self.ttw,
             priority: self.priority,
+            attended: self.is_attended(),
         }
     }
 
@@ -95,7 +98,7 @@ impl Item for Entry {
         if lens > stored.names.0.len() {
             return Err(format!("the entry of slot {slot:?} is impossible"));
         }
-        Ok(Self {
+        let mut entry = Self {
             names: stored.names.0.into(),
             since: stored.since,
             seq: stored.seq,
@@ -107,7 +110,9 @@ impl Item for Entry {
             priority: stored.priority,
             key_len: stored.key_len,
             index_len: stored.index_len,
-        })
+        };
+        entry.set_attended(stored.attended);
+        Ok(entry)
     }
 
     fn canonical(&self, _slot: Slot, bytes: &mut Vec<u8>) {
@@ -116,7 +121,8 @@ impl Item for Entry {
         }
         bytes.extend_from_slice(&self.ttl.to_le_bytes());
         bytes.extend_from_slice(&self.ttw.to_le_bytes());
-        bytes.extend_from_slice(&[self.priority, self.key_len, self.index_len, 0]);
+        let attended = self.is_attended().into();
+        bytes.extend_from_slice(&[self.priority, self.key_len, self.index_len, attended]);
         bytes.extend_from_slice(&self.names);
     }
 

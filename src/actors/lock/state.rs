@@ -223,7 +223,7 @@ impl State {
     ) {
         let holder = self.holder(key.as_bytes(), index.as_bytes());
         let len = |name: &Name| u8::try_from(name.as_bytes().len()).expect("names are bounded");
-        let entry = Entry {
+        let mut entry = Entry {
             names: [key.as_bytes(), index.as_bytes(), owner.as_bytes()]
                 .concat()
                 .into(),
@@ -241,6 +241,7 @@ impl State {
             key_len: len(key),
             index_len: len(index),
         };
+        entry.set_attended(terms.attended);
         self.entries.insert(self.pages.by(seq), slot, entry);
         self.join_owner(slot);
         match holder {
@@ -261,11 +262,13 @@ impl State {
         self.entries.change(change, slot, |it| it.since = entry.at);
     }
 
-    /// The same, with another TTL from now on, and a TTW that is no shorter than this one.
-    pub(super) fn extend(&mut self, slot: Slot, entry: Stamp, (ttl, ttw): (u16, u16)) {
+    /// The same, with another TTL from now on, and a TTW that is no shorter than this one. A place that somebody may
+    /// come back to stays one.
+    pub(super) fn extend(&mut self, slot: Slot, entry: Stamp, terms: Terms) {
         let change = self.pages.by(entry.seq);
         self.entries.change(change, slot, |it| {
-            (it.since, it.ttl, it.ttw) = (entry.at, ttl, it.ttw.max(ttw));
+            (it.since, it.ttl, it.ttw) = (entry.at, terms.ttl, it.ttw.max(terms.ttw));
+            it.set_attended(it.is_attended() && terms.attended);
         });
     }
 
@@ -313,8 +316,17 @@ impl State {
         }
     }
 
-    /// Begins every span again, as the start of a coordinator does; and a drain ends with the one that drained.
+    /// Begins every span again, as the start of a coordinator does; and a drain ends with the one that drained, as do the
+    /// places that belonged to its connections.
     pub(super) fn start(&mut self, entry: Stamp) {
+        if self.contenders > 0 {
+            let entries = self.entries.iter();
+            let attended = entries.filter(|(_, entry)| entry.is_attended());
+            let slots: Vec<Slot> = attended.map(|(slot, _)| slot).collect();
+            for slot in slots {
+                self.remove(slot, None, entry);
+            }
+        }
         let began = Head {
             epoch: entry.at,
             draining: false,

@@ -420,9 +420,9 @@ fn message() -> impl Strategy<Value = Message> {
                 Message::Request { key, index, owner, ttl, ttw, priority }
             }
         ),
-        6 => (key(), index(), owner(), span(), span(), 0u8..3).prop_map(
-            |(key, index, owner, ttl, ttw, priority)| {
-                Message::Acquire { key, index, owner, ttl, ttw, priority }
+        6 => ((key(), index(), owner()), span(), span(), 0u8..3, any::<bool>()).prop_map(
+            |((key, index, owner), ttl, ttw, priority, attended)| {
+                Message::Acquire { key, index, owner, ttl, ttw, priority, attended }
             }
         ),
         3 => (key(), index(), owner())
