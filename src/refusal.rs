@@ -75,7 +75,8 @@ reasons! {
     Full         "full"           503 No          Later   "there are as many entries, jobs or queues as are allowed"
     DiskFull     "disk-full"      507 No          Later   "the disk is full, and nothing is added until there is space"
     Failed       "failed"         500 Unreachable Changed "the request failed inside the coordinator, and was not applied"
-    Stopped      "stopped"        503 Halted      Later   "the coordinator stops, or has halted"
+    Stopped      "stopped"        503 Unreachable Later   "the coordinator stops, and may be there again soon"
+    Halted       "halted"         503 Halted      Later   "the coordinator has halted: its disk failed, or an actor panicked too often"
     NoFiles      "no-files"       409 Unreachable Changed "the coordinator keeps no files, so there is nothing to take a snapshot of"
     // What a listener bounds.
     Busy         "busy"           503 Unreachable Later   "the actors did not answer in time"

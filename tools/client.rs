@@ -1,15 +1,20 @@
 //! Asks a running coordinator over the Unix socket of its data directory: one request, bounded in time and bytes.
 
-use crate::report::Failure;
+use crate::report::{Failure, tell};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
+use sexton::refusal::Reason;
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the coordinator may be silent when it is asked for what it knows.
 const PATIENCE: Duration = Duration::from_secs(15);
+
+/// How long to wait before a coordinator that ended is asked again: at first, and at most.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// The longest answer.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
@@ -35,6 +40,13 @@ impl Answer {
             Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
         })
     }
+
+    /// Whether the coordinator stops in good order, and did nothing.
+    fn says_stop(&self) -> bool {
+        let said = || serde_json::from_str::<Value>(&self.body).ok();
+        let stops = |said: Value| said.pointer("/reason") == Some(&Reason::Stopped.word().into());
+        self.status == Reason::Stopped.status() && said().is_some_and(stops)
+    }
 }
 
 /// A path with fields behind it, of which each is text.
@@ -54,35 +66,95 @@ pub(crate) fn with_query(path: &str, fields: &Map<String, Value>) -> String {
 
 /// Gets a path from the coordinator of this data directory.
 pub(crate) fn get(data: &Path, path: &str) -> Result<Answer, Failure> {
-    ask(data, ("GET", path, ""), PATIENCE)
+    Ok(ask(data, ("GET", path, ""), PATIENCE)?)
 }
 
 /// Posts to a path, without a body, and waits so long for the answer.
 pub(crate) fn post(data: &Path, path: &str, patience: Duration) -> Result<Answer, Failure> {
-    ask(data, ("POST", path, ""), patience)
+    Ok(ask(data, ("POST", path, ""), patience)?)
 }
 
-/// Posts these fields to a path. Waits for the answer for longer than a request itself may `wait`.
+/// Posts these fields to a path. A request that waits for something is sent again over every restart of a coordinator that
+/// was there, until as many seconds have passed as it may `wait`: a planned stop, or a crash, is not the end of a wait.
 pub(crate) fn send(
     data: &Path,
     path: &str,
-    fields: &Value,
-    wait: Duration,
+    mut fields: Map<String, Value>,
+    wait: u64,
 ) -> Result<Answer, Failure> {
-    ask(data, ("POST", path, &fields.to_string()), wait + PATIENCE)
+    let began = instant();
+    let wait = Duration::from_secs(wait);
+    let mut pause = PAUSE_MIN;
+    let mut was_there = false;
+    loop {
+        let left = wait.saturating_sub(began.elapsed());
+        if !wait.is_zero() {
+            let seconds = left.as_millis().div_ceil(1000);
+            fields.insert(
+                "wait".to_owned(),
+                u64::try_from(seconds).unwrap_or(0).into(),
+            );
+        }
+        let body = Value::Object(fields.clone()).to_string();
+        match ask(data, ("POST", path, &body), left + PATIENCE) {
+            Ok(answer) if wait.is_zero() || !answer.says_stop() => return Ok(answer),
+            Err(Trouble::CutOff(_)) | Ok(_) if !wait.is_zero() => {}
+            Err(Trouble::Absent(_)) if was_there => {}
+            answered => return answered.map_err(Failure::from),
+        }
+        if !was_there {
+            tell("the coordinator stopped; waiting for it to come back");
+        }
+        was_there = true;
+        let left = wait.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            let words = "the coordinator stopped, and was not back before the wait was over";
+            return Err(Failure::unreachable(words).help("`sexton status` says whether it runs"));
+        }
+        rest(pause.min(left));
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
 }
 
-fn ask(data: &Path, request: (&str, &str, &str), patience: Duration) -> Result<Answer, Failure> {
+/// Why nothing was answered.
+enum Trouble {
+    /// Nobody is there to be asked.
+    Absent(Failure),
+    /// It ended before it had answered.
+    CutOff(Failure),
+    /// It is there, and cannot be asked.
+    Refused(Failure),
+}
+
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Absent(failure) | Trouble::CutOff(failure) | Trouble::Refused(failure) => {
+                failure
+            }
+        }
+    }
+}
+
+fn ask(data: &Path, request: (&str, &str, &str), patience: Duration) -> Result<Answer, Trouble> {
     let socket = data.join("sexton.sock");
     let shown = socket.display();
     let stream =
         UnixStream::connect(&socket).map_err(|error| unreachable_because(&error, data, &socket))?;
-    let answer = exchange(stream, request, patience)
-        .map_err(|error| Failure::unreachable(format!("failed to ask over {shown}: {error}")))?;
+    let answer = exchange(stream, request, patience).map_err(|error| {
+        let failure = Failure::unreachable(format!("failed to ask over {shown}: {error}"));
+        match error.kind() {
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Trouble::CutOff(failure),
+            _ => Trouble::Refused(failure),
+        }
+    })?;
     parse(&answer).ok_or_else(|| {
-        Failure::unreachable(format!(
-            "failed to ask over {shown}: the answer is cut off, or is not HTTP"
-        ))
+        let failed = |found| Failure::unreachable(format!("failed to ask over {shown}: {found}"));
+        if answer.is_empty() || answer.starts_with(b"HTTP/1.") {
+            Trouble::CutOff(failed("the answer is cut off"))
+        } else {
+            Trouble::Refused(failed("the answer is not HTTP"))
+        }
     })
 }
 
@@ -146,7 +218,7 @@ fn next_chunk(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     Ok((size > 0).then_some(chunk))
 }
 
-fn unreachable_because(error: &io::Error, data: &Path, socket: &Path) -> Failure {
+fn unreachable_because(error: &io::Error, data: &Path, socket: &Path) -> Trouble {
     let tried = socket.display();
     let start = format!(
         "`sexton serve --data {}` starts one; --data DIR or SEXTON_DATA names another directory",
@@ -161,17 +233,30 @@ fn unreachable_because(error: &io::Error, data: &Path, socket: &Path) -> Failure
         format!("nobody listens on {tried}, which a killed one left behind")
     } else {
         let failure = Failure::unreachable(format!("failed to connect to {tried}: {error}"));
-        return if kind == io::ErrorKind::PermissionDenied {
+        return Trouble::Refused(if kind == io::ErrorKind::PermissionDenied {
             failure.help("the socket answers the user of the coordinator: ask as that user")
         } else {
             failure
-        };
+        });
     };
-    Failure::unreachable(format!(
-        "no coordinator runs on {}: {found}",
-        data.display()
-    ))
-    .help(start)
+    let words = format!("no coordinator runs on {}: {found}", data.display());
+    Trouble::Absent(Failure::unreachable(words).help(start))
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long a command may wait is about real time"
+)]
+fn instant() -> Instant {
+    Instant::now()
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nobody says when a coordinator that ended is there again"
+)]
+fn rest(pause: Duration) {
+    std::thread::sleep(pause);
 }
 
 /// Sends a request; what is answered is read from what this gives.

@@ -25,6 +25,10 @@ const HELPS: &[(Reason, &str)] = &[
         Reason::Draining,
         "what is there goes on; a start ends the drain",
     ),
+    (
+        Reason::Stopped,
+        "`sexton status` says whether it is there again; a command with --wait waits for that, too",
+    ),
 ];
 
 /// Why a command did not end well.
@@ -74,6 +78,9 @@ impl Failure {
         let word = document.pointer("/reason").and_then(Value::as_str);
         let reason = word.and_then(Reason::parse);
         let mut failure = match reason.map(Reason::exit) {
+            _ if reason == Some(Reason::Stopped) => {
+                Self::unreachable(format!("not done: {detail}"))
+            }
             Some(Exit::No) => Self::found(format!("not done: {detail}")),
             Some(Exit::Usage) => {
                 Self::usage(format!("the coordinator did not understand: {detail}"))

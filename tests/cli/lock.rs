@@ -1,6 +1,7 @@
 //! `sexton lock` and `sexton drain`, with the real program.
 
 use crate::coordinator::{Coordinator, command, done};
+use crate::daemon::{Daemon, text};
 use crate::patience::until;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -148,6 +149,69 @@ fn who_waits_is_passed_the_lock_and_who_is_interrupted_waits_no_longer() {
         passed.status == 0 && passed.out.starts_with("acquired as three"),
         "{passed:?}"
     );
+}
+
+/// Ends the coordinator, in good order or as a crash would, and starts it again on the same directory.
+fn start_again(coordinator: Coordinator, signal: Signal) -> Coordinator {
+    let Coordinator {
+        daemon,
+        data,
+        files,
+        ..
+    } = coordinator;
+    daemon.signal(signal);
+    daemon.end();
+    let daemon = Daemon::serve(&["--data", text(&data)]);
+    Coordinator::of(daemon, data, files)
+}
+
+#[test]
+fn a_wait_rides_over_a_restart_and_a_crash() {
+    for signal in [Signal::TERM, Signal::KILL] {
+        let coordinator = Coordinator::start(&[]);
+        coordinator.well(&["lock", "acquire", "a", "--owner", "one", "--ttl", "6000"]);
+        let spawn = |words: &[&str]| {
+            let mut command = coordinator.command(words);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+            command.spawn().expect("it starts")
+        };
+        let lock = spawn(&["lock", "acquire", "a", "--owner", "two", "--wait", "3600"]);
+        let job = spawn(&["queue", "pop", "q", "--wait", "3600", "--json"]);
+        let waits = |coordinator: &Coordinator| {
+            until("both wait", || {
+                let status = coordinator.json(&["status"]);
+                let found = [&status["lock_contenders"], &status["queues"]["waiting"]];
+                (found == [&Value::from(1), &Value::from(1)]).then_some(())
+            });
+        };
+        waits(&coordinator);
+        let coordinator = start_again(coordinator, signal);
+        waits(&coordinator);
+        coordinator.well(&["lock", "release", "a", "--owner", "one"]);
+        coordinator.well(&["queue", "push", "q", "x"]);
+        for (child, words) in [(lock, "acquired as two"), (job, "\"body\":\"x\"")] {
+            let ended = done(child.wait_with_output().expect("it ends"));
+            assert_eq!(ended.status, 0, "{signal:?}: {ended:?}");
+            assert!(ended.out.contains(words), "{ended:?}");
+            assert!(ended.err.contains("the coordinator stopped"), "{ended:?}");
+        }
+    }
+}
+
+#[test]
+fn a_stop_that_outlasts_a_wait_is_no_halt() {
+    let coordinator = Coordinator::start(&[]);
+    let mut command = coordinator.command(&["queue", "pop", "q", "--wait", "2"]);
+    let waiting = command.stderr(Stdio::piped()).spawn().expect("it starts");
+    until("it waits", || {
+        (coordinator.json(&["status"])["queues"]["waiting"] == 1).then_some(())
+    });
+    coordinator.daemon.signal(Signal::TERM);
+    coordinator.daemon.end();
+    let ended = done(waiting.wait_with_output().expect("it ends"));
+    assert_eq!(ended.status, 3, "{ended:?}");
+    assert!(ended.err.contains("stopped, and was not back"), "{ended:?}");
+    drop(coordinator.files);
 }
 
 #[test]

@@ -187,11 +187,11 @@ fn a_halted_node_refuses_all() {
     assert!([500, 503].contains(&halting.status), "{halting:?}");
     opened
         .post("/v1/locks/renew", &fields)
-        .because(503, "stopped");
-    opened.get("/v1/locks", "").because(503, "stopped");
+        .because(503, "halted");
+    opened.get("/v1/locks", "").because(503, "halted");
     opened
         .post("/v1/drain", &Value::Null)
-        .because(503, "stopped");
+        .because(503, "halted");
 }
 
 #[test]

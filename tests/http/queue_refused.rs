@@ -281,8 +281,8 @@ fn a_halted_node_refuses_all() {
     let fields = json!({"queue": "q", "body": "x"});
     let halting = opened.post(PUSH, &fields);
     assert!([500, 503].contains(&halting.status), "{halting:?}");
-    opened.post(PUSH, &fields).because(503, "stopped");
-    opened.get("/v1/queues", "").because(503, "stopped");
+    opened.post(PUSH, &fields).because(503, "halted");
+    opened.get("/v1/queues", "").because(503, "halted");
 }
 
 #[test]

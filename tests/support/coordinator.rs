@@ -44,6 +44,16 @@ impl Coordinator {
         }
     }
 
+    /// One that was started on a directory of before.
+    pub(crate) fn of(daemon: Daemon, data: PathBuf, files: TempDir) -> Self {
+        Self {
+            daemon,
+            data,
+            files,
+            of: &[],
+        }
+    }
+
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         command(&self.data, &[self.of, words].concat())
     }

@@ -11,7 +11,6 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 use sexton::actors::lock::Name;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// The longest wait of one request, in seconds. A longer one is made of several.
 const WAIT_MAX: u64 = 3600;
@@ -52,7 +51,8 @@ enum Action {
     ///
     /// Each command is an owner of its own, so of two only one gets the lock. What a --owner has already is renewed, and has
     /// the new --ttl from then on. Prints the token, which only ever grows: show it to whatever the lock guards, so that it can refuse a holder
-    /// of the past. Ended while it waits, by Ctrl-C or otherwise, it stands in line no longer.
+    /// of the past. Ended while it waits, by Ctrl-C or otherwise, it stands in line no longer; when the coordinator is started
+    /// anew meanwhile, it waits on.
     #[command(after_help = "\
 Examples:
   sexton lock acquire backup                   exit status 1 if somebody else holds it
@@ -347,9 +347,7 @@ impl Asking {
     }
 
     fn post(&self, what: &str, fields: Map<String, Value>, wait: u64) -> Result<Answer, Failure> {
-        let path = format!("/v1/locks/{what}");
-        let wait = Duration::from_secs(wait);
-        client::send(&self.data, &path, &Value::Object(fields), wait)
+        client::send(&self.data, &format!("/v1/locks/{what}"), fields, wait)
     }
 
     fn get(&self, what: &str, fields: &Map<String, Value>) -> Result<Answer, Failure> {

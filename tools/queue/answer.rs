@@ -5,7 +5,6 @@ use crate::report::{Failure, print};
 use serde_json::{Map, Value};
 use sexton::refusal::Reason;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// What to do about a refusal.
 const HELPS: &[(Reason, &str)] = &[
@@ -61,9 +60,7 @@ impl Asking {
     }
 
     pub(super) fn post(&self, what: &str, fields: Fields, wait: u64) -> Result<Answer, Failure> {
-        let path = format!("/v1/queues/{what}");
-        let wait = Duration::from_secs(wait);
-        client::send(&self.data, &path, &Value::Object(fields), wait)
+        client::send(&self.data, &format!("/v1/queues/{what}"), fields, wait)
     }
 
     /// What is known, by a path below `/v1/queues` and a query of text.

@@ -128,7 +128,8 @@ impl Pushed {
 ///
 /// Prints its number and the token of the claim, which `ack` and the others take, and below them what it says. The claim
 /// is nobody's but whoever shows the token; it ends by itself, and the job is ready again, if nothing is done in time.
-/// Ended while it waits, by Ctrl-C or otherwise, it stands in line no longer.
+/// Ended while it waits, by Ctrl-C or otherwise, it stands in line no longer; when the coordinator is started anew
+/// meanwhile, it waits on.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -94,7 +94,7 @@ async fn events(call: &Call, Query(listen): Query<Listen>) -> Result<HttpRespons
     let place = call.place()?;
     let events = call.node.events(after).await.map_err(stopped)?;
     if let Some(words) = call.node.halt_words() {
-        return Err(Problem::new(Reason::Stopped, words));
+        return Err(Problem::new(Reason::Halted, words));
     }
     let telling = Telling {
         events,

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// What any route may refuse, and what any that takes a body may.
-const ANY: [Reason; 13] = [
+const ANY: [Reason; 14] = [
     Reason::Malformed,
     Reason::Field,
     Reason::NotHttp,
@@ -27,6 +27,7 @@ const ANY: [Reason; 13] = [
     Reason::HeadTooLarge,
     Reason::NotUpgraded,
     Reason::Stopped,
+    Reason::Halted,
     Reason::Crowded,
 ];
 

@@ -106,7 +106,7 @@ async fn health(call: &Call, (): ()) -> Result<HttpResponse, Problem> {
     match call.node.halt_words() {
         None if call.node.draining().any() => Ok(text(TEXT, "draining\n")),
         None => Ok(text(TEXT, "ok\n")),
-        Some(words) => Err(Problem::new(Reason::Stopped, words)),
+        Some(words) => Err(Problem::new(Reason::Halted, words)),
     }
 }
 

@@ -97,7 +97,7 @@ impl Problem {
     /// The same, with why the node halted, if it did.
     pub(crate) fn or_halt(mut self, halt: Option<String>) -> Self {
         if let (Reason::Stopped, Some(halt)) = (self.0.reason, halt) {
-            self.0.detail = halt;
+            (self.0.reason, self.0.detail) = (Reason::Halted, halt);
         }
         self
     }
