@@ -257,6 +257,10 @@ pub struct HttpConfig {
     pub tcp: Option<SocketAddr>,
     /// Where it listens as a Unix socket.
     pub socket: Option<PathBuf>,
+    /// The mode of the Unix socket. Who may connect is heard, if others than its owner may; else its owner and root.
+    pub socket_mode: u32,
+    /// The group of the Unix socket, by number; that of the process if `None`.
+    pub socket_group: Option<u32>,
     /// A file with the token that requests over TCP must carry.
     pub token_file: Option<PathBuf>,
     /// A chain of certificates in PEM, our own first: with it TCP speaks TLS. Needs `tls_key`.
@@ -298,9 +302,17 @@ impl HttpConfig {
             check(
                 self.token_file.is_some(),
                 "http",
-                format!("{address} is beyond loopback, and needs a token file"),
+                format!(
+                    "{address} is beyond loopback, and needs a token: --token-file FILE names the file that has it"
+                ),
             );
         }
+        let mode = self.socket_mode;
+        check(
+            mode & !0o666 == 0 && mode & 0o600 == 0o600,
+            "socket-mode",
+            format!("{mode:04o} is no mode of a socket: 0600, 0660 or 0666"),
+        );
     }
 }
 
@@ -309,6 +321,8 @@ impl Default for HttpConfig {
         Self {
             tcp: None,
             socket: None,
+            socket_mode: 0o600,
+            socket_group: None,
             token_file: None,
             tls_certificate: None,
             tls_key: None,

@@ -1,6 +1,7 @@
 //! `sexton backup`: a copy of a running coordinator's directory, from which another can be started.
 
 use crate::checkpoint;
+use crate::client;
 use crate::inspect;
 use crate::progress::Progress;
 use crate::report::{self, Failure, tell};
@@ -148,7 +149,10 @@ fn copy_to(target: &Target, data: &Path) -> Result<Copied, Failure> {
     };
     let taken = || -> Result<Seq, Failure> {
         let _progress = Progress::start(|| Some("waiting for a snapshot".to_owned()), tell);
-        Ok(Seq(text::number(&checkpoint::take(data)?, "/upto")))
+        Ok(Seq(text::number(
+            &checkpoint::take(&client::Target::of(data))?,
+            "/upto",
+        )))
     };
     let upto = taken()?;
     let parent = RealDisk::new(&target.parent);

@@ -1,12 +1,10 @@
 //! `sexton checkpoint`: has a running coordinator take a snapshot now.
 
-use crate::client;
+use crate::client::{self, Target, Where};
 use crate::report::Failure;
-use crate::settings::data_directory;
 use crate::text;
 use clap::Args;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long a checkpoint may take: one of a large state on a slow disk takes minutes.
@@ -22,9 +20,8 @@ const PATIENCE: Duration = Duration::from_mins(10);
 
 Exit status: 0 it is taken and on disk; 2 wrong flags; 3 no coordinator runs there, or it could not; 4 it has halted.")]
 pub(crate) struct Checkpoint {
-    /// Where the coordinator keeps its data [default: as for `sexton serve`]
-    #[arg(long, value_name = "DIR", env = "SEXTON_DATA", hide_env_values = true)]
-    data: Option<PathBuf>,
+    #[command(flatten)]
+    at: Where,
 
     /// Print the answer as it is, in JSON
     #[arg(long)]
@@ -37,8 +34,7 @@ impl Checkpoint {
         reason = "what was taken is this command's output"
     )]
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let data = data_directory(self.data.as_deref())?;
-        let taken = take(&data)?;
+        let taken = take(&self.at.target()?)?;
         let shown = |path: &str| text::words(&taken, path);
         if self.json {
             println!("{taken}");
@@ -56,9 +52,9 @@ impl Checkpoint {
     }
 }
 
-/// Asks the coordinator of this directory for a snapshot, and waits until it is sealed; what was taken.
-pub(crate) fn take(data: &Path) -> Result<Value, Failure> {
-    let answer = client::post(data, "/v1/checkpoint", PATIENCE)?;
+/// Asks this coordinator for a snapshot, and waits until it is sealed; what was taken.
+pub(crate) fn take(target: &Target) -> Result<Value, Failure> {
+    let answer = client::post(target, "/v1/checkpoint", PATIENCE)?;
     let taken = answer.said()?;
     if answer.status == 200 {
         Ok(taken)

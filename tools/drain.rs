@@ -1,14 +1,12 @@
 //! `sexton drain`: has a running coordinator take nothing new on, and end when nothing is held any more.
 
-use crate::client;
+use crate::client::{self, Where};
 use crate::lock::refused;
 use crate::report::{Failure, written};
-use crate::settings::data_directory;
 use crate::span::{SPAN, seconds};
 use crate::text::{count, number};
 use clap::{Args, ValueEnum};
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// The longest wait, in seconds.
@@ -36,9 +34,8 @@ pub(crate) struct Drain {
     #[arg(long, value_name = SPAN, value_parser = seconds(1, WAIT_MAX))]
     wait: Option<u64>,
 
-    /// Where the coordinator keeps its data [default: as for `sexton serve`]
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
+    #[command(flatten)]
+    at: Where,
 
     /// Print the answer as it is, in JSON
     #[arg(long)]
@@ -57,7 +54,7 @@ enum What {
 
 impl Drain {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let data = data_directory(self.data.as_deref())?;
+        let target = self.at.target()?;
         let wait = self.wait.unwrap_or(0);
         let patience = Duration::from_secs(wait + 15);
         let (what, new) = match self.what {
@@ -66,7 +63,7 @@ impl Drain {
             What::All => ("all", "locks, jobs or claims"),
         };
         let path = format!("/v1/drain?what={what}&wait={wait}");
-        let answer = client::post(&data, &path, patience)?;
+        let answer = client::post(&target, &path, patience)?;
         let said = answer.said()?;
         if answer.status != 200 {
             return Err(refused(said));

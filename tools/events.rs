@@ -1,9 +1,8 @@
 //! `sexton events`: what happens on a running coordinator, line by line, as it happens.
 
-use crate::client::{self, Answer};
+use crate::client::{self, Answer, Target, Where};
 use crate::lock::{refused, shown};
 use crate::report::{Failure, written};
-use crate::settings::data_directory;
 use crate::text::{number, time, words};
 use clap::Args;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -12,7 +11,6 @@ use sexton::actors::lock::Name;
 use sexton::clock::Timestamp;
 use sexton::spine::event::Position;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
 
 /// Show what happens on a running coordinator, as it happens.
 ///
@@ -44,9 +42,8 @@ pub(crate) struct Events {
     #[arg(long, value_name = "POSITION", value_parser = position)]
     after: Option<Position>,
 
-    /// Where the coordinator keeps its data [default: as for `sexton serve`]
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
+    #[command(flatten)]
+    at: Where,
 
     /// Print each event as a line of JSON
     #[arg(long)]
@@ -60,7 +57,7 @@ fn position(text: &str) -> Result<Position, String> {
 
 impl Events {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let data = data_directory(self.data.as_deref())?;
+        let target = self.at.target()?;
         let after = self.after.map(|after| after.to_string());
         let wanted = Wanted {
             actor: self.actor.as_deref(),
@@ -68,7 +65,7 @@ impl Events {
             name: self.name.as_ref(),
             after: after.as_deref(),
         };
-        follow(&data, &wanted, self.json)
+        follow(&target, &wanted, self.json)
     }
 }
 
@@ -109,9 +106,9 @@ impl Wanted<'_> {
 }
 
 /// Prints what happens until the coordinator ends.
-pub(crate) fn follow(data: &Path, wanted: &Wanted<'_>, json: bool) -> Result<(), Failure> {
+pub(crate) fn follow(target: &Target, wanted: &Wanted<'_>, json: bool) -> Result<(), Failure> {
     let mut out = std::io::stdout();
-    let ended = client::follow(data, &wanted.path(), |line| {
+    let ended = client::follow(target, &wanted.path(), |line| {
         // The kind and the position are in it too.
         let Some(told) = line.strip_prefix("data: ") else {
             return Ok(());

@@ -1,17 +1,15 @@
 //! `sexton status`: how a running coordinator is, for people and as JSON.
 
-use crate::client;
+use crate::client::{self, Target, Where};
 use crate::report::Failure;
-use crate::settings::data_directory;
 use crate::text::{self, bytes, grouped, number, span, words};
 use clap::Args;
 use serde_json::Value;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 
 /// Show how a running coordinator is.
 ///
-/// Asks over DATA/sexton.sock, so only the coordinator's own user (or root) gets an answer.
+/// Asks over `DATA/sexton.sock`, or where --url says.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton status                     the coordinator of this user
@@ -20,9 +18,8 @@ use std::path::{Path, PathBuf};
 
 Exit status: 0 it runs; 2 wrong flags; 3 no coordinator runs there, or it cannot be asked; 4 it has halted.")]
 pub(crate) struct Status {
-    /// Where the coordinator keeps its data [default: as for `sexton serve`]
-    #[arg(long, value_name = "DIR", env = "SEXTON_DATA", hide_env_values = true)]
-    data: Option<PathBuf>,
+    #[command(flatten)]
+    at: Where,
 
     /// Print the answer as it is, in JSON
     #[arg(long)]
@@ -32,8 +29,7 @@ pub(crate) struct Status {
 impl Status {
     #[expect(clippy::print_stdout, reason = "the status is this command's output")]
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let data = data_directory(self.data.as_deref())?;
-        let status = ask(&data)?;
+        let status = ask(&self.at.target()?)?;
         if self.json {
             println!("{status}");
         } else {
@@ -43,9 +39,9 @@ impl Status {
     }
 }
 
-/// The status of the coordinator of this directory.
-pub(crate) fn ask(data: &Path) -> Result<Value, Failure> {
-    let answer = client::get(data, "/v1/status")?;
+/// The status of this coordinator.
+pub(crate) fn ask(target: &Target) -> Result<Value, Failure> {
+    let answer = client::get(target, "/v1/status")?;
     let status = answer.said()?;
     if answer.status == 200 {
         Ok(status)

@@ -2,6 +2,7 @@
 
 #![cfg(feature = "cli")]
 
+mod ask;
 mod backup;
 mod beanstalkd;
 mod config;

@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -246,12 +247,20 @@ fn passed_listeners_become_doors() {
         "off",
         "--http",
         "off",
+        "--socket-mode",
+        "0660",
     ];
     let mut command = passed(descriptors, &flags);
     command.env("NOTIFY_SOCKET", &notify);
     let mut child = command.spawn().expect("it starts");
     ear.until("READY=1");
     assert!(healthy(UnixStream::connect(&path).expect("it listens")));
+    let mode = path.metadata().expect("it is there").permissions().mode();
+    assert_eq!(
+        mode & 0o777,
+        0o660,
+        "a passed one, too, is as it is asked for"
+    );
     assert!(!data.join("sexton.sock").exists(), "one socket is enough");
     let pid = Pid::from_child(&child);
     kill_process(pid, Signal::TERM).expect("it is there");
@@ -304,7 +313,10 @@ fn passed_listeners_that_are_not_understood_are_refused() {
     // The rules for an address hold for a passed one.
     let open = TcpListener::bind("0.0.0.0:0").expect("a free port");
     let said = refuse("http", Some(open.into()), None, memory);
-    assert!(said.contains("beyond loopback"), "{said}");
+    assert!(
+        said.contains("beyond loopback") && said.contains("--token-file FILE"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -326,6 +338,7 @@ fn the_units_are_well_formed() {
         "sexton-lockserver.socket",
         "sexton-beanstalk.socket",
         "sexton-http.socket",
+        "sexton-socket.socket",
     ] {
         let unit = std::fs::read_to_string(root.join(name)).expect("it is there");
         // The program is where this build put it.

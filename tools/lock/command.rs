@@ -1,16 +1,14 @@
 //! The subcommands of `sexton lock`, and what each asks a coordinator for.
 
-use crate::client::{self, Answer};
+use crate::client::{self, Answer, Target, Where};
 use crate::events::{self, Wanted};
 use crate::lock::answer::{table, well};
 use crate::lock::named::{Shown, Which, Whose, name, own_name, put, shown};
 use crate::report::{Failure, print};
-use crate::settings::data_directory;
 use crate::text::{number, words};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 use sexton::actors::lock::Name;
-use std::path::PathBuf;
 
 /// The longest wait of one request, in seconds. A longer one is made of several.
 const WAIT_MAX: u64 = 3600;
@@ -20,7 +18,7 @@ const PAGE: u64 = 1000;
 
 /// Take, keep and give back locks of a running coordinator, and see who has them.
 ///
-/// Asks over `DATA/sexton.sock`, so only the coordinator's own user (or root) gets an answer. Each `acquire` is an owner
+/// Asks over `DATA/sexton.sock`, or where --url says. Each `acquire` is an owner
 /// of its own, unless --owner or `SEXTON_OWNER` names one; whoever knows the token can renew and release.
 #[derive(Args)]
 #[command(after_help = "\
@@ -36,9 +34,8 @@ pub(crate) struct Lock {
     #[command(subcommand)]
     action: Action,
 
-    /// Where the coordinator keeps its data [default: as for `sexton serve`]
-    #[arg(long, global = true, value_name = "DIR")]
-    data: Option<PathBuf>,
+    #[command(flatten)]
+    at: Where,
 
     /// Print the answer as it is, in JSON
     #[arg(long, global = true)]
@@ -171,14 +168,14 @@ struct Watched {
 
 /// Where a command asks.
 struct Asking {
-    data: PathBuf,
+    target: Target,
     json: bool,
 }
 
 impl Lock {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let asking = Asking {
-            data: data_directory(self.data.as_deref())?,
+            target: self.at.target()?,
             json: self.json,
         };
         asking.act(self.action)
@@ -274,7 +271,7 @@ impl Asking {
             name: key.as_ref(),
             ..Wanted::default()
         };
-        events::follow(&self.data, &wanted, self.json)
+        events::follow(&self.target, &wanted, self.json)
     }
 
     fn acquire(&self, fields: Map<String, Value>, wait: u64) -> Result<(), Failure> {
@@ -347,7 +344,7 @@ impl Asking {
     }
 
     fn post(&self, what: &str, fields: Map<String, Value>, wait: u64) -> Result<Answer, Failure> {
-        client::send(&self.data, &format!("/v1/locks/{what}"), fields, wait)
+        client::send(&self.target, &format!("/v1/locks/{what}"), fields, wait)
     }
 
     fn get(&self, what: &str, fields: &Map<String, Value>) -> Result<Answer, Failure> {
@@ -356,7 +353,7 @@ impl Asking {
             path.push('/');
             path.push_str(what);
         }
-        client::get(&self.data, &client::with_query(&path, fields))
+        client::get(&self.target, &client::with_query(&path, fields))
     }
 
     /// Prints an answer, as it is or as people read it.

@@ -1,10 +1,9 @@
 //! What a coordinator is asked about queues, and what it answers: for people, as JSON, and as an exit status.
 
-use crate::client::{self, Answer};
+use crate::client::{self, Answer, Target};
 use crate::report::{Failure, print};
 use serde_json::{Map, Value};
 use sexton::refusal::Reason;
-use std::path::PathBuf;
 
 /// What to do about a refusal.
 const HELPS: &[(Reason, &str)] = &[
@@ -35,7 +34,7 @@ pub(super) type Fields = Map<String, Value>;
 
 /// Where a command asks.
 pub(super) struct Asking {
-    pub(super) data: PathBuf,
+    pub(super) target: Target,
     pub(super) json: bool,
 }
 
@@ -60,13 +59,13 @@ impl Asking {
     }
 
     pub(super) fn post(&self, what: &str, fields: Fields, wait: u64) -> Result<Answer, Failure> {
-        client::send(&self.data, &format!("/v1/queues/{what}"), fields, wait)
+        client::send(&self.target, &format!("/v1/queues/{what}"), fields, wait)
     }
 
     /// What is known, by a path below `/v1/queues` and a query of text.
     pub(super) fn get(&self, what: &str, query: &Fields) -> Result<Answer, Failure> {
         let path = format!("/v1/queues{what}");
-        client::get(&self.data, &client::with_query(&path, query))
+        client::get(&self.target, &client::with_query(&path, query))
     }
 
     /// Prints an answer, as it is or as people read it; what it says.

@@ -1,21 +1,20 @@
 //! The subcommands of `sexton queue`.
 
+use crate::client::Where;
 use crate::queue::answer::{Asking, fields};
 use crate::queue::config::Configured;
 use crate::queue::job::{Done, Given, Popped, Pushed, Span};
 use crate::queue::list::{Chosen, Listed, Shown};
 use crate::report::Failure;
-use crate::settings::data_directory;
 use crate::text::{count, number};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use sexton::actors::queue::QueueName;
-use std::path::PathBuf;
 
 /// Add jobs to queues of a running coordinator, work on them, and see how they stand.
 ///
 /// A queue is named TYPE, or TENANT:TYPE; a tube of a beanstalkd client is the queue of its name. Asks over
-/// `DATA/sexton.sock`, so only the coordinator's own user (or root) gets an answer.
+/// `DATA/sexton.sock`, or where --url says.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -32,9 +31,8 @@ pub(crate) struct Queue {
     #[command(subcommand)]
     action: Action,
 
-    /// Where the coordinator keeps its data [default: as for `sexton serve`]
-    #[arg(long, global = true, value_name = "DIR")]
-    data: Option<PathBuf>,
+    #[command(flatten)]
+    at: Where,
 
     /// Print the answer as it is, in JSON
     #[arg(long, global = true)]
@@ -157,7 +155,7 @@ pub(super) fn name(text: &str) -> Result<QueueName, String> {
 impl Queue {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let asking = Asking {
-            data: data_directory(self.data.as_deref())?,
+            target: self.at.target()?,
             json: self.json,
         };
         self.action.run(&asking)

@@ -68,6 +68,14 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "ADDR", default_value_t = default_address(HTTP_PORT))]
     http: Door,
 
+    /// Mode of the Unix socket, as in 0660: who may connect is heard [default: 0600, or 0660 with --socket-group]
+    #[arg(long, value_name = "MODE", value_parser = parse_mode)]
+    socket_mode: Option<Mode>,
+
+    /// Group of the Unix socket, by name or number: its members may use the coordinator
+    #[arg(long, value_name = "GROUP", value_parser = parse_group)]
+    socket_group: Option<Group>,
+
     /// File with the token that HTTP requests over TCP must carry; needed beyond loopback
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -184,6 +192,35 @@ fn default_beanstalk() -> JobDoor {
 /// How long a connection may be silent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Idle(Option<Duration>);
+
+/// Permissions, in octal.
+#[derive(Clone, Copy, Debug)]
+struct Mode(u32);
+
+fn parse_mode(text: &str) -> Result<Mode, String> {
+    let mode = u32::from_str_radix(text, 8);
+    mode.map(Mode)
+        .map_err(|_| "expected a mode in octal, such as 0660".to_owned())
+}
+
+/// The number of a group.
+#[derive(Clone, Copy, Debug)]
+struct Group(u32);
+
+fn parse_group(text: &str) -> Result<Group, String> {
+    let named = || {
+        let groups = std::fs::read_to_string("/etc/group").ok()?;
+        let of = |line: &str| {
+            line.strip_prefix(text)?
+                .strip_prefix(':')
+                .map(str::to_owned)
+        };
+        let rest = groups.lines().find_map(of)?;
+        rest.split(':').nth(1)?.parse().ok()
+    };
+    let group = text.parse().ok().or_else(named).map(Group);
+    group.ok_or_else(|| "there is no such group in /etc/group; a number will do as well".to_owned())
+}
 
 impl std::str::FromStr for Door {
     type Err = String;
@@ -319,6 +356,15 @@ impl Settings {
             http: (http.is_some() || socket.is_some()).then(|| HttpConfig {
                 tcp: http,
                 socket,
+                socket_mode: self.socket_mode.map_or(
+                    if self.socket_group.is_some() {
+                        0o660
+                    } else {
+                        0o600
+                    },
+                    |Mode(mode)| mode,
+                ),
+                socket_group: self.socket_group.map(|Group(group)| group),
                 token_file: self.token_file.clone(),
                 tls_certificate: self.tls_cert.clone(),
                 tls_key: self.tls_key.clone(),

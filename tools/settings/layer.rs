@@ -461,7 +461,7 @@ pub(crate) fn strange_variables() -> Vec<String> {
 
 /// How variables of ours begin, and those that other commands read.
 const VARIABLE: &str = "SEXTON_";
-const OTHERS: [&str; 1] = ["SEXTON_OWNER"];
+const OTHERS: [&str; 3] = ["SEXTON_OWNER", "SEXTON_URL", "SEXTON_CA_FILE"];
 
 /// The variable of a flag.
 fn variable(long: &str) -> String {

@@ -1,7 +1,7 @@
 //! The subcommand: its flags, and what is printed where nobody looks at a terminal.
 
+use crate::client::Where;
 use crate::report::{Failure, written};
-use crate::settings::data_directory;
 use crate::top::screen::{Abilities, Screen};
 use crate::top::terminal::{self, Asker};
 use crate::top::view;
@@ -10,7 +10,6 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 use std::io::{self, IsTerminal as _, Write as _};
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// The frame that is printed: as wide as most terminals, and as high as it needs.
@@ -18,7 +17,7 @@ const PRINTED: (u16, u16) = (80, 100);
 
 /// Watch a running coordinator: locks, jobs, journal, checkpoints, doors, actors, and what happens a second.
 ///
-/// Asks over DATA/sexton.sock, once a second, and goes on asking when the coordinator ends, until it is there again.
+/// Asks over `DATA/sexton.sock`, or where --url says, once a second, and goes on asking when the coordinator ends, until it is there again.
 /// Where standard output is no terminal, it prints one frame.
 #[derive(Args)]
 #[command(
@@ -34,9 +33,8 @@ Exit status: 0 it was quit; 3 no coordinator runs there, or it cannot be asked; 
 it goes on asking instead."
 )]
 pub(crate) struct Top {
-    /// Where the coordinator keeps its data [default: as for `sexton serve`]
-    #[arg(long, value_name = "DIR", env = "SEXTON_DATA")]
-    data: Option<PathBuf>,
+    #[command(flatten)]
+    at: Where,
 
     /// Ask so often: 0.1 to 3600
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
@@ -53,17 +51,17 @@ pub(crate) struct Top {
 
 impl Top {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let data = data_directory(self.data.as_deref())?;
+        let target = self.at.target()?;
         let abilities = terminal::abilities();
-        let mut screen = Screen::new(data.display().to_string(), self.every, abilities);
+        let mut screen = Screen::new(target.shown(), self.every, abilities);
         if self.json {
-            lines(screen, &Asker::start(&data, self.every)?, self.once)
+            lines(screen, &Asker::start(&target, self.every)?, self.once)
         } else if self.once || !io::stdout().is_terminal() {
-            let asker = Asker::start(&data, self.every)?;
+            let asker = Asker::start(&target, self.every)?;
             twice(&mut screen, &asker)?;
             written(write!(io::stdout(), "{}", frame(&mut screen)))
         } else {
-            terminal::watch(screen, &Asker::start(&data, self.every)?)
+            terminal::watch(screen, &Asker::start(&target, self.every)?)
         }
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! Promises: the terminal is as it was at every end, also after a panic or SIGTERM; one question at a time is open.
 
+use crate::client::Target;
 use crate::report::Failure;
 use crate::status;
 use crate::top::sample::Silence;
@@ -14,7 +15,6 @@ use rustix::process::{Signal, getpid, kill_process};
 use serde_json::Value;
 use sexton::clock::Timestamp;
 use std::io;
-use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -44,14 +44,14 @@ pub(crate) struct Asker {
 }
 
 impl Asker {
-    pub(crate) fn start(data: &Path, every: Duration) -> Result<Self, Failure> {
+    pub(crate) fn start(target: &Target, every: Duration) -> Result<Self, Failure> {
         let (happened, happenings) = mpsc::channel();
         let (pace, paces) = mpsc::channel();
-        let data = data.to_owned();
+        let target = target.clone();
         thread("sexton-ask", &happened, move |out| {
             let mut every = every;
             loop {
-                let answer = status::ask(&data);
+                let answer = status::ask(&target);
                 if out.send(Happening::Answer(now(), answer)).is_err() {
                     return;
                 }

@@ -28,6 +28,8 @@ pub(crate) enum Peer {
 pub(crate) struct Rules<'a> {
     /// Names of this machine, beside its addresses and `localhost`.
     pub(crate) names: &'a [String],
+    /// Whether the mode of the Unix socket lets in others than its owner: the system has looked at it then.
+    pub(crate) lets_others_in: bool,
     /// The token; none is asked for if there is none.
     pub(crate) token: Option<&'a Token>,
 }
@@ -36,9 +38,10 @@ pub(crate) struct Rules<'a> {
 pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result<(), Problem> {
     match peer {
         Peer::Socket { uid } if is_trusted(uid, rustix::process::geteuid().as_raw()) => Ok(()),
+        Peer::Socket { .. } if rules.lets_others_in => Ok(()),
         Peer::Socket { .. } => Err(Problem::new(
             Reason::Foreign,
-            "this socket answers the user of the coordinator alone",
+            "this socket answers the coordinator's own user: ask over TCP with a token, or have the socket opened by --socket-group",
         )),
         Peer::Tcp(local) => {
             let host = check_host(head, local, rules.names)?;
@@ -169,6 +172,7 @@ mod tests {
         let names = ["ledger.example".to_owned()];
         let rules = Rules {
             names: &names,
+            lets_others_in: false,
             token,
         };
         let peer = Peer::Tcp(local.parse().unwrap());
@@ -266,8 +270,18 @@ mod tests {
     }
 
     #[test]
-    fn the_socket_answers_its_own_user_and_root() {
+    fn the_socket_answers_its_own_user_and_root_or_whom_its_mode_lets_in() {
         assert!(is_trusted(1000, 1000) && is_trusted(0, 1000));
         assert!(!is_trusted(1001, 1000) && !is_trusted(1000, 0));
+        let stranger = Peer::Socket { uid: u32::MAX - 1 };
+        for lets_others_in in [false, true] {
+            let rules = Rules {
+                names: &[],
+                lets_others_in,
+                token: None,
+            };
+            let heard = check(&head(&[]), stranger, &rules).is_ok();
+            assert_eq!(heard, lets_others_in);
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::protocols::http::room::Room;
 use crate::protocols::http::routes;
 use crate::protocols::http::session::{App, Session, Stream};
 use crate::protocols::http::shared::Shared;
-use crate::protocols::http::socket::{self, SocketFile};
+use crate::protocols::http::socket::{self, Rights, SocketFile};
 use crate::protocols::http::tls::{Identity, TlsError};
 use crate::protocols::http::token::{Token, TokenError};
 use crate::protocols::listener::{self, Places};
@@ -91,16 +91,18 @@ impl Door {
         let identity = identity.transpose()?;
         let tcp = |at| listen_tcp(open.http.as_ref(), at);
         let tcp = config.tcp.map(tcp).transpose()?;
-        let unix = match &open.socket {
-            Some(open) => Some((listen_open(open)?, None)),
-            None => config.socket.as_deref().map(listen_unix).transpose()?,
+        let rights = Rights {
+            mode: config.socket_mode,
+            group: config.socket_group,
         };
+        let unix = listen_unix(config, open, rights)?;
         let (closing, asked) = watch::channel(false);
         let (ended, closed) = watch::channel(());
         let door = Self {
             shared: Arc::new(Shared {
                 counters: Counters::default(),
                 names: config.names.clone(),
+                lets_others_in: rights.are_shared(),
                 token_file: config.token_file.clone(),
                 token: Mutex::new(token.map(Arc::new)),
                 tls_files,
@@ -227,12 +229,32 @@ fn listen_tcp(
 /// A Unix socket, and its file if that is ours.
 type Unix = (std::os::unix::net::UnixListener, Option<SocketFile>);
 
-fn listen_unix(path: &Path) -> Result<Unix, OpenError> {
-    let listened = socket::listen(path).map_err(|source| OpenError::Listen {
+fn listen_unix(
+    config: &HttpConfig,
+    open: &Listeners,
+    rights: Rights,
+) -> Result<Option<Unix>, OpenError> {
+    let path = config.socket.as_deref();
+    let Some(open) = &open.socket else {
+        let listen =
+            |path| socket::listen(path, rights).map_err(|error| cannot_listen(path, error));
+        let listened = path.map(listen).transpose()?;
+        return Ok(listened.map(|(listener, file)| (listener, Some(file))));
+    };
+    // Whose file it is has given it rights, and they stay unless others are asked for.
+    if let Some(path) = path.filter(|_| rights.are_shared()) {
+        rights
+            .give(path)
+            .map_err(|error| cannot_listen(path, error))?;
+    }
+    Ok(Some((listen_open(open)?, None)))
+}
+
+fn cannot_listen(path: &Path, source: io::Error) -> OpenError {
+    OpenError::Listen {
         address: path.display().to_string(),
         source,
-    });
-    listened.map(|(listener, file)| (listener, Some(file)))
+    }
 }
 
 fn listen_open(

@@ -218,6 +218,7 @@ impl<IO: Stream> Session<IO> {
         let token = self.shared.token();
         let rules = Rules {
             names: &self.shared.names,
+            lets_others_in: self.shared.lets_others_in,
             token: token.as_deref(),
         };
         access::check(request.head(), self.peer, &rules).map_err(End::With)?;

@@ -16,6 +16,7 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 pub(crate) struct Shared {
     pub(crate) counters: Counters,
     pub(crate) names: Vec<String>,
+    pub(crate) lets_others_in: bool,
     pub(super) token_file: Option<PathBuf>,
     pub(super) token: Mutex<Option<Arc<Token>>>,
     pub(super) tls_files: Option<(PathBuf, PathBuf)>,

@@ -1,9 +1,11 @@
-//! The Unix socket's file. Nobody but its user can connect: it is closed to others before it listens.
+//! The Unix socket's file. Nobody but its user can connect, and whom its rights let in besides: it has them before it
+//! listens.
 //!
 //! Removes what a coordinator that was killed left behind, and at the end its own file; never a file that is no
 //! socket, and never a socket that somebody listens on.
 
 use crate::address;
+use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixListener;
@@ -23,8 +25,61 @@ pub(crate) struct SocketFile {
     inode: u64,
 }
 
+/// Who may connect, by mode and group of the file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rights {
+    pub(crate) mode: u32,
+    /// As it is made, if `None`.
+    pub(crate) group: Option<u32>,
+}
+
+impl Rights {
+    /// Whether others than the owner may connect, which is to write.
+    pub(crate) const fn are_shared(self) -> bool {
+        self.mode & 0o022 != 0
+    }
+
+    /// Gives them to a file that has others.
+    pub(crate) fn give(self, path: &Path) -> io::Result<()> {
+        let metadata = std::fs::symlink_metadata(path)?;
+        let (mode, group) = (metadata.mode() & 0o7777, metadata.gid());
+        let give = || {
+            if self.group.is_some_and(|wanted| wanted != group) {
+                std::os::unix::fs::chown(path, None, self.group)?;
+            }
+            if mode != self.mode {
+                std::fs::set_permissions(path, Permissions::from_mode(self.mode))?;
+            }
+            Ok(())
+        };
+        give().map_err(|error: io::Error| {
+            let wanted = self.group.map_or(String::new(), |group| format!(" and group {group}"));
+            let words = format!(
+                "it has mode {mode:04o} and group {group}, and cannot be given mode {:04o}{wanted}: {error}",
+                self.mode
+            );
+            io::Error::new(error.kind(), words)
+        })
+    }
+
+    /// Lets who may connect pass through a directory that is closed to all but us; it can be neither read nor changed.
+    fn let_through(self, directory: &Path) -> io::Result<()> {
+        let metadata = std::fs::metadata(directory)?;
+        let (ours, mode) = (
+            rustix::process::geteuid().as_raw(),
+            metadata.mode() & 0o7777,
+        );
+        if !self.are_shared() || metadata.uid() != ours || mode & 0o077 != 0 {
+            return Ok(());
+        }
+        let pass = if self.mode & 0o002 == 0 { 0o010 } else { 0o011 };
+        let mode = mode | pass;
+        Self { mode, ..self }.give(directory)
+    }
+}
+
 /// Listens at a path. The listener does not block.
-pub(crate) fn listen(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
+pub(crate) fn listen(path: &Path, rights: Rights) -> io::Result<(UnixListener, SocketFile)> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
     let bytes = path.as_os_str().len();
     if bytes > PATH_BYTES_MAX {
@@ -45,7 +100,9 @@ pub(crate) fn listen(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
         inode: metadata.ino(),
     };
     // Before it listens every attempt to connect is refused, so nobody slips in before the mode is right.
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    rights.give(path)?;
+    path.parent()
+        .map_or(Ok(()), |directory| rights.let_through(directory))?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok((UnixListener::from(socket), file))
 }

@@ -1,12 +1,13 @@
-//! Asks a running coordinator over the Unix socket of its data directory: one request, bounded in time and bytes.
+//! Requests to a running coordinator, each on a connection of its own and bounded in time and bytes; streams; and waits
+//! that outlast a restart.
 
+use crate::client::target::{Connection, Target};
 use crate::report::{Failure, tell};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 use sexton::refusal::Reason;
+use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};
-use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long the coordinator may be silent when it is asked for what it knows.
@@ -25,6 +26,10 @@ const SILENCE: Duration = Duration::from_secs(45);
 /// The longest head, and the longest part, of a stream.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const CHUNK_BYTES_MAX: usize = 1 << 20;
+
+/// Who is not heard may ask otherwise.
+const BOTH_WAYS: &str = "the socket answers the coordinator's own user, and the group of `sexton serve --socket-group`: ask as one of \
+them, or over TCP, with --url and --token-file";
 
 /// What a coordinator answered.
 #[derive(Debug, PartialEq, Eq)]
@@ -64,20 +69,20 @@ pub(crate) fn with_query(path: &str, fields: &Map<String, Value>) -> String {
     path
 }
 
-/// Gets a path from the coordinator of this data directory.
-pub(crate) fn get(data: &Path, path: &str) -> Result<Answer, Failure> {
-    Ok(ask(data, ("GET", path, ""), PATIENCE)?)
+/// Gets a path from this coordinator.
+pub(crate) fn get(target: &Target, path: &str) -> Result<Answer, Failure> {
+    Ok(ask(target, ("GET", path, ""), PATIENCE)?)
 }
 
 /// Posts to a path, without a body, and waits so long for the answer.
-pub(crate) fn post(data: &Path, path: &str, patience: Duration) -> Result<Answer, Failure> {
-    Ok(ask(data, ("POST", path, ""), patience)?)
+pub(crate) fn post(target: &Target, path: &str, patience: Duration) -> Result<Answer, Failure> {
+    Ok(ask(target, ("POST", path, ""), patience)?)
 }
 
 /// Posts these fields to a path. A request that waits for something is sent again over every restart of a coordinator that
 /// was there, until as many seconds have passed as it may `wait`: a planned stop, or a crash, is not the end of a wait.
 pub(crate) fn send(
-    data: &Path,
+    target: &Target,
     path: &str,
     mut fields: Map<String, Value>,
     wait: u64,
@@ -96,7 +101,7 @@ pub(crate) fn send(
             );
         }
         let body = Value::Object(fields.clone()).to_string();
-        match ask(data, ("POST", path, &body), left + PATIENCE) {
+        match ask(target, ("POST", path, &body), left + PATIENCE) {
             Ok(answer) if wait.is_zero() || !answer.says_stop() => return Ok(answer),
             Err(Trouble::CutOff(_)) | Ok(_) if !wait.is_zero() => {}
             Err(Trouble::Absent(_)) if was_there => {}
@@ -136,24 +141,43 @@ impl From<Trouble> for Failure {
     }
 }
 
-fn ask(data: &Path, request: (&str, &str, &str), patience: Duration) -> Result<Answer, Trouble> {
-    let socket = data.join("sexton.sock");
-    let shown = socket.display();
-    let stream =
-        UnixStream::connect(&socket).map_err(|error| unreachable_because(&error, data, &socket))?;
-    let answer = exchange(stream, request, patience).map_err(|error| {
-        let failure = Failure::unreachable(format!("failed to ask over {shown}: {error}"));
-        match error.kind() {
-            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Trouble::CutOff(failure),
-            _ => Trouble::Refused(failure),
-        }
-    })?;
-    parse(&answer).ok_or_else(|| {
-        let failed = |found| Failure::unreachable(format!("failed to ask over {shown}: {found}"));
-        if answer.is_empty() || answer.starts_with(b"HTTP/1.") {
-            Trouble::CutOff(failed("the answer is cut off"))
+fn ask(
+    target: &Target,
+    request: (&str, &str, &str),
+    patience: Duration,
+) -> Result<Answer, Trouble> {
+    let failed = |found: &dyn Display| {
+        let failure = Failure::unreachable(format!("failed to ask {}: {found}", target.place()));
+        if target.is_tcp() {
+            failure.help(
+                "https:// is for a coordinator that speaks TLS, http:// for one that does not",
+            )
         } else {
-            Trouble::Refused(failed("the answer is not HTTP"))
+            failure
+        }
+    };
+    let mut answer = Vec::new();
+    let read = ask_on(target, request, patience)?
+        .take(ANSWER_BYTES_MAX)
+        .read_to_end(&mut answer);
+    match read.map_err(|error| (error.kind(), error)) {
+        // TLS that ends without a word: what is whole is whole all the same.
+        Ok(_) | Err((io::ErrorKind::UnexpectedEof, _)) => {}
+        Err((io::ErrorKind::WouldBlock, _)) => {
+            let seconds = patience.as_secs();
+            let words = format!("the coordinator did not answer within {seconds} s");
+            return Err(Trouble::Refused(failed(&words)));
+        }
+        Err((io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe, error)) => {
+            return Err(Trouble::CutOff(failed(&error)));
+        }
+        Err((_, error)) => return Err(Trouble::Refused(failed(&error))),
+    }
+    parse(&answer).ok_or_else(|| {
+        if answer.is_empty() || answer.starts_with(b"HTTP/1.") {
+            Trouble::CutOff(failed(&"the answer is cut off"))
+        } else {
+            Trouble::Refused(failed(&"the answer is not HTTP"))
         }
     })
 }
@@ -161,13 +185,10 @@ fn ask(data: &Path, request: (&str, &str, &str), patience: Duration) -> Result<A
 /// Gets a path whose answer has no end of its own, and gives each line of it to `take`, until the coordinator ends it.
 /// An answer that is no such stream is given back.
 pub(crate) fn follow(
-    data: &Path,
+    target: &Target,
     path: &str,
     mut take: impl FnMut(&str) -> Result<(), Failure>,
 ) -> Result<Option<Answer>, Failure> {
-    let socket = data.join("sexton.sock");
-    let stream =
-        UnixStream::connect(&socket).map_err(|error| unreachable_because(&error, data, &socket))?;
     let broken = |error: io::Error| {
         let words = if error.kind() == io::ErrorKind::UnexpectedEof {
             "the coordinator ended without a last word".to_owned()
@@ -176,7 +197,7 @@ pub(crate) fn follow(
         };
         Failure::unreachable(words).help("`sexton status` says whether it runs")
     };
-    let mut reader = ask_on(stream, ("GET", path, ""), SILENCE).map_err(broken)?;
+    let mut reader = ask_on(target, ("GET", path, ""), SILENCE)?;
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
         if reader.read_line(&mut head).map_err(broken)? == 0 || head.len() > HEAD_BYTES_MAX {
@@ -218,29 +239,40 @@ fn next_chunk(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     Ok((size > 0).then_some(chunk))
 }
 
-fn unreachable_because(error: &io::Error, data: &Path, socket: &Path) -> Trouble {
-    let tried = socket.display();
-    let start = format!(
-        "`sexton serve --data {}` starts one; --data DIR or SEXTON_DATA names another directory",
-        data.display()
+/// Why nobody is reached there, and what to do about it.
+fn unreachable_because(error: &io::Error, target: &Target) -> Trouble {
+    let (tried, kind) = (target.place(), error.kind());
+    let absent = matches!(
+        kind,
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
     );
-    let kind = error.kind();
-    let found = if kind == io::ErrorKind::NotFound && data.exists() {
-        format!("there is no socket {tried}")
-    } else if kind == io::ErrorKind::NotFound {
-        "there is no such directory".to_owned()
-    } else if kind == io::ErrorKind::ConnectionRefused {
-        format!("nobody listens on {tried}, which a killed one left behind")
-    } else {
-        let failure = Failure::unreachable(format!("failed to connect to {tried}: {error}"));
-        return Trouble::Refused(if kind == io::ErrorKind::PermissionDenied {
-            failure.help("the socket answers the user of the coordinator: ask as that user")
+    if let (Some(data), true) = (&target.data, absent) {
+        let found = if kind == io::ErrorKind::ConnectionRefused {
+            format!("nobody listens on {tried}, which a killed one left behind")
+        } else if data.exists() {
+            format!("there is no socket {tried}")
         } else {
-            failure
-        });
-    };
-    let words = format!("no coordinator runs on {}: {found}", data.display());
-    Trouble::Absent(Failure::unreachable(words).help(start))
+            "there is no such directory".to_owned()
+        };
+        let data = data.display();
+        let failure = Failure::unreachable(format!("no coordinator runs on {data}: {found}"));
+        return Trouble::Absent(failure.help(format!(
+            "`sexton serve --data {data}` starts one; --data DIR or SEXTON_DATA names another directory, --url another machine"
+        )));
+    }
+    let failure = Failure::unreachable(format!("failed to connect to {tried}: {error}"));
+    if kind == io::ErrorKind::PermissionDenied {
+        Trouble::Refused(failure.help(BOTH_WAYS))
+    } else if kind == io::ErrorKind::InvalidData {
+        let words = "--ca-file FILE names the certificates to trust; http:// is for a coordinator without TLS";
+        Trouble::Refused(failure.help(words))
+    } else if absent {
+        Trouble::Absent(
+            failure.help("`sexton serve --http ADDRESS --token-file FILE` answers there"),
+        )
+    } else {
+        Trouble::Refused(failure)
+    }
 }
 
 #[expect(
@@ -259,14 +291,12 @@ fn rest(pause: Duration) {
     std::thread::sleep(pause);
 }
 
-/// Sends a request; what is answered is read from what this gives.
+/// Connects and sends a request; what is answered is read from what this gives.
 fn ask_on(
-    mut stream: UnixStream,
+    target: &Target,
     (method, path, body): (&str, &str, &str),
     patience: Duration,
-) -> io::Result<BufReader<UnixStream>> {
-    stream.set_read_timeout(Some(patience))?;
-    stream.set_write_timeout(Some(patience))?;
+) -> Result<BufReader<Box<dyn Connection>>, Trouble> {
     let content = match (method, body.len()) {
         ("POST", 0) => "Content-Length: 0\r\n".to_owned(),
         (_, 0) => String::new(),
@@ -274,32 +304,20 @@ fn ask_on(
             format!("Content-Type: application/json\r\nContent-Length: {length}\r\n")
         }
     };
-    let head =
-        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{content}");
-    let request = format!("{head}\r\n{body}");
-    stream.write_all(request.as_bytes())?;
-    Ok(BufReader::new(stream))
-}
-
-fn exchange(
-    stream: UnixStream,
-    request: (&str, &str, &str),
-    patience: Duration,
-) -> io::Result<Vec<u8>> {
-    let mut answer = Vec::new();
-    match ask_on(stream, request, patience)?
-        .take(ANSWER_BYTES_MAX)
-        .read_to_end(&mut answer)
-    {
-        Ok(_) => Ok(answer),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            let words = format!(
-                "the coordinator did not answer within {} s",
-                patience.as_secs()
-            );
-            Err(io::Error::new(io::ErrorKind::TimedOut, words))
-        }
-        Err(error) => Err(error),
+    let token = target.token.as_ref().map_or_else(String::new, |token| {
+        format!("Authorization: Bearer {token}\r\n")
+    });
+    let host = &target.host;
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{token}{content}"
+    );
+    let connected = target.connect(patience);
+    let mut stream = connected.map_err(|error| unreachable_because(&error, target))?;
+    let sent = stream.write_all(format!("{head}\r\n{body}").as_bytes());
+    // What was not read to its end may have been answered already.
+    match sent.map_err(|error| (error.kind(), error)) {
+        Ok(()) | Err((io::ErrorKind::BrokenPipe, _)) => Ok(BufReader::new(stream)),
+        Err((_, error)) => Err(unreachable_because(&error, target)),
     }
 }
 

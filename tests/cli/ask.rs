@@ -1,0 +1,224 @@
+//! Who may ask, and from where: over TCP and TLS with a token, and over a socket that is open to a group.
+
+use crate::coordinator::done;
+use crate::daemon::{Daemon, PROGRAM, sexton, text};
+use crate::patience::until;
+use rustix::process::Signal;
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+const TOKEN: &str = "correct-horse-battery-staple";
+
+fn files() -> TempDir {
+    tempfile::tempdir().expect("a temporary directory")
+}
+
+fn private(directory: &Path, name: &str, words: &str) -> PathBuf {
+    let file = directory.join(name);
+    std::fs::write(&file, words).expect("it can be written");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
+    file
+}
+
+/// Commands that ask as these flags say.
+fn ask_by<'f>(flags: &'f [&'f str]) -> impl Fn(&[&str]) -> (i32, String, String) + 'f {
+    move |words| {
+        let mut command = sexton();
+        command.args(words).args(flags).stdin(Stdio::null());
+        let done = done(command.output().expect("it runs"));
+        (done.status, done.out, done.err)
+    }
+}
+
+/// Asks for something of everything.
+fn asks_for_all(ask: impl Fn(&[&str]) -> (i32, String, String)) {
+    for (words, expected) in [
+        (&["status"][..], "process"),
+        (
+            &["lock", "acquire", "a", "--owner", "one", "--ttl", "6000"],
+            "acquired as one",
+        ),
+        (&["lock", "list"], "one"),
+        (&["queue", "push", "q", "x"], "1"),
+        (&["queue", "pop", "q", "--wait", "5"], "x"),
+        (&["top", "--once"], "serving"),
+        (&["checkpoint"], "snapshot"),
+        (&["drain"], "draining"),
+    ] {
+        let (status, out, err) = ask(words);
+        assert_eq!((status, err.as_str()), (0, ""), "{words:?}");
+        assert!(out.contains(expected), "{words:?}: {out}");
+    }
+}
+
+#[test]
+fn every_command_asks_over_tcp_with_a_token() {
+    let files = files();
+    let token = private(files.path(), "token", TOKEN);
+    let data = files.path().join("data");
+    let flags = ["--data", text(&data), "--token-file", text(&token)];
+    let daemon = Daemon::serve(&[&flags[..], &["--http", "127.0.0.1:0"]].concat());
+    let url = format!("http://{}", daemon.http());
+    let asking = [url.as_str(), text(&token)];
+    asks_for_all(ask_by(&["--url", asking[0], "--token-file", asking[1]]));
+
+    // The environment says the same; a directory that is named goes before it.
+    let by_environment = |words: &[&str]| {
+        let mut command = sexton();
+        command.args(words).stdin(Stdio::null());
+        command
+            .env("SEXTON_URL", &url)
+            .env("SEXTON_TOKEN_FILE", &token);
+        command
+    };
+    let output = by_environment(&["lock", "owner", "a"]).output();
+    assert_eq!(done(output.expect("it runs")).out, "one\n");
+    let absent = files.path().join("absent");
+    let output = by_environment(&["status", "--data", text(&absent)]).output();
+    assert_eq!(done(output.expect("it runs")).status, 3);
+    let both = by_environment(&["status", "--data", "d", "--url", &url]).output();
+    assert_eq!(done(both.expect("it runs")).status, 2);
+
+    // Who has no token, or another, is told what would help.
+    let another = private(files.path(), "another", "not-the-token-at-all");
+    let empty = private(files.path(), "empty", "");
+    for (flags, words) in [
+        (&["--url", asking[0]][..], "--token-file"),
+        (
+            &["--url", asking[0], "--token-file", text(&another)],
+            "--token-file",
+        ),
+        (
+            &["--url", asking[0], "--token-file", text(&empty)],
+            "visible ASCII",
+        ),
+        (
+            &["--url", asking[0], "--token-file", text(&absent)],
+            "absent",
+        ),
+        (
+            &["--url", "unix:/nowhere/sexton.sock"],
+            "/nowhere/sexton.sock",
+        ),
+    ] {
+        let (status, out, err) = ask_by(flags)(&["lock", "list"]);
+        assert_eq!((status, out.as_str()), (3, ""), "{flags:?}: {err}");
+        assert!(
+            err.contains(words) && !err.contains("staple"),
+            "{flags:?}: {err}"
+        );
+    }
+    let (status, _, err) = ask_by(&["--url", "localhost:1"])(&["status"]);
+    assert!(status == 2 && err.contains("http://HOST:PORT"), "{err}");
+
+    // A stream, which ends well when the coordinator is stopped.
+    let mut events = by_environment(&["events", "--json"]);
+    let events = events.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let events = events.expect("it starts");
+    until("it listens", || {
+        let output = by_environment(&["status", "--json"]).output().ok()?;
+        let status: Value = serde_json::from_slice(&output.stdout).ok()?;
+        (status["http"]["active"] == 2).then_some(())
+    });
+    daemon.signal(Signal::TERM);
+    let ended = done(events.wait_with_output().expect("it ends"));
+    assert_eq!(ended.status, 0, "{ended:?}");
+    assert!(ended.out.contains("stopping"), "{ended:?}");
+}
+
+#[test]
+fn every_command_asks_over_tls() {
+    let files = files();
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]);
+    let made = made.expect("a certificate can be made");
+    let other = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]);
+    let other = other.expect("a certificate can be made").cert.pem();
+    let certificate = private(files.path(), "own.crt", &made.cert.pem());
+    let key = private(files.path(), "own.key", &made.signing_key.serialize_pem());
+    let other = private(files.path(), "other.crt", &other);
+    let data = files.path().join("data");
+    let flags = ["--data", text(&data), "--http", "127.0.0.1:0"];
+    let tls = ["--tls-cert", text(&certificate), "--tls-key", text(&key)];
+    let daemon = Daemon::serve(&[flags, tls].concat());
+    let port = SocketAddr::port(&daemon.http());
+    let url = format!("https://localhost:{port}");
+    asks_for_all(ask_by(&["--url", &url, "--ca-file", text(&certificate)]));
+    let plain = format!("http://localhost:{port}");
+    for (flags, words) in [
+        (&["--url", &url, "--ca-file", text(&other)][..], "--ca-file"),
+        (&["--url", &url, "--ca-file", text(&key)], "no certificate"),
+        (&["--url", &plain], "https://"),
+    ] {
+        let (status, out, err) = ask_by(flags)(&["status"]);
+        assert_eq!((status, out.as_str()), (3, ""), "{flags:?}: {err}");
+        assert!(err.contains(words), "{flags:?}: {err}");
+    }
+}
+
+/// The program as another user, in this group alone; nothing if that cannot be done here.
+fn as_stranger(group: u32, data: &Path) -> Option<(i32, String)> {
+    let mut command = Command::new(PROGRAM);
+    command.args(["lock", "list", "--data"]).arg(data);
+    command.uid(65_534).gid(group);
+    let output = command.output().ok()?;
+    let done = done(output);
+    Some((done.status, done.err))
+}
+
+#[test]
+fn a_socket_may_be_open_to_a_group() {
+    let files = files();
+    let open = std::fs::Permissions::from_mode(0o711);
+    std::fs::set_permissions(files.path(), open).expect("it is ours");
+    let data = files.path().join("data");
+    let rights = |path: &Path| {
+        let metadata = std::fs::metadata(path).expect("it is there");
+        (metadata.mode() & 0o777, metadata.gid())
+    };
+    let own = std::fs::metadata(files.path()).expect("it is there").gid();
+    let is_root = rustix::process::geteuid().is_root();
+    let group = if is_root { 54_321 } else { own };
+    let daemon = Daemon::serve(&["--data", text(&data), "--socket-group", &group.to_string()]);
+    assert_eq!(rights(&data.join("sexton.sock")), (0o660, group));
+    assert_eq!(
+        rights(&data),
+        (0o710, group),
+        "a way to the socket, and no more"
+    );
+    if let Some((status, err)) = as_stranger(group, &data).filter(|_| is_root) {
+        assert_eq!(status, 0, "{err}");
+        let (status, err) = as_stranger(65_534, &data).expect("it ran just now");
+        assert_eq!(status, 3, "{err}");
+        assert!(
+            err.contains("--socket-group") && err.contains("--url"),
+            "{err}"
+        );
+    } else {
+        println!("left out: asking as another user, which root alone can try");
+    }
+    daemon.kill();
+    let daemon = Daemon::serve(&["--data", text(&data)]);
+    assert_eq!(rights(&data.join("sexton.sock")).0, 0o600);
+    if let Some((status, err)) = as_stranger(group, &data).filter(|_| is_root) {
+        assert!(status == 3 && err.contains("--socket-group"), "{err}");
+    }
+    daemon.kill();
+    for (flag, value) in [
+        ("--socket-mode", "0777"),
+        ("--socket-mode", "0060"),
+        ("--socket-mode", "rw"),
+        ("--socket-group", "no-such-group-here"),
+    ] {
+        let refused = sexton().args(["serve", "--memory", flag, value]).output();
+        let refused = done(refused.expect("it runs"));
+        assert!(
+            refused.status == 2 && refused.err.contains("socket-"),
+            "{refused:?}"
+        );
+    }
+}

@@ -1,0 +1,12 @@
+//! Asks a running coordinator, over the Unix socket of its data directory or wherever `--url` says.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `target.rs` | the flags that say which coordinator, and the way to it |
+//! | `ask.rs` | requests, answers, streams, and waits that outlast a restart |
+
+mod ask;
+mod target;
+
+pub(crate) use ask::{Answer, follow, get, post, send, with_query};
+pub(crate) use target::{Target, Where};

@@ -1,0 +1,337 @@
+//! Which coordinator is asked, and the way to it: the socket of its data directory, another Unix socket, or TCP, plain
+//! or with TLS.
+//!
+//! Never here: the token in an error, or anywhere but in the head of a request.
+
+use crate::report::Failure;
+use crate::settings::data_directory;
+use clap::Args;
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+/// The longest file that is read: the certificates that a system trusts have a few hundred kilobytes.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// What a token may have, as where it is asked for.
+const TOKEN_BYTES_MAX: usize = 4096;
+
+/// How long a connection over TCP may take to come about.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where systems have the certificates that they trust: the first that is there.
+const SYSTEM_CERTIFICATES: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// The flags that say which coordinator is asked.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Where {
+    /// Where the coordinator keeps its data [default: as for `sexton serve`]
+    #[arg(long, global = true, value_name = "DIR")]
+    data: Option<PathBuf>,
+
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        conflicts_with = "data",
+        help = "Ask there: http://HOST:PORT, https://HOST:PORT, or unix:PATH [env: SEXTON_URL]"
+    )]
+    url: Option<String>,
+
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        help = "File with the token that the coordinator asks for over TCP [env: SEXTON_TOKEN_FILE]"
+    )]
+    token_file: Option<PathBuf>,
+
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        help = "Certificates to trust, in PEM [env: SEXTON_CA_FILE] [default: those of the system]"
+    )]
+    ca_file: Option<PathBuf>,
+}
+
+impl Where {
+    /// The coordinator that is meant. A flag goes before the environment, and there a URL before a directory.
+    pub(crate) fn target(&self) -> Result<Target, Failure> {
+        let set = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty());
+        if let Some(data) = &self.data {
+            return Ok(Target::of(data));
+        }
+        let from_environment = || Some(set("SEXTON_URL")?.to_string_lossy().into_owned());
+        let Some(url) = self.url.clone().or_else(from_environment) else {
+            return data_directory(None).map(|data| Target::of(&data));
+        };
+        if let Some(path) = url.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+            return Ok(Target {
+                way: Way::Socket(path.into()),
+                data: None,
+                host: "localhost".to_owned(),
+                token: None,
+            });
+        }
+        let place = Place::parse(&url)?;
+        let given = |flag: &Option<PathBuf>, name| flag.clone().or_else(|| Some(set(name)?.into()));
+        let token = given(&self.token_file, "SEXTON_TOKEN_FILE");
+        let tls = if place.is_tls {
+            let certificates = given(&self.ca_file, "SEXTON_CA_FILE");
+            let name = ServerName::try_from(place.name.clone());
+            Some((trusting(certificates)?, name.map_err(|_| wrong(&url))?))
+        } else {
+            None
+        };
+        Ok(Target {
+            token: token.map(|file| read_token(&file)).transpose()?,
+            host: place.host.clone(),
+            way: Way::Tcp { place, tls },
+            data: None,
+        })
+    }
+}
+
+/// A coordinator, and the way to it.
+#[derive(Clone)]
+pub(crate) struct Target {
+    way: Way,
+    /// Its data directory, if it was named by that.
+    pub(super) data: Option<PathBuf>,
+    /// What the head of a request calls it.
+    pub(super) host: String,
+    pub(super) token: Option<String>,
+}
+
+#[derive(Clone)]
+enum Way {
+    Socket(PathBuf),
+    Tcp {
+        place: Place,
+        tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    },
+}
+
+/// A connection, of whatever kind.
+pub(super) trait Connection: Read + Write {}
+
+impl<T: Read + Write> Connection for T {}
+
+impl Target {
+    /// The coordinator of this directory.
+    pub(crate) fn of(data: &Path) -> Self {
+        Self {
+            way: Way::Socket(data.join("sexton.sock")),
+            data: Some(data.to_owned()),
+            host: "localhost".to_owned(),
+            token: None,
+        }
+    }
+
+    /// What people call it.
+    pub(crate) fn shown(&self) -> String {
+        match (&self.data, &self.way) {
+            (Some(data), _) => data.display().to_string(),
+            (None, way) => way.shown(),
+        }
+    }
+
+    /// Where it is asked.
+    pub(super) fn place(&self) -> String {
+        self.way.shown()
+    }
+
+    /// Whether other machines may ask there, too.
+    pub(super) fn is_tcp(&self) -> bool {
+        matches!(self.way, Way::Tcp { .. })
+    }
+
+    /// Connects. A read or a write of what this gives takes no longer than `patience`.
+    pub(super) fn connect(&self, patience: Duration) -> io::Result<Box<dyn Connection>> {
+        match &self.way {
+            Way::Socket(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_read_timeout(Some(patience))?;
+                stream.set_write_timeout(Some(patience))?;
+                Ok(Box::new(stream))
+            }
+            Way::Tcp { place, tls } => {
+                let stream = place.connect()?;
+                stream.set_nodelay(true)?;
+                stream.set_read_timeout(Some(patience))?;
+                stream.set_write_timeout(Some(patience))?;
+                let Some((config, name)) = tls else {
+                    return Ok(Box::new(stream));
+                };
+                let session = ClientConnection::new(Arc::clone(config), name.clone());
+                let session = session.map_err(io::Error::other)?;
+                Ok(Box::new(StreamOwned::new(session, stream)))
+            }
+        }
+    }
+}
+
+impl Way {
+    fn shown(&self) -> String {
+        match self {
+            Self::Socket(path) => path.display().to_string(),
+            Self::Tcp { place, .. } if place.is_tls => format!("https://{}", place.host),
+            Self::Tcp { place, .. } => format!("http://{}", place.host),
+        }
+    }
+}
+
+/// A host and a port, as a URL has them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    is_tls: bool,
+    /// As it stands in the URL.
+    host: String,
+    /// Without a port and brackets.
+    name: String,
+    port: u16,
+}
+
+impl Place {
+    fn parse(url: &str) -> Result<Self, Failure> {
+        let plain = url.strip_prefix("http://").map(|rest| (rest, false, 80));
+        let tls = || Some((url.strip_prefix("https://")?, true, 443));
+        let parse = || {
+            let (rest, is_tls, usual) = plain.or_else(tls)?;
+            let host = rest.strip_suffix('/').unwrap_or(rest);
+            let may_hold = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]%".contains(&byte);
+            if host.is_empty() || !host.bytes().all(may_hold) {
+                return None;
+            }
+            let (name, port) = match host.rsplit_once(':') {
+                Some((name, port)) if !name.contains(':') || name.ends_with(']') => {
+                    (name, port.parse().ok()?)
+                }
+                Some(_) | None => (host, usual),
+            };
+            let within = |name: &str| Some(name.strip_prefix('[')?.strip_suffix(']')?.to_owned());
+            let name = within(name).unwrap_or_else(|| name.to_owned());
+            (!name.is_empty()).then(|| Self {
+                is_tls,
+                host: host.to_owned(),
+                name,
+                port,
+            })
+        };
+        parse().ok_or_else(|| wrong(url))
+    }
+
+    fn connect(&self) -> io::Result<TcpStream> {
+        let mut last = io::Error::other("the name has no address");
+        for address in (self.name.as_str(), self.port).to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+}
+
+fn wrong(url: &str) -> Failure {
+    Failure::usage(format!("failed to use the URL {url:?}"))
+        .help("it is http://HOST:PORT, https://HOST:PORT or unix:PATH, and nothing behind that")
+}
+
+/// The token of a file: its one line.
+fn read_token(file: &Path) -> Result<String, Failure> {
+    let text = read("token file", file)?;
+    let line = String::from_utf8_lossy(&text).trim_end().to_owned();
+    let is_token = (1..=TOKEN_BYTES_MAX).contains(&line.len())
+        && line.bytes().all(|byte| byte.is_ascii_graphic());
+    if is_token {
+        return Ok(line);
+    }
+    let words = format!("failed to use the token file {}", file.display());
+    Err(Failure::unreachable(words).help("it holds one line of visible ASCII characters"))
+}
+
+/// Trusts the certificates of a file, or those that the system trusts.
+fn trusting(file: Option<PathBuf>) -> Result<Arc<ClientConfig>, Failure> {
+    let help =
+        "--ca-file FILE names the certificates to trust, in PEM; one that signs itself is its own";
+    let system = || SYSTEM_CERTIFICATES.iter().map(PathBuf::from);
+    let file = file.or_else(|| system().find(|path| path.exists()));
+    let file = file.ok_or_else(|| {
+        Failure::unreachable("failed to find the certificates that this system trusts").help(help)
+    })?;
+    let pem = read("certificates", &file)?;
+    let mut roots = RootCertStore::empty();
+    let certificates = CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok);
+    let (added, _) = roots.add_parsable_certificates(certificates);
+    if added == 0 {
+        let words = format!(
+            "failed to use {}: it holds no certificate in PEM",
+            file.display()
+        );
+        return Err(Failure::unreachable(words).help(help));
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Failure::unreachable(format!("failed to use TLS: {error}")))?;
+    let config = config.with_root_certificates(roots).with_no_client_auth();
+    Ok(Arc::new(config))
+}
+
+fn read(what: &str, file: &Path) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    let read = std::fs::File::open(file)
+        .and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
+    read.map(|_| bytes).map_err(|error| {
+        let file = file.display();
+        Failure::unreachable(format!("failed to read the {what} {file}: {error}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Place;
+
+    #[test]
+    fn a_url_is_a_host_and_a_port() {
+        for (url, is_tls, name, port) in [
+            ("http://localhost:11380", false, "localhost", 11380),
+            ("http://10.0.0.7/", false, "10.0.0.7", 80),
+            ("https://locks.example.org", true, "locks.example.org", 443),
+            ("https://[::1]:1", true, "::1", 1),
+        ] {
+            let place = Place::parse(url).unwrap();
+            let found = (place.is_tls, place.name.as_str(), place.port);
+            assert_eq!(found, (is_tls, name, port), "{url}");
+        }
+        for wrong in [
+            "",
+            "localhost:11380",
+            "ftp://a",
+            "http://",
+            "http://:80",
+            "http://a:x",
+            "http://a:70000",
+            "http://a/v1",
+            "http://u@a",
+            "http://a b",
+            "http://a\r\nx: y",
+        ] {
+            assert!(Place::parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}
