@@ -9,6 +9,7 @@ use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncWriteExt as _, Interest};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::task::yield_now;
 use tokio::time::timeout;
 
 /// What one read takes at most.
@@ -104,6 +105,7 @@ pub(crate) async fn serve<S: Session>(
         }
         match read(stream, session, &mut rest) {
             Ok(0) => return Ok(()),
+            Ok(READ_BYTES) => yield_now().await,
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(error) => return Err(error),
@@ -139,6 +141,8 @@ pub(crate) async fn serve<S: Session>(
             if taken == 0 {
                 break;
             }
+            // Whoever sends without end takes turns with others, batch by batch.
+            yield_now().await;
         }
     }
 }

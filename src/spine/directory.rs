@@ -66,6 +66,7 @@ impl Directory {
 pub struct Admission {
     open: Arc<Semaphore>,
     max: u32,
+    walks: Arc<Semaphore>,
     tickets: Arc<AtomicU64>,
 }
 
@@ -75,6 +76,7 @@ impl Admission {
         Self {
             open: Arc::new(Semaphore::new(max as usize)),
             max,
+            walks: Arc::new(Semaphore::new(1)),
             tickets: Arc::new(AtomicU64::new(1)),
         }
     }
@@ -86,6 +88,14 @@ impl Admission {
         open.acquire_many_owned(commands)
             .await
             .expect("the semaphore is never closed")
+    }
+
+    /// Waits for the turn of a question that looks at much. There is one at a time: however many are asked, a command
+    /// has at most one of them before it.
+    pub async fn walk(&self) -> OwnedSemaphorePermit {
+        let walks = Arc::clone(&self.walks);
+        let turn = walks.acquire_owned().await;
+        turn.expect("the semaphore is never closed")
     }
 
     /// Commands open now.

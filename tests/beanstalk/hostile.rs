@@ -138,6 +138,49 @@ fn a_client_watches_no_more_than_it_may() {
 }
 
 #[test]
+fn lists_that_nobody_reads_are_gathered_one_by_one() {
+    const TUBES: usize = 20_000;
+    let mut server = Server::serve(&[]);
+    let mut honest = Honest::connect(&server);
+    let mut producer = server.connect();
+    for tube in 0..TUBES {
+        let words = format!("use t{tube:06}\r\nput 0 0 60 0\r\n\r\n");
+        producer.stream().write_all(words.as_bytes()).expect("room");
+        if tube % 100 == 99 {
+            for _ in 0..200 {
+                drop(producer.reply().expect("a reply"));
+            }
+        }
+    }
+    let before = resident(server.pid());
+    let listing: Vec<Client> = (0..4)
+        .map(|_| {
+            let mut client = server.connect();
+            client.send(&b"list-tubes\r\n".repeat(1024));
+            honest.is_served();
+            client
+        })
+        .collect();
+    let mut reader = server.connect();
+    reader.send(b"list-tube-used\r\n");
+    drop(reader.reply().expect("a reply"));
+    let grown = resident(server.pid()).saturating_sub(before);
+    println!("4 that list {TUBES} tubes 1,024 times and never read: {grown} KiB more");
+    assert!(grown < 64 * 1024, "{grown} KiB more");
+    drop(listing);
+    // Whoever reads has each list whole.
+    reader.send(&b"list-tubes\r\n".repeat(20));
+    for _ in 0..20 {
+        let list = reader.reply().expect("a list");
+        let names = list.split(|byte| *byte == b'\n');
+        let names = names.filter(|line| line.starts_with(b"- "));
+        assert_eq!(names.count(), TUBES + 2);
+    }
+    honest.is_served();
+    assert!(server.is_running());
+}
+
+#[test]
 fn bytes_at_random_do_no_harm() {
     const WORDS: &[&str] = &[
         "put 0 0 1 5\r\nhello\r\n",

@@ -297,7 +297,7 @@ fn question(words: &[&str]) -> Heard<Option<Query>> {
         ["queue", which] => Query::Queue {
             queue: queue(which)?,
         },
-        ["queues"] => Query::Queues { most: u32::MAX },
+        ["queues"] => Query::Queues { from: Slot(0) },
         ["any", chance, kinds @ ..] => Query::Next(Choice {
             chance: id_of(chance)?,
             kinds: kinds.iter().map(|&kind| kind.to_owned()).collect(),
@@ -419,8 +419,8 @@ fn told(reply: &Reply) -> String {
         Reply::Job(job) => job_in_words(job),
         Reply::Queue(queue) => queue_in_words(queue),
         Reply::Totals(totals) => totals_in_words(totals),
-        Reply::Queues(queues) => {
-            let mut names: Vec<&str> = queues.iter().map(QueueName::as_str).collect();
+        Reply::Queues { names, .. } => {
+            let mut names: Vec<&str> = names.iter().map(QueueName::as_str).collect();
             names.sort_unstable();
             names.join(" ")
         }

@@ -60,10 +60,7 @@ impl QueueMachine {
                 None => Reply::Absent,
             },
             Query::Totals => Reply::Totals(Box::new(self.totals())),
-            Query::Queues { most } => {
-                let queues = self.state.queues.iter().take(*most as usize);
-                Reply::Queues(queues.map(|(_, queue)| queue.name.clone()).collect())
-            }
+            Query::Queues { from } => self.names(*from),
             Query::SelectJobs(selection) => self.select_jobs(selection, offset),
             Query::SelectQueues(selection) => self.select_queues(selection, offset),
             Query::Next(choice) => self.choose(choice),

@@ -38,10 +38,10 @@ pub enum Query {
     },
     /// What is known of all of them together.
     Totals,
-    /// The names of queues, and up to so many of them.
+    /// The names of a share of the queues.
     Queues {
-        /// How many.
-        most: u32,
+        /// Those that stand here and after it.
+        from: Slot,
     },
     /// Some of the jobs that a filter lets through.
     SelectJobs(JobSelection),
@@ -150,7 +150,12 @@ pub enum Reply {
     /// What is known of all of them together.
     Totals(Box<Totals>),
     /// Names of queues.
-    Queues(Vec<QueueName>),
+    Queues {
+        /// In no order that means anything.
+        names: Vec<QueueName>,
+        /// Where to go on, unless that was the last.
+        next: Option<Slot>,
+    },
     /// Some of the jobs that were asked for.
     JobPage {
         /// By slot.

@@ -87,6 +87,17 @@ impl QueueMachine {
         Reply::QueuePage { queues, next }
     }
 
+    /// Names of queues, by where these stand in memory.
+    pub(super) fn names(&self, from: Slot) -> Reply {
+        let extent = self.state.queues.extent();
+        let end = from.0.saturating_add(LOOKED_AT_MAX).min(extent);
+        let share = (from.0..end).filter_map(|slot| self.state.queues.get(Slot(slot)));
+        Reply::Queues {
+            names: share.map(|queue| queue.name.clone()).collect(),
+            next: (end < extent).then_some(Slot(end)),
+        }
+    }
+
     /// A queue by chance. Mostly one of the first tries will do, whatever the number of queues; where few may be
     /// chosen of many, they are counted share by share.
     pub(super) fn choose(&self, choice: &Choice) -> Reply {

@@ -361,7 +361,12 @@ impl Pair {
             );
         }
         let queues = self.model.queues();
-        let Reply::Queues(mut names) = ask(Query::Queues { most: u32::MAX }) else {
+        let all = Query::Queues { from: Slot(0) };
+        let Reply::Queues {
+            mut names,
+            next: None,
+        } = ask(all)
+        else {
             panic!("names are asked for");
         };
         names.sort();

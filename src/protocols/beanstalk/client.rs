@@ -7,19 +7,31 @@ use crate::protocols::beanstalk::asked::Asked;
 use crate::protocols::beanstalk::command::ReserveMode;
 use crate::protocols::beanstalk::door::DEFAULT_TUBE;
 use crate::spine::delivery::Item;
+use std::cell::OnceCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A client, as the QueueActor knows it.
 pub(crate) struct Client {
     pub(crate) worker: Worker,
     pub(crate) using: QueueName,
-    pub(crate) watching: Arc<[QueueName]>,
+    watching: Vec<QueueName>,
     /// The weights of those that are watched, in their order.
-    weights: Arc<[u32]>,
+    weights: Vec<u32>,
+    /// Where each of them stands there.
+    places: HashMap<QueueName, usize>,
+    /// The same for the actor. Made when it is asked for: a client may watch a thousand tubes one after the other.
+    shared: OnceCell<Watched>,
     /// Whether it reserves by weight; else from the tube with the most urgent job.
     pub(crate) mode: ReserveMode,
     /// No weights.
     evenly: Arc<[u32]>,
+}
+
+/// Tubes that are watched, and their weights.
+struct Watched {
+    tubes: Arc<[QueueName]>,
+    weights: Arc<[u32]>,
 }
 
 /// What a tube weighs if nothing is said.
@@ -28,50 +40,74 @@ const WEIGHT: u32 = 1;
 impl Client {
     pub(crate) fn new(worker: Worker) -> Self {
         let using = QueueName::new(DEFAULT_TUBE).expect("it is one");
-        let watching = [using.clone()].into();
-        Self {
+        let mut client = Self {
             worker,
-            using,
-            watching,
-            weights: [WEIGHT].into(),
+            using: using.clone(),
+            watching: Vec::new(),
+            weights: Vec::new(),
+            places: HashMap::new(),
+            shared: OnceCell::new(),
             mode: ReserveMode::Default,
             evenly: [].into(),
-        }
+        };
+        client.watch(&using, None);
+        client
+    }
+
+    /// The tubes that it watches.
+    pub(crate) fn watching(&self) -> &[QueueName] {
+        &self.watching
+    }
+
+    /// Whether it watches a tube.
+    pub(crate) fn watches(&self, tube: &QueueName) -> bool {
+        self.places.contains_key(tube)
     }
 
     /// Watches a tube, or one that it watches already with another weight. Whether it did not watch it.
     pub(crate) fn watch(&mut self, tube: &QueueName, weight: Option<u32>) -> bool {
-        let known = self.watching.iter().position(|it| it == tube);
-        let place = known.unwrap_or(self.watching.len());
-        if known.is_none() {
-            self.watching = self.watching.iter().chain([tube]).cloned().collect();
+        let known = self.places.get(tube);
+        let kept = known.and_then(|place| self.weights.get_mut(*place));
+        let is_new = kept.is_none();
+        if let Some(kept) = kept {
+            *kept = weight.unwrap_or(*kept);
+        } else {
+            self.places.insert(tube.clone(), self.watching.len());
+            self.watching.push(tube.clone());
+            self.weights.push(weight.unwrap_or(WEIGHT));
         }
-        let others = self.weights.iter().copied();
-        let mut weights: Vec<u32> = others.chain([WEIGHT]).take(self.watching.len()).collect();
-        if let (Some(weight), Some(kept)) = (weight, weights.get_mut(place)) {
-            *kept = weight;
+        if is_new || weight.is_some() {
+            self.shared.take();
         }
-        self.weights = weights.into();
-        known.is_none()
+        is_new
     }
 
     /// Watches a tube no longer. Whether it did. The last one takes its place, as it does in beanstalkd's lists.
     pub(crate) fn ignore(&mut self, tube: &QueueName) -> bool {
-        let Some(place) = self.watching.iter().position(|it| it == tube) else {
+        let Some(place) = self.places.remove(tube) else {
             return false;
         };
-        let (mut watching, mut weights) = (self.watching.to_vec(), self.weights.to_vec());
-        watching.swap_remove(place);
-        weights.swap_remove(place);
-        (self.watching, self.weights) = (watching.into(), weights.into());
+        self.watching.swap_remove(place);
+        self.weights.swap_remove(place);
+        if let Some(moved) = self.watching.get(place) {
+            self.places.insert(moved.clone(), place);
+        }
+        self.shared.take();
         true
+    }
+
+    fn watched(&self) -> &Watched {
+        self.shared.get_or_init(|| Watched {
+            tubes: self.watching.as_slice().into(),
+            weights: self.weights.as_slice().into(),
+        })
     }
 
     /// Says which queues it has to do with.
     pub(crate) fn presence(&self) -> Watch {
         Watch::Presence {
             using: self.using.clone(),
-            watching: Arc::clone(&self.watching),
+            watching: Arc::clone(&self.watched().tubes),
         }
     }
 
@@ -161,16 +197,16 @@ impl Client {
                 queue: tube.clone(),
             },
             Asked::Stats => Query::Totals,
-            Asked::ListTubes => Query::Queues { most: u32::MAX },
             _ => return None,
         })
     }
 
     pub(crate) fn pop(&self, waits: bool) -> Pop {
+        let watched = self.watched();
         Pop {
-            queues: Arc::clone(&self.watching),
+            queues: Arc::clone(&watched.tubes),
             weights: match self.mode {
-                ReserveMode::Weighted => Arc::clone(&self.weights),
+                ReserveMode::Weighted => Arc::clone(&watched.weights),
                 ReserveMode::Default | ReserveMode::Fifo => Arc::clone(&self.evenly),
             },
             by: Claimant::Worker(self.worker),
@@ -182,4 +218,42 @@ impl Client {
 
 fn ms(seconds: u32) -> u64 {
     u64::from(seconds) * 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Client;
+    use crate::actors::queue::{QueueName, Worker};
+    use std::sync::Arc;
+
+    fn tube(number: usize) -> QueueName {
+        QueueName::new(format!("t{number}").as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_thousand_tubes_are_watched_before_a_list_of_them_is_made() {
+        let mut client = Client::new(Worker(1));
+        for number in 0..1000 {
+            assert!(client.watch(&tube(number), None));
+            assert!(client.shared.get().is_none());
+        }
+        let first = client.pop(false).queues;
+        assert!(!client.watch(&tube(7), None));
+        assert!(Arc::ptr_eq(&first, &client.pop(true).queues));
+        assert_eq!(first.len(), 1001);
+    }
+
+    #[test]
+    fn the_last_takes_the_place_of_one_that_is_ignored() {
+        let mut client = Client::new(Worker(1));
+        for number in 0..4 {
+            client.watch(&tube(number), Some(10 + u32::try_from(number).unwrap()));
+        }
+        assert!(client.ignore(&tube(1)) && !client.ignore(&tube(1)));
+        assert!(client.watches(&tube(3)) && !client.watches(&tube(1)));
+        client.watch(&tube(3), Some(99));
+        let names: Vec<_> = client.watching().iter().map(QueueName::as_str).collect();
+        assert_eq!(names, ["default", "t0", "t3", "t2"]);
+        assert_eq!(*client.watched().weights, [1, 10, 99, 12]);
+    }
 }

@@ -10,6 +10,7 @@ use crate::protocols::beanstalk::reply::Reply;
 use crate::protocols::beanstalk::session::BeanstalkSession;
 use crate::protocols::beanstalk::show;
 use crate::protocols::beanstalk::stats::{BinlogStats, ServerStats};
+use crate::protocols::bounds::LargeAnswers;
 use crate::protocols::connection::{self, Stream};
 use crate::protocols::listener::{self, Place, Places};
 use crate::spine::runtime::{self, Mailbox};
@@ -40,6 +41,7 @@ pub(crate) struct Shared {
     pub(crate) job_bytes_max: u32,
     draining: watch::Receiver<Drains>,
     places: Arc<Places>,
+    pub(crate) large: LargeAnswers,
     started: Timestamp,
     /// 16 hexadecimal digits, others at every start.
     id: String,
@@ -176,6 +178,7 @@ impl Door {
             job_bytes_max: config.job_bytes_max,
             draining,
             places: Places::new(config.connections_max),
+            large: LargeAnswers::default(),
             id: format!("{id:016x}"),
             hostname: text(system.nodename()),
             os: text(system.version()),

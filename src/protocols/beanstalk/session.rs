@@ -5,9 +5,10 @@
 //! answered. What is held for a client that does not read is bounded: some commands, their answers, some output.
 
 use crate::actors::queue::{
-    Claim, Message, QueueMachine, QueueName, Refused, Reply as Told, Watch, Worker,
+    Claim, Message, Query, QueueMachine, QueueName, Refused, Reply as Told, Watch, Worker,
 };
 use crate::clock::Timestamp;
+use crate::ids::Slot;
 use crate::protocols::beanstalk::DEBUG_TARGET;
 use crate::protocols::beanstalk::asked::Asked;
 use crate::protocols::beanstalk::client::Client;
@@ -18,10 +19,11 @@ use crate::protocols::beanstalk::reply::{Job, Reply, encode};
 use crate::protocols::beanstalk::show;
 use crate::protocols::session::{Session, Then};
 use crate::spine::delivery::{Answer, Item};
-use crate::spine::runtime::{Mailbox, Waiting};
+use crate::spine::runtime::{Mailbox, Stopped, Waiting};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// The most commands of one batch.
 const BATCH_MAX: usize = 1024;
@@ -54,6 +56,8 @@ pub(crate) struct BeanstalkSession {
     is_moved: bool,
     /// The `reserve` that waits for a job.
     reserving: Option<Reserving>,
+    /// Held while a large answer is on its way.
+    large: Option<OwnedSemaphorePermit>,
     role: Role,
 }
 
@@ -89,6 +93,7 @@ impl BeanstalkSession {
             answers: VecDeque::new(),
             is_moved: false,
             reserving: None,
+            large: None,
             role: Role::default(),
         }
     }
@@ -123,30 +128,31 @@ impl BeanstalkSession {
                 self.tell(&Reply::Using(tube.as_bytes()), output);
             }
             Asked::Watch(tube, weight) => {
-                let is_new = !self.client.watching.contains(tube);
-                if is_new && self.client.watching.len() >= WATCHED_MAX {
+                let is_new = !self.client.watches(tube);
+                if is_new && self.client.watching().len() >= WATCHED_MAX {
                     self.tell(&Reply::OutOfMemory, output);
                     return Then::Continue;
                 }
                 self.is_moved |= self.client.watch(tube, *weight);
-                self.tell(&Reply::Watching(self.client.watching.len() as u64), output);
+                self.tell(
+                    &Reply::Watching(self.client.watching().len() as u64),
+                    output,
+                );
             }
-            Asked::Ignore(tube) if self.client.watching.iter().all(|it| it == tube) => {
+            Asked::Ignore(tube) if self.client.watching().iter().all(|it| it == tube) => {
                 self.tell(&Reply::NotIgnored, output);
             }
             Asked::Ignore(tube) => {
                 self.is_moved |= self.client.ignore(tube);
-                self.tell(&Reply::Watching(self.client.watching.len() as u64), output);
+                self.tell(
+                    &Reply::Watching(self.client.watching().len() as u64),
+                    output,
+                );
             }
             Asked::ListTubeUsed => self.tell(&Reply::Using(self.client.using.as_bytes()), output),
             Asked::ListTubesWatched => {
-                let names = self
-                    .client
-                    .watching
-                    .iter()
-                    .map(QueueName::as_bytes)
-                    .collect();
-                self.tell(&Reply::Tubes(names), output);
+                let names = self.client.watching().iter().map(QueueName::as_bytes);
+                self.tell(&Reply::Tubes(names.collect()), output);
             }
             Asked::Mode(mode) => {
                 self.client.mode = *mode;
@@ -267,13 +273,6 @@ impl BeanstalkSession {
             (_, Told::Queue(queue)) => {
                 self.tell(&Reply::TubeStats(show::tube(&queue, now())), output);
             }
-            (_, Told::Queues(names)) => {
-                let tubes = names.iter().filter(|name| name.tenant().is_empty());
-                self.tell(
-                    &Reply::Tubes(tubes.map(QueueName::as_bytes).collect()),
-                    output,
-                );
-            }
             (asked, told) => self.tell(&show::plain(asked, &told), output),
         }
         true
@@ -314,6 +313,40 @@ impl BeanstalkSession {
         false
     }
 
+    /// Has a place among the large answers until the output is written.
+    async fn hold_large(&mut self) {
+        if self.large.is_none() {
+            self.large = Some(self.shared.large.admit().await);
+        }
+    }
+
+    /// Every tube, share by share: one that stays meanwhile is listed once.
+    async fn list_tubes(&mut self, output: &mut Vec<u8>) -> Result<(), Stopped> {
+        self.hold_large().await;
+        let mut tubes: Vec<QueueName> = Vec::new();
+        let mut next = Some(Slot(0));
+        while let Some(from) = next {
+            let asked = vec![Item::Query(Query::Queues { from })];
+            let mut answers = self.queues.walk(asked).await?;
+            let Some(Ok(Told::Queues { names, next: after })) = answers.pop() else {
+                self.tell(&Reply::InternalError, output);
+                return Ok(());
+            };
+            tubes.extend(names.into_iter().filter(|name| name.tenant().is_empty()));
+            next = after;
+        }
+        let names = tubes.iter().map(QueueName::as_bytes).collect();
+        self.tell(&Reply::Tubes(names), output);
+        Ok(())
+    }
+
+    /// Bytes of bodies in the next reply.
+    fn next_bytes(&self) -> usize {
+        let items = self.taken.front().map_or(1, |(asked, _)| asked.items());
+        let answers = self.answers.iter().take(items);
+        answers.map(body_bytes).sum()
+    }
+
     fn tell(&self, reply: &Reply<'_>, output: &mut Vec<u8>) {
         tracing::debug!(target: DEBUG_TARGET, "{} <- {reply}", self.client.worker.0);
         encode(reply, output);
@@ -328,9 +361,13 @@ impl BeanstalkSession {
     }
 
     /// What came for a `reserve` that waited.
-    fn came(&self, answer: Option<Answer<Told>>, instead: &Reply<'_>, output: &mut Vec<u8>) {
+    fn came(&mut self, answer: Option<Answer<Told>>, instead: &Reply<'_>, output: &mut Vec<u8>) {
         match answer {
-            Some(Ok(Told::Claim(claim))) => self.tell(&Reply::Reserved(job(&claim)), output),
+            // It may be large, and is replied to as one that came at once.
+            Some(Ok(Told::Claim(claim))) => {
+                self.taken.push_front((Asked::ReserveJob(claim.id), None));
+                self.answers.push_front(Ok(Told::Claim(claim)));
+            }
             Some(_) => self.tell(&Reply::InternalError, output),
             None => self.tell(instead, output),
         }
@@ -359,6 +396,9 @@ impl Session for BeanstalkSession {
                 return Then::Again;
             }
             if !self.answers.is_empty() {
+                if self.next_bytes() > OUTPUT_BYTES {
+                    self.hold_large().await;
+                }
                 if !self.reply_next(output) {
                     return Then::Wait;
                 }
@@ -377,10 +417,20 @@ impl Session for BeanstalkSession {
                 self.attend();
                 return Then::Continue;
             };
+            if matches!(asked, Asked::ListTubes) {
+                self.attend();
+                // It is written before another is gathered.
+                let listed = self.list_tubes(output).await;
+                return listed.map_or(Then::Close, |()| Then::Again);
+            }
             if self.settle(&asked, output) == Then::Close {
                 return Then::Close;
             }
         }
+    }
+
+    fn answered(&mut self) {
+        self.large = None;
     }
 
     async fn wait(&mut self, output: &mut Vec<u8>) {
@@ -421,6 +471,14 @@ impl Drop for BeanstalkSession {
             self.queues
                 .cast(vec![Item::Message(Message::Depart { worker })]);
         }
+    }
+}
+
+fn body_bytes(answer: &Answer<Told>) -> usize {
+    match answer {
+        Ok(Told::Claim(claim)) => claim.body.as_bytes().len(),
+        Ok(Told::Found(_, body)) => body.as_bytes().len(),
+        _ => 0,
     }
 }
 

@@ -4,6 +4,7 @@ use crate::actors::lock::LockMachine;
 use crate::clock::Clock;
 use crate::config::LockserverConfig;
 use crate::handle::Listener;
+use crate::protocols::bounds::LargeAnswers;
 use crate::protocols::connection;
 use crate::protocols::listener::{self, Place, Places};
 use crate::protocols::lockserver::counters::{Counters, Stats};
@@ -16,10 +17,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-/// Listings on their way at a time: one may be 34 MB.
-const LISTINGS_MAX: usize = 8;
 
 /// Refused connections that are being ended politely at a time.
 const REFUSALS_MAX: u32 = 256;
@@ -39,21 +36,13 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     places: Arc<Places>,
     hosts: Mutex<Arc<Hosts>>,
-    listings: Arc<Semaphore>,
+    pub(crate) large: LargeAnswers,
     refusals: Arc<Places>,
 }
 
 impl Shared {
     pub(crate) fn stats(&self, live: (u32, u32)) -> Stats {
         self.counters.stats(self.places.taken(), live)
-    }
-
-    pub(crate) async fn admit_listing(&self) -> OwnedSemaphorePermit {
-        let listings = Arc::clone(&self.listings);
-        listings
-            .acquire_owned()
-            .await
-            .expect("the semaphore is never closed")
     }
 
     fn hosts(&self) -> Arc<Hosts> {
@@ -76,7 +65,7 @@ impl Door {
             counters: Counters::new(clock),
             places: Places::new(config.connections_max),
             hosts: Mutex::new(Arc::new(hosts)),
-            listings: Arc::new(Semaphore::new(LISTINGS_MAX)),
+            large: LargeAnswers::default(),
             refusals: Places::new(REFUSALS_MAX),
         });
         let config = config.clone();

@@ -90,11 +90,14 @@ impl Session for LockserverSession {
         if taken.is_empty() {
             return end;
         }
-        if let Some((Command::List(_), _)) = taken.last() {
-            self.listing = Some(self.shared.admit_listing().await);
-        }
         let items = taken.iter().map(|(command, _)| item(command)).collect();
-        let Ok(replies) = self.locks.call(items).await else {
+        let replies = if let Some((Command::List(_), _)) = taken.last() {
+            self.listing = Some(self.shared.large.admit().await);
+            self.locks.walk(items).await
+        } else {
+            self.locks.call(items).await
+        };
+        let Ok(replies) = replies else {
             return Then::Close;
         };
         for ((command, stats), reply) in taken.into_iter().zip(replies) {

@@ -56,7 +56,15 @@ impl<M: Actor> Mailbox<M> {
         answers.await.map_err(|_| Stopped)
     }
 
-    /// The same. If the future is dropped, what is answered goes to `unheard`.
+    /// The same for questions that look at much: they take turns with each other, over all actors.
+    pub async fn walk(&self, items: Vec<Item<M>>) -> Result<Vec<Answer<M::Reply>>, Stopped> {
+        let turn = self.admission.walk().await;
+        let answers = self.call(items).await;
+        drop(turn);
+        answers
+    }
+
+    /// The same as `call`. If the future is dropped, what is answered goes to `unheard`.
     pub async fn call_or(
         &self,
         items: Vec<Item<M>>,

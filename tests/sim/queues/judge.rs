@@ -237,7 +237,7 @@ impl Reference for Queues {
             | Reply::Job(_)
             | Reply::Queue(_)
             | Reply::Totals(_)
-            | Reply::Queues(_)
+            | Reply::Queues { .. }
             | Reply::JobPage { .. }
             | Reply::QueuePage { .. }
             | Reply::Chosen { .. } => false,
