@@ -294,7 +294,8 @@ impl Locks {
         &self,
         selection: Selection,
     ) -> Result<(Vec<Listed>, Option<Slot>), LockError> {
-        let reply = self.one(Item::Query(Query::Select(selection))).await?;
+        let asked = vec![Item::Query(Query::Select(selection))];
+        let reply = self.mailbox.walk(asked).await?.pop().ok_or(Stopped)??;
         if let Reply::Page { entries, next } = reply {
             Ok((entries, next))
         } else {

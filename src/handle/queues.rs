@@ -378,7 +378,7 @@ impl Queues {
         &self,
         selection: JobSelection,
     ) -> Result<(Vec<JobView>, Option<Slot>), QueueError> {
-        match self.one(Item::Query(Query::SelectJobs(selection))).await? {
+        match self.walk(Query::SelectJobs(selection)).await? {
             Reply::JobPage { jobs, next } => Ok((jobs, next)),
             other => Err(refusal(&other)),
         }
@@ -389,8 +389,7 @@ impl Queues {
         &self,
         selection: QueueSelection,
     ) -> Result<(Vec<QueueView>, Option<Slot>), QueueError> {
-        let query = Item::Query(Query::SelectQueues(selection));
-        match self.one(query).await? {
+        match self.walk(Query::SelectQueues(selection)).await? {
             Reply::QueuePage { queues, next } => Ok((queues, next)),
             other => Err(refusal(&other)),
         }
@@ -401,7 +400,8 @@ impl Queues {
     pub async fn next(&self, kinds: &[String]) -> Result<Option<QueueName>, QueueError> {
         // No two have the same: as good as chance, for whom they are told.
         let chance = self.mailbox.ticket().0;
-        let kinds: Arc<[String]> = kinds.into();
+        let kinds = kinds.iter().map(|kind| kind.clone().into_bytes());
+        let kinds = Arc::new(kinds.collect());
         let (mut chosen, mut from, mut among) = (None, 0, 0);
         loop {
             let choice = Choice {
@@ -410,7 +410,7 @@ impl Queues {
                 from,
                 among,
             };
-            match self.one(Item::Query(Query::Next(choice))).await? {
+            match self.walk(Query::Next(choice)).await? {
                 Reply::Chosen {
                     queue,
                     among: so_far,
@@ -496,6 +496,11 @@ impl Queues {
             Reply::Count(count) => Ok(count),
             other => Err(refusal(&other)),
         }
+    }
+
+    async fn walk(&self, query: Query) -> Result<Reply, QueueError> {
+        let answer = self.mailbox.walk(vec![Item::Query(query)]).await?.pop();
+        Ok(answer.ok_or(Stopped)??)
     }
 
     async fn one(&self, item: Item<QueueMachine>) -> Result<Reply, QueueError> {

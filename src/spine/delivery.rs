@@ -2,7 +2,7 @@
 
 use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, RequestKey, Seq};
-use crate::spine::machine::{Machine, Now};
+use crate::spine::machine::{Asked, Machine, Now};
 use serde::{Deserialize, Serialize};
 
 /// One command of a delivery.
@@ -22,6 +22,14 @@ impl<M: Machine> Item<M> {
         match key {
             None => Self::Message(message),
             Some(key) => Self::Keyed(message, Box::new(key)),
+        }
+    }
+
+    /// What the machine is asked.
+    pub fn asked(&self) -> Asked<'_, M> {
+        match self {
+            Self::Message(message) | Self::Keyed(message, _) => Asked::Message(message),
+            Self::Query(query) => Asked::Query(query),
         }
     }
 }

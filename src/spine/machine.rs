@@ -89,6 +89,10 @@ pub trait Machine: Send + Sized + 'static {
     }
     /// The answer to a query. Never expires anything.
     fn query(&self, now: Now, query: &Self::Query) -> Self::Reply;
+    /// What this takes, where 1 is a usual command: after much of it others have their turn.
+    fn cost(_asked: Asked<'_, Self>) -> usize {
+        1
+    }
     /// How a message from a client or another actor bears on space that runs out. Ticks are never refused.
     fn weight(&self, _message: &Self::Message) -> Weight {
         Weight::Adds
@@ -110,6 +114,17 @@ pub trait Machine: Send + Sized + 'static {
     /// States every standing obligation again: the tells and actions that should be on their way. Called after
     /// recovery, after a rebuild, and some time after a tell or a completion was refused, so each must be an upsert.
     fn resume(&mut self, _effects: &mut Effects<Self>) {}
+}
+
+/// What a machine is asked.
+#[derive(Debug)]
+pub enum Asked<'a, M: Machine> {
+    /// Something that may change state.
+    Message(&'a M::Message),
+    /// A question.
+    Query(&'a M::Query),
+    /// A wait.
+    Watch(&'a M::Watch),
 }
 
 /// How time acts on a machine. By default it does not.

@@ -43,3 +43,4 @@ mod socket;
 mod strangers;
 mod tls;
 mod tricks;
+mod turns;

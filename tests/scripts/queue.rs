@@ -300,7 +300,7 @@ fn question(words: &[&str]) -> Heard<Option<Query>> {
         ["queues"] => Query::Queues { from: Slot(0) },
         ["any", chance, kinds @ ..] => Query::Next(Choice {
             chance: id_of(chance)?,
-            kinds: kinds.iter().map(|&kind| kind.to_owned()).collect(),
+            kinds: Arc::new(kinds.iter().map(|kind| kind.as_bytes().to_vec()).collect()),
             from: 0,
             among: 0,
         }),

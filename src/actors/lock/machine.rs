@@ -14,7 +14,8 @@ use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket, Token};
 use crate::lookup::pages::Pages;
 use crate::spine::machine::{
-    Draining, Effects, Keeping, Machine, Moment, Never, Now, Paged, Stamp, Start, Timed, Weight,
+    Asked, Draining, Effects, Keeping, Machine, Moment, Never, Now, Paged, Stamp, Start, Timed,
+    Weight,
 };
 
 /// Keys that begin so belong to the coordinator: shown everywhere, changed through no door.
@@ -469,6 +470,14 @@ impl Machine for LockMachine {
                 let (owners, contenders) = self.counts();
                 Reply::Counts { owners, contenders }
             }
+        }
+    }
+
+    fn cost(asked: Asked<'_, Self>) -> usize {
+        match asked {
+            Asked::Query(Query::List { entries_max, .. }) => (*entries_max).min(1 << 16) as usize,
+            Asked::Query(Query::Select(_)) => SLOTS_IN_A_ROW as usize / 8,
+            Asked::Query(_) | Asked::Message(_) | Asked::Watch(_) => 1,
         }
     }
 

@@ -7,6 +7,7 @@ use crate::actors::queue::message::{Claimant, Message, Outcome, Placed, Pop, Ref
 use crate::actors::queue::pages::Page;
 use crate::actors::queue::reply::{Query, Reply, View, Watch};
 use crate::actors::queue::rules::Rules;
+use crate::actors::queue::select;
 use crate::actors::queue::state::State;
 use crate::actors::queue::waiting::Waiting;
 use crate::clock::{Offset, Timestamp};
@@ -14,7 +15,8 @@ use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket, Token};
 use crate::lookup::pages::Pages;
 use crate::spine::event::Happening;
 use crate::spine::machine::{
-    Effects, Gauge, Keeping, Machine, Moment, Never, Now, Paged, Shown, Stamp, Start, Timed, Weight,
+    Asked, Effects, Gauge, Keeping, Machine, Moment, Never, Now, Paged, Shown, Stamp, Start, Timed,
+    Weight,
 };
 
 /// What is due: a job, by its slot; a queue whose pause is over, by its number; a root job that is to be forgotten, by its
@@ -223,6 +225,10 @@ impl Machine for QueueMachine {
 
     fn query(&self, now: Now, query: &Query) -> Reply {
         self.look(now.offset, query)
+    }
+
+    fn cost(asked: Asked<'_, Self>) -> usize {
+        select::cost(&asked)
     }
 
     fn weight(&self, message: &Message) -> Weight {

@@ -9,6 +9,7 @@ use crate::clock::Timestamp;
 use crate::ids::{Slot, Token};
 use crate::spine::machine::Refusal;
 use serde::Serialize;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// A question about queues.
@@ -85,7 +86,7 @@ pub struct Choice {
     /// What the choice derives from.
     pub chance: u64,
     /// Those with jobs of these types; of any, if there are none here.
-    pub kinds: Arc<[String]>,
+    pub kinds: Arc<HashSet<Vec<u8>>>,
     /// How many have been looked at before.
     pub from: u32,
     /// How many of those might have been chosen.

@@ -3,9 +3,11 @@
 
 use crate::actors::queue::index::mix;
 use crate::actors::queue::machine::QueueMachine;
-use crate::actors::queue::reply::{Choice, JobSelection, QueueSelection, Reply};
+use crate::actors::queue::message::Message;
+use crate::actors::queue::reply::{Choice, JobSelection, Query, QueueSelection, Reply, Watch};
 use crate::clock::Offset;
 use crate::ids::Slot;
+use crate::spine::machine::Asked;
 
 /// How many are looked at for one answer.
 pub(super) const LOOKED_AT_MAX: u32 = 8192;
@@ -110,7 +112,7 @@ impl QueueMachine {
         let offered = &self.state.offered;
         let may = |slot: &&Slot| {
             let name = &self.state.queue(**slot).name;
-            kinds.is_empty() || kinds.iter().any(|it| it.as_bytes() == name.kind())
+            kinds.is_empty() || kinds.contains(name.kind())
         };
         let name = |slot: &Slot| self.state.queue(*slot).name.clone();
         let mut tries = (0..TRIES).filter(|_| *from == 0);
@@ -135,6 +137,25 @@ impl QueueMachine {
             among,
             next: Some(looked_at).filter(|it| (*it as usize) < offered.len()),
         }
+    }
+}
+
+/// What is asked, in usual commands: to find a queue by its name takes the sixteenth part of one.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the rest is looked up by one number or name"
+)]
+pub(super) fn cost(asked: &Asked<'_, QueueMachine>) -> usize {
+    match asked {
+        Asked::Message(Message::Pop(pop)) | Asked::Watch(Watch::Job(pop)) => {
+            1 + pop.queues.len() / 16
+        }
+        Asked::Message(Message::Batch(jobs)) => 1 + jobs.len(),
+        Asked::Watch(Watch::Presence { watching, .. }) => 1 + watching.len() / 4,
+        Asked::Query(
+            Query::Queues { .. } | Query::SelectJobs(_) | Query::SelectQueues(_) | Query::Next(_),
+        ) => LOOKED_AT_MAX as usize / 8,
+        _ => 1,
     }
 }
 

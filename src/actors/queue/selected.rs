@@ -6,6 +6,7 @@ use crate::actors::queue::{
 };
 use crate::ids::Slot;
 use crate::spine::machine::{Machine as _, Now};
+use std::sync::Arc;
 
 /// Pages, put together, are what there is; a filter lets through what it says; and chance chooses of what it may.
 pub(super) fn compare(machine: &QueueMachine, model: &Model) {
@@ -118,7 +119,8 @@ fn compare_choice(machine: &QueueMachine, model: &Model, kinds: &[&str]) {
         of_types && has_job && !model.is_shut(queue) && kind != "closed"
     };
     let ready: Vec<QueueName> = model.queues().iter().filter(is_ready).cloned().collect();
-    let kinds = kinds.iter().map(|&kind| kind.to_owned()).collect();
+    let kinds = kinds.iter().map(|kind| kind.as_bytes().to_vec());
+    let kinds = Arc::new(kinds.collect());
     let choice = Choice {
         chance: model.next_id,
         kinds,

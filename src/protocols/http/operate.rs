@@ -21,6 +21,9 @@ use tokio::time::timeout;
 /// How long the actors may take to say how they are.
 const STATUS_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long the core may take to show that it does not stand still.
+const HEALTH_PATIENCE: Duration = Duration::from_secs(5);
+
 const TEXT: &str = "text/plain; charset=utf-8";
 
 impl Routed for SupervisorMachine {}
@@ -34,11 +37,11 @@ pub(crate) fn routes() -> Vec<Route> {
             health,
             Words {
                 id: "health",
-                summary: "Whether the node has halted",
-                more: "Asks no actor, so it answers while the disk is slow.",
-                answer: "It has not: `ok`, or `draining` if something is taken on no more.",
+                summary: "Whether the node has halted or stands still",
+                more: "Asks the actor that judges the others, and waits for no disk. It has 5 seconds to answer.",
+                answer: "It has not, and does not: `ok`, or `draining` if something is taken on no more.",
             },
-            &[],
+            &[Busy],
         )
         .with_content_type(TEXT),
         Route::get(
@@ -103,10 +106,15 @@ pub(crate) fn routes() -> Vec<Route> {
 }
 
 async fn health(call: &Call, (): ()) -> Result<HttpResponse, Problem> {
-    match call.node.halt_words() {
-        None if call.node.draining().any() => Ok(text(TEXT, "draining\n")),
-        None => Ok(text(TEXT, "ok\n")),
-        Some(words) => Err(Problem::new(Reason::Halted, words)),
+    if let Some(words) = call.node.halt_words() {
+        return Err(Problem::new(Reason::Halted, words));
+    }
+    let actors = call.node.actors();
+    match timeout(HEALTH_PATIENCE, actors.supervisor.status()).await {
+        Ok(Ok(_)) if call.node.draining().any() => Ok(text(TEXT, "draining\n")),
+        Ok(Ok(_)) => Ok(text(TEXT, "ok\n")),
+        Ok(Err(gone)) => Err(stopped(gone)),
+        Err(_) => Err(busy()),
     }
 }
 
@@ -137,11 +145,12 @@ async fn ask(node: &Handle) -> Result<NodeStatus, Problem> {
     match timeout(STATUS_PATIENCE, node.status()).await {
         Ok(Ok(status)) => Ok(status),
         Ok(Err(stopped)) => Err(Problem::new(Reason::Stopped, stopped.to_string())),
-        Err(_) => Err(Problem::new(
-            Reason::Busy,
-            "the actors are busy, ask again later",
-        )),
+        Err(_) => Err(busy()),
     }
+}
+
+fn busy() -> Problem {
+    Problem::new(Reason::Busy, "the actors are busy, ask again later")
 }
 
 /// Takes a snapshot, and answers when it is sealed.

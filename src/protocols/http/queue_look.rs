@@ -26,6 +26,9 @@ pub(crate) const PHASES: [(&str, Phase); 5] = [
     ("abandoned", Phase::Abandoned),
 ];
 
+/// The most types that are asked for at a time.
+const TYPES_MAX: usize = 1000;
+
 pub(crate) fn routes() -> Vec<Route> {
     use Reason::{Absent, Failed, Large};
     vec![
@@ -299,7 +302,7 @@ async fn job(
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct OfTypes {
-    /// Only queues with jobs of these types, with commas between them.
+    /// Only queues with jobs of these types, at most 1,000, with commas between them.
     #[serde(default)]
     types: String,
 }
@@ -316,6 +319,9 @@ pub(crate) struct Next {
 async fn next(call: &Call, Query(of): Query<OfTypes>) -> Result<Json<Next>, Problem> {
     let kinds = of.types.split(',').filter(|kind| !kind.is_empty());
     let kinds: Vec<String> = kinds.map(str::to_owned).collect();
+    if kinds.len() > TYPES_MAX {
+        return Err(Problem::field("types", "must be at most 1000"));
+    }
     let chosen = call.node.queues().next(&kinds).await?;
     let words = "nothing can be claimed from any such queue";
     let queue = chosen.ok_or_else(|| Problem::new(Reason::Absent, words))?;

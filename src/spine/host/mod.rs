@@ -22,7 +22,7 @@ use crate::spine::feed::Feed;
 use crate::spine::guard::guard;
 use crate::spine::ledger::{Entry, Ledger, Poisoned};
 use crate::spine::machine::{
-    Actor, Effects, Keeping, Machine, Moment, Now, Refusal, Stamp, Start, Weight,
+    Actor, Asked, Effects, Keeping, Machine, Moment, Now, Refusal, Stamp, Start, Weight,
 };
 use crate::spine::outbox::Outbox;
 use crate::spine::receipts::Receipts;
@@ -33,6 +33,10 @@ use std::sync::Arc;
 
 /// Ticks in a row after which others get their turn: expiring a million locks at once must not stop the node.
 const TICKS_IN_A_ROW: usize = 1024;
+
+/// What is carried out in a row, in usual commands, before others get their turn: the mailbox of an actor that is asked
+/// from another thread may never be empty.
+const COST_IN_A_ROW: usize = 4096;
 
 /// How many quarantined items are remembered over a rebuild. One that is forgotten panics, and is quarantined, again.
 const QUARANTINED_MAX: usize = 1024;
@@ -49,6 +53,8 @@ pub struct Host<M: Machine> {
     /// The newest that answers and actions wait for.
     awaited: Seq,
     backlog: Option<Running<M>>,
+    /// What was carried out since others had their turn.
+    spent_in_a_row: usize,
     watches: BTreeMap<Ticket, Wait<M>>,
     quarantined: Vec<Report>,
     effects: Effects<M>,
@@ -94,6 +100,7 @@ impl<M: Actor> Host<M> {
             last,
             awaited: last,
             backlog: None,
+            spent_in_a_row: 0,
             watches: BTreeMap::new(),
             quarantined: Vec::new(),
             effects: Effects::<M>::default(),
@@ -150,6 +157,10 @@ impl<M: Actor> Host<M> {
                 Flow::Done => {}
                 flow @ (Flow::Yield | Flow::Panicked(_)) => return flow,
             }
+            if self.spent_in_a_row >= COST_IN_A_ROW {
+                self.spent_in_a_row = 0;
+                return Flow::Yield;
+            }
             let Some(running) = &mut self.backlog else {
                 return Flow::Done;
             };
@@ -162,6 +173,7 @@ impl<M: Actor> Host<M> {
                 }
                 return Flow::Done;
             };
+            self.spent_in_a_row += M::cost(item.asked());
             let done = match item {
                 Item::Message(message) => {
                     self.message(ledger, now, (&message, None), Stage::Decide)
@@ -487,6 +499,7 @@ impl<M: Actor> Host<M> {
             let now = ledger.both();
             return Flow::Panicked(self.spend(ledger, now, (Stage::Watch, cause)));
         }
+        self.spent_in_a_row += M::cost(Asked::Watch(&wait.watch));
         self.watches.insert(ticket, wait);
         self.hold_effects();
         self.proceed(ledger)

@@ -1,0 +1,89 @@
+//! Questions that look at much, asked by many without end: others have their turn in between, and a core that stands still
+//! is seen.
+
+use crate::gate::Gate;
+use crate::opened::{Opened, request, run};
+use sexton::actors::queue::{Body, Message, Put, QueueMachine, QueueName};
+use sexton::node::Handle;
+use sexton::spine::delivery::Item;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::task::LocalSet;
+
+/// Queues with a job each: several shares of a walk.
+const QUEUES: usize = 40_000;
+
+const READERS: usize = 60;
+
+fn fill(handle: &Handle) {
+    let job = |number: usize| -> Item<QueueMachine> {
+        let queue = QueueName::new(format!("q{number}").as_bytes()).expect("it is one");
+        Item::Message(Message::Put(Put::new(queue, Body::new(b"work"))))
+    };
+    let queues: Vec<usize> = (0..QUEUES).collect();
+    for some in queues.chunks(1000) {
+        let jobs = some.iter().map(|number| job(*number)).collect();
+        drop(run(handle.queues().batch(jobs)).expect("it runs"));
+    }
+}
+
+/// Asks for what is not there, many times at once, until it is told to stop.
+fn read_on(handle: &Handle, stop: &Arc<AtomicBool>) {
+    let readers = LocalSet::new();
+    for _ in 0..READERS {
+        let (queues, stop) = (handle.queues(), Arc::clone(stop));
+        drop(readers.spawn_local(async move {
+            while !stop.load(Ordering::Relaxed) {
+                let found = queues.next(&["nosuch".to_owned()]).await;
+                assert_eq!(found.expect("it runs"), None);
+            }
+        }));
+    }
+    run(readers);
+}
+
+#[test]
+fn a_lock_is_had_while_many_look_at_every_queue() {
+    let opened = Opened::configured(|config| config.data = None);
+    let handle = opened.handle();
+    fill(&handle);
+    let stop = Arc::new(AtomicBool::new(false));
+    let (reading, theirs) = (handle.clone(), Arc::clone(&stop));
+    let readers = std::thread::Builder::new().spawn(move || read_on(&reading, &theirs));
+    // What they ask is asked over HTTP and by the library alike; locks are had over another listener.
+    let lockserver = handle.doors().lockserver.expect("it is open");
+    let mut client = TcpStream::connect(lockserver).expect("it listens");
+    let patience = Some(Duration::from_secs(30));
+    client.set_read_timeout(patience).expect("it can be set");
+    let mut answer = [0; 1];
+    client.read_exact(&mut answer).expect("it is let in");
+    for key in b'a'..=b'z' {
+        let asked = [2, 1, key, 0, 2, b'm', b'e', 0, 60, 0, 60, 0];
+        client.write_all(&asked).expect("it is read");
+        let mut location = [0; 2];
+        client.read_exact(&mut location).expect("an answer");
+        assert_eq!(location, [0, 1]);
+    }
+    stop.store(true, Ordering::Relaxed);
+    readers.expect("a thread").join().expect("it ends well");
+}
+
+#[test]
+fn a_core_that_stands_still_is_not_healthy() {
+    let opened = Opened::new();
+    assert_eq!(opened.get("/healthz", "").status, 200);
+    let gate = Gate::default();
+    let locks = &opened.handle().actors().lock.clone();
+    locks.sabotage(gate.before_decisions());
+    let handle = opened.handle();
+    let held = std::thread::Builder::new()
+        .spawn(move || drop(run(handle.locks().batch(vec![request(b"a", b"me")]))));
+    gate.reached();
+    opened.get("/healthz", "").because(503, "busy");
+    gate.open();
+    held.expect("a thread").join().expect("it ends well");
+    assert_eq!(opened.get("/healthz", "").status, 200);
+}
