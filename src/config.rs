@@ -19,6 +19,9 @@ pub const BEANSTALK_PORT: u16 = 11300;
 /// The HTTP door's own port.
 pub const HTTP_PORT: u16 = 11380;
 
+/// The longest body of a request over HTTP, but for what a job has.
+pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
+
 /// A node's settings.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -85,6 +88,11 @@ impl Config {
             clock: Some(clock.clone()),
             ..Self::in_memory()
         }
+    }
+
+    /// The longest request there may be: a job over HTTP, in base64, with what stands around it.
+    pub fn request_bytes_max(&self) -> usize {
+        REQUEST_BYTES_MAX + (self.rules.queue.body_bytes_max as usize).div_ceil(3) * 4
     }
 
     fn check_queues(&self, check: &mut impl FnMut(bool, &'static str, String)) {

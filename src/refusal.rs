@@ -80,7 +80,7 @@ reasons! {
     NoFiles      "no-files"       409 Unreachable Changed "the coordinator keeps no files, so there is nothing to take a snapshot of"
     // What a listener bounds.
     Busy         "busy"           503 Unreachable Later   "the actors did not answer in time"
-    Crowded      "crowded"        503 Unreachable Later   "as many connections are open as are allowed"
+    Crowded      "crowded"        503 Unreachable Later   "as many connections are open as are allowed, or unfinished requests hold as many bytes"
     Waits        "waits"          503 No          Later   "as many requests wait as are allowed"
     Large        "large"          503 No          Later   "as many large answers lie unread as are allowed"
     // What is wrong with a request.

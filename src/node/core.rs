@@ -116,7 +116,8 @@ impl Core {
         for began in each!(host in &mut past.hosts => host.start(start)) {
             began.map_err(NodeError::Start)?;
         }
-        let admission = Admission::new(config.open_commands_max);
+        let admission =
+            Admission::new(config.open_commands_max).for_requests_of(config.request_bytes_max());
         let log = journal.as_ref().map(|files| files.journal.clone());
         let spine = Rc::new(Spine::new(ledger, journal, self.halt));
         let checkpoints = Checkpoints::new(Rc::clone(&spine), config.checkpoints, &past.found)

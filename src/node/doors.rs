@@ -57,9 +57,8 @@ impl OpenDoors {
         }
         #[cfg(feature = "http")]
         if let Some(http) = &config.http {
-            let job_bytes_max = config.rules.queue.body_bytes_max;
-            let opened =
-                crate::protocols::http::Door::open(http, &config.listeners, handle, job_bytes_max);
+            let most = config.request_bytes_max();
+            let opened = crate::protocols::http::Door::open(http, &config.listeners, handle, most);
             doors.http = Some(opened.await?);
         }
         Ok(doors)

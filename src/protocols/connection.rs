@@ -96,9 +96,13 @@ pub(crate) async fn serve<S: Session>(
     let mut rest = Vec::new();
     let mut output = Vec::new();
     loop {
-        match idle {
+        if rest.is_empty() {
+            // Room for what was sent ahead.
+            rest = Vec::new();
+        }
+        match [idle, session.patience()].into_iter().flatten().min() {
             None => stream.readable().await?,
-            Some(idle) => match timeout(idle, stream.readable()).await {
+            Some(span) => match timeout(span, stream.readable()).await {
                 Ok(readable) => readable?,
                 Err(_) => return Ok(()),
             },

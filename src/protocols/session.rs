@@ -1,5 +1,7 @@
 //! What a protocol is to a connection: it takes bytes, carries out what they ask, and gives bytes back.
 
+use std::time::Duration;
+
 /// One client's protocol state.
 pub(crate) trait Session {
     /// Takes whole commands off the front of `input`; the number of bytes taken. What is left must be offered again
@@ -8,6 +10,11 @@ pub(crate) trait Session {
 
     /// Carries out what was taken, and puts the answers behind `output`.
     async fn perform(&mut self, output: &mut Vec<u8>) -> Then;
+
+    /// How much longer the client may take for what it has begun to send; as long as it likes if `None`.
+    fn patience(&self) -> Option<Duration> {
+        None
+    }
 
     /// The answers are on their way to the client.
     fn answered(&mut self) {}

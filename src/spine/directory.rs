@@ -4,6 +4,7 @@
 //! waits for room first, and a connection that waits is not read from.
 
 use crate::ids::{ActorId, Ticket};
+use crate::spine::budget::Budget;
 use crate::spine::effect::Tell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -61,12 +62,17 @@ impl Directory {
     }
 }
 
-/// The bound on commands that are delivered and not yet answered. Cloning gives another handle.
+/// The least that requests which are not whole may hold, over all listeners.
+const UNFINISHED_BYTES: u64 = 512 << 20;
+
+/// The bound on commands that are delivered and not yet answered, and on what those hold that are not whole. Cloning
+/// gives another handle.
 #[derive(Clone, Debug)]
 pub struct Admission {
     open: Arc<Semaphore>,
     max: u32,
     walks: Arc<Semaphore>,
+    unfinished: Arc<Budget>,
     tickets: Arc<AtomicU64>,
 }
 
@@ -77,8 +83,21 @@ impl Admission {
             open: Arc::new(Semaphore::new(max as usize)),
             max,
             walks: Arc::new(Semaphore::new(1)),
+            unfinished: Budget::new(UNFINISHED_BYTES),
             tickets: Arc::new(AtomicU64::new(1)),
         }
+    }
+
+    /// The same, where one request may have so many bytes: each listener has room for two of them.
+    #[must_use]
+    pub fn for_requests_of(self, bytes: usize) -> Self {
+        let unfinished = Budget::new(UNFINISHED_BYTES.max(4 * bytes as u64));
+        Self { unfinished, ..self }
+    }
+
+    /// What requests may hold that are not whole. Each listener has a half of it at most.
+    pub const fn unfinished(&self) -> &Arc<Budget> {
+        &self.unfinished
     }
 
     /// Waits until so many commands may be opened; more than the bound count as the bound.

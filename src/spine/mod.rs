@@ -19,11 +19,13 @@
 //! | `loading.rs` | a snapshot on its way into machines |
 //! | `parallel.rs` | work that is spread over the cores |
 //! | `directory.rs` | addresses, and the bound on open commands |
+//! | `budget.rs` | bytes that many may hold together |
 //! | `shared.rs` | what the actors of a node share; when answers leave; halting |
 //! | `supervision.rs` | what the spine and the Supervisor say to each other; the policy of restarts |
 //! | `runtime/` | the only place that names actix |
 //! | `shelf.rs` | snapshots in memory, for tests |
 
+pub mod budget;
 pub mod checkpoint;
 pub mod delivery;
 pub mod directory;

@@ -181,6 +181,72 @@ fn lists_that_nobody_reads_are_gathered_one_by_one() {
 }
 
 #[test]
+fn halves_of_jobs_are_held_up_to_a_bound() {
+    const SENT: usize = 8 << 20;
+    let mut server = Server::serve(&["--job-bytes", "16777216"]);
+    let mut honest = Honest::connect(&server);
+    let before = resident(server.pid());
+    let half = [&b"put 0 0 60 16777216\r\n"[..], &vec![b'x'; SENT]].concat();
+    let mut halves: Vec<Client> = (0..64)
+        .map(|_| {
+            let mut client = server.connect();
+            client.send(&half);
+            client
+        })
+        .collect();
+    honest.is_served();
+    let grown = resident(server.pid()).saturating_sub(before);
+    println!("64 halves of jobs of 16 MiB: {grown} KiB more");
+    assert!(grown < 352 * 1024, "{grown} KiB more");
+    // What had no room is refused once it is all there, and the connection goes on.
+    let mut last = halves.pop().expect("there are many");
+    let rest = [&vec![b'x'; SENT][..], b"\r\n"].concat();
+    last.send(&rest);
+    assert_eq!(last.reply().expect("a reply"), b"OUT_OF_MEMORY\r\n");
+    assert_eq!(last.ask("list-tube-used"), "USING default");
+    let first = halves.first_mut().expect("there are many");
+    first.send(&rest);
+    assert_eq!(first.reply().expect("a reply"), b"INSERTED 2\r\n");
+    drop(halves);
+    honest.until("current-connections", 2);
+    last.send(&half);
+    last.send(&rest);
+    assert_eq!(last.reply().expect("a reply"), b"INSERTED 3\r\n");
+    assert!(server.is_running());
+}
+
+#[test]
+fn tubes_that_are_only_watched_cost_a_bounded_amount() {
+    let mut server = Server::serve(&[]);
+    let mut honest = Honest::connect(&server);
+    let before = resident(server.pid());
+    let mut refused = 0;
+    let watching: Vec<Client> = (0..360)
+        .map(|connection| {
+            let mut client = server.connect();
+            let watch = |tube: usize| format!("watch {connection:03}-{tube:04}-{:x>190}\r\n", "");
+            let words: String = (0..1023).map(watch).collect();
+            client.send(words.as_bytes());
+            let replies = (0..1023).map(|_| client.reply().expect("a reply"));
+            refused += replies
+                .filter(|reply| reply == b"OUT_OF_MEMORY\r\n")
+                .count();
+            client
+        })
+        .collect();
+    honest.is_served();
+    let grown = resident(server.pid()).saturating_sub(before);
+    println!("360 that watch 1,023 tubes: {refused} refused, {grown} KiB more");
+    assert!(refused > 0, "368,280 are watched, {grown} KiB more");
+    assert!(grown < 400 * 1024, "{grown} KiB more");
+    drop(watching);
+    honest.until("current-tubes", 2);
+    let mut client = server.connect();
+    assert_eq!(client.ask("watch one-more"), "WATCHING 2");
+    assert!(server.is_running());
+}
+
+#[test]
 fn bytes_at_random_do_no_harm() {
     const WORDS: &[&str] = &[
         "put 0 0 1 5\r\nhello\r\n",

@@ -67,6 +67,44 @@ fn a_body_is_bounded() {
 }
 
 #[test]
+fn bodies_on_their_way_are_held_up_to_a_bound() {
+    let opened = Opened::configured(|config| config.rules.queue.body_bytes_max = 16 << 20);
+    let head =
+        "POST /v1/queues/push HTTP/1.1\r\nHost: localhost\r\nContent-Length: 22000000\r\n\r\n";
+    let part = vec![b' '; 128 << 10];
+    let refused = |stream: &TcpStream| {
+        stream.set_nonblocking(true).expect("it can be set");
+        let answered = stream.peek(&mut [0]).is_ok();
+        stream.set_nonblocking(false).expect("it can be set");
+        answered
+    };
+    let mut halves = Vec::new();
+    // Each holds 16 MiB and more; the listener has 256.
+    let mut last = loop {
+        let mut stream = opened.connect();
+        stream.write_all(head.as_bytes()).expect("it is read");
+        let mut parts = 0;
+        while parts < 136 && !refused(&stream) {
+            stream.write_all(&part).expect("it is read");
+            parts += 1;
+        }
+        if parts < 136 {
+            break stream;
+        }
+        halves.push(stream);
+        assert!(halves.len() < 40, "all are held");
+    };
+    answers(&read_all(&mut last))[0].because(503, "crowded");
+    drop(halves);
+    let body = r#"{"queue":"q","body":"work"}"#;
+    let push = format!(
+        "POST /v1/queues/push HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\nContent-Type: application/json\r\n\r\n{body}",
+        body.len()
+    );
+    assert_eq!(opened.ask(push.as_bytes()).status, 200);
+}
+
+#[test]
 fn a_head_that_comes_too_slowly_is_given_up() {
     let opened = Opened::new();
     let mut stream = opened.connect();

@@ -32,8 +32,8 @@ enum State {
         /// The byte before was the first half of an end.
         half: bool,
     },
-    /// A body that is too big, and its end, unseen.
-    Oversize { left: u64 },
+    /// A body for which there is no room, and its end, unseen.
+    Refused { left: u64, why: Refusal },
     /// A body.
     Body(Box<Incoming>),
     /// An HTTP request: nothing of it is a command.
@@ -75,7 +75,8 @@ impl Decoder {
                     }
                     (bytes, false) => (bytes, None),
                 },
-                State::Oversize { left } => {
+                State::Refused { left, why } => {
+                    let why = *why;
                     let len = u64::try_from(rest.len()).unwrap_or(u64::MAX);
                     let bytes = len.min(*left);
                     *left -= bytes;
@@ -83,7 +84,7 @@ impl Decoder {
                     if done {
                         self.state = State::Line;
                     }
-                    let command = done.then(|| refused(Refusal::JobTooBig, Some(Counted::Put)));
+                    let command = done.then(|| refused(why, Some(Counted::Put)));
                     (usize::try_from(bytes).unwrap_or(rest.len()), command)
                 }
                 State::Http => (rest.len(), None),
@@ -104,7 +105,26 @@ impl Decoder {
     pub fn held_bytes(&self) -> usize {
         match &self.state {
             State::Body(incoming) => incoming.body.capacity(),
-            State::Line | State::Overlong { .. } | State::Oversize { .. } | State::Http => 0,
+            State::Line | State::Overlong { .. } | State::Refused { .. } | State::Http => 0,
+        }
+    }
+
+    /// Lets go of the bytes of an unfinished body: what is left of it is swallowed.
+    pub fn forsake_body(&mut self) {
+        if let State::Body(incoming) = &self.state {
+            let missing = body_len(&incoming.line) + END.len() - incoming.body.len() - incoming.end;
+            self.state = State::Refused {
+                left: missing as u64,
+                why: Refusal::OutOfMemory,
+            };
+        }
+    }
+
+    /// Bytes of the body that is under way, as announced.
+    pub fn announced_bytes(&self) -> Option<u32> {
+        match &self.state {
+            State::Body(incoming) => Some(incoming.line.body_bytes),
+            State::Line | State::Overlong { .. } | State::Refused { .. } | State::Http => None,
         }
     }
 
@@ -146,7 +166,8 @@ impl Decoder {
     ) -> (usize, Option<Command<'a>>) {
         if line.body_bytes > self.job_bytes_max {
             let left = u64::from(line.body_bytes) + 2;
-            self.state = State::Oversize { left };
+            let why = Refusal::JobTooBig;
+            self.state = State::Refused { left, why };
             return (0, None);
         }
         if let Err(refusal) = line.tail {

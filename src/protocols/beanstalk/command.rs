@@ -189,6 +189,8 @@ pub enum Refusal {
     JobTooBig,
     /// `EXPECTED_CRLF`: as many bytes as announced, and two, were swallowed. A client that gets this is a producer.
     ExpectedCrlf,
+    /// `OUT_OF_MEMORY`: as many bytes as announced, and two, were swallowed, since there was no room for them.
+    OutOfMemory,
 }
 
 /// What a command is counted as, in the order of the server's statistics.

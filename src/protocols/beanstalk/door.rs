@@ -10,9 +10,10 @@ use crate::protocols::beanstalk::reply::Reply;
 use crate::protocols::beanstalk::session::BeanstalkSession;
 use crate::protocols::beanstalk::show;
 use crate::protocols::beanstalk::stats::{BinlogStats, ServerStats};
-use crate::protocols::bounds::LargeAnswers;
+use crate::protocols::bounds::{LargeAnswers, NAMED_BYTES_MAX};
 use crate::protocols::connection::{self, Stream};
 use crate::protocols::listener::{self, Place, Places};
+use crate::spine::budget::Budget;
 use crate::spine::runtime::{self, Mailbox};
 pub use crate::status::BeanstalkStats as Stats;
 use rustix::system::uname;
@@ -42,6 +43,10 @@ pub(crate) struct Shared {
     draining: watch::Receiver<Drains>,
     places: Arc<Places>,
     pub(crate) large: LargeAnswers,
+    /// What jobs may hold that have not come whole.
+    pub(crate) unfinished: Arc<Budget>,
+    /// What tubes may cost that are watched.
+    pub(crate) named: Arc<Budget>,
     started: Timestamp,
     /// 16 hexadecimal digits, others at every start.
     id: String,
@@ -179,6 +184,8 @@ impl Door {
             draining,
             places: Places::new(config.connections_max),
             large: LargeAnswers::default(),
+            unfinished: Budget::half_of(queues.unfinished()),
+            named: Budget::new(NAMED_BYTES_MAX),
             id: format!("{id:016x}"),
             hostname: text(system.nodename()),
             os: text(system.version()),

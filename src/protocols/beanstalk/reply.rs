@@ -129,6 +129,7 @@ impl From<Refusal> for Reply<'_> {
             Refusal::UnknownCommand => Self::UnknownCommand,
             Refusal::JobTooBig => Self::JobTooBig,
             Refusal::ExpectedCrlf => Self::ExpectedCrlf,
+            Refusal::OutOfMemory => Self::OutOfMemory,
         }
     }
 }

@@ -17,7 +17,9 @@ use crate::protocols::beanstalk::command::Counted;
 use crate::protocols::beanstalk::door::Shared;
 use crate::protocols::beanstalk::reply::{Job, Reply, encode};
 use crate::protocols::beanstalk::show;
+use crate::protocols::bounds::bytes_to_name;
 use crate::protocols::session::{Session, Then};
+use crate::spine::budget::Held;
 use crate::spine::delivery::{Answer, Item};
 use crate::spine::runtime::{Mailbox, Stopped, Waiting};
 use std::collections::VecDeque;
@@ -36,6 +38,10 @@ const OUTPUT_BYTES: usize = 256 * 1024;
 
 /// The most tubes that a client watches.
 const WATCHED_MAX: usize = 1024;
+
+/// How long a job may take to come whole, from its line on: so long, and as long as this many bytes a second take.
+const BODY_SECONDS: u64 = 60;
+const BODY_BYTES_A_SECOND: u64 = 256 * 1024;
 
 /// A reservation that has no more than this left is about to end: a client that asks for more is told so.
 const MARGIN: Duration = Duration::from_secs(1);
@@ -58,6 +64,11 @@ pub(crate) struct BeanstalkSession {
     reserving: Option<Reserving>,
     /// Held while a large answer is on its way.
     large: Option<OwnedSemaphorePermit>,
+    /// What a job holds that has not come whole, and by when it must have.
+    unfinished: Held,
+    patience: Option<Timestamp>,
+    /// What the tubes cost that it watches.
+    named: Held,
     role: Role,
 }
 
@@ -85,6 +96,8 @@ impl BeanstalkSession {
         let client = Client::new(Worker(queues.ticket().0));
         Self {
             decoder: Decoder::new(shared.job_bytes_max),
+            unfinished: Held::new(&shared.unfinished),
+            named: Held::new(&shared.named),
             presence: queues.begin_watch(client.presence()),
             client,
             queues,
@@ -94,6 +107,7 @@ impl BeanstalkSession {
             is_moved: false,
             reserving: None,
             large: None,
+            patience: None,
             role: Role::default(),
         }
     }
@@ -128,8 +142,7 @@ impl BeanstalkSession {
                 self.tell(&Reply::Using(tube.as_bytes()), output);
             }
             Asked::Watch(tube, weight) => {
-                let is_new = !self.client.watches(tube);
-                if is_new && self.client.watching().len() >= WATCHED_MAX {
+                if !self.client.watches(tube) && !self.has_room_to_watch(tube) {
                     self.tell(&Reply::OutOfMemory, output);
                     return Then::Continue;
                 }
@@ -143,7 +156,11 @@ impl BeanstalkSession {
                 self.tell(&Reply::NotIgnored, output);
             }
             Asked::Ignore(tube) => {
-                self.is_moved |= self.client.ignore(tube);
+                let ignored = self.client.ignore(tube);
+                self.is_moved |= ignored;
+                if ignored {
+                    self.named.shrink(bytes_to_name(tube));
+                }
                 self.tell(
                     &Reply::Watching(self.client.watching().len() as u64),
                     output,
@@ -167,6 +184,25 @@ impl BeanstalkSession {
             other => unreachable!("{other:?} is for the actor"),
         }
         Then::Continue
+    }
+
+    /// Whether the client may watch one more tube; its cost is held then.
+    fn has_room_to_watch(&mut self, tube: &QueueName) -> bool {
+        self.client.watching().len() < WATCHED_MAX && self.named.grow(bytes_to_name(tube))
+    }
+
+    /// Holds what the body that is under way takes. If there is no room for it, it is swallowed.
+    fn hold_unfinished(&mut self) {
+        if !self.unfinished.set(self.decoder.held_bytes()) {
+            self.decoder.forsake_body();
+            self.unfinished.release();
+        }
+        let announced = self.decoder.announced_bytes();
+        self.patience = announced.map(|bytes| {
+            let seconds = BODY_SECONDS + u64::from(bytes) / BODY_BYTES_A_SECOND;
+            let by = || self.shared.clock.now().plus_seconds(seconds);
+            self.patience.unwrap_or_else(by)
+        });
     }
 
     /// Says anew which queues this client has to do with, if they are others. The old saying ends behind the new one, so
@@ -381,13 +417,20 @@ impl Session for BeanstalkSession {
             let (bytes, command) = self.decoder.take(input.get(taken..).unwrap_or(&[]));
             taken += bytes;
             let Some(command) = command else { break };
+            self.patience = None;
             tracing::debug!(target: DEBUG_TARGET, "{} -> {command}", self.client.worker.0);
             let counted = command.counted();
             let asked = Asked::from(command);
             self.role.may_hold |= asked.may_claim();
             self.taken.push_back((asked, counted));
         }
+        self.hold_unfinished();
         taken
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        let until = self.patience?;
+        Some(until.since(self.shared.clock.now()))
     }
 
     async fn perform(&mut self, output: &mut Vec<u8>) -> Then {

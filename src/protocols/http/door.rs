@@ -81,7 +81,7 @@ impl Door {
         config: &HttpConfig,
         open: &Listeners,
         node: &Handle,
-        job_bytes_max: u32,
+        request_bytes_max: usize,
     ) -> Result<Self, OpenError> {
         let token = config.token_file.as_deref().map(Token::read).transpose()?;
         let tls_files = config.tls_certificate.clone().zip(config.tls_key.clone());
@@ -108,9 +108,9 @@ impl Door {
                 tls_files,
                 identity: Mutex::new(identity),
                 connections_max: config.connections_max,
-                job_bytes_max,
-                tcp: Room::new(config.connections_max, config.waits_max),
-                unix: Room::new(config.connections_max, config.waits_max),
+                request_bytes_max,
+                tcp: Room::new(config, node.facts.admission.unfinished()),
+                unix: Room::new(config, node.facts.admission.unfinished()),
                 with_jobs: [job::PUSH, job::PUSH_ALL],
                 description: routes::description(),
             }),

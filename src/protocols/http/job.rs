@@ -327,8 +327,11 @@ async fn pop(call: &Call, Body(wanted): Body<Pop>) -> Result<Json<Claims>, Probl
         0 => queues.pop_some(&names, count).await?,
         wait => {
             let wait = Duration::from_secs(wait);
+            let held = call.room().name(&names)?;
             let claims = pop_within(&queues, (&names, count), (wait, call.key.is_some()));
-            call.wait(claims).await??
+            let claims = call.wait(claims).await??;
+            drop(held);
+            claims
         }
     };
     let now = call.node.now();

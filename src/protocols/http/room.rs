@@ -1,9 +1,13 @@
 //! What one listener has to give: connections, requests that wait, large answers, turns of streams. The Unix socket has a room of its
 //! own, so that whatever happens on TCP, the command line gets in and is served.
 
+use crate::actors::queue::QueueName;
+use crate::config::HttpConfig;
+use crate::protocols::bounds::{NAMED_BYTES_MAX, bytes_to_name};
 use crate::protocols::http::problem::Problem;
 use crate::protocols::listener::{Place, Places};
 use crate::refusal::Reason;
+use crate::spine::budget::{Budget, Held};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -25,6 +29,10 @@ pub(crate) struct Room {
     waits: Arc<Places>,
     large: Arc<Semaphore>,
     streams: Turns,
+    /// What requests hold that have not come whole, or are not answered.
+    pub(crate) unfinished: Arc<Budget>,
+    /// What the queues cost that are waited for.
+    named: Arc<Budget>,
 }
 
 /// Whose turn it is among streams, one after the other.
@@ -42,10 +50,13 @@ impl Turns {
 }
 
 impl Room {
-    pub(crate) fn new(connections_max: u32, waits_max: u32) -> Self {
+    /// The room of a listener, with its part of what requests may hold.
+    pub(crate) fn new(config: &HttpConfig, unfinished: &Arc<Budget>) -> Self {
         Self {
-            connections: Places::new(connections_max),
-            waits: Places::new(waits_max),
+            connections: Places::new(config.connections_max),
+            waits: Places::new(config.waits_max),
+            unfinished: Budget::half_of(unfinished),
+            named: Budget::new(NAMED_BYTES_MAX),
             large: Arc::new(Semaphore::new(LARGE_MAX)),
             streams: Turns(Arc::new(Semaphore::new(STREAMS_MAX))),
         }
@@ -63,6 +74,18 @@ impl Room {
         place.ok_or_else(|| Problem::new(Reason::Waits, words))
     }
 
+    /// Room to wait for jobs of these queues.
+    pub(crate) fn name(&self, queues: &[QueueName]) -> Result<Held, Problem> {
+        let mut held = Held::new(&self.named);
+        let words =
+            "requests wait for as many queues as are allowed: ask again later, or without waiting";
+        if held.set(queues.iter().map(bytes_to_name).sum()) {
+            Ok(held)
+        } else {
+            Err(Problem::new(Reason::Waits, words))
+        }
+    }
+
     /// A place among the large answers: taken before one is gathered, and kept until it is written.
     pub(crate) async fn large(&self) -> Result<OwnedSemaphorePermit, Problem> {
         let words = "as many large answers lie unread as are allowed: ask again later";
@@ -76,7 +99,7 @@ impl Room {
 
 #[cfg(test)]
 mod tests {
-    use super::{Room, STREAMS_MAX};
+    use super::{Budget, HttpConfig, QueueName, Room, STREAMS_MAX};
     use std::cell::Cell;
     use std::rc::Rc;
     use tokio::task::{LocalSet, spawn_local, yield_now};
@@ -86,7 +109,7 @@ mod tests {
 
     /// The turns that streams are given while a request is answered, if all of them always have more to say.
     fn turns_during_a_request(streams: usize) -> usize {
-        let turns = Room::new(1, 1).streams();
+        let turns = Room::new(&HttpConfig::default(), &Budget::new(0)).streams();
         let given = Rc::new(Cell::new(0));
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.build().unwrap();
@@ -122,5 +145,16 @@ mod tests {
             assert!(turns > 0, "{streams} streams go on meanwhile");
             assert!(turns <= (HOPS + 1) * STREAMS_MAX, "{turns} of {streams}");
         }
+    }
+
+    #[test]
+    fn requests_wait_for_a_bounded_number_of_queues() {
+        let room = Room::new(&HttpConfig::default(), &Budget::new(0));
+        let name = QueueName::new(&[b'q'; 200]).unwrap();
+        let names = vec![name; 1000];
+        let held: Vec<_> = (0..12_288).map_while(|_| room.name(&names).ok()).collect();
+        assert!((100..1000).contains(&held.len()), "{}", held.len());
+        drop(held);
+        assert!(room.name(&names).is_ok());
     }
 }

@@ -8,6 +8,7 @@ use crate::protocols::http::call::{Caller, Rollback};
 use crate::protocols::http::problem::{self, Problem};
 use crate::protocols::http::shared::Shared;
 use crate::refusal::Reason;
+use crate::spine::budget::Held;
 use actix_http::body::{BodySize, BoxBody, MessageBody as _};
 use actix_http::error::ParseError;
 use actix_http::h1::{Codec, Message, MessageType};
@@ -75,6 +76,8 @@ pub(crate) struct Session<IO> {
     codec: Codec,
     input: BytesMut,
     output: BytesMut,
+    /// What the body of a request holds until it is answered.
+    unfinished: Held,
     shared: Arc<Shared>,
 }
 
@@ -101,6 +104,7 @@ impl<IO: Stream> Session<IO> {
             codec: Codec::new(config),
             input: BytesMut::new(),
             output: BytesMut::new(),
+            unfinished: Held::new(&shared.room(peer).unfinished),
             shared,
         }
     }
@@ -118,7 +122,9 @@ impl<IO: Stream> Session<IO> {
                 Ok(false) => break End::Quietly,
                 Err(error) => break error.into(),
             }
-            match self.exchange(app.as_ref(), &closing).await {
+            let exchanged = self.exchange(app.as_ref(), &closing).await;
+            self.unfinished.release();
+            match exchanged {
                 Ok(()) if self.codec.keep_alive() => {}
                 Ok(()) => break End::Quietly,
                 Err(end) => break end,
@@ -263,6 +269,12 @@ impl<IO: Stream> Session<IO> {
                         return Err(too_large());
                     }
                     body.extend_from_slice(&chunk);
+                    if !self.unfinished.set(body.capacity()) {
+                        return Err(End::With(Problem::new(
+                            Reason::Crowded,
+                            "unfinished requests hold as many bytes as are allowed: ask again later",
+                        )));
+                    }
                 }
                 Some(Message::Item(_)) => unreachable!("a body ends before the next request"),
                 None => return Err(too_large()),

@@ -1,5 +1,6 @@
 //! What the connections of the door share.
 
+use crate::config::REQUEST_BYTES_MAX;
 use crate::protocols::http::access::Peer;
 use crate::protocols::http::counters::Counters;
 use crate::protocols::http::room::Room;
@@ -8,9 +9,6 @@ use crate::protocols::http::token::Token;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// The longest body of a request, but for one that adds jobs.
-const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// What the door's connections share.
 pub(crate) struct Shared {
@@ -22,8 +20,8 @@ pub(crate) struct Shared {
     pub(super) tls_files: Option<(PathBuf, PathBuf)>,
     pub(super) identity: Mutex<Option<Identity>>,
     pub(super) connections_max: u32,
-    /// The longest body of a job, as the queues have it.
-    pub(super) job_bytes_max: u32,
+    /// The longest body of a request that adds jobs.
+    pub(super) request_bytes_max: usize,
     pub(super) tcp: Room,
     pub(super) unix: Room,
     /// The paths that take jobs.
@@ -36,10 +34,9 @@ impl Shared {
     /// The longest body of a request to this path.
     pub(crate) fn body_bytes_max(&self, path: &str) -> usize {
         if self.with_jobs.contains(&path) {
-            // A job of any bytes fits in base64, and what stands around it.
-            BODY_BYTES_MAX + (self.job_bytes_max as usize).div_ceil(3) * 4
+            self.request_bytes_max
         } else {
-            BODY_BYTES_MAX
+            REQUEST_BYTES_MAX
         }
     }
 

@@ -4,6 +4,7 @@ use super::heard::{Hearing, hearing};
 use super::shell::{self, ActorStatus, Shell};
 use crate::clock::Rouse;
 use crate::ids::{RequestKey, Ticket};
+use crate::spine::budget::Budget;
 use crate::spine::delivery::{Answer, Delivery, Item, ReplyTo, Saboteur, Wait};
 use crate::spine::directory::Admission;
 use crate::spine::host::Host;
@@ -121,6 +122,11 @@ impl<M: Actor> Mailbox<M> {
             ticket,
             answers: Some(answers),
         }
+    }
+
+    /// What requests may hold that are not whole, over all listeners.
+    pub const fn unfinished(&self) -> &Arc<Budget> {
+        self.admission.unfinished()
     }
 
     /// A number that no other wait and nobody else who asked for one has, as long as the process lives.

@@ -157,6 +157,25 @@ fn what_is_swallowed_takes_no_memory() {
     }
 }
 
+#[test]
+fn a_body_that_is_let_go_of_is_swallowed_to_its_end() {
+    let input = b"put 0 0 1 10\r\n0123456789\r\n";
+    for cut in 14..input.len() {
+        let (first, second) = input.split_at(cut);
+        let mut decoder = Decoder::new(JOB_BYTES_MAX);
+        assert_eq!(decoder.take(first), (cut, None));
+        assert_eq!(decoder.announced_bytes(), Some(10));
+        decoder.forsake_body();
+        assert_eq!((decoder.held_bytes(), decoder.announced_bytes()), (0, None));
+        let refused = Command::Refused {
+            refusal: Refusal::OutOfMemory,
+            counted: Some(Counted::Put),
+        };
+        assert_eq!(decoder.take(second), (second.len(), Some(refused)));
+        assert_eq!(decoder.take(b"quit\r\n"), (6, Some(Command::Quit)));
+    }
+}
+
 /// 4 GiB need not come for this: the size is the largest that a line can name.
 #[test]
 fn the_size_limit_is_the_decoders_and_to_the_byte() {

@@ -1,0 +1,128 @@
+//! Bytes that many may hold together, each as many as it says. Never waits: whoever would exceed the budget is told so.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number of bytes, perhaps a part of a larger budget.
+#[derive(Debug)]
+pub struct Budget {
+    held: AtomicU64,
+    max: u64,
+    whole: Option<Arc<Budget>>,
+}
+
+impl Budget {
+    /// At most `max` bytes.
+    pub fn new(max: u64) -> Arc<Self> {
+        Arc::new(Self {
+            held: AtomicU64::new(0),
+            max,
+            whole: None,
+        })
+    }
+
+    /// At most half of a budget, whose bytes are counted there too.
+    pub fn half_of(whole: &Arc<Self>) -> Arc<Self> {
+        Arc::new(Self {
+            held: AtomicU64::new(0),
+            max: whole.max / 2,
+            whole: Some(Arc::clone(whole)),
+        })
+    }
+
+    /// Bytes held now.
+    pub fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    fn take(&self, bytes: u64) -> bool {
+        let more = |held: u64| held.checked_add(bytes).filter(|held| *held <= self.max);
+        let order = Ordering::Relaxed;
+        if self.held.fetch_update(order, order, more).is_err() {
+            return false;
+        }
+        let is_taken = self.whole.as_ref().is_none_or(|whole| whole.take(bytes));
+        if !is_taken {
+            self.held.fetch_sub(bytes, order);
+        }
+        is_taken
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(whole) = &self.whole {
+            whole.give_back(bytes);
+        }
+    }
+}
+
+/// Bytes of a budget; free again when dropped.
+#[derive(Debug)]
+pub struct Held {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Held {
+    /// None, so far.
+    pub fn new(budget: &Arc<Budget>) -> Self {
+        Self {
+            budget: Arc::clone(budget),
+            bytes: 0,
+        }
+    }
+
+    /// Holds so many from now on. False if there are not as many: then it holds what it held.
+    #[must_use]
+    pub fn set(&mut self, bytes: usize) -> bool {
+        let held = usize::try_from(self.bytes).unwrap_or(usize::MAX);
+        self.shrink(held.saturating_sub(bytes));
+        self.grow(bytes.saturating_sub(held))
+    }
+
+    /// Holds so many more. False if there are not as many.
+    #[must_use]
+    pub fn grow(&mut self, bytes: usize) -> bool {
+        let is_taken = self.budget.take(bytes as u64);
+        self.bytes += if is_taken { bytes as u64 } else { 0 };
+        is_taken
+    }
+
+    /// Holds so many less.
+    pub fn shrink(&mut self, bytes: usize) {
+        let bytes = self.bytes.min(bytes as u64);
+        self.bytes -= bytes;
+        self.budget.give_back(bytes);
+    }
+
+    /// Holds none from now on.
+    pub fn release(&mut self) {
+        self.budget.give_back(std::mem::take(&mut self.bytes));
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Budget, Held};
+
+    #[test]
+    fn halves_have_no_more_than_the_whole() {
+        let whole = Budget::new(100);
+        let halves = [(); 3].map(|()| Budget::half_of(&whole));
+        let mut held = halves.each_ref().map(Held::new);
+        assert!(!held[0].set(51), "more than a half");
+        assert!(held[0].set(50) && held[1].set(40));
+        assert!(!held[2].set(20) && held[2].set(10));
+        assert_eq!((whole.held(), halves[2].held()), (100, 10));
+        assert!(!held[1].set(41) && held[1].set(30) && held[2].set(20));
+        assert_eq!(halves.each_ref().map(|half| half.held()), [50, 30, 20]);
+        drop(held);
+        assert_eq!((whole.held(), halves[0].held()), (0, 0));
+    }
+}
