@@ -13,7 +13,7 @@ use crate::actors::queue::{
     Worker,
 };
 use crate::clock::Timestamp;
-use crate::ids::{Seq, Ticket};
+use crate::ids::{Seq, Slot, Ticket};
 use crate::spine::effect::Effect;
 use crate::spine::machine::{
     Effects, Keeping, Machine as _, Moment, Never, Now, Paged as _, Shown as _, Stamp, Start,
