@@ -169,7 +169,7 @@ fn start_again(coordinator: Coordinator, signal: Signal) -> Coordinator {
 fn a_wait_rides_over_a_restart_and_a_crash() {
     for signal in [Signal::TERM, Signal::KILL] {
         let coordinator = Coordinator::start(&[]);
-        coordinator.well(&["lock", "acquire", "a", "--owner", "one", "--ttl", "6000"]);
+        coordinator.well(&["lock", "acquire", "a", "--owner", "one", "--ttl", "100m"]);
         let spawn = |words: &[&str]| {
             let mut command = coordinator.command(words);
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -299,6 +299,8 @@ fn usage_and_absence_of_a_coordinator_have_their_statuses() {
         &["lock"][..],
         &["lock", "acquire"],
         &["lock", "acquire", "a", "--ttl", "0"],
+        &["lock", "acquire", "a", "--ttl", "19h"],
+        &["lock", "acquire", "a", "--ttl", "1500ms"],
         &["lock", "acquire", "a", "--wait", "3601"],
         &["lock", "acquire", "bad\\q"],
         &["lock", "watch", "a", "b"],

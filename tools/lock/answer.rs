@@ -12,7 +12,7 @@ use sexton::refusal::Reason;
 const HELPS: &[(Reason, &str)] = &[
     (
         Reason::Held,
-        "`--wait SECONDS` waits for it; `sexton lock list KEY` shows who else does",
+        "`--wait 10m` waits for it; `sexton lock list KEY` shows who else does",
     ),
     (
         Reason::Stale,

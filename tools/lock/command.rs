@@ -5,6 +5,7 @@ use crate::events::{self, Wanted};
 use crate::lock::answer::{table, well};
 use crate::lock::named::{Shown, Which, Whose, name, own_name, put, shown};
 use crate::report::{Failure, print};
+use crate::span::{SPAN, seconds};
 use crate::text::{number, words};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
@@ -12,6 +13,9 @@ use sexton::actors::lock::Name;
 
 /// The longest wait of one request, in seconds. A longer one is made of several.
 const WAIT_MAX: u64 = 3600;
+
+/// The longest time of a lock, in seconds.
+const TTL_MAX: u64 = u16::MAX as u64;
 
 /// Entries that are asked for at a time.
 const PAGE: u64 = 1000;
@@ -25,8 +29,8 @@ const PAGE: u64 = 1000;
 Examples:
   export SEXTON_OWNER=backup-$$                          one owner for all that follows
   sexton lock acquire backup && ./backup && sexton lock release backup
-  sexton lock acquire account 42 --wait 30 --ttl 120     wait at most 30 s, keep it for 120 s
-  sexton lock renew account 42 --token 17                begin the 120 s again, if it is still ours
+  sexton lock acquire account 42 --wait 30 --ttl 2m      wait at most 30 s, keep it for two minutes
+  sexton lock renew account 42 --token 17                begin the two minutes again, if it is still ours
   sexton lock list                                       who holds what, and who waits
 
 Exit status: 0 well; 1 the answer is no: held, absent, lost; 2 usage; 3 no coordinator runs there; 4 it has halted.")]
@@ -53,7 +57,7 @@ enum Action {
     #[command(after_help = "\
 Examples:
   sexton lock acquire backup                   exit status 1 if somebody else holds it
-  sexton lock acquire backup --wait 600        wait in line for up to ten minutes
+  sexton lock acquire backup --wait 10m        wait in line for up to ten minutes
   token=$(sexton lock acquire backup --json | jq -e .token) && ./backup
   sexton lock release backup --token \"$token\"")]
     Acquire {
@@ -62,11 +66,11 @@ Examples:
         /// Who wants the lock [default: USER@HOST:PID of the shell, and 16 digits of chance]
         #[arg(long, value_name = "NAME", value_parser = name, env = "SEXTON_OWNER")]
         owner: Option<Name>,
-        /// Seconds until the lock passes on, unless it is renewed
-        #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..))]
-        ttl: u16,
-        /// Seconds to wait for it at most
-        #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=WAIT_MAX))]
+        /// How long until the lock passes on, unless it is renewed: seconds, or such as 90s, 5m, 2h; 18h at most
+        #[arg(long, value_name = SPAN, default_value = "60", value_parser = seconds(1, TTL_MAX))]
+        ttl: u64,
+        /// How long to wait for it; an hour at most
+        #[arg(long, value_name = SPAN, default_value = "0", value_parser = seconds(0, WAIT_MAX))]
         wait: u64,
         /// Standing among those who wait; the larger goes first
         #[arg(long, default_value_t = 0)]
@@ -161,8 +165,8 @@ struct Watched {
     #[arg(long, value_name = "NAME", value_parser = name, env = "SEXTON_OWNER")]
     owner: Option<Name>,
 
-    /// Seconds to wait at most until it is lost [default: without end]
-    #[arg(long, value_name = "SECONDS", requires = "token")]
+    /// How long to wait at most until it is lost [default: without end]
+    #[arg(long, value_name = SPAN, requires = "token", value_parser = seconds(0, u64::MAX))]
     wait: Option<u64>,
 }
 
