@@ -49,6 +49,13 @@ fn a_lock_is_held_by_one_and_passes_on_to_who_waits() {
         Err(LockError::Held { place: 2 })
     );
     assert_eq!(count(&locks), 1, "who does not wait leaves nothing");
+    // Whoever has the token needs no name.
+    let holder = entry("k", "");
+    assert_eq!(
+        block_on(locks.renew(&holder, Some(first))).unwrap().place,
+        1
+    );
+    assert_eq!(block_on(locks.renew(&holder, None)), Err(LockError::Absent));
     let second = std::thread::scope(|scope| {
         let waiter = scope.spawn(|| block_on(locks.acquire(&bob, waiting(600))));
         while count(&locks) < 2 {}

@@ -179,7 +179,8 @@ fn a_place_in_line_ends_with_its_connection_but_stays_for_who_can_come_back() {
     let daemon = start(&data);
     assert_eq!(place(&daemon, "gone"), 404, "nobody waits there");
     assert_eq!(place(&daemon, "back"), 200, "who has a key may come back");
-    post(&daemon, "/v1/locks/release", "", &one).json();
+    let release = json!({"key": "a", "owner": "one"});
+    post(&daemon, "/v1/locks/release", "", &release).json();
     let fields = json!({"key": "a", "owner": "back", "wait": 3600});
     let granted = post(&daemon, ACQUIRE, "mine", &fields).json();
     assert_eq!(granted["owner"], "back");
