@@ -311,7 +311,7 @@ impl HttpConfig {
                 self.token_file.is_some(),
                 "http",
                 format!(
-                    "{address} is beyond loopback, and needs a token: --token-file FILE names the file that has it"
+                    "{address} is beyond loopback, and needs a token file: give it one by --token-file FILE"
                 ),
             );
         }

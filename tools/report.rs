@@ -15,6 +15,10 @@ use sexton::spine::shared::Halt;
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
+/// Who is not heard at the socket may ask otherwise.
+pub(crate) const BOTH_WAYS: &str = "the socket answers the coordinator's own user, and the group of `sexton serve --socket-group`: \
+ask as one of them, or over TCP with --url and --token-file";
+
 /// What to do about reasons that mean the same to every command.
 const HELPS: &[(Reason, &str)] = &[
     (
@@ -24,6 +28,11 @@ const HELPS: &[(Reason, &str)] = &[
     (
         Reason::Draining,
         "what is there goes on; a start ends the drain",
+    ),
+    (Reason::Foreign, BOTH_WAYS),
+    (
+        Reason::Unauthorized,
+        "--token-file FILE or SEXTON_TOKEN_FILE names the file that has the coordinator's token",
     ),
     (
         Reason::Stopped,

@@ -2,7 +2,7 @@
 //! that outlast a restart.
 
 use crate::client::target::{Connection, Target};
-use crate::report::{Failure, tell};
+use crate::report::{BOTH_WAYS, Failure, tell};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 use sexton::refusal::Reason;
@@ -26,10 +26,6 @@ const SILENCE: Duration = Duration::from_secs(45);
 /// The longest head, and the longest part, of a stream.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const CHUNK_BYTES_MAX: usize = 1 << 20;
-
-/// Who is not heard may ask otherwise.
-const BOTH_WAYS: &str = "the socket answers the coordinator's own user, and the group of `sexton serve --socket-group`: ask as one of \
-them, or over TCP, with --url and --token-file";
 
 /// What a coordinator answered.
 #[derive(Debug, PartialEq, Eq)]

@@ -213,17 +213,19 @@ impl Asking {
                     ("priority", priority.into()),
                 ];
                 let owner = owner.map_or_else(own_name, Ok)?;
-                let mut fields = entry(&which, Some(&owner));
+                let mut fields = entry(&which, &owner);
                 fields.extend(members(terms));
                 self.acquire(fields, wait)
             }
             Action::Renew { which, of } => {
-                let fields = with_token(entry(&which, of.owner.as_ref()), of.token);
+                let mut fields = lock(&which);
+                of.put(&mut fields)?;
                 let answer = self.post("renew", fields, 0)?;
                 self.tell(&answer, |said| format!("renewed, {}\n", place(said)))
             }
             Action::Release { which, of } => {
-                let fields = with_token(entry(&which, of.owner.as_ref()), of.token);
+                let mut fields = lock(&which);
+                of.put(&mut fields)?;
                 let answer = self.post("release", fields, 0)?;
                 self.tell(&answer, |_| "released\n".to_owned())
             }
@@ -240,7 +242,7 @@ impl Asking {
                 self.tell(&answer, |said| format!("{}\n", shown(said, "owner")))
             }
             Action::Place { which, whose } => {
-                let answer = self.get("place", &entry(&which, Some(&whose.owner)))?;
+                let answer = self.get("place", &entry(&which, &whose.owner))?;
                 self.tell(&answer, |said| format!("{}\n", place(said)))
             }
             Action::List {
@@ -267,8 +269,10 @@ impl Asking {
         } = watched;
         if let (Some(key), Some(token)) = (&key, token) {
             let key = key.clone();
-            let fields = entry(&Which { key, index }, owner.as_ref());
-            return self.until_lost(&with_token(fields, Some(token)), wait);
+            let mut fields = lock(&Which { key, index });
+            let token = Some(token);
+            Shown { token, owner }.put(&mut fields)?;
+            return self.until_lost(&fields, wait);
         }
         let wanted = Wanted {
             actor: Some("lock"),
@@ -383,16 +387,9 @@ fn lock(which: &Which) -> Map<String, Value> {
     fields
 }
 
-fn entry(which: &Which, owner: Option<&Name>) -> Map<String, Value> {
+fn entry(which: &Which, owner: &Name) -> Map<String, Value> {
     let mut fields = lock(which);
-    if let Some(owner) = owner {
-        put(&mut fields, "owner", owner);
-    }
-    fields
-}
-
-fn with_token(mut fields: Map<String, Value>, token: Option<u64>) -> Map<String, Value> {
-    fields.extend(members(token.map(|token| ("token", token.into()))));
+    put(&mut fields, "owner", owner);
     fields
 }
 

@@ -31,12 +31,27 @@ pub(super) struct Whose {
 #[derive(Args)]
 pub(super) struct Shown {
     /// Only if the lock is held with this token, which says enough
-    #[arg(long, required_unless_present = "owner")]
+    #[arg(long)]
     pub(super) token: Option<u64>,
 
     /// Who holds or wants the lock; not needed with --token
     #[arg(long, value_name = "NAME", value_parser = name, env = "SEXTON_OWNER")]
     pub(super) owner: Option<Name>,
+}
+
+impl Shown {
+    /// Adds to the names of a lock whose entry is meant.
+    pub(super) fn put(&self, fields: &mut Map<String, Value>) -> Result<(), Failure> {
+        if self.token.is_none() && self.owner.is_none() {
+            return Err(Failure::usage("neither --token nor --owner says who holds the lock")
+                .help("`sexton lock acquire` prints the token, which says enough; `sexton lock list` shows owners"));
+        }
+        if let Some(owner) = &self.owner {
+            put(fields, "owner", owner);
+        }
+        fields.extend(self.token.map(|token| ("token".to_owned(), token.into())));
+        Ok(())
+    }
 }
 
 /// An owner that nobody else is: USER@HOST:PID of the shell, for people who read a list, and 16 digits of chance.
