@@ -21,7 +21,7 @@ const READERS: usize = 60;
 fn fill(handle: &Handle) {
     let job = |number: usize| -> Item<QueueMachine> {
         let queue = QueueName::new(format!("q{number}").as_bytes()).expect("it is one");
-        Item::Message(Message::Put(Put::new(queue, Body::new(b"work"))))
+        Item::Message(Message::Put(Put::new(queue, Body::new(&b"work"[..]))))
     };
     let queues: Vec<usize> = (0..QUEUES).collect();
     for some in queues.chunks(1000) {
