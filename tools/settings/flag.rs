@@ -396,7 +396,21 @@ pub(crate) fn data_directory(given: Option<&Path>) -> Result<PathBuf, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_log;
+    use super::{parse_group, parse_log, parse_mode};
+
+    #[test]
+    fn a_group_is_a_number_or_a_name_that_has_one() {
+        let group = |text| parse_group(text).map(|group| group.0).ok();
+        assert_eq!([group("root"), group("4711")], [Some(0), Some(4711)]);
+        for wrong in ["", "roo", "root:x", "no-such-group", "-1"] {
+            assert_eq!(group(wrong), None, "{wrong:?}");
+        }
+        let mode = |text| parse_mode(text).map(|mode| mode.0).ok();
+        assert_eq!(
+            [mode("0660"), mode("rw"), mode("9")],
+            [Some(0o660), None, None]
+        );
+    }
 
     #[test]
     fn a_filter_is_made_of_levels() {
