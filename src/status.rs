@@ -72,8 +72,42 @@ pub struct NodeStatus {
     pub beanstalk: Option<BeanstalkStats>,
     /// The HTTP door's statistics.
     pub http: Option<HttpStats>,
+    /// The machine that it runs on.
+    #[cfg_attr(feature = "http", schemars(with = "Object"))]
+    pub host: HostStatus,
+    /// What its process has.
+    #[cfg_attr(feature = "http", schemars(with = "Object"))]
+    pub process: ProcessStatus,
     /// Why the node halted, if it did.
     pub halted: Option<String>,
+}
+
+/// The machine that a node runs on. What cannot be read is none.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct HostStatus {
+    /// Tasks that run or wait to, averaged over 1, 5 and 15 minutes.
+    pub load: Option<[f64; 3]>,
+    /// Processors that the process may use.
+    pub processors: Option<usize>,
+    /// Memory of the machine.
+    pub memory_bytes: Option<u64>,
+    /// What of it could be had without swapping.
+    pub memory_available_bytes: Option<u64>,
+    /// Milliseconds since the machine started.
+    pub uptime_ms: Option<u64>,
+}
+
+/// What a node's process has. What cannot be read is none.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+pub struct ProcessStatus {
+    /// Its memory.
+    pub memory_bytes: Option<u64>,
+    /// The most that it ever had.
+    pub memory_peak_bytes: Option<u64>,
+    /// Open descriptors: files and connections.
+    pub descriptors: Option<u64>,
+    /// How many it may open; none if that is not limited.
+    pub descriptors_max: Option<u64>,
 }
 
 /// Where the doors are.

@@ -24,6 +24,7 @@ mod settings;
 mod sockets;
 mod span;
 mod status;
+mod system;
 mod table;
 mod text;
 mod top;

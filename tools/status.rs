@@ -2,6 +2,7 @@
 
 use crate::client::{self, Target, Where};
 use crate::report::Failure;
+use crate::system;
 use crate::text::{self, bytes, grouped, number, span, words};
 use clap::Args;
 use serde_json::Value;
@@ -107,6 +108,9 @@ fn page(status: &Value) -> String {
     let jobs = |phase: &str| format!("{} {phase}", count(&format!("/queues/jobs/{phase}")));
     let phases = ["ready", "delayed", "claimed", "buried", "abandoned"].map(jobs);
     lines.push(("jobs", phases.join(", ")));
+    let (host, process) = (system::host(status), system::process(status));
+    lines.push(("host", host.join(", ")));
+    lines.push(("process", process.join(", ")));
     let none = Vec::new();
     let actors = status.pointer("/actors").and_then(Value::as_array);
     let actors = actors.unwrap_or(&none);

@@ -6,11 +6,13 @@ mod draining;
 mod events;
 mod locks;
 mod queues;
+mod system;
 
 pub use self::draining::{Drain, Drains, Left};
 pub use self::events::Events;
 pub use self::locks::{Entry, LockError, Locks, Terms};
 pub use self::queues::{Added, JobWait, QueueError, Queues};
+pub(crate) use self::system::System;
 use crate::actors::lock::{Query, Reply};
 use crate::actors::{Actors, each, queue, supervisor};
 use crate::clock::{Clock, Timestamp};
@@ -60,6 +62,7 @@ pub(crate) struct Facts {
     pub(crate) snapshots: checkpoint::Shown,
     /// In the order in which they were opened.
     pub(crate) listeners: Mutex<Vec<Box<dyn Listener>>>,
+    pub(crate) system: System,
 }
 
 /// What a handle asks of the core thread.
@@ -192,6 +195,7 @@ impl Handle {
         };
         let actors = each!(mailbox in &self.actors => self.report(mailbox).await?).into();
         let listening = self.listening((lock_owners, lock_contenders));
+        let system = facts.system.read().await;
         let now = facts.clock.now();
         Ok(NodeStatus {
             version: env!("CARGO_PKG_VERSION"),
@@ -215,6 +219,8 @@ impl Handle {
             lockserver: listening.lockserver,
             beanstalk: listening.beanstalk,
             http: listening.http,
+            host: system.host,
+            process: system.process,
             halted: self.halt_words(),
         })
     }

@@ -6,8 +6,7 @@ use super::{NodeError, cut_words, ports};
 use crate::actors::{Actors, each};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::Config;
-use crate::handle::Drain;
-use crate::handle::{Command, Facts, Handle};
+use crate::handle::{Command, Drain, Facts, Handle, System};
 use crate::ids::Chance;
 use crate::ids::Seq;
 use crate::persist::disk::{DirLock, Disk, RealDisk};
@@ -101,9 +100,8 @@ impl Core {
         };
         let ended = SystemClock::starting_at(Timestamp(0)).now();
         let recovered = recovered(&past.found, ended.0.saturating_sub(began.0));
-        let (found, memory) = (&past.found, past.files.is_none());
-        let marked = found.marked.clone();
-        let mut ledger = Ledger::new(Arc::clone(&clock), &found.tail, marked, memory);
+        let (tail, marked) = (&past.found.tail, past.found.marked.clone());
+        let mut ledger = Ledger::new(Arc::clone(&clock), tail, marked, past.files.is_none());
         let start = ledger.start(Chance(chance()?));
         each!(host in &past.hosts, rules in &config.rules => ledger.rules(host.actor(), encoded(rules)));
         let (journal, files) = match past.files {
@@ -138,6 +136,7 @@ impl Core {
             checkpoints: asks,
             snapshots: checkpoints.shown(),
             listeners: Mutex::default(),
+            system: System::default(),
         };
         tend(&spine);
         let actors = ports::start(past.hosts, config.rules.clone(), &spine, &admission);

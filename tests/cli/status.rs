@@ -84,6 +84,10 @@ fn a_person_and_a_program_read_the_status() {
         "room ample",
         "a not sealed, b not sealed",
         "0 owners, 0 contenders",
+        "host        load ",
+        " available, up ",
+        "process     memory ",
+        ", descriptors ",
     ] {
         assert!(page.contains(expected), "no {expected:?} in:\n{page}");
     }

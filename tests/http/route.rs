@@ -69,6 +69,17 @@ fn the_status_tells_what_was_done() {
         assert!(status["journal"]["released"].as_u64() >= locks["last"].as_u64());
         assert!(status["http"]["accepted"].as_u64() > Some(0));
         assert_eq!(status["halted"], serde_json::Value::Null);
+        assert!(status["host"]["load"][2].as_f64() >= Some(0.0), "{status}");
+        assert!(status["host"]["processors"].as_u64() > Some(0));
+        let memory = |of: &str, name: &str| status[of][name].as_u64();
+        assert!(memory("host", "memory_available_bytes") > Some(0));
+        assert!(memory("host", "memory_bytes") > memory("host", "memory_available_bytes"));
+        assert!(memory("host", "uptime_ms") > Some(0));
+        assert!(memory("process", "memory_bytes") > Some(1 << 20));
+        assert!(memory("process", "memory_peak_bytes") >= memory("process", "memory_bytes"));
+        // The socket and the port are two.
+        assert!(memory("process", "descriptors") > Some(2));
+        assert!(memory("process", "descriptors_max") >= memory("process", "descriptors"));
     }
 }
 
@@ -140,6 +151,26 @@ fn the_metrics_are_metrics_line_by_line() {
     assert_eq!(at(r#"sexton_http_requests_total{result="refused"}"#), "1");
     assert!(number("sexton_journal_written_bytes_total") > 0.0);
     assert!(number("sexton_start_time_seconds") > 1.6e9);
+}
+
+#[test]
+fn the_metrics_tell_of_the_machine_and_of_the_process() {
+    let page = Opened::new().get("/metrics", "").body;
+    let number = |series: &str| {
+        let mut lines = page.lines().filter_map(|line| line.split_once(' '));
+        let (_, value) = lines
+            .find(|(name, _)| *name == series)
+            .unwrap_or_else(|| panic!("no {series} in {page}"));
+        value.parse::<f64>().expect("a number")
+    };
+    assert!(number(r#"sexton_host_load{minutes="15"}"#) >= 0.0);
+    assert!(number("sexton_host_processors") >= 1.0);
+    assert!(number("sexton_host_memory_bytes") > number("sexton_host_memory_available_bytes"));
+    assert!(number("sexton_host_uptime_seconds") > 0.0);
+    assert!(number("sexton_process_memory_bytes") > 1e6);
+    assert!(number("sexton_process_memory_peak_bytes") > 1e6);
+    assert!(number("sexton_process_descriptors") > 2.0);
+    assert!(number("sexton_process_descriptors_max") > 2.0);
 }
 
 #[test]

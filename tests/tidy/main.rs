@@ -47,6 +47,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
         &[
             "src/address.rs",
             "src/clock.rs",
+            "src/handle/system.rs",
             "src/node/",
             "src/persist/disk.rs",
             "src/persist/snapshots/thread.rs",
@@ -55,10 +56,12 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
         ],
     ),
     ("libc", &[]),
+    ("psutil", &["src/handle/system.rs"]),
     (
         "std::fs",
         &[
             "src/config.rs",
+            "src/handle/system.rs",
             "src/persist/disk.rs",
             "src/persist/snapshots/sled.rs",
             "src/protocols/file.rs",
@@ -81,6 +84,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
             "src/spine/parallel.rs",
             "src/spine/runtime/",
             "src/block_on.rs",
+            "src/handle/system.rs",
             "src/node/",
             "src/persist/journal/filler.rs",
             "src/persist/journal/thread.rs",

@@ -1,5 +1,6 @@
 //! What is said in words: notes that need a person's eye, figures without a history, the actors.
 
+use crate::system;
 use crate::text::{bytes, grouped, number, span, words};
 use crate::top::sample::{COMMANDS, Contact, Watched, actors as actors_of, list};
 use crate::top::view::{FURTHER, Row, counted, moment, named};
@@ -142,6 +143,10 @@ pub(crate) fn figures(watched: &Watched, status: &Value, width: usize) -> Vec<Ro
     }
     if is("/snapshots") {
         part(12, "checkpoints", &checkpoints(status));
+    }
+    if is("/host") {
+        part(13, "host", &system::host(status));
+        part(13, "process", &system::process(status));
     }
     let clean = status.pointer("/recovered/clean") == Some(&Value::Bool(true));
     let before = if clean {

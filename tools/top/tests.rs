@@ -54,6 +54,8 @@ fn status(second: u64) -> Value {
             "owners": held, "contenders": held / 40, "active": 812},
         "beanstalk": {"accepted": 900, "rejected_hosts": 0, "rejected_busy": 0, "active": 96},
         "http": {"accepted": 7990 + second, "rejected_busy": 0, "answered": 7990 + second, "refused": 0, "failed": 0, "active": 2},
+        "host": {"load": [3.5, 1.25, 0.8], "processors": 8, "memory_bytes": 33_500_000_000_u64, "memory_available_bytes": 21_000_000_000_u64, "uptime_ms": 3_000_000_000_u64},
+        "process": {"memory_bytes": 91_000_000, "memory_peak_bytes": 140_000_000, "descriptors": 950, "descriptors_max": 20_480},
         "halted": null
     })
 }

@@ -9,7 +9,8 @@ use crate::persist::snapshots::SlotId;
 use crate::protocols::http::queue_look::PHASES;
 use crate::spine::checkpoint::SnapshotStatus;
 use crate::status::{
-    ActorReport, BeanstalkStats, HttpStats, JournalStatus, LockserverStats, NodeStatus,
+    ActorReport, BeanstalkStats, HostStatus, HttpStats, JournalStatus, LockserverStats, NodeStatus,
+    ProcessStatus,
 };
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -60,6 +61,8 @@ pub(crate) fn page(status: &NodeStatus, queues: &[QueueView]) -> String {
     page.node(status);
     page.jobs(&status.queues, queues);
     page.actors(&status.actors);
+    page.host(&status.host);
+    page.process(&status.process);
     if let Some(journal) = &status.journal {
         page.journal(journal);
     }
@@ -124,11 +127,8 @@ impl Page {
     fn jobs(&mut self, totals: &Totals, queues: &[QueueView]) {
         let phases = by_phase(totals.jobs);
         self.gauges("jobs", "Jobs in all queues, by phase", "phase", &phases);
-        let bytes = Whole::default();
-        bytes.set(totals.bytes);
         let help = "Bytes of the bodies of jobs";
-        self.0
-            .register_with_unit("job_bodies", help, Unit::Bytes, bytes);
+        self.bytes("job_bodies", help, Some(totals.bytes));
         let added = "Jobs added since the start, with those that were there then";
         self.counter("jobs_added", added, totals.added);
         let timeouts = "Claims that ran out since the start";
@@ -192,6 +192,55 @@ impl Page {
         self.0.register("actor_items", help, family);
     }
 
+    fn host(&mut self, host: &HostStatus) {
+        let HostStatus {
+            load,
+            processors,
+            memory_bytes,
+            memory_available_bytes,
+            uptime_ms,
+        } = *host;
+        if let Some(load) = load {
+            let family = Family::<Label, Fraction>::default();
+            for (minutes, load) in ["1", "5", "15"].into_iter().zip(load) {
+                family.get_or_create(&[("minutes", minutes)]).set(load);
+            }
+            let help = "Tasks of the machine that run or wait to, on average";
+            self.0.register("host_load", help, family);
+        }
+        if let Some(processors) = processors {
+            let help = "Processors that the process may use";
+            self.gauge("host_processors", help, processors as u64);
+        }
+        self.bytes("host_memory", "Memory of the machine", memory_bytes);
+        let help = "Memory of the machine that could be had without swapping";
+        self.bytes("host_memory_available", help, memory_available_bytes);
+        if let Some(uptime) = uptime_ms.and_then(|ms| i64::try_from(ms).ok()) {
+            let help = "Since the machine started";
+            self.seconds("host_uptime", help, seconds(uptime));
+        }
+    }
+
+    fn process(&mut self, process: &ProcessStatus) {
+        let ProcessStatus {
+            memory_bytes,
+            memory_peak_bytes,
+            descriptors,
+            descriptors_max,
+        } = *process;
+        self.bytes("process_memory", "Memory of the process", memory_bytes);
+        let help = "The most memory that the process ever had";
+        self.bytes("process_memory_peak", help, memory_peak_bytes);
+        if let Some(descriptors) = descriptors {
+            let help = "Open descriptors of the process";
+            self.gauge("process_descriptors", help, descriptors);
+        }
+        if let Some(descriptors) = descriptors_max {
+            let help = "Descriptors that the process may open";
+            self.gauge("process_descriptors_max", help, descriptors);
+        }
+    }
+
     fn journal(&mut self, journal: &JournalStatus) {
         let bytes: Counter = Counter::default();
         bytes.inc_by(journal.counts.bytes);
@@ -230,11 +279,8 @@ impl Page {
             let took = seconds(i64::try_from(last.ms).unwrap_or(i64::MAX));
             let help = "How long the newest checkpoint took";
             self.seconds("checkpoint_duration", help, took);
-            let size: Whole = Gauge::default();
-            size.set(last.file_bytes);
             let help = "Bytes of the files of the newest snapshot";
-            self.0
-                .register_with_unit("snapshot_size", help, Unit::Bytes, size);
+            self.bytes("snapshot_size", help, Some(last.file_bytes));
         }
         let upto = [("a", SlotId::A), ("b", SlotId::B)]
             .map(|(name, slot)| (name, snapshots.slots[slot].map_or(0, |upto| upto.0)));
@@ -307,6 +353,14 @@ impl Page {
         let gauge = Whole::default();
         gauge.set(value);
         self.0.register(name, help, gauge);
+    }
+
+    fn bytes(&mut self, name: &str, help: &str, value: Option<u64>) {
+        if let Some(value) = value {
+            let gauge = Whole::default();
+            gauge.set(value);
+            self.0.register_with_unit(name, help, Unit::Bytes, gauge);
+        }
     }
 
     fn seconds(&mut self, name: &str, help: &str, value: f64) {
