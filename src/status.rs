@@ -10,12 +10,13 @@ use crate::ids::Seq;
 use crate::persist::journal::{Fsync, Journal, JournalCounts, Room};
 use crate::spine::checkpoint::SnapshotStatus;
 use crate::spine::runtime::ActorStatus;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// What stands in a status as others have it.
 #[cfg(feature = "http")]
-type Object = std::collections::BTreeMap<String, serde_json::Value>;
+type Object = BTreeMap<String, serde_json::Value>;
 
 /// What a node says of itself.
 #[cfg_attr(
@@ -188,7 +189,7 @@ pub struct LockserverStats {
     derive(schemars::JsonSchema),
     schemars(extend("x-open" = true))
 )]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct BeanstalkStats {
     /// Connections accepted.
     pub accepted: u64,
@@ -198,6 +199,9 @@ pub struct BeanstalkStats {
     pub rejected_busy: u64,
     /// Connections now.
     pub active: u32,
+    /// How often each command came, by its name.
+    #[cfg_attr(feature = "http", schemars(with = "Object"))]
+    pub commands: BTreeMap<&'static str, u64>,
 }
 
 /// The HTTP door's statistics, both listeners together.

@@ -4,7 +4,8 @@
 //! is answered when the journal has it.
 
 use crate::actors::lock::{
-    Listed, LockMachine, Message, Name, Query, Refused, Reply, Selection, Standing, Watch,
+    Contended, Listed, LockMachine, Message, Name, Query, Refused, Reply, Selection, Standing,
+    Watch,
 };
 use crate::ids::{RequestKey, Slot, Token};
 use crate::refusal::Reason;
@@ -303,6 +304,18 @@ impl Locks {
         }
     }
 
+    /// The locks that the most wait for, and how many are waited for. If those are more than some thousands, not all of
+    /// them are looked at.
+    pub async fn contended(&self, most: u32) -> Result<(Vec<Contended>, u32), LockError> {
+        let asked = vec![Item::Query(Query::Contended { most })];
+        let reply = self.mailbox.walk(asked).await?.pop().ok_or(Stopped)??;
+        if let Reply::Contended { locks, all } = reply {
+            Ok((locks, all))
+        } else {
+            Err(refusal(&reply))
+        }
+    }
+
     /// A request is one message here.
     fn message(&self, message: Message) -> Item<LockMachine> {
         Item::once(message, self.key)
@@ -335,6 +348,7 @@ const fn refusal(reply: &Reply) -> LockError {
         | Reply::List(_)
         | Reply::Page { .. }
         | Reply::Counts { .. }
+        | Reply::Contended { .. }
         | Reply::Due => LockError::Absent,
     }
 }

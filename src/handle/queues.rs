@@ -9,8 +9,9 @@
 )]
 
 use crate::actors::queue::{
-    Body, Choice, Claim, Claimant, Counts, JobSelection, JobView, Message, Pop, Put, Query,
-    QueueMachine, QueueName, QueueSelection, QueueView, Refused, Reply, Right, Root, Totals, Watch,
+    Body, BusyQueue, Choice, Claim, Claimant, Counts, JobSelection, JobView, Message, Pop, Put,
+    Query, QueueMachine, QueueName, QueueSelection, QueueView, Refused, Reply, Right, Root, Totals,
+    Watch,
 };
 use crate::handle::Drains;
 use crate::ids::{RequestKey, Slot, Token};
@@ -391,6 +392,19 @@ impl Queues {
     ) -> Result<(Vec<QueueView>, Option<Slot>), QueueError> {
         match self.walk(Query::SelectQueues(selection)).await? {
             Reply::QueuePage { queues, next } => Ok((queues, next)),
+            other => Err(refusal(&other)),
+        }
+    }
+
+    /// The queues that have the most to do, the busiest first, of a share that begins there; and where the next share
+    /// begins. All queues are one share, unless they are more than some thousands.
+    pub async fn busiest(
+        &self,
+        from: Slot,
+        most: u32,
+    ) -> Result<(Vec<BusyQueue>, Option<Slot>), QueueError> {
+        match self.walk(Query::Busiest { from, most }).await? {
+            Reply::Busiest { queues, next } => Ok((queues, next)),
             other => Err(refusal(&other)),
         }
     }

@@ -45,7 +45,9 @@ fn where_nobody_looks_one_frame_is_printed() {
     let (before, _) = first.split_once("up").expect("it says so");
     assert!(begin.starts_with(before), "{page}");
     for words in [
-        "commands/s",
+        "lockserver/s",
+        "no lock is waited for",
+        "no queues: each would stand here",
         "journal/s",
         "owners",
         "connections",
@@ -112,10 +114,24 @@ fn jobs_and_the_beanstalkd_door_are_shown() {
     });
     assert_eq!(line["per_second"]["jobs_added"], 0.0);
     assert_eq!(line["per_second"]["job_timeouts"], 0.0);
+    let mut beanstalk = line["status"]["beanstalk"].clone();
+    let commands = beanstalk["commands"].take();
     let expected = serde_json::json!(
-        {"accepted": 2, "rejected_hosts": 0, "rejected_busy": 1, "active": 2}
+        {"accepted": 2, "rejected_hosts": 0, "rejected_busy": 1, "active": 2, "commands": null}
     );
-    assert_eq!(line["status"]["beanstalk"], expected);
+    assert_eq!(beanstalk, expected);
+    assert_eq!(
+        (&commands["put"], &commands["reserve"]),
+        (&5.into(), &3.into())
+    );
+    let queues = line["queues"].as_array().expect("a list");
+    let default = queues.iter().find(|queue| queue["queue"] == "default");
+    let default = default.expect("the tube that has jobs is among them");
+    assert_eq!(
+        (&default["ready"], &default["claimed"]),
+        (&2.into(), &1.into())
+    );
+    assert_eq!(default["in_per_second"], 0.0);
 
     let [page, _] = ended(output(top(directory.path())), 0);
     let address = format!("beanstalk {}", coordinator.beanstalk());
@@ -123,6 +139,7 @@ fn jobs_and_the_beanstalkd_door_are_shown() {
         &*address,
         "jobs added/s 0 0",
         "jobs ready 2 2",
+        "queues ready claimed delayed",
         "jobs claimed 1 waiting 1 ran out/s 0 delayed 1 buried 1 abandoned 0 20 B queues 2",
         "beanstalk 2, 1 beyond the limit",
         "queue ",

@@ -17,6 +17,7 @@ mod resources;
 mod unheard;
 
 mod access;
+mod busiest;
 mod crowd;
 mod described;
 mod event;

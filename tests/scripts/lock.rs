@@ -192,7 +192,7 @@ fn told(reply: &Reply) -> Vec<String> {
             format!("{owners} owners, {contenders} contenders")
         }
         Reply::Due => "due".to_owned(),
-        Reply::Page { .. } => "a page".to_owned(),
+        Reply::Page { .. } | Reply::Contended { .. } => "a page".to_owned(),
         Reply::List(entries) if entries.is_empty() => "nothing".to_owned(),
         Reply::List(entries) => {
             return entries.iter().map(listed).collect();

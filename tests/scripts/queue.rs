@@ -428,7 +428,7 @@ fn told(reply: &Reply) -> String {
             .as_ref()
             .map_or("absent", QueueName::as_str)
             .to_owned(),
-        Reply::JobPage { .. } | Reply::QueuePage { .. } => {
+        Reply::JobPage { .. } | Reply::QueuePage { .. } | Reply::Busiest { .. } => {
             unreachable!("no script asks for pages")
         }
     }

@@ -191,7 +191,7 @@ impl Reference for Locks {
                     .take(*entries_max as usize)
                     .collect(),
             ),
-            Query::Select(_) => unreachable!("clients ask for no pages"),
+            Query::Select(_) | Query::Contended { .. } => unreachable!("clients ask for no pages"),
             Query::Counts => {
                 let owners = list.iter().filter(|it| it.token.is_some()).count();
                 let count = |count| u32::try_from(count).expect("worlds are small");
@@ -233,6 +233,7 @@ impl Reference for Locks {
             | Reply::Owner(_)
             | Reply::List(_)
             | Reply::Page { .. }
+            | Reply::Contended { .. }
             | Reply::Counts { .. }
             | Reply::Due => false,
         }

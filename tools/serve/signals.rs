@@ -112,6 +112,7 @@ pub(crate) async fn dump(node: &Node, data: Option<&Path>) {
             | Reply::Draining
             | Reply::Owner(_)
             | Reply::Page { .. }
+            | Reply::Contended { .. }
             | Reply::Due => unreachable!("a dump asks for counts and a list"),
         };
         if let Err(error) = written {

@@ -17,21 +17,61 @@ pub(crate) struct Series {
     pub(crate) words: fn(u64) -> String,
 }
 
-pub(crate) const SERIES: [Series; 9] = [
+/// What came in, and how much there is to do.
+pub(crate) const WORK: [Series; 7] = [
     Series {
-        name: "commands/s",
-        rank: 1,
+        name: "lockserver/s",
+        rank: 6,
         of: "/lockserver",
         value: |point| rate(point, Rates::all_commands),
         words: |value| rate_words(Rate(value)),
     },
     Series {
+        name: "beanstalk/s",
+        rank: 6,
+        of: "/beanstalk",
+        value: |point| rate(point, Rates::all_beanstalk),
+        words: |value| rate_words(Rate(value)),
+    },
+    Series {
+        name: "http/s",
+        rank: 11,
+        of: "/http",
+        value: |point| rate(point, |rates| rates.http),
+        words: |value| rate_words(Rate(value)),
+    },
+    Series {
         name: "jobs added/s",
-        rank: 3,
+        rank: 7,
         of: "/queues",
         value: |point| rate(point, |rates| rates.jobs),
         words: |value| rate_words(Rate(value)),
     },
+    Series {
+        name: "jobs ready",
+        rank: 1,
+        of: "/queues",
+        value: |point| point.ready,
+        words: grouped,
+    },
+    Series {
+        name: "owners",
+        rank: 2,
+        of: "",
+        value: |point| point.owners,
+        words: grouped,
+    },
+    Series {
+        name: "contenders",
+        rank: 3,
+        of: "",
+        value: |point| point.contenders,
+        words: grouped,
+    },
+];
+
+/// What the coordinator does about it.
+pub(crate) const INTERNALS: [Series; 4] = [
     Series {
         name: "entries/s",
         rank: 4,
@@ -58,27 +98,6 @@ pub(crate) const SERIES: [Series; 9] = [
         rank: 6,
         of: "",
         value: |point| point.open,
-        words: grouped,
-    },
-    Series {
-        name: "owners",
-        rank: 2,
-        of: "",
-        value: |point| point.owners,
-        words: grouped,
-    },
-    Series {
-        name: "contenders",
-        rank: 3,
-        of: "",
-        value: |point| point.contenders,
-        words: grouped,
-    },
-    Series {
-        name: "jobs ready",
-        rank: 2,
-        of: "/queues",
-        value: |point| point.ready,
         words: grouped,
     },
 ];

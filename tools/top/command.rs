@@ -2,7 +2,7 @@
 
 use crate::client::Where;
 use crate::report::{Failure, written};
-use crate::top::screen::{Abilities, Screen};
+use crate::top::screen::{Abilities, Pane, Screen};
 use crate::top::terminal::{self, Asker};
 use crate::top::view;
 use clap::Args;
@@ -15,19 +15,21 @@ use std::time::Duration;
 /// The frame that is printed: as wide as most terminals, and as high as it needs.
 const PRINTED: (u16, u16) = (80, 100);
 
-/// Watch a running coordinator: locks, jobs, journal, checkpoints, doors, actors, and what happens a second.
+/// Watch a running coordinator: queues, locks that are waited for, what is asked over each door, and how it is.
+///
+/// A queue has a row with its jobs, its oldest ready job, and what goes in and out a second; the busiest come first.
 ///
 /// Asks over `DATA/sexton.sock`, or where --url says, once a second, and goes on asking when the coordinator ends, until it is there again.
 /// Where standard output is no terminal, it prints one frame.
 #[derive(Args)]
 #[command(
-    after_help = "Keys: q, Esc or Ctrl-C quits; p pauses the picture, not the asking; tab shows each actor's panics, arrows scroll \
+    after_help = "Keys: q, Esc or Ctrl-C quits; p pauses the picture, not the asking; tab shows the internals: journal, checkpoints, panics of actors; arrows scroll \
 them; + and - change how often it asks; Ctrl-Z goes back to the shell for a while.\n\n\
 Exit status: 0 it was quit; 3 no coordinator runs there, or it cannot be asked; 4 it has halted. On a terminal, and with --json, \
 it goes on asking instead.",
     after_long_help = "Examples:\n  sexton top --data /var/lib/sexton\n  sexton top --once\n  \
 sexton top --json --every 10 | jq -c '[.at, .per_second.commands]'\n\n\
-Keys: q, Esc or Ctrl-C quits; p pauses the picture, not the asking; tab shows each actor's panics, arrows scroll \
+Keys: q, Esc or Ctrl-C quits; p pauses the picture, not the asking; tab shows the internals: journal, checkpoints, panics of actors; arrows scroll \
 them; + and - change how often it asks; Ctrl-Z goes back to the shell for a while.\n\n\
 Exit status: 0 it was quit; 3 no coordinator runs there, or it cannot be asked; 4 it has halted. On a terminal, and with --json, \
 it goes on asking instead."
@@ -99,6 +101,7 @@ fn frame(screen: &mut Screen) -> String {
         ..screen.abilities
     };
     screen.abilities = plain;
+    screen.pane = Pane::Whole;
     let (width, height) = PRINTED;
     let mut terminal =
         Terminal::new(TestBackend::new(width, height)).expect("a buffer cannot fail");

@@ -103,34 +103,63 @@ pub(crate) fn notes(watched: &Watched) -> Vec<Note> {
     notes
 }
 
-/// Figures without a history.
-pub(crate) fn figures(watched: &Watched, status: &Value, width: usize) -> Vec<Row> {
-    let mut rows = Vec::new();
-    let mut part = |rank: u8, name: &str, parts: &[String]| {
-        for (place, line) in flowed(parts, "   ", width.saturating_sub(NAME))
-            .into_iter()
-            .enumerate()
-        {
-            let (name, rank) = if place == 0 {
-                (name, rank)
-            } else {
-                ("", rank.max(FURTHER))
-            };
-            let line = vec![format!("{name:NAME$}").dim(), line.into()];
-            rows.push(Row::new(rank, Line::from(line)));
-        }
+/// A figure's name and its parts, in as many lines as they take.
+fn part(rank: u8, name: &str, parts: &[String], width: usize) -> Vec<Row> {
+    let lines = flowed(parts, "   ", width.saturating_sub(NAME));
+    let row = |(place, line): (usize, String)| {
+        let (name, rank) = if place == 0 {
+            (name, rank)
+        } else {
+            ("", rank.max(FURTHER))
+        };
+        let line = vec![format!("{name:NAME$}").dim(), line.into()];
+        Row::new(rank, Line::from(line))
     };
-    let is = |path: &str| status.pointer(path).is_some_and(|value| !value.is_null());
-    if let Some(rates) = watched.rates().filter(|_| is("/lockserver")) {
+    lines.into_iter().enumerate().map(row).collect()
+}
+
+fn is_there(status: &Value, path: &str) -> bool {
+    status.pointer(path).is_some_and(|value| !value.is_null())
+}
+
+/// All jobs together.
+pub(crate) fn jobs(watched: &Watched, status: &Value, width: usize) -> Vec<Row> {
+    if !is_there(status, "/queues") {
+        return Vec::new();
+    }
+    part(5, "jobs", &phases(watched, status), width)
+}
+
+/// Who comes through which door, and what is asked there a second; the machine below.
+pub(crate) fn doors(watched: &Watched, status: &Value, width: usize) -> Vec<Row> {
+    let mut rows = part(10, "connections", &connections(status), width);
+    let rates = watched.rates();
+    if let Some(rates) = rates.filter(|_| is_there(status, "/lockserver")) {
         let kinds = COMMANDS.iter().map(|(_, name)| *name);
         let kinds: Vec<String> = kinds.zip(rates.commands).map(named).collect();
-        part(17, "by kind", &kinds);
+        rows.extend(part(17, "lockserver/s", &kinds, width));
     }
-    if is("/queues") {
-        part(9, "jobs", &jobs(watched, status));
+    if let Some(rates) = rates.filter(|_| is_there(status, "/beanstalk")) {
+        let asked = rates.beanstalk.iter().filter(|(_, rate)| rate.0 > 0);
+        let mut kinds: Vec<String> = asked
+            .map(|(name, rate)| named((name.as_str(), *rate)))
+            .collect();
+        if kinds.is_empty() {
+            kinds.push("nothing is asked".to_owned());
+        }
+        rows.extend(part(17, "beanstalk/s", &kinds, width));
     }
-    part(11, "connections", &connections(watched, status));
-    if is("/journal") {
+    if is_there(status, "/host") {
+        rows.extend(part(16, "host", &system::host(status), width));
+        rows.extend(part(16, "process", &system::process(status), width));
+    }
+    rows
+}
+
+/// How it keeps what it is told.
+pub(crate) fn internals(watched: &Watched, status: &Value, width: usize) -> Vec<Row> {
+    let mut rows = Vec::new();
+    if is_there(status, "/journal") {
         let mut parts = vec![
             counted("up to", status, "/journal/released"),
             format!("sync {} us", grouped(number(status, "/journal/sync_us"))),
@@ -139,14 +168,10 @@ pub(crate) fn figures(watched: &Watched, status: &Value, width: usize) -> Vec<Ro
         if let Some(rates) = watched.rates() {
             parts.push(named(("writes/s", rates.writes)));
         }
-        part(12, "journal", &parts);
+        rows.extend(part(12, "journal", &parts, width));
     }
-    if is("/snapshots") {
-        part(12, "checkpoints", &checkpoints(status));
-    }
-    if is("/host") {
-        part(13, "host", &system::host(status));
-        part(13, "process", &system::process(status));
+    if is_there(status, "/snapshots") {
+        rows.extend(part(12, "checkpoints", &checkpoints(status), width));
     }
     let clean = status.pointer("/recovered/clean") == Some(&Value::Bool(true));
     let before = if clean {
@@ -162,12 +187,12 @@ pub(crate) fn figures(watched: &Watched, status: &Value, width: usize) -> Vec<Ro
             grouped(number(status, "/recovered/records"))
         ),
     ];
-    part(16, "start", &started);
+    rows.extend(part(16, "start", &started, width));
     rows
 }
 
 /// Jobs, but for what has a history: first what tells whether they are worked on.
-fn jobs(watched: &Watched, status: &Value) -> Vec<String> {
+fn phases(watched: &Watched, status: &Value) -> Vec<String> {
     let phase = |name: &str| counted(name, status, &format!("/queues/jobs/{name}"));
     let mut parts = vec![
         phase("claimed"),
@@ -176,13 +201,15 @@ fn jobs(watched: &Watched, status: &Value) -> Vec<String> {
     if let Some(rates) = watched.rates() {
         parts.push(named(("ran out/s", rates.timeouts)));
     }
-    parts.extend(["delayed", "buried", "abandoned"].map(phase));
+    let others = ["delayed", "failed", "buried", "abandoned"].into_iter();
+    let others = others.filter(|name| is_there(status, &format!("/queues/jobs/{name}")));
+    parts.extend(others.map(phase));
     parts.push(bytes(number(status, "/queues/bytes")));
     parts.push(counted("queues", status, "/queues/queues"));
     parts
 }
 
-fn connections(watched: &Watched, status: &Value) -> Vec<String> {
+fn connections(status: &Value) -> Vec<String> {
     let count = |path: &str| number(status, path);
     let mut parts = Vec::new();
     for door in ["lockserver", "beanstalk", "http"] {
@@ -204,18 +231,12 @@ fn connections(watched: &Watched, status: &Value) -> Vec<String> {
         }
         parts.push(words);
     }
-    if let Some(rates) = watched.rates() {
-        parts.push(named(("http requests/s", rates.http)));
-    }
     parts
 }
 
 fn checkpoints(status: &Value) -> Vec<String> {
     let count = |path: &str| number(status, &format!("/snapshots/{path}"));
-    let is = |path: &str| {
-        let value = status.pointer(&format!("/snapshots/{path}"));
-        value.is_some_and(|value| !value.is_null())
-    };
+    let is = |path: &str| is_there(status, &format!("/snapshots/{path}"));
     let mut parts = Vec::new();
     if status.pointer("/snapshots/running") == Some(&Value::Bool(true)) {
         parts.push("TAKING ONE NOW".to_owned());
@@ -246,7 +267,10 @@ fn checkpoints(status: &Value) -> Vec<String> {
 }
 
 /// A line for each actor.
-pub(crate) fn table(status: &Value) -> Vec<Row> {
+pub(crate) fn table(watched: &Watched) -> Vec<Row> {
+    let Some((_, status)) = &watched.status else {
+        return Vec::new();
+    };
     let head = format!(
         "{:<8}{:>9}{:>9}{:>12}{:>13}  last cause",
         "actor", "restarts", "rebuilds", "quarantined", "last entry"

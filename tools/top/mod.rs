@@ -1,16 +1,19 @@
 //! `sexton top`: what a running coordinator does, second by second, to be left open.
 //!
 //! `command` is the subcommand, `terminal` the only file that touches the world. The rest is pure: `sample` makes rates
-//! and histories of answers, `screen` is what a person sees and may change, `view` draws it with `chart` and `details`.
+//! and histories of answers and `work` rows of them, `screen` is what a person sees and may change, `view` draws it with
+//! `chart`, `tables` and `details`.
 
 mod chart;
 mod command;
 mod details;
 mod sample;
 mod screen;
+mod tables;
 mod terminal;
 #[cfg(test)]
 mod tests;
 mod view;
+mod work;
 
 pub(crate) use command::Top;

@@ -4,6 +4,7 @@
 //! is none across a restart or a silence: a gap stays a gap, and nothing is guessed to fill it.
 
 use crate::text::{self, number};
+use crate::top::work::Work;
 use serde_json::{Value, json};
 use sexton::clock::Timestamp;
 use std::collections::VecDeque;
@@ -32,8 +33,10 @@ pub(crate) struct Rate(pub(crate) u64);
 pub(crate) struct Rates {
     /// Between the two, in milliseconds.
     pub(crate) over_ms: u64,
-    /// In the order of [`COMMANDS`].
+    /// Of the LockServer door, in the order of [`COMMANDS`].
     pub(crate) commands: [Rate; COMMANDS.len()],
+    /// Of the beanstalkd door, by name.
+    pub(crate) beanstalk: Vec<(String, Rate)>,
     /// Entries that may be answered; without a journal, entries of the busiest actor.
     pub(crate) entries: Rate,
     /// Bytes of the journal.
@@ -92,6 +95,8 @@ pub(crate) struct Watched {
     pub(crate) contact: Contact,
     /// The newest status that was heard, and when.
     pub(crate) status: Option<(Timestamp, Value)>,
+    /// Queues and locks, as of then.
+    pub(crate) work: Work,
     pub(crate) points: VecDeque<Point>,
     /// How many samples there ever were.
     pub(crate) taken: usize,
@@ -103,6 +108,7 @@ impl Watched {
         Self {
             contact: Contact::Asking,
             status: None,
+            work: Work::default(),
             points: VecDeque::new(),
             taken: 0,
             succession: None,
@@ -122,7 +128,9 @@ impl Watched {
         self.taken += 1;
     }
 
-    fn heard(&mut self, at: Timestamp, status: Value) -> Point {
+    /// What `/v1/busiest` answers stands in the status under that name.
+    fn heard(&mut self, at: Timestamp, mut status: Value) -> Point {
+        let busiest = status.as_object_mut().and_then(|it| it.remove("busiest"));
         let gauge = |path| status.pointer(path).and_then(Value::as_u64);
         let mut point = Point {
             at,
@@ -133,6 +141,9 @@ impl Watched {
             open: gauge("/open_commands"),
         };
         if let Some((_, before)) = &self.status {
+            if self.contact != Contact::Heard || !is_same(before, &status) {
+                self.work = Work::default();
+            }
             if is_same(before, &status) {
                 // What happened in a silence is known in sum, but not when.
                 let heard_before = self.contact == Contact::Heard;
@@ -142,6 +153,8 @@ impl Watched {
                 self.succession = Some(Succession { at, before });
             }
         }
+        let uptime_ms = number(&status, "/uptime_ms");
+        self.work.take(&busiest.unwrap_or_default(), uptime_ms);
         self.contact = Contact::Heard;
         self.status = Some((at, status));
         point
@@ -187,21 +200,32 @@ impl Watched {
             "lost": lost,
             "over_ms": rates.map(|rates| rates.over_ms),
             "per_second": rates.map(Rates::line),
+            "queues": status.map(|_| self.work.line()),
+            "locks": status.map(|_| &self.work.locks),
             "status": status,
         })
     }
 }
 
 impl Rates {
-    /// Commands of every kind.
+    /// Commands of the LockServer door, of every kind.
     pub(crate) fn all_commands(&self) -> Rate {
         Rate(self.commands.iter().map(|rate| rate.0).sum())
+    }
+
+    /// Commands of the beanstalkd door, of every kind.
+    pub(crate) fn all_beanstalk(&self) -> Rate {
+        Rate(self.beanstalk.iter().map(|(_, rate)| rate.0).sum())
     }
 
     fn line(&self) -> Value {
         let kinds = COMMANDS.iter().zip(self.commands);
         let kinds = kinds.map(|((name, _), rate)| ((*name).to_owned(), rate.line()));
+        let beanstalk = self.beanstalk.iter();
+        let beanstalk = beanstalk.map(|(name, rate)| (name.clone(), rate.line()));
         json!({
+            "beanstalk_commands": self.all_beanstalk().line(),
+            "beanstalk_commands_by_kind": Value::Object(beanstalk.collect()),
             "commands": self.all_commands().line(),
             "commands_by_kind": Value::Object(kinds.collect()),
             "entries": self.entries.line(),
@@ -216,7 +240,7 @@ impl Rates {
 }
 
 impl Rate {
-    fn new(count: u64, over_ms: u64) -> Self {
+    pub(crate) fn new(count: u64, over_ms: u64) -> Self {
         let thousandths = u128::from(count) * 1_000_000 / u128::from(over_ms.max(1));
         Self(u64::try_from(thousandths).unwrap_or(u64::MAX))
     }
@@ -230,7 +254,7 @@ impl Rate {
         clippy::cast_precision_loss,
         reason = "a figure that was rounded before"
     )]
-    fn line(self) -> Value {
+    pub(crate) fn line(self) -> Value {
         json!(self.0 as f64 / 1000.0)
     }
 }
@@ -261,6 +285,15 @@ fn rates(before: &Value, now: &Value) -> Option<Rates> {
             let count = u64::from(wrapped(now, &path).wrapping_sub(wrapped(before, &path)));
             Rate::new(count, over_ms)
         }),
+        beanstalk: beanstalk(now)
+            .map(|(name, count)| {
+                let before = number(before, &format!("/beanstalk/commands/{name}"));
+                (
+                    name.clone(),
+                    Rate::new(count.saturating_sub(before), over_ms),
+                )
+            })
+            .collect(),
         entries: Rate::new(entries, over_ms),
         bytes: rate("/journal/bytes"),
         writes: rate("/journal/writes"),
@@ -269,6 +302,13 @@ fn rates(before: &Value, now: &Value) -> Option<Rates> {
         timeouts: rate("/queues/timeouts"),
         http: Rate::new(http.iter().sum(), over_ms),
     })
+}
+
+/// How often each command of the beanstalkd door came.
+fn beanstalk(status: &Value) -> impl Iterator<Item = (&String, u64)> {
+    let counts = status.pointer("/beanstalk/commands");
+    let counts = counts.and_then(Value::as_object).into_iter().flatten();
+    counts.map(|(name, count)| (name, count.as_u64().unwrap_or(0)))
 }
 
 /// A count of the LockServer protocol, which begins anew at 2^32.

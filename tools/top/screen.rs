@@ -6,12 +6,15 @@ use std::time::Duration;
 /// The paces that `+` and `-` step through.
 const PACES_MS: [u64; 9] = [100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000];
 
-/// What is shown. The list of locks gets its place here when the coordinator can be asked for it.
+/// What is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pane {
-    Overview,
-    /// Panics and quarantined items of each actor, in full.
-    Actors,
+    /// Queues, locks, what comes in over each door.
+    Work,
+    /// Journal, checkpoints, machine; panics and quarantined items of each actor, in full.
+    Internals,
+    /// Both, where nobody can press a key.
+    Whole,
 }
 
 /// What a key means.
@@ -73,7 +76,7 @@ impl Screen {
             frozen: None,
             every,
             overdue: None,
-            pane: Pane::Overview,
+            pane: Pane::Work,
             scroll: 0,
         }
     }
@@ -98,8 +101,9 @@ impl Screen {
             Key::NextPane => {
                 self.scroll = 0;
                 self.pane = match self.pane {
-                    Pane::Overview => Pane::Actors,
-                    Pane::Actors => Pane::Overview,
+                    Pane::Work => Pane::Internals,
+                    Pane::Internals => Pane::Work,
+                    Pane::Whole => Pane::Whole,
                 };
             }
             Key::Up => self.scroll = self.scroll.saturating_sub(1),

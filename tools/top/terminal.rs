@@ -3,7 +3,7 @@
 //!
 //! Promises: the terminal is as it was at every end, also after a panic or SIGTERM; one question at a time is open.
 
-use crate::client::Target;
+use crate::client::{self, Target};
 use crate::report::Failure;
 use crate::status;
 use crate::top::sample::Silence;
@@ -49,9 +49,9 @@ impl Asker {
         let (pace, paces) = mpsc::channel();
         let target = target.clone();
         thread("sexton-ask", &happened, move |out| {
-            let mut every = every;
+            let (mut every, mut after) = (every, None);
             loop {
-                let answer = status::ask(&target);
+                let answer = ask(&target, &mut after);
                 if out.send(Happening::Answer(now(), answer)).is_err() {
                     return;
                 }
@@ -79,6 +79,32 @@ impl Asker {
                 Err(_) => return Err(gone("sexton-ask")),
             }
         }
+    }
+}
+
+/// The status, and in it what has the most to do: of very many queues a share, `after` the one before. A coordinator that
+/// does not tell of these has a status all the same.
+fn ask(target: &Target, after: &mut Option<String>) -> Result<Value, Failure> {
+    let mut status = status::ask(target)?;
+    let path = match &*after {
+        Some(after) => format!("/v1/busiest?limit=100&after={after}"),
+        None => "/v1/busiest?limit=100".to_owned(),
+    };
+    let answer = client::get(target, &path).ok();
+    let answer = answer.filter(|answer| answer.status == 200);
+    if let Some(mut busiest) = answer.and_then(|answer| answer.said().ok()) {
+        let next = busiest.pointer("/next").and_then(Value::as_str);
+        let next = next.map(str::to_owned);
+        let after = std::mem::replace(after, next);
+        put(&mut busiest, "after", after.into());
+        put(&mut status, "busiest", busiest);
+    }
+    Ok(status)
+}
+
+fn put(object: &mut Value, name: &str, value: Value) {
+    if let Some(members) = object.as_object_mut() {
+        members.insert(name.to_owned(), value);
     }
 }
 

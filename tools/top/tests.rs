@@ -52,12 +52,45 @@ fn status(second: u64) -> Value {
             "contender_lookups": requests / 1000, "renewals": requests / 7, "releases": requests, "release_alls": second / 4,
             "dumps": 3, "statistics": second, "accepted": 1200, "rejected_hosts": 0, "rejected_busy": 0,
             "owners": held, "contenders": held / 40, "active": 812},
-        "beanstalk": {"accepted": 900, "rejected_hosts": 0, "rejected_busy": 0, "active": 96},
+        "beanstalk": {"accepted": 900, "rejected_hosts": 0, "rejected_busy": 0, "active": 96,
+            "commands": {"delete": requests / 10, "put": requests / 8, "reserve": requests / 8, "stats": second, "touch": 0}},
+        "busiest": {"queues": queues(held, requests), "next": null, "locks_all": held.min(2), "locks": locks(held)},
         "http": {"accepted": 7990 + second, "rejected_busy": 0, "answered": 7990 + second, "refused": 0, "failed": 0, "active": 2},
         "host": {"load": [3.5, 1.25, 0.8], "processors": 8, "memory_bytes": 33_500_000_000_u64, "memory_available_bytes": 21_000_000_000_u64, "uptime_ms": 3_000_000_000_u64},
         "process": {"memory_bytes": 91_000_000, "memory_peak_bytes": 140_000_000, "descriptors": 950, "descriptors_max": 20_480},
         "halted": null
     })
+}
+
+/// A queue under load, one that is paused, one whose name is long and can steer nothing.
+fn queues(held: u64, requests: u64) -> Value {
+    let queue = |name: &str, jobs: [u64; 6], done: [u64; 2]| {
+        let [ready, claimed, delayed, failed, buried, abandoned] = jobs;
+        json!({"queue": name, "ready": ready, "claimed": claimed, "delayed": delayed, "failed": failed, "buried": buried,
+            "abandoned": abandoned, "total": done[0], "deletes": done[1], "paused_ms": null, "oldest_ms": (ready > 0).then_some(held * 7)})
+    };
+    let mut paused = queue("reports:weekly", [40, 0, 1200, 2, 3, 1], [2000, 754]);
+    paused["paused_ms"] = json!(60_000);
+    let long = "t/".to_owned() + &"\u{1b}[2J-thumbnails".repeat(12);
+    json!([
+        queue(
+            "mails",
+            [held / 5, held / 80, 0, 17, 0, 0],
+            [requests / 2, requests / 3]
+        ),
+        paused,
+        queue(&long, [0; 6], [9, 9]),
+    ])
+}
+
+fn locks(held: u64) -> Value {
+    if held == 0 {
+        return json!([]);
+    }
+    json!([
+        {"key": "acct", "index": "42", "owner": "billing-worker-7.example.org", "waiting": held / 50, "remaining_ms": 12_345},
+        {"key_b64": "/wA=", "index": "", "owner": "alice", "waiting": 1, "remaining_ms": 3_600_000},
+    ])
 }
 
 fn panics(mut status: Value) -> Value {
@@ -126,6 +159,26 @@ fn troubled() -> Value {
     troubled
 }
 
+/// A coordinator that keeps no files, has no doors but HTTP, and does not list the busiest.
+fn memory(second: u64) -> (u64, Result<Value, Silence>) {
+    let mut memory = status(second);
+    for part in [
+        "data",
+        "journal",
+        "snapshots",
+        "lockserver",
+        "beanstalk",
+        "busiest",
+    ] {
+        memory[part] = Value::Null;
+    }
+    for door in ["lockserver", "beanstalk"] {
+        memory["doors"][door] = Value::Null;
+    }
+    memory["fsync"] = json!("memory");
+    (second, Ok(memory))
+}
+
 /// Every state that is recorded.
 fn states() -> Vec<(&'static str, Screen)> {
     let plain = Abilities {
@@ -138,17 +191,6 @@ fn states() -> Vec<(&'static str, Screen)> {
             .watched
             .take(Timestamp(NOON + second * 1000), Ok(status));
         screen
-    };
-    let memory = |second| {
-        let mut memory = status(second);
-        for part in ["data", "journal", "snapshots", "lockserver", "beanstalk"] {
-            memory[part] = Value::Null;
-        }
-        for door in ["lockserver", "beanstalk"] {
-            memory["doors"][door] = Value::Null;
-        }
-        memory["fsync"] = json!("memory");
-        (second, Ok(memory))
     };
     let mut again = status(0);
     again["pid"] = json!(5151);
@@ -166,8 +208,10 @@ fn states() -> Vec<(&'static str, Screen)> {
     }
     let mut returned = lost.clone();
     returned.watched.take(Timestamp(NOON + 160_000), Ok(again));
-    let mut actors = after(147, panics(status(147)));
-    assert_eq!(actors.key(Key::NextPane), Wish::Draw);
+    let mut internals = after(147, panics(status(147)));
+    assert_eq!(internals.key(Key::NextPane), Wish::Draw);
+    let mut idle = status(0);
+    idle["busiest"]["queues"] = json!([]);
     let mut paused = busy(FULL);
     assert_eq!(paused.key(Key::Pause), Wish::Draw);
     paused.watched.take(Timestamp(NOON + 147_000), Err(ended()));
@@ -190,7 +234,8 @@ fn states() -> Vec<(&'static str, Screen)> {
         ),
         ("troubled", after(147, troubled())),
         ("memory", screen(FULL, (0..=146).map(memory))),
-        ("actors", actors),
+        ("idle", screen(FULL, [(0, Ok(idle))])),
+        ("internals", internals),
         ("paused", paused),
         ("overdue", overdue),
     ]
@@ -393,7 +438,7 @@ fn keys_change_the_pace_within_bounds_and_scroll_within_the_pane() {
     assert_eq!(screen.key(Key::Faster), Wish::Every(Duration::from_mins(1)));
 
     screen.key(Key::NextPane);
-    assert_eq!(screen.pane, Pane::Actors);
+    assert_eq!(screen.pane, Pane::Internals);
     let top = text(&drawn(&mut screen, (80, 12)));
     for _ in 0..20 {
         screen.key(Key::PageDown);
@@ -413,4 +458,54 @@ fn keys_change_the_pace_within_bounds_and_scroll_within_the_pane() {
         (screen.key(Key::Quit), screen.key(Key::Suspend)),
         (Wish::Quit, Wish::Suspend)
     );
+}
+
+/// An answer of `/v1/busiest` with these queues: name, jobs that are ready, added, ended.
+fn share(after: Option<&str>, next: Option<&str>, queues: &[(&str, u64, u64, u64)]) -> Value {
+    let queue = |(name, ready, total, deletes): &(&str, u64, u64, u64)| json!({"queue": name, "ready": ready, "total": total, "deletes": deletes});
+    let queues: Vec<Value> = queues.iter().map(queue).collect();
+    json!({"after": after, "next": next, "queues": queues, "locks": [], "locks_all": 0})
+}
+
+#[test]
+fn queues_of_many_shares_are_put_together_each_with_rates_of_its_own() {
+    let mut watched = Watched::new();
+    let mut take = |second: u64, busiest: Value| {
+        let mut status = status(second);
+        status["busiest"] = busiest;
+        watched.take(Timestamp(NOON + second * 1000), Ok(status));
+        let queues = watched.line()["queues"].clone();
+        let row = |queue: &Value| {
+            let name = queue["queue"].as_str().expect("it has a name").to_owned();
+            let rate = |of: &str| queue[of].as_f64();
+            (name, rate("in_per_second"), rate("out_per_second"))
+        };
+        let queues = queues.as_array().expect("a list");
+        queues.iter().map(row).collect::<Vec<_>>()
+    };
+    let name = |name: &str, added: Option<f64>, gone| (name.to_owned(), added, gone);
+    let rows = take(0, share(None, Some("8192"), &[("a", 5, 10, 4)]));
+    assert_eq!(rows, [name("a", None, None)]);
+    let rows = take(
+        1,
+        share(Some("8192"), None, &[("b", 9, 9, 0), ("c", 1, 1, 0)]),
+    );
+    let unknown = |of: &str| name(of, None, None);
+    assert_eq!(
+        rows,
+        ["b", "a", "c"].map(unknown),
+        "the busiest of all shares"
+    );
+    // Two seconds later, by the coordinator's own time.
+    let rows = take(
+        2,
+        share(None, Some("8192"), &[("a", 7, 16, 8), ("new", 1, 1, 0)]),
+    );
+    assert_eq!(rows[1], name("a", Some(3.0), Some(2.0)));
+    assert!(rows.contains(&unknown("new")), "{rows:?}");
+    // A queue that was made anew, and shares that are no more.
+    let rows = take(4, share(None, None, &[("a", 1, 1, 0)]));
+    assert_eq!(rows, [unknown("a")]);
+    let rows = take(5, Value::Null);
+    assert!(rows.is_empty(), "nothing old is passed off as new");
 }

@@ -1,10 +1,10 @@
 //! Draws the screen. What does not fit gives way by rank, so that a small terminal still says what matters most.
 
 use crate::text::{grouped, number, span, words};
-use crate::top::chart::{SERIES, Series, Window, rate_words};
-use crate::top::details;
+use crate::top::chart::{INTERNALS, Series, WORK, Window, rate_words};
 use crate::top::sample::{Contact, Watched};
 use crate::top::screen::{Pane, Screen};
+use crate::top::{details, tables};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -25,7 +25,7 @@ const WIDE: usize = 60;
 pub(crate) const FURTHER: u8 = 15;
 
 /// Between parts: first to go.
-const BLANK: u8 = 20;
+const BLANK: u8 = 255;
 
 /// A line, and when it gives way: the highest rank first, and of these the lowest on the screen.
 pub(crate) struct Row {
@@ -51,13 +51,24 @@ pub(crate) fn draw(frame: &mut Frame<'_>, screen: &mut Screen) {
     let width = usize::from(area.width);
     let mut rows = top(screen, width);
     let lines = match screen.pane {
-        Pane::Overview => {
-            rows.extend(overview(screen.shown(), width, screen.abilities.unicode));
+        Pane::Work => {
+            rows.extend(work(screen.shown(), width, screen.abilities.unicode));
             fit(rows, height)
         }
-        Pane::Actors => {
+        Pane::Whole => {
+            rows.extend(work(screen.shown(), width, screen.abilities.unicode));
+            rows.push(Row::blank());
+            rows.extend(internals(screen.shown(), width, screen.abilities.unicode));
+            rows.push(Row::blank());
+            rows.extend(details::table(screen.shown()));
+            fit(rows, height)
+        }
+        Pane::Internals => {
             let mut lines = fit(rows, height.div_ceil(2));
-            let all = details::actors(screen.shown(), width);
+            let all = internals(screen.shown(), width, screen.abilities.unicode);
+            let mut all: Vec<_> = all.into_iter().map(|row| row.line).collect();
+            all.push(Line::default());
+            all.extend(details::actors(screen.shown(), width));
             let room = height - lines.len();
             screen.scroll = screen.scroll.min(all.len().saturating_sub(room));
             lines.extend(all.into_iter().skip(screen.scroll).take(room));
@@ -147,20 +158,35 @@ fn identity(status: &Value) -> String {
     )
 }
 
-fn overview(watched: &Watched, width: usize, unicode: bool) -> Vec<Row> {
+/// What there is to do, and who asks for it.
+fn work(watched: &Watched, width: usize, unicode: bool) -> Vec<Row> {
     let Some((_, status)) = &watched.status else {
         return Vec::new();
     };
-    let mut rows = charts(watched, status, width, unicode);
+    let mut rows = charts(&WORK, watched, width, unicode);
+    rows.extend(details::jobs(watched, status, width));
     rows.push(Row::blank());
-    rows.extend(details::figures(watched, status, width));
+    rows.extend(tables::queues(&watched.work, status, width));
     rows.push(Row::blank());
-    rows.extend(details::table(status));
+    rows.extend(tables::locks(&watched.work, width));
+    rows.push(Row::blank());
+    rows.extend(details::doors(watched, status, width));
+    rows
+}
+
+/// How the coordinator does it.
+fn internals(watched: &Watched, width: usize, unicode: bool) -> Vec<Row> {
+    let Some((_, status)) = &watched.status else {
+        return Vec::new();
+    };
+    let mut rows = charts(&INTERNALS, watched, width, unicode);
+    rows.extend(details::internals(watched, status, width));
     rows
 }
 
 /// A line for each figure: what it is now, its peak, its bars.
-fn charts(watched: &Watched, status: &Value, width: usize, unicode: bool) -> Vec<Row> {
+fn charts(all: &[Series], watched: &Watched, width: usize, unicode: bool) -> Vec<Row> {
+    let newest = watched.status.as_ref().map(|(_, status)| status);
     let wide = width >= WIDE;
     let room = width.saturating_sub(NAME + 2 * FIGURE + 2);
     let room = if wide { room } else { 0 };
@@ -171,8 +197,11 @@ fn charts(watched: &Watched, status: &Value, width: usize, unicode: bool) -> Vec
         head = format!("{head}{:>FIGURE$}  last {last}", "peak");
     }
     let mut rows = vec![Row::new(8, head.dim())];
-    let is_there = |series: &&Series| status.pointer(series.of).is_some_and(Value::is_object);
-    for series in SERIES.iter().filter(is_there) {
+    let is_there = |series: &&Series| {
+        let part = newest.and_then(|status| status.pointer(series.of));
+        part.is_some_and(Value::is_object)
+    };
+    for series in all.iter().filter(is_there) {
         let shown = |value: Option<u64>| value.map_or("-".to_owned(), series.words);
         let now = shown(watched.points.back().and_then(series.value));
         let mut line = vec![
@@ -192,8 +221,8 @@ fn charts(watched: &Watched, status: &Value, width: usize, unicode: bool) -> Vec
 /// What can be done here.
 fn keys(screen: &Screen) -> Line<'static> {
     let (pane, scroll) = match screen.pane {
-        Pane::Overview => ("actors", ""),
-        Pane::Actors => ("overview", "  up/down"),
+        Pane::Work | Pane::Whole => ("internals", ""),
+        Pane::Internals => ("work", "  up/down"),
     };
     let mut line: Vec<Span<'static>> = Vec::new();
     if let Some(frozen) = &screen.frozen {

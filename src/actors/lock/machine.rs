@@ -22,7 +22,7 @@ use crate::spine::machine::{
 const RESERVED_PREFIX: &[u8] = b"wip-pool-lock-";
 
 /// Slots that one question looks into: less than a millisecond of work.
-const SLOTS_IN_A_ROW: u32 = 8192;
+pub(super) const SLOTS_IN_A_ROW: u32 = 8192;
 
 /// The rules of locks, over their state.
 #[derive(Debug)]
@@ -466,6 +466,7 @@ impl Machine for LockMachine {
                 .map_or(Reply::Absent, |(slot, _)| self.standing(slot)),
             Query::List { key, entries_max } => Reply::List(self.list(key.as_ref(), *entries_max)),
             Query::Select(selection) => self.select(selection),
+            Query::Contended { most } => self.contended(*most),
             Query::Counts => {
                 let (owners, contenders) = self.counts();
                 Reply::Counts { owners, contenders }
@@ -476,7 +477,7 @@ impl Machine for LockMachine {
     fn cost(asked: Asked<'_, Self>) -> usize {
         match asked {
             Asked::Query(Query::List { entries_max, .. }) => (*entries_max).min(1 << 16) as usize,
-            Asked::Query(Query::Select(_)) => SLOTS_IN_A_ROW as usize / 8,
+            Asked::Query(Query::Select(_) | Query::Contended { .. }) => SLOTS_IN_A_ROW as usize / 8,
             Asked::Query(_) | Asked::Message(_) | Asked::Watch(_) => 1,
         }
     }

@@ -299,8 +299,28 @@ pub enum Query {
     },
     /// Some of the entries that a filter lets through.
     Select(Selection),
+    /// The locks that the most wait for.
+    Contended {
+        /// The most locks to tell.
+        most: u32,
+    },
     /// How many owners and contenders there are.
     Counts,
+}
+
+/// A lock that is waited for, and who holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contended {
+    /// The key.
+    pub key: Name,
+    /// The index.
+    pub index: Name,
+    /// Who holds it.
+    pub owner: Name,
+    /// How many wait for it.
+    pub waiting: u32,
+    /// When it passes on, if nobody renews it.
+    pub deadline: Timestamp,
 }
 
 /// Which entries are asked for, and how many of them. What is left out lets all through.
@@ -368,6 +388,13 @@ pub enum Reply {
         entries: Vec<Listed>,
         /// Where to go on.
         next: Option<Slot>,
+    },
+    /// The locks that the most wait for, the most first.
+    Contended {
+        /// Them.
+        locks: Vec<Contended>,
+        /// How many are waited for.
+        all: u32,
     },
     /// Live entries.
     Counts {

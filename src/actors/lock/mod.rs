@@ -11,9 +11,10 @@
 //! | `waiting.rs` | who waits for something about locks |
 //! | `pages.rs` `load.rs` | durable state as pages; indexes built again from them |
 //! | `machine.rs` | the rules: who gets a lock, when, and for how long |
-//! | `shown.rs` | what people and programs are shown |
+//! | `shown.rs` `contended.rs` | what people and programs are shown; which locks are waited for most |
 //! | `invariants.rs` `model.rs` `tests.rs` | the machine compared with a plain model, its state walked |
 
+mod contended;
 mod entry;
 mod event;
 #[cfg(test)]
@@ -29,8 +30,8 @@ mod waiting;
 pub use entry::Entry;
 pub use machine::LockMachine;
 pub use message::{
-    Gone, Listed, Message, Name, Outcome, Query, Refused, Reply, Rules, Selection, Standing, View,
-    Watch,
+    Contended, Gone, Listed, Message, Name, Outcome, Query, Refused, Reply, Rules, Selection,
+    Standing, View, Watch,
 };
 pub use pages::Page;
 

@@ -63,6 +63,7 @@ impl QueueMachine {
             Query::Queues { from } => self.names(*from),
             Query::SelectJobs(selection) => self.select_jobs(selection, offset),
             Query::SelectQueues(selection) => self.select_queues(selection, offset),
+            Query::Busiest { from, most } => self.busiest((*from, *most), offset),
             Query::Next(choice) => self.choose(choice),
         }
     }

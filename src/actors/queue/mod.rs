@@ -17,12 +17,13 @@
 //! | `pages.rs` `load.rs` | durable state as pages; indexes built again from them |
 //! | `machine.rs` | what the host asks, and what is due when |
 //! | `decide.rs` `adding.rs` `commit.rs` | the rules: which job goes to whom, and what becomes of it; what is added; and making it so |
-//! | `look.rs` `select.rs` | answers to questions; to those that walk far, in shares |
+//! | `look.rs` `select.rs` `busiest.rs` | answers to questions; to those that walk far, in shares |
 //! | `event.rs` | what is told to whoever listens |
 //! | `invariants.rs` `model/` `selected.rs` `steps.rs` `tests.rs` | the machine compared with a plain model, its state walked |
 
 mod adding;
 mod body;
+mod busiest;
 mod by_id;
 mod closing;
 mod commit;
@@ -72,7 +73,7 @@ pub use name::QueueName;
 pub use pages::Page;
 pub use phase::{Counts, Phase};
 pub use reply::{
-    Choice, Claim, JobSelection, JobView, Query, QueueSelection, QueueView, Reply, Totals, View,
-    Watch,
+    BusyQueue, Choice, Claim, JobSelection, JobView, Query, QueueSelection, QueueView, Reply,
+    Totals, View, Watch,
 };
 pub use rules::{Backoff, Class, Order, Rules, TypeRules};

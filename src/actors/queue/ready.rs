@@ -4,9 +4,13 @@
 //! of them. One that comes back among younger ones (released, kicked, out of time) stands apart, in a tree.
 
 use crate::actors::queue::job::Job;
+use crate::clock::Timestamp;
 use crate::ids::Slot;
 use crate::lookup::slab::Slab;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// So many ranks are looked at for the oldest job.
+const RANKS: usize = 64;
 
 /// As the previous job of one that stands apart.
 const APART: Slot = Slot(u32::MAX - 1);
@@ -106,6 +110,14 @@ impl Ready {
         for (_, id, slot) in &self.apart {
             assert_eq!((jobs[*slot].id, jobs[*slot].previous), (*id, APART));
         }
+    }
+
+    /// When the oldest was added of those that come first in the first ranks.
+    pub(super) fn oldest(&self, jobs: &Slab<Job>) -> Option<Timestamp> {
+        let lanes = self.lanes.values().map(|lane| lane.first);
+        let apart = self.apart.iter().map(|(_, _, slot)| *slot);
+        let first = lanes.take(RANKS).chain(apart.take(RANKS));
+        first.map(|slot| jobs[slot].created).min()
     }
 
     /// The first job: rank, number, slot.

@@ -48,6 +48,13 @@ pub enum Query {
     SelectJobs(JobSelection),
     /// Some of the queues that a filter lets through.
     SelectQueues(QueueSelection),
+    /// The queues of a share that have the most to do.
+    Busiest {
+        /// Where the share begins.
+        from: Slot,
+        /// The most queues to tell.
+        most: u32,
+    },
     /// A queue from which something can be claimed, by chance.
     Next(Choice),
 }
@@ -171,6 +178,13 @@ pub enum Reply {
         /// Where to go on, unless that was the last.
         next: Option<Slot>,
     },
+    /// The queues of a share that have the most to do, the busiest first.
+    Busiest {
+        /// Them.
+        queues: Vec<BusyQueue>,
+        /// Where the next share begins, unless that was the last.
+        next: Option<Slot>,
+    },
     /// A queue by chance.
     Chosen {
         /// Which; the one chosen before, or none, if it is none of these.
@@ -267,6 +281,15 @@ pub struct QueueView {
     pub pause_ms: u64,
     /// When the pause ends.
     pub paused_until: Option<Timestamp>,
+}
+
+/// What is known of a queue that has much to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BusyQueue {
+    /// What is known of any.
+    pub view: QueueView,
+    /// When the oldest of its ready jobs was added, as far as was looked.
+    pub oldest: Option<Timestamp>,
 }
 
 /// What is known of all queues together.

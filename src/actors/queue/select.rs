@@ -153,7 +153,11 @@ pub(super) fn cost(asked: &Asked<'_, QueueMachine>) -> usize {
         Asked::Message(Message::Batch(jobs)) => 1 + jobs.len(),
         Asked::Watch(Watch::Presence { watching, .. }) => 1 + watching.len() / 4,
         Asked::Query(
-            Query::Queues { .. } | Query::SelectJobs(_) | Query::SelectQueues(_) | Query::Next(_),
+            Query::Queues { .. }
+            | Query::SelectJobs(_)
+            | Query::SelectQueues(_)
+            | Query::Busiest { .. }
+            | Query::Next(_),
         ) => LOOKED_AT_MAX as usize / 8,
         _ => 1,
     }

@@ -9,7 +9,7 @@ use crate::protocols::beanstalk::command::Counted;
 use crate::protocols::beanstalk::reply::Reply;
 use crate::protocols::beanstalk::session::BeanstalkSession;
 use crate::protocols::beanstalk::show;
-use crate::protocols::beanstalk::stats::{BinlogStats, ServerStats};
+use crate::protocols::beanstalk::stats::{self, BinlogStats, ServerStats};
 use crate::protocols::bounds::{LargeAnswers, NAMED_BYTES_MAX};
 use crate::protocols::connection::{self, Stream};
 use crate::protocols::listener::{self, Place, Places};
@@ -209,6 +209,7 @@ impl Door {
             rejected_hosts: count(&counters.rejected_hosts),
             rejected_busy: count(&counters.rejected_busy),
             active: self.shared.places.taken(),
+            commands: stats::named(counters.commands.iter().map(count)).collect(),
         }
     }
 }

@@ -219,6 +219,15 @@ impl ServerStats<'_> {
     }
 }
 
+/// The commands that are counted, by name.
+pub(crate) fn named(
+    counts: impl IntoIterator<Item = u64>,
+) -> impl Iterator<Item = (&'static str, u64)> {
+    let names = COMMAND_KEYS.into_iter();
+    let names = names.map(|key| key.strip_prefix("cmd-").unwrap_or(key));
+    names.zip(counts)
+}
+
 /// In the order of [`Counted`].
 const COMMAND_KEYS: [&str; Counted::COUNT] = [
     "cmd-put",

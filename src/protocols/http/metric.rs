@@ -319,7 +319,14 @@ impl Page {
             rejected_hosts,
             rejected_busy,
             active,
+            ref commands,
         } = *stats;
+        let commands: Vec<_> = commands
+            .iter()
+            .map(|(name, count)| (*name, *count))
+            .collect();
+        let help = "Commands of the beanstalkd door";
+        self.counters("beanstalk_commands", help, "command", &commands);
         let connections = [
             ("accepted", accepted),
             ("rejected_host", rejected_hosts),

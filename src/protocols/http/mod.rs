@@ -21,6 +21,7 @@
 //! | `lock.rs` | locks, the same way |
 //! | `job.rs` `queue.rs` `queue_look.rs` | queues, the same way: work with jobs, operation, and what only looks |
 //! | `event.rs` | what happens, as server-sent events |
+//! | `busiest.rs` | what has the most to do, for those who look at the whole |
 //! | `listing.rs` | lists and other large answers, with their bounds |
 //! | `room.rs` | how much of what a listener has to give |
 //! | `call.rs` | a request in the hands of its route; waiting for as long as the client does |
@@ -30,6 +31,7 @@
 //! | `counters.rs` | the door's statistics |
 
 mod access;
+mod busiest;
 mod call;
 mod counters;
 mod door;

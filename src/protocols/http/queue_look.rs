@@ -409,7 +409,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn queue_shown(view: &QueueView, now: Timestamp) -> Queue {
+pub(crate) fn queue_shown(view: &QueueView, now: Timestamp) -> Queue {
     let QueueView {
         name,
         jobs,

@@ -185,6 +185,7 @@ impl Reference for Queues {
             | Query::Queues { .. }
             | Query::SelectJobs(_)
             | Query::SelectQueues(_)
+            | Query::Busiest { .. }
             | Query::Next(_) => {
                 unreachable!("clients do not ask for what is volatile, nor for pages")
             }
@@ -240,6 +241,7 @@ impl Reference for Queues {
             | Reply::Queues { .. }
             | Reply::JobPage { .. }
             | Reply::QueuePage { .. }
+            | Reply::Busiest { .. }
             | Reply::Chosen { .. } => false,
         }
     }

@@ -1,0 +1,41 @@
+//! Which queues have the most to do, for those who look at the whole: some of a share, and where to go on.
+
+use crate::actors::queue::machine::QueueMachine;
+use crate::actors::queue::queue::Queue;
+use crate::actors::queue::reply::{BusyQueue, Reply};
+use crate::actors::queue::select::LOOKED_AT_MAX;
+use crate::clock::Offset;
+use crate::ids::Slot;
+use std::cmp::Reverse;
+
+impl QueueMachine {
+    /// Of the queues that stand from here on, a share of them, those with the most jobs; among equals those that more
+    /// wait for, then those to which more was added. The busiest first.
+    pub(super) fn busiest(&self, (from, most): (Slot, u32), offset: Offset) -> Reply {
+        let queues = &self.state.queues;
+        let end = from.0.saturating_add(LOOKED_AT_MAX).min(queues.extent());
+        let ranked = (from.0..end).filter_map(|slot| Some((queues.get(Slot(slot))?, slot)));
+        let ranked = ranked.map(|(queue, slot)| (Reverse(rank(queue)), slot));
+        let mut ranked: Vec<_> = ranked.collect();
+        if ranked.len() > most as usize {
+            ranked.select_nth_unstable(most as usize);
+            ranked.truncate(most as usize);
+        }
+        ranked.sort_unstable();
+        let busiest = ranked
+            .iter()
+            .filter_map(|(_, slot)| queues.get(Slot(*slot)));
+        let busiest = busiest.map(|queue| BusyQueue {
+            view: self.state.queue_view(queue, offset),
+            oldest: queue.ready.oldest(&self.state.jobs),
+        });
+        Reply::Busiest {
+            queues: busiest.collect(),
+            next: (end < queues.extent()).then_some(Slot(end)),
+        }
+    }
+}
+
+fn rank(queue: &Queue) -> (u32, usize, u64) {
+    (queue.counts.all(), queue.waiting.len(), queue.total)
+}

@@ -1,0 +1,170 @@
+//! Tables: a row for each queue, a row for each lock that is waited for.
+
+use crate::lock::shown;
+use crate::text::{grouped, number, plain, span};
+use crate::top::chart::rate_words;
+use crate::top::sample::Rate;
+use crate::top::view::Row;
+use crate::top::work::{QueueRow, Work};
+use ratatui::style::Stylize as _;
+use serde_json::Value;
+
+/// Columns that the name of a queue has at least, where there are others.
+const NAME_MIN: usize = 14;
+
+/// A column of queues, and which goes first where there is no room: the highest rank.
+struct Column {
+    head: &'static str,
+    width: usize,
+    rank: u8,
+    cell: fn(&QueueRow) -> Option<String>,
+}
+
+const COLUMNS: [Column; 9] = [
+    phase("ready", 0, |row| count(row, "ready")),
+    phase("claimed", 3, |row| count(row, "claimed")),
+    phase("delayed", 6, |row| count(row, "delayed")),
+    phase("failed", 2, |row| count(row, "failed")),
+    phase("buried", 7, |row| count(row, "buried")),
+    Column {
+        head: "abandoned",
+        width: 11,
+        rank: 8,
+        cell: |row| count(row, "abandoned"),
+    },
+    Column {
+        head: "oldest",
+        width: 12,
+        rank: 1,
+        cell: |row| {
+            Some(
+                row.queue
+                    .get("oldest_ms")?
+                    .as_u64()
+                    .map_or("-".into(), span),
+            )
+        },
+    },
+    phase("in/s", 4, |row| Some(rate(row, |(added, _)| added))),
+    phase("out/s", 5, |row| Some(rate(row, |(_, gone)| gone))),
+];
+
+const fn phase(head: &'static str, rank: u8, cell: fn(&QueueRow) -> Option<String>) -> Column {
+    Column {
+        head,
+        width: 9,
+        rank,
+        cell,
+    }
+}
+
+fn count(row: &QueueRow, phase: &str) -> Option<String> {
+    row.queue.get(phase)?.as_u64().map(grouped)
+}
+
+fn rate(row: &QueueRow, which: fn((Rate, Rate)) -> Rate) -> String {
+    let words = row.rates.map(|rates| rate_words(which(rates)));
+    words.unwrap_or_else(|| "-".to_owned())
+}
+
+/// A line for each queue, the busiest first; or what would stand there.
+pub(crate) fn queues(work: &Work, status: &Value, width: usize) -> Vec<Row> {
+    let rows = work.queues();
+    if rows.is_empty() {
+        let words = if work.is_known {
+            "no queues: each would stand here with its jobs, its oldest, in and out a second"
+        } else {
+            "queues are not known: this coordinator does not list the busiest"
+        };
+        return vec![Row::new(3, cut(words, width).dim())];
+    }
+    // A column that the coordinator knows nothing of is none.
+    let is_known = |column: &&Column| rows.iter().any(|row| (column.cell)(row).is_some());
+    let mut columns: Vec<&Column> = COLUMNS.iter().filter(is_known).collect();
+    let taken = |columns: &[&Column]| columns.iter().map(|column| column.width).sum::<usize>();
+    while columns.len() > 1 && taken(&columns) + NAME_MIN > width {
+        let ranks = columns.iter().map(|column| column.rank);
+        let highest = ranks.max().unwrap_or_default();
+        columns.retain(|column| column.rank < highest);
+    }
+    let room = width.saturating_sub(taken(&columns)).max(1);
+    let all = grouped(number(status, "/queues/queues"));
+    let all = format!("{all} queues");
+    let heads = columns
+        .iter()
+        .map(|it| format!("{:>1$}", it.head, it.width));
+    let head = format!("{:room$}{}", cut(&all, room), heads.collect::<String>());
+    let mut lines = vec![Row::new(3, head.dim())];
+    for (place, row) in rows.into_iter().enumerate() {
+        let cells = columns.iter().map(|Column { width, cell, .. }| {
+            let cell = cell(row).unwrap_or_else(|| "-".to_owned());
+            format!("{cell:>width$}")
+        });
+        let cells: String = cells.collect();
+        let line = format!("{:room$}{cells}", cut(&name(&row.queue), room));
+        lines.push(Row::new(rank(place, 2), line));
+    }
+    lines
+}
+
+fn name(queue: &Value) -> String {
+    let name = queue.get("queue").and_then(Value::as_str);
+    let name = plain(name.unwrap_or("-"));
+    let is_paused = queue.get("paused_ms").is_some_and(Value::is_u64);
+    if is_paused {
+        format!("PAUSED {name}")
+    } else {
+        name
+    }
+}
+
+/// A line for each lock that is waited for, the one that the most wait for first; or what would stand there.
+pub(crate) fn locks(work: &Work, width: usize) -> Vec<Row> {
+    if !work.is_known {
+        return Vec::new();
+    }
+    if work.locks.is_empty() {
+        let words = "no lock is waited for: each that is would stand here with who holds it";
+        return vec![Row::new(4, cut(words, width).dim())];
+    }
+    let (count, ends) = (9, 14);
+    let room = width.saturating_sub(count + ends);
+    let (key, owner) = (room.div_ceil(2), room / 2);
+    let line = |cells: [&str; 4]| {
+        let [lock, waiting, holder, left] = cells;
+        let holder = cut(holder, owner.saturating_sub(2));
+        let lock = cut(lock, key);
+        format!(
+            "{lock:key$}{waiting:>count$}  {holder:<0$}{left:>ends$}",
+            owner.saturating_sub(2)
+        )
+    };
+    let all = format!("{} locks waited for", grouped(work.locks_all));
+    let head = line([&all, "waiting", "held by", "ends in"]);
+    let mut lines = vec![Row::new(4, head.dim())];
+    for (place, lock) in work.locks.iter().enumerate() {
+        let name = match shown(lock, "index").as_str() {
+            "" => shown(lock, "key"),
+            index => format!("{} {index}", shown(lock, "key")),
+        };
+        let waiting = grouped(number(lock, "/waiting"));
+        let left = span(number(lock, "/remaining_ms"));
+        let cells = [name.as_str(), &waiting, &shown(lock, "owner"), &left];
+        lines.push(Row::new(rank(place, 3), line(cells)));
+    }
+    lines
+}
+
+/// The further down a row stands, the sooner it gives way.
+fn rank(place: usize, step: usize) -> u8 {
+    u8::try_from(4 + place * step).unwrap_or(u8::MAX).min(250)
+}
+
+/// As much of a text as has room, and a mark where it was cut.
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let kept = text.chars().take(width.saturating_sub(1));
+    kept.chain(std::iter::once('~')).take(width).collect()
+}

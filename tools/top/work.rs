@@ -1,0 +1,119 @@
+//! Queues and locks by row, put together of the shares that a coordinator with very many queues is asked for in turn.
+
+use crate::text::number;
+use crate::top::sample::{Rate, list};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// So many queues are shown at most.
+const QUEUES_MAX: usize = 100;
+
+/// What has the most to do.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Work {
+    /// By where they begin.
+    shares: BTreeMap<u64, Share>,
+    pub(crate) locks: Vec<Value>,
+    /// Locks that are waited for.
+    pub(crate) locks_all: u64,
+    /// Whether the coordinator has told.
+    pub(crate) is_known: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Share {
+    uptime_ms: u64,
+    queues: Vec<QueueRow>,
+}
+
+/// A queue, and what went in and out a second since its share was looked at before.
+#[derive(Clone, Debug)]
+pub(crate) struct QueueRow {
+    pub(crate) queue: Value,
+    pub(crate) rates: Option<(Rate, Rate)>,
+}
+
+impl Work {
+    /// Takes an answer of `/v1/busiest` that was given at this uptime, behind those that are of the same process.
+    pub(crate) fn take(&mut self, answer: &Value, uptime_ms: u64) {
+        if !answer.is_object() {
+            *self = Self::default();
+            return;
+        }
+        let after = text_number(answer, "/after").unwrap_or(0);
+        let before = self.shares.remove(&after).unwrap_or_default();
+        let over_ms = uptime_ms.checked_sub(before.uptime_ms);
+        let queues = list(answer, "/queues").iter().map(|queue| QueueRow {
+            queue: queue.clone(),
+            rates: over_ms.and_then(|over_ms| before.rates(queue, over_ms)),
+        });
+        let share = Share {
+            uptime_ms,
+            queues: queues.collect(),
+        };
+        self.shares.insert(after, share);
+        // Shares behind the last are of a time when there were more queues.
+        if text_number(answer, "/next").is_none() {
+            drop(self.shares.split_off(&(after + 1)));
+        }
+        self.locks = list(answer, "/locks").to_vec();
+        self.locks_all = number(answer, "/locks_all");
+        self.is_known = true;
+    }
+
+    /// The queues for programs.
+    pub(crate) fn line(&self) -> Vec<Value> {
+        let rows = self.queues().into_iter().map(|row| {
+            let mut queue = row.queue.clone();
+            if let Some(members) = queue.as_object_mut() {
+                let (added, gone) = row.rates.unzip();
+                members.insert("in_per_second".to_owned(), json!(added.map(Rate::line)));
+                members.insert("out_per_second".to_owned(), json!(gone.map(Rate::line)));
+            }
+            queue
+        });
+        rows.collect()
+    }
+
+    /// The busiest queues of all shares.
+    pub(crate) fn queues(&self) -> Vec<&QueueRow> {
+        let shares = self.shares.values();
+        let mut rows: Vec<_> = shares.flat_map(|share| &share.queues).collect();
+        if self.shares.len() > 1 {
+            rows.sort_by_cached_key(|row| std::cmp::Reverse(jobs(&row.queue)));
+        }
+        rows.truncate(QUEUES_MAX);
+        rows
+    }
+}
+
+impl Share {
+    /// What went into a queue and out of it a second since then. None across its making.
+    fn rates(&self, queue: &Value, over_ms: u64) -> Option<(Rate, Rate)> {
+        let is_it = |row: &&QueueRow| row.queue.get("queue") == queue.get("queue");
+        let before = &self.queues.iter().find(is_it)?.queue;
+        let rate = |path| {
+            let more = number(queue, path).checked_sub(number(before, path))?;
+            Some(Rate::new(more, over_ms)).filter(|_| over_ms > 0)
+        };
+        Some((rate("/total")?, rate("/deletes")?))
+    }
+}
+
+/// Jobs of a queue, in whatever phase.
+fn jobs(queue: &Value) -> u64 {
+    let phases = [
+        "ready",
+        "claimed",
+        "delayed",
+        "failed",
+        "buried",
+        "abandoned",
+    ];
+    let counts = phases.iter().filter_map(|phase| queue.get(phase)?.as_u64());
+    counts.sum()
+}
+
+fn text_number(value: &Value, path: &str) -> Option<u64> {
+    value.pointer(path)?.as_str()?.parse().ok()
+}
