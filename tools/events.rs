@@ -21,7 +21,8 @@ use std::io::Write as _;
 Examples:
   sexton events                                everything, until Ctrl-C
   sexton events --kind expired,restarted       what somebody should know about
-  sexton events --name 'account*' --json | jq -r .owner
+  sexton events --key 'account*' --json | jq -r .owner
+  sexton events --job 17                       what becomes of a job
   sexton events --after 812                    what came behind this position, if it is still kept
 
 Exit status: 0 the coordinator ended; 2 usage; 3 no coordinator runs there, or it was cut off; 4 it has halted.")]
@@ -38,7 +39,19 @@ pub(crate) struct Events {
     #[arg(long, value_name = "PATTERN", value_parser = crate::lock::name)]
     name: Option<Name>,
 
-    /// Begin behind this position
+    /// Only those of this job
+    #[arg(long, value_name = "ID")]
+    job: Option<u64>,
+
+    /// Only those of this queue and its jobs; * stands for anything
+    #[arg(long, value_name = "QUEUE", value_parser = crate::lock::name, conflicts_with_all = ["name", "actor", "key"])]
+    queue: Option<Name>,
+
+    /// Only those of the locks of this key; * stands for anything
+    #[arg(long, value_name = "KEY", value_parser = crate::lock::name, conflicts_with_all = ["name", "actor", "job"])]
+    key: Option<Name>,
+
+    /// Begin behind this position: what stands first in each line
     #[arg(long, value_name = "POSITION", value_parser = position)]
     after: Option<Position>,
 
@@ -59,10 +72,14 @@ impl Events {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let target = self.at.target()?;
         let after = self.after.map(|after| after.to_string());
+        let job = self.job.map(|job| job.to_string());
+        let (queue, key) = (self.queue.as_ref(), self.key.as_ref());
+        let actor = queue.map(|_| "queue").or(key.map(|_| "lock"));
         let wanted = Wanted {
-            actor: self.actor.as_deref(),
+            actor: self.actor.as_deref().or(actor),
             kind: self.kind.as_deref(),
-            name: self.name.as_ref(),
+            name: self.name.as_ref().or(queue).or(key),
+            job: job.as_deref(),
             after: after.as_deref(),
         };
         follow(&target, &wanted, self.json)
@@ -75,6 +92,7 @@ pub(crate) struct Wanted<'w> {
     pub(crate) actor: Option<&'w str>,
     pub(crate) kind: Option<&'w str>,
     pub(crate) name: Option<&'w Name>,
+    pub(crate) job: Option<&'w str>,
     pub(crate) after: Option<&'w str>,
 }
 
@@ -86,6 +104,7 @@ impl Wanted<'_> {
         };
         put("actor", self.actor);
         put("kind", self.kind);
+        put("job", self.job);
         put("after", self.after);
         if let Some(name) = self.name {
             let mut members = serde_json::Map::new();
@@ -114,12 +133,12 @@ pub(crate) fn follow(target: &Target, wanted: &Wanted<'_>, json: bool) -> Result
             return Ok(());
         };
         let line = if json {
-            format!("{told}\n")
+            told.to_owned()
         } else {
             serde_json::from_str(told)
-                .map_or_else(|_| format!("{told}\n"), |told| shown_to_people(&told))
+                .map_or_else(|_| told.to_owned(), |told| shown_to_people(&told))
         };
-        written(out.write_all(line.as_bytes()).and_then(|()| out.flush()))
+        written(writeln!(out, "{line}").and_then(|()| out.flush()))
     })?;
     ended.map_or(Ok(()), |Answer { body, .. }| {
         let said = serde_json::from_str(&body).unwrap_or_default();
@@ -130,28 +149,48 @@ pub(crate) fn follow(target: &Target, wanted: &Wanted<'_>, json: bool) -> Result
 /// An event in a line.
 fn shown_to_people(told: &Value) -> String {
     let kind = words(told, "/kind");
-    if kind == "lost" {
-        let (after, upto) = (words(told, "/after"), words(told, "/upto"));
-        return format!(
-            "events are lost: of what came behind {after} and up to {upto} nothing is kept\n"
-        );
+    let (after, upto) = (words(told, "/after"), words(told, "/upto"));
+    match kind.as_str() {
+        "lost" => {
+            return format!(
+                "events are lost: of what came behind {after} and up to {upto} nothing is kept"
+            );
+        }
+        "ahead" => {
+            return format!(
+                "position {after} is yet to come: the newest is {upto}, and what follows it is shown"
+            );
+        }
+        _ => {}
     }
-    let at = time(Timestamp(number(told, "/at")));
-    let mut line = format!("{at}  {:<4}  {kind:<11}", words(told, "/actor"));
-    for (field, _) in told.as_object().into_iter().flatten() {
+    let fields = told.as_object().into_iter().flatten();
+    let fields = fields.filter_map(|(field, _)| {
         let field = field.strip_suffix("_b64").unwrap_or(field);
         let value = match field {
-            "position" | "at" | "actor" | "kind" => continue,
+            "position" | "at" | "actor" | "kind" => return None,
             "key" | "index" | "owner" => shown(told, field),
             field => words(told, &format!("/{field}")),
         };
-        if value.is_empty() {
-            continue;
-        }
+        Some((field, value))
+    });
+    let at = Timestamp(number(told, "/at"));
+    let actor = words(told, "/actor");
+    let named = (actor.as_str(), kind.as_str());
+    line(&words(told, "/position"), at, named, fields)
+}
+
+/// A line of what happened: where, when, to whom, what. Columns stand below each other, whatever happens.
+pub(crate) fn line<'f>(
+    position: &str,
+    at: Timestamp,
+    (actor, kind): (&str, &str),
+    fields: impl Iterator<Item = (&'f str, String)>,
+) -> String {
+    let mut line = format!("{position:>10}  {}  {actor:<10}  {kind:<11}", time(at));
+    for (field, value) in fields.filter(|(_, value)| !value.is_empty()) {
         let quoted = value.contains(char::is_whitespace);
         let value = if quoted { format!("{value:?}") } else { value };
         line.extend(["  ", field, "=", value.as_str()]);
     }
-    line.push('\n');
     line
 }

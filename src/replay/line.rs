@@ -3,6 +3,7 @@
 use crate::clock::Timestamp;
 use crate::ids::{RequestKey, Seq};
 use crate::persist::mark::Mark;
+use crate::replay::story::StoryEvent;
 use crate::spine::delivery::Stage;
 use crate::spine::machine::About;
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,9 @@ pub struct Line {
     /// What stood in the slots that the outcome speaks of, where that is known. It may be left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub about: Vec<About>,
+    /// What it came to for the item that is followed, if one is. It is not read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<StoryEvent>,
     /// What the node noted about itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark: Option<Mark>,
@@ -110,6 +114,7 @@ impl Line {
             outcome: None,
             key: None,
             about: Vec::new(),
+            events: Vec::new(),
             mark: None,
             stage: None,
             cause: None,

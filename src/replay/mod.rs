@@ -8,12 +8,15 @@
 //! |---|---|
 //! | `line.rs` | one line of a log as JSON |
 //! | `replayed.rs` | a machine whatever its types |
+//! | `story.rs` | what happened to one item |
 //! | `run.rs` | records and lines in order; verifying |
 
 mod line;
 mod replayed;
 mod run;
+mod story;
 
 pub use line::{HEADER, Kind, Line, LineError, header_after};
 pub use replayed::{Replayed, Told};
 pub use run::{Differing, Mismatch, Replay, ReplayError};
+pub use story::{Before, Followed, StoryEvent};

@@ -3,9 +3,10 @@
 use crate::decode;
 use crate::ids::{Digest, RequestKey, Seq};
 use crate::persist::journal::Record;
+use crate::replay::story::{Before, Followed, StoryEvent};
 use crate::spine::guard::panic_words;
 use crate::spine::ledger::{Entry, Poisoned};
-use crate::spine::machine::{About, Actor, Keeping, Moment, Now};
+use crate::spine::machine::{About, Actor, Keeping, Moment, Now, Stamp};
 use crate::spine::record::{RecoveryError, decode_record};
 use crate::spine::recovery::{EntryOf, Recovering, Replica};
 use serde::de::DeserializeOwned;
@@ -14,8 +15,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// An actor that a log is replayed into.
 pub trait Replayed: Recovering {
-    /// What a journal record says, and what stands in the slots that it speaks of.
-    fn entry(&self, record: &Record<'_>) -> Result<Told, RecoveryError>;
+    /// What a journal record says, what stands in the slots that it speaks of, and what it will come to for an item.
+    fn entry(
+        &self,
+        record: &Record<'_>,
+        followed: Option<&Followed>,
+    ) -> Result<Told, RecoveryError>;
+    /// What a record that was looked at so came to for the item, now that it is applied.
+    fn after(&self, followed: &Followed, before: Before) -> Vec<StoryEvent>;
     /// A poisoned message of a journal record, as JSON.
     fn poisoned(&self, record: &Record<'_>) -> Result<Poisoned<Value>, RecoveryError>;
     /// What the rules of today decide about a message.
@@ -24,9 +31,9 @@ pub trait Replayed: Recovering {
     fn commit(
         &mut self,
         moment: &Moment,
-        message: &Value,
-        outcome: Option<&Value>,
+        said: (&Value, Option<&Value>),
         key: Option<RequestKey>,
+        followed: Option<&Followed>,
     ) -> Result<Option<Told>, String>;
     /// Goes by these rules from here on, as the log has them.
     fn go_by(&mut self, rules: &[u8]);
@@ -51,11 +58,27 @@ pub struct Told {
     pub key: Option<RequestKey>,
     /// What stood in the slots that the outcome speaks of.
     pub about: Vec<About>,
+    /// What it came to for the item that is followed, once it is committed.
+    pub events: Vec<StoryEvent>,
+    /// What was known of that before.
+    pub(super) before: Option<Before>,
 }
 
 impl<M: Actor> Replayed for Replica<M> {
-    fn entry(&self, record: &Record<'_>) -> Result<Told, RecoveryError> {
-        Ok(self.told(&Self::decode(record)?))
+    fn entry(
+        &self,
+        record: &Record<'_>,
+        followed: Option<&Followed>,
+    ) -> Result<Told, RecoveryError> {
+        let stamp = Stamp {
+            seq: record.seq,
+            at: record.at,
+        };
+        Ok(self.told(stamp, &Self::decode(record)?, followed))
+    }
+
+    fn after(&self, followed: &Followed, before: Before) -> Vec<StoryEvent> {
+        followed.after(self.machine(), before)
     }
 
     fn poisoned(&self, record: &Record<'_>) -> Result<Poisoned<Value>, RecoveryError> {
@@ -80,9 +103,9 @@ impl<M: Actor> Replayed for Replica<M> {
     fn commit(
         &mut self,
         moment: &Moment,
-        message: &Value,
-        outcome: Option<&Value>,
+        (message, outcome): (&Value, Option<&Value>),
         key: Option<RequestKey>,
+        followed: Option<&Followed>,
     ) -> Result<Option<Told>, String> {
         let message: M::Message = from_json(message)?;
         let outcome: M::Outcome = match outcome {
@@ -97,7 +120,7 @@ impl<M: Actor> Replayed for Replica<M> {
             outcome,
             key,
         };
-        let told = self.told(&entry);
+        let mut told = self.told(moment.stamp(), &entry, followed);
         Self::commit(self, moment.stamp(), &entry).map_err(|error| match error {
             RecoveryError::Panicked { cause, .. } => {
                 format!("it does not follow from what stands before it ({cause})")
@@ -107,6 +130,9 @@ impl<M: Actor> Replayed for Replica<M> {
             | RecoveryError::UnknownActor { .. }
             | RecoveryError::Undecodable { .. }) => error.to_string(),
         })?;
+        if let (Some(item), Some(before)) = (followed, told.before.take()) {
+            told.events = item.after(self.machine(), before);
+        }
         Ok(Some(told))
     }
 
@@ -140,8 +166,11 @@ impl<M: Actor> Replayed for Replica<M> {
 
 impl<M: Actor> Replica<M> {
     /// An entry that is not committed yet.
-    fn told(&self, entry: &EntryOf<M>) -> Told {
+    fn told(&self, stamp: Stamp, entry: &EntryOf<M>, followed: Option<&Followed>) -> Told {
+        let said = (&entry.message, &entry.outcome);
         Told {
+            before: followed.map(|item| item.before(self.machine(), stamp, said)),
+            events: Vec::new(),
             message: to_json(&entry.message),
             outcome: to_json(&entry.outcome),
             key: entry.key,

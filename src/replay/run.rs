@@ -10,6 +10,7 @@ use crate::persist::mark::{Mark, Marked, Watermark};
 use crate::persist::snapshots::{Seal, SlotId, Slots};
 use crate::replay::line::{Kind, Line, LineError, NODE};
 use crate::replay::replayed::{Replayed, Told};
+use crate::replay::story::Followed;
 use crate::spine::machine::{Actor, Moment, Now, Stamp, Start};
 use crate::spine::recovery::{self, Recovering, RecoveryError, Replica, decode_mark};
 use serde_json::Value;
@@ -26,6 +27,7 @@ pub struct Replay {
     reads_only: bool,
     mismatches: Vec<Mismatch>,
     noted: Noted,
+    followed: Option<Followed>,
 }
 
 /// An entry about which something else would be decided now.
@@ -104,6 +106,7 @@ impl Replay {
             reads_only: false,
             mismatches: Vec::new(),
             noted: Noted::default(),
+            followed: None,
         }
     }
 
@@ -119,6 +122,11 @@ impl Replay {
     pub fn verifying(mut self) -> Self {
         self.verify = true;
         self
+    }
+
+    /// Says of every line what it came to for this item.
+    pub fn follow(&mut self, item: Followed) {
+        self.followed = Some(item);
     }
 
     /// From now on only reads: for a log whose beginning is gone, of which no state can be had.
@@ -225,8 +233,9 @@ impl Replay {
             }
             format::Kind::Entry => {
                 let (verify, reads_only) = (self.verify, self.reads_only);
+                let followed = self.followed.clone();
                 let actor = self.of_record(record)?;
-                let told = actor.entry(record)?;
+                let told = actor.entry(record, followed.as_ref())?;
                 line.actor = actor.name().to_owned();
                 line.kind = Kind::Entry;
                 // What the snapshot has already that this began with is shown, and not done again.
@@ -239,8 +248,14 @@ impl Replay {
                             &told.outcome,
                         );
                     }
-                    self.of_record(record)?.apply(record)?;
+                    let actor = self.of_record(record)?;
+                    actor.apply(record)?;
+                    if let (Some(item), Some(before)) = (&followed, told.before) {
+                        line.events = actor.after(item, before);
+                    }
                     line.about = told.about;
+                } else if let Some(item) = followed.filter(|item| item.actor() == line.actor) {
+                    line.events = item.unknown(&told.message);
                 }
                 line.message = Some(told.message);
                 line.outcome = Some(told.outcome);
@@ -251,6 +266,9 @@ impl Replay {
                 let poisoned = actor.poisoned(record)?;
                 line.actor = actor.name().to_owned();
                 line.kind = Kind::Poisoned;
+                let item = self.followed.as_ref();
+                let item = item.filter(|item| item.actor() == line.actor);
+                line.events = item.map_or_else(Vec::new, |item| item.panicked(&poisoned));
                 line.message = Some(poisoned.message);
                 line.stage = Some(poisoned.stage);
                 line.cause = Some(poisoned.cause);
@@ -303,7 +321,7 @@ impl Replay {
         };
         if self.reads_only {
             self.last = seq;
-            return only_read(whole).map_err(impossible);
+            return only_read(whole, self.followed.as_ref()).map_err(impossible);
         }
         self.compare_noted(seq);
         match whole.kind {
@@ -327,6 +345,7 @@ impl Replay {
                 };
                 whole.outcome = Some(told.outcome);
                 whole.about = told.about;
+                whole.events = told.events;
             }
             Kind::Poisoned | Kind::Time => {}
         }
@@ -347,8 +366,10 @@ impl Replay {
         if let (true, Some(outcome)) = (self.verify, &line.outcome) {
             self.compare(&moment, &line.actor, message, outcome);
         }
+        let followed = self.followed.clone();
         let actor = self.named(&line.actor)?;
-        match actor.commit(&moment, message, line.outcome.as_ref(), line.key)? {
+        let outcome = line.outcome.as_ref();
+        match actor.commit(&moment, (message, outcome), line.key, followed.as_ref())? {
             Some(told) => Ok((Some(told), None)),
             None => Ok((None, Some(actor.decide(&moment, message)?))),
         }
@@ -388,7 +409,8 @@ impl Replay {
             while let Some(message) = actor.due(Now { at, offset }) {
                 let seq = following(self.last)?;
                 let moment = moment(&self.marked, actor.actor(), Stamp { seq, at });
-                let Some(told) = actor.commit(&moment, &message, None, None)? else {
+                let followed = self.followed.as_ref();
+                let Some(told) = actor.commit(&moment, (&message, None), None, followed)? else {
                     return Err(format!("{message} is due and changes nothing"));
                 };
                 self.last = seq;
@@ -398,6 +420,7 @@ impl Replay {
                     message: Some(told.message),
                     outcome: Some(told.outcome),
                     about: told.about,
+                    events: told.events,
                     ..Line::new(Kind::Entry, actor.name())
                 });
             }
@@ -495,7 +518,11 @@ fn following(last: Seq) -> Result<Seq, String> {
 }
 
 /// A line as it stands, where there is no state to replay it on.
-fn only_read(line: Line) -> Result<Vec<Line>, String> {
+fn only_read(mut line: Line, followed: Option<&Followed>) -> Result<Vec<Line>, String> {
+    let item = followed.filter(|item| item.actor() == line.actor);
+    if let Some((item, message)) = item.zip(line.message.as_ref()) {
+        line.events = item.unknown(message);
+    }
     if line.kind == Kind::Entry && line.outcome.is_none() {
         return Err("it has no outcome, and no state to decide it on".into());
     }

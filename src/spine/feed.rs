@@ -255,6 +255,14 @@ pub enum Heard {
         /// Where it stands now.
         upto: Position,
     },
+    /// The reader asked for what comes behind `after`, a position that is yet to come: it is of another log, or nobody's.
+    /// It hears everything from now on.
+    Ahead {
+        /// What it asked for.
+        after: Position,
+        /// Where it stands now.
+        upto: Position,
+    },
 }
 
 /// Somebody who listens: a position in the ring.
@@ -275,13 +283,14 @@ impl Reader {
         let mut heard = Vec::new();
         // What was dropped before it could be shown is not spoken of either.
         let gone = self.at < ring.floor && ring.floor <= upto;
-        if gone || self.astray {
-            let after = self.at;
-            self.at = if gone { ring.floor } else { upto };
-            self.astray = false;
+        if std::mem::take(&mut self.astray) {
+            let after = std::mem::replace(&mut self.at, upto);
+            heard.push(Heard::Ahead { after, upto });
+        } else if gone {
+            let after = std::mem::replace(&mut self.at, ring.floor);
             heard.push(Heard::Lost {
                 after,
-                upto: self.at,
+                upto: ring.floor,
             });
         } else if self.at < ring.floor {
             return heard;
@@ -331,6 +340,7 @@ mod tests {
         let text = |heard| match heard {
             Heard::Event(event) => event.position.to_string(),
             Heard::Lost { after, upto } => format!("{after}..{upto}"),
+            Heard::Ahead { after, upto } => format!("{after}>{upto}"),
         };
         reader.take(usize::MAX).into_iter().map(text).collect()
     }
@@ -399,7 +409,7 @@ mod tests {
         assert_eq!(heard(&mut exact), ["10"], "there was nothing in between");
         assert_eq!(
             heard(&mut astray),
-            ["10..10"],
+            ["10>10"],
             "it is a position of another log"
         );
         put(&feed, 11);

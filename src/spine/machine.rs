@@ -190,6 +190,21 @@ pub trait Shown: Machine {
         _publish: &mut dyn FnMut(Happening),
     ) {
     }
+    /// The same for people who follow one item: also what changes nothing but a deadline.
+    fn story(
+        &self,
+        entry: Stamp,
+        message: &Self::Message,
+        outcome: &Self::Outcome,
+        publish: &mut dyn FnMut(Happening),
+    ) {
+        self.events(entry, message, outcome, publish);
+    }
+    /// How it stands with the item of this number, in no form that means anything: two are compared, to see whether an entry
+    /// that names no item changed this one.
+    fn glance(&self, _item: u64) -> Option<String> {
+        None
+    }
     /// What stands in the slots that an outcome names and its message does not, as long as it is not committed: for
     /// people who read a log.
     fn about(&self, _outcome: &Self::Outcome) -> Vec<About> {

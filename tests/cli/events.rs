@@ -97,7 +97,7 @@ fn what_happens_is_shown_until_the_coordinator_ends() {
         acquire("later");
     });
     assert!(
-        shown.contains("lock  granted      key=later  owner=me  token="),
+        shown.contains("  lock        granted      key=later  owner=me  token="),
         "{shown}"
     );
     drop(rest);

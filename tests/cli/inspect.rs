@@ -348,7 +348,12 @@ fn what_is_held_under_a_key_is_shown() {
         text.contains(r#""0": "owner 3" waits in place 2"#),
         "{text}"
     );
-    assert!(!text.contains("\"owner 2\""), "{text}");
+    let (held, story) = text.split_once("(node time").expect("it says whose time");
+    assert!(!held.contains("\"owner 2\""), "{held}");
+    assert!(
+        story.contains("lock granted key=odd index=150"),
+        "its story is told"
+    );
     let absent = said(&inspect(files.path(), &["--key", r"no\x00ne"]));
     assert!(
         absent.contains(r"no\x00ne nobody owns anything"),

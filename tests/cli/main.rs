@@ -22,6 +22,7 @@ mod serve;
 mod service;
 mod signals;
 mod status;
+mod story;
 mod top;
 
 #[path = "../support/beanstalk.rs"]

@@ -138,7 +138,7 @@ fn a_listener_goes_on_where_it_was() {
     );
     assert_eq!(lost.data["upto"], lost.id.as_str());
     let strange = again("/v1/events?after=1000000000000", "");
-    assert_eq!(strange.kind, "lost", "a position of another log");
+    assert_eq!(strange.kind, "ahead", "a position of another log");
     for wrong in ["x", "-1", "1.2.3", "18446744073709551616"] {
         let problem = opened.get(&format!("/v1/events?after={wrong}"), "");
         assert_eq!(problem.because(400, "field")["field"], "after");

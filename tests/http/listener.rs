@@ -72,7 +72,7 @@ impl Listener {
             };
             assert_eq!(lines.next(), None);
             assert_eq!(told.data["kind"], told.kind.as_str());
-            if told.kind != "lost" {
+            if !["lost", "ahead"].contains(&told.kind.as_str()) {
                 assert_eq!(told.data["position"], told.id.as_str());
             }
             return Some(told);

@@ -342,7 +342,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     (
         "src/replay/",
         &[
-            "actors", "clock", "decode", "ids", "persist", "replay", "spine",
+            "actors", "clock", "decode", "ids", "persist", "replay", "spine", "text",
         ],
     ),
     (

@@ -2,7 +2,11 @@
 
 use serde::Serialize;
 use sexton::actors::lock::{Listed, LockMachine, Name, Query, Reply};
+use sexton::actors::queue::{
+    JobView, Query as Question, QueueMachine, QueueName, QueueView, Reply as Told,
+};
 use sexton::ids::{Digest, Seq};
+use sexton::replay::Followed;
 use sexton::spine::machine::{Machine as _, Now};
 use sexton::spine::recovery::Recovering;
 use std::collections::BTreeMap;
@@ -24,6 +28,51 @@ pub(crate) struct ActorFound {
 pub(crate) struct KeyFound {
     pub(crate) key: Name,
     pub(crate) entries: Vec<Listed>,
+}
+
+/// The item that was asked for, and how it stands with it: nothing, if it is not there.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ItemFound {
+    Key(KeyFound),
+    Job {
+        id: u64,
+        found: Option<Box<JobView>>,
+    },
+    Queue {
+        name: QueueName,
+        found: Option<Box<QueueView>>,
+    },
+}
+
+impl ItemFound {
+    pub(crate) fn of(item: &Followed, locks: &LockMachine, queues: &QueueMachine) -> Self {
+        match item {
+            Followed::Key(key) => Self::Key(KeyFound::locks(locks, key)),
+            Followed::Job(id) => {
+                let job = queues.query(Now::default(), &Question::Job { id: *id });
+                let found = if let Told::Job(job) = job {
+                    Some(job)
+                } else {
+                    None
+                };
+                Self::Job { id: *id, found }
+            }
+            Followed::Queue(name) => {
+                let name = name.clone();
+                let question = Question::Queue {
+                    queue: name.clone(),
+                };
+                let queue = queues.query(Now::default(), &question);
+                let found = if let Told::Queue(queue) = queue {
+                    Some(queue)
+                } else {
+                    None
+                };
+                Self::Queue { name, found }
+            }
+        }
+    }
 }
 
 impl ActorFound {

@@ -3,9 +3,10 @@
 use crate::directory;
 use crate::inspect::findings::{Findings, look};
 use crate::inspect::page;
+use crate::replay::{Item, tell_story};
 use crate::report::{self, Failure};
 use clap::Args;
-use sexton::actors::lock::Name;
+use sexton::replay::Followed;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,7 +24,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 #[command(after_help = "Examples:
   sexton inspect /var/lib/sexton             snapshots, journal, what a start would do
   sexton inspect DATA --actor lock           how many locks there are
-  sexton inspect DATA --key acct             who owns what under a key, who waits, until when
+  sexton inspect DATA --key acct             who owns what under a key, who waits, and what happened there
+  sexton inspect DATA --job 17               how it stands with a job, and what happened to it
 
 Exit status: 0 whole; 1 damage that costs nothing: a start would do without what is damaged; 2 wrong flags; \
 3 a start would be refused, or there is nothing that can be read.")]
@@ -32,23 +34,15 @@ pub(crate) struct Inspect {
     data: PathBuf,
 
     /// Show this actor alone, such as lock
-    #[arg(long, value_name = "NAME", value_parser = sexton::actors::names())]
+    #[arg(long, value_name = "NAME", value_parser = sexton::actors::names(), conflicts_with = "item")]
     actor: Option<String>,
 
-    /// Show what is held under this key, in which \xNN stands for a byte that is no text
-    #[arg(long, value_name = "KEY", value_parser = parse_key)]
-    key: Option<Name>,
+    #[command(flatten)]
+    item: Item,
 
     /// Print JSON instead of text
     #[arg(long)]
     json: bool,
-}
-
-fn parse_key(text: &str) -> Result<Name, String> {
-    Name::from_text(text).ok_or_else(|| {
-        "expected at most 255 bytes, with \\xNN for what is not text and \\\\ for a backslash"
-            .to_owned()
-    })
 }
 
 impl Inspect {
@@ -56,19 +50,24 @@ impl Inspect {
         // A panic about what a page holds is a finding, in words.
         std::panic::set_hook(Box::new(|_| {}));
         directory::check("inspect", &self.data, &["journal", "snapshots", "lock"])?;
-        let mut findings = self.look()?;
+        let followed = self.item.followed();
+        let mut findings = self.look(followed.as_ref())?;
         if let Some(name) = &self.actor {
             findings.actors.retain(|actor| actor.name == name);
         }
         let shown = if self.json {
             let json = serde_json::to_string(&findings).expect("findings have only string keys");
             json + "\n"
-        } else if self.actor.is_some() || self.key.is_some() {
+        } else if self.actor.is_some() || followed.is_some() {
             page::actors(&findings)
         } else {
             page::all(&findings)
         };
         report::written(std::io::stdout().write_all(shown.as_bytes()))?;
+        if followed.is_some() && !self.json {
+            // Where the journal does not read, the story ends, and what was found says so below.
+            drop(tell_story(&self.data, self.item));
+        }
         if let Some(refused) = findings.start.refused {
             return Err(
                 Failure::unreachable(format!("a start would be refused: {refused}"))
@@ -88,10 +87,10 @@ impl Inspect {
         clippy::disallowed_methods,
         reason = "what another process does to its files can only be looked at again"
     )]
-    fn look(&self) -> Result<Findings, Failure> {
+    fn look(&self, item: Option<&Followed>) -> Result<Findings, Failure> {
         let mut looks = 1;
         loop {
-            let findings = look(&self.data, self.key.as_ref());
+            let findings = look(&self.data, item);
             let settled = match &findings {
                 Ok(findings) => findings.running.is_none() || findings.is_whole(),
                 // Files may have gone while they were looked at.

@@ -1,10 +1,9 @@
 //! What is in a data directory and what is wrong with it. Reads, copies elsewhere, and never writes there.
 
-use crate::inspect::actors::{ActorFound, KeyFound};
+use crate::inspect::actors::{ActorFound, ItemFound};
 use crate::isolated::Copies;
 use crate::report::Failure;
 use serde::Serialize;
-use sexton::actors::lock::Name;
 use sexton::actors::{Actors, Rules};
 use sexton::clock::Timestamp;
 use sexton::ids::Seq;
@@ -14,6 +13,7 @@ use sexton::persist::disk::RealDisk;
 use sexton::persist::journal::{Surveyed, survey};
 use sexton::persist::mark::Watermark;
 use sexton::persist::snapshots::{FileCheck, Found, Look, SlotId, Slots};
+use sexton::replay::Followed;
 use sexton::spine::recovery::{Past, RecoveryError, Scope, recover};
 use std::path::{Path, PathBuf};
 
@@ -28,8 +28,9 @@ pub(crate) struct Findings {
     pub(crate) start: StartFound,
     /// Empty if a start would be refused.
     pub(crate) actors: Vec<ActorFound>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) key: Option<KeyFound>,
+    /// The item that was asked for, by what it is.
+    #[serde(flatten)]
+    pub(crate) item: Option<ItemFound>,
     /// What is wrong and would be mended by a start, or does not matter to it.
     pub(crate) damage: Vec<String>,
 }
@@ -101,8 +102,8 @@ pub(crate) struct StartFound {
     pub(crate) cut: Option<String>,
 }
 
-/// Looks at a directory, with what is held under a key if one is asked for.
-pub(crate) fn look(data: &Path, key: Option<&Name>) -> Result<Findings, Failure> {
+/// Looks at a directory, and at an item if one is asked for.
+pub(crate) fn look(data: &Path, item: Option<&Followed>) -> Result<Findings, Failure> {
     let disk = RealDisk::new(data);
     let running = disk.holder().unwrap_or_else(|error| {
         tracing::debug!(%error, "it cannot be told whether a coordinator runs");
@@ -140,13 +141,16 @@ pub(crate) fn look(data: &Path, key: Option<&Name>) -> Result<Findings, Failure>
         journal,
         start: StartFound::of(recovered),
         actors: Vec::new(),
-        key: None,
+        item: None,
         damage: Vec::new(),
     };
     if started {
         let found = actors.recovering().into_iter();
         findings.actors = found.map(|actor| ActorFound::of(actor)).collect();
-        findings.key = key.map(|key| KeyFound::locks(actors.lock.machine(), key));
+        findings.item = item.map(|item| {
+            let (locks, queues) = (actors.lock.machine(), actors.queue.machine());
+            ItemFound::of(item, locks, queues)
+        });
     }
     findings.damage = findings.wrong();
     Ok(findings)

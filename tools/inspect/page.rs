@@ -1,9 +1,11 @@
 //! The findings as people read them.
 
-use crate::inspect::actors::{ActorFound, KeyFound};
+use crate::inspect::actors::{ActorFound, ItemFound, KeyFound};
 use crate::inspect::findings::{Findings, JournalFound, SlotFound, SlotState, StartFound};
 use crate::text::{bytes, count, grouped, plain, time};
+use serde_json::Value;
 use sexton::actors;
+use sexton::clock::Timestamp;
 use sexton::persist::journal::Surveyed;
 
 /// Lines with a name before the first of each group.
@@ -41,11 +43,19 @@ pub(crate) fn all(findings: &Findings) -> String {
     page.0
 }
 
-/// The actors alone, or what is held under a key.
+/// The actors alone, or the item that was asked for.
 pub(crate) fn actors(findings: &Findings) -> String {
     let mut page = Page::default();
-    match &findings.key {
-        Some(key) => held(&mut page, key),
+    match &findings.item {
+        Some(ItemFound::Key(key)) => held(&mut page, key),
+        Some(ItemFound::Job { id, found }) => {
+            let words = found.as_ref().map(figures);
+            page.line(&format!("job {id}"), words.as_deref().unwrap_or(ABSENT));
+        }
+        Some(ItemFound::Queue { name, found }) => {
+            let words = found.as_ref().map(figures);
+            page.line(&format!("queue {name}"), words.as_deref().unwrap_or(ABSENT));
+        }
         None => {
             for actor in &findings.actors {
                 page.line(actor.name, &counts(actor));
@@ -53,6 +63,35 @@ pub(crate) fn actors(findings: &Findings) -> String {
         }
     }
     page.0
+}
+
+const ABSENT: &str = "is not there: it came to its end, or never was";
+
+/// What is known of a job or a queue: every figure by its name, those of a part behind each other.
+fn figures(view: &impl serde::Serialize) -> String {
+    let view = serde_json::to_value(view).expect("a view has only string keys");
+    let mut parts = Vec::new();
+    for (name, value) in view.as_object().into_iter().flatten() {
+        match value {
+            Value::Object(members) => {
+                parts.extend(
+                    members
+                        .iter()
+                        .map(|(name, value)| format!("{name} {value}")),
+                );
+            }
+            Value::Null => {}
+            Value::Number(at) if ["created", "until", "paused_until"].contains(&name.as_str()) => {
+                let at = Timestamp(at.as_u64().unwrap_or(0));
+                parts.push(format!("{} {}", name.replace('_', " "), time(at)));
+            }
+            Value::String(word) => parts.push(format!("{name} {word}")),
+            Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
+                parts.push(format!("{} {value}", name.replace('_', " ")));
+            }
+        }
+    }
+    parts.join(", ")
 }
 
 fn counts(actor: &ActorFound) -> String {

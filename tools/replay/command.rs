@@ -2,7 +2,9 @@
 
 use crate::directory;
 use crate::replay::beginning::{Goal, Place, Range, Wanted, find};
-use crate::report::{self, Failure, tell};
+use crate::replay::item::Item;
+use crate::replay::shown::{Shown, story, words};
+use crate::report::{Failure, tell};
 use crate::text;
 use clap::Args;
 use serde_json::json;
@@ -10,8 +12,7 @@ use sexton::clock::Timestamp;
 use sexton::ids::Seq;
 use sexton::node::cut_words;
 use sexton::persist::disk::RealDisk;
-use sexton::replay::{HEADER, Kind, Line, LineError, Replay, ReplayError, header_after};
-use sexton::spine::machine::About;
+use sexton::replay::{Line, LineError, Replay, ReplayError};
 use std::fs::File;
 use std::io::{BufWriter, Read as _, Write};
 use std::path::{Path, PathBuf};
@@ -27,11 +28,12 @@ const LOGS: &str =
 /// exit status is 3. Of a journal whose beginning is gone all that is there is shown; a state of it, and a verification,
 /// begin with a snapshot. In a hand-written log, a line needs no more than an actor and a message: what it leads to is
 /// decided now, and what falls due before it happens first.
-#[derive(Args)]
+#[derive(Args, Default)]
 #[command(after_help = "Examples:
   sexton replay ~/.local/state/sexton               every entry
   sexton replay DATA --actor lock --until 812       the way to entry 812
-  sexton replay DATA --from 2026-11-21T08:00:00Z | grep acct
+  sexton replay DATA --job 17                       everything that happened to a job
+  sexton replay DATA --key acct --from 2026-11-21T08:00:00Z
   sexton replay DATA --until 2026-11-21T08:30:00Z --state
   sexton replay DATA --export incident.jsonl        a log to read, cut and mail
   sexton replay incident.jsonl --verify             would the same be decided today?
@@ -47,6 +49,9 @@ pub(crate) struct Replaying {
     #[arg(long, value_name = "NAME", value_parser = names())]
     actor: Option<String>,
 
+    #[command(flatten)]
+    item: Item,
+
     /// Show records from this sequence number, or this time (RFC 3339), on
     #[arg(long, value_name = "SEQ|TIME", value_parser = parse_place, conflicts_with_all = ["state", "verify"])]
     from: Option<Place>,
@@ -56,15 +61,15 @@ pub(crate) struct Replaying {
     until: Option<Place>,
 
     /// Show the state at the end instead of the entries
-    #[arg(long)]
+    #[arg(long, conflicts_with = "item")]
     state: bool,
 
     /// Decide about every entry again, compare states with what checkpoints noted of them, and show what differs
-    #[arg(long)]
+    #[arg(long, conflicts_with = "item")]
     verify: bool,
 
     /// Write the records as JSON lines to this new file, or - for standard output
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["state", "verify", "json"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["state", "verify", "json", "item"])]
     export: Option<PathBuf>,
 
     /// Print JSON instead of text
@@ -109,6 +114,16 @@ impl Place {
     }
 }
 
+/// Prints what happened to an item, as far as the journal of this directory has it.
+pub(crate) fn tell_story(data: &Path, item: Item) -> Result<(), Failure> {
+    let replaying = Replaying {
+        log: data.to_owned(),
+        item,
+        ..Replaying::default()
+    };
+    replaying.run()
+}
+
 impl Replaying {
     pub(crate) fn run(self) -> Result<(), Failure> {
         // A log that was cut in the middle may name what is not there: that is an error in words, not a trace.
@@ -116,6 +131,9 @@ impl Replaying {
         let mut replay = Replay::default();
         if self.verify {
             replay = replay.verifying();
+        }
+        if let Some(item) = self.item.followed() {
+            replay.follow(item);
         }
         let mut shown = Shown::default();
         let read = if self.log.is_dir() {
@@ -175,8 +193,15 @@ impl Replaying {
         if shown.exports && shown.after > Seq(0) {
             tell("it begins in the middle, so it can be read, and no state can be had of it");
         }
-        if self.from.is_some() && shown.records == 0 {
-            tell(&format!("nothing of it is shown: the log ends at {last}"));
+        match self.item.followed() {
+            _ if shown.records > 0 => {}
+            Some(item) => tell(&format!(
+                "nothing of {item} is in the log, which ends at {last}"
+            )),
+            None if self.from.is_some() => {
+                tell(&format!("nothing of it is shown: the log ends at {last}"));
+            }
+            None => {}
         }
     }
 
@@ -296,8 +321,13 @@ impl Replaying {
         {
             return Ok(());
         }
+        if self.item.is_any() && line.events.is_empty() {
+            return Ok(());
+        }
         if shown.exports || self.json {
             shown.record(&line.to_json())
+        } else if self.item.is_any() {
+            story(line).iter().try_for_each(|event| shown.record(event))
         } else {
             shown.record(&words(line))
         }
@@ -394,89 +424,4 @@ impl Replaying {
         }
         Ok(())
     }
-}
-
-/// Where the lines go.
-struct Shown {
-    output: BufWriter<Box<dyn Write>>,
-    exports: bool,
-    /// Behind which number what is shown begins.
-    after: Seq,
-    records: u64,
-}
-
-impl Default for Shown {
-    fn default() -> Self {
-        Self {
-            output: BufWriter::new(Box::new(std::io::sink())),
-            exports: false,
-            after: Seq(0),
-            records: 0,
-        }
-    }
-}
-
-impl Shown {
-    /// A record, behind the header if it is the first of an export.
-    fn record(&mut self, line: &str) -> Result<(), Failure> {
-        if self.records == 0 {
-            self.header()?;
-        }
-        self.records += 1;
-        self.line(line)
-    }
-
-    fn header(&mut self) -> Result<(), Failure> {
-        match self.after {
-            _ if !self.exports => Ok(()),
-            Seq(0) => self.line(HEADER),
-            after => self.line(&header_after(after)),
-        }
-    }
-
-    fn line(&mut self, line: &str) -> Result<(), Failure> {
-        report::written(writeln!(self.output, "{line}"))
-    }
-
-    /// An export has a header, also if it has nothing else.
-    fn end(&mut self) -> Result<(), Failure> {
-        if self.records == 0 {
-            self.header()?;
-        }
-        report::written(self.output.flush())
-    }
-}
-
-/// A line as people read it.
-fn words(line: &Line) -> String {
-    let seq = line.seq.map_or("-".to_owned(), |seq| seq.to_string());
-    let at = line.at.map_or("-".to_owned(), text::time);
-    let json = |value: &Option<serde_json::Value>| {
-        value.as_ref().map_or_else(String::new, ToString::to_string)
-    };
-    let what = match line.kind {
-        Kind::Entry => format!(
-            "{}  ->  {}{}",
-            json(&line.message),
-            json(&line.outcome),
-            line.about.iter().map(about).collect::<String>()
-        ),
-        Kind::Poisoned => format!(
-            "{}  PANICKED in {}: {}",
-            json(&line.message),
-            line.stage
-                .map_or_else(String::new, |stage| format!("{stage:?}").to_lowercase()),
-            line.cause.as_deref().unwrap_or("-"),
-        ),
-        Kind::Mark => serde_json::to_string(&line.mark).unwrap_or_default(),
-        Kind::Time => "time passes".to_owned(),
-    };
-    format!("{seq:>10}  {at}  {:<6} {what}", line.actor)
-}
-
-/// What stands in a slot.
-fn about(about: &About) -> String {
-    let name = |(called, name): (&String, &String)| format!(" {called} {name:?}");
-    let names: String = about.names.iter().map(name).collect();
-    format!("  slot {}:{names}", about.slot.0)
 }

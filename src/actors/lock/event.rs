@@ -74,6 +74,27 @@ pub(super) fn events(
     }
 }
 
+/// Tells of a renewal, which is no event.
+pub(super) fn renewed((message, outcome): (&Message, &Outcome), tell: &mut dyn FnMut(Happening)) {
+    let (
+        Outcome::Renewed { place, .. },
+        Message::Request {
+            key, index, owner, ..
+        }
+        | Message::Acquire {
+            key, index, owner, ..
+        }
+        | Message::Renew {
+            key, index, owner, ..
+        },
+    ) = (outcome, message)
+    else {
+        return;
+    };
+    let names = [key, index, owner].map(Name::as_bytes);
+    tell(named("renewed", names).number("place", *place));
+}
+
 /// An owner that has lost its lock, or a contender that waits no longer.
 fn ended(entry: &Entry, in_time: bool) -> Happening {
     let kind = match (entry.is_owner(), in_time) {

@@ -57,6 +57,17 @@ impl Shown for LockMachine {
         event::events(&self.state, entry, (message, outcome), publish);
     }
 
+    fn story(
+        &self,
+        entry: Stamp,
+        message: &Message,
+        outcome: &Outcome,
+        publish: &mut dyn FnMut(Happening),
+    ) {
+        event::renewed((message, outcome), publish);
+        self.events(entry, message, outcome, publish);
+    }
+
     fn about(&self, outcome: &Outcome) -> Vec<About> {
         let Outcome::Ended { gone } = outcome else {
             return Vec::new();

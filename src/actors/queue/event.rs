@@ -90,6 +90,15 @@ impl QueueMachine {
         }
     }
 
+    /// Tells of a claim whose span begins again, which is no event.
+    pub(super) fn tell_touched(&self, outcome: &Outcome, tell: Tell<'_>) {
+        if let Outcome::Touched { slot, until } = outcome {
+            self.about("touched", *slot, |_, told| {
+                tell(told.number("until", until.0));
+            });
+        }
+    }
+
     fn about(&self, kind: &'static str, slot: Slot, tell: impl FnOnce(&Job, Happening)) {
         if let Some(job) = self.state.job(slot) {
             let queue = &self.state.queue_of(job).name;

@@ -417,6 +417,25 @@ impl Shown for QueueMachine {
     ) {
         self.tell(entry.seq, (message, outcome), publish);
     }
+
+    fn story(
+        &self,
+        entry: Stamp,
+        message: &Message,
+        outcome: &Outcome,
+        publish: &mut dyn FnMut(Happening),
+    ) {
+        self.tell_touched(outcome, publish);
+        self.tell(entry.seq, (message, outcome), publish);
+    }
+
+    fn glance(&self, item: u64) -> Option<String> {
+        let view = self
+            .state
+            .find(item)
+            .map(|it| self.job_view(it, Offset::default()))?;
+        Some(format!("{view:?}"))
+    }
 }
 
 /// The slot or number in an item.

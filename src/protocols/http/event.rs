@@ -52,7 +52,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get("/v1/events", events, Words {
             id: "events",
             summary: "What happens, as it happens",
-            more: "Server-sent events: `id` is the position of an event, a sequence number with perhaps a dot and a place behind it; `event` its kind; `data` a JSON object with `position`, `at`, `actor`, `kind` and what is known beside. Ends when the coordinator does. A comment every 15 s shows that it is alive. The newest 65536 events are kept in memory, from when somebody first listens until ten minutes after the last one has gone. Whoever asks for what is no longer kept, or reads too slowly, is told first with an event `lost`, whose data say `after` which position and `upto` which nothing is known. Kinds: of locks `granted`, `waiting`, `released`, `expired`, `withdrawn`, `timed-out`; of any actor `restarted`, `quarantined`; of the supervisor `gave-up`; of the node `checkpoint`, `draining`, `stopping`.",
+            more: "Server-sent events: `id` is the position of an event, a sequence number with perhaps a dot and a place behind it; `event` its kind; `data` a JSON object with `position`, `at`, `actor`, `kind` and what is known beside. Ends when the coordinator does. A comment every 15 s shows that it is alive. The newest 65536 events are kept in memory, from when somebody first listens until ten minutes after the last one has gone. Whoever asks for what is no longer kept, or reads too slowly, is told first with an event `lost`, whose data say `after` which position and `upto` which nothing is known; whoever asks for a position that is yet to come, with an event `ahead`, whose data say `upto` where the stream begins. Kinds: of locks `granted`, `waiting`, `released`, `expired`, `withdrawn`, `timed-out`; of any actor `restarted`, `quarantined`; of the supervisor `gave-up`; of the node `checkpoint`, `draining`, `stopping`.",
             answer: "Events without end.",
         }, &[Reason::Waits])
         .with_content_type("text/event-stream")
@@ -78,8 +78,10 @@ pub(crate) struct Listen {
     actor: Option<String>,
     /// Only those of these kinds, with commas between them. A kind that is not known is refused, and the known ones are named.
     kind: Option<String>,
-    /// Only those about what has this name: the key of a lock. A `*` stands for any bytes.
+    /// Only those about what has this name: the key of a lock, the queue of a job. A `*` stands for any bytes.
     name: Option<Name>,
+    /// Only those of the job of this number.
+    job: Option<u64>,
 }
 
 /// Sends what happens, for as long as somebody reads it.
@@ -132,6 +134,7 @@ struct Wanted {
     /// Each once, however often it was named.
     kinds: Option<BTreeSet<&'static str>>,
     subject: Option<Name>,
+    job: Option<u64>,
 }
 
 /// To whom something happens.
@@ -169,6 +172,7 @@ impl Wanted {
             actor: actor.transpose()?,
             kinds: kinds.transpose()?,
             subject: listen.name,
+            job: listen.job,
         })
     }
 
@@ -180,7 +184,7 @@ impl Wanted {
             .map_or(0, |name| name.as_bytes().len());
         let name = match heard {
             Heard::Event(event) => event.what.subject().map_or(0, <[u8]>::len),
-            Heard::Lost { .. } => 0,
+            Heard::Lost { .. } | Heard::Ahead { .. } => 0,
         };
         1 + pattern * name / COMPARED
     }
@@ -194,6 +198,9 @@ impl Wanted {
         self.actor.is_none_or(|actor| actor == event.actor)
             && kinds.is_none_or(|kinds| kinds.contains(event.what.kind))
             && self.subject.as_ref().is_none_or(fits)
+            && self
+                .job
+                .is_none_or(|job| event.what.fields.contains(&("job", Field::Number(job))))
     }
 
     /// Says what was heard, if it is wanted.
@@ -203,14 +210,16 @@ impl Wanted {
                 said.push_str(event.written.get_or_init(|| written(event).into()));
             }
             Heard::Event(_) => {}
-            Heard::Lost { after, upto } => {
-                let lost = json!({
-                    "kind": "lost", "after": after.to_string(), "upto": upto.to_string(),
-                });
-                *said += format!("id: {upto}\nevent: lost\ndata: {lost}\n\n").as_str();
-            }
+            Heard::Lost { after, upto } => say_gap("lost", (*after, *upto), said),
+            Heard::Ahead { after, upto } => say_gap("ahead", (*after, *upto), said),
         }
     }
+}
+
+/// Says that a stream does not go on where it was asked to.
+fn say_gap(kind: &str, (after, upto): (Position, Position), said: &mut String) {
+    let data = json!({"kind": kind, "after": after.to_string(), "upto": upto.to_string()});
+    *said += format!("id: {upto}\nevent: {kind}\ndata: {data}\n\n").as_str();
 }
 
 /// Whether a name is as the pattern says, in which `*` stands for any bytes.

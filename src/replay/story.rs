@@ -1,0 +1,203 @@
+//! One item's story: of a log, what happened to a job, to a queue, or under a key of locks.
+
+use crate::actors::lock::Name;
+use crate::actors::queue::QueueName;
+use crate::spine::event::{Field, Happening};
+use crate::spine::ledger::Poisoned;
+use crate::spine::machine::{Actor, Stamp};
+use crate::text::escaped;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::fmt;
+
+/// An item that somebody follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Followed {
+    /// The job of this number.
+    Job(u64),
+    /// The queue of this name, and every job in it.
+    Queue(QueueName),
+    /// Every lock of this key.
+    Key(Name),
+}
+
+/// What an entry came to for an item, in names that people know.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StoryEvent {
+    /// A word for it, such as `claimed`.
+    pub kind: String,
+    /// Whatever else is known, in order; of names what is not printable stands with `\xNN`.
+    #[serde(flatten)]
+    pub fields: Map<String, Value>,
+}
+
+impl Followed {
+    /// The actor that has such items.
+    pub const fn actor(&self) -> &'static str {
+        match self {
+            Self::Job(_) | Self::Queue(_) => "queue",
+            Self::Key(_) => "lock",
+        }
+    }
+
+    /// Whether this happened to it.
+    pub(super) fn is_of(&self, told: &Happening) -> bool {
+        let has = |wanted: &str, value: &dyn Fn(&Field) -> bool| {
+            let mut fields = told.fields.iter();
+            fields.any(|(field, found)| *field == wanted && value(found))
+        };
+        let is_name =
+            |name: &[u8], found: &Field| matches!(found, Field::Name(it) if **it == *name);
+        match self {
+            Self::Job(id) => has("job", &|found| *found == Field::Number(*id)),
+            Self::Queue(queue) => has("queue", &|found| is_name(queue.as_bytes(), found)),
+            Self::Key(key) => has("key", &|found| is_name(key.as_bytes(), found)),
+        }
+    }
+
+    /// Whether a message asks for something about it, as far as its own words say.
+    pub(super) fn is_named_in(&self, message: &Value) -> bool {
+        let is_it = |member: &str, value: &Value| match self {
+            Self::Job(id) => member == "id" && value.as_u64() == Some(*id),
+            Self::Queue(queue) => member == "queue" && value.as_str() == Some(&*queue.to_string()),
+            Self::Key(key) => member == "key" && value.as_str() == Some(&*key.to_text()),
+        };
+        match message {
+            Value::Object(members) => members
+                .iter()
+                .any(|(member, value)| is_it(member, value) || self.is_named_in(value)),
+            Value::Array(items) => items.iter().any(|item| self.is_named_in(item)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+        }
+    }
+
+    /// The number by which its actor knows it, if an entry may change it without a word of it.
+    pub(super) const fn number(&self) -> Option<u64> {
+        match self {
+            Self::Job(id) => Some(*id),
+            Self::Queue(_) | Self::Key(_) => None,
+        }
+    }
+}
+
+/// What is known before an entry is committed.
+#[derive(Debug)]
+pub struct Before {
+    /// What it comes to for the item.
+    its: Vec<StoryEvent>,
+    /// What it comes to for many at once, of which it may be one.
+    all: Vec<StoryEvent>,
+    glance: Option<String>,
+}
+
+impl Followed {
+    fn glance<M: Actor>(&self, machine: &M) -> Option<String> {
+        let number = self.number().filter(|_| self.actor() == M::NAME);
+        number.and_then(|number| machine.glance(number))
+    }
+
+    /// Looks at an entry before it is committed.
+    pub(super) fn before<M: Actor>(
+        &self,
+        machine: &M,
+        stamp: Stamp,
+        (message, outcome): (&M::Message, &M::Outcome),
+    ) -> Before {
+        let (mut its, mut all) = (Vec::new(), Vec::new());
+        let mut publish = |what: Happening| {
+            if self.is_of(&what) {
+                its.push(StoryEvent::from(&what));
+            } else if what.fields.iter().all(|(field, _)| *field != "job") {
+                all.push(StoryEvent::from(&what));
+            }
+        };
+        if self.actor() == M::NAME {
+            machine.story(stamp, message, outcome, &mut publish);
+        }
+        let glance = self.glance(machine);
+        Before { its, all, glance }
+    }
+
+    /// What it came to, now that it is committed.
+    pub(super) fn after<M: Actor>(&self, machine: &M, before: Before) -> Vec<StoryEvent> {
+        if !before.its.is_empty() || self.glance(machine) == before.glance {
+            before.its
+        } else if before.all.is_empty() {
+            vec![StoryEvent::new("changed")]
+        } else {
+            before.all
+        }
+    }
+
+    /// A message that panicked, if it names the item.
+    pub(super) fn panicked(&self, poisoned: &Poisoned<Value>) -> Vec<StoryEvent> {
+        let panicked = || StoryEvent::new("panicked").with("cause", poisoned.cause.as_str());
+        let is_named = self.is_named_in(&poisoned.message);
+        is_named.then(panicked).into_iter().collect()
+    }
+
+    /// What is known of a message that is not carried out here: its own word, and the names that stand in it.
+    pub(super) fn unknown(&self, message: &Value) -> Vec<StoryEvent> {
+        let word = match message {
+            Value::Object(members) => members.keys().next().map_or("-", String::as_str),
+            Value::String(word) => word.as_str(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => "-",
+        };
+        if !self.is_named_in(message) {
+            return Vec::new();
+        }
+        let mut event = StoryEvent::new(word);
+        let inner = message.get(word).and_then(Value::as_object);
+        for (member, value) in inner.into_iter().flatten() {
+            if ["id", "index", "key", "owner", "queue"].contains(&member.as_str()) {
+                let name = if member == "id" { "job" } else { member };
+                event = event.with(name, value.clone());
+            }
+        }
+        vec![event]
+    }
+}
+
+impl fmt::Display for Followed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Job(id) => write!(f, "job {id}"),
+            Self::Queue(queue) => write!(f, "queue {queue}"),
+            Self::Key(key) => write!(f, "key {}", key.to_text()),
+        }
+    }
+}
+
+impl StoryEvent {
+    /// An event of which nothing is known but its kind.
+    pub(super) fn new(kind: &str) -> Self {
+        Self {
+            kind: kind.to_owned(),
+            fields: Map::new(),
+        }
+    }
+
+    /// With a value.
+    #[must_use]
+    pub(super) fn with(mut self, field: &str, value: impl Into<Value>) -> Self {
+        self.fields.insert(field.to_owned(), value.into());
+        self
+    }
+}
+
+impl From<&Happening> for StoryEvent {
+    fn from(told: &Happening) -> Self {
+        let value = |field: &Field| match field {
+            Field::Name(name) => Value::from(escaped(name)),
+            Field::Number(number) => (*number).into(),
+            Field::Text(text) => text.as_str().into(),
+        };
+        let fields = told.fields.iter();
+        Self {
+            kind: told.kind.to_owned(),
+            fields: fields
+                .map(|(field, found)| ((*field).to_owned(), value(found)))
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The flags that name an item whose story is told.
+
+use clap::Args;
+use sexton::actors::lock::Name;
+use sexton::actors::queue::QueueName;
+use sexton::replay::Followed;
+
+/// Which item is followed.
+#[derive(Args, Clone, Debug, Default)]
+#[group(id = "item", multiple = false)]
+pub(crate) struct Item {
+    /// Show what happened to this job, event by event
+    #[arg(long, value_name = "ID")]
+    job: Option<u64>,
+
+    /// Show what happened to this queue and to its jobs, event by event
+    #[arg(long, value_name = "QUEUE", value_parser = queue)]
+    queue: Option<QueueName>,
+
+    /// Show what happened to the locks of this key, in which \xNN stands for a byte that is no text
+    #[arg(long, value_name = "KEY", value_parser = crate::lock::name)]
+    key: Option<Name>,
+}
+
+fn queue(text: &str) -> Result<QueueName, String> {
+    QueueName::try_from(text).map_err(|error| error.to_string())
+}
+
+impl Item {
+    pub(crate) fn is_any(&self) -> bool {
+        self.job.is_some() || self.queue.is_some() || self.key.is_some()
+    }
+
+    pub(crate) fn followed(&self) -> Option<Followed> {
+        let job = self.job.map(Followed::Job);
+        let queue = self.queue.clone().map(Followed::Queue);
+        job.or(queue).or(self.key.clone().map(Followed::Key))
+    }
+}

@@ -1,0 +1,112 @@
+//! What a replay prints, line by line.
+
+use crate::report::{self, Failure};
+use crate::{events, text};
+use sexton::clock::Timestamp;
+use sexton::ids::Seq;
+use sexton::replay::{HEADER, Kind, Line, StoryEvent, header_after};
+use sexton::spine::machine::About;
+use std::io::{BufWriter, Write};
+
+/// Where the lines go.
+pub(crate) struct Shown {
+    pub(crate) output: BufWriter<Box<dyn Write>>,
+    pub(crate) exports: bool,
+    /// Behind which number what is shown begins.
+    pub(crate) after: Seq,
+    pub(crate) records: u64,
+}
+
+impl Default for Shown {
+    fn default() -> Self {
+        Self {
+            output: BufWriter::new(Box::new(std::io::sink())),
+            exports: false,
+            after: Seq(0),
+            records: 0,
+        }
+    }
+}
+
+impl Shown {
+    /// A record, behind the header if it is the first of an export.
+    pub(crate) fn record(&mut self, line: &str) -> Result<(), Failure> {
+        if self.records == 0 {
+            self.header()?;
+        }
+        self.records += 1;
+        self.line(line)
+    }
+
+    fn header(&mut self) -> Result<(), Failure> {
+        match self.after {
+            _ if !self.exports => Ok(()),
+            Seq(0) => self.line(HEADER),
+            after => self.line(&header_after(after)),
+        }
+    }
+
+    pub(crate) fn line(&mut self, line: &str) -> Result<(), Failure> {
+        report::written(writeln!(self.output, "{line}"))
+    }
+
+    /// An export has a header, also if it has nothing else.
+    pub(crate) fn end(&mut self) -> Result<(), Failure> {
+        if self.records == 0 {
+            self.header()?;
+        }
+        report::written(self.output.flush())
+    }
+}
+
+/// A line as people read it.
+pub(crate) fn words(line: &Line) -> String {
+    let seq = line.seq.map_or("-".to_owned(), |seq| seq.to_string());
+    let at = line.at.map_or("-".to_owned(), text::time);
+    let json = |value: &Option<serde_json::Value>| {
+        value.as_ref().map_or_else(String::new, ToString::to_string)
+    };
+    let what = match line.kind {
+        Kind::Entry => format!(
+            "{}  ->  {}{}",
+            json(&line.message),
+            json(&line.outcome),
+            line.about.iter().map(about).collect::<String>()
+        ),
+        Kind::Poisoned => format!(
+            "{}  PANICKED in {}: {}",
+            json(&line.message),
+            line.stage
+                .map_or_else(String::new, |stage| format!("{stage:?}").to_lowercase()),
+            line.cause.as_deref().unwrap_or("-"),
+        ),
+        Kind::Mark => serde_json::to_string(&line.mark).unwrap_or_default(),
+        Kind::Time => "time passes".to_owned(),
+    };
+    format!("{seq:>10}  {at}  {:<6} {what}", line.actor)
+}
+
+/// What stands in a slot.
+fn about(about: &About) -> String {
+    let name = |(called, name): (&String, &String)| format!(" {called} {name:?}");
+    let names: String = about.names.iter().map(name).collect();
+    format!("  slot {}:{names}", about.slot.0)
+}
+
+/// What an entry came to for the item that is followed, a line for each event.
+pub(crate) fn story(line: &Line) -> Vec<String> {
+    let at = line.at.unwrap_or(Timestamp(0));
+    let place = line.seq.map_or("-".to_owned(), |seq| seq.to_string());
+    let event = |StoryEvent { kind, fields }: &StoryEvent| {
+        let fields = fields.iter();
+        let fields = fields.map(|(field, value)| (field.as_str(), value_words(value)));
+        events::line(&place, at, (line.actor.as_str(), kind.as_str()), fields)
+    };
+    line.events.iter().map(event).collect()
+}
+
+fn value_words(value: &serde_json::Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), text::plain)
+}
