@@ -153,7 +153,7 @@ fn a_coordinator_that_is_killed_is_told_as_such() {
     events.line_after(|| {
         run(&data, &["lock", "acquire", "a", "--owner", "me"]);
         // What is asked for again is renewed, of which nothing is told.
-        run(&data, &["lock", "release-all", "me"]);
+        run(&data, &["lock", "release-all", "--owner", "me"]);
     });
     daemon.kill();
     let (status, _) = events.end();
