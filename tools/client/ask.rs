@@ -262,10 +262,11 @@ fn unreachable_because(error: &io::Error, target: &Target) -> Trouble {
     } else if kind == io::ErrorKind::InvalidData {
         let words = "--ca-file FILE names the certificates to trust; http:// is for a coordinator without TLS";
         Trouble::Refused(failure.help(words))
+    } else if absent && target.is_tcp() {
+        let words = "`sexton serve --http ADDRESS --token-file FILE` answers there";
+        Trouble::Absent(failure.help(words))
     } else if absent {
-        Trouble::Absent(
-            failure.help("`sexton serve --http ADDRESS --token-file FILE` answers there"),
-        )
+        Trouble::Absent(failure)
     } else {
         Trouble::Refused(failure)
     }
