@@ -47,7 +47,10 @@ fn read_on(handle: &Handle, stop: &Arc<AtomicBool>) {
 
 #[test]
 fn a_lock_is_had_while_many_look_at_every_queue() {
-    let opened = Opened::configured(|config| config.data = None);
+    let opened = Opened::configured(|config| {
+        config.data = None;
+        config.http.as_mut().expect("it has one").socket = None;
+    });
     let handle = opened.handle();
     fill(&handle);
     let stop = Arc::new(AtomicBool::new(false));
