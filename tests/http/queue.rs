@@ -576,6 +576,10 @@ fn a_ready_queue_is_named_by_chance() {
         json!({"queue": "b", "tenant": "", "type": "b"})
     );
     next("c").because(404, "absent");
+    // As many types as may be named are looked up as one is.
+    assert_eq!(next(&["b"; 1000].join(",")).json()["queue"], "b");
+    let many = next(&["b"; 1001].join(",")).because(400, "field");
+    assert_eq!(many["field"], "types");
     pop(&opened, "t:a");
     next("a").because(404, "absent");
     assert_eq!(opened.get("/v1/queues/next", "").json()["queue"], "b");

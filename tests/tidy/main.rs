@@ -34,6 +34,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
             "src/node/",
             "src/protocols/beanstalk/door.rs",
             "src/protocols/beanstalk/session.rs",
+            "src/protocols/bounds.rs",
             "src/protocols/connection.rs",
             "src/protocols/http/",
             "src/protocols/listener.rs",
@@ -294,6 +295,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     (
         "src/protocols/",
         &[
+            "spine::budget",
             "spine::delivery",
             "actors::lock",
             "spine::machine",

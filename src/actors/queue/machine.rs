@@ -7,7 +7,6 @@ use crate::actors::queue::message::{Claimant, Message, Outcome, Placed, Pop, Ref
 use crate::actors::queue::pages::Page;
 use crate::actors::queue::reply::{Query, Reply, View, Watch};
 use crate::actors::queue::rules::Rules;
-use crate::actors::queue::select;
 use crate::actors::queue::state::State;
 use crate::actors::queue::waiting::Waiting;
 use crate::clock::{Offset, Timestamp};
@@ -228,7 +227,7 @@ impl Machine for QueueMachine {
     }
 
     fn cost(asked: Asked<'_, Self>) -> usize {
-        select::cost(&asked)
+        Self::cost_of(&asked)
     }
 
     fn weight(&self, message: &Message) -> Weight {

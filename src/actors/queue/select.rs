@@ -10,7 +10,7 @@ use crate::ids::Slot;
 use crate::spine::machine::Asked;
 
 /// How many are looked at for one answer.
-pub(super) const LOOKED_AT_MAX: u32 = 8192;
+const LOOKED_AT_MAX: u32 = 8192;
 
 /// How often chance is asked for a queue before those that may be chosen are counted.
 const TRIES: u64 = 32;
@@ -138,28 +138,28 @@ impl QueueMachine {
             next: Some(looked_at).filter(|it| (*it as usize) < offered.len()),
         }
     }
-}
 
-/// What is asked, in usual commands: to find a queue by its name takes the sixteenth part of one.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "the rest is looked up by one number or name"
-)]
-pub(super) fn cost(asked: &Asked<'_, QueueMachine>) -> usize {
-    match asked {
-        Asked::Message(Message::Pop(pop)) | Asked::Watch(Watch::Job(pop)) => {
-            1 + pop.queues.len() / 16
+    /// What is asked, in usual commands: to find a queue by its name takes the sixteenth part of one.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the rest is looked up by one number or name"
+    )]
+    pub(super) fn cost_of(asked: &Asked<'_, Self>) -> usize {
+        match asked {
+            Asked::Message(Message::Pop(pop)) | Asked::Watch(Watch::Job(pop)) => {
+                1 + pop.queues.len() / 16
+            }
+            Asked::Message(Message::Batch(jobs)) => 1 + jobs.len(),
+            Asked::Watch(Watch::Presence { watching, .. }) => 1 + watching.len() / 4,
+            Asked::Query(
+                Query::Queues { .. }
+                | Query::SelectJobs(_)
+                | Query::SelectQueues(_)
+                | Query::Busiest { .. }
+                | Query::Next(_),
+            ) => LOOKED_AT_MAX as usize / 8,
+            _ => 1,
         }
-        Asked::Message(Message::Batch(jobs)) => 1 + jobs.len(),
-        Asked::Watch(Watch::Presence { watching, .. }) => 1 + watching.len() / 4,
-        Asked::Query(
-            Query::Queues { .. }
-            | Query::SelectJobs(_)
-            | Query::SelectQueues(_)
-            | Query::Busiest { .. }
-            | Query::Next(_),
-        ) => LOOKED_AT_MAX as usize / 8,
-        _ => 1,
     }
 }
 

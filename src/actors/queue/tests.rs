@@ -361,12 +361,7 @@ impl Pair {
             );
         }
         let queues = self.model.queues();
-        let all = Query::Queues { from: Slot(0) };
-        let Reply::Queues {
-            mut names,
-            next: None,
-        } = ask(all)
-        else {
+        let Reply::Queues { mut names, .. } = ask(Query::Queues { from: Slot(0) }) else {
             panic!("names are asked for");
         };
         names.sort();
