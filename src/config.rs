@@ -8,7 +8,7 @@ use crate::clock::ManualClock;
 use crate::persist::journal::{Fsync, Sizes};
 use crate::spine::checkpoint;
 use crate::spine::progress::Progress;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -179,7 +179,7 @@ impl Config {
 fn is_name_of_a_host(name: &str) -> bool {
     let may_hold = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     let is_name = !name.is_empty() && name.len() <= 253 && name.bytes().all(may_hold);
-    is_name || name.parse::<std::net::IpAddr>().is_ok()
+    is_name || name.parse::<IpAddr>().is_ok()
 }
 
 /// A setting that cannot be as it is.
@@ -245,6 +245,14 @@ pub struct BeanstalkConfig {
     pub connections_max: u32,
     /// The longest body of a job.
     pub job_bytes_max: u32,
+}
+
+impl BeanstalkConfig {
+    /// Whether a client at this address is let in.
+    pub fn lets_in(&self, peer: IpAddr) -> bool {
+        let is_known = |network: &Network| network.contains(peer);
+        peer.to_canonical().is_loopback() || self.hosts.iter().any(is_known)
+    }
 }
 
 impl Default for BeanstalkConfig {
@@ -337,6 +345,34 @@ impl Default for HttpConfig {
             names: Vec::new(),
             connections_max: 16_384,
             waits_max: 12_288,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::BeanstalkConfig;
+
+    #[test]
+    fn beanstalkd_clients_are_let_in_from_here_and_from_the_networks_named() {
+        let lets_in = |hosts: &[&str], peer: &str| {
+            let hosts = hosts.iter().map(|network| network.parse().unwrap());
+            let config = BeanstalkConfig {
+                hosts: hosts.collect(),
+                ..BeanstalkConfig::default()
+            };
+            config.lets_in(peer.parse().unwrap())
+        };
+        for here in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
+            assert!(lets_in(&[], here) && lets_in(&["192.0.2.0/24"], here));
+        }
+        assert!(!lets_in(&[], "192.0.2.7") && !lets_in(&["192.0.2.0/29"], "192.0.2.8"));
+        for hosts in [
+            &["192.0.2.0/24"][..],
+            &["::1", "::ffff:192.0.2.7"],
+            &["0.0.0.0/0"],
+        ] {
+            assert!(lets_in(hosts, "192.0.2.7") && lets_in(hosts, "::ffff:192.0.2.7"));
         }
     }
 }

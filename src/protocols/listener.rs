@@ -113,6 +113,13 @@ fn is_kept(stream: &impl AsRawFd, kept: u64) -> bool {
     number >= most.saturating_sub(kept.min(most / 4))
 }
 
+/// Logs a refusal, of so many for the same reason: the first, the second, the fourth, the eighth and so on.
+pub(crate) fn refused(peer: &dyn std::fmt::Display, so_far: u64, why: &str) {
+    if so_far.is_power_of_two() {
+        tracing::info!(%peer, so_far, "refused: {why}");
+    }
+}
+
 /// Says that a connection was not accepted: of the first, the second, the fourth, the eighth and so on, since whoever
 /// comes by the thousand shall not fill the log.
 fn turned_away(why: &dyn std::fmt::Display) {

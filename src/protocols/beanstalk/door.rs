@@ -63,6 +63,8 @@ pub(crate) struct Counters {
     connections_total: AtomicU64,
     rejected_hosts: AtomicU64,
     rejected_busy: AtomicU64,
+    /// Connections that carried an HTTP request.
+    pub(crate) http: AtomicU64,
     producers: AtomicI64,
     workers: AtomicI64,
 }
@@ -75,6 +77,7 @@ impl Default for Counters {
             connections_total: AtomicU64::new(0),
             rejected_hosts: AtomicU64::new(0),
             rejected_busy: AtomicU64::new(0),
+            http: AtomicU64::new(0),
             producers: AtomicI64::new(0),
             workers: AtomicI64::new(0),
         }
@@ -273,18 +276,20 @@ async fn serve(
 
 /// The protocol has no word for a refusal: whoever is not let in sees the connection end.
 fn admit(config: &BeanstalkConfig, shared: &Arc<Shared>, peer: Option<IpAddr>) -> Option<Place> {
-    let known = |peer| config.hosts.iter().any(|network| network.contains(peer));
-    if let Some(peer) = peer.filter(|peer| !peer.is_loopback() && !known(*peer)) {
-        tracing::info!(%peer, "refused: not in the list of hosts");
-        let refused = &shared.counters.rejected_hosts;
-        refused.fetch_add(1, Ordering::Relaxed);
+    if let Some(peer) = peer.filter(|peer| !config.lets_in(*peer)) {
+        let so_far = &shared.counters.rejected_hosts;
+        let so_far = so_far.fetch_add(1, Ordering::Relaxed) + 1;
+        listener::refused(&peer, so_far, "not in the list of hosts");
         return None;
     }
     let place = shared.places.take();
     if place.is_none() {
-        tracing::info!(?peer, "refused: too many connections");
-        let refused = &shared.counters.rejected_busy;
-        refused.fetch_add(1, Ordering::Relaxed);
+        let so_far = &shared.counters.rejected_busy;
+        let so_far = so_far.fetch_add(1, Ordering::Relaxed) + 1;
+        match peer {
+            Some(peer) => listener::refused(&peer, so_far, "too many connections"),
+            None => listener::refused(&"the socket", so_far, "too many connections"),
+        }
     }
     place
 }

@@ -18,12 +18,14 @@ use crate::protocols::beanstalk::door::Shared;
 use crate::protocols::beanstalk::reply::{Job, Reply, encode};
 use crate::protocols::beanstalk::show;
 use crate::protocols::bounds::bytes_to_name;
+use crate::protocols::listener;
 use crate::protocols::session::{Session, Then};
 use crate::spine::budget::Held;
 use crate::spine::delivery::{Answer, Item};
 use crate::spine::runtime::{Mailbox, Stopped, Waiting};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -178,7 +180,8 @@ impl BeanstalkSession {
             Asked::Refused(refusal) => self.tell(&(*refusal).into(), output),
             Asked::Quit => return Then::Close,
             Asked::Http => {
-                tracing::info!("a connection is ended: it carries an HTTP request");
+                let so_far = self.shared.counters.http.fetch_add(1, Ordering::Relaxed) + 1;
+                listener::refused(&"a connection", so_far, "it carries an HTTP request");
                 return Then::Close;
             }
             other => unreachable!("{other:?} is for the actor"),

@@ -64,12 +64,12 @@ impl Counters {
         self.accepted.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn rejected_host(&self) {
-        self.rejected_hosts.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn rejected_host(&self) -> u64 {
+        self.rejected_hosts.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    pub(crate) fn rejected_busy(&self) {
-        self.rejected_busy.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn rejected_busy(&self) -> u64 {
+        self.rejected_busy.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// The numbers of this moment, with what others know of it.

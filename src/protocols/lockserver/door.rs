@@ -147,16 +147,16 @@ fn refuse(stream: TcpStream, shared: &Arc<Shared>) {
 /// Rows 22 and 23: the host is checked first, then the number of connections.
 fn admit(shared: &Arc<Shared>, peer: IpAddr) -> Option<Place> {
     if !shared.hosts().allow(peer) {
-        shared.counters.rejected_host();
-        tracing::info!(%peer, "refused: not in the hosts list");
+        let so_far = shared.counters.rejected_host();
+        listener::refused(&peer, so_far, "not in the hosts list");
         return None;
     }
     let place = shared.places.take();
     if place.is_some() {
         shared.counters.accepted();
     } else {
-        shared.counters.rejected_busy();
-        tracing::info!(%peer, "refused: too many connections");
+        let so_far = shared.counters.rejected_busy();
+        listener::refused(&peer, so_far, "too many connections");
     }
     place
 }
