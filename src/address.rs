@@ -187,10 +187,17 @@ impl std::str::FromStr for Network {
         let (address, bits) = text.split_once('/').unzip();
         let address: IpAddr = address.unwrap_or(text).parse().map_err(|_| wrong())?;
         let width = if address.is_ipv4() { 32 } else { 128 };
-        let bits = bits.map_or(Ok(width), str::parse).map_err(|_| wrong())?;
+        let bits: u8 = bits.map_or(Ok(width), str::parse).map_err(|_| wrong())?;
         if bits > width {
             return Err(wrong());
         }
-        Ok(Self { address, bits })
+        // IPv4 inside IPv6 is IPv4, as it is of a connection.
+        match (address.to_canonical(), bits.checked_sub(96)) {
+            (inner @ IpAddr::V4(_), Some(bits)) if address.is_ipv6() => Ok(Self {
+                address: inner,
+                bits,
+            }),
+            _ => Ok(Self { address, bits }),
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! The list of hosts that are let in: one address or prefix a line, `#` begins a comment. An empty list denies
 //! everyone; without a list only loopback is let in.
 
+use crate::address::Network;
 use crate::protocols::file::read as read_file;
-use ipnet::IpNet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ pub enum Hosts {
     /// This machine.
     Loopback,
     /// Those in the list.
-    Listed(Vec<IpNet>),
+    Listed(Vec<Network>),
 }
 
 /// A list that cannot be used.
@@ -71,20 +71,17 @@ impl Hosts {
             if host.is_empty() {
                 continue;
             }
-            let net = host
-                .parse::<IpNet>()
-                .or_else(|_| host.parse::<IpAddr>().map(IpNet::from));
-            listed.push(net.map_err(|_| (number, host.to_owned()))?);
+            let network = host.parse().map_err(|_| (number, host.to_owned()));
+            listed.push(network?);
         }
         Ok(Self::Listed(listed))
     }
 
     /// Whether this peer is let in. IPv4 inside IPv6 counts as IPv4.
     pub fn allow(&self, peer: IpAddr) -> bool {
-        let peer = peer.to_canonical();
         match self {
-            Self::Loopback => peer.is_loopback(),
-            Self::Listed(nets) => nets.iter().any(|net| net.contains(&peer)),
+            Self::Loopback => peer.to_canonical().is_loopback(),
+            Self::Listed(networks) => networks.iter().any(|network| network.contains(peer)),
         }
     }
 
@@ -92,7 +89,7 @@ impl Hosts {
     pub fn len(&self) -> Option<usize> {
         match self {
             Self::Loopback => None,
-            Self::Listed(nets) => Some(nets.len()),
+            Self::Listed(networks) => Some(networks.len()),
         }
     }
 
@@ -113,6 +110,28 @@ mod tests {
         assert!(allowed("127.0.0.1") && allowed("::ffff:127.0.0.1"));
         assert!(allowed("10.1.255.3") && allowed("::1"));
         assert!(!allowed("127.0.0.2") && !allowed("10.2.0.1"));
+    }
+
+    #[test]
+    fn an_address_is_the_same_however_it_is_written() {
+        let hosts = Hosts::parse("::ffff:10.0.0.7\n::ffff:10.1.0.0/112\n::ffff:0:0/95\n").unwrap();
+        let allowed = |peer: &str| hosts.allow(peer.parse().unwrap());
+        assert!(allowed("10.0.0.7") && allowed("::ffff:10.0.0.7") && allowed("10.1.2.3"));
+        assert!(!allowed("10.0.0.8") && !allowed("10.2.0.1"));
+        assert!(
+            allowed("::fffe:0:1"),
+            "a prefix that is wider than IPv4 is IPv6"
+        );
+        for wrong in [
+            "10.0.0.0/33",
+            "::1/129",
+            "10.0.0.0/-1",
+            "10.0.0.0/",
+            "/8",
+            "10.0.0.0/8/8",
+        ] {
+            assert_eq!(Hosts::parse(wrong), Err((1, wrong.to_owned())));
+        }
     }
 
     #[test]
