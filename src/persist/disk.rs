@@ -2,10 +2,15 @@
 //! and syncs. `RealDisk` is the only user of `std::fs` in the library; the simulation brings a disk of its own.
 
 use crate::persist::error::PersistError;
+use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+
+/// Why a link is of no use.
+const LINK: &str =
+    "it is a link, and links are not followed here: put what it leads to in its place";
 
 /// How much is copied at a time.
 const COPY_BYTES: usize = 1 << 20;
@@ -103,6 +108,66 @@ impl RealDisk {
         Ok(folders)
     }
 
+    /// Refuses a directory in which something stands that is not what a start made there, before anything is read: a
+    /// link leads to what may be anybody's, and a pipe to nowhere.
+    pub fn check(&self) -> Result<(), PersistError> {
+        let wrong = |name: &str, words: &str| {
+            let shown = self.path(name).to_string_lossy().into_owned();
+            Err(PersistError::io("use", &shown)(io::Error::other(
+                words.to_owned(),
+            )))
+        };
+        for (name, is_folder) in [("lock", false), ("journal", true), ("snapshots", true)] {
+            let found = match std::fs::symlink_metadata(self.path(name)) {
+                Ok(found) => found.file_type(),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(PersistError::io("look at", name)(error)),
+            };
+            if found.is_symlink() {
+                return wrong(name, LINK);
+            }
+            if is_folder && !found.is_dir() {
+                return wrong(name, "it is no directory");
+            }
+            if !is_folder && !found.is_file() {
+                return wrong(name, "it is no file");
+            }
+            let link = if is_folder {
+                self.link_in(name)
+            } else {
+                Ok(None)
+            };
+            if let Some(link) = link.map_err(PersistError::io("look into", name))? {
+                return wrong(&link, LINK);
+            }
+        }
+        Ok(())
+    }
+
+    /// A link in a folder or below it, if there is one.
+    fn link_in(&self, folder: &str) -> io::Result<Option<String>> {
+        let entries = match std::fs::read_dir(self.path(folder)) {
+            Ok(entries) => entries,
+            // A running coordinator has removed it since.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            let entry = entry?;
+            let (kind, name) = (entry.file_type()?, entry.file_name());
+            let name = format!("{folder}/{}", name.to_string_lossy());
+            if kind.is_symlink() {
+                return Ok(Some(name));
+            }
+            if kind.is_dir()
+                && let Some(link) = self.link_in(&name)?
+            {
+                return Ok(Some(link));
+            }
+        }
+        Ok(None)
+    }
+
     /// Takes the directory for this process, until the returned lock is dropped or the process ends.
     pub fn lock(&self) -> Result<DirLock, PersistError> {
         let shown = self.root.to_string_lossy().into_owned();
@@ -119,8 +184,7 @@ impl RealDisk {
         match rustix::fs::flock(&directory, lock) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
-                let holder = std::fs::read_to_string(self.path("lock")).unwrap_or_default();
-                let holder = match holder.trim() {
+                let holder = match self.lock_words().trim() {
                     "" => "it has not said its name yet".to_owned(),
                     holder => holder.to_owned(),
                 };
@@ -134,6 +198,7 @@ impl RealDisk {
                 });
             }
         }
+        self.check()?;
         self.replace(
             "lock",
             format!("process {}\n", std::process::id()).as_bytes(),
@@ -141,6 +206,16 @@ impl RealDisk {
         Ok(DirLock {
             _directory: directory,
         })
+    }
+
+    /// What the lock file says, as much of it as a coordinator writes.
+    fn lock_words(&self) -> String {
+        let mut words = [0; 64];
+        let read = self
+            .open("lock", false)
+            .and_then(|file| file.read_at(&mut words, 0));
+        let words = words.get(..read.unwrap_or(0)).unwrap_or(&[]);
+        String::from_utf8_lossy(words).into_owned()
     }
 
     /// The process that has taken the directory, if one has. Takes nothing itself, not for a moment: a start that
@@ -236,13 +311,17 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, name: &str, write: bool) -> io::Result<Box<dyn DiskFile>> {
-        // Or a pipe that stands there would be waited for, for ever.
-        let at_once = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-        let file = OpenOptions::new()
+        // Or a pipe that stands there would be waited for, for ever; and a link may lead to anything.
+        let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        let opened = OpenOptions::new()
             .read(true)
             .write(write)
-            .custom_flags(at_once)
-            .open(self.path(name))?;
+            .custom_flags(flags.bits().cast_signed())
+            .open(self.path(name));
+        let file = opened.map_err(|error| match rustix::io::Errno::from_io_error(&error) {
+            Some(rustix::io::Errno::LOOP) => io::Error::other(LINK),
+            Some(_) | None => error,
+        })?;
         if file.metadata()?.is_file() {
             Ok(Box::new(file))
         } else {

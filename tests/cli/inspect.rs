@@ -128,6 +128,15 @@ fn used(file: &Path) -> u64 {
     last as u64 + 1
 }
 
+/// Moves what has this name away, and leaves a link to it.
+fn linked(made: &Made, name: impl AsRef<Path>) {
+    let away = tempfile::tempdir_in(made.data.parent().expect("it is in a directory"));
+    let away = away.expect("it can be made").keep().join("away");
+    let path = made.data.join(name);
+    fs::rename(&path, &away).expect("it is there");
+    std::os::unix::fs::symlink(&away, &path).expect("a link can be made");
+}
+
 type Plant = fn(&Made);
 
 /// What is done, with which status `inspect` ends, and what it says.
@@ -260,6 +269,52 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         |made| fs::write(made.data.join("journal/00000099.tmp"), "x").expect("it can be written"),
         0,
         &["00000099.tmp is no segment"],
+    ),
+    (
+        "a pipe for a lock",
+        |made| {
+            let lock = made.data.join("lock");
+            fs::remove_file(&lock).expect("it is there");
+            let mode = rustix::fs::Mode::from_raw_mode(0o600);
+            rustix::fs::mknodat(rustix::fs::CWD, &lock, rustix::fs::FileType::Fifo, mode, 0)
+                .expect("it can be made");
+        },
+        3,
+        &["would be refused", "lock: it is no file"],
+    ),
+    (
+        "a link for a lock",
+        |made| linked(made, "lock"),
+        3,
+        &["would be refused", "lock: it is a link"],
+    ),
+    (
+        "a link for the journal",
+        |made| linked(made, "journal"),
+        3,
+        &["would be refused", "journal: it is a link"],
+    ),
+    (
+        "a link for a segment",
+        |made| {
+            let last = made.segments.last().expect("there is one");
+            linked(made, last.strip_prefix(&made.data).expect("it is inside"));
+        },
+        3,
+        &["would be refused", ".seg: it is a link"],
+    ),
+    (
+        "a link in a snapshot",
+        |made| {
+            linked(
+                made,
+                made.slot(made.newer, "db")
+                    .strip_prefix(&made.data)
+                    .expect("it is inside"),
+            )
+        },
+        3,
+        &["would be refused", "db: it is a link"],
     ),
     (
         "no journal",

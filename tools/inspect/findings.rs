@@ -133,13 +133,17 @@ pub(crate) fn look(data: &Path, item: Option<&Followed>) -> Result<Findings, Fai
             found.judge(past.sealed[slot].is_some());
         }
     }
-    let started = recovered.is_ok();
+    let mut start = StartFound::of(recovered);
+    if let Err(error) = disk.check() {
+        start.refused = Some(format!("failed to {error}"));
+    }
+    let started = start.refused.is_none();
     let mut findings = Findings {
         data: data.to_owned(),
         running,
         snapshots,
         journal,
-        start: StartFound::of(recovered),
+        start,
         actors: Vec::new(),
         item: None,
         damage: Vec::new(),

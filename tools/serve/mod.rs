@@ -19,7 +19,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sexton::config::Config;
 use sexton::node::{Drain, Handle, Node};
 use sexton::spine::progress::Step;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 /// Descriptors that are none of connections.
@@ -222,10 +222,16 @@ fn say_who_may_change(data: &Path) {
         return;
     };
     let mode = metadata.permissions().mode() & 0o7777;
+    let data = data.display();
     if mode & 0o022 != 0 {
-        let data = data.display();
         tracing::warn!(
             "{data} has mode {mode:04o}, so others may replace what is in it: `chmod 700 {data}` closes it to them"
+        );
+    }
+    let (owner, own) = (metadata.uid(), rustix::process::geteuid().as_raw());
+    if owner != own && owner != 0 {
+        tracing::warn!(
+            "{data} belongs to user {owner}, who may replace what is in it, and this is user {own}: `chown {own} {data}` gives it to this one"
         );
     }
 }
