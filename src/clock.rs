@@ -136,7 +136,31 @@ pub struct SystemClock {
     base: u64,
 }
 
+/// The machine's clock shows what no date can be: those that are written down are of 1970 to 9999.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("read the machine's clock: it shows {seconds} seconds since 1970, which is {}", era(*.seconds))]
+pub struct ClockError {
+    seconds: i64,
+}
+
+fn era(seconds: i64) -> &'static str {
+    if seconds < 0 {
+        "before 1970"
+    } else {
+        "after 9999"
+    }
+}
+
+/// The first second of the year 10000.
+const YEAR_10000: i64 = 253_402_300_800;
+
 impl SystemClock {
+    /// Whether the wall clock shows what can be a date.
+    pub fn check() -> Result<(), ClockError> {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        can_be_a_date(now.tv_sec)
+    }
+
     /// Starts at the wall clock, or at `floor` (the newest entry's time) if that is later.
     pub fn starting_at(floor: Timestamp) -> Self {
         let start = wall_now().max(floor.0);
@@ -238,6 +262,14 @@ impl Clock for ManualClock {
     }
 }
 
+fn can_be_a_date(seconds: i64) -> Result<(), ClockError> {
+    if (0..YEAR_10000).contains(&seconds) {
+        Ok(())
+    } else {
+        Err(ClockError { seconds })
+    }
+}
+
 fn boot_now() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     millis(now.tv_sec, now.tv_nsec)
@@ -252,4 +284,27 @@ fn millis(seconds: i64, nanos: i64) -> u64 {
     let seconds = u64::try_from(seconds).unwrap_or(0);
     let nanos = u64::try_from(nanos).unwrap_or(0);
     seconds * 1000 + nanos / 1_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::can_be_a_date;
+
+    #[test]
+    fn a_clock_that_shows_no_date_is_an_error_that_says_so() {
+        for seconds in [0, 1_795_000_000, 253_402_300_799] {
+            assert_eq!(can_be_a_date(seconds), Ok(()));
+        }
+        for (seconds, when) in [
+            (-1, "before 1970"),
+            (i64::MIN, "before 1970"),
+            (253_402_300_800, "after 9999"),
+        ] {
+            let error = can_be_a_date(seconds).unwrap_err().to_string();
+            assert!(
+                error.ends_with(when) && error.contains(&seconds.to_string()),
+                "{error}"
+            );
+        }
+    }
 }

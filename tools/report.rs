@@ -207,6 +207,8 @@ impl From<NodeError> for Failure {
             }
             NodeError::Tls(_) => Self::unreachable(format!("failed to {error}"))
                 .help("--tls-cert takes a chain of certificates, our own first, and --tls-key its private key, both in PEM"),
+            NodeError::Clock(_) => Self::unreachable(format!("failed to {error}"))
+                .help("set it, as by `timedatectl set-time` or `date --set`, and start again"),
             NodeError::Hosts(_) | NodeError::Door { .. } | NodeError::Core(_) => {
                 Self::unreachable(format!("failed to {error}"))
             }

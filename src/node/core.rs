@@ -189,6 +189,9 @@ fn recovered(past: &recovery::Past, ms: u64) -> Recovered {
 
 /// Brings the actors to where the log ends, and opens the log for appending.
 fn recover(config: &Config) -> Result<Past, NodeError> {
+    if config.clock.is_none() {
+        SystemClock::check()?;
+    }
     let mut replicas = Actors::empty(&config.rules);
     let Some(data) = &config.data else {
         return Ok(Past {

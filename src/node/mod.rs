@@ -10,6 +10,7 @@ mod ports;
 
 use self::core::Core;
 use self::doors::OpenDoors;
+use crate::clock::ClockError;
 use crate::config::Config;
 use crate::handle::Command;
 pub use crate::handle::{
@@ -61,6 +62,9 @@ pub enum NodeError {
         /// The operating system's answer.
         source: std::io::Error,
     },
+    /// The machine's clock shows no date.
+    #[error(transparent)]
+    Clock(#[from] ClockError),
     /// The operating system gave no thread or no chance.
     #[error("start the core: {0}")]
     Core(std::io::Error),
