@@ -144,7 +144,8 @@ pub mod refusal;
 pub mod replay;
 pub mod spine;
 pub mod status;
-mod text;
+#[doc(hidden)]
+pub mod text;
 
 /// What the README shows in Rust, compiled.
 #[cfg(doctest)]

@@ -1,10 +1,20 @@
 //! Bytes as text: themselves where they are printable UTF-8 without a backslash, else with escapes that can be read
 //! back.
 
+/// Whether a character is not shown but obeyed: control characters, and those that end a line or turn the direction of
+/// what stands beside them.
+pub fn steers(letter: char) -> bool {
+    let turns = matches!(
+        letter,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    turns || letter.is_control()
+}
+
 /// The bytes as text, with `\xNN` for what is not printable.
 pub(super) fn escaped(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
-        Ok(text) if !text.contains(|c: char| c.is_control() || c == '\\') => text.to_owned(),
+        Ok(text) if !text.contains(|c: char| steers(c) || c == '\\') => text.to_owned(),
         Ok(_) | Err(_) => bytes.escape_ascii().to_string(),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::client::{self, Answer, Target, Where};
 use crate::lock::{refused, shown};
-use crate::report::{Failure, written};
+use crate::report::{Failure, print};
 use crate::text::{number, time, words};
 use clap::Args;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -10,7 +10,6 @@ use serde_json::Value;
 use sexton::actors::lock::Name;
 use sexton::clock::Timestamp;
 use sexton::spine::event::Position;
-use std::io::Write as _;
 
 /// Show what happens on a running coordinator, as it happens.
 ///
@@ -126,7 +125,6 @@ impl Wanted<'_> {
 
 /// Prints what happens until the coordinator ends.
 pub(crate) fn follow(target: &Target, wanted: &Wanted<'_>, json: bool) -> Result<(), Failure> {
-    let mut out = std::io::stdout();
     let ended = client::follow(target, &wanted.path(), |line| {
         // The kind and the position are in it too.
         let Some(told) = line.strip_prefix("data: ") else {
@@ -138,7 +136,7 @@ pub(crate) fn follow(target: &Target, wanted: &Wanted<'_>, json: bool) -> Result
             serde_json::from_str(told)
                 .map_or_else(|_| told.to_owned(), |told| shown_to_people(&told))
         };
-        written(writeln!(out, "{line}").and_then(|()| out.flush()))
+        print(&format!("{line}\n"))
     })?;
     ended.map_or(Ok(()), |Answer { body, .. }| {
         let said = serde_json::from_str(&body).unwrap_or_default();

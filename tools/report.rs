@@ -277,10 +277,20 @@ pub(crate) fn tell(words: &str) {
     eprintln!("sexton: {words}");
 }
 
-/// Writes to standard output; a reader that has gone is no failure.
+/// Writes to standard output; a reader that has gone is no failure. What could steer a terminal is escaped on one.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    print_bytes(text.as_bytes())
+}
+
+/// The same with bytes that somebody else made up.
+pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+    let all = if out.is_terminal() {
+        out.write_all(text::lines(&String::from_utf8_lossy(bytes)).as_bytes())
+    } else {
+        out.write_all(bytes)
+    };
+    written(all.and_then(|()| out.flush()))
 }
 
 /// What came of writing to standard output or a file. A reader that has seen enough, such as `head`, is no failure

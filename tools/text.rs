@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use sexton::clock::Timestamp;
+use sexton::text::steers;
 use time::UtcDateTime;
 
 /// What stands there, as a word; `-` if nothing does. Nothing of it can steer a terminal.
@@ -15,9 +16,21 @@ pub(crate) fn words(value: &Value, path: &str) -> String {
 
 /// Text that may hold what somebody else made up, such as the name of a file, in one line that cannot steer a terminal.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars()
-        .map(|letter| if letter.is_control() { ' ' } else { letter })
-        .collect()
+    let shown = |letter| if steers(letter) { ' ' } else { letter };
+    text.chars().map(shown).collect()
+}
+
+/// Text of any lines, in which what could steer a terminal is escaped.
+pub(crate) fn lines(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if steers(letter) && !['\n', '\t'].contains(&letter) {
+            shown.extend(letter.escape_default());
+        } else {
+            shown.push(letter);
+        }
+    }
+    shown
 }
 
 pub(crate) fn number(value: &Value, path: &str) -> u64 {
@@ -82,7 +95,7 @@ pub(crate) fn time(at: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, count, grouped, span, time, words};
+    use super::{bytes, count, grouped, lines, plain, span, time, words};
     use serde_json::json;
     use sexton::clock::Timestamp;
 
@@ -118,6 +131,11 @@ mod tests {
     fn words_cannot_steer_a_terminal() {
         let value = json!({"cause": "a\u{1b}[2Jb\nc", "none": null});
         assert_eq!(words(&value, "/cause"), "a [2Jb c");
+        assert_eq!(plain("a\u{202e}b"), "a b");
+        assert_eq!(
+            lines("a\tb\r\n\u{202e}c\u{200f}d\u{9b}1m"),
+            "a\tb\\r\n\\u{202e}c\\u{200f}d\\u{9b}1m"
+        );
         assert_eq!(words(&value, "/none"), "-");
         assert_eq!(words(&value, "/absent"), "-");
     }

@@ -7,7 +7,6 @@ use crate::replay::{Item, tell_story};
 use crate::report::{self, Failure};
 use clap::Args;
 use sexton::replay::Followed;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -63,7 +62,7 @@ impl Inspect {
         } else {
             page::all(&findings)
         };
-        report::written(std::io::stdout().write_all(shown.as_bytes()))?;
+        report::print(&shown)?;
         if followed.is_some() && !self.json {
             // Where the journal does not read, the story ends, and what was found says so below.
             drop(tell_story(&self.data, self.item));

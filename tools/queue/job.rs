@@ -2,15 +2,15 @@
 
 use crate::queue::answer::{Asking, Fields, fields};
 use crate::queue::command::name;
-use crate::report::{Failure, print, written};
-use crate::text::{number, plain, span, words};
+use crate::report::{Failure, print, print_bytes};
+use crate::text::{number, span, words};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use serde_json::{Value, json};
 use sexton::actors::queue::QueueName;
 use std::fmt;
-use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::io::Read as _;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
@@ -213,17 +213,10 @@ pub(super) fn print_body(job: &Value) -> Result<(), Failure> {
     let decoded = encoded.and_then(|encoded| STANDARD.decode(encoded).ok());
     let mut bytes = text.map(|text| text.as_bytes().to_vec()).or(decoded);
     let bytes = bytes.get_or_insert_default();
-    let mut out = std::io::stdout().lock();
-    if out.is_terminal() {
-        // What somebody else made up cannot steer it.
-        let text = String::from_utf8_lossy(bytes);
-        let lines: Vec<String> = text.lines().map(plain).collect();
-        *bytes = lines.join("\n").into_bytes();
-    }
     if !bytes.ends_with(b"\n") {
         bytes.push(b'\n');
     }
-    written(out.write_all(bytes).and_then(|()| out.flush()))
+    print_bytes(bytes)
 }
 
 /// Which claim.
