@@ -1,6 +1,7 @@
 //! Clients that others wrote, as they are, against sexton in beanstalkd's place: jackd's own suite, and what an
 //! application does with greenstalk. `.ci/run` fetches both; what is not here is left out, which is said.
 
+use crate::left_out::left_out;
 use crate::patience::until;
 use crate::unheard;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -59,8 +60,8 @@ fn an_application_works_through_greenstalk() {
     let mut import = Command::new(&python);
     match import.args(["-c", "import greenstalk"]).output() {
         Ok(output) if output.status.success() => {}
-        Ok(_) => return println!("left out: greenstalk, which {python} does not know"),
-        Err(error) => return println!("left out: greenstalk, {python}: {error}"),
+        Ok(_) => return left_out(format!("greenstalk, which {python} does not know")),
+        Err(error) => return left_out(format!("greenstalk, {python}: {error}")),
     }
     let address = free(0).expect("there is a free port");
     let _server = Server::start(address);
@@ -77,12 +78,12 @@ fn an_application_works_through_greenstalk() {
 #[test]
 fn jackds_own_suite_passes() {
     let Some(package) = set("SEXTON_JACKD") else {
-        return println!("left out: jackd's suite, SEXTON_JACKD names no directory of its package");
+        return left_out("jackd's suite, SEXTON_JACKD names no directory of its package");
     };
     // The suite knows this port alone.
     let address = match free(sexton::config::BEANSTALK_PORT) {
         Ok(address) => address,
-        Err(error) => return println!("left out: jackd's suite, its port is taken: {error}"),
+        Err(error) => return left_out(format!("jackd's suite, its port is taken: {error}")),
     };
     let _server = Server::start(address);
     let mut suite = Command::new("node");

@@ -17,6 +17,8 @@ mod chance;
 #[expect(dead_code, reason = "other tests use the rest")]
 mod daemon;
 #[path = "../support/patience.rs"]
+#[path = "../support/left_out.rs"]
+mod left_out;
 mod patience;
 #[path = "../support/resources.rs"]
 mod resources;

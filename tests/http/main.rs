@@ -7,6 +7,9 @@
 #[expect(dead_code, reason = "other tests use the rest")]
 mod daemon;
 #[cfg(feature = "cli")]
+#[path = "../support/left_out.rs"]
+mod left_out;
+#[cfg(feature = "cli")]
 #[path = "../support/patience.rs"]
 mod patience;
 #[path = "../support/resources.rs"]

@@ -5,6 +5,7 @@ use crate::beanstalkd::Server;
 use crate::chance::Chance;
 use crate::codec::encode::server;
 use crate::codec::row::{Client, KnownTo, Row, is_refusal};
+use crate::left_out::left_out;
 use sexton::protocols::beanstalk::stats::JobCounts;
 use sexton::protocols::beanstalk::{Job, JobState, JobStats, Reply, TubeStats, encode};
 use std::io::Write as _;
@@ -19,18 +20,17 @@ struct Beanstalkd {
 
 impl Beanstalkd {
     /// Starts it, or says that it is left out.
-    #[expect(clippy::print_stdout, reason = "what is left out is said")]
     fn start() -> Option<Self> {
         let (server, version) = match Server::beanstalkd() {
             Ok(started) => started,
             Err(error) => {
-                println!("left out: what beanstalkd itself says, {error}");
+                left_out(format!("what beanstalkd itself says, {error}"));
                 return None;
             }
         };
         let since_13 = match minor(&version) {
             Some(..12) => {
-                println!("left out: what beanstalkd itself says, {version} is too old");
+                left_out(format!("what beanstalkd itself says, {version} is too old"));
                 return None;
             }
             Some(12) => false,

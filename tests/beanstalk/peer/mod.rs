@@ -10,6 +10,7 @@ mod step;
 
 use crate::beanstalkd;
 use crate::chance::Chance;
+use crate::left_out::left_out;
 use pair::{Pair, Verdict};
 use step::Step;
 
@@ -48,7 +49,7 @@ fn is_there() -> bool {
             true
         }
         Err(words) => {
-            println!("left out: comparing with beanstalkd, {words}");
+            left_out(format!("comparing with beanstalkd, {words}"));
             false
         }
     }

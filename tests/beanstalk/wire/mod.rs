@@ -2,6 +2,7 @@
 //! held with it, so that they say what is so, but for those that are of extensions.
 
 use crate::beanstalkd::{Client, Server};
+use crate::left_out::left_out;
 use crate::patience::until;
 use std::collections::BTreeMap;
 
@@ -102,7 +103,7 @@ fn beanstalkd_holds_them_too() {
         match Server::beanstalkd() {
             Ok((server, _)) => hold(dialogue, &server),
             Err(words) => {
-                println!("left out: the same dialogues with beanstalkd, {words}");
+                left_out(format!("the same dialogues with beanstalkd, {words}"));
                 return;
             }
         }

@@ -3,6 +3,7 @@
 //! does not. Each is left out, and that is said, where it is not installed; `.ci/run` installs both.
 
 use crate::daemon::{Daemon, forget_environment, text};
+use crate::left_out::left_out;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -30,13 +31,12 @@ impl Served {
 }
 
 /// Where a program of others is, if it is installed.
-#[expect(clippy::print_stdout, reason = "what is left out is said")]
 fn installed(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let mut places = std::env::split_paths(&path).map(|place| place.join(program));
     let found = places.find(|place| place.is_file());
     if found.is_none() {
-        println!("left out: {program} is not installed");
+        left_out(format!("{program} is not installed"));
     }
     found
 }
