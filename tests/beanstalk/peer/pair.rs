@@ -6,7 +6,8 @@
 use crate::beanstalkd::{Client, Server};
 use crate::patience::until;
 use crate::peer::reply::Masked;
-use crate::peer::step::{LASTING, Step};
+use crate::peer::step::{LASTING, Step, TUBES};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// No span, and no last second of one, ends before that.
@@ -32,8 +33,12 @@ pub(crate) struct Pair {
     since_13: bool,
     ours: Side,
     theirs: Side,
-    /// Which connection waits for a job.
-    waiting: Option<usize>,
+    /// Which connections wait for a job.
+    waiting: BTreeSet<usize>,
+    /// The tubes that each watches.
+    watching: Vec<BTreeSet<String>>,
+    /// Jobs that are claimed, on both sides.
+    claimed: usize,
     began: Instant,
     beat: Instant,
     patience: Duration,
@@ -63,6 +68,11 @@ fn now() -> Instant {
 )]
 fn tick() {
     std::thread::sleep(Duration::from_millis(1));
+}
+
+/// What a new connection watches.
+fn default_tube() -> BTreeSet<String> {
+    BTreeSet::from(["default".to_owned()])
 }
 
 impl Side {
@@ -109,24 +119,32 @@ impl Side {
         self.settle_connections();
     }
 
-    /// What comes for one that may wait: its reply, or nothing once so many wait.
-    fn reply_or_wait(&mut self, connection: usize, waiting: usize) -> Option<Vec<u8>> {
-        until("it is answered, or waits", || {
+    /// What comes for those that wait, until the server says that only those wait who are told nothing.
+    fn replies_or_waits(&mut self, waiting: &mut BTreeSet<usize>) -> Vec<(usize, Vec<u8>)> {
+        let mut replies = Vec::new();
+        until("each is answered, or waits", || {
             // In this order: one that waits no more is being answered.
-            let waits = self.count("current-waiting") == waiting;
-            let reply = self.client(connection).reply_so_far();
-            (reply.is_some() || waits).then_some(reply)
-        })
+            let waits = self.count("current-waiting");
+            waiting.retain(|connection| match self.client(*connection).reply_so_far() {
+                Some(reply) => {
+                    replies.push((*connection, reply));
+                    false
+                }
+                None => true,
+            });
+            (waits == waiting.len()).then_some(())
+        });
+        replies.sort();
+        replies
     }
 
-    /// What a step brings: replies by connection, and whether one still waits.
+    /// What a step brings: replies by connection, and who still waits.
     fn take(
         &mut self,
         step: &Step,
-        waiting: Option<usize>,
-    ) -> (Vec<(usize, Vec<u8>)>, Option<usize>) {
+        mut waiting: BTreeSet<usize>,
+    ) -> (Vec<(usize, Vec<u8>)>, BTreeSet<usize>) {
         let mut replies = Vec::new();
-        let mut waiting = waiting;
         match step {
             Step::Say {
                 connection,
@@ -135,10 +153,7 @@ impl Side {
             } => {
                 self.client(*connection).send(bytes);
                 if *count == 1 && bytes.starts_with(b"reserve") {
-                    match self.reply_or_wait(*connection, usize::from(waiting.is_some()) + 1) {
-                        Some(reply) => replies.push((*connection, reply)),
-                        None => waiting = Some(*connection),
-                    }
+                    waiting.insert(*connection);
                 } else {
                     for _ in 0..*count {
                         let reply = self.client(*connection).reply().unwrap_or_default();
@@ -148,23 +163,18 @@ impl Side {
             }
             Step::Close(connection) => {
                 self.open_anew(*connection);
-                waiting = waiting.filter(|waiting| waiting != connection);
+                waiting.remove(connection);
             }
             Step::End(connection) => {
                 self.client(*connection).end();
                 let rest = self.client(*connection).rest();
                 replies.push((*connection, rest));
                 self.open_anew(*connection);
-                waiting = waiting.filter(|waiting| waiting != connection);
+                waiting.remove(connection);
             }
         }
         // Whoever waited may have been served by that.
-        if let Some(connection) = waiting
-            && let Some(reply) = self.reply_or_wait(connection, 1)
-        {
-            replies.push((connection, reply));
-            waiting = None;
-        }
+        replies.extend(self.replies_or_waits(&mut waiting));
         (replies, waiting)
     }
 }
@@ -179,7 +189,9 @@ impl Pair {
             since_13: !version.contains(" 1.12"),
             ours,
             theirs,
-            waiting: None,
+            waiting: BTreeSet::new(),
+            watching: vec![default_tube(); usize::try_from(connections).expect("there are few")],
+            claimed: 0,
             began: now(),
             beat: now(),
             patience,
@@ -201,11 +213,58 @@ impl Pair {
     }
 
     pub(crate) fn is_waiting(&self, connection: usize) -> bool {
-        self.waiting == Some(connection)
+        self.waiting.contains(&connection)
     }
 
     pub(crate) fn is_anybody_waiting(&self) -> bool {
-        self.waiting.is_some()
+        !self.waiting.is_empty()
+    }
+
+    /// Whether nobody waits for a job of a tube that this one watches: of two that wait for the same tube, either may be
+    /// served first.
+    pub(crate) fn may_wait(&self, connection: usize) -> bool {
+        let mut others = self.waiting.iter().filter(|other| **other != connection);
+        let tubes = |of: usize| self.watching.get(of).expect("there is this one");
+        others.all(|other| tubes(*other).is_disjoint(tubes(connection)))
+    }
+
+    /// Whether several jobs may become ready at once for somebody who waits if this connection ends.
+    pub(crate) fn may_give_back_several(&self, connection: usize) -> bool {
+        self.claimed > 1 && self.waiting.iter().any(|waiting| *waiting != connection)
+    }
+
+    /// Looks how many jobs are claimed, if anybody waits.
+    pub(crate) fn look(&mut self) {
+        self.claimed = match self.waiting.len() {
+            0 => 0,
+            _ => self.ours.count("current-jobs-reserved"),
+        };
+    }
+
+    /// Notes what a step changes of the tubes that are watched.
+    fn note(&mut self, step: &Step) {
+        let (connection, said) = match step {
+            Step::Say {
+                connection, bytes, ..
+            } => (*connection, String::from_utf8_lossy(bytes)),
+            Step::Close(connection) | Step::End(connection) => (*connection, "".into()),
+        };
+        let tubes = self.watching.get_mut(connection);
+        let tubes = tubes.expect("there is this one");
+        if !matches!(step, Step::Say { .. }) {
+            *tubes = default_tube();
+        }
+        for line in said.split("\r\n") {
+            match line.split_once(' ') {
+                Some(("watch", tube)) if TUBES.contains(&tube) => {
+                    tubes.insert(tube.to_owned());
+                }
+                Some(("ignore", tube)) if tubes.len() > 1 => {
+                    tubes.remove(tube);
+                }
+                _ => {}
+            }
+        }
     }
 
     /// About the number of the newest job.
@@ -222,9 +281,10 @@ impl Pair {
     pub(crate) fn take(&mut self, step: &Step) -> Verdict {
         self.transcript
             .push(format!("{step:?}").chars().take(200).collect());
-        let (ours, waits) = self.ours.take(step, self.waiting);
-        let (theirs, their_waits) = self.theirs.take(step, self.waiting);
-        self.waiting = waits;
+        let (ours, waits) = self.ours.take(step, self.waiting.clone());
+        let (theirs, their_waits) = self.theirs.take(step, self.waiting.clone());
+        self.waiting.clone_from(&waits);
+        self.note(step);
         let masked = |replies: &[(usize, Vec<u8>)]| -> Vec<(usize, Masked)> {
             let replies = replies.iter();
             replies
@@ -288,14 +348,13 @@ impl Pair {
         std::thread::sleep(at.saturating_duration_since(now()));
         self.beat = at;
         // Who waited may have been served, or have lost patience.
-        if let Some(connection) = self.waiting {
-            let step = Step::Say {
+        match self.waiting.first().copied() {
+            None => Verdict::Same,
+            Some(connection) => self.take(&Step::Say {
                 connection,
                 bytes: Vec::new(),
                 replies: 0,
-            };
-            return self.take(&step);
+            }),
         }
-        Verdict::Same
     }
 }

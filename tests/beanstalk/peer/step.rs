@@ -33,7 +33,7 @@ impl std::fmt::Debug for Step {
     }
 }
 
-const TUBES: &[&str] = &["default", "a", "b", "c-1"];
+pub(crate) const TUBES: &[&str] = &["default", "a", "b", "c-1"];
 
 /// Tubes that are always there. Of others a pause is forgotten with the tube by beanstalkd, and kept by sexton.
 pub(crate) const LASTING: &[&str] = &["default", "a"];
@@ -45,7 +45,7 @@ impl Step {
             usize::try_from(chance.below(pair.connections() as u64)).expect("there are few");
         // Of several jobs that a connection gives back, beanstalkd gives whoever waits the one that was claimed first,
         // sexton the most urgent.
-        let may_close = !pair.is_anybody_waiting() || pair.is_waiting(connection);
+        let may_close = !pair.may_give_back_several(connection);
         match chance.below(30) {
             0 if may_close => return Self::Close(connection),
             1 if may_close => return Self::End(connection),
@@ -64,7 +64,8 @@ impl Step {
         };
         let mut bytes = Vec::new();
         for _ in 0..together {
-            bytes.extend_from_slice(&command(chance, pair, together == 1));
+            let may_wait = together == 1 && pair.may_wait(connection);
+            bytes.extend_from_slice(&command(chance, pair, (together == 1, may_wait)));
         }
         Self::Say {
             connection,
@@ -202,12 +203,11 @@ fn words(chance: &mut Chance, since_13: bool) -> &'static str {
     if is_new && !since_13 { "" } else { odd }
 }
 
-fn command(chance: &mut Chance, pair: &Pair, is_alone: bool) -> Vec<u8> {
+fn command(chance: &mut Chance, pair: &Pair, (is_alone, may_wait): (bool, bool)) -> Vec<u8> {
     let next = pair.next_id();
     let line = match chance.below(44) {
         0..=8 => return put(chance, is_alone, pair.do_spans_end()),
-        // Of two that wait, either may be served first: there is one at most, and nothing behind it.
-        9..=15 => reserve(chance, next, is_alone && !pair.is_anybody_waiting()),
+        9..=15 => reserve(chance, next, may_wait),
         16..=18 => format!("delete {}", id(chance, next)),
         19..=20 => {
             let delay = u64::from(is_alone && chance.below(3) == 0);
