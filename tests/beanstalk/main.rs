@@ -7,6 +7,7 @@ mod clients;
 mod codec;
 mod hostile;
 mod peer;
+mod silent;
 mod wire;
 
 #[path = "../support/beanstalkd.rs"]
@@ -16,9 +17,9 @@ mod chance;
 #[path = "../support/daemon.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod daemon;
-#[path = "../support/patience.rs"]
 #[path = "../support/left_out.rs"]
 mod left_out;
+#[path = "../support/patience.rs"]
 mod patience;
 #[path = "../support/resources.rs"]
 mod resources;
