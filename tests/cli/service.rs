@@ -378,6 +378,40 @@ fn namespaces() -> bool {
     tried.is_ok_and(|output| output.status.success())
 }
 
+/// The process that `unshare` has made.
+fn child_of(unshare: u32) -> Pid {
+    let children = format!("/proc/{unshare}/task/{unshare}/children");
+    let child = until("its child", || {
+        let children = std::fs::read_to_string(&children).ok()?;
+        children.split_whitespace().next()?.parse::<i32>().ok()
+    });
+    Pid::from_raw(child).expect("a process")
+}
+
+/// beanstalkd leaves SIGTERM to the system, which ends process 1 by it no more than by any other that is not listened to:
+/// who takes its place there ends as a shell says of those whom it does end.
+#[test]
+fn in_beanstalkds_place_process_1_ends_by_term_with_143() {
+    if !namespaces() {
+        println!("left out: as process 1, since no namespace may be made here");
+        return;
+    }
+    for (signal, status) in [(Signal::TERM, 143), (Signal::INT, 0), (Signal::HUP, 0)] {
+        let files = files();
+        let socket = files.path().join("socket");
+        let mut unshare = Command::new("unshare")
+            .args(["--pid", "--fork", "--kill-child"])
+            .args([env!("CARGO_BIN_EXE_sexton"), "beanstalkd", "-l"])
+            .arg(format!("unix:{}", socket.display()))
+            .spawn()
+            .expect("it starts");
+        until("it listens", || UnixStream::connect(&socket).ok());
+        kill_process(child_of(unshare.id()), signal).expect("it is there");
+        let ended = unshare.wait().expect("it ends");
+        assert_eq!(ended.code(), Some(status), "{signal:?}");
+    }
+}
+
 #[test]
 fn as_process_1_it_stops_in_good_order() {
     if !namespaces() {
@@ -399,14 +433,8 @@ fn as_process_1_it_stops_in_good_order() {
         let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("it is JSON");
         assert_eq!(status["pid"], 1);
 
-        let unshare = daemon.pid().as_raw_nonzero();
-        let children = format!("/proc/{unshare}/task/{unshare}/children");
-        let child = until("its child", || {
-            let children = std::fs::read_to_string(&children).ok()?;
-            children.split_whitespace().next()?.parse::<i32>().ok()
-        });
-        let child = Pid::from_raw(child).expect("a process");
-        kill_process(child, signal).expect("it is there");
+        let unshare = daemon.pid().as_raw_nonzero().get().cast_unsigned();
+        kill_process(child_of(unshare), signal).expect("it is there");
         let (status, log) = daemon.end();
         assert_eq!(status.code(), Some(0), "{signal:?}: {log}");
 
