@@ -109,6 +109,8 @@ fn a_hundred_crashes_leave_no_file_behind() {
     let (first, second) = (most(&files[..50]), most(&files[50..]));
     assert!(second <= first + 8, "{files:?}");
     let (first, second) = (most(&bytes[..50]), most(&bytes[50..]));
+    // More than a segment, which did for locks alone: what is there goes up and down with what is in the queues. That no
+    // file is left over is looked at exactly below.
     assert!(second <= first + first / 2, "{bytes:?}");
     run.check_files()
         .unwrap_or_else(|violation| panic!("{violation}"));
