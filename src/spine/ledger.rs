@@ -112,7 +112,7 @@ impl Ledger {
             memory,
             appended: Appended {
                 records: tail.entries,
-                bytes: 0,
+                bytes: tail.bytes,
             },
             skipped: next.0 - 1 - tail.last.0,
         }

@@ -68,6 +68,8 @@ pub struct Tail {
     pub records: u64,
     /// Those of them that are no marks.
     pub entries: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
     /// What was cut at the end, if anything was.
     pub cut: Option<Cut>,
 }
@@ -323,6 +325,7 @@ impl<'d> Reader<'d> {
         let rest = rest.map_err(|error| unreadable(*ordinal, error))?;
         let header = frame(rest, segment.salt).map(|(header, _)| header);
         Ok(header.filter(|header| {
+            self.tail.bytes += u64::from(header.size);
             let fits = match header.part {
                 Part::Whole | Part::First => self.began.is_none(),
                 Part::Middle | Part::Last => {

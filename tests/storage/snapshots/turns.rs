@@ -1,8 +1,10 @@
 //! A slot after the other, each sealed when it is closed, and left alone from then on.
 
+use crate::patience::until;
 use crate::snapshots::directory::{
     self, LARGE, SMALL, bytes, checkpoint, open, slots, start, take,
 };
+use sexton::Node;
 use sexton::actors;
 use sexton::persist::snapshots::{Found, SlotId};
 use sexton::spine::machine::{Paged as _, Shown as _};
@@ -122,5 +124,24 @@ fn nobody_else_may_read_them() {
     ] {
         assert_eq!(mode(&data.join(file)), 0o600, "{file}");
     }
+    node.stop().unwrap();
+}
+
+/// What counts is what a start would have to read, whichever life wrote it.
+#[test]
+fn lives_that_are_too_short_for_a_checkpoint_come_to_one_together() {
+    let files = tempfile::tempdir().unwrap();
+    let lives: [_; 2] = std::array::from_fn(|life| files.path().join(life.to_string()));
+    let node = open(&lives[0], SMALL);
+    take(&node, 0..1000);
+    directory::copy(&lives[0], &lives[1]);
+    node.stop().unwrap();
+    let (_, past) = start(&lives[1]).unwrap();
+    assert_eq!(past.snapshot, None, "it was killed before there was one");
+    let mut config = directory::settings(&lives[1], SMALL);
+    config.checkpoints.bytes = past.tail.bytes * 3 / 2;
+    let node = Node::open(config).unwrap();
+    take(&node, 1000..2000);
+    until("a checkpoint is due", || node.handle().snapshots().last);
     node.stop().unwrap();
 }
