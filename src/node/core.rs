@@ -220,7 +220,7 @@ fn recover(config: &Config) -> Result<Past, NodeError> {
         tracing::warn!("{}", cut_words(cut));
     }
     for wrong in &found.mended {
-        tracing::warn!("{wrong}; it will be written anew");
+        tracing::warn!("{wrong}; a snapshot is taken at once");
     }
     let salt = u32::from_le_bytes(chance()?);
     let filler = Box::new(ThreadFiller::start(Arc::clone(&disk), salt)?);

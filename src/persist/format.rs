@@ -17,6 +17,8 @@ pub const SEGMENT_HEADER_BYTES: usize = 32;
 pub const FRAME_HEADER_BYTES: usize = 32;
 /// The largest payload of one frame; longer ones go in parts.
 pub const PART_BYTES_MAX: usize = 512 * 1024;
+/// The most bytes of a frame.
+pub const FRAME_BYTES_MAX: usize = FRAME_HEADER_BYTES + PART_BYTES_MAX;
 
 /// What a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,10 +167,14 @@ fn frame_crc(whole: &[u8], salt: u32) -> u32 {
 
 /// Lays out a segment header.
 pub fn segment_header(ordinal: u64, size: u64, salt: u32) -> [u8; 32] {
+    header_of(FORMAT_VERSION, ordinal, size, salt)
+}
+
+fn header_of(version: u32, ordinal: u64, size: u64, salt: u32) -> [u8; 32] {
     let size = u32::try_from(size).expect("a segment has less than 4 GiB");
     let mut bytes = [0; 32];
     put(&mut bytes, 0, &SEGMENT_MAGIC);
-    put(&mut bytes, 8, &FORMAT_VERSION.to_le_bytes());
+    put(&mut bytes, 8, &version.to_le_bytes());
     put(&mut bytes, 16, &ordinal.to_le_bytes());
     put(&mut bytes, 24, &size.to_le_bytes());
     put(&mut bytes, 28, &salt.to_le_bytes());
@@ -201,14 +207,17 @@ impl SegmentHeader {
     /// Judges the first bytes of a segment.
     pub fn decode(bytes: &[u8]) -> Self {
         let read = || {
-            let magic = bytes.get(..8)? == SEGMENT_MAGIC;
+            let whole = bytes.get(..32)?;
+            let checks = u32_at(bytes, 12)? == header_crc(whole);
+            if !checks || whole.get(..8)? != SEGMENT_MAGIC {
+                return None;
+            }
             let version = u32_at(bytes, 8)?;
-            // The version stands outside its own checksum's trust: a newer layout may sum up other bytes.
-            if magic && version > FORMAT_VERSION {
+            // Every later format keeps these 32 bytes and their checksum: a version that was damaged is not a newer one.
+            if version > FORMAT_VERSION {
                 return Some(Self::TooNew(version));
             }
-            let whole = bytes.get(..32)?;
-            (magic && u32_at(bytes, 12)? == header_crc(whole)).then_some(Self::Good {
+            Some(Self::Good {
                 ordinal: u64_at(bytes, 16)?,
                 size: u32_at(bytes, 24)?.into(),
                 salt: u32_at(bytes, 28)?,
@@ -216,6 +225,34 @@ impl SegmentHeader {
             })
         };
         read().unwrap_or(Self::Bad)
+    }
+
+    /// The header that a damaged one was, if that is beyond doubt. `bytes` are the first of the segment, with a frame if
+    /// it has one. All but the salt is known from the file; a salt of which one byte at most is wrong is found again,
+    /// since the checksum of the header or of the first frame must agree with it.
+    pub fn mend(bytes: &[u8], ordinal: u64, size: u64) -> Option<Self> {
+        u32::try_from(size).ok()?;
+        let (said, salt) = (u32_at(bytes, 12)?, u32_at(bytes, 28)?);
+        let flips = (0..4).flat_map(|byte| (1..=255_u32).map(move |flip| flip << (8 * byte)));
+        std::iter::once(0).chain(flips).find_map(|flip| {
+            let salt = salt ^ flip;
+            let frame_agrees = bytes
+                .get(SEGMENT_HEADER_BYTES..)
+                .is_some_and(|rest| frame(rest, salt).is_some());
+            let mut versions = (1..=FORMAT_VERSION).rev();
+            let agreeing = |version: &u32| {
+                let header = header_of(*version, ordinal, size, salt);
+                u32_at(&header, 12) == Some(said)
+            };
+            let version = versions.find(agreeing);
+            let version = version.or(frame_agrees.then_some(FORMAT_VERSION))?;
+            Some(Self::Good {
+                ordinal,
+                size,
+                salt,
+                version,
+            })
+        })
     }
 }
 

@@ -241,7 +241,7 @@ pub struct Past {
     pub snapshot: Option<(SlotId, Seal)>,
     /// Up to where each slot goes that can be relied on.
     pub sealed: BySlot<Option<Seq>>,
-    /// What is wrong with snapshots, in words.
+    /// What is wrong with snapshots, or with what of the journal is not needed, in words.
     pub mended: Vec<String>,
     /// What the marks come to, as far as snapshot and journal still have them.
     pub marked: Marked,
@@ -295,13 +295,16 @@ pub fn recover(
     };
     let mut marked = manifest.map_or_else(Marked::default, |manifest| manifest.marked.clone());
     match repeat(disk, begin, replicas, scope, &mut marked) {
-        Ok(tail) => Ok(Past {
-            marked,
-            tail,
-            snapshot,
-            sealed: reliable,
-            mended,
-        }),
+        Ok(tail) => {
+            mended.extend(tail.passed.iter().map(ToString::to_string));
+            Ok(Past {
+                marked,
+                tail,
+                snapshot,
+                sealed: reliable,
+                mended,
+            })
+        }
         Err(RecoveryError::Persist(error)) if !mended.is_empty() => {
             Err(RecoveryError::Lost { error, mended })
         }

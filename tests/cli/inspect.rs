@@ -55,6 +55,7 @@ impl Made {
         let mut segments: Vec<PathBuf> = fs::read_dir(data.join("journal"))
             .expect("there is a journal")
             .map(|entry| entry.expect("it can be read").path())
+            .filter(|path| path.extension().is_some_and(|ends| ends == "seg"))
             .collect();
         segments.sort();
         Self {
@@ -104,6 +105,16 @@ fn put(file: &Path, offset: u64, bytes: &[u8]) {
         .expect("it is there")
         .write_all_at(bytes, offset)
         .expect("it can be written");
+}
+
+/// Makes a seal or a segment one of a newer format: its checksum holds.
+fn newer(file: &Path, is_seal: bool) {
+    let mut bytes = fs::read(file).expect("it can be read");
+    bytes[8..12].copy_from_slice(&9_u32.to_le_bytes());
+    let head = if is_seal { 8..12 } else { 0..12 };
+    let end = if is_seal { bytes.len() } else { 32 };
+    let sum = crc32c::crc32c_append(crc32c::crc32c(&bytes[head]), &bytes[16..end]);
+    put(file, 8, &[9_u32, sum].map(u32::to_le_bytes).concat());
 }
 
 fn shorten(file: &Path, len: u64) {
@@ -196,8 +207,14 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         &["its seal does not check"],
     ),
     (
-        "a seal of a newer sexton",
+        "a seal whose version and checksum are damaged",
         |made| put(&made.seal(made.newer), 8, &[9, 0, 0, 0, 1, 2, 3, 4]),
+        1,
+        &["its seal does not check"],
+    ),
+    (
+        "a seal of a newer sexton",
+        |made| newer(&made.seal(made.newer), true),
         3,
         &["of a newer sexton", "format 9 is newer than"],
     ),
@@ -254,15 +271,27 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
     ),
     (
         "a segment of a newer sexton",
-        |made| put(made.last(), 8, &9_u32.to_le_bytes()),
+        |made| newer(made.last(), false),
         3,
         &["it is of format 9", "would be refused"],
+    ),
+    (
+        "a segment's version alone",
+        |made| put(made.last(), 8, &9_u32.to_le_bytes()),
+        1,
+        &["is damaged at offset 0", "without a loss"],
     ),
     (
         "a segment's header",
         |made| flip(&made.segments[1], 17),
         1,
-        &["its header does not check"],
+        &["is damaged at offset 0", "without a loss"],
+    ),
+    (
+        "the last records, which no snapshot has",
+        |made| put(made.last(), used(made.last()) - 100, &[0; 100]),
+        3,
+        &["would be refused", "was synced up to sequence number"],
     ),
     (
         "a segment that was being prepared",

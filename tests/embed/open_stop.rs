@@ -51,7 +51,7 @@ fn nobody_writes_to_the_directory_after_a_stop_though_a_handle_is_kept() {
     let unfinished = std::fs::read_dir(&journal)
         .expect("there is a journal")
         .map(|entry| entry.expect("it can be read").file_name())
-        .find(|name| !name.to_string_lossy().ends_with(".seg"));
+        .find(|name| name.to_string_lossy().ends_with(".tmp"));
     assert_eq!(unfinished, None, "somebody is still at it");
     drop(handle);
 }

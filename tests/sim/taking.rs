@@ -219,6 +219,7 @@ impl Run<'_> {
         let needed = segment::first_needed(&self.disk, &ordinals, older.unwrap_or_default());
         let needed = needed.ok().flatten().unwrap_or(1);
         let mut files = self.disk.files();
+        files.remove("journal/synced");
         for ordinal in ordinals.into_iter().filter(|it| *it >= needed) {
             files.remove(&segment::name(ordinal));
         }

@@ -44,7 +44,7 @@ impl Space {
                 .filter(|(name, _)| has(name.as_str()))
                 .count()
         };
-        let segments = count(&|name| name.starts_with("journal/"));
+        let segments = count(&|name| name.starts_with("journal/") && name != "journal/synced");
         assert!(segments <= SEGMENTS_MAX, "{:?}", self.files);
         for slot in ["snapshots/a/", "snapshots/b/"] {
             let generations = count(&|name| name.starts_with(&format!("{slot}snap.")));
@@ -80,7 +80,7 @@ fn is_known(name: &str) -> bool {
         "journal" => {
             let ordinal = file.strip_suffix(".seg");
             let ordinal = ordinal.or_else(|| file.strip_suffix(".tmp"));
-            ordinal.is_some_and(|ordinal| ordinal.parse::<u64>().is_ok())
+            file == "synced" || ordinal.is_some_and(|ordinal| ordinal.parse::<u64>().is_ok())
         }
         "snapshots" => ["a.seal", "b.seal", "a.seal.tmp", "b.seal.tmp"].contains(&file),
         "snapshots/a" | "snapshots/b" => {

@@ -119,7 +119,10 @@ pub(crate) fn look(data: &Path, item: Option<&Followed>) -> Result<Findings, Fai
     let journal = JournalFound {
         segments: surveyed.segments,
         others: surveyed.others,
-        damaged: surveyed.read.and_then(Result::err),
+        damaged: surveyed.read.and_then(|read| match read {
+            Ok(tail) => tail.passed.first().map(ToString::to_string),
+            Err(error) => Some(format!("failed to {error}")),
+        }),
     };
     let mut actors = Actors::empty(&Rules::default());
     let recovered = recover(
@@ -179,7 +182,7 @@ impl Findings {
             format!("snapshot {}: {how}", slot.slot)
         });
         let journal = self.journal.damaged.iter();
-        let journal = journal.map(|how| format!("the journal: failed to {how}"));
+        let journal = journal.map(|how| format!("the journal: {how}"));
         slots.chain(journal).collect()
     }
 }

@@ -12,14 +12,14 @@ use crate::ids::{ActorId, Seq};
 use crate::persist::disk::Disk;
 use crate::persist::error::PersistError;
 use crate::persist::format::{
-    FORMAT_VERSION, FRAME_HEADER_BYTES, FrameHeader, Kind, Part, SEGMENT_HEADER_BYTES,
-    SegmentHeader, frame,
+    FORMAT_VERSION, FRAME_HEADER_BYTES, FrameHeader, Kind, Part, SEGMENT_HEADER_BYTES, frame,
 };
-use crate::persist::journal::segment::{self, Opening};
+use crate::persist::journal::extent::{self, Extent};
+use crate::persist::journal::segment::{self, Header, Opening, Unusable};
 use crate::persist::journal::window::Window;
 use crate::persist::mark::Mark;
 use std::collections::VecDeque;
-use std::io;
+use std::{fmt, io};
 
 /// One record of the log.
 #[derive(Debug)]
@@ -72,6 +72,8 @@ pub struct Tail {
     pub bytes: u64,
     /// What was cut at the end, if anything was.
     pub cut: Option<Cut>,
+    /// Damage that cost nothing of what was wanted.
+    pub passed: Vec<Passed>,
 }
 
 impl Tail {
@@ -99,32 +101,59 @@ pub struct Cut {
     pub seqs: Vec<Seq>,
 }
 
+/// Damaged bytes that held nothing of what was wanted, or could be made out all the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Passed {
+    /// The segment.
+    pub file: String,
+    /// Where they begin.
+    pub offset: u64,
+    /// How many there are.
+    pub bytes: u64,
+}
+
+impl fmt::Display for Passed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            file,
+            offset,
+            bytes,
+        } = self;
+        write!(
+            f,
+            "{file} is damaged at offset {offset}, {bytes} bytes of which nothing is needed"
+        )
+    }
+}
+
 /// No segment is larger, whatever its length says: it would take long to see that it is none.
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
-struct Loaded {
-    ordinal: u64,
-    window: Window,
-    offset: usize,
-    salt: u32,
+pub(super) struct Loaded {
+    pub(super) ordinal: u64,
+    pub(super) window: Window,
+    pub(super) offset: usize,
+    pub(super) salt: u32,
 }
 
 /// Reads the log.
 pub struct Reader<'d> {
-    disk: &'d dyn Disk,
-    begin: Begin,
-    waiting: VecDeque<u64>,
-    segment: Option<Loaded>,
+    pub(super) disk: &'d dyn Disk,
+    pub(super) begin: Begin,
+    pub(super) waiting: VecDeque<u64>,
+    pub(super) segment: Option<Loaded>,
     /// The payload of a record that came in parts.
-    assembled: Vec<u8>,
+    pub(super) assembled: Vec<u8>,
     /// Where the record that is being assembled began.
-    began: Option<(u64, u64)>,
+    pub(super) began: Option<(u64, u64)>,
     /// Whether the frames ahead may be parts of a record that began where nothing is read.
-    amid: bool,
+    pub(super) amid: bool,
     /// The time of the last record that was not wanted.
     unwanted_at: Timestamp,
-    tail: Tail,
-    ended: bool,
+    /// How far it was synced when it was opened: read first, since who writes goes on.
+    extent: Option<Extent>,
+    pub(super) tail: Tail,
+    pub(super) ended: bool,
 }
 
 impl<'d> Reader<'d> {
@@ -180,6 +209,7 @@ impl<'d> Reader<'d> {
             began: None,
             amid,
             unwanted_at: Timestamp::default(),
+            extent: extent::read(disk),
             tail: Tail {
                 last_at: begin.at,
                 reserved: begin.reserved,
@@ -255,7 +285,22 @@ impl<'d> Reader<'d> {
                 reaches,
             });
         }
-        Ok(())
+        let place = self.tail.place.unwrap_or_default();
+        match self.extent.filter(|extent| extent.place > place) {
+            None => Ok(()),
+            Some(Extent {
+                place: (ordinal, offset),
+                last,
+            }) => Err(PersistError::Corrupt {
+                file,
+                offset: place.1,
+                after: self.tail.last,
+                found: format!(
+                    "the log ends here, and was synced up to sequence number {last}, offset {offset} of {}",
+                    segment::name(ordinal)
+                ),
+            }),
+        }
     }
 
     /// Reads one frame; a record comes of it when it is whole.
@@ -280,6 +325,7 @@ impl<'d> Reader<'d> {
             return Ok(None);
         }
         let before = if header.seq > self.begin.after {
+            self.tail.bytes += u64::from(header.size);
             self.tail.last_at
         } else {
             self.unwanted_at
@@ -311,6 +357,9 @@ impl<'d> Reader<'d> {
         if let Some(header) = self.look()? {
             return Ok(Some(header));
         }
+        if self.pass_over(offset, used)? {
+            return self.look();
+        }
         self.end(offset, used)?;
         Ok(None)
     }
@@ -325,7 +374,6 @@ impl<'d> Reader<'d> {
         let rest = rest.map_err(|error| unreadable(*ordinal, error))?;
         let header = frame(rest, segment.salt).map(|(header, _)| header);
         Ok(header.filter(|header| {
-            self.tail.bytes += u64::from(header.size);
             let fits = match header.part {
                 Part::Whole | Part::First => self.began.is_none(),
                 Part::Middle | Part::Last => {
@@ -398,26 +446,16 @@ impl<'d> Reader<'d> {
             return Ok(false);
         };
         let name = segment::name(ordinal);
-        let mut window = self.open_segment(&name)?;
-        let unread = |error| unreadable(ordinal, error);
+        let (judged, window) = self.open_segment(ordinal, &name)?;
         let start = SEGMENT_HEADER_BYTES;
-        let judged = match SegmentHeader::decode(window.from(0).map_err(unread)?) {
-            SegmentHeader::Good {
-                ordinal: said,
-                size,
-                salt,
-                version: _,
-            } => {
-                let len = window.len();
-                if said == ordinal && size == len as u64 {
-                    Ok(salt)
-                } else {
-                    Err(format!(
-                        "its header speaks of segment {said} with {size} bytes, it has {len}"
-                    ))
+        let salt = match judged {
+            Ok(Header { salt, mended, .. }) => {
+                if mended {
+                    self.pass((ordinal, 0), start as u64);
                 }
+                salt
             }
-            SegmentHeader::TooNew(found) => {
+            Err(Unusable::TooNew(found)) => {
                 let supported = FORMAT_VERSION;
                 return Err(PersistError::VersionTooNew {
                     file: name,
@@ -425,19 +463,18 @@ impl<'d> Reader<'d> {
                     supported,
                 });
             }
-            SegmentHeader::Bad => Err("its header does not check".to_owned()),
-        };
-        let salt = match judged {
-            Ok(salt) => salt,
             // A prepared segment that was never used has nothing to lose.
-            Err(_)
+            Err(Unusable::Damaged(_))
                 if self.tail.place.is_some()
                     && self.waiting.is_empty()
-                    && window.used(start).map_err(unread)? == start =>
+                    && window
+                        .used(start)
+                        .map_err(|error| unreadable(ordinal, error))?
+                        == start =>
             {
                 return Ok(false);
             }
-            Err(found) => {
+            Err(Unusable::Damaged(found)) => {
                 let after = self.tail.last;
                 return Err(PersistError::Corrupt {
                     file: name,
@@ -459,82 +496,24 @@ impl<'d> Reader<'d> {
         Ok(true)
     }
 
-    fn open_segment(&self, name: &str) -> Result<Window, PersistError> {
+    fn open_segment(
+        &self,
+        ordinal: u64,
+        name: &str,
+    ) -> Result<(Result<Header, Unusable>, Window), PersistError> {
         let file = self
             .disk
             .open(name, false)
             .map_err(PersistError::io("open", name))?;
         let len = file.len().map_err(PersistError::io("read", name))?;
-        if len > SEGMENT_BYTES_MAX {
+        let judged = if len > SEGMENT_BYTES_MAX {
             let found = format!("it has {len} bytes, more than any segment");
-            let after = self.tail.last;
-            return Err(PersistError::Corrupt {
-                file: name.to_owned(),
-                offset: 0,
-                after,
-                found,
-            });
-        }
-        let len = usize::try_from(len).expect("segments fit in memory");
-        Ok(Window::new(file, len))
-    }
-
-    /// The log does not go on at `offset`: decides whether it ends there or is damaged, by what stands there up to `used`.
-    fn end(&mut self, offset: usize, used: usize) -> Result<(), PersistError> {
-        self.ended = true;
-        if self.later_records()? {
-            return Err(self.corrupt(
-                offset,
-                "a record does not check, and later ones exist".into(),
-            ));
-        }
-        let segment = self
-            .segment
-            .as_mut()
-            .expect("the log ends in a loaded segment");
-        let ordinal = segment.ordinal;
-        let garbage = used - offset;
-        let mut seqs = Vec::new();
-        let mut at = 1;
-        while at < garbage {
-            // The zeros behind may be the end of the last record.
-            let rest = segment.window.from(offset + at);
-            let rest = rest.map_err(|error| unreadable(ordinal, error))?;
-            let Some((header, _)) =
-                frame(rest, segment.salt).filter(|(header, _)| header.seq > self.tail.last)
-            else {
-                at += 1;
-                continue;
-            };
-            // Everything before `at - unsynced` was synced when this record was written.
-            if at > header.unsynced as usize {
-                let found = format!(
-                    "a record does not check, and {} behind it was written after it was synced",
-                    header.seq
-                );
-                return Err(self.corrupt(offset, found));
-            }
-            if seqs.last() != Some(&header.seq) {
-                seqs.push(header.seq);
-            }
-            at += header.size as usize;
-        }
-        let cut_at = self.began.unwrap_or((segment.ordinal, offset as u64));
-        let bytes =
-            garbage as u64 + (self.assembled.len() as u64) * u64::from(self.began.is_some());
-        self.tail.place = Some(cut_at);
-        if bytes > 0 {
-            self.tail.clean = false;
-            let (ordinal, offset) = cut_at;
-            let file = segment::name(ordinal);
-            self.tail.cut = Some(Cut {
-                file,
-                offset,
-                bytes,
-                seqs,
-            });
-        }
-        Ok(())
+            Err(Unusable::Damaged(found))
+        } else {
+            segment::read_header(file.as_ref(), ordinal).map_err(PersistError::io("read", name))?
+        };
+        let len = usize::try_from(len.min(SEGMENT_BYTES_MAX)).expect("segments fit in memory");
+        Ok((judged, Window::new(file, len)))
     }
 
     /// Lists the segments again if none is known behind this one: a running coordinator makes more.
@@ -549,25 +528,7 @@ impl<'d> Reader<'d> {
         Ok(())
     }
 
-    /// Whether any segment behind this one has a record.
-    fn later_records(&self) -> Result<bool, PersistError> {
-        for ordinal in &self.waiting {
-            let name = segment::name(*ordinal);
-            let file = self
-                .disk
-                .open(&name, false)
-                .map_err(PersistError::io("open", &name))?;
-            let mut first = [0; FRAME_HEADER_BYTES];
-            file.read_at(&mut first, SEGMENT_HEADER_BYTES as u64)
-                .map_err(PersistError::io("read", &name))?;
-            if FrameHeader::decode(&first).is_some() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    fn corrupt(&self, offset: usize, found: String) -> PersistError {
+    pub(super) fn corrupt(&self, offset: usize, found: String) -> PersistError {
         PersistError::Corrupt {
             file: self
                 .segment
@@ -580,7 +541,7 @@ impl<'d> Reader<'d> {
     }
 }
 
-fn unreadable(ordinal: u64, error: io::Error) -> PersistError {
+pub(super) fn unreadable(ordinal: u64, error: io::Error) -> PersistError {
     PersistError::io("read", &segment::name(ordinal))(error)
 }
 

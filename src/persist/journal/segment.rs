@@ -146,19 +146,8 @@ pub fn opening(disk: &dyn Disk, ordinal: u64) -> Result<Opening, PersistError> {
 }
 
 fn look(file: &dyn DiskFile, ordinal: u64) -> io::Result<Opening> {
-    let len = file.len()?;
-    let mut header = [0; format::SEGMENT_HEADER_BYTES];
-    file.read_at(&mut header, 0)?;
-    let salt = match SegmentHeader::decode(&header) {
-        SegmentHeader::Good {
-            ordinal: said,
-            size,
-            salt,
-            version: _,
-        } if said == ordinal && size == len => salt,
-        SegmentHeader::Good { .. } | SegmentHeader::TooNew(_) | SegmentHeader::Bad => {
-            return Ok(Opening::Unreadable);
-        }
+    let Ok(Header { salt, .. }) = read_header(file, ordinal)? else {
+        return Ok(Opening::Unreadable);
     };
     let start = format::SEGMENT_HEADER_BYTES as u64;
     let mut bytes = vec![0; FRAME_HEADER_BYTES];
@@ -211,21 +200,81 @@ pub fn first_opening(disk: &dyn Disk, ordinals: &[u64]) -> Result<Opening, Persi
     Ok(Opening::End)
 }
 
-/// What the checksums in a segment that was opened or prepared begin with, and the format that it is written in.
-pub fn salt(file: &dyn DiskFile, ordinal: u64) -> Result<(u32, u32), PersistError> {
-    let name = name(ordinal);
-    let mut header = [0; format::SEGMENT_HEADER_BYTES];
-    file.read_at(&mut header, 0)
-        .map_err(PersistError::io("read", &name))?;
-    match SegmentHeader::decode(&header) {
-        SegmentHeader::Good { salt, version, .. } => Ok((salt, version)),
-        SegmentHeader::TooNew(_) | SegmentHeader::Bad => Err(PersistError::Corrupt {
-            file: name,
-            offset: 0,
-            after: Seq(0),
-            found: "its header changed while it was open".to_owned(),
-        }),
+/// What the header of a segment says that can be used.
+#[derive(Clone, Copy, Debug)]
+pub struct Header {
+    /// What the checksums of its frames begin with.
+    pub salt: u32,
+    /// The format that it is written in.
+    pub version: u32,
+    /// Whether it is damaged, and what it was could be found again.
+    pub mended: bool,
+}
+
+/// Why a segment cannot be used.
+#[derive(Clone, Debug)]
+pub enum Unusable {
+    /// It is of a newer format.
+    TooNew(u32),
+    /// It is damaged, and how.
+    Damaged(String),
+}
+
+/// Judges the header of a segment by its first bytes: a frame of any length among them, if it has one.
+pub fn header(bytes: &[u8], ordinal: u64, len: u64) -> Result<Header, Unusable> {
+    let (found, mended) = match SegmentHeader::decode(bytes) {
+        SegmentHeader::Bad => (SegmentHeader::mend(bytes, ordinal, len), true),
+        found @ (SegmentHeader::Good { .. } | SegmentHeader::TooNew(_)) => (Some(found), false),
+    };
+    match found {
+        Some(SegmentHeader::Good {
+            ordinal: said,
+            size,
+            salt,
+            version,
+        }) => {
+            if said == ordinal && size == len {
+                return Ok(Header {
+                    salt,
+                    version,
+                    mended,
+                });
+            }
+            Err(Unusable::Damaged(format!(
+                "its header speaks of segment {said} with {size} bytes, it has {len}"
+            )))
+        }
+        Some(SegmentHeader::TooNew(version)) => Err(Unusable::TooNew(version)),
+        Some(SegmentHeader::Bad) | None => {
+            Err(Unusable::Damaged("its header does not check".to_owned()))
+        }
     }
+}
+
+/// The same of an open segment.
+pub fn read_header(file: &dyn DiskFile, ordinal: u64) -> io::Result<Result<Header, Unusable>> {
+    let len = file.len()?;
+    let mut bytes = vec![0; format::SEGMENT_HEADER_BYTES];
+    let read = file.read_at(&mut bytes, 0)?;
+    bytes.truncate(read);
+    if SegmentHeader::decode(&bytes) == SegmentHeader::Bad {
+        bytes.resize(format::SEGMENT_HEADER_BYTES + format::FRAME_BYTES_MAX, 0);
+        let read = file.read_at(&mut bytes, 0)?;
+        bytes.truncate(read);
+    }
+    Ok(header(&bytes, ordinal, len))
+}
+
+/// The header of a segment that is to be written to.
+pub fn writable(file: &dyn DiskFile, ordinal: u64) -> Result<Header, PersistError> {
+    let name = name(ordinal);
+    let header = read_header(file, ordinal).map_err(PersistError::io("read", &name))?;
+    header.map_err(|_| PersistError::Corrupt {
+        file: name,
+        offset: 0,
+        after: Seq(0),
+        found: "its header changed while it was open".to_owned(),
+    })
 }
 
 /// Makes a segment: filled with zeros, synced, and only then given its name.

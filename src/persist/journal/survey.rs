@@ -6,9 +6,10 @@
 use crate::ids::Seq;
 use crate::persist::disk::Disk;
 use crate::persist::error::PersistError;
-use crate::persist::format::{Kind, Part, SEGMENT_HEADER_BYTES, SegmentHeader, frame};
+use crate::persist::format::{Kind, Part, SEGMENT_HEADER_BYTES, frame};
+use crate::persist::journal::extent;
 use crate::persist::journal::reader::{Reader, Tail};
-use crate::persist::journal::segment::{self, Present};
+use crate::persist::journal::segment::{self, Header, Present, Unusable};
 use serde::Serialize;
 
 /// No segment is larger: what is read goes into memory.
@@ -55,9 +56,10 @@ pub fn survey(disk: &dyn Disk) -> Result<Survey, PersistError> {
         .list(segment::FOLDER)
         .map_err(PersistError::io("list", segment::FOLDER))?;
     let is_other = |file: &String| {
-        present
-            .iter()
-            .all(|it| segment::name(it.ordinal) != in_folder(file))
+        file != extent::FILE
+            && present
+                .iter()
+                .all(|it| segment::name(it.ordinal) != in_folder(file))
     };
     let mut others: Vec<String> = files
         .into_iter()
@@ -96,7 +98,7 @@ fn look(disk: &dyn Disk, present: Present) -> Surveyed {
         stops: None,
     };
     match contents(disk, &surveyed.file, present) {
-        Ok((bytes, salt)) => surveyed.decode(&bytes, salt),
+        Ok((bytes, header)) => surveyed.decode(&bytes, header.salt),
         Err(why) => surveyed.stops = Some(why),
     }
     surveyed
@@ -113,22 +115,10 @@ fn contents(disk: &dyn Disk, file: &str, present: Present) -> Result<(Vec<u8>, u
         .and_then(|file| file.read_at(&mut bytes, 0))
         .map_err(|error| error.to_string())?;
     bytes.truncate(read);
-    match SegmentHeader::decode(&bytes) {
-        SegmentHeader::Good {
-            ordinal,
-            size,
-            salt,
-            version: _,
-        } => {
-            if ordinal == present.ordinal && size == read as u64 {
-                return Ok((bytes, salt));
-            }
-            Err(format!(
-                "its header speaks of segment {ordinal} with {size} bytes, it has {read}"
-            ))
-        }
-        SegmentHeader::TooNew(version) => Err(format!("it is of format {version}, which is newer")),
-        SegmentHeader::Bad => Err("its header does not check".to_owned()),
+    match segment::header(&bytes, present.ordinal, read as u64) {
+        Ok(header) => Ok((bytes, header)),
+        Err(Unusable::TooNew(version)) => Err(format!("it is of format {version}, which is newer")),
+        Err(Unusable::Damaged(found)) => Err(found),
     }
 }
 

@@ -2,12 +2,10 @@
 //! no need to have it all.
 
 use crate::persist::disk::DiskFile;
-use crate::persist::format::{FRAME_HEADER_BYTES, PART_BYTES_MAX};
+use crate::persist::format::FRAME_BYTES_MAX;
 use std::io;
 use std::ops::Range;
 
-/// The most bytes of a frame.
-const FRAME_BYTES_MAX: usize = FRAME_HEADER_BYTES + PART_BYTES_MAX;
 /// How much is in memory: some frames of any length, and no more than a processor keeps near.
 const WINDOW_BYTES: usize = 2 * FRAME_BYTES_MAX;
 

@@ -10,9 +10,10 @@ use crate::persist::error::PersistError;
 use crate::persist::format::{
     About, Batch, FORMAT_VERSION, FRAME_HEADER_BYTES, Kind, SEGMENT_HEADER_BYTES,
 };
+use crate::persist::journal::extent::{self, Extent};
 use crate::persist::journal::filler::Filler;
 use crate::persist::journal::reader::Tail;
-use crate::persist::journal::segment::{self, Sizes};
+use crate::persist::journal::segment::{self, Header, Sizes};
 use crate::persist::journal::window::{each_piece, last_used};
 use std::sync::Arc;
 
@@ -44,6 +45,7 @@ pub struct Writer {
     /// The last attempt to prepare a segment failed.
     starved: bool,
     last: Seq,
+    extent: extent::Keeper,
     failed: bool,
 }
 
@@ -72,14 +74,15 @@ impl Writer {
                 (1, filler.wait()?, size, SEGMENT_HEADER_BYTES as u64)
             }
         };
-        let (salt, version) = segment::salt(file.as_ref(), ordinal)?;
+        let header = segment::writable(file.as_ref(), ordinal)?;
         filler.ask(ordinal + 1, sizes.of(ordinal + 1));
+        let extent = extent::Keeper::open(disk.as_ref());
         let mut writer = Self {
             disk,
             sizes,
             ordinal,
             file,
-            salt,
+            salt: header.salt,
             size,
             offset,
             synced: offset,
@@ -87,10 +90,12 @@ impl Writer {
             filler,
             starved: false,
             last: tail.last,
+            extent,
             failed: false,
         };
-        if version < FORMAT_VERSION {
-            // An older program may read this segment, and would not know what is written from here on.
+        if header.version < FORMAT_VERSION || !tail.passed.is_empty() {
+            // An older program may read this segment, and would not know what is written from here on. A damaged one is
+            // left behind, to go with the next snapshots.
             writer.roll()?;
         }
         Ok(writer)
@@ -137,8 +142,17 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes everything written durable.
+    /// Makes everything written durable, and notes how far that is.
     pub fn sync(&mut self) -> Result<(), PersistError> {
+        self.sync_segment()?;
+        self.extent.note(Extent {
+            place: (self.ordinal, self.offset),
+            last: self.last,
+        });
+        Ok(())
+    }
+
+    fn sync_segment(&mut self) -> Result<(), PersistError> {
         assert!(!self.failed, "nothing is synced after a failed write");
         let synced = self
             .file
@@ -239,7 +253,7 @@ impl Writer {
             None => self.filler.wait()?,
         };
         self.starved = false;
-        let (salt, _) = segment::salt(file.as_ref(), self.ordinal + 1)?;
+        let Header { salt, .. } = segment::writable(file.as_ref(), self.ordinal + 1)?;
         let mut end = Batch::default();
         end.push(
             About {
@@ -252,7 +266,8 @@ impl Writer {
         );
         end.seal_frame(0, distance(self.synced, self.offset), self.salt);
         self.put(end.bytes_from(0))?;
-        self.sync()?;
+        // Not noted: the record that did not fit may have begun before, and a log that ends within it ends where it began.
+        self.sync_segment()?;
         self.ordinal += 1;
         self.size = self.sizes.of(self.ordinal);
         self.file = file;

@@ -72,16 +72,14 @@ impl Seal {
                 return None;
             }
             let found = u32::from_le_bytes(*version);
-            let checks = said == crc(version, payload).to_le_bytes();
-            // As with segments: a newer layout may sum up other bytes. But what sums up to what an older program wrote
-            // is a seal of that one, its version damaged: no reason to refuse the other slot.
-            if found > FORMAT_VERSION {
-                let is_ours = (1..=FORMAT_VERSION)
-                    .any(|version| said == crc(&version.to_le_bytes(), payload).to_le_bytes());
-                return (!is_ours).then_some(SealRead::TooNew(found));
+            if *said != crc(version, payload).to_le_bytes() {
+                return None;
             }
-            let seal = decode::from_slice(payload).ok().filter(|_| checks)?;
-            Some(SealRead::Good(seal))
+            // As with segments, every later format keeps the header and its checksum.
+            if found > FORMAT_VERSION {
+                return Some(SealRead::TooNew(found));
+            }
+            decode::from_slice(payload).ok().map(SealRead::Good)
         };
         read().unwrap_or(SealRead::Bad)
     }
@@ -201,8 +199,11 @@ mod tests {
     fn a_seal_of_a_newer_program_is_told_from_a_damaged_one() {
         let mut newer = Seal::default().encode();
         newer[8..12].copy_from_slice(&(FORMAT_VERSION + 1).to_le_bytes());
-        assert_eq!(Seal::decode(&newer), SealRead::Bad, "only the version is");
+        assert_eq!(Seal::decode(&newer), SealRead::Bad, "its version alone");
         newer[12..16].fill(9);
+        assert_eq!(Seal::decode(&newer), SealRead::Bad, "and its checksum");
+        let sum = super::crc(&(FORMAT_VERSION + 1).to_le_bytes(), &newer[16..]);
+        newer[12..16].copy_from_slice(&sum.to_le_bytes());
         let read = Seal::decode(&newer);
         assert_eq!(read, SealRead::TooNew(FORMAT_VERSION + 1));
     }

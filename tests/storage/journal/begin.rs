@@ -2,8 +2,8 @@
 
 use crate::journal::disk::MemoryDisk;
 use crate::journal::log::{
-    self, SMALL, Written, after, first, mark, needed_from, read, read_after, read_present, records,
-    segment, used, write, writer, writer_at,
+    self, SMALL, SYNCED, Written, after, first, mark, needed_from, read, read_after, read_present,
+    records, segment, used, write, writer, writer_at,
 };
 use sexton::clock::Timestamp;
 use sexton::ids::Seq;
@@ -244,6 +244,7 @@ fn a_segment_that_was_just_begun_is_where_a_log_read_from_the_middle_goes_on() {
     let last = ends_in(&disk);
     let begins = first(&disk, last).expect("it is in use");
     disk.edit(&segment(last), |bytes| bytes[32..].fill(0));
+    disk.delete(SYNCED);
     for begin in [begins - 1, begins, 50] {
         let (found, tail) = read_after(&disk, after(begin)).expect("whole");
         assert_eq!((found, tail.last), (Vec::new(), Seq(begins - 1)));
@@ -270,7 +271,7 @@ fn segments_are_listed_with_what_they_open_with() {
     }
     disk.edit(&segment(2), |bytes| bytes[200] ^= 1);
     disk.edit(&segment(3), |bytes| bytes[40] ^= 1);
-    disk.edit(&segment(4), |bytes| bytes[20] ^= 1);
+    disk.edit(&segment(4), |bytes| bytes[12..32].fill(7));
     let opening = |ordinal| segment::opening(&disk, ordinal).expect("the disk reads");
     assert!(matches!(opening(2), Opening::Record(_)));
     assert_eq!(

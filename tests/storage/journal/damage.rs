@@ -1,7 +1,9 @@
 //! Flipped bytes, missing files, foreign files: a clear error or a named cut, never a silent loss and never a panic.
 
 use crate::journal::disk::MemoryDisk;
-use crate::journal::log::{SMALL, Written, read, records, segment, used, write, writer};
+use crate::journal::log::{
+    self, SMALL, SYNCED, Written, of_format, read, records, segment, used, write, writer,
+};
 use sexton::ids::Seq;
 use sexton::persist::PersistError;
 use sexton::persist::format::FORMAT_VERSION;
@@ -23,54 +25,117 @@ fn small_log() -> (MemoryDisk, Vec<Vec<Written>>, u64) {
 
 #[test]
 fn a_flip_in_any_used_byte_is_an_error_that_names_the_place_or_a_cut_of_the_last_batch() {
-    let (disk, batches, last) = small_log();
+    let (noted, batches, last) = small_log();
+    let unnoted = noted.copy();
+    unnoted.delete(SYNCED);
     let all = batches.concat();
     let synced = all.len() - batches.last().map_or(0, Vec::len);
     let (mut errors, mut cuts) = (0, 0);
-    for ordinal in 1..=last {
-        for at in 0..used(&disk, ordinal) {
-            for flip in FLIPS {
-                let name = segment(ordinal);
-                let disk = disk.copy();
-                disk.edit(&name, |bytes| bytes[at] ^= flip);
-                let place = format!("{name} byte {at} flip {flip:02x}");
-                match read(&disk) {
-                    Ok((found, tail)) => {
-                        cuts += 1;
-                        assert_eq!(found, all[..found.len()], "{place}");
-                        assert!(found.len() >= synced, "{place}: only the last batch may go");
-                        assert!(found.len() < all.len(), "{place}: a flip was passed over");
-                        let cut = tail.cut.expect("a cut is told");
-                        assert_eq!(cut.file, name, "{place}");
-                        assert!(
-                            (cut.offset..cut.offset + cut.bytes).contains(&(at as u64)),
-                            "{place}"
-                        );
-                    }
-                    Err(PersistError::Corrupt {
-                        file,
-                        offset,
-                        after,
-                        ..
-                    }) => {
-                        errors += 1;
-                        assert_eq!(file, name, "{place}");
-                        assert!(
-                            offset <= at as u64 && at as u64 - offset < 64,
-                            "{place}: {offset}"
-                        );
-                        assert!(after < Seq(all.len() as u64), "{place}: {after}");
-                    }
-                    // The version must be judged before the checksum that a newer layout may have elsewhere.
-                    Err(PersistError::VersionTooNew { file, .. }) => {
-                        assert_eq!((file, (8..12).contains(&at)), (name, true), "{place}");
-                    }
-                    Err(other) => panic!("{place}: {other}"),
+    for (is_noted, ordinal) in (1..=last).flat_map(|it| [(false, it), (true, it)]) {
+        let disk = if is_noted { &noted } else { &unnoted };
+        for (at, flip) in (32..used(disk, ordinal)).flat_map(|at| FLIPS.map(|flip| (at, flip))) {
+            let name = segment(ordinal);
+            let disk = disk.copy();
+            disk.edit(&name, |bytes| bytes[at] ^= flip);
+            let place = format!("{name} byte {at} flip {flip:02x}");
+            match read(&disk) {
+                Ok((found, tail)) => {
+                    cuts += 1;
+                    assert!(!is_noted, "{place}: it was synced, and the log knows");
+                    assert_eq!(found, all[..found.len()], "{place}");
+                    assert!(found.len() >= synced, "{place}: only the last batch may go");
+                    assert!(found.len() < all.len(), "{place}: a flip was passed over");
+                    let cut = tail.cut.expect("a cut is told");
+                    assert_eq!(cut.file, name, "{place}");
+                    assert!(
+                        (cut.offset..cut.offset + cut.bytes).contains(&(at as u64)),
+                        "{place}"
+                    );
                 }
+                Err(PersistError::Corrupt {
+                    file,
+                    offset,
+                    after,
+                    ..
+                }) => {
+                    errors += 1;
+                    assert_eq!(file, name, "{place}");
+                    assert!(
+                        offset <= at as u64 && at as u64 - offset < 64,
+                        "{place}: {offset}"
+                    );
+                    assert!(after < Seq(all.len() as u64), "{place}: {after}");
+                }
+                Err(other) => panic!("{place}: {other}"),
             }
         }
     }
-    assert!(errors > 1000 && cuts > 100, "{errors} errors, {cuts} cuts");
+    assert!(errors > 2000 && cuts > 100, "{errors} errors, {cuts} cuts");
+}
+
+/// All but the salt is known from the file, and the checksums agree with one salt alone.
+#[test]
+fn a_flip_in_a_header_costs_nothing_and_is_told() {
+    let (disk, batches, last) = small_log();
+    for (ordinal, at) in (1..=last).flat_map(|ordinal| (0..32).map(move |at| (ordinal, at))) {
+        for flip in FLIPS {
+            let name = segment(ordinal);
+            let disk = disk.copy();
+            disk.edit(&name, |bytes| bytes[at] ^= flip);
+            let place = format!("{name} byte {at} flip {flip:02x}");
+            let (found, tail) = read(&disk).unwrap_or_else(|error| panic!("{place}: {error}"));
+            assert_eq!(found, batches.concat(), "{place}");
+            let [passed] = tail.passed.as_slice() else {
+                panic!("{place}: {tail:?}")
+            };
+            assert_eq!(
+                (passed.file.as_str(), passed.offset),
+                (&name[..], 0),
+                "{place}"
+            );
+            let more = records(100..=103, 40);
+            write(&disk, SMALL, std::slice::from_ref(&more));
+            let (found, _) = read(&disk).expect("it goes on in another segment");
+            assert_eq!(found, [batches.concat(), more].concat(), "{place}");
+        }
+    }
+    // With checksum and salt gone there is nothing to know it by.
+    disk.edit(&segment(2), |bytes| bytes[12..32].fill(7));
+    let verdict = read(&disk);
+    assert!(
+        matches!(verdict, Err(PersistError::Corrupt { offset: 0, .. })),
+        "{verdict:?}"
+    );
+}
+
+#[test]
+fn a_log_whose_last_frames_became_zeros_is_damaged_as_far_as_it_was_synced() {
+    let (disk, batches, last) = small_log();
+    let all = batches.concat();
+    let end = used(&disk, last);
+    for from in 32..end {
+        let disk = disk.copy();
+        disk.edit(&segment(last), |bytes| bytes[from..].fill(0));
+        match read(&disk) {
+            Err(PersistError::Corrupt { file, after, .. }) => {
+                assert_eq!(file, segment(last), "from {from}");
+                assert!(after < Seq(all.len() as u64), "from {from}: {after}");
+            }
+            other => panic!("zeros from {from}: {other:?}"),
+        }
+    }
+    // What was not synced may go; what says how far it was, too.
+    let mut open = writer(&disk, SMALL).expect("the log opens");
+    open.write(&mut log::batch(&records(100..=100, 9)))
+        .expect("the disk takes it");
+    for (at, flip) in [(end, 0), (end - 1, 1)] {
+        let disk = disk.copy();
+        disk.edit(&segment(last), |bytes| bytes[at..].fill(0));
+        if flip > 0 {
+            disk.edit(SYNCED, |bytes| bytes[20] ^= flip);
+        }
+        read(&disk).unwrap_or_else(|error| panic!("zeros from {at}: {error}"));
+    }
 }
 
 #[test]
@@ -195,9 +260,7 @@ fn half_prepared_segments_are_swept_away() {
 #[test]
 fn a_newer_format_is_its_own_error_and_nothing_is_touched() {
     let (disk, _, _) = small_log();
-    disk.edit(&segment(2), |bytes| {
-        bytes[8..12].copy_from_slice(&7u32.to_le_bytes());
-    });
+    disk.edit(&segment(2), |bytes| of_format(7, bytes));
     let before = disk.bytes(&segment(2));
     match read(&disk) {
         Err(PersistError::VersionTooNew {

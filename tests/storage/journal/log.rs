@@ -128,6 +128,16 @@ pub(crate) fn segment(ordinal: u64) -> String {
     sexton::persist::journal::segment::name(ordinal)
 }
 
+/// Where it is noted how far the log was synced.
+pub(crate) const SYNCED: &str = "journal/synced";
+
+/// Makes a header one of another format: its checksum holds.
+pub(crate) fn of_format(version: u32, bytes: &mut [u8]) {
+    bytes[8..12].copy_from_slice(&version.to_le_bytes());
+    let sum = crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), &bytes[16..32]);
+    bytes[12..16].copy_from_slice(&sum.to_le_bytes());
+}
+
 /// The number of the first record of a segment, from its bytes: none if it is blank, or opens with its end.
 pub(crate) fn first(disk: &MemoryDisk, ordinal: u64) -> Option<u64> {
     let bytes = disk.bytes(&segment(ordinal));

@@ -3,7 +3,7 @@
 use crate::journal::begin::{behind, long_log, small_log};
 use crate::journal::disk::MemoryDisk;
 use crate::journal::log::{
-    self, SMALL, after, first, needed_from, read_after, records, segment, used, writer,
+    self, SMALL, SYNCED, after, first, needed_from, read_after, records, segment, used, writer,
 };
 use sexton::ids::Seq;
 use sexton::persist::PersistError;
@@ -95,15 +95,17 @@ fn a_segment_missing_in_the_middle_is_damage_wherever_reading_begins() {
 #[test]
 fn a_first_segment_that_cannot_be_trusted_is_no_begin() {
     let (disk, _, last) = small_log();
+    disk.delete(SYNCED);
     (1..last).for_each(|ordinal| disk.delete(&segment(ordinal)));
     let everything = after(1000);
     for at in 0..used(&disk, last).min(100) {
         let disk = disk.copy();
         disk.edit(&segment(last), |bytes| bytes[at] ^= 0x10);
         match read_after(&disk, everything) {
-            Err(PersistError::Corrupt { file, .. } | PersistError::VersionTooNew { file, .. }) => {
+            Err(PersistError::Corrupt { file, .. }) => {
                 assert_eq!(file, segment(last), "byte {at}");
             }
+            Ok((found, tail)) if !tail.passed.is_empty() => assert!(found.is_empty()),
             Ok((found, tail)) => {
                 let opening = segment::opening(&disk, last).expect("the disk reads");
                 assert!(matches!(opening, Opening::Record(_)), "byte {at}");
@@ -124,6 +126,7 @@ fn a_first_segment_that_cannot_be_trusted_is_no_begin() {
 #[test]
 fn a_log_that_ends_too_early_is_refused() {
     let (disk, _, last) = small_log();
+    disk.delete(SYNCED);
     let until = |begin, reaches| Begin {
         reaches: Seq(reaches),
         ..after(begin)
@@ -166,7 +169,8 @@ fn a_log_that_ends_too_early_is_refused() {
 #[test]
 fn a_flip_in_what_is_read_is_found_wherever_reading_begins() {
     let (disk, all, last) = small_log();
-    let (mut cuts, mut errors) = (0, 0);
+    disk.delete(SYNCED);
+    let (mut cuts, mut errors, mut passed) = (0, 0, 0);
     for begin in [14, 30, 54] {
         let start = needed_from(&disk, last, begin);
         assert!(start > 1, "reading begins in the middle");
@@ -181,17 +185,21 @@ fn a_flip_in_what_is_read_is_found_wherever_reading_begins() {
                 let disk = disk.copy();
                 disk.edit(&name, |bytes| bytes[at] ^= 0x11);
                 let place = format!("after {begin}, {name} byte {at}");
+                let mut refused = true;
                 match read_after(&disk, after(begin)) {
+                    Ok((found, tail)) if !tail.passed.is_empty() => {
+                        passed += 1;
+                        refused = false;
+                        assert_eq!(found, behind(&all, begin), "{place}");
+                        assert_eq!(tail.passed[0].file, name, "{place}");
+                    }
                     Ok((found, tail)) => {
                         cuts += 1;
                         assert_eq!(found, behind(&all, begin)[..found.len()], "{place}");
                         assert!(tail.last >= Seq(50), "{place}: only the last batch may go");
                         assert_eq!(tail.cut.expect("a cut is told").file, name, "{place}");
                     }
-                    Err(
-                        PersistError::Corrupt { file, .. }
-                        | PersistError::VersionTooNew { file, .. },
-                    ) => {
+                    Err(PersistError::Corrupt { file, .. }) => {
                         errors += 1;
                         assert_eq!(file, name, "{place}");
                     }
@@ -201,11 +209,41 @@ fn a_flip_in_what_is_read_is_found_wherever_reading_begins() {
                     reaches: Seq(54),
                     ..after(begin)
                 };
-                assert!(read_after(&disk, begin).is_err(), "{place}");
+                assert_eq!(read_after(&disk, begin).is_err(), refused, "{place}");
             }
         }
     }
-    assert!(errors > 1000 && cuts > 100, "{errors} errors, {cuts} cuts");
+    assert!(
+        errors > 1000 && cuts > 100 && passed > 300,
+        "{errors} errors, {cuts} cuts, {passed} passed over"
+    );
+}
+
+/// A frame that does not check is no reason to refuse, as long as one follows that was not wanted either.
+#[test]
+fn damage_before_what_is_wanted_is_passed_over_and_told() {
+    for (disk, all, last) in [small_log(), long_log()] {
+        let begin = all[all.len() - 2].0;
+        let start = needed_from(&disk, last, begin);
+        let name = segment(start);
+        let bytes = disk.bytes(&name);
+        let (mut passed, mut offset) = (0, 32);
+        while offset < used(&disk, start) {
+            let size = u32::from_le_bytes(*bytes[offset..].first_chunk().expect("a frame"));
+            let disk = disk.copy();
+            disk.edit(&name, |bytes| bytes[offset + 33] ^= 1);
+            if let Ok((found, tail)) = read_after(&disk, after(begin)) {
+                assert!(found == behind(&all, begin), "offset {offset}");
+                let [told] = tail.passed.as_slice() else {
+                    panic!("offset {offset}: {tail:?}")
+                };
+                assert_eq!((&told.file, told.offset), (&name, offset as u64));
+                passed += 1;
+            }
+            offset += usize::try_from(size).expect("a frame is small");
+        }
+        assert!(passed > 0, "some of it is not wanted");
+    }
 }
 
 #[test]

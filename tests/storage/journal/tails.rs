@@ -1,7 +1,9 @@
 //! Ends that were being written when the power went: cut, named, counted, and gone for good.
 
 use crate::journal::disk::MemoryDisk;
-use crate::journal::log::{self, SMALL, Written, read, records, segment, used, write, writer};
+use crate::journal::log::{
+    self, SMALL, SYNCED, Written, read, records, segment, used, write, writer,
+};
 use sexton::ids::Seq;
 use sexton::persist::PersistError;
 use sexton::persist::disk::Disk;
@@ -203,6 +205,7 @@ fn a_segment_that_was_just_begun_is_where_the_log_goes_on() {
     );
     // The power goes after the end mark, before anything stands in the new segment.
     disk.edit(&segment(last), |bytes| bytes[32..].fill(0));
+    disk.delete(SYNCED);
     let (found, tail) = read(&disk).expect("whole");
     assert_eq!((tail.place, tail.cut), (Some((last, 32)), None));
     append_and_read(&disk, SMALL, &found);

@@ -1,0 +1,122 @@
+//! What a reader makes of bytes that do not read: the end of the log, damage that it needs, or damage that it does not.
+
+use crate::persist::error::PersistError;
+use crate::persist::format::{
+    FRAME_HEADER_BYTES, FrameHeader, Kind, Part, SEGMENT_HEADER_BYTES, frame,
+};
+use crate::persist::journal::reader::{Cut, Passed, Reader, unreadable};
+use crate::persist::journal::segment;
+
+impl Reader<'_> {
+    /// Goes on behind bytes that do not read, if nothing in them was wanted: then a whole record follows in this segment
+    /// that is not wanted either, and numbers grow. An end mark shows nothing, since it repeats a number.
+    pub(super) fn pass_over(&mut self, offset: usize, used: usize) -> Result<bool, PersistError> {
+        let after = self.begin.after;
+        if self.tail.last >= after {
+            return Ok(false);
+        }
+        let segment = self.segment.as_mut().expect("a segment is loaded");
+        let ordinal = segment.ordinal;
+        for at in offset + 1..used {
+            let rest = segment.window.from(at);
+            let rest = rest.map_err(|error| unreadable(ordinal, error))?;
+            let Some((header, _)) = frame(rest, segment.salt) else {
+                continue;
+            };
+            if header.kind == Kind::End || header.seq <= self.tail.last || header.seq > after {
+                return Ok(false);
+            }
+            segment.offset = at;
+            self.began = None;
+            self.amid = matches!(header.part, Part::Middle | Part::Last);
+            self.pass((ordinal, offset as u64), (at - offset) as u64);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Notes damage that costs nothing.
+    pub(super) fn pass(&mut self, (ordinal, offset): (u64, u64), bytes: u64) {
+        self.tail.passed.push(Passed {
+            file: segment::name(ordinal),
+            offset,
+            bytes,
+        });
+    }
+
+    /// The log does not go on at `offset`: decides whether it ends there or is damaged, by what stands there up to `used`.
+    pub(super) fn end(&mut self, offset: usize, used: usize) -> Result<(), PersistError> {
+        self.ended = true;
+        if self.later_records()? {
+            return Err(self.corrupt(
+                offset,
+                "a record does not check, and later ones exist".to_owned(),
+            ));
+        }
+        let segment = self
+            .segment
+            .as_mut()
+            .expect("the log ends in a loaded segment");
+        let ordinal = segment.ordinal;
+        let garbage = used - offset;
+        let mut seqs = Vec::new();
+        let mut at = 1;
+        while at < garbage {
+            // The zeros behind may be the end of the last record.
+            let rest = segment.window.from(offset + at);
+            let rest = rest.map_err(|error| unreadable(ordinal, error))?;
+            let Some((header, _)) =
+                frame(rest, segment.salt).filter(|(header, _)| header.seq > self.tail.last)
+            else {
+                at += 1;
+                continue;
+            };
+            // Everything before `at - unsynced` was synced when this record was written.
+            if at > header.unsynced as usize {
+                let found = format!(
+                    "a record does not check, and {} behind it was written after it was synced",
+                    header.seq
+                );
+                return Err(self.corrupt(offset, found));
+            }
+            if seqs.last() != Some(&header.seq) {
+                seqs.push(header.seq);
+            }
+            at += header.size as usize;
+        }
+        let cut_at = self.began.unwrap_or((segment.ordinal, offset as u64));
+        let bytes =
+            garbage as u64 + (self.assembled.len() as u64) * u64::from(self.began.is_some());
+        self.tail.place = Some(cut_at);
+        if bytes > 0 {
+            self.tail.clean = false;
+            let (ordinal, offset) = cut_at;
+            let file = segment::name(ordinal);
+            self.tail.cut = Some(Cut {
+                file,
+                offset,
+                bytes,
+                seqs,
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether any segment behind this one has a record.
+    fn later_records(&self) -> Result<bool, PersistError> {
+        for ordinal in &self.waiting {
+            let name = segment::name(*ordinal);
+            let file = self
+                .disk
+                .open(&name, false)
+                .map_err(PersistError::io("open", &name))?;
+            let mut first = [0; FRAME_HEADER_BYTES];
+            file.read_at(&mut first, SEGMENT_HEADER_BYTES as u64)
+                .map_err(PersistError::io("read", &name))?;
+            if FrameHeader::decode(&first).is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
