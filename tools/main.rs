@@ -17,6 +17,7 @@ mod notify;
 mod progress;
 mod queue;
 mod replay;
+mod recover;
 mod report;
 mod scratch;
 mod serve;
@@ -56,6 +57,7 @@ enum Command {
     ReadStore(isolated::ReadStore),
     Replay(replay::Replaying),
     Serve(Box<serve::Serve>),
+    Recover(recover::Recover),
     Status(status::Status),
     Top(top::Top),
 }
@@ -87,5 +89,6 @@ fn main() -> std::process::ExitCode {
         Command::KeepScratch(keep) => keep.run(),
         Command::Replay(replay) => replay.run(),
         Command::Top(top) => top.run(),
+        Command::Recover(recover) => recover.run(),
     })
 }

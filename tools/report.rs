@@ -40,6 +40,13 @@ const HELPS: &[(Reason, &str)] = &[
     ),
 ];
 
+/// What to do about a directory that a start refuses.
+const DAMAGED: &str = "`sexton inspect DATA` says what is whole, `sexton recover DATA --dry-run` what would be lost without the rest";
+
+/// What to do about an entry that panics whenever it is committed.
+const DEFECT: &str = "this is a defect of sexton, not of the disk: keep a copy of the directory, and see \
+docs/operations.md, \"A panic during recovery\"; `sexton recover DATA --dry-run` says what would be lost without the entry";
+
 /// Why a command did not end well.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -129,6 +136,11 @@ impl Failure {
         parts.collect::<Vec<_>>().join(" ")
     }
 
+    /// What to do about it.
+    pub(crate) fn advice(&self) -> Option<&str> {
+        self.help.as_deref()
+    }
+
     /// Whether the coordinator is there and says that it cannot go on.
     pub(crate) fn is_halt(&self) -> bool {
         self.status == Exit::Halted as u8
@@ -159,11 +171,9 @@ impl From<PersistError> for Failure {
     fn from(error: PersistError) -> Self {
         let failure = Self::unreachable(format!("failed to {error}"));
         match error {
-            PersistError::Corrupt { .. } => failure.help(
-                "`sexton inspect` says what is whole; docs/operations.md, \"Damage\", says how to go on",
-            ),
+            PersistError::Corrupt { .. } => failure.help(DAMAGED),
             PersistError::Gone { .. } | PersistError::Short { .. } => failure.help(
-                "put the missing files back; docs/operations.md, \"Damage\", says how to go on without them",
+                "put the missing files back; without them, `sexton recover DATA --dry-run` says what would be lost",
             ),
             PersistError::VersionTooNew { .. } => failure.help("use the sexton that wrote it, or a newer one"),
             PersistError::Held { .. } => failure.help("stop that coordinator, or give this one another --data directory"),
@@ -177,13 +187,13 @@ impl From<RecoveryError> for Failure {
     fn from(error: RecoveryError) -> Self {
         match error {
             RecoveryError::Persist(error) => error.into(),
-            RecoveryError::Lost { .. } => Self::unreachable(format!("failed to {error}"))
-                .help("`sexton inspect` shows what is left; docs/operations.md, \"Damage\", says how to go on"),
+            RecoveryError::Lost { .. } => Self::unreachable(format!("failed to {error}")).help(DAMAGED),
             RecoveryError::UnknownActor { .. } | RecoveryError::Undecodable { .. } => {
-                Self::unreachable(format!("failed to {error}")).help("use the sexton that wrote it, or a newer one")
+                Self::unreachable(format!("failed to {error}")).help(
+                    "use the sexton that wrote it, or a newer one; `sexton recover DATA --dry-run` says what would be lost without it",
+                )
             }
-            RecoveryError::Panicked { .. } => Self::halted(format!("failed to {error}"))
-                .help("this is a defect of sexton: keep a copy of the directory, and see docs/operations.md, \"A panic during recovery\""),
+            RecoveryError::Panicked { .. } => Self::halted(format!("failed to {error}")).help(DEFECT),
         }
     }
 }
@@ -212,8 +222,7 @@ impl From<NodeError> for Failure {
             NodeError::Hosts(_) | NodeError::Door { .. } | NodeError::Core(_) => {
                 Self::unreachable(format!("failed to {error}"))
             }
-            NodeError::Start(_) => Self::halted(format!("failed to {error}"))
-                .help("this is a defect of sexton: keep a copy of the directory, and see docs/operations.md, \"A panic during recovery\""),
+            NodeError::Start(_) => Self::halted(format!("failed to {error}")).help(DEFECT),
             NodeError::Halted(halt) => halt.into(),
         }
     }

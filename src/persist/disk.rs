@@ -236,6 +236,13 @@ impl RealDisk {
         }))
     }
 
+    /// Gives each of two folders the name of the other, at once.
+    pub fn exchange(&self, one: &str, other: &str) -> io::Result<()> {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        let (one, other) = (self.path(one), self.path(other));
+        Ok(renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)?)
+    }
+
     /// Replaces a file by one with these bytes, so that a reader sees the old one or the new one, never a part.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), PersistError> {
         let temporary = format!("{name}.tmp");

@@ -134,6 +134,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
         &[
             "src/node/",
             "src/protocols/http/lock.rs",
+            "tools/recover/carry.rs",
             "tools/lock/named.rs",
         ],
     ),

@@ -68,9 +68,9 @@ impl Inspect {
             drop(tell_story(&self.data, self.item));
         }
         if let Some(refused) = findings.start.refused {
+            let help = findings.start.help.unwrap_or_default();
             return Err(
-                Failure::unreachable(format!("a start would be refused: {refused}"))
-                    .help("docs/operations.md, \"Damage\", says how to go on"),
+                Failure::unreachable(format!("a start would be refused: {refused}")).help(help),
             );
         }
         if findings.damage.is_empty() {

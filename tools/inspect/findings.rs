@@ -78,15 +78,17 @@ pub(crate) struct JournalFound {
     pub(crate) segments: Vec<Surveyed>,
     /// Files beside them.
     pub(crate) others: Vec<String>,
-    /// Why it does not read to its end, from the first record that is there.
+    /// Why it does not read to its end, from the first record that is there; or what of it could be made out all the same.
     pub(crate) damaged: Option<String>,
 }
 
 /// What a start would do.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct StartFound {
-    /// Why it would not.
+    /// Why it would not, and what to do about that.
     pub(crate) refused: Option<String>,
+    #[serde(skip)]
+    pub(crate) help: Option<String>,
     /// The snapshot it would begin with, and up to where that goes.
     pub(crate) snapshot: Option<(String, Seq)>,
     /// Records it would repeat.
@@ -252,6 +254,7 @@ impl StartFound {
         match recovered {
             Ok(past) => Self {
                 refused: None,
+                help: None,
                 snapshot: past
                     .snapshot
                     .map(|(slot, seal)| (slot.to_string(), seal.manifest.begun)),
@@ -262,10 +265,14 @@ impl StartFound {
                 clean: past.tail.clean || past.tail.last == Seq(0),
                 cut: past.tail.cut.as_ref().map(cut_words),
             },
-            Err(error) => Self {
-                refused: Some(format!("failed to {error}")),
-                ..Self::default()
-            },
+            Err(error) => {
+                let failure = Failure::from(error);
+                Self {
+                    refused: Some(failure.words().to_owned()),
+                    help: failure.advice().map(str::to_owned),
+                    ..Self::default()
+                }
+            }
         }
     }
 }

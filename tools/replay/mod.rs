@@ -14,3 +14,4 @@ mod shown;
 
 pub(crate) use command::{Replaying, tell_story};
 pub(crate) use item::Item;
+pub(crate) use shown::words;

@@ -9,13 +9,15 @@
 //! | `reader.rs` | from bytes back to records; tells a torn tail from damage |
 //! | `judgement.rs` | what is made of bytes that do not read |
 //! | `window.rs` | a file of which a piece at a time is in memory |
+//! | `salvage.rs` | all that reads of a damaged log |
 //! | `survey.rs` | segment by segment, for people |
 //! | `thread.rs` | group commit: one write and one sync for every command that waits |
 
-pub mod filler;
 pub mod extent;
-pub mod reader;
+pub mod filler;
 mod judgement;
+pub mod reader;
+pub mod salvage;
 pub mod segment;
 pub mod survey;
 pub mod thread;

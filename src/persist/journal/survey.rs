@@ -104,8 +104,12 @@ fn look(disk: &dyn Disk, present: Present) -> Surveyed {
     surveyed
 }
 
-/// What a segment holds, and what its checksums begin with; or why there is nothing to decode.
-fn contents(disk: &dyn Disk, file: &str, present: Present) -> Result<(Vec<u8>, u32), String> {
+/// What a segment holds, and its header; or why there is nothing to decode.
+pub(super) fn contents(
+    disk: &dyn Disk,
+    file: &str,
+    present: Present,
+) -> Result<(Vec<u8>, Header), String> {
     if present.bytes > SEGMENT_BYTES_MAX {
         return Err("it is larger than any segment".to_owned());
     }

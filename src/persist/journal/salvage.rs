@@ -1,0 +1,232 @@
+//! All that reads of a journal, whatever is wrong with it: for whoever decides what to do without the rest.
+//!
+//! A reader stops at damage; this one goes on behind it, and tells what lies between. It judges nothing: whether anything
+//! that does not read was wanted, or ever synced, is not its to say. It never writes.
+
+use crate::clock::Timestamp;
+use crate::ids::{ActorId, Seq};
+use crate::persist::disk::Disk;
+use crate::persist::error::PersistError;
+use crate::persist::format::{
+    FRAME_HEADER_BYTES, FrameHeader, Kind, Part, SEGMENT_HEADER_BYTES, frame,
+};
+use crate::persist::journal::extent;
+use crate::persist::journal::reader::Record;
+use crate::persist::journal::segment;
+use crate::persist::journal::survey::contents;
+use crate::persist::journal::window::last_used;
+
+/// What is found one after the other.
+#[derive(Debug)]
+pub enum Piece {
+    /// A whole record.
+    Record(Owned),
+    /// Bytes that are none.
+    Gap(Gap),
+    /// The end of a record that began before the first segment that is there.
+    Rest(Seq),
+}
+
+/// A record with a payload of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owned {
+    /// Its sequence number.
+    pub seq: Seq,
+    /// Its time.
+    pub at: Timestamp,
+    /// Whose it is.
+    pub actor: ActorId,
+    /// What it is.
+    pub kind: Kind,
+    /// What it holds.
+    pub payload: Vec<u8>,
+}
+
+impl Owned {
+    fn of(header: &FrameHeader, payload: &[u8]) -> Self {
+        Self {
+            seq: header.seq,
+            at: header.at,
+            actor: header.actor,
+            kind: header.kind,
+            payload: payload.to_vec(),
+        }
+    }
+
+    /// The same, as a reader gives it.
+    pub fn record(&self) -> Record<'_> {
+        Record {
+            seq: self.seq,
+            at: self.at,
+            actor: self.actor,
+            kind: self.kind,
+            payload: &self.payload,
+        }
+    }
+}
+
+/// A place where no record could be read, though there was one, or may have been.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The segment.
+    pub file: String,
+    /// Where in it.
+    pub offset: u64,
+    /// How many bytes do not read; none if all that is known is that more was synced.
+    pub bytes: u64,
+    /// What is wrong there.
+    pub found: String,
+    /// The record that they seem to be, though the checksum does not hold.
+    pub seems: Option<Owned>,
+}
+
+/// Gives all pieces in order. Sequence numbers of records ascend.
+pub fn salvage<E: From<PersistError>>(
+    disk: &dyn Disk,
+    give: &mut dyn FnMut(Piece) -> Result<(), E>,
+) -> Result<(), E> {
+    let present = segment::present(disk)?;
+    let extent = extent::read(disk);
+    let mut walk = Walk {
+        give,
+        last: Seq(0),
+        place: (0, 0),
+        open: None,
+    };
+    let mut expected = present.first().map_or(1, |first| first.ordinal);
+    for segment in present {
+        let file = segment::name(segment.ordinal);
+        while expected < segment.ordinal {
+            let found = format!("it is missing, while {file} is there");
+            walk.gap((expected, 0), 0, (found, None))?;
+            expected += 1;
+        }
+        expected += 1;
+        match contents(disk, &file, segment) {
+            Ok((bytes, header)) => walk.segment(segment.ordinal, &bytes, header.salt)?,
+            Err(found) => walk.gap((segment.ordinal, 0), segment.bytes, (found, None))?,
+        }
+    }
+    walk.close()?;
+    if let Some(extent) = extent.filter(|extent| extent.place > walk.place) {
+        let found = format!("it was synced up to sequence number {}", extent.last);
+        let place = walk.place;
+        walk.gap(place, 0, (found, None))?;
+    }
+    Ok(())
+}
+
+/// A way through the segments.
+struct Walk<'g, E> {
+    give: &'g mut dyn FnMut(Piece) -> Result<(), E>,
+    /// The number of the last record.
+    last: Seq,
+    /// Behind the last frame that reads.
+    place: (u64, u64),
+    /// A record of which not all parts have come: where it began, and what of it there is.
+    open: Option<((u64, u64), Owned)>,
+}
+
+impl<E: From<PersistError>> Walk<'_, E> {
+    fn segment(&mut self, ordinal: u64, bytes: &[u8], salt: u32) -> Result<(), E> {
+        let mut offset = SEGMENT_HEADER_BYTES;
+        let rest = |offset: usize| bytes.get(offset..).unwrap_or(&[]);
+        let used = last_used(bytes).map_or(0, |last| last + 1);
+        while offset < used {
+            let here = frame(rest(offset), salt).filter(|(header, _)| self.fits(header));
+            if let Some((header, payload)) = here {
+                let begins = (ordinal, offset as u64);
+                offset += header.size as usize;
+                self.place = (ordinal, offset as u64);
+                if header.kind == Kind::End {
+                    continue;
+                }
+                self.take(begins, &header, payload)?;
+                continue;
+            }
+            let goes_on = (offset + 1..used)
+                .find(|at| frame(rest(*at), salt).is_some_and(|(header, _)| self.fits(&header)));
+            let end = goes_on.unwrap_or(used);
+            let seems = FrameHeader::decode(rest(offset)).map(|header| {
+                let payload = rest(offset + FRAME_HEADER_BYTES);
+                let len = header.size as usize - FRAME_HEADER_BYTES;
+                Owned::of(&header, payload.get(..len).unwrap_or(payload))
+            });
+            let seems = seems.filter(|seems| seems.seq > self.last && seems.kind != Kind::End);
+            let found = "no whole record".to_owned();
+            let (place, len) = ((ordinal, offset as u64), (end - offset) as u64);
+            self.gap(place, len, (found, seems))?;
+            offset = end;
+        }
+        Ok(())
+    }
+
+    fn fits(&self, header: &FrameHeader) -> bool {
+        let last = self.open.as_ref().map_or(self.last, |(_, open)| open.seq);
+        match (header.kind, header.part) {
+            (Kind::End, _) => true,
+            (_, Part::Whole | Part::First) => header.seq > last,
+            (_, Part::Middle | Part::Last) => header.seq >= last,
+        }
+    }
+
+    fn take(&mut self, place: (u64, u64), header: &FrameHeader, payload: &[u8]) -> Result<(), E> {
+        let is_rest = matches!(header.part, Part::Middle | Part::Last);
+        match &mut self.open {
+            Some((_, open)) if is_rest && open.seq == header.seq => {
+                open.payload.extend_from_slice(payload);
+            }
+            _ => {
+                self.close()?;
+                if is_rest {
+                    self.last = header.seq;
+                    return (self.give)(Piece::Rest(header.seq));
+                }
+                self.open = Some((place, Owned::of(header, payload)));
+            }
+        }
+        if matches!(header.part, Part::Whole | Part::Last)
+            && let Some((_, record)) = self.open.take()
+        {
+            self.last = record.seq;
+            (self.give)(Piece::Record(record))?;
+        }
+        Ok(())
+    }
+
+    /// Gives up a record whose other parts do not come.
+    fn close(&mut self) -> Result<(), E> {
+        let Some((place, open)) = self.open.take() else {
+            return Ok(());
+        };
+        self.last = open.seq;
+        let found = format!("record {} does not read to its end", open.seq);
+        let bytes = open.payload.len() as u64;
+        self.give_gap(place, bytes, (found, Some(open)))
+    }
+
+    fn gap(
+        &mut self,
+        place: (u64, u64),
+        bytes: u64,
+        what: (String, Option<Owned>),
+    ) -> Result<(), E> {
+        self.close()?;
+        self.give_gap(place, bytes, what)
+    }
+
+    fn give_gap(
+        &mut self,
+        (ordinal, offset): (u64, u64),
+        bytes: u64,
+        (found, seems): (String, Option<Owned>),
+    ) -> Result<(), E> {
+        (self.give)(Piece::Gap(Gap {
+            file: segment::name(ordinal),
+            offset,
+            bytes,
+            found,
+            seems,
+        }))
+    }
+}

@@ -1,0 +1,153 @@
+//! Carrying a plan out: a journal of what is kept, made beside the damaged one and put in its place at once.
+//!
+//! Cut short anywhere, it leaves a directory that is refused as before, or one that starts; and every file that it replaces.
+
+use crate::recover::plan::Plan;
+use crate::report::Failure;
+use crate::text;
+use sexton::clock::{Clock as _, SystemClock, Timestamp};
+use sexton::ids::{ActorId, Seq};
+use sexton::persist::PersistError;
+use sexton::persist::disk::{Disk, RealDisk};
+use sexton::persist::format::{About, Batch, Kind, SEGMENT_HEADER_BYTES};
+use sexton::persist::journal::salvage::{Piece, salvage};
+use sexton::persist::journal::{Sizes, Tail, ThreadFiller, Writer, segment};
+use sexton::persist::mark::Mark;
+use sexton::persist::snapshots::SlotId;
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+
+/// Where the new journal is made.
+const MADE: &str = "recovering";
+/// How much is written at a time.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Does what the plan says; the folder that has what it replaced.
+pub(super) fn out(disk: &RealDisk, plan: &Plan) -> Result<String, Failure> {
+    let aside = new_name(disk)?;
+    disk.remove_tree(MADE)
+        .map_err(PersistError::io("remove", MADE))?;
+    disk.create_folder(MADE)
+        .map_err(PersistError::io("create", MADE))?;
+    write_journal(disk, plan)?;
+    let kept = plan.base.as_ref().map(|(slot, _)| *slot);
+    let done = || -> io::Result<()> {
+        disk.create_folder(&format!("{aside}/snapshots"))?;
+        for slot in SlotId::ALL.into_iter().filter(|slot| Some(*slot) != kept) {
+            for name in [slot.seal(), slot.folder()] {
+                if_there(disk.rename(&name, &format!("{aside}/{name}")))?;
+            }
+        }
+        disk.create_folder(segment::FOLDER)?;
+        disk.exchange(segment::FOLDER, &format!("{MADE}/{}", segment::FOLDER))?;
+        disk.rename(
+            &format!("{MADE}/{}", segment::FOLDER),
+            &format!("{aside}/{}", segment::FOLDER),
+        )?;
+        disk.remove_tree(MADE)?;
+        for folder in [&aside, ""] {
+            disk.sync_folder(folder)?;
+        }
+        if_there(disk.sync_folder("snapshots"))
+    };
+    done().map_err(PersistError::io("put in place what is made in", MADE))?;
+    Ok(aside)
+}
+
+fn if_there(done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+/// A name that nothing has yet.
+fn new_name(disk: &RealDisk) -> Result<String, Failure> {
+    let now = text::time(SystemClock::starting_at(Timestamp(0)).wall());
+    let time: String = now.chars().filter(char::is_ascii_alphanumeric).collect();
+    let name = format!("damaged-{time}");
+    if disk.root().join(&name).exists() {
+        return Err(Failure::unreachable(format!(
+            "failed to recover: {name} is there already"
+        )));
+    }
+    Ok(name)
+}
+
+/// Writes what is kept, and marks that say how far it goes.
+fn write_journal(from: &RealDisk, plan: &Plan) -> Result<(), Failure> {
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(from.root().join(MADE)));
+    let sizes = Sizes::default();
+    let mut salt = [0; 4];
+    getrandom::fill(&mut salt)
+        .map_err(|error| Failure::unreachable(format!("failed to recover: {error}")))?;
+    let salt = u32::from_le_bytes(salt);
+    disk.create_folder(segment::FOLDER)
+        .map_err(PersistError::io("create", segment::FOLDER))?;
+    let first = plan.first_segment;
+    drop(segment::prepare(
+        disk.as_ref(),
+        first,
+        sizes.of(first),
+        salt,
+    )?);
+    let begins = (first, SEGMENT_HEADER_BYTES as u64);
+    let tail = Tail {
+        place: Some(begins),
+        synced: begins,
+        ..Tail::default()
+    };
+    let filler = Box::new(ThreadFiller::start(Arc::clone(&disk), salt)?);
+    let mut writer = Writer::open(disk, sizes, filler, &tail)?;
+    let mut batch = Batch::default();
+    let reserve = Mark::Reserve { bound: plan.bound };
+    if let Some((_, seal)) = &plan.base {
+        // Whoever has the state up to there finds by this where reading begins.
+        put(&mut batch, seal.manifest.begun, seal.manifest.at, &reserve);
+    }
+    salvage(from, &mut |piece| {
+        let Piece::Record(record) = piece else {
+            return Ok(());
+        };
+        if plan.keeps(record.seq) {
+            let about = About {
+                seq: record.seq,
+                at: record.at,
+                actor: record.actor,
+                kind: record.kind,
+            };
+            batch.push(about, |bytes| bytes.extend_from_slice(&record.payload));
+            if batch.len() > BATCH_BYTES {
+                writer.write(&mut batch)?;
+                batch.clear();
+            }
+        }
+        Ok::<_, PersistError>(())
+    })?;
+    let mut last = plan.last;
+    if let Some((slot, seal)) = plan.base.as_ref().filter(|(_, seal)| seal.mark > last) {
+        // The mark by which a log is known to be that of the snapshot.
+        let mark = Mark::Checkpoint {
+            slot: slot.number(),
+            states: seal.manifest.states.clone(),
+        };
+        put(&mut batch, seal.mark, plan.at, &mark);
+        last = seal.mark;
+    }
+    // Numbers between this and the bound are passed over by the next start, as after any crash.
+    put(&mut batch, Seq(last.0 + 1), plan.at, &reserve);
+    writer.write(&mut batch)?;
+    writer.sync()?;
+    Ok(())
+}
+
+fn put(batch: &mut Batch, seq: Seq, at: Timestamp, mark: &Mark) {
+    let about = About {
+        seq,
+        at,
+        actor: ActorId::NODE,
+        kind: Kind::Mark,
+    };
+    let content = rmp_serde::to_vec(mark).expect("marks always encode");
+    batch.push(about, |bytes| bytes.extend_from_slice(&content));
+}

@@ -1,0 +1,175 @@
+//! What would be kept of a directory, and what would be lost.
+
+use crate::isolated::Copies;
+use crate::recover::pieces::{Again, Pieces};
+use crate::report::Failure;
+use serde::Serialize;
+use sexton::clock::Timestamp;
+use sexton::ids::Seq;
+use sexton::persist::PersistError;
+use sexton::persist::disk::RealDisk;
+use sexton::persist::journal::salvage::{Piece, salvage};
+use sexton::persist::journal::segment;
+use sexton::persist::snapshots::{Seal, SlotId};
+use sexton::replay::{Line, Replay};
+use sexton::spine::recovery::{Looked, look};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// No more of what is lost is listed; the rest is counted.
+pub(super) const LOST_MAX: usize = 1000;
+
+/// What is to be done.
+pub(crate) struct Plan {
+    /// The snapshot that stays, and the first segment of the journal that goes with it.
+    pub(super) base: Option<(SlotId, Seal)>,
+    pub(super) first_segment: u64,
+    /// Entries that are passed over, and the number from which on nothing is kept.
+    pub(super) excluded: BTreeSet<Seq>,
+    pub(super) stop: Option<Seq>,
+    /// Records that are kept, and the last of them.
+    pub(super) kept: u64,
+    pub(super) last: Seq,
+    pub(super) at: Timestamp,
+    pub(super) lost: Vec<Lost>,
+    /// Records that are lost although they read.
+    pub(super) lost_records: u64,
+    /// Why nothing at all can be kept.
+    pub(super) nothing: Option<String>,
+    /// Numbers go on here.
+    pub(super) bound: Seq,
+}
+
+/// Something that is lost.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Lost {
+    /// Bytes that do not read, or are not there.
+    Unread {
+        file: String,
+        offset: u64,
+        bytes: u64,
+        found: String,
+        /// The numbers that they may have had.
+        from: Seq,
+        to: Option<Seq>,
+        /// What they seem to be, though the checksum does not hold.
+        seems: Option<Line>,
+    },
+    /// A record that reads, and is not kept.
+    Record {
+        line: Line,
+        /// Why it cannot be carried out, if that is so.
+        cause: Option<String>,
+    },
+}
+
+impl Lost {
+    pub(super) fn is_unread(&self) -> bool {
+        matches!(self, Self::Unread { .. })
+    }
+}
+
+impl Plan {
+    /// Whether anything goes that was there.
+    pub(super) fn loses(&self) -> bool {
+        self.nothing.is_some() || !self.lost.is_empty()
+    }
+
+    /// Whether a record is kept.
+    pub(super) fn keeps(&self, seq: Seq) -> bool {
+        let begun = self.base.as_ref().map_or(Seq(0), begun);
+        self.nothing.is_none()
+            && seq > begun
+            && self.stop.is_none_or(|stop| seq < stop)
+            && !self.excluded.contains(&seq)
+    }
+}
+
+/// Up to where a snapshot goes.
+fn begun((_, seal): &(SlotId, Seal)) -> Seq {
+    seal.manifest.begun
+}
+
+/// Makes a plan: reads, and changes nothing.
+pub(crate) fn make(data: &Path, skips: &BTreeSet<Seq>) -> Result<Plan, Failure> {
+    let disk = RealDisk::new(data);
+    let copies = Copies::of(data)?;
+    let Looked {
+        sealed,
+        wrong,
+        reaches,
+    } = look(&disk, copies.slots())?;
+    let reserved = sealed.iter().map(|(_, seal)| seal.manifest.reserved);
+    let reserved = reserved.max().unwrap_or_default();
+    let reads = |base: &(SlotId, Seal)| {
+        let (slot, seal) = base;
+        Replay::default()
+            .load(copies.slots(), (*slot, seal))
+            .is_ok()
+    };
+    let base = sealed.into_iter().find(reads);
+    let first = segment::ordinals(&disk)?.first().copied();
+    let nothing = (base.is_none() && first != Some(1)).then(|| {
+        let wrong = wrong.join("; ");
+        format!("neither snapshot reads, and the journal no longer has its beginning: {wrong}")
+    });
+    let mut excluded = BTreeSet::new();
+    let pieces = loop {
+        let mut replay = Replay::default();
+        let (mut after, mut at) = (Seq(0), Timestamp(0));
+        if let Some((slot, seal)) = &base {
+            replay.load(copies.slots(), (*slot, seal))?;
+            (after, at) = (seal.manifest.begun, seal.manifest.at);
+        }
+        let passes = (skips.clone(), excluded.clone());
+        let mut pieces = Pieces::after((replay, after, at), (first == Some(1), reserved), passes);
+        if nothing.is_some() {
+            pieces.stop = Some(Seq(0));
+        }
+        match go_through(&disk, &mut pieces) {
+            Ok(()) => {
+                pieces.end(reaches);
+                break pieces;
+            }
+            Err(Stopped::Again(Again(seq))) => drop(excluded.insert(seq)),
+            Err(Stopped::Persist(error)) => return Err(error.into()),
+        }
+    };
+    if let Some(unused) = skips.difference(&pieces.used).next() {
+        let words = format!("--skip {unused}: nothing stops recovery there");
+        let help = "`sexton recover --dry-run` says where it stops";
+        return Err(Failure::usage(words).help(help));
+    }
+    Ok(Plan {
+        // A journal is whole only if it begins with the first.
+        first_segment: base.as_ref().map_or(1, |_| first.unwrap_or(1).max(2)),
+        bound: pieces.bound(),
+        base,
+        excluded,
+        stop: pieces.stop,
+        kept: pieces.kept,
+        last: pieces.last,
+        at: pieces.at,
+        lost: pieces.lost,
+        lost_records: pieces.lost_records,
+        nothing,
+    })
+}
+
+enum Stopped {
+    Again(Again),
+    Persist(PersistError),
+}
+
+impl From<PersistError> for Stopped {
+    fn from(error: PersistError) -> Self {
+        Self::Persist(error)
+    }
+}
+
+fn go_through(disk: &RealDisk, pieces: &mut Pieces) -> Result<(), Stopped> {
+    salvage(disk, &mut |piece: Piece| {
+        pieces.take(piece).map_err(Stopped::Again)
+    })
+}
