@@ -97,6 +97,8 @@ pub enum Deadline {
     Time(Timestamp),
     /// A date: it has come when the wall clock shows it.
     Date(Date),
+    /// A date on which something is removed for good: it also waits while the wall clock is in doubt.
+    Removal(Date),
 }
 
 impl Deadline {
@@ -104,7 +106,7 @@ impl Deadline {
     pub const fn at(self, offset: Offset) -> Timestamp {
         match self {
             Self::Time(at) => at,
-            Self::Date(date) => offset.time(date),
+            Self::Date(date) | Self::Removal(date) => offset.time(date),
         }
     }
 }

@@ -42,6 +42,8 @@ pub struct NodeStatus {
     pub now: Timestamp,
     /// Wall clock less node time, in milliseconds.
     pub wall_offset_ms: i64,
+    /// How far the wall clock is ahead of what was expected, in milliseconds, while it is in doubt: nothing is pruned then.
+    pub clock_ahead_ms: Option<u64>,
     /// What the start found.
     #[cfg_attr(feature = "http", schemars(with = "Object"))]
     pub recovered: Recovered,

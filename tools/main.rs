@@ -5,6 +5,7 @@ mod backup;
 mod beanstalkd;
 mod checkpoint;
 mod client;
+mod clock;
 mod directory;
 mod drain;
 mod events;
@@ -16,8 +17,8 @@ mod manual;
 mod notify;
 mod progress;
 mod queue;
-mod replay;
 mod recover;
+mod replay;
 mod report;
 mod scratch;
 mod serve;
@@ -47,6 +48,7 @@ enum Command {
     Checkpoint(checkpoint::Checkpoint),
     Completions(manual::Completions),
     Config(Box<settings::ShowConfig>),
+    ConfirmClock(clock::ConfirmClock),
     Drain(drain::Drain),
     Events(events::Events),
     Inspect(inspect::Inspect),
@@ -55,9 +57,9 @@ enum Command {
     Man(manual::Manual),
     Queue(Box<queue::Queue>),
     ReadStore(isolated::ReadStore),
+    Recover(recover::Recover),
     Replay(replay::Replaying),
     Serve(Box<serve::Serve>),
-    Recover(recover::Recover),
     Status(status::Status),
     Top(top::Top),
 }
@@ -79,6 +81,7 @@ fn main() -> std::process::ExitCode {
         Command::Checkpoint(checkpoint) => checkpoint.run(),
         Command::Completions(completions) => completions.run(Arguments::command()),
         Command::Config(config) => config.run(),
+        Command::ConfirmClock(confirm) => confirm.run(),
         Command::Drain(drain) => drain.run(),
         Command::Events(events) => events.run(),
         Command::Lock(lock) => lock.run(),
@@ -86,9 +89,9 @@ fn main() -> std::process::ExitCode {
         Command::Queue(queue) => queue.run(),
         Command::Inspect(inspect) => inspect.run(),
         Command::ReadStore(read) => read.run(),
+        Command::Recover(recover) => recover.run(),
         Command::KeepScratch(keep) => keep.run(),
         Command::Replay(replay) => replay.run(),
         Command::Top(top) => top.run(),
-        Command::Recover(recover) => recover.run(),
     })
 }

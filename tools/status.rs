@@ -84,6 +84,7 @@ fn page(status: &Value) -> String {
     if is("/recovered/cut") {
         lines.push(("cut", at("/recovered/cut")));
     }
+    lines.extend(clock(status).map(|words| ("clock", words)));
     if is("/journal") {
         let written = bytes(number(status, "/journal/bytes"));
         let writes = many("/journal/writes", "write");
@@ -128,6 +129,15 @@ fn draining(status: &Value) -> Option<String> {
     let what = status.pointer("/draining_what")?.as_array()?;
     let what: Vec<_> = what.iter().filter_map(Value::as_str).collect();
     (!what.is_empty()).then(|| format!("no new {}", what.join(", ")))
+}
+
+/// That the wall clock is in doubt, if it is.
+fn clock(status: &Value) -> Option<String> {
+    let ahead = status.pointer("/clock_ahead_ms")?.as_u64()?;
+    Some(format!(
+        "IN DOUBT, {} ahead: nothing is pruned until `sexton confirm-clock`, or an hour without a step",
+        span(ahead)
+    ))
 }
 
 /// The snapshots, and what came of the newest checkpoint.

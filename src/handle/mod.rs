@@ -29,6 +29,7 @@ use crate::spine::runtime::{Mailbox, Stopped};
 use crate::spine::shared::Halt;
 use crate::status::{ActorReport, Doors, Listening, NodeStatus, Recovered, fsync_words};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -57,6 +58,8 @@ pub(crate) struct Facts {
     pub(crate) journal: Option<Journal>,
     pub(crate) admission: Admission,
     pub(crate) draining: watch::Sender<Drains>,
+    /// How far the wall clock is ahead while it is in doubt.
+    pub(crate) clock_ahead: Arc<AtomicU64>,
     pub(crate) commands: mpsc::UnboundedSender<Command>,
     pub(crate) checkpoints: mpsc::UnboundedSender<checkpoint::Request>,
     pub(crate) snapshots: checkpoint::Shown,
@@ -70,6 +73,7 @@ pub(crate) struct Facts {
 pub(crate) enum Command {
     Stop,
     Drain(Drain, oneshot::Sender<()>),
+    BelieveClock(oneshot::Sender<bool>),
     Listen(Option<Position>, oneshot::Sender<Reader>),
 }
 
@@ -100,6 +104,14 @@ impl Handle {
     /// What holds for the queues, for as long as the node runs.
     pub fn queue_rules(&self) -> &queue::Rules {
         &self.facts.queue_rules
+    }
+
+    /// Believes a wall clock that is far ahead, so that dates remove again what is past them; whether it was in doubt.
+    pub async fn believe_clock(&self) -> Result<bool, Stopped> {
+        let (answer, believed) = oneshot::channel();
+        let sent = self.facts.commands.send(Command::BelieveClock(answer));
+        sent.map_err(|_| Stopped)?;
+        believed.await.map_err(|_| Stopped)
     }
 
     /// Takes a snapshot now, so that a start has less to repeat, and the journal less to keep.
@@ -206,6 +218,10 @@ impl Handle {
             uptime_ms: now.0.saturating_sub(facts.started.0),
             now,
             wall_offset_ms: facts.clock.offset_ms(),
+            clock_ahead_ms: match facts.clock_ahead.load(Ordering::Relaxed) {
+                0 => None,
+                ahead => Some(ahead),
+            },
             recovered: facts.recovered.clone(),
             draining: self.draining().any(),
             draining_what: self.draining().words(),

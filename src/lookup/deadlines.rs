@@ -1,7 +1,8 @@
 //! The order in which time acts on items: the ends of spans by node time, dates by the wall clock.
 //!
 //! A step of the wall clock moves every date against every span, so each kind has a wheel of its own and the two are
-//! compared when somebody asks. Volatile, as the wheels are.
+//! compared when somebody asks. What is removed on its date has one more, which stands still while the wall clock is in
+//! doubt. Volatile, as the wheels are.
 
 use crate::clock::{Date, Deadline, Now, Offset, Timestamp};
 use crate::ids::Slot;
@@ -12,6 +13,9 @@ use crate::lookup::wheel::Wheel;
 pub(super) struct Deadlines {
     times: Wheel,
     dates: Wheel,
+    removals: Wheel,
+    /// Whether nothing is removed.
+    held: bool,
 }
 
 impl Deadlines {
@@ -20,6 +24,7 @@ impl Deadlines {
         match deadline {
             Deadline::Time(at) => self.times.insert(slot, at),
             Deadline::Date(date) => self.dates.insert(slot, shown(date)),
+            Deadline::Removal(date) => self.removals.insert(slot, shown(date)),
         }
     }
 
@@ -28,13 +33,31 @@ impl Deadlines {
         match deadline {
             Deadline::Time(at) => self.times.remove(slot, at),
             Deadline::Date(date) => self.dates.remove(slot, shown(date)),
+            Deadline::Removal(date) => self.removals.remove(slot, shown(date)),
         }
+    }
+
+    /// Takes all of them out.
+    pub(super) fn clear(&mut self) {
+        let held = self.held;
+        *self = Self {
+            held,
+            ..Self::default()
+        };
+    }
+
+    /// Holds back what is removed on its date, or no longer.
+    pub(super) fn hold(&mut self, held: bool) {
+        self.held = held;
     }
 
     /// A time before which nothing is due.
     pub(super) fn first(&self, offset: Offset) -> Option<Timestamp> {
-        let date = self.dates.deadline().map(|date| offset.time(Date(date.0)));
-        self.times.deadline().into_iter().chain(date).min()
+        let removals = (!self.held).then_some(&self.removals);
+        let dates = [Some(&self.dates), removals].into_iter().flatten();
+        let dates = dates.filter_map(Wheel::deadline);
+        let dates = dates.map(|date| offset.time(Date(date.0)));
+        self.times.deadline().into_iter().chain(dates).min()
     }
 
     /// The item due first, in (deadline, slot) order, and when it was.
@@ -45,11 +68,16 @@ impl Deadlines {
     ) -> Option<(Timestamp, Slot)> {
         let raw = |slot| match deadline_of(slot) {
             Deadline::Time(at) => at,
-            Deadline::Date(date) => shown(date),
+            Deadline::Date(date) | Deadline::Removal(date) => shown(date),
         };
         let time = self.times.due(now.at, raw);
         let date = self.dates.due(shown(now.date()), raw);
-        let due = [time, date].into_iter().flatten();
+        let removal = if self.held {
+            None
+        } else {
+            self.removals.due(shown(now.date()), raw)
+        };
+        let due = [time, date, removal].into_iter().flatten();
         due.map(|slot| (deadline_of(slot).at(now.offset), slot))
             .min()
     }
@@ -57,7 +85,7 @@ impl Deadlines {
     /// Whether an item is in.
     #[cfg(test)]
     pub(super) fn holds(&self, slot: Slot) -> bool {
-        self.times.holds(slot) || self.dates.holds(slot)
+        self.times.holds(slot) || self.dates.holds(slot) || self.removals.holds(slot)
     }
 }
 

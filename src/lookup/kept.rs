@@ -187,12 +187,17 @@ impl<T: Item> Kept<T> {
     /// Begins every span again at `epoch`: every deadline is set anew.
     pub fn begin_spans(&mut self, epoch: Timestamp) {
         self.epoch = epoch;
-        self.deadlines = Deadlines::default();
+        self.deadlines.clear();
         for (slot, item) in self.items.iter() {
             if let Some(deadline) = item.deadline(epoch) {
                 self.deadlines.insert(slot, deadline);
             }
         }
+    }
+
+    /// Holds back what is removed on its date, or no longer.
+    pub fn hold(&mut self, held: bool) {
+        self.deadlines.hold(held);
     }
 
     /// A time before which nothing is due; `None` if nothing ever will be.

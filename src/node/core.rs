@@ -98,8 +98,7 @@ impl Core {
             Some(clock) => Arc::new(clock.clone()),
             None => Arc::new(SystemClock::starting_at(past.found.tail.last_at)),
         };
-        let ended = SystemClock::starting_at(Timestamp(0)).now();
-        let recovered = recovered(&past.found, ended.0.saturating_sub(began.0));
+        let recovered = recovered(&past.found, began);
         let (tail, marked) = (&past.found.tail, past.found.marked.clone());
         let mut ledger = Ledger::new(Arc::clone(&clock), tail, marked, past.files.is_none());
         let start = ledger.start(Chance(chance()?));
@@ -132,6 +131,7 @@ impl Core {
             journal: log,
             admission: admission.clone(),
             draining: watch::Sender::default(),
+            clock_ahead: Arc::clone(spine.ledger().ahead()),
             commands: self.commands,
             checkpoints: asks,
             snapshots: checkpoints.shown(),
@@ -173,11 +173,12 @@ fn tend(spine: &Rc<Spine>) {
 }
 
 /// What the status says of a recovery.
-fn recovered(past: &recovery::Past, ms: u64) -> Recovered {
+fn recovered(past: &recovery::Past, began: Timestamp) -> Recovered {
+    let ended = SystemClock::starting_at(Timestamp(0)).now();
     Recovered {
         records: past.tail.records,
         clean: past.tail.clean || past.tail.last == Seq(0),
-        ms,
+        ms: ended.0.saturating_sub(began.0),
         cut: past.tail.cut.as_ref().map(cut_words),
         snapshot: past
             .snapshot
@@ -272,6 +273,9 @@ impl Open {
                     drain(&spine, what).await;
                     let _ = answer.send(());
                 }
+                Some(Command::BelieveClock(answer)) => {
+                    let _ = answer.send(believe_clock(&spine).await);
+                }
                 Some(Command::Listen(after, answer)) => {
                     let last = spine.ledger().last();
                     drop(answer.send(spine.feed().listen(last, after)));
@@ -297,6 +301,17 @@ async fn drain(spine: &Spine, what: Drain) {
         spine.write();
         spine.until_durable_or_halted(mark.seq).await;
     }
+}
+
+/// Lets dates remove again what is past them.
+async fn believe_clock(spine: &Spine) -> bool {
+    let believed = spine.ledger().believe_wall_clock();
+    if let Some(mark) = believed {
+        spine.write();
+        spine.until_durable_or_halted(mark.seq).await;
+        spine.directory().rouse();
+    }
+    believed.is_some()
 }
 
 /// Tells whoever listens that the node stops in good order, before the doors close.

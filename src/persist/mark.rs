@@ -21,6 +21,9 @@ pub enum Mark {
         /// Sequence numbers passed over since the stop before was no clean one.
         #[serde(default)]
         skipped: u64,
+        /// See [`Marked::believed`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        believed: Option<i64>,
     },
     /// The coordinator stopped in good order; everything before this is on disk.
     Stop,
@@ -28,6 +31,9 @@ pub enum Mark {
     Clock {
         /// Wall clock less node time.
         offset_ms: i64,
+        /// See [`Marked::believed`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        believed: Option<i64>,
     },
     /// Sequence numbers below the bound may be handed out from when this is durable.
     Reserve {
@@ -100,6 +106,10 @@ pub struct Marked {
     pub draining: BTreeMap<ActorId, Draining>,
     /// The rules that each actor goes by, as rmp-serde writes them.
     pub rules: BTreeMap<ActorId, Vec<u8>>,
+    /// While the wall clock is in doubt, being far ahead of what was expected: what it was expected to show, less node
+    /// time, in milliseconds. No date removes anything then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub believed: Option<i64>,
 }
 
 impl Marked {
@@ -112,13 +122,19 @@ impl Marked {
     pub fn apply(&mut self, mark: &Mark) {
         match mark {
             Mark::Start {
-                chance, offset_ms, ..
+                chance,
+                offset_ms,
+                believed,
+                ..
             } => {
                 self.chance = *chance;
-                self.offset_ms = *offset_ms;
+                (self.offset_ms, self.believed) = (*offset_ms, *believed);
                 self.draining.clear();
             }
-            Mark::Clock { offset_ms } => self.offset_ms = *offset_ms,
+            Mark::Clock {
+                offset_ms,
+                believed,
+            } => (self.offset_ms, self.believed) = (*offset_ms, *believed),
             Mark::Rules { actor, rules } => {
                 self.rules.insert(*actor, rules.clone());
             }

@@ -37,8 +37,8 @@ pub trait Replayed: Recovering {
     ) -> Result<Option<Told>, String>;
     /// Goes by these rules from here on, as the log has them.
     fn go_by(&mut self, rules: &[u8]);
-    /// The message that lets time act on what is due first.
-    fn due(&mut self, now: Now) -> Option<Value>;
+    /// The message that lets time act on what is due first. Nothing is removed while it is held back.
+    fn due(&mut self, now: Now, held: bool) -> Option<Value>;
     /// The answer that whoever sent the message got, in words.
     fn reply(&self, seq: Seq, message: &Value, outcome: &Value) -> Result<String, String>;
     /// The digest of its state.
@@ -142,7 +142,8 @@ impl<M: Actor> Replayed for Replica<M> {
         }
     }
 
-    fn due(&mut self, now: Now) -> Option<Value> {
+    fn due(&mut self, now: Now, held: bool) -> Option<Value> {
+        self.machine_mut().hold(held);
         let item = self.machine_mut().due(now)?;
         Some(to_json(&self.machine().tick(item)))
     }

@@ -406,7 +406,8 @@ impl Replay {
     fn pass(&mut self, at: Timestamp, done: &mut Vec<Line>) -> Result<(), String> {
         for actor in &mut self.actors {
             let offset = Offset(self.marked.offset_ms);
-            while let Some(message) = actor.due(Now { at, offset }) {
+            let held = self.marked.believed.is_some();
+            while let Some(message) = actor.due(Now { at, offset }, held) {
                 let seq = following(self.last)?;
                 let moment = moment(&self.marked, actor.actor(), Stamp { seq, at });
                 let followed = self.followed.as_ref();

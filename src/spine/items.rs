@@ -99,6 +99,10 @@ impl<M: Itemized> Timed for M {
         self.lapse(slot_of(item))
     }
 
+    fn hold(&mut self, held: bool) {
+        self.items_mut().kept.hold(held);
+    }
+
     fn quarantine(&mut self, item: u64, now: Now) {
         let items = self.items_mut();
         items.kept.forget_deadline(slot_of(item), now);

@@ -12,12 +12,19 @@ use crate::spine::delivery::Stage;
 use crate::spine::machine::{Moment, Now, Stamp, Start};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How many numbers are reserved at a time.
 pub const RESERVE_STEP: u64 = 1 << 20;
 
 /// The wall clock is noted again when it has moved this much against node time.
 const OFFSET_STEP_MS: u64 = 1000;
+
+/// A wall clock that is further ahead than this of what was expected is in doubt.
+const AHEAD_MS: i64 = 86_400_000;
+
+/// A wall clock that was in doubt is believed when it has not stepped for so long.
+const DOUBT_MS: u64 = 3_600_000;
 
 /// What the journal keeps of a message that was committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +61,12 @@ pub struct Ledger {
     batch: Batch,
     /// What the marks so far come to.
     marked: Marked,
+    /// When the log ended that this one goes on with, if there was any.
+    ended: Option<Timestamp>,
+    /// When the wall clock came into doubt in this life, or stepped since.
+    doubted: Timestamp,
+    /// How far ahead it is as long as it is in doubt, in milliseconds.
+    ahead: Arc<AtomicU64>,
     room: Room,
     /// Bytes that may be on their way to the journal at a time: what is prepared there, less the reserve.
     space: u64,
@@ -100,6 +113,9 @@ impl Ledger {
         let next = tail.next();
         Self {
             latest: tail.last_at.max(clock.now()),
+            ended: (tail.last_at > Timestamp(0)).then_some(tail.last_at),
+            doubted: Timestamp(0),
+            ahead: Arc::default(),
             marked,
             clock,
             next,
@@ -128,7 +144,14 @@ impl Ledger {
     pub fn start(&mut self, chance: Chance) -> Start {
         self.bound = Seq(self.next.0 + RESERVE_STEP);
         self.mark(&Mark::Reserve { bound: self.bound });
+        let at = self.now();
         let offset_ms = self.clock.offset_ms();
+        // What the wall clock last showed, and as if no time had passed since: nobody can tell here how much has.
+        let expected = self.ended.map(|ended| {
+            let shown = self.marked.believed.unwrap_or(self.marked.offset_ms);
+            shown.saturating_sub_unsigned(at.0.saturating_sub(ended.0))
+        });
+        let believed = expected.filter(|expected| is_far_ahead(offset_ms, *expected));
         let program = env!("CARGO_PKG_VERSION").to_owned();
         let skipped = self.skipped;
         let stamp = self.mark(&Mark::Start {
@@ -136,6 +159,7 @@ impl Ledger {
             offset_ms,
             program,
             skipped,
+            believed,
         });
         Start { stamp, skipped }
     }
@@ -163,14 +187,36 @@ impl Ledger {
         self.mark(&Mark::Stop)
     }
 
-    /// Notes the wall clock, if it has stepped since it was last noted; whether it has.
+    /// Notes the wall clock, if it has stepped since it was last noted, or was in doubt and is believed now; whether that
+    /// is so.
     pub fn watch_wall_clock(&mut self) -> bool {
         let offset_ms = self.clock.offset_ms();
-        let stepped = offset_ms.abs_diff(self.marked.offset_ms) > OFFSET_STEP_MS;
-        if stepped {
-            self.mark(&Mark::Clock { offset_ms });
+        let before = self.marked.believed;
+        if offset_ms.abs_diff(self.marked.offset_ms) > OFFSET_STEP_MS {
+            let expected = before.unwrap_or(self.marked.offset_ms);
+            let believed = is_far_ahead(offset_ms, expected).then_some(expected);
+            self.mark(&Mark::Clock {
+                offset_ms,
+                believed,
+            });
+            return true;
         }
-        stepped
+        let waited = self.now().since(self.doubted).as_millis();
+        waited >= u128::from(DOUBT_MS) && self.believe_wall_clock().is_some()
+    }
+
+    /// Believes the wall clock as it is from here on; the mark that says so, if it was in doubt.
+    pub fn believe_wall_clock(&mut self) -> Option<Stamp> {
+        self.marked.believed?;
+        Some(self.mark(&Mark::Clock {
+            offset_ms: self.clock.offset_ms(),
+            believed: None,
+        }))
+    }
+
+    /// How far the wall clock is ahead of what was expected while it is in doubt, in milliseconds; else zero.
+    pub fn ahead(&self) -> &Arc<AtomicU64> {
+        &self.ahead
     }
 
     /// What time it is, by both clocks. The wall clock is as it was last noted in the log.
@@ -285,8 +331,29 @@ impl Ledger {
         let at = self.now();
         let stamp = self.order(at);
         self.marked.apply(mark);
+        if let Mark::Start { .. } | Mark::Clock { .. } = mark {
+            self.note_doubt(at);
+        }
         self.put_mark(stamp, mark);
         stamp
+    }
+
+    /// Says whether the wall clock is in doubt, since it was just looked at.
+    fn note_doubt(&mut self, at: Timestamp) {
+        let before = self.ahead.load(Ordering::Relaxed);
+        let believed = self.marked.believed;
+        let ahead = believed.map_or(0, |believed| self.marked.offset_ms.abs_diff(believed));
+        self.doubted = at;
+        self.ahead.store(ahead, Ordering::Relaxed);
+        let hours = ahead / 3_600_000;
+        if ahead > 0 {
+            tracing::warn!(
+                hours,
+                "THE WALL CLOCK IS FAR AHEAD of the last entry: nothing is pruned until `sexton confirm-clock`, or an hour without a step"
+            );
+        } else if before > 0 {
+            tracing::info!("the wall clock is believed again: what is due is pruned");
+        }
     }
 
     fn put_mark(&mut self, stamp: Stamp, mark: &Mark) {
@@ -357,6 +424,10 @@ impl Ledger {
     pub fn last(&self) -> Seq {
         Seq(self.next.0 - 1)
     }
+}
+
+fn is_far_ahead(offset_ms: i64, expected: i64) -> bool {
+    offset_ms.saturating_sub(expected) > AHEAD_MS
 }
 
 fn encode<T: Serialize>(bytes: &mut Vec<u8>, content: &T) {

@@ -141,6 +141,8 @@ pub trait Timed: Machine {
     fn tick(&self, item: u64) -> Self::Message {
         unreachable!("item {item} is never due")
     }
+    /// Holds back what time removes for good, or no longer: the wall clock is in doubt. Volatile: a new machine holds nothing.
+    fn hold(&mut self, _held: bool) {}
     /// Takes an item whose tick panicked at `now` out of `due`, until something else puts it back. Not if it is no
     /// longer due then: it was put back since, or another item stands in its place.
     fn quarantine(&mut self, _item: u64, _now: Now) {}

@@ -1,5 +1,6 @@
 //! The library as a program uses it, with a clock that the test moves: no feature is needed.
 
+mod doubt;
 mod examples;
 mod locks;
 mod open_stop;

@@ -26,8 +26,8 @@ impl Asking {
     pub(crate) fn well(path: &str, method: &str) -> Self {
         let entry = "key=held&owner=me";
         let (query, body) = match path {
-            "/healthz" | "/metrics" | "/v1/checkpoint" | "/v1/drain" | "/v1/events"
-            | "/v1/locks" | "/v1/openapi.json" | "/v1/status" => (None, None),
+            "/healthz" | "/metrics" | "/v1/checkpoint" | "/v1/clock/confirm" | "/v1/drain"
+            | "/v1/events" | "/v1/locks" | "/v1/openapi.json" | "/v1/status" => (None, None),
             "/v1/locks/owner" => (Some("key=held"), None),
             "/v1/locks/place" => (Some(entry), None),
             "/v1/locks/acquire" | "/v1/locks/release" | "/v1/locks/renew" => {

@@ -7,7 +7,8 @@ use crate::actor::{Ask, Call};
 use crate::chance::Chance;
 use crate::coverage::Coverage;
 use crate::setting::Setting;
-use sexton::clock::{Offset, Timestamp};
+use sexton::clock::Timestamp;
+use sexton::persist::mark::Marked;
 use sexton::spine::delivery::Answer;
 use sexton::spine::machine::{Actor, Machine, Stamp, Start};
 use sexton::spine::recovery::Replica;
@@ -73,7 +74,7 @@ pub(crate) trait Reference: Clone + Default {
         outcome: (&OutcomeOf<Self>, &ReplyOf<Self>),
     ) -> Result<(), String>;
     /// The wall clock was noted to be so far ahead of node time.
-    fn go_by(&mut self, _offset: Offset) {}
+    fn go_by(&mut self, _marked: &Marked) {}
     /// The coordinator started.
     fn start(&mut self, start: Start);
     /// A message panicked and was not applied; if time sent it, its item no longer acts.

@@ -94,7 +94,7 @@ impl<R: Reference> Witness<R> {
                     // What was answered before the clock stepped is right by the clock of before.
                     cursor.settle((&self.reference, &self.done), kept.seq);
                     self.marked.apply(&mark);
-                    self.reference.go_by(Offset(self.marked.offset_ms));
+                    self.reference.go_by(&self.marked);
                     if let Mark::Start { skipped, .. } = mark {
                         let stamp = kept.stamp();
                         let start = Start { stamp, skipped };

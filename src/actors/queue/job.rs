@@ -86,7 +86,8 @@ impl Job {
         let story = self.story.as_deref()?;
         match self.phase {
             Phase::Ready | Phase::Buried => None,
-            Phase::Delayed | Phase::Abandoned => Some(Deadline::Date(Date(story.until.0))),
+            Phase::Delayed => Some(Deadline::Date(Date(story.until.0))),
+            Phase::Abandoned => Some(Deadline::Removal(Date(story.until.0))),
             Phase::Claimed => Some(Deadline::Time(later(story, epoch))),
         }
     }
@@ -95,7 +96,7 @@ impl Job {
     pub(super) fn claimed_until(&self, epoch: Timestamp) -> Option<Timestamp> {
         match self.ends(epoch)? {
             Deadline::Time(at) => Some(at),
-            Deadline::Date(_) => None,
+            Deadline::Date(_) | Deadline::Removal(_) => None,
         }
     }
 

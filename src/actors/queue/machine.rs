@@ -40,7 +40,11 @@ impl QueueMachine {
             |kind: u64| move |(end, slot): (Timestamp, Slot)| (end, kind | u64::from(slot.0));
         let job = state.jobs.due(now).map(item(0));
         let pause = state.numbers.due(now).map(item(QUEUE));
-        let root = state.roots.known.due(now).map(item(ROOT));
+        let root = if state.is_held() {
+            None
+        } else {
+            state.roots.known.due(now).map(item(ROOT))
+        };
         let timed = [job, pause, root].into_iter().flatten().min();
         timed
             .map(|(_, item)| item)
@@ -293,6 +297,7 @@ impl Timed for QueueMachine {
         let state = &self.state;
         let (job, pause) = (state.jobs.deadline(offset), state.numbers.deadline(offset));
         let root = state.roots.known.deadline(offset);
+        let root = root.filter(|_| !state.is_held());
         let times = [job, state.opens(), pause, root];
         times.into_iter().flatten().min()
     }
@@ -321,6 +326,10 @@ impl Timed for QueueMachine {
                 slot: slot_of(item),
             },
         }
+    }
+
+    fn hold(&mut self, held: bool) {
+        self.state.hold_removals(held);
     }
 
     fn quarantine(&mut self, item: u64, now: Now) {

@@ -55,6 +55,8 @@ pub(super) struct State {
     pub(super) totals: Totals,
     pub(super) head: Once<Head>,
     pub(super) pages: Pages,
+    /// Whether nothing is removed by time. Volatile.
+    held: bool,
     /// Bytes of the body being hashed, kept for the next.
     scratch: Vec<u8>,
 }
@@ -68,6 +70,16 @@ impl State {
             let queue = &mut self.queues[slot];
             queue.go_by(self.rules.of(&queue.name));
         }
+    }
+
+    /// Holds back what time removes for good, or no longer.
+    pub(super) fn hold_removals(&mut self, held: bool) {
+        self.held = held;
+        self.jobs.hold(held);
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        self.held
     }
 
     pub(super) fn new(rules: Rules) -> Self {
@@ -88,6 +100,7 @@ impl State {
             totals: Totals::default(),
             head: Once::default(),
             pages: Pages::default(),
+            held: false,
             scratch: Vec::new(),
         }
     }

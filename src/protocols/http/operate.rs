@@ -91,6 +91,18 @@ pub(crate) fn routes() -> Vec<Route> {
             &[NoFiles, Failed, Busy],
         ),
         Route::post(
+            "/v1/clock/confirm",
+            Scope::Operate,
+            confirm_clock,
+            Words {
+                id: "confirm_clock",
+                summary: "Believe a wall clock that is far ahead",
+                more: "Until then, or an hour without a step, no date removes anything.",
+                answer: "It is believed; whether it was in doubt.",
+            },
+            &[],
+        ),
+        Route::post(
             "/v1/drain",
             Scope::Operate,
             drain,
@@ -156,6 +168,18 @@ fn busy() -> Problem {
 /// Takes a snapshot, and answers when it is sealed.
 async fn checkpoint(call: &Call, (): ()) -> Result<Json<Taken>, Problem> {
     Ok(Json(call.node.checkpoint().await?))
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ClockConfirmed {
+    /// Whether it was in doubt.
+    doubted: bool,
+}
+
+/// Lets dates remove again what is past them.
+async fn confirm_clock(call: &Call, (): ()) -> Result<Json<ClockConfirmed>, Problem> {
+    let doubted = call.node.believe_clock().await.map_err(stopped)?;
+    Ok(Json(ClockConfirmed { doubted }))
 }
 
 #[derive(Deserialize, JsonSchema)]

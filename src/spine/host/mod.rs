@@ -48,6 +48,8 @@ pub struct Host<M: Machine> {
     receipts: Receipts,
     /// A function that changes the state panicked: the machine is not to be used until it is rebuilt.
     spent: bool,
+    /// Whether nothing is removed by time.
+    held: bool,
     /// The newest entry of this actor.
     last: Seq,
     /// The newest that answers and actions wait for.
@@ -97,6 +99,7 @@ impl<M: Actor> Host<M> {
             machine,
             receipts,
             spent: false,
+            held: false,
             last,
             awaited: last,
             backlog: None,
@@ -152,6 +155,10 @@ impl<M: Actor> Host<M> {
         let mut ticks = TICKS_IN_A_ROW;
         // What is delivered together happens at one time.
         let now = ledger.both();
+        let held = ledger.marked().believed.is_some();
+        if std::mem::replace(&mut self.held, held) != held {
+            self.machine.hold(held);
+        }
         loop {
             match self.advance(ledger, now, &mut ticks) {
                 Flow::Done => {}
@@ -542,7 +549,7 @@ impl<M: Actor> Host<M> {
                 machine.watch(*ticket, &wait.watch, effects);
             }
         });
-        self.spent = false;
+        (self.spent, self.held) = (false, false);
         if let Err(cause) = restored.and_then(|()| self.resume()) {
             let now = ledger.both();
             return Flow::Panicked(self.spend(ledger, now, (Stage::Resume, cause)));

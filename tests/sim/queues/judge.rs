@@ -17,6 +17,7 @@ use sexton::actors::queue::{
 };
 use sexton::clock::{Offset, Timestamp};
 use sexton::ids::Seq;
+use sexton::persist::mark::Marked;
 use sexton::spine::delivery::Answer;
 use sexton::spine::machine::Shown as _;
 use sexton::spine::machine::{Stamp, Start};
@@ -131,8 +132,9 @@ impl Reference for Queues {
         Ok(())
     }
 
-    fn go_by(&mut self, offset: Offset) {
-        self.model.offset = offset;
+    fn go_by(&mut self, marked: &Marked) {
+        self.model.offset = Offset(marked.offset_ms);
+        self.model.held = marked.believed.is_some();
     }
 
     fn start(&mut self, Start { stamp, skipped }: Start) {

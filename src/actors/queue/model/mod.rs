@@ -24,6 +24,8 @@ pub(super) struct Model {
     pub(super) draining: bool,
     /// How far the wall clock is ahead.
     pub(super) offset: Offset,
+    /// Whether time removes nothing: the wall clock is in doubt.
+    pub(crate) held: bool,
     pub(super) next_id: u64,
     pub(super) jobs: Vec<Entry>,
     pub(super) pauses: Vec<Pause>,
@@ -127,6 +129,7 @@ impl Model {
             rules,
             draining: false,
             offset: Offset::default(),
+            held: false,
             next_id: 1,
             jobs: Vec::new(),
             pauses: Vec::new(),

@@ -29,7 +29,10 @@ impl Model {
 
     /// What time acts on next.
     pub(crate) fn next_due(&self, at: Timestamp) -> Option<Due> {
-        let jobs = self.jobs.iter().filter(|job| !job.quarantined);
+        let jobs = self
+            .jobs
+            .iter()
+            .filter(|job| !(job.quarantined || self.held && job.view.phase == Phase::Abandoned));
         let jobs =
             jobs.filter_map(|job| Some((self.ends(job)?, 0, job.slot.0, Due::Job(job.slot))));
         let pauses = (0..).zip(&self.numbers).filter_map(|(number, queue)| {
@@ -43,6 +46,7 @@ impl Model {
             let (_, until) = (*known)?;
             Some((until, 2, place, Due::Root(Slot(place))))
         });
+        let roots = roots.filter(|_| !self.held);
         let timed = jobs.chain(pauses).chain(roots);
         let timed = timed.filter(|(until, ..)| *until <= at);
         let first = timed.min_by_key(|(until, kind, number, _)| (*until, *kind, *number));

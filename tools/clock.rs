@@ -1,0 +1,45 @@
+//! `sexton confirm-clock`: has a running coordinator believe a wall clock that is far ahead.
+
+use crate::client::{self, Where};
+use crate::report::{self, Failure};
+use clap::Args;
+use serde_json::Value;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Have a running coordinator believe a wall clock that is far ahead.
+///
+/// A wall clock that is more than a day ahead of what was expected, after a long pause or because it was set wrong, is in
+/// doubt: abandoned jobs and root jobs stay until it has not stepped for an hour, or this confirms it. `sexton status` shows it.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  sexton status | grep clock        whether it is in doubt
+  sexton confirm-clock              it is right: go on
+
+Exit status: 0 it is believed, or was not in doubt; 2 wrong flags; 3 no coordinator runs there; 4 it has halted.")]
+pub(crate) struct ConfirmClock {
+    #[command(flatten)]
+    at: Where,
+
+    /// Print the answer as it is, in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl ConfirmClock {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let answer = client::post(&self.at.target()?, "/v1/clock/confirm", PATIENCE)?;
+        let said = answer.said()?;
+        if answer.status != 200 {
+            return Err(Failure::refused(&said, &[]));
+        }
+        report::print(&match said.pointer("/doubted") {
+            _ if self.json => format!("{said}\n"),
+            Some(Value::Bool(true)) => {
+                "the wall clock is believed: what is past its date is pruned\n".to_owned()
+            }
+            _ => "the wall clock was not in doubt\n".to_owned(),
+        })
+    }
+}
