@@ -83,7 +83,6 @@ impl Deadlines {
     }
 
     /// Whether an item is in.
-    #[cfg(test)]
     pub(super) fn holds(&self, slot: Slot) -> bool {
         self.times.holds(slot) || self.dates.holds(slot) || self.removals.holds(slot)
     }

@@ -228,6 +228,11 @@ impl<T: Item> Kept<T> {
         }
     }
 
+    /// Whether an item is out of the order of deadlines although it has one.
+    pub fn is_forgotten(&self, slot: Slot) -> bool {
+        self.deadline_of(slot).is_some() && !self.deadlines.holds(slot)
+    }
+
     /// Writes a page; nothing if it has no content.
     pub fn encode(&self, page: PageId, content: &mut Vec<u8>) {
         let first = Self::first_slot(page);

@@ -113,7 +113,6 @@ impl Wheel {
     }
 
     /// Whether an item is in.
-    #[cfg(test)]
     pub(crate) fn holds(&self, slot: Slot) -> bool {
         slot.index() < self.links.len() * CHUNK && self.link(slot.0).previous != OUT
     }

@@ -99,6 +99,10 @@ impl<M: Itemized> Timed for M {
         self.lapse(slot_of(item))
     }
 
+    fn is_quarantined(&self, item: u64) -> bool {
+        self.items().kept.is_forgotten(slot_of(item))
+    }
+
     fn hold(&mut self, held: bool) {
         self.items_mut().kept.hold(held);
     }

@@ -143,6 +143,10 @@ pub trait Timed: Machine {
     }
     /// Holds back what time removes for good, or no longer: the wall clock is in doubt. Volatile: a new machine holds nothing.
     fn hold(&mut self, _held: bool) {}
+    /// Whether an item that was quarantined is so still: nothing has put it back. Also asked of a machine that is spent.
+    fn is_quarantined(&self, _item: u64) -> bool {
+        true
+    }
     /// Takes an item whose tick panicked at `now` out of `due`, until something else puts it back. Not if it is no
     /// longer due then: it was put back since, or another item stands in its place.
     fn quarantine(&mut self, _item: u64, _now: Now) {}

@@ -6,6 +6,7 @@ mod locks;
 mod open_stop;
 mod panics;
 mod program;
+mod quarantine;
 mod queues;
 
 #[path = "../support/directory.rs"]

@@ -558,6 +558,11 @@ impl Timed for LockMachine {
         }
     }
 
+    fn is_quarantined(&self, item: u64) -> bool {
+        let slot = Slot(u32::try_from(item).expect("items are slots"));
+        self.state.entries.is_forgotten(slot)
+    }
+
     fn quarantine(&mut self, item: u64, now: Now) {
         let slot = Slot(u32::try_from(item).expect("items are slots"));
         self.state.entries.forget_deadline(slot, now);

@@ -328,6 +328,16 @@ impl Timed for QueueMachine {
         }
     }
 
+    fn is_quarantined(&self, item: u64) -> bool {
+        let state = &self.state;
+        match item & KINDS {
+            WAITER => true,
+            QUEUE => state.numbers.is_forgotten(slot_of(item)),
+            ROOT => state.roots.known.is_forgotten(slot_of(item)),
+            _ => state.jobs.is_forgotten(slot_of(item)),
+        }
+    }
+
     fn hold(&mut self, held: bool) {
         self.state.hold_removals(held);
     }

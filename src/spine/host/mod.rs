@@ -6,6 +6,7 @@
 
 mod checkpoint;
 mod once;
+mod rebuild;
 mod restate;
 mod shown;
 
@@ -48,6 +49,8 @@ pub struct Host<M: Machine> {
     receipts: Receipts,
     /// A function that changes the state panicked: the machine is not to be used until it is rebuilt.
     spent: bool,
+    /// The item whose tick did that.
+    spent_by: Option<u64>,
     /// Whether nothing is removed by time.
     held: bool,
     /// The newest entry of this actor.
@@ -99,6 +102,7 @@ impl<M: Actor> Host<M> {
             machine,
             receipts,
             spent: false,
+            spent_by: None,
             held: false,
             last,
             awaited: last,
@@ -276,7 +280,9 @@ impl<M: Actor> Host<M> {
             return Ok(());
         };
         report.item = Some(item);
-        if !self.spent {
+        if self.spent {
+            self.spent_by = Some(item);
+        } else {
             let machine = &mut self.machine;
             self.spent = guard(|| machine.quarantine(item, now)).is_err();
         }
@@ -525,36 +531,6 @@ impl<M: Actor> Host<M> {
                 Flow::Panicked(self.spend(ledger, now, (Stage::Watch, cause)))
             }
         }
-    }
-
-    /// Takes the spent machine out, for whoever rebuilds it to drop: there may be much of it.
-    pub fn take_spent(&mut self, rules: M::Rules) -> M {
-        assert!(self.spent, "a machine that is in use stays");
-        std::mem::replace(&mut self.machine, M::new(rules))
-    }
-
-    /// Puts a rebuilt machine in the place of a spent one, and states again what outlived it. If that panics, it is
-    /// spent as well.
-    pub fn rebuilt(&mut self, ledger: &mut Ledger, rebuilt: Recovered<M>) -> Flow {
-        (self.machine, self.receipts) = (rebuilt.machine, rebuilt.receipts);
-        let (machine, effects) = (&mut self.machine, &mut self.effects);
-        let (quarantined, watches) = (&self.quarantined, &self.watches);
-        let restored = guard(|| {
-            for report in quarantined {
-                if let Some(item) = report.item {
-                    machine.quarantine(item, report.now());
-                }
-            }
-            for (ticket, wait) in watches {
-                machine.watch(*ticket, &wait.watch, effects);
-            }
-        });
-        (self.spent, self.held) = (false, false);
-        if let Err(cause) = restored.and_then(|()| self.resume()) {
-            let now = ledger.both();
-            return Flow::Panicked(self.spend(ledger, now, (Stage::Resume, cause)));
-        }
-        self.proceed(ledger)
     }
 
     /// Publishes what happens there.

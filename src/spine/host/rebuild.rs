@@ -1,0 +1,50 @@
+//! A machine in the place of a spent one.
+
+use super::Host;
+use crate::spine::delivery::{Flow, Report, Stage};
+use crate::spine::guard::guard;
+use crate::spine::ledger::Ledger;
+use crate::spine::machine::Actor;
+use crate::spine::recovery::Recovered;
+
+impl<M: Actor> Host<M> {
+    /// Takes the spent machine out, for whoever rebuilds it to drop: there may be much of it.
+    pub fn take_spent(&mut self, rules: M::Rules) -> M {
+        assert!(self.spent, "a machine that is in use stays");
+        let spent = std::mem::replace(&mut self.machine, M::new(rules));
+        let by = self.spent_by.take();
+        // What has changed since was put back, although its deadline may be the same.
+        let stays = |report: &Report| {
+            let item = report.item.filter(|item| {
+                Some(*item) == by || guard(|| spent.is_quarantined(*item)).unwrap_or(true)
+            });
+            item.is_some()
+        };
+        self.quarantined.retain(stays);
+        spent
+    }
+
+    /// Puts a rebuilt machine in the place of a spent one, and states again what outlived it. If that panics, it is
+    /// spent as well.
+    pub fn rebuilt(&mut self, ledger: &mut Ledger, rebuilt: Recovered<M>) -> Flow {
+        (self.machine, self.receipts) = (rebuilt.machine, rebuilt.receipts);
+        let (machine, effects) = (&mut self.machine, &mut self.effects);
+        let (quarantined, watches) = (&self.quarantined, &self.watches);
+        let restored = guard(|| {
+            for report in quarantined {
+                if let Some(item) = report.item {
+                    machine.quarantine(item, report.now());
+                }
+            }
+            for (ticket, wait) in watches {
+                machine.watch(*ticket, &wait.watch, effects);
+            }
+        });
+        (self.spent, self.held) = (false, false);
+        if let Err(cause) = restored.and_then(|()| self.resume()) {
+            let now = ledger.both();
+            return Flow::Panicked(self.spend(ledger, now, (Stage::Resume, cause)));
+        }
+        self.proceed(ledger)
+    }
+}
