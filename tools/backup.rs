@@ -41,7 +41,7 @@ pub(crate) struct Backup {
     into: PathBuf,
 
     /// Where the coordinator keeps its data [default: as for `sexton serve`]
-    #[arg(long, value_name = "DIR", env = "SEXTON_DATA", hide_env_values = true)]
+    #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 
     /// Print what was copied as JSON

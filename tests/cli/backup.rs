@@ -96,6 +96,20 @@ fn what_was_acknowledged_before_is_in_the_copy_that_is_started() {
     }
 }
 
+/// An empty variable is none.
+#[test]
+fn an_empty_variable_names_no_directory() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let mut command = sexton();
+    command.arg("backup").arg(files.path().join("copy"));
+    command.env("SEXTON_DATA", "").env("HOME", files.path());
+    let output = command.env_remove("XDG_STATE_HOME").output();
+    let output = output.expect("it runs");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("no coordinator runs on"), "{said}");
+}
+
 #[test]
 fn nothing_is_replaced_and_nothing_is_left_of_what_failed() {
     let files = tempfile::tempdir().expect("a directory can be made");

@@ -477,6 +477,20 @@ fn what_is_no_data_directory_is_refused_and_an_empty_one_too() {
     assert!(said(&file).contains("it is a file"), "{}", said(&file));
 }
 
+/// Where nothing was ever written, nothing was left in order either.
+#[test]
+fn a_directory_without_a_past_has_no_end_to_speak_of() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    fs::create_dir(files.path().join("journal")).expect("a folder can be made");
+    let (status, found) = json(files.path());
+    assert_eq!((status, &found["start"]["clean"]), (Some(0), &Value::Null));
+    let text = said(&inspect(files.path(), &[]));
+    assert!(
+        text.contains("would begin anew numbers go on at 1"),
+        "{text}"
+    );
+}
+
 #[test]
 fn a_directory_in_use_is_read_as_it_is() {
     let files = tempfile::tempdir().expect("a directory can be made");

@@ -98,8 +98,8 @@ pub(crate) struct StartFound {
     pub(crate) at: Timestamp,
     /// The first number it would hand out.
     pub(crate) next: Seq,
-    /// Whether it would find a stop in good order.
-    pub(crate) clean: bool,
+    /// Whether it would find a stop in good order; nothing if it would begin anew.
+    pub(crate) clean: Option<bool>,
     /// The unfinished end that it would cut.
     pub(crate) cut: Option<String>,
 }
@@ -262,7 +262,7 @@ impl StartFound {
                 last: past.tail.last,
                 at: past.tail.last_at,
                 next: past.tail.next(),
-                clean: past.tail.clean || past.tail.last == Seq(0),
+                clean: (past.tail.last > Seq(0)).then_some(past.tail.clean),
                 cut: past.tail.cut.as_ref().map(cut_words),
             },
             Err(error) => {

@@ -215,15 +215,12 @@ fn start(page: &mut Page, start: &StartFound) {
         None => format!("would repeat the whole journal: {records} up to {last}"),
     };
     page.line("a start", &does);
-    let end = if start.clean {
-        "a stop in good order"
-    } else {
-        "an unclean end"
+    let end = match start.clean {
+        None => "",
+        Some(true) => "behind a stop in good order; ",
+        Some(false) => "behind an unclean end; ",
     };
-    page.line(
-        "",
-        &format!("behind {end}; numbers go on at {}", start.next),
-    );
+    page.line("", &format!("{end}numbers go on at {}", start.next));
     if let Some(cut) = &start.cut {
         page.line("", &format!("would {cut}"));
     }
