@@ -107,7 +107,15 @@ fn page(status: &Value) -> String {
     );
     lines.push(("locks", locks));
     let jobs = |phase: &str| format!("{} {phase}", count(&format!("/queues/jobs/{phase}")));
-    let phases = ["ready", "delayed", "claimed", "buried", "abandoned"].map(jobs);
+    let phases = [
+        "ready",
+        "delayed",
+        "claimed",
+        "retrying",
+        "buried",
+        "abandoned",
+    ]
+    .map(jobs);
     lines.push(("jobs", phases.join(", ")));
     let (host, process) = (system::host(status), system::process(status));
     lines.push(("host", host.join(", ")));

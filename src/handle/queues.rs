@@ -295,8 +295,8 @@ impl Queues {
     }
 
     /// Says that a claimed job failed: it is tried again after so many milliseconds, else as the back-off of its type
-    /// says, else when its claim would have ended; or abandoned then, if that was its last try. Tells what is known of
-    /// it: it belongs to nobody. Nothing, if it was to be run at most once: then it is gone.
+    /// says, else when its claim would have ended; or abandoned, if that was its last try. Tells what is known of it: it
+    /// belongs to nobody. Nothing, if it was to be run at most once: then it is gone.
     pub async fn fail(
         &self,
         id: u64,
@@ -312,13 +312,13 @@ impl Queues {
         self.change(id, fail).await
     }
 
-    /// Makes up to so many buried jobs ready, or delayed ones if none is buried; how many.
+    /// Makes up to so many buried jobs ready, or delayed ones and those that failed if none is buried; how many.
     pub async fn kick(&self, queue: &QueueName, count: u32) -> Result<u32, QueueError> {
         let queue = queue.clone();
         self.count(Message::Kick { queue, count }, 0).await
     }
 
-    /// Makes one buried, abandoned or delayed job ready, as if it had never been tried.
+    /// Makes one job ready that is neither ready nor claimed, as if it had never been tried.
     pub async fn kick_job(&self, id: u64) -> Result<(), QueueError> {
         self.done(Message::KickJob { id }).await
     }

@@ -16,6 +16,7 @@ mod lock;
 mod log;
 mod manual;
 mod queue;
+mod queue_failed;
 mod recover;
 mod replay;
 mod replay_trimmed;

@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::process::Stdio;
 
 /// Claims a job: its number and the token, as a shell takes them from the first line.
-fn pop(coordinator: &Coordinator, queue: &str) -> (String, String) {
+pub(crate) fn pop(coordinator: &Coordinator, queue: &str) -> (String, String) {
     let printed = coordinator.well(&["pop", queue]);
     let mut words = printed.split_whitespace();
     let mut word = || words.next().expect("a number").to_owned();
@@ -16,7 +16,7 @@ fn pop(coordinator: &Coordinator, queue: &str) -> (String, String) {
 }
 
 /// A command that is told no, and why.
-fn refused(coordinator: &Coordinator, words: &[&str], why: &str) {
+pub(crate) fn refused(coordinator: &Coordinator, words: &[&str], why: &str) {
     let refused = coordinator.run(words);
     assert_eq!((refused.status, refused.out.as_str()), (1, ""), "{words:?}");
     assert!(
@@ -90,7 +90,7 @@ fn a_job_is_given_back_failed_put_aside_and_kicked() {
     assert_eq!(coordinator.well(&["kick", "q"]), "kicked 0 jobs\n");
     let (id, token) = pop(&coordinator, "q");
     let failed = coordinator.well(&["fail", &id, &token, "--retry-after", "600"]);
-    assert!(failed.starts_with("claimed, "), "{failed}");
+    assert!(failed.starts_with("retrying, "), "{failed}");
     assert_eq!(coordinator.well(&["flush", "q"]), "flushed 1 job\n");
 
     coordinator.well(&["push", "q", "y", "--once"]);

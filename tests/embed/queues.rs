@@ -126,7 +126,7 @@ const TOLD: &[&str] = &[
     "added q 2 priority=0 later",
     "claimed q 1 with a token attempt=1",
     "failed q 1 later",
-    "expired q 1",
+    "ready q 1",
     "ready q 2",
     "claimed q 1 with a token attempt=2",
     "buried q 1",

@@ -37,6 +37,7 @@ mod once;
 mod opened;
 mod queue;
 mod queue_config;
+mod queue_failed;
 mod queue_refused;
 #[cfg(feature = "cli")]
 mod queue_status;

@@ -480,6 +480,7 @@ fn queue_in_words(queue: &QueueView) -> String {
         ("ready", u64::from(jobs.ready)),
         ("delayed", u64::from(jobs.delayed)),
         ("claimed", u64::from(jobs.claimed)),
+        ("retrying", u64::from(jobs.retrying)),
         ("buried", u64::from(jobs.buried)),
         ("abandoned", u64::from(jobs.abandoned)),
         ("total", queue.total),

@@ -46,11 +46,12 @@ enum Action {
     /// End a claimed job: it is done
     #[command(after_help = "Example: sexton queue ack 17 4711")]
     Ack(Done),
-    /// Say that a claimed job failed: it is tried again
+    /// Say that a claimed job failed: it is tried again, or abandoned after its last try
     #[command(after_help = "\
 Examples:
   sexton queue fail 17 4711                      as its type says, or when its claim would have ended
-  sexton queue fail 17 4711 --retry-after 30     in half a minute")]
+  sexton queue fail 17 4711 --retry-after 30     in half a minute
+  sexton queue kick --id 17                      try again now")]
     Fail {
         #[command(flatten)]
         done: Done,
@@ -79,11 +80,12 @@ Examples:
     },
     /// Make buried jobs ready; if there are none, delayed ones
     ///
-    /// The oldest buried first, the soonest delayed first. Each is as if it had never been tried.
+    /// The oldest buried first, the soonest delayed first, and after those the jobs that failed. Each is as if it had
+    /// never been tried.
     #[command(after_help = "\
 Examples:
   sexton queue kick mails --count 100
-  sexton queue kick --id 17                      one job: buried, abandoned or delayed")]
+  sexton queue kick --id 17                      one job: buried, abandoned, delayed, or retrying")]
     Kick {
         /// Of which queue
         #[arg(value_parser = name, required_unless_present = "id", conflicts_with = "id")]

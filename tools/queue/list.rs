@@ -53,8 +53,10 @@ enum Status {
     Ready,
     /// It will be ready
     Delayed,
-    /// Somebody works on it, or did and failed
+    /// Somebody works on it
     Claimed,
+    /// It failed, and will be tried again
+    Retrying,
     /// A client has put it aside
     Buried,
     /// It was tried too often
@@ -67,6 +69,7 @@ impl Status {
             Self::Ready => "ready",
             Self::Delayed => "delayed",
             Self::Claimed => "claimed",
+            Self::Retrying => "retrying",
             Self::Buried => "buried",
             Self::Abandoned => "abandoned",
         }
@@ -282,6 +285,7 @@ impl Listed {
             ("READY", Column::Number),
             ("DELAYED", Column::Number),
             ("CLAIMED", Column::Number),
+            ("RETRYING", Column::Number),
             ("BURIED", Column::Number),
             ("ABANDONED", Column::Number),
             ("WAITING", Column::Number),
@@ -295,6 +299,7 @@ impl Listed {
                 count("/ready"),
                 count("/delayed"),
                 count("/claimed"),
+                count("/retrying"),
                 count("/buried"),
                 count("/abandoned"),
                 count("/waiting"),

@@ -73,6 +73,9 @@ impl QueueMachine {
             Outcome::Abandoned { slot } if matches!(message, Message::Release { .. }) => {
                 self.commit_last_release(*slot, entry, message);
             }
+            Outcome::Abandoned { slot } if matches!(message, Message::Fail { .. }) => {
+                self.state.give_back(*slot, entry);
+            }
             Outcome::TimedOut { slot } | Outcome::Abandoned { slot } => {
                 self.commit_time_out(*slot, entry);
             }
@@ -180,8 +183,9 @@ impl QueueMachine {
                 buried.map(|(_, _, slot)| *slot).collect()
             }
             Phase::Delayed => {
-                let delayed = queue.delayed.iter().take(count);
-                delayed.map(|(_, _, slot)| *slot).collect()
+                let delayed = queue.delayed.iter().map(|(_, _, slot)| *slot);
+                let retrying = queue.retrying.iter().map(|(_, slot)| *slot);
+                delayed.chain(retrying).take(count).collect()
             }
             Phase::Abandoned => {
                 // They hang together in no order that means anything.
@@ -192,7 +196,7 @@ impl QueueMachine {
                 by_age.sort_unstable();
                 by_age.iter().take(count).map(|(_, slot)| *slot).collect()
             }
-            Phase::Ready | Phase::Claimed => unreachable!("they are not kicked"),
+            Phase::Ready | Phase::Claimed | Phase::Retrying => unreachable!("they are not kicked"),
         };
         for slot in slots {
             self.kick(slot, stamp);
@@ -217,13 +221,14 @@ impl QueueMachine {
         });
     }
 
-    /// A failed job keeps its phase, and belongs to nobody.
+    /// A failed job belongs to nobody until it is tried again.
     fn commit_fail(&mut self, slot: Slot, stamp: Stamp, until: Timestamp) {
         self.state.change(slot, stamp.seq, |job| {
             let story = job.story_mut();
             let prune = story.prune;
             end_claim(story, stamp.at);
             (story.until, story.prune) = (until, prune);
+            job.phase = Phase::Retrying;
         });
     }
 

@@ -62,9 +62,7 @@ impl QueueMachine {
                 None => Outcome::Absent,
             },
             Message::KickJob { id } => match self.state.find(*id) {
-                Some((slot, job))
-                    if matches!(job.phase, Phase::Buried | Phase::Abandoned | Phase::Delayed) =>
-                {
+                Some((slot, job)) if !matches!(job.phase, Phase::Ready | Phase::Claimed) => {
                     Outcome::KickedJob { slot }
                 }
                 Some(_) | None => Outcome::Absent,
@@ -169,6 +167,7 @@ impl QueueMachine {
     fn decide_fail(&self, moment: &Moment, id: u64, by: Right, retry: Option<u64>) -> Outcome {
         match self.claimed(id, by) {
             Ok((slot, job)) if !job.retries => Outcome::Deleted { slot },
+            Ok((slot, job)) if job.story().prune != Date(0) => Outcome::Abandoned { slot },
             Ok((slot, job)) => {
                 let story = job.story();
                 let backoff = self.rules_of(job).backoff;
@@ -187,7 +186,10 @@ impl QueueMachine {
         let Some((_, queue)) = self.state.queue_named(queue) else {
             return Outcome::Absent;
         };
-        let (buried, delayed) = (queue.counts.buried, queue.counts.delayed);
+        let (buried, delayed) = (
+            queue.counts.buried,
+            queue.counts.delayed + queue.counts.retrying,
+        );
         if buried > 0 {
             kicked(Phase::Buried, buried, count)
         } else {
@@ -234,13 +236,14 @@ impl QueueMachine {
             return Outcome::Absent;
         };
         let rules = self.rules_of(job);
-        let story = job.story();
-        // A claim for ever has nothing to come back to; a failure has its own time.
-        let forever = job.ttr_ms == 0 && rules.claim_ttl_ms == 0 && shown(story.token).is_some();
+        let is_last = job.story().prune != Date(0);
+        // A claim for ever has nothing to come back to.
+        let forever = job.ttr_ms == 0 && rules.claim_ttl_ms == 0;
         match job.phase {
-            Phase::Delayed => Outcome::Ready { slot },
             Phase::Claimed if !job.retries => Outcome::Pruned { slot },
-            Phase::Claimed if story.prune != Date(0) => Outcome::Abandoned { slot },
+            // Once, a job that failed at its last try waited as well.
+            Phase::Claimed | Phase::Retrying if is_last => Outcome::Abandoned { slot },
+            Phase::Delayed | Phase::Retrying => Outcome::Ready { slot },
             Phase::Claimed if forever => Outcome::Pruned { slot },
             Phase::Claimed => Outcome::TimedOut { slot },
             Phase::Abandoned => Outcome::Pruned { slot },

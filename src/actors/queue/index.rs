@@ -35,6 +35,7 @@ impl State {
             }
             Phase::Buried => drop(queue.buried.insert((story.buried, id, slot))),
             Phase::Abandoned => queue.held.insert(self.jobs.volatile(), slot),
+            Phase::Retrying => drop(queue.retrying.insert((id, slot))),
         }
         self.index_twin(slot, &story, true);
         self.count(slot, true);
@@ -61,6 +62,7 @@ impl State {
             }
             Phase::Buried => drop(queue.buried.remove(&(story.buried, id, slot))),
             Phase::Abandoned => queue.held.remove(self.jobs.volatile(), slot),
+            Phase::Retrying => drop(queue.retrying.remove(&(id, slot))),
         }
         self.index_twin(slot, &story, false);
     }
@@ -77,7 +79,7 @@ impl State {
     fn index_twin(&mut self, slot: Slot, story: &Story, present: bool) {
         let Some(key) = story.dedup else { return };
         let job = &self.jobs[slot];
-        if !matches!(job.phase, Phase::Ready | Phase::Delayed) {
+        if !job.phase.is_waiting() {
             return;
         }
         let twin = (job.queue, key, job.id, slot);

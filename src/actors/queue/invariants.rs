@@ -97,6 +97,12 @@ impl State {
             delayed.collect(),
             "delayed jobs stand by their end"
         );
+        let retrying = jobs.iter().filter(|(_, job)| job.phase == Phase::Retrying);
+        assert_eq!(
+            queue.retrying,
+            retrying.map(|(slot, job)| (job.id, *slot)).collect(),
+            "failed jobs stand by age"
+        );
         let buried = jobs.iter().filter(|(_, job)| job.phase == Phase::Buried);
         let buried = buried.map(|(slot, job)| (job.story().buried, job.id, *slot));
         assert_eq!(
@@ -132,7 +138,7 @@ impl State {
             job.canonical_body(&mut body);
             bodies.add(&body);
             if let Some(key) = job.story().dedup
-                && matches!(job.phase, Phase::Ready | Phase::Delayed)
+                && job.phase.is_waiting()
             {
                 dedup.insert((job.queue, key, job.id, slot));
             }

@@ -36,7 +36,7 @@ pub struct Job {
 pub(super) struct Story {
     /// When its phase began, or its claim was touched.
     pub(super) since: Timestamp,
-    /// When its claim ends; of a delay or an abandonment the date, see [`Job::ends`].
+    /// When its claim ends, or it is tried again; of a delay or an abandonment the date, see [`Job::ends`].
     pub(super) until: Timestamp,
     pub(super) delay_ms: u64,
     /// The entry of its newest claim.
@@ -75,7 +75,7 @@ impl Job {
     pub(super) fn tries(&self) -> u32 {
         match self.phase {
             Phase::Buried | Phase::Abandoned => 0,
-            Phase::Ready | Phase::Delayed | Phase::Claimed => {
+            Phase::Ready | Phase::Delayed | Phase::Claimed | Phase::Retrying => {
                 self.story.as_deref().map_or(0, |story| story.attempts)
             }
         }
@@ -88,7 +88,7 @@ impl Job {
             Phase::Ready | Phase::Buried => None,
             Phase::Delayed => Some(Deadline::Date(Date(story.until.0))),
             Phase::Abandoned => Some(Deadline::Removal(Date(story.until.0))),
-            Phase::Claimed => Some(Deadline::Time(later(story, epoch))),
+            Phase::Claimed | Phase::Retrying => Some(Deadline::Time(later(story, epoch))),
         }
     }
 

@@ -79,9 +79,12 @@ impl QueueMachine {
         let (_, queue) = self.state.queue_named(queue)?;
         match phase {
             Phase::Ready => queue.ready.first(&self.state.jobs).map(|(_, _, slot)| slot),
-            Phase::Delayed => queue.delayed.first().map(|(_, _, slot)| *slot),
+            Phase::Delayed => {
+                let delayed = queue.delayed.first().map(|(_, _, slot)| *slot);
+                delayed.or_else(|| queue.retrying.first().map(|(_, slot)| *slot))
+            }
             Phase::Buried => queue.buried.first().map(|(_, _, slot)| *slot),
-            Phase::Claimed | Phase::Abandoned => None,
+            Phase::Claimed | Phase::Abandoned | Phase::Retrying => None,
         }
     }
 

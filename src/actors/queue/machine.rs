@@ -416,6 +416,11 @@ impl Shown for QueueMachine {
             gauge("ready", "jobs that can be claimed", jobs.ready.into()),
             gauge("delayed", "jobs that will be ready", jobs.delayed.into()),
             gauge("claimed", "jobs that are claimed", jobs.claimed.into()),
+            gauge(
+                "retrying",
+                "jobs that failed and will be tried again",
+                jobs.retrying.into(),
+            ),
             gauge("buried", "jobs that were put aside", jobs.buried.into()),
             gauge(
                 "abandoned",

@@ -79,7 +79,7 @@ pub enum Message {
         /// Who has it.
         by: Right,
     },
-    /// A claimed job was tried and failed: it belongs to nobody until it is tried again.
+    /// A claimed job was tried and failed: it belongs to nobody until it is tried again. After its last try it is abandoned.
     Fail {
         /// Which.
         id: u64,
@@ -88,7 +88,8 @@ pub enum Message {
         /// Milliseconds until then; if `None`, as its type says, or the rest of the claim's span.
         retry_after_ms: Option<u64>,
     },
-    /// Make buried jobs ready, the oldest first; if there are none, delayed ones, the soonest first.
+    /// Make buried jobs ready, the oldest first; if there are none, delayed ones, the soonest first, and after them those
+    /// that failed.
     Kick {
         /// Of which queue.
         queue: QueueName,
@@ -102,7 +103,7 @@ pub enum Message {
         /// So many at most.
         count: u32,
     },
-    /// Make one buried, abandoned or delayed job ready.
+    /// Make one job ready that is neither ready nor claimed.
     KickJob {
         /// Which.
         id: u64,
@@ -332,12 +333,12 @@ pub enum Outcome {
     },
     /// Jobs are ready that were not.
     Kicked {
-        /// What they were: buried, delayed or abandoned.
+        /// What they were: buried, abandoned, or delayed; beyond all that are delayed, those that failed.
         phase: Phase,
         /// How many.
         count: u32,
     },
-    /// A buried or delayed job is ready.
+    /// A job is ready that was neither ready nor claimed.
     KickedJob {
         /// Which.
         slot: Slot,
@@ -359,7 +360,7 @@ pub enum Outcome {
         /// Jobs whose last try it was.
         abandoned: Vec<Slot>,
     },
-    /// A delay is over.
+    /// A delay is over, or the time of a job that failed.
     Ready {
         /// Which job.
         slot: Slot,

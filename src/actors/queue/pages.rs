@@ -5,6 +5,7 @@
 
 use crate::actors::queue::body::Body;
 use crate::actors::queue::job::{Job, Story};
+use crate::actors::queue::machine::shown;
 use crate::actors::queue::message::{DedupKey, Root};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
@@ -131,7 +132,7 @@ impl Item for Job {
             ttr_ms: self.ttr_ms,
             queue: self.queue,
             priority: self.priority,
-            phase: self.phase,
+            phase: self.phase.stored(),
             passing: self.passing,
             retries: self.retries,
             story: self.story.clone(),
@@ -144,6 +145,13 @@ impl Item for Job {
     }
 
     fn restore(stored: StoredJob, _slot: Slot) -> Result<Self, String> {
+        let token = stored.story.as_ref().and_then(|story| shown(story.token));
+        let failed = stored.phase == Phase::Claimed && token.is_none();
+        let phase = if failed {
+            Phase::Retrying
+        } else {
+            stored.phase
+        };
         Ok(Self {
             id: stored.id,
             body: stored.body,
@@ -153,7 +161,7 @@ impl Item for Job {
             next: Slot::NONE,
             queue: stored.queue,
             priority: stored.priority,
-            phase: stored.phase,
+            phase,
             passing: stored.passing,
             retries: stored.retries,
             story: stored.story,
@@ -167,7 +175,11 @@ impl Item for Job {
         }
         bytes.extend_from_slice(&self.queue.0.to_le_bytes());
         bytes.extend_from_slice(&self.priority.to_le_bytes());
-        bytes.extend_from_slice(&[self.phase as u8, self.passing.into(), self.retries.into()]);
+        bytes.extend_from_slice(&[
+            self.phase.stored() as u8,
+            self.passing.into(),
+            self.retries.into(),
+        ]);
         if let Some(story) = &self.story {
             story.canonical(bytes);
         }

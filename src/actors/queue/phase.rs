@@ -12,12 +12,30 @@ pub enum Phase {
     Ready,
     /// It will be ready.
     Delayed,
-    /// Somebody works on it, or did and failed.
+    /// Somebody works on it.
     Claimed,
     /// A client has put it aside.
     Buried,
     /// Its last try is over.
     Abandoned,
+    /// It failed, and belongs to nobody until it is tried again.
+    Retrying,
+}
+
+impl Phase {
+    /// Whether nobody works on it and somebody will: another that is one with it is not added.
+    pub(super) fn is_waiting(self) -> bool {
+        matches!(self, Self::Ready | Self::Delayed | Self::Retrying)
+    }
+
+    /// As pages and digests have it: before `retrying` was a phase, a failed job was claimed under no token.
+    pub(super) fn stored(self) -> Self {
+        if self == Self::Retrying {
+            Self::Claimed
+        } else {
+            self
+        }
+    }
 }
 
 /// Jobs by phase.
@@ -35,6 +53,8 @@ pub struct Counts {
     pub buried: u32,
     /// Abandoned after the last try.
     pub abandoned: u32,
+    /// Failed, and to be tried again.
+    pub retrying: u32,
 }
 
 /// Jobs with a lower number than this are urgent.
@@ -49,6 +69,7 @@ impl Counts {
             Phase::Claimed => &mut self.claimed,
             Phase::Buried => &mut self.buried,
             Phase::Abandoned => &mut self.abandoned,
+            Phase::Retrying => &mut self.retrying,
         };
         step(count, present);
         if phase == Phase::Ready && priority < URGENT_BELOW {
@@ -64,12 +85,13 @@ impl Counts {
             Phase::Claimed => self.claimed,
             Phase::Buried => self.buried,
             Phase::Abandoned => self.abandoned,
+            Phase::Retrying => self.retrying,
         }
     }
 
     /// All of them.
     pub fn all(&self) -> u32 {
-        self.ready + self.delayed + self.claimed + self.buried + self.abandoned
+        self.ready + self.delayed + self.claimed + self.buried + self.abandoned + self.retrying
     }
 }
 

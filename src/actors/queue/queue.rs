@@ -26,6 +26,8 @@ pub(super) struct Queue {
     pub(super) delayed: BTreeSet<(Timestamp, u64, Slot)>,
     /// In the order in which they were buried; abandoned jobs are no part of it.
     pub(super) buried: BTreeSet<(Seq, u64, Slot)>,
+    /// Jobs that failed, the oldest first.
+    pub(super) retrying: BTreeSet<(u64, Slot)>,
     /// Claimed and abandoned jobs.
     pub(super) held: Held,
     pub(super) counts: Counts,
@@ -70,6 +72,7 @@ impl Queue {
             ready: Ready::default(),
             delayed: BTreeSet::new(),
             buried: BTreeSet::new(),
+            retrying: BTreeSet::new(),
             held: Held::default(),
             counts: Counts::default(),
             is_paused: false,
@@ -123,7 +126,8 @@ impl Queue {
     pub(super) fn slots(&self, jobs: &Slab<Job>) -> Vec<Slot> {
         let delayed = self.delayed.iter().map(|(_, _, slot)| *slot);
         let buried = self.buried.iter().map(|(_, _, slot)| *slot);
-        let listed = delayed.chain(buried);
+        let retrying = self.retrying.iter().map(|(_, slot)| *slot);
+        let listed = delayed.chain(buried).chain(retrying);
         let linked = self.ready.iter(jobs).chain(self.held.iter(jobs));
         let mut slots: Vec<Slot> = listed.chain(linked).collect();
         slots.sort_unstable();

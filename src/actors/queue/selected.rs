@@ -13,7 +13,7 @@ pub(super) fn compare(machine: &QueueMachine, model: &Model) {
     let queues = model.queues();
     let any = std::iter::once(None);
     for queue in any.chain(queues.iter().take(2).cloned().map(Some)) {
-        for phase in [None, Some(Phase::Ready), Some(Phase::Abandoned)] {
+        for phase in [None, Some(Phase::Retrying), Some(Phase::Abandoned)] {
             for kind in [None, Some("few")] {
                 compare_jobs(machine, model, (queue.as_ref(), kind, phase));
             }

@@ -186,7 +186,7 @@ fn put() -> impl Strategy<Value = Put> {
 fn about() -> impl Strategy<Value = Message> {
     let (id, by) = (0u64..12, Right::Unclaimed);
     let changed = (prop::option::of(priority()), span());
-    (id, 0..18, claimant(), changed).prop_map(move |(id, kind, claimant, (priority, delay_ms))| {
+    (id, 0..22, claimant(), changed).prop_map(move |(id, kind, claimant, (priority, delay_ms))| {
         match kind {
             0..3 => Message::Delete { id, by },
             3..9 => Message::Release {
@@ -197,12 +197,12 @@ fn about() -> impl Strategy<Value = Message> {
             },
             9..11 => Message::Bury { id, by, priority },
             11 => Message::Touch { id, by },
-            12..15 => Message::Fail {
+            12..19 => Message::Fail {
                 id,
                 by,
                 retry_after_ms: priority.map(|_| delay_ms),
             },
-            15..17 => Message::PopJob { id, by: claimant },
+            19..21 => Message::PopJob { id, by: claimant },
             _ => Message::KickJob { id },
         }
     })

@@ -428,7 +428,7 @@ impl Pair {
         let people = [view.waiting, view.using, view.watching].map(|count| count as usize);
         assert_eq!(people, [waiting, using, watching]);
         for phase in [Phase::Ready, Phase::Delayed, Phase::Buried] {
-            let line = self.model.line(name, phase);
+            let line = self.model.kickable(name, phase);
             let queue = name.clone();
             let found = match ask(Query::PeekNext { queue, phase }) {
                 Reply::Found(id, _) => Some(id),
@@ -566,6 +566,7 @@ fn the_model_meets_every_outcome_it_is_there_for() {
         "Register Registered",
         "Forget Forgotten",
         "Fail Deleted",
+        "Fail Abandoned",
         "Pop Claimed",
         "PopJob Claimed",
         "Delete Deleted",

@@ -6,9 +6,9 @@ use crate::protocols::beanstalk::asked::Asked;
 use crate::protocols::beanstalk::reply::{JobState, Reply};
 use crate::protocols::beanstalk::stats::{JobCounts, JobStats, TubeStats};
 
-/// A job for `stats-job`.
+/// A job for `stats-job`. One that failed is delayed, as far as beanstalkd has words for it.
 pub(crate) fn job(job: &JobView, now: Timestamp) -> JobStats<'_> {
-    let left = matches!(job.phase, Phase::Claimed | Phase::Delayed)
+    let left = matches!(job.phase, Phase::Claimed | Phase::Delayed | Phase::Retrying)
         .then_some(job.until)
         .flatten();
     JobStats {
@@ -53,7 +53,7 @@ pub(crate) fn counts(counts: &Counts) -> JobCounts {
         urgent: counts.urgent.into(),
         ready: counts.ready.into(),
         reserved: counts.claimed.into(),
-        delayed: counts.delayed.into(),
+        delayed: (counts.delayed + counts.retrying).into(),
         buried: (counts.buried + counts.abandoned).into(),
     }
 }
@@ -62,7 +62,7 @@ pub(crate) fn counts(counts: &Counts) -> JobCounts {
 pub(crate) const fn state(phase: Phase) -> JobState {
     match phase {
         Phase::Ready => JobState::Ready,
-        Phase::Delayed => JobState::Delayed,
+        Phase::Delayed | Phase::Retrying => JobState::Delayed,
         Phase::Claimed => JobState::Reserved,
         Phase::Buried | Phase::Abandoned => JobState::Buried,
     }

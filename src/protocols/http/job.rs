@@ -89,7 +89,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "fail_job",
                 summary: "Say that a claimed job failed",
-                more: "It belongs to nobody until it is tried again: in `retry_after_ms`, or as the back-off of its type says, or when its claim would have ended. If that was its last try it is abandoned then.",
+                more: "It is `retrying`, and nobody's, until it is tried again: in `retry_after_ms`, or as the back-off of its type says, or when its claim would have ended. If that was its last try, it is abandoned.",
                 answer: "What is known of it.",
             },
             &[Absent, Stale, Failed],
@@ -437,7 +437,7 @@ pub(crate) struct Changed {
     phase: Option<Phase>,
     /// Claims since it was added or kicked.
     attempts: Option<u32>,
-    /// Milliseconds until its delay or claim ends, or until it is pruned; null if nothing ends.
+    /// Milliseconds until its delay or claim ends, or until it is tried again or pruned; null if nothing ends.
     remaining_ms: Option<u64>,
 }
 

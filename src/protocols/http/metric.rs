@@ -411,7 +411,7 @@ impl Page {
     }
 }
 
-fn by_phase(jobs: Counts) -> [(&'static str, u64); 5] {
+fn by_phase(jobs: Counts) -> [(&'static str, u64); 6] {
     PHASES.map(|(word, phase)| (word, jobs.of(phase).into()))
 }
 

@@ -37,7 +37,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "kick_jobs",
                 summary: "Make buried or delayed jobs ready",
-                more: "Those that are buried, the oldest first; if none is, those that are delayed, the soonest first. Each is as if it had never been tried.",
+                more: "Those that are buried, the oldest first; if none is, those that are delayed, the soonest first, and after them those that failed. Each is as if it had never been tried.",
                 answer: "How many, which may be none.",
             },
             &[DiskFull, Failed],
@@ -48,7 +48,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "kick_job",
                 summary: "Make one job ready",
-                more: "One that is buried, abandoned or delayed. It is as if it had never been tried.",
+                more: "One that is buried, abandoned, delayed, or waits to be tried again. It is as if it had never been tried.",
                 answer: "It is.",
             },
             &[Absent, DiskFull, Failed],
@@ -128,7 +128,7 @@ async fn kick(call: &Call, Body(of): Body<Kick>) -> Result<Json<Kicked>, Problem
     Ok(Json(Kicked { kicked }))
 }
 
-/// Makes one job ready that is buried, abandoned or delayed.
+/// Makes one job ready that is neither ready nor claimed.
 async fn kick_job(call: &Call, Body(JobId { id }): Body<JobId>) -> Result<Json<Kicked>, Problem> {
     call.queues().kick_job(id).await?;
     Ok(Json(Kicked { kicked: 1 }))

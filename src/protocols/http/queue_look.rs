@@ -18,10 +18,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Phases by the words that stand for them in metrics.
-pub(crate) const PHASES: [(&str, Phase); 5] = [
+pub(crate) const PHASES: [(&str, Phase); 6] = [
     ("ready", Phase::Ready),
     ("delayed", Phase::Delayed),
     ("claimed", Phase::Claimed),
+    ("retrying", Phase::Retrying),
     ("buried", Phase::Buried),
     ("abandoned", Phase::Abandoned),
 ];
@@ -132,8 +133,10 @@ pub(crate) struct Queue {
     urgent: u32,
     /// Jobs that will be ready.
     delayed: u32,
-    /// Jobs that somebody works on, or did and failed.
+    /// Jobs that somebody works on.
     claimed: u32,
+    /// Jobs that failed, and will be tried again.
+    retrying: u32,
     /// Jobs that a client has put aside.
     buried: u32,
     /// Jobs whose last try is over.
@@ -218,7 +221,7 @@ pub(crate) struct Job {
     priority: u32,
     /// Milliseconds since it was added.
     age_ms: u64,
-    /// Milliseconds until its delay or claim ends, or until it is pruned; null if nothing ends.
+    /// Milliseconds until its delay or claim ends, or until it is tried again or pruned; null if nothing ends.
     remaining_ms: Option<u64>,
     /// Its newest delay, in milliseconds.
     delay_ms: u64,
@@ -429,6 +432,7 @@ pub(crate) fn queue_shown(view: &QueueView, now: Timestamp) -> Queue {
         claimed,
         buried,
         abandoned,
+        retrying,
     } = jobs;
     Queue {
         tenant: text(name.tenant()),
@@ -438,6 +442,7 @@ pub(crate) fn queue_shown(view: &QueueView, now: Timestamp) -> Queue {
         urgent,
         delayed,
         claimed,
+        retrying,
         buried,
         abandoned,
         waiting,

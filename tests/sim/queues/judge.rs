@@ -175,9 +175,9 @@ impl Reference for Queues {
             Query::Peek { id } => self.found(Some(*id)),
             Query::PeekNext { queue, phase } => match phase {
                 Phase::Ready | Phase::Delayed | Phase::Buried => {
-                    self.found(self.model.line(queue, *phase).first().copied())
+                    self.found(self.model.kickable(queue, *phase).first().copied())
                 }
-                Phase::Claimed | Phase::Abandoned => Reply::Absent,
+                Phase::Claimed | Phase::Abandoned | Phase::Retrying => Reply::Absent,
             },
             Query::Job { id } => self.find(*id).map_or(Reply::Absent, |job| {
                 Reply::Job(Box::new(self.model.shown(job)))

@@ -120,8 +120,8 @@ impl Model {
     fn twin(&self, put: &Put) -> Option<&Entry> {
         let key = self.key_of(put)?;
         let jobs = self.jobs.iter().filter(|job| {
-            let unclaimed = matches!(job.view.phase, Phase::Ready | Phase::Delayed);
-            unclaimed && job.view.queue == put.queue && job.dedup == Some(key)
+            let waits = [Phase::Ready, Phase::Delayed, Phase::Retrying].contains(&job.view.phase);
+            waits && job.view.queue == put.queue && job.dedup == Some(key)
         });
         jobs.min_by_key(|job| job.view.id)
     }

@@ -117,7 +117,7 @@ impl Entry {
         self.quarantined = false;
         if self.worker.is_some() {
             self.give_back();
-        } else if self.view.phase == Phase::Claimed {
+        } else if matches!(self.view.phase, Phase::Claimed | Phase::Retrying) {
             self.view.until = Some(at.plus_ms(self.span));
         }
     }
@@ -157,7 +157,7 @@ impl Model {
     /// When time acts on a job.
     pub(super) fn ends(&self, job: &Entry) -> Option<Timestamp> {
         let until = job.view.until?;
-        let is_time = job.view.phase == Phase::Claimed;
+        let is_time = matches!(job.view.phase, Phase::Claimed | Phase::Retrying);
         Some(if is_time { until } else { self.time(until) })
     }
 
@@ -214,6 +214,7 @@ impl Model {
             claimed: count(&[Phase::Claimed], u64::MAX),
             buried: count(&[Phase::Buried], u64::MAX),
             abandoned: count(&[Phase::Abandoned], u64::MAX),
+            retrying: count(&[Phase::Retrying], u64::MAX),
         }
     }
 
@@ -226,11 +227,21 @@ impl Model {
         line.sort_by_key(|job| match phase {
             Phase::Ready => self.rank(job),
             Phase::Buried => (job.buried.0, job.view.id),
+            Phase::Retrying => (0, job.view.id),
             Phase::Delayed | Phase::Claimed | Phase::Abandoned => {
                 (job.view.until.unwrap_or_default().0, job.view.id)
             }
         });
         line.iter().map(|job| job.view.id).collect()
+    }
+
+    /// What a kick makes ready of those in a phase, and a peek shows: behind the delayed stand those that failed.
+    pub(super) fn kickable(&self, queue: &QueueName, phase: Phase) -> Vec<u64> {
+        let mut line = self.line(queue, phase);
+        if phase == Phase::Delayed {
+            line.extend(self.line(queue, Phase::Retrying));
+        }
+        line
     }
 
     fn rank(&self, job: &Entry) -> (u64, u64) {
@@ -298,8 +309,8 @@ impl Model {
                 _ => Reply::Absent,
             },
             Message::Kick { queue, count } => {
-                let buried = self.line(queue, Phase::Buried);
-                let delayed = self.line(queue, Phase::Delayed);
+                let buried = self.kickable(queue, Phase::Buried);
+                let delayed = self.kickable(queue, Phase::Delayed);
                 self.kick(if buried.is_empty() { delayed } else { buried }, *count)
             }
             Message::Repush { queue, count } => {
@@ -517,12 +528,16 @@ impl Model {
                 job.quarantined = false;
             }
             Message::Fail { .. } if !view.retries => self.jobs.retain(|job| job.view.id != id),
+            Message::Fail { .. } if job.last.is_some() => {
+                job.give_back();
+                return Reply::Abandoned;
+            }
             Message::Fail { retry_after_ms, .. } => {
                 let until = retry_after_ms.map(|ms| at.plus_ms(ms));
                 let until = until.or(backed_off);
-                job.go(Phase::Claimed, until.or(job.view.until));
+                job.go(Phase::Retrying, until.or(job.view.until));
                 // Of one that is quarantined, the end may be long past.
-                let until = job.view.until.expect("it is claimed");
+                let until = job.view.until.expect("it is tried again");
                 job.span = until.0.saturating_sub(at.0);
             }
             Message::Delete { .. } => self.jobs.retain(|job| job.view.id != id),

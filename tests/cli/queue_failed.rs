@@ -1,0 +1,40 @@
+//! Jobs that failed, from a shell.
+
+use crate::coordinator::{Coordinator, command, done};
+use crate::queue::{pop, refused};
+
+#[test]
+fn a_failed_job_is_shown_kicked_and_deleted_until_it_is_tried_again() {
+    let coordinator = Coordinator::start(&["queue"]);
+    coordinator.well(&["push", "q", "x"]);
+    let (id, token) = pop(&coordinator, "q");
+    let fail = |token: &str| coordinator.well(&["fail", &id, token, "--retry-after", "600"]);
+    assert!(
+        fail(&token).starts_with("retrying, "),
+        "it says how it stands"
+    );
+    refused(&coordinator, &["release", &id, &token], "stale");
+    let peeked = coordinator.well(&["peek", &id]);
+    assert!(peeked.contains(" retrying, "), "{peeked}");
+    let listed = coordinator.well(&["show", "--list", "--status", "retrying"]);
+    assert!(listed.contains(" retrying "), "{listed}");
+    let stats = coordinator.json(&["stats"]);
+    assert_eq!(
+        (
+            &stats["queues"][0]["retrying"],
+            &stats["queues"][0]["claimed"]
+        ),
+        (&1.into(), &0.into())
+    );
+    let status = done(
+        command(&coordinator.data, &["status"])
+            .output()
+            .expect("it runs"),
+    );
+    assert!(status.out.contains(" 1 retrying"), "{status:?}");
+
+    assert_eq!(coordinator.well(&["kick", "--id", &id]), "kicked 1 job\n");
+    let (_, token) = pop(&coordinator, "q");
+    fail(&token);
+    assert_eq!(coordinator.well(&["delete", &id]), "deleted\n");
+}

@@ -1,0 +1,96 @@
+//! Jobs that failed, over HTTP: they wait in a phase of their own, and can be kicked, deleted and asked about meanwhile.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "an answer that lacks a part fails the test"
+)]
+
+use crate::opened::Opened;
+use crate::queue::{act, job, pop, push, target, tried_twice};
+use serde_json::{Value, json};
+
+/// Adds a job, claims it, and says that it failed; what is known of it then.
+fn failed(opened: &Opened, queue: &str, more: &Value) -> Value {
+    push(opened, queue, "x");
+    fail(opened, queue, more)
+}
+
+/// Claims a job and says that it failed; what is known of it then.
+fn fail(opened: &Opened, queue: &str, more: &Value) -> Value {
+    let mut fields = target(&pop(opened, queue));
+    for (name, value) in more.as_object().into_iter().flatten() {
+        fields[name] = value.clone();
+    }
+    act(opened, "fail", &fields).json()
+}
+
+#[test]
+fn a_failed_job_is_nobodys_and_says_when_it_is_tried_again() {
+    let opened = Opened::new();
+    let view = failed(&opened, "q", &json!({"retry_after_ms": 1_000_000}));
+    assert_eq!(
+        (&view["phase"], &view["attempts"]),
+        (&json!("retrying"), &json!(1))
+    );
+    let remaining = view["remaining_ms"].as_u64().expect("it is tried again");
+    assert!((900_000..=1_000_000).contains(&remaining), "{remaining}");
+    let told = job(&opened, &view["id"]);
+    assert_eq!(
+        (&told["phase"], &told["token"]),
+        (&json!("retrying"), &Value::Null)
+    );
+    let queue = opened.get("/v1/queues/queue?queue=q", "").json();
+    assert_eq!(
+        (&queue["retrying"], &queue["claimed"]),
+        (&json!(1), &json!(0))
+    );
+    let listed = opened.get("/v1/queues/jobs?phase=retrying", "").json();
+    assert_eq!(listed["jobs"][0]["id"], view["id"]);
+    assert_eq!(
+        opened.get("/v1/queues/jobs?phase=claimed", "").json()["jobs"],
+        json!([])
+    );
+    let metrics = opened.get("/metrics", "").body;
+    for line in [
+        "sexton_jobs{phase=\"retrying\"} 1",
+        "sexton_jobs{phase=\"claimed\"} 0",
+    ] {
+        assert!(metrics.contains(line), "{line}");
+    }
+}
+
+#[test]
+fn a_failed_job_is_kicked_deleted_and_one_with_others_meanwhile() {
+    let opened = Opened::new();
+    let later = json!({"retry_after_ms": 1_000_000});
+    let id = failed(&opened, "q", &later)["id"].clone();
+    let kicked = act(&opened, "kick-job", &json!({"id": id}));
+    assert_eq!(kicked.json(), json!({"kicked": 1}));
+    assert_eq!(job(&opened, &id)["phase"], "ready");
+    fail(&opened, "q", &later);
+    let kicked = act(&opened, "kick", &json!({"queue": "q", "count": 9}));
+    assert_eq!(kicked.json(), json!({"kicked": 1}));
+    fail(&opened, "q", &later);
+    let deleted = act(&opened, "delete", &json!({"id": id}));
+    assert_eq!(deleted.json(), json!({"deleted": 1}));
+
+    let same = json!({"queue": "q", "body": "y", "dedup": "k"});
+    let id = act(&opened, "push", &same).json()["id"].clone();
+    fail(&opened, "q", &later);
+    let again = act(&opened, "push", &same).json();
+    assert_eq!(again, json!({"id": id, "new": false}), "nobody works on it");
+}
+
+#[test]
+fn who_fails_at_the_last_try_is_told_that_it_is_abandoned() {
+    let opened = Opened::configured(tried_twice);
+    failed(&opened, "twice", &json!({"retry_after_ms": 0}));
+    crate::lock::until(|| job(&opened, &json!(1))["phase"] == "ready");
+    let view = fail(&opened, "twice", &json!({"retry_after_ms": 1_000_000}));
+    assert_eq!(
+        (&view["phase"], &view["attempts"]),
+        (&json!("abandoned"), &json!(2))
+    );
+    let repushed = act(&opened, "repush", &json!({"queue": "twice"}));
+    assert_eq!(repushed.json(), json!({"repushed": 1}));
+}
