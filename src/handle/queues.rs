@@ -9,7 +9,8 @@
 )]
 
 use crate::actors::queue::{
-    Body, BusyQueue, Choice, Claim, Claimant, Counts, JobSelection, JobView, Message, Pop, Put,
+    Body, BusyQueue, Choice, Claim, Claimant, Counts, ErrorText, JobSelection, JobView, Message, Pop,
+    Put,
     Query, QueueMachine, QueueName, QueueSelection, QueueView, Refused, Reply, Right, Root, Totals,
     Watch,
 };
@@ -296,18 +297,20 @@ impl Queues {
 
     /// Says that a claimed job failed: it is tried again after so many milliseconds, else as the back-off of its type
     /// says, else when its claim would have ended; or abandoned, if that was its last try. Tells what is known of it: it
-    /// belongs to nobody. Nothing, if it was to be run at most once: then it is gone.
+    /// belongs to nobody. Nothing, if it was to be run at most once: then it is gone. What went wrong is shown with the
+    /// job until it fails again.
     pub async fn fail(
         &self,
         id: u64,
         token: Token,
-        retry_after_ms: Option<u64>,
+        (retry_after_ms, error): (Option<u64>, Option<ErrorText>),
     ) -> Result<Option<JobView>, QueueError> {
         let by = Right::Token(token);
         let fail = Message::Fail {
             id,
             by,
             retry_after_ms,
+            error,
         };
         self.change(id, fail).await
     }

@@ -43,7 +43,7 @@ fn a_claim_is_fenced_by_its_token() {
         assert_eq!(queues.touch(1, first.token).await.err(), stale());
         let released = queues.release(1, first.token, (0, None)).await;
         assert_eq!(released.err(), stale());
-        let failed = queues.fail(1, first.token, None).await;
+        let failed = queues.fail(1, first.token, (None, None)).await;
         assert_eq!(failed.err(), stale());
         let buried = queues.bury(1, first.token, None).await;
         assert_eq!(buried.err(), stale());
@@ -158,7 +158,7 @@ async fn live_through(queues: &Queues, clock: &ManualClock) -> Result<(), QueueE
         ..job("q", "b")
     };
     queues.put(delayed).await?;
-    queues.fail(1, claim(&q).await?, Some(500)).await?;
+    queues.fail(1, claim(&q).await?, (Some(500), None)).await?;
     clock.advance(Duration::from_millis(500));
     clock.advance(Duration::from_millis(500));
     let token = claim(&q).await?;

@@ -94,3 +94,26 @@ fn who_fails_at_the_last_try_is_told_that_it_is_abandoned() {
     let repushed = act(&opened, "repush", &json!({"queue": "twice"}));
     assert_eq!(repushed.json(), json!({"repushed": 1}));
 }
+
+#[test]
+fn a_job_shows_what_was_said_of_its_newest_failure() {
+    let mut opened = Opened::new();
+    let now = json!({"retry_after_ms": 0, "error": "no route to host\nagain"});
+    let id = failed(&opened, "q", &now)["id"].clone();
+    opened.restart();
+    let shown = |opened: &Opened| job(opened, &id)["error"].clone();
+    assert_eq!(shown(&opened), "no route to host\nagain");
+    let listed = opened.get("/v1/queues/jobs", "").json();
+    assert_eq!(listed["jobs"][0]["error"], "no route to host\nagain");
+    crate::lock::until(|| job(&opened, &id)["phase"] == "ready");
+    let long = format!("{}\u{e4}", "x".repeat(999));
+    fail(&opened, "q", &json!({"error": long, "retry_after_ms": 0}));
+    assert_eq!(shown(&opened), "x".repeat(999), "no letter is cut in two");
+    crate::lock::until(|| job(&opened, &id)["phase"] == "ready");
+    fail(&opened, "q", &json!({}));
+    assert_eq!(
+        shown(&opened),
+        Value::Null,
+        "nothing was said of the newest"
+    );
+}

@@ -158,7 +158,8 @@ fn backoff(words: &str) -> Heard<Backoff> {
 
 fn message(words: &[&str]) -> Heard<Option<Message>> {
     const KNOWN: &[&str] = &[
-        "prio", "delay", "ttr", "key", "by", "token", "after", "retries", "root", "is_root",
+        "prio", "delay", "ttr", "key", "by", "token", "after", "error", "retries", "root",
+        "is_root",
     ];
     if let ["batch", puts @ ..] = words {
         let puts = puts.split(|word| *word == ";");
@@ -235,6 +236,7 @@ fn about(places: &[&str], options: &Options<'_>) -> Heard<Option<Message>> {
                 None => None,
                 Some(after) => Some(milliseconds(after)?),
             },
+            error: options.get("error").map(|text| (*text).to_owned().into()),
         },
         _ => return Ok(None),
     }))
@@ -470,6 +472,8 @@ fn job_in_words(job: &JobView) -> String {
     let counts = counts.iter().filter(|(_, count)| *count > 0);
     words.extend(counts.map(|(what, count)| format!("{what}={count}")));
     words.extend(job.token.map(|token| format!("token {token}")));
+    let error = job.error.as_ref();
+    words.extend(error.map(|error| format!("error={}", error.as_str())));
     words.join(" ")
 }
 

@@ -205,6 +205,9 @@ impl Jobs {
                 id,
                 by,
                 retry_after_ms: chance.per_mille(500).then(|| span(chance)),
+                error: chance
+                    .per_mille(500)
+                    .then(|| format!("error {}", chance.below(99)).into()),
             },
         }
     }

@@ -51,6 +51,8 @@ enum Action {
 Examples:
   sexton queue fail 17 4711                      as its type says, or when its claim would have ended
   sexton queue fail 17 4711 --retry-after 30     in half a minute
+  sexton queue fail 17 4711 --error \"$(tail -n 5 log)\"
+                                                 `peek` and `show --list` show it
   sexton queue kick --id 17                      try again now")]
     Fail {
         #[command(flatten)]
@@ -58,6 +60,9 @@ Examples:
         /// Seconds until it is tried again [default: the back-off of its type, or what is left of the claim]
         #[arg(long, value_name = "SECONDS")]
         retry_after: Option<Span>,
+        /// What went wrong, to be shown with the job; its first 1,000 bytes are kept
+        #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+        error: Option<String>,
     },
     /// Begin the time of a claim again
     #[command(after_help = "Example: sexton queue touch 17 4711")]
@@ -170,9 +175,14 @@ impl Action {
             Self::Push(pushed) => pushed.run(asking),
             Self::Pop(popped) => popped.run(asking),
             Self::Ack(done) => done.run(asking, "ack", fields([])),
-            Self::Fail { done, retry_after } => {
+            Self::Fail {
+                done,
+                retry_after,
+                error,
+            } => {
                 let retry = retry_after.map(Span::ms);
-                done.run(asking, "fail", fields([("retry_after_ms", json!(retry))]))
+                let more = fields([("retry_after_ms", json!(retry)), ("error", json!(error))]);
+                done.run(asking, "fail", more)
             }
             Self::Touch(done) => done.run(asking, "touch", fields([])),
             Self::Release(given) => given.run(asking),

@@ -241,7 +241,7 @@ impl Done {
 }
 
 /// For how long a phase goes on, if it ends.
-fn until(said: &Value) -> String {
+pub(super) fn until(said: &Value) -> String {
     match said.pointer("/remaining_ms").and_then(Value::as_u64) {
         None => String::new(),
         Some(ms) => format!(", {} left", span(ms)),

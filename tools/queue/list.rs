@@ -2,16 +2,19 @@
 
 use crate::queue::answer::{Asking, Fields, fields, well};
 use crate::queue::command::name;
-use crate::queue::job::print_body;
+use crate::queue::job::{print_body, until};
 use crate::report::{Failure, print};
 use crate::table::{Column, table};
-use crate::text::{grouped, number, span, words};
+use crate::text::{grouped, number, plain, span, words};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use sexton::actors::queue::QueueName;
 
 /// How many are asked for at a time.
 const PAGE: u64 = 1000;
+
+/// Letters of an error in a list; `peek` shows all of it.
+const ERROR_SHOWN: usize = 60;
 
 /// Show how many jobs wait, by queue or one by one
 ///
@@ -236,6 +239,13 @@ fn group(queue: &Value) -> Option<String> {
     ))
 }
 
+/// What was said when a job failed last, on one line.
+fn error(job: &Value) -> Option<String> {
+    let text = job.pointer("/error").and_then(Value::as_str)?;
+    let lines: Vec<String> = text.lines().map(plain).collect();
+    Some(lines.join(" / "))
+}
+
 fn job_table(jobs: &[Value]) -> String {
     let heads = [
         ("ID", Column::Number),
@@ -246,6 +256,7 @@ fn job_table(jobs: &[Value]) -> String {
         ("AGE", Column::Number),
         ("REMAINING", Column::Number),
         ("BYTES", Column::Number),
+        ("LAST ERROR", Column::Words),
     ];
     let rows = jobs.iter().map(|job| {
         [
@@ -257,6 +268,9 @@ fn job_table(jobs: &[Value]) -> String {
             span(number(job, "/age_ms")),
             left(job, "/remaining_ms"),
             words(job, "/bytes"),
+            error(job).map_or(String::new(), |text| {
+                text.chars().take(ERROR_SHOWN).collect()
+            }),
         ]
     });
     table(heads, rows)
@@ -350,11 +364,13 @@ pub(super) fn peek(asking: &Asking, id: u64) -> Result<(), Failure> {
             None | Some(Value::Null) => String::new(),
             Some(token) => format!(", token {token}"),
         };
+        let error = error(said).map_or(String::new(), |text| format!("last error: {text}\n"));
         format!(
-            "{} {}  {}{token}, priority {}, tries {}, {} old\n",
+            "{} {}  {}{}{token}, priority {}, tries {}, {} old\n{error}",
             number(said, "/id"),
             words(said, "/queue"),
             words(said, "/phase"),
+            until(said),
             number(said, "/priority"),
             number(said, "/attempts"),
             span(number(said, "/age_ms")),

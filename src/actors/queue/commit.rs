@@ -59,7 +59,10 @@ impl QueueMachine {
             }
             Outcome::Released { slot, until } => self.commit_release(*slot, entry, *until, message),
             Outcome::Buried { slot } => self.commit_bury(*slot, entry, message),
-            Outcome::Failed { slot, until } => self.commit_fail(*slot, entry, *until),
+            Outcome::Failed { slot, until } => {
+                self.note_error(*slot, entry, message);
+                self.commit_fail(*slot, entry, *until);
+            }
             Outcome::Kicked { phase, count } => self.commit_kick(entry, message, *phase, *count),
             Outcome::KickedJob { slot } => self.kick(*slot, entry),
             Outcome::Paused { until } => self.commit_pause(entry, message, *until),
@@ -74,6 +77,7 @@ impl QueueMachine {
                 self.commit_last_release(*slot, entry, message);
             }
             Outcome::Abandoned { slot } if matches!(message, Message::Fail { .. }) => {
+                self.note_error(*slot, entry, message);
                 self.state.give_back(*slot, entry);
             }
             Outcome::TimedOut { slot } | Outcome::Abandoned { slot } => {
@@ -218,6 +222,16 @@ impl QueueMachine {
             let story = job.story_mut();
             story.since = stamp.at;
             story.until = until;
+        });
+    }
+
+    /// The newest error is kept, or none if nothing was said of it.
+    fn note_error(&mut self, slot: Slot, stamp: Stamp, message: &Message) {
+        let Message::Fail { error, .. } = message else {
+            unreachable!("only a failure has an error")
+        };
+        self.state.change(slot, stamp.seq, |job| {
+            job.story_mut().error.clone_from(error);
         });
     }
 

@@ -55,6 +55,7 @@ impl QueueMachine {
                 id,
                 by,
                 retry_after_ms,
+                error: _,
             } => self.decide_fail(moment, *id, *by, *retry_after_ms),
             Message::Kick { queue, count } => self.decide_kick(queue, *count),
             Message::Repush { queue, count } => match self.state.queue_named(queue) {

@@ -7,7 +7,7 @@
 )]
 
 use crate::actors::queue::job::{Job, Story};
-use crate::actors::queue::message::Worker;
+use crate::actors::queue::message::{DedupKey, Worker};
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::rules::Order;
 use crate::actors::queue::state::State;
@@ -18,26 +18,33 @@ impl State {
     /// Puts a job into the indexes of its phase.
     pub(super) fn enter(&mut self, slot: Slot) {
         let job = &self.jobs[slot];
-        let (id, story) = (job.id, job.story());
+        let id = job.id;
+        let Story {
+            until,
+            worker,
+            buried,
+            dedup,
+            ..
+        } = *job.story();
         let queue = &mut self.queues[self.numbers[job.queue].queue];
         match job.phase {
             Phase::Ready => {
                 let rank = rank(queue.order, job);
                 queue.ready.insert(self.jobs.volatile(), slot, rank);
             }
-            Phase::Delayed => drop(queue.delayed.insert((story.until, id, slot))),
+            Phase::Delayed => drop(queue.delayed.insert((until, id, slot))),
             Phase::Claimed => {
                 queue.held.insert(self.jobs.volatile(), slot);
-                if let Some(worker) = story.worker {
+                if let Some(worker) = worker {
                     let claim = (self.claimed_until(slot).unwrap_or_default(), slot);
                     self.workers.entry(worker).or_default().insert(claim);
                 }
             }
-            Phase::Buried => drop(queue.buried.insert((story.buried, id, slot))),
+            Phase::Buried => drop(queue.buried.insert((buried, id, slot))),
             Phase::Abandoned => queue.held.insert(self.jobs.volatile(), slot),
             Phase::Retrying => drop(queue.retrying.insert((id, slot))),
         }
-        self.index_twin(slot, &story, true);
+        self.index_twin(slot, dedup, true);
         self.count(slot, true);
     }
 
@@ -45,26 +52,33 @@ impl State {
     pub(super) fn leave(&mut self, slot: Slot) {
         self.count(slot, false);
         let job = &self.jobs[slot];
-        let (id, story) = (job.id, job.story());
+        let id = job.id;
+        let Story {
+            until,
+            worker,
+            buried,
+            dedup,
+            ..
+        } = *job.story();
         let queue = &mut self.queues[self.numbers[job.queue].queue];
         match job.phase {
             Phase::Ready => {
                 let rank = rank(queue.order, job);
                 queue.ready.remove(self.jobs.volatile(), slot, rank);
             }
-            Phase::Delayed => drop(queue.delayed.remove(&(story.until, id, slot))),
+            Phase::Delayed => drop(queue.delayed.remove(&(until, id, slot))),
             Phase::Claimed => {
                 queue.held.remove(self.jobs.volatile(), slot);
-                if let Some(worker) = story.worker {
+                if let Some(worker) = worker {
                     let deadline = self.claimed_until(slot);
                     self.unclaim(worker, deadline.unwrap_or_default(), slot);
                 }
             }
-            Phase::Buried => drop(queue.buried.remove(&(story.buried, id, slot))),
+            Phase::Buried => drop(queue.buried.remove(&(buried, id, slot))),
             Phase::Abandoned => queue.held.remove(self.jobs.volatile(), slot),
             Phase::Retrying => drop(queue.retrying.remove(&(id, slot))),
         }
-        self.index_twin(slot, &story, false);
+        self.index_twin(slot, dedup, false);
     }
 
     fn unclaim(&mut self, worker: Worker, deadline: Timestamp, slot: Slot) {
@@ -76,8 +90,8 @@ impl State {
         }
     }
 
-    fn index_twin(&mut self, slot: Slot, story: &Story, present: bool) {
-        let Some(key) = story.dedup else { return };
+    fn index_twin(&mut self, slot: Slot, key: Option<DedupKey>, present: bool) {
+        let Some(key) = key else { return };
         let job = &self.jobs[slot];
         if !job.phase.is_waiting() {
             return;

@@ -134,7 +134,7 @@ impl State {
             );
             assert!(job.id < self.head.next_id, "numbers only grow");
             counts.note(job.phase, job.priority, true);
-            bytes += job.body().as_bytes().len() as u64;
+            bytes += job.bytes();
             job.canonical_body(&mut body);
             bodies.add(&body);
             if let Some(key) = job.story().dedup

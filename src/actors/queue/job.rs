@@ -3,11 +3,15 @@
 //! Change rule: the fields but for the links are durable, see `message.rs`.
 
 use crate::actors::queue::body::Body;
-use crate::actors::queue::message::{DedupKey, Root, Worker};
+use crate::actors::queue::message::{DedupKey, ErrorText, Root, Worker};
 use crate::actors::queue::phase::Phase;
 use crate::clock::{Date, Deadline, Timestamp};
 use crate::ids::{Seq, Slot, Token};
 use serde::{Deserialize, Serialize};
+use std::sync::LazyLock;
+
+/// Of a job that has lived through nothing.
+static NOTHING: LazyLock<Story> = LazyLock::new(Story::default);
 
 /// One job. Sized for millions: 72 bytes, and its body; what most jobs never come to have stands apart.
 #[derive(Debug)]
@@ -32,7 +36,7 @@ pub struct Job {
 }
 
 /// What a job has lived through.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Story {
     /// When its phase began, or its claim was touched.
     pub(super) since: Timestamp,
@@ -55,6 +59,9 @@ pub(super) struct Story {
     pub(super) kicks: u32,
     pub(super) dedup: Option<DedupKey>,
     pub(super) root: Option<Root>,
+    /// What was said when it failed last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<ErrorText>,
 }
 
 impl Job {
@@ -63,8 +70,14 @@ impl Job {
     }
 
     /// What it has lived through; nothing yet, for most.
-    pub(super) fn story(&self) -> Story {
-        self.story.as_deref().copied().unwrap_or_default()
+    pub(super) fn story(&self) -> &Story {
+        self.story.as_deref().unwrap_or_else(|| &NOTHING)
+    }
+
+    /// Bytes of what was said: by it, and of it when it failed.
+    pub(super) fn bytes(&self) -> u64 {
+        let error = self.story().error.as_ref();
+        (self.body().as_bytes().len() + error.map_or(0, |error| error.as_str().len())) as u64
     }
 
     pub(super) fn story_mut(&mut self) -> &mut Story {

@@ -121,6 +121,7 @@ impl QueueMachine {
             retries: job.retries,
             passing: job.passing,
             bytes: job.body().as_bytes().len() as u64,
+            error: story.error.clone(),
         }
     }
 

@@ -427,7 +427,11 @@ impl Shown for QueueMachine {
                 "jobs whose last try is over",
                 jobs.abandoned.into(),
             ),
-            gauge("bytes", "bytes of the bodies of jobs", totals.bytes),
+            gauge(
+                "bytes",
+                "bytes of the bodies of jobs, and of their errors",
+                totals.bytes,
+            ),
         ]
     }
 

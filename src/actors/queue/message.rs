@@ -24,6 +24,34 @@ pub struct Worker(pub u64);
 #[serde(transparent)]
 pub struct DedupKey(pub [u8; 20]);
 
+/// What was said of a failure: no more than its first [`ErrorText::BYTES_MAX`] bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct ErrorText(Box<str>);
+
+impl ErrorText {
+    /// The most bytes that are kept.
+    pub const BYTES_MAX: usize = 1000;
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for ErrorText {
+    fn from(mut text: String) -> Self {
+        text.truncate(text.floor_char_boundary(Self::BYTES_MAX));
+        Self(text.into())
+    }
+}
+
+impl From<ErrorText> for String {
+    fn from(ErrorText(text): ErrorText) -> Self {
+        text.into()
+    }
+}
+
 /// What may change a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -87,6 +115,9 @@ pub enum Message {
         by: Right,
         /// Milliseconds until then; if `None`, as its type says, or the rest of the claim's span.
         retry_after_ms: Option<u64>,
+        /// What went wrong.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<ErrorText>,
     },
     /// Make buried jobs ready, the oldest first; if there are none, delayed ones, the soonest first, and after them those
     /// that failed.

@@ -67,7 +67,8 @@ pub use body::Body;
 pub use job::Job;
 pub use machine::QueueMachine;
 pub use message::{
-    Claimant, DedupKey, Message, NewJob, Outcome, Placed, Pop, Put, Refused, Right, Root, Worker,
+    Claimant, DedupKey, ErrorText, Message, NewJob, Outcome, Placed, Pop, Put, Refused, Right,
+    Root, Worker,
 };
 pub use name::QueueName;
 pub use pages::Page;

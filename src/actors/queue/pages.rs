@@ -221,6 +221,9 @@ impl Story {
             bytes.extend_from_slice(&key.0);
             bytes.extend_from_slice(&at.to_le_bytes());
         }
+        if let Some(error) = &self.error {
+            bytes.extend_from_slice(error.as_str().as_bytes());
+        }
     }
 }
 

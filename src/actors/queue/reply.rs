@@ -2,7 +2,7 @@
 //! stored.
 
 use crate::actors::queue::body::Body;
-use crate::actors::queue::message::{Pop, Refused};
+use crate::actors::queue::message::{ErrorText, Pop, Refused};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::{Counts, Phase};
 use crate::clock::Timestamp;
@@ -256,6 +256,9 @@ pub struct JobView {
     pub passing: bool,
     /// Bytes of its body.
     pub bytes: u64,
+    /// What was said when it failed last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorText>,
 }
 
 /// What is known of a queue.
@@ -297,7 +300,7 @@ pub struct BusyQueue {
 pub struct Totals {
     /// Jobs.
     pub jobs: Counts,
-    /// Bytes of their bodies.
+    /// Bytes of their bodies, and of the texts of their errors.
     pub bytes: u64,
     /// Jobs added since the process started; those that were there then count.
     pub added: u64,

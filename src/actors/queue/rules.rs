@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub struct Rules {
     /// The most jobs, in all queues together.
     pub jobs_max: u32,
-    /// The most bytes of bodies, in all queues together.
+    /// The most bytes of bodies, and of what was said of failures, in all queues together. Beyond it nothing is added.
     pub bytes_max: u64,
     /// The most queues.
     pub queues_max: u32,

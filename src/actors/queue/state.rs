@@ -300,7 +300,7 @@ impl State {
         let job = &self.jobs[slot];
         job.canonical_body(&mut self.scratch);
         self.bodies.add(&self.scratch);
-        self.totals.bytes += job.body().as_bytes().len() as u64;
+        self.totals.bytes += job.bytes();
         self.totals.added += 1;
         self.ids.insert(job.id, slot);
     }
@@ -326,7 +326,7 @@ impl State {
         self.ids.remove(job.id);
         job.canonical_body(&mut self.scratch);
         self.bodies.remove(&self.scratch);
-        self.totals.bytes -= job.body().as_bytes().len() as u64;
+        self.totals.bytes -= job.bytes();
         let queue = self.slot_of_queue(&job);
         self.queues[queue].deletes += 1;
         self.let_go(queue, seq);
@@ -335,7 +335,9 @@ impl State {
     /// Changes a job, and with it page, digest, counts and every index.
     pub(super) fn change(&mut self, slot: Slot, seq: Seq, change: impl FnOnce(&mut Job)) {
         self.leave(slot);
+        self.totals.bytes -= self.jobs[slot].bytes();
         self.jobs.change(self.pages.by(seq), slot, change);
+        self.totals.bytes += self.jobs[slot].bytes();
         self.enter(slot);
     }
 

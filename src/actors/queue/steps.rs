@@ -201,6 +201,7 @@ fn about() -> impl Strategy<Value = Message> {
                 id,
                 by,
                 retry_after_ms: priority.map(|_| delay_ms),
+                error: (delay_ms > 0).then(|| "it is broken".to_owned().into()),
             },
             19..21 => Message::PopJob { id, by: claimant },
             _ => Message::KickJob { id },

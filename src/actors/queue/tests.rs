@@ -374,14 +374,7 @@ impl Pair {
             panic!("totals are asked for");
         };
         assert_eq!(totals.jobs, self.model.counts(None));
-        assert_eq!(
-            totals.bytes,
-            self.model
-                .jobs
-                .iter()
-                .map(|job| job.view.bytes)
-                .sum::<u64>()
-        );
+        assert_eq!(totals.bytes, self.model.bytes());
         assert_eq!(totals.waiting as usize, self.model.waiters.len());
         assert_eq!(totals.draining, self.model.draining);
         assert_eq!(self.machine.view().next_id, self.model.next_id);

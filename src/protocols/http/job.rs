@@ -426,6 +426,8 @@ pub(crate) struct Fail {
     token: Token,
     /// Milliseconds until it is tried again; if left out, as the back-off of its type says, or the rest of its claim.
     retry_after_ms: Option<Span>,
+    /// What went wrong, to be shown with the job: the first 1,000 bytes are kept.
+    error: Option<String>,
 }
 
 /// What is known of a job that was changed.
@@ -444,8 +446,8 @@ pub(crate) struct Changed {
 /// Says that a claimed job failed.
 async fn fail(call: &Call, Body(of): Body<Fail>) -> Result<Json<Changed>, Problem> {
     let retry_after_ms = of.retry_after_ms.map(|span| span.0);
-    let queues = call.queues();
-    let view = queues.fail(of.id, of.token, retry_after_ms).await?;
+    let said = (retry_after_ms, of.error.map(Into::into));
+    let view = call.queues().fail(of.id, of.token, said).await?;
     let ended = Changed {
         id: of.id,
         phase: None,

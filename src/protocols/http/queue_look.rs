@@ -247,6 +247,8 @@ pub(crate) struct Job {
     durable: bool,
     /// Bytes of its body.
     bytes: u64,
+    /// What was said when it failed last.
+    error: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -475,6 +477,7 @@ fn job_shown(view: &JobView, now: Timestamp) -> Job {
         retries,
         passing,
         bytes,
+        error,
     } = view.clone();
     Job {
         id,
@@ -495,5 +498,6 @@ fn job_shown(view: &JobView, now: Timestamp) -> Job {
         retries,
         durable: !passing,
         bytes,
+        error: error.map(Into::into),
     }
 }

@@ -351,6 +351,7 @@ impl Maker {
                         id,
                         by: right,
                         retry_after_ms: Some(50_000),
+                        error: None,
                     },
                     4 => Job::Delete { id, by: right },
                     _ => Job::PopJob { id, by },

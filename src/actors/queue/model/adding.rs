@@ -99,12 +99,19 @@ impl Model {
         Reply::Batch(told)
     }
 
+    /// Bytes of bodies and of errors.
+    pub(crate) fn bytes(&self) -> u64 {
+        let errors = self.jobs.iter().filter_map(|job| job.view.error.as_ref());
+        let errors: usize = errors.map(|error| error.as_str().len()).sum();
+        self.jobs.iter().map(|job| job.view.bytes).sum::<u64>() + errors as u64
+    }
+
     /// Jobs, bytes of them, queues that last, root jobs.
     fn sums(&self) -> [u64; 4] {
         let queues = self.queues();
         [
             self.jobs.len() as u64,
-            self.jobs.iter().map(|job| job.view.bytes).sum(),
+            self.bytes(),
             queues.iter().filter(|it| self.lasts(it)).count() as u64,
             self.roots.iter().flatten().count() as u64,
         ]
@@ -128,7 +135,7 @@ impl Model {
 
     pub(super) fn put(&mut self, put: &Put, at: Timestamp) -> Reply {
         let bytes = put.body.as_bytes().len() as u64;
-        let used: u64 = self.jobs.iter().map(|job| job.view.bytes).sum();
+        let used = self.bytes();
         if bytes > self.rules.body_bytes_max.into() {
             return Reply::Refused(Refused::TooBig);
         } else if self.draining {
@@ -196,6 +203,7 @@ impl Model {
                 retries: put.retries && rules.retries,
                 passing: rules.class == Class::Memory,
                 bytes,
+                error: None,
             },
             worker: None,
             span: 0,

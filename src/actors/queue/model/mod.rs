@@ -528,11 +528,17 @@ impl Model {
                 job.quarantined = false;
             }
             Message::Fail { .. } if !view.retries => self.jobs.retain(|job| job.view.id != id),
-            Message::Fail { .. } if job.last.is_some() => {
+            Message::Fail { error, .. } if job.last.is_some() => {
+                job.view.error.clone_from(error);
                 job.give_back();
                 return Reply::Abandoned;
             }
-            Message::Fail { retry_after_ms, .. } => {
+            Message::Fail {
+                retry_after_ms,
+                error,
+                ..
+            } => {
+                job.view.error.clone_from(error);
                 let until = retry_after_ms.map(|ms| at.plus_ms(ms));
                 let until = until.or(backed_off);
                 job.go(Phase::Retrying, until.or(job.view.until));
