@@ -141,6 +141,7 @@ fn cycles(queues: &Queues, span: Duration, stop: &Stop) -> Result<f64, Failure> 
         waits: false,
         ticket: None,
         weights: [].into(),
+        ttr_ms: 0,
     };
     let (began, mut cycles) = (now(), 0);
     while now() - began < span {

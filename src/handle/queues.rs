@@ -80,6 +80,8 @@ pub struct Queues {
     mailbox: Mailbox<QueueMachine>,
     /// How often each queue of a claim comes first, in their order, if that is left to chance.
     weights: Option<Arc<[u32]>>,
+    /// Milliseconds that a claim lasts; if 0, as the job or its type says.
+    claim_ms: u64,
     key: Option<RequestKey>,
     draining: watch::Receiver<Drains>,
 }
@@ -102,6 +104,7 @@ impl Queues {
             mailbox,
             draining,
             weights: None,
+            claim_ms: 0,
             key: None,
         }
     }
@@ -113,6 +116,16 @@ impl Queues {
     pub fn weighted(&self, weights: &[u32]) -> Self {
         Self {
             weights: Some(weights.into()),
+            ..self.clone()
+        }
+    }
+
+    /// A handle whose claims last for so many milliseconds, whatever jobs and their types say; if 0, as they say. A touch
+    /// begins the same span again.
+    #[must_use]
+    pub fn claiming_for(&self, ms: u64) -> Self {
+        Self {
+            claim_ms: ms,
             ..self.clone()
         }
     }
@@ -245,6 +258,7 @@ impl Queues {
             by: Claimant::Bearer,
             waits: false,
             ticket: None,
+            ttr_ms: self.claim_ms,
         }
     }
 

@@ -90,7 +90,7 @@ fn a_step_of_the_wall_clock_ends_a_delay_and_no_claim() {
         let claim = queues.pop_waiting(&[queue("a")]).await;
         assert_eq!(claim.expect("its date has come").id, 2);
         let first = queues.job(1).await.expect("it is there");
-        assert_eq!(first.phase, Phase::Claimed, "an hour is its span");
+        assert_eq!(first.phase, Phase::Claimed, "a claim knows no wall clock");
     });
 }
 
@@ -348,4 +348,84 @@ fn chance_names_queues_that_are_ready_and_no_others() {
     assert_eq!(seen, ["t:rare", "u:rare"].map(queue).into());
     assert_eq!(next(&["closed"]), None);
     assert_eq!(next(&["b"]), None);
+}
+
+/// Claims the job of a queue and says that it failed; until when it waits after which try, or nothing once it is abandoned.
+async fn fail_once(queues: &Queues, of: &QueueName) -> Option<(u32, Timestamp)> {
+    let claim = queues.pop_waiting(std::slice::from_ref(of)).await.ok()?;
+    let failed = queues.fail(claim.id, claim.token, (None, None)).await;
+    let view = failed.expect("it is claimed").expect("it is tried again");
+    let until = view.until.filter(|_| view.phase == Phase::Retrying)?;
+    Some((view.attempts, until))
+}
+
+#[test]
+fn where_nothing_is_set_a_job_is_tried_25_times_after_ever_longer_waits() {
+    let clock = ManualClock::at(Timestamp(1_000_000_000_000));
+    let node = Node::open(Config::manual(&clock)).expect("it opens");
+    let (queues, mails) = (node.handle().queues(), queue("mails"));
+    block_on(async {
+        queues.put(job("mails", "x")).await.expect("it is added");
+        let claim = queues.pop_waiting(std::slice::from_ref(&mails)).await;
+        let claim = claim.expect("there is a job");
+        assert_eq!(claim.until.0 - clock.now().0, 60_001, "a minute");
+        clock.advance(Duration::from_secs(30));
+        let touched = queues.touch(1, claim.token).await.expect("it is claimed");
+        assert_eq!(
+            touched.until.map(|until| until.0 - clock.now().0),
+            Some(60_001)
+        );
+        queues
+            .release(1, claim.token, (0, None))
+            .await
+            .expect("it is claimed");
+        queues.kick_job(1).await.expect_err("it is ready");
+        let mut middle = 1000;
+        for tries in 2..25 {
+            let (attempts, until) = fail_once(&queues, &mails).await.expect("it waits");
+            middle = (middle * 2).min(3_600_000);
+            let wait = until.0 - clock.now().0;
+            assert_eq!(attempts, tries);
+            let tenth = middle / 10;
+            assert!(
+                (middle - tenth..=middle + tenth).contains(&wait),
+                "{wait} ms after {tries}"
+            );
+            clock.advance(Duration::from_millis(wait));
+        }
+        assert_eq!(fail_once(&queues, &mails).await, None);
+        let view = queues.job(1).await.expect("it is there");
+        assert_eq!((view.phase, view.attempts), (Phase::Abandoned, 25));
+    });
+}
+
+#[test]
+fn what_a_tube_command_put_is_tried_without_end_and_a_claim_may_say_its_span() {
+    let clock = ManualClock::at(Timestamp(1_000_000_000_000));
+    let node = Node::open(Config::manual(&clock)).expect("it opens");
+    let (queues, tube) = (node.handle().queues(), queue("tube"));
+    block_on(async {
+        let put = Put {
+            tube: true,
+            ttr_ms: 5000,
+            ..job("tube", "x")
+        };
+        queues.put(put).await.expect("it is added");
+        for tries in 1..60 {
+            let claim = queues.pop_waiting(std::slice::from_ref(&tube)).await;
+            let claim = claim.expect("there is a job");
+            assert_eq!(
+                (claim.attempts, claim.until.0 - clock.now().0),
+                (tries, 5000)
+            );
+            clock.advance(Duration::from_secs(5));
+        }
+        let longer = queues.claiming_for(90_000);
+        let claim = longer.pop_waiting(&[tube]).await.expect("there is a job");
+        assert_eq!(claim.until.0 - clock.now().0, 90_000);
+        clock.advance(Duration::from_secs(80));
+        let touched = queues.touch(1, claim.token).await.expect("it is claimed");
+        let left = touched.until.map(|until| until.0 - clock.now().0);
+        assert_eq!(left, Some(90_000), "a touch begins the same span again");
+    });
 }

@@ -9,7 +9,7 @@ use crate::node::{Heard, Tongue, milliseconds, moment, number, split};
 use sexton::actors::queue::{
     Backoff, Body, Choice, Claim, Claimant, Class, DedupKey, JobView, Message, Order, Outcome,
     Phase, Pop, Put, Query, QueueMachine, QueueName, QueueView, Refused, Reply, Right, Root, Rules,
-    Totals, Watch, Worker,
+    Totals, TypeRules, Watch, Worker,
 };
 use sexton::clock::Timestamp;
 use sexton::ids::{Slot, Token};
@@ -29,8 +29,18 @@ pub(crate) struct Words {
 impl Tongue for Words {
     type Machine = QueueMachine;
 
+    /// Claims of an hour, and no end of tries, where a script says nothing else.
     fn rules() -> Rules {
-        Rules::default()
+        let default = TypeRules {
+            claim_ttl_ms: 3_600_000,
+            max_tries: 0,
+            backoff: None,
+            ..TypeRules::default()
+        };
+        Rules {
+            default,
+            ..Rules::default()
+        }
     }
 
     fn rule(rules: &mut Rules, words: &[&str]) -> Heard<()> {
@@ -67,6 +77,7 @@ impl Tongue for Words {
         };
         of_type.claim_ttl_ms = span(&options, "claim_ttl", of_type.claim_ttl_ms)?;
         of_type.max_tries = number(&options, "max_tries", of_type.max_tries)?;
+        of_type.tube_max_tries = of_type.max_tries;
         of_type.class = match options.get("class") {
             None => of_type.class,
             Some(&"durable") => Class::Durable,
@@ -259,6 +270,7 @@ fn put_of(places: &[&str], options: &Options<'_>) -> Heard<Put> {
         retries: yes(options, "retries", true)?,
         root,
         is_root: options.contains_key("is_root"),
+        tube: false,
         body: body_of(body)?,
     })
 }
@@ -318,6 +330,7 @@ fn pop(from: &[&str], by: Claimant, waits: bool) -> Heard<Pop> {
         by,
         waits,
         ticket: None,
+        ttr_ms: 0,
     })
 }
 

@@ -230,6 +230,7 @@ impl Jobs {
             retries: chance.per_mille(900),
             root: chance.per_mille(150).then(|| root(chance)),
             is_root: chance.per_mille(400),
+            tube: chance.per_mille(300),
             ..Put::new(queue, Body::new(body))
         }
     }
@@ -271,6 +272,7 @@ fn pop(chance: &mut Chance) -> Pop {
         by: claimant(chance),
         waits: false,
         ticket: None,
+        ttr_ms: *chance.pick(&[0, 0, 0, 2000]),
     }
 }
 

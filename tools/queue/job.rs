@@ -135,6 +135,7 @@ impl Pushed {
 Examples:
   sexton queue pop mails                         exit status 1 if there is none
   sexton queue pop mails purges --wait 600
+  sexton queue pop mails --claim 600             for work that takes longer than its type has it
   sexton queue pop mails=3 purges                while both have jobs, three of mails for each of purges
   sexton queue pop mails --json | jq -r '.jobs[0] | \"\\(.id) \\(.token)\"'")]
 pub(super) struct Popped {
@@ -144,6 +145,9 @@ pub(super) struct Popped {
     /// Seconds to wait for one at most
     #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=WAIT_MAX))]
     wait: u64,
+    /// Seconds that each claim lasts [default: as the job was pushed, or as its type has it, 60 if nothing is set]
+    #[arg(long, value_name = "SECONDS")]
+    claim: Option<Span>,
     /// Jobs at most; whoever waits is given one
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=100))]
     count: u8,
@@ -161,6 +165,7 @@ impl Popped {
             ("weights", json!(any.then(|| weights.collect::<Vec<_>>()))),
             ("wait", json!(self.wait)),
             ("count", json!(self.count)),
+            ("claim_ms", json!(self.claim.map(Span::ms))),
         ]);
         let answer = asking.post("pop", request, self.wait)?;
         let said = asking.tell(&answer, |_| String::new())?;

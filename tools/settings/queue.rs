@@ -15,7 +15,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Keys of a table.
-const KEYS: &str = "class, order, claim_ttl, max_tries, retries, dedup, prune, throttle, backoff, read_only_reason";
+const KEYS: &str = "class, order, claim_ttl, max_tries, retries, dedup, prune, throttle, backoff, read_only_reason, tube_max_tries";
 
 /// Keys of `backoff`.
 const BACKOFF_KEYS: &str = "first, factor, max, jitter";
@@ -24,7 +24,7 @@ const BACKOFF_KEYS: &str = "first, factor, max, jitter";
 const MS: &str = "_ms";
 
 /// Settings of which 0 means that there is no such bound.
-const NONE_IF_ZERO: [&str; 3] = ["claim_ttl_ms", "max_tries", "throttle"];
+const NONE_IF_ZERO: [&str; 4] = ["claim_ttl_ms", "max_tries", "throttle", "tube_max_tries"];
 
 /// A type's table as it is read.
 #[derive(Clone, Debug)]
@@ -98,6 +98,7 @@ fn read(table: &DeTable<'_>, rules: &mut TypeRules, wrong: &mut Vec<Wrong>) {
             "backoff" => backoff(value, rules.backoff.unwrap_or_default(), wrong)
                 .map(|backoff| rules.backoff = backoff),
             "max_tries" => number(found).map(|tries| rules.max_tries = tries),
+            "tube_max_tries" => number(found).map(|tries| rules.tube_max_tries = tries),
             "retries" => switch(found).map(|is| rules.retries = is),
             "dedup" => switch(found).map(|is| rules.dedup = is),
             "read_only_reason" => word(found).map(|why| {
@@ -108,6 +109,10 @@ fn read(table: &DeTable<'_>, rules: &mut TypeRules, wrong: &mut Vec<Wrong>) {
         if let Err(words) = read {
             wrong.push((place(key), format!("{}: {words}", key.get_ref())));
         }
+    }
+    // What is set for jobs is set for all of them.
+    if table.contains_key("max_tries") && !table.contains_key("tube_max_tries") {
+        rules.tube_max_tries = rules.max_tries;
     }
 }
 

@@ -3,7 +3,7 @@
 //! Rests on durable state and the rules, never on who waits or is present: a replay decides again, and compares. The one
 //! exception is which queues are closed (`throttle.rs`): a replay that begins with a snapshot does not know those of before.
 
-use crate::actors::queue::job::Job;
+use crate::actors::queue::job::{Job, Story};
 use crate::actors::queue::machine::{QueueMachine, shown};
 use crate::actors::queue::message::{Message, Outcome, Pop, Refused, Right, Worker};
 use crate::actors::queue::name::QueueName;
@@ -97,25 +97,31 @@ impl QueueMachine {
                 .collect();
             drawn(&offers, chance(moment))
         };
-        best.map_or(Outcome::Absent, |(_, _, slot)| self.claim(now, slot))
+        best.map_or(Outcome::Absent, |(_, _, slot)| {
+            self.claim(now, slot, pop.ttr_ms)
+        })
     }
 
     fn decide_pop_job(&self, now: Now, id: u64) -> Outcome {
         match self.state.find(id) {
-            Some((slot, job)) if job.phase != Phase::Claimed => self.claim(now, slot),
+            Some((slot, job)) if job.phase != Phase::Claimed => self.claim(now, slot, 0),
             Some(_) | None => Outcome::Absent,
         }
     }
 
-    fn claim(&self, now: Now, slot: Slot) -> Outcome {
+    fn claim(&self, now: Now, slot: Slot, ttr_ms: u64) -> Outcome {
         let Some(job) = self.state.job(slot) else {
             return Outcome::Absent;
         };
         let rules = self.rules_of(job);
-        let last = rules.max_tries > 0 && job.tries() >= rules.max_tries - 1 && job.retries;
+        let most = rules.tries(job.tube);
+        let last = most > 0 && job.tries() >= most - 1 && job.retries;
         Outcome::Claimed {
             slot,
-            until: until(now.at, job, rules),
+            until: match ttr_ms {
+                0 => until(now.at, job, rules),
+                ms => now.at.plus_ms(ms),
+            },
             prune: if last {
                 pruned(now.date(), rules)
             } else {
@@ -159,9 +165,10 @@ impl QueueMachine {
             Ok(claimed) => claimed,
             Err(outcome) => return outcome,
         };
+        let Story { since, until, .. } = job.story();
         Outcome::Touched {
             slot,
-            until: until(at, job, self.rules_of(job)),
+            until: at.plus_ms(until.0.saturating_sub(since.0)),
         }
     }
 
@@ -260,7 +267,7 @@ fn chance(moment: &Moment) -> u64 {
     u64::try_from(low ^ high).unwrap_or_default()
 }
 
-/// When a claim that is made, or touched, at `at` ends.
+/// When a claim that is made at `at` ends, unless it says so itself.
 fn until(at: Timestamp, job: &Job, rules: &TypeRules) -> Timestamp {
     match (job.ttr_ms, rules.claim_ttl_ms) {
         (0, 0) => at.plus_ms(rules.prune_ms).plus_ms(1),
@@ -321,6 +328,7 @@ mod tests {
         let rule = Backoff {
             factor: 3,
             max_ms: 20_000,
+            jitter_milli: 0,
             ..Backoff::default()
         };
         let spans = [0, 1, 2, 3, 4, u32::MAX].map(|tries| span(rule, tries, 7));

@@ -32,6 +32,8 @@ pub struct Job {
     pub(super) passing: bool,
     /// Whether it is tried again when a claim ends without a word.
     pub(super) retries: bool,
+    /// Whether a tube command added it.
+    pub(super) tube: bool,
     pub(super) story: Option<Box<Story>>,
 }
 

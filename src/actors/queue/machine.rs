@@ -63,7 +63,7 @@ impl QueueMachine {
         } else {
             job.story().worker.is_some()
         };
-        worker && job.retries && self.rules_of(job).max_tries == 0
+        worker && job.retries && self.rules_of(job).tries(job.tube) == 0
     }
 }
 

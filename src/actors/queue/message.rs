@@ -201,6 +201,9 @@ pub struct Put {
     /// Whether it is that root job itself, which is registered along with it.
     #[serde(default)]
     pub is_root: bool,
+    /// Whether a tube command adds it: it is tried as often as beanstalkd would, unless its type says otherwise.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub tube: bool,
 }
 
 impl Put {
@@ -215,6 +218,7 @@ impl Put {
             retries: true,
             root: None,
             is_root: false,
+            tube: false,
             body,
         }
     }
@@ -227,6 +231,16 @@ impl Put {
 
 const fn yes() -> bool {
     true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+pub(super) const fn is_not(it: &bool) -> bool {
+    !*it
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+const fn is_zero(ms: &u64) -> bool {
+    *ms == 0
 }
 
 /// What a root job is known by: `MediaWiki`'s way to give up a cascade of jobs that a newer one has made superfluous.
@@ -267,6 +281,9 @@ pub struct Pop {
     /// How often a queue comes first, in proportion and at least 1 each, if that is left to chance; else empty.
     #[serde(default)]
     pub weights: Arc<[u32]>,
+    /// Milliseconds that the claim lasts; if 0, as the job or its type says.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ttr_ms: u64,
 }
 
 /// For whom a claim is made.

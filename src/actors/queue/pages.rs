@@ -6,7 +6,7 @@
 use crate::actors::queue::body::Body;
 use crate::actors::queue::job::{Job, Story};
 use crate::actors::queue::machine::shown;
-use crate::actors::queue::message::{DedupKey, Root};
+use crate::actors::queue::message::{DedupKey, Root, is_not};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::queue::{Numbered, Pause};
@@ -116,6 +116,8 @@ pub struct StoredJob {
     story: Option<Box<Story>>,
     /// None, if it has a page of its own.
     body: Option<Body>,
+    #[serde(default, skip_serializing_if = "is_not")]
+    tube: bool,
 }
 
 impl Item for Job {
@@ -137,6 +139,7 @@ impl Item for Job {
             retries: self.retries,
             story: self.story.clone(),
             body: Some(self.body().clone()).filter(|body| !is_apart(body)),
+            tube: self.tube,
         }
     }
 
@@ -164,6 +167,7 @@ impl Item for Job {
             phase,
             passing: stored.passing,
             retries: stored.retries,
+            tube: stored.tube,
             story: stored.story,
         })
     }
@@ -178,7 +182,7 @@ impl Item for Job {
         bytes.extend_from_slice(&[
             self.phase.stored() as u8,
             self.passing.into(),
-            self.retries.into(),
+            u8::from(self.retries) | u8::from(self.tube) << 1,
         ]);
         if let Some(story) = &self.story {
             story.canonical(bytes);

@@ -33,7 +33,7 @@ pub struct TypeRules {
     pub class: Class,
     /// In which order jobs are claimed.
     pub order: Order,
-    /// Milliseconds that whoever claims a job has, unless the job says so itself; 0 for ever.
+    /// Milliseconds that whoever claims a job has, unless the claim or the job says so itself; 0 for ever.
     pub claim_ttl_ms: u64,
     /// Tries after which a job is abandoned; 0 for no limit.
     pub max_tries: u32,
@@ -52,6 +52,19 @@ pub struct TypeRules {
     /// Why nothing is added, if nothing is.
     #[serde(rename = "read_only_reason")]
     pub read_only: Option<String>,
+    /// Tries of a job that a tube command added; 0 for no limit.
+    pub tube_max_tries: u32,
+}
+
+impl TypeRules {
+    /// Tries of a job, by whether a tube command added it.
+    pub(super) fn tries(&self, tube: bool) -> u32 {
+        if tube {
+            self.tube_max_tries
+        } else {
+            self.max_tries
+        }
+    }
 }
 
 /// For how long a job belongs to nobody that failed: the longer, the oftener it was tried.
@@ -123,31 +136,34 @@ impl Default for Rules {
 }
 
 impl Default for TypeRules {
-    /// As beanstalkd's tubes are: by priority, tried without end.
+    /// By priority, and tried so often that only what never succeeds is given up. What tube commands add is tried without
+    /// end, as beanstalkd does.
     fn default() -> Self {
         Self {
             class: Class::Durable,
             order: Order::Priority,
-            claim_ttl_ms: 3_600_000,
-            max_tries: 0,
+            claim_ttl_ms: 60_000,
+            max_tries: 25,
             retries: true,
             dedup: false,
             prune_ms: 604_800_000,
             throttle_milli: 0,
-            backoff: None,
+            backoff: Some(Backoff::default()),
             read_only: None,
+            tube_max_tries: 0,
         }
     }
 }
 
 impl Default for Backoff {
-    /// A second, then twice as long each time, up to an hour.
+    /// A second, then twice as long each time, up to an hour; a tenth longer or shorter, so that what failed together is
+    /// not tried together.
     fn default() -> Self {
         Self {
             first_ms: 1000,
             factor: 2,
             max_ms: 3_600_000,
-            jitter_milli: 0,
+            jitter_milli: 100,
         }
     }
 }

@@ -269,6 +269,7 @@ impl State {
             },
             passing: new.passing,
             retries: new.retries,
+            tube: put.tube,
             story,
         };
         self.touch_body(slot, pages::is_apart(&put.body), stamp.seq);

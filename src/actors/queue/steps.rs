@@ -43,6 +43,8 @@ pub(super) fn rules(order: Order) -> Rules {
     let default = TypeRules {
         order,
         claim_ttl_ms: 3000,
+        max_tries: 0,
+        backoff: None,
         ..TypeRules::default()
     };
     let backoff = Some(Backoff {
@@ -53,6 +55,7 @@ pub(super) fn rules(order: Order) -> Rules {
     });
     let few = TypeRules {
         max_tries: 2,
+        tube_max_tries: 3,
         backoff,
         prune_ms: 9000,
         ..default.clone()
@@ -142,12 +145,14 @@ fn pop() -> impl Strategy<Value = Pop> {
         3 => Just(Vec::new()),
         1 => prop::collection::vec(0u32..4, 1..5),
     ];
-    (queues, weights, claimant()).prop_map(|(queues, weights, by)| Pop {
+    let ttr = prop::sample::select(&[0, 0, 0, 1000, 2500][..]);
+    (queues, weights, claimant(), ttr).prop_map(|(queues, weights, by, ttr_ms)| Pop {
         queues: queues.into(),
         weights: weights.into(),
         by,
         waits: false,
         ticket: None,
+        ttr_ms,
     })
 }
 
@@ -166,10 +171,11 @@ fn put() -> impl Strategy<Value = Put> {
         prop::bool::weighted(0.8),
         prop::option::weighted(0.3, root()),
         any::<bool>(),
+        prop::bool::weighted(0.2),
     );
     let put = (queue(), urgency, key, len, more);
     put.prop_map(
-        |(queue, (priority, delay_ms, ttr_ms), dedup, len, (retries, root, is_root))| Put {
+        |(queue, (priority, delay_ms, ttr_ms), dedup, len, (retries, root, is_root, tube))| Put {
             queue,
             priority,
             delay_ms,
@@ -178,6 +184,7 @@ fn put() -> impl Strategy<Value = Put> {
             retries,
             root,
             is_root,
+            tube,
             body: Body::new(vec![b'x'; len]),
         },
     )

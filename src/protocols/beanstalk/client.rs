@@ -136,6 +136,7 @@ impl Client {
                 delay_ms: ms(put.delay),
                 ttr_ms: ms(put.ttr),
                 dedup: put.dedup,
+                tube: true,
                 ..Put::new(self.using.clone(), put.body.clone())
             }),
             Asked::Spoiled => Message::Spoil,
@@ -212,6 +213,7 @@ impl Client {
             by: Claimant::Worker(self.worker),
             waits,
             ticket: None,
+            ttr_ms: 0,
         }
     }
 }

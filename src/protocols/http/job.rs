@@ -194,6 +194,7 @@ impl Push {
             retries,
             root: root.map(|root| Root::of(&queue, &root.signature, root.at)),
             is_root,
+            tube: false,
             body,
             queue,
         })
@@ -281,6 +282,9 @@ pub(crate) struct Pop {
     /// Seconds to wait for one at most.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
+    /// Milliseconds that each claim lasts; if 0, as the job says, or its type.
+    #[serde(default)]
+    claim_ms: Span,
 }
 
 /// A job that somebody has now.
@@ -322,6 +326,7 @@ async fn pop(call: &Call, Body(wanted): Body<Pop>) -> Result<Json<Claims>, Probl
     }
     let weights: Vec<u32> = weights.into_iter().map(|weight| weight.0).collect();
     let queues = call.queues().weighted(&weights);
+    let queues = queues.claiming_for(wanted.claim_ms.0);
     let count = wanted.count.0 as usize;
     let claims = match wanted.wait.0 {
         0 => queues.pop_some(&names, count).await?,

@@ -10,11 +10,14 @@ pub(crate) fn rules_of(queue: &QueueName) -> TypeRules {
     let default = TypeRules {
         order: Order::Priority,
         claim_ttl_ms: 3000,
+        max_tries: 0,
+        backoff: None,
         ..TypeRules::default()
     };
     match queue.as_bytes() {
         b"few" => TypeRules {
             max_tries: 2,
+            tube_max_tries: 2,
             prune_ms: 9000,
             ..default
         },

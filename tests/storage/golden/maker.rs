@@ -105,6 +105,7 @@ fn pop(names: &[&str], by: Claimant, weights: &[u32]) -> Job {
         waits: false,
         ticket: None,
         weights: weights.into(),
+        ttr_ms: 0,
     })
 }
 
@@ -114,18 +115,25 @@ fn bury(id: u64, by: Right, priority: Option<u32>) -> Job {
 
 /// Types of every kind.
 fn rules() -> Rules {
+    let default = TypeRules {
+        claim_ttl_ms: 3_600_000,
+        max_tries: 0,
+        backoff: None,
+        ..TypeRules::default()
+    };
     let few = TypeRules {
         max_tries: 1,
         claim_ttl_ms: 1000,
-        ..TypeRules::default()
+        ..default.clone()
     };
     let memory = TypeRules {
         class: Class::Memory,
-        ..TypeRules::default()
+        ..default.clone()
     };
     let types = [("few", few), ("memory", memory)];
     Rules {
         types: types.map(|(name, rules)| (name.to_owned(), rules)).into(),
+        default,
         ..Rules::default()
     }
 }

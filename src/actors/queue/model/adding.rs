@@ -211,6 +211,7 @@ impl Model {
             buried: Seq(0),
             dedup,
             root: put.root,
+            tube: put.tube,
             body: put.body.clone(),
             is_gone: false,
             quarantined: false,

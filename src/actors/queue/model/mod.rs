@@ -58,6 +58,8 @@ pub(super) struct Entry {
     buried: Seq,
     dedup: Option<DedupKey>,
     root: Option<Root>,
+    /// Whether a tube command added it.
+    tube: bool,
     pub(super) body: Body,
     /// It was run once, and may not be again.
     is_gone: bool,
@@ -305,7 +307,9 @@ impl Model {
             }
             Message::Pop(pop) => self.pop(pop, (seq, at)),
             Message::PopJob { id, by } => match self.job(*id) {
-                Some(job) if job.view.phase != Phase::Claimed => self.claim(*id, *by, (seq, at)),
+                Some(job) if job.view.phase != Phase::Claimed => {
+                    self.claim(*id, (*by, 0), (seq, at))
+                }
                 _ => Reply::Absent,
             },
             Message::Kick { queue, count } => {
@@ -375,7 +379,7 @@ impl Model {
         };
         let waiters = &mut self.waiters;
         waiters.retain(|(ticket, _)| Some(*ticket) != pop.ticket);
-        let reply = self.claim(id, pop.by, moment);
+        let reply = self.claim(id, (pop.by, pop.ttr_ms), moment);
         if let Reply::Claim(claim) = &reply
             && !claim.duplicate
             && let milli @ 1.. = self.rules_of(&claim.queue).throttle_milli
@@ -426,9 +430,11 @@ impl Model {
         }
     }
 
-    fn claim(&mut self, id: u64, by: Claimant, (seq, at): Moment) -> Reply {
+    fn claim(&mut self, id: u64, (by, ttr_ms): (Claimant, u64), (seq, at): Moment) -> Reply {
         let view = self.job(id).expect("it is there").view.clone();
-        let (rules, span) = (self.rules_of(&view.queue), self.span(&view));
+        let rules = self.rules_of(&view.queue);
+        let span = Some(ttr_ms).filter(|ms| *ms > 0);
+        let span = span.unwrap_or_else(|| self.span(&view));
         let date = self.date(at);
         let root = self
             .jobs
@@ -445,7 +451,12 @@ impl Model {
         job.view.attempts += 1;
         job.view.reserves += 1;
         job.view.token = Some(seq.into());
-        let last = rules.max_tries > 0 && job.view.attempts >= rules.max_tries && view.retries;
+        let most = if job.tube {
+            rules.tube_max_tries
+        } else {
+            rules.max_tries
+        };
+        let last = most > 0 && job.view.attempts >= most && view.retries;
         job.last = last.then(|| date.plus_ms(rules.prune_ms + 1));
         job.worker = match by {
             Claimant::Worker(worker) => Some(worker),
@@ -498,7 +509,7 @@ impl Model {
             return Reply::Absent;
         }
         let view = job.view.clone();
-        let (span, backed_off) = (self.span(&view), self.back_off(&view, at));
+        let backed_off = self.back_off(&view, at);
         let date = self.date(at);
         let job = self.job(id).expect("it is there");
         match message {
@@ -524,7 +535,7 @@ impl Model {
                 job.go(Phase::Buried, None);
             }
             Message::Touch { .. } => {
-                (job.span, job.view.until) = (span, Some(at.plus_ms(span)));
+                job.view.until = Some(at.plus_ms(job.span));
                 job.quarantined = false;
             }
             Message::Fail { .. } if !view.retries => self.jobs.retain(|job| job.view.id != id),
