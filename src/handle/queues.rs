@@ -329,7 +329,8 @@ impl Queues {
         self.change(id, fail).await
     }
 
-    /// Makes up to so many buried jobs ready, or delayed ones and those that failed if none is buried; how many.
+    /// Makes up to so many jobs ready: buried ones and after them abandoned ones, or if there are none delayed ones and
+    /// after them those that failed; how many.
     pub async fn kick(&self, queue: &QueueName, count: u32) -> Result<u32, QueueError> {
         let queue = queue.clone();
         self.count(Message::Kick { queue, count }, 0).await

@@ -192,9 +192,9 @@ fn jobs_are_counted_and_listed() {
     assert_eq!(
         coordinator.well(&["show", "--group"]),
         "\
-mails: 1 queued; 1 claimed (1 active, 0 abandoned); 0 delayed
-t1:mails: 1 queued; 0 claimed (0 active, 0 abandoned); 0 delayed
-t1:purges: 1 queued; 0 claimed (0 active, 0 abandoned); 1 delayed
+mails: 1 queued; 1 claimed; 0 delayed
+t1:mails: 1 queued; 0 claimed; 0 delayed
+t1:purges: 1 queued; 0 claimed; 1 delayed
 "
     );
     let table = coordinator.well(&["show", "--list"]);
@@ -339,9 +339,9 @@ fn a_throttled_queue_gives_no_more_than_its_type_says() {
     }
     assert_eq!(
         coordinator.well(&["show", "--group"]),
-        "often: 0 queued; 3 claimed (3 active, 0 abandoned); 0 delayed\n\
-         rare: 1 queued; 1 claimed (1 active, 0 abandoned); 0 delayed\n\
-         t1:rare: 0 queued; 1 claimed (1 active, 0 abandoned); 0 delayed\n"
+        "often: 0 queued; 3 claimed; 0 delayed\n\
+         rare: 1 queued; 1 claimed; 0 delayed\n\
+         t1:rare: 0 queued; 1 claimed; 0 delayed\n"
     );
 }
 

@@ -1,7 +1,10 @@
 //! Jobs that failed, from a shell.
 
+use crate::beanstalk::{Client, Reply};
 use crate::coordinator::{Coordinator, command, done};
+use crate::daemon::{Daemon, text};
 use crate::queue::{pop, refused};
+use serde_json::json;
 
 #[test]
 fn a_failed_job_is_shown_kicked_and_deleted_until_it_is_tried_again() {
@@ -24,7 +27,7 @@ fn a_failed_job_is_shown_kicked_and_deleted_until_it_is_tried_again() {
             &stats["queues"][0]["retrying"],
             &stats["queues"][0]["claimed"]
         ),
-        (&1.into(), &0.into())
+        (&json!(1), &json!(0))
     );
     let status = done(
         command(&coordinator.data, &["status"])
@@ -65,4 +68,72 @@ fn a_shell_says_why_a_job_failed_and_is_shown_it() {
         listed.ends_with("  no route to host /  [31magain\n"),
         "{listed}"
     );
+}
+
+#[test]
+fn tube_clients_see_a_failed_job_as_delayed_and_an_abandoned_one_as_buried() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let (data, config) = (files.path().join("data"), files.path().join("sexton.toml"));
+    std::fs::write(&config, "[queues.few]\nmax_tries = 1\n").expect("it can be written");
+    let flags = [
+        "--data",
+        text(&data),
+        "--config",
+        text(&config),
+        "--beanstalk",
+        "127.0.0.1:0",
+    ];
+    let daemon = Daemon::serve(&flags);
+    let shell = |words: &[&str]| {
+        let words = [&["queue"], words].concat();
+        let done = done(command(&data, &words).output().expect("it runs"));
+        assert_eq!(done.status, 0, "{words:?}: {done:?}");
+        done.out
+    };
+    let mut client = Client::connect(daemon.beanstalk()).expect("it listens");
+    let mut ask = |words: &str| client.ask(words).expect("it answers");
+    let state = |reply: &Reply| reply.statistic("state").map(str::to_owned);
+
+    assert_eq!(ask("put 0 0 60 1\r\nx").line, "INSERTED 1");
+    for _ in 0..60 {
+        assert_eq!(ask("reserve").line, "RESERVED 1 1");
+        assert_eq!(ask("release 1 0 0").line, "RELEASED");
+    }
+    let claimed = shell(&["pop", "default"]);
+    let token = claimed.split_whitespace().nth(1).expect("a token");
+    shell(&["fail", "1", token, "--retry-after", "600"]);
+    let stats = ask("stats-job 1");
+    assert_eq!(state(&stats).as_deref(), Some("delayed"));
+    assert!(
+        stats
+            .statistic("time-left")
+            .and_then(|left| left.parse::<u64>().ok())
+            .is_some_and(|left| left > 500),
+        "{stats:?}"
+    );
+    assert_eq!(
+        ask("stats-tube default").statistic("current-jobs-delayed"),
+        Some("1")
+    );
+    assert_eq!(ask("peek-delayed").line, "FOUND 1 1");
+    assert_eq!(ask("kick 9").line, "KICKED 1");
+
+    assert_eq!(ask("use few").line, "USING few");
+    assert_eq!(ask("put 0 0 60 1\r\ny").line, "INSERTED 2");
+    for kick in ["kick 9", "kick-job 2"] {
+        assert_eq!(ask("reserve-job 2").line, "RESERVED 2 1");
+        assert_eq!(ask("release 2 0 0").line, "BURIED");
+        assert_eq!(state(&ask("stats-job 2")).as_deref(), Some("buried"));
+        assert_eq!(
+            ask("stats-tube few").statistic("current-jobs-buried"),
+            Some("1")
+        );
+        assert_eq!(ask("peek-buried").line, "FOUND 2 1");
+        assert_eq!(
+            shell(&["show", "--group", "few"]),
+            "few: 0 queued; 0 claimed; 0 delayed; 1 abandoned\n"
+        );
+        assert!(ask(kick).line.starts_with("KICKED"), "{kick}");
+        assert_eq!(state(&ask("stats-job 2")).as_deref(), Some("ready"));
+    }
 }

@@ -85,8 +85,8 @@ Examples:
     },
     /// Make buried jobs ready; if there are none, delayed ones
     ///
-    /// The oldest buried first, the soonest delayed first, and after those the jobs that failed. Each is as if it had
-    /// never been tried.
+    /// The oldest buried first, and after those the abandoned ones; the soonest delayed first, and after those the jobs
+    /// that failed. Each is as if it had never been tried.
     #[command(after_help = "\
 Examples:
   sexton queue kick mails --count 100

@@ -24,7 +24,7 @@ const ERROR_SHOWN: usize = 60;
 #[command(after_help = "\
 Examples:
   sexton queue show                              how many jobs are ready
-  sexton queue show --group                      mails: 3 queued; 2 claimed (1 active, 1 abandoned); 0 delayed
+  sexton queue show --group                      mails: 3 queued; 2 claimed; 0 delayed; 1 abandoned
   sexton queue show --list --status abandoned
   sexton queue show --list --type mails --limit 20")]
 pub(super) struct Shown {
@@ -220,22 +220,21 @@ impl Shown {
     }
 }
 
-/// A queue in a line, if it has jobs. Those that are claimed are so by somebody, or were tried too often.
+/// A queue in a line, if it has jobs: as in MediaWiki's, but that what was tried too often is not claimed by anybody.
 fn group(queue: &Value) -> Option<String> {
-    let [ready, active, delayed, buried, abandoned] =
-        ["ready", "claimed", "delayed", "buried", "abandoned"]
-            .map(|phase| number(queue, &format!("/{phase}")));
-    if ready + active + delayed + buried + abandoned == 0 {
+    let of = |phase: &str| number(queue, &format!("/{phase}"));
+    let [ready, claimed, delayed] = ["ready", "claimed", "delayed"].map(of);
+    let others = ["retrying", "buried", "abandoned"].map(|phase| (phase, of(phase)));
+    let others = others.iter().filter(|(_, count)| *count > 0);
+    let others: String = others
+        .map(|(phase, count)| format!("; {count} {phase}"))
+        .collect();
+    if ready + claimed + delayed == 0 && others.is_empty() {
         return None;
     }
-    let claimed = active + abandoned;
-    let buried = match buried {
-        0 => String::new(),
-        buried => format!("; {buried} buried"),
-    };
     let queue = words(queue, "/queue");
     Some(format!(
-        "{queue}: {ready} queued; {claimed} claimed ({active} active, {abandoned} abandoned); {delayed} delayed{buried}\n"
+        "{queue}: {ready} queued; {claimed} claimed; {delayed} delayed{others}\n"
     ))
 }
 

@@ -3,7 +3,7 @@
 use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::{Claimant, Message, Outcome, Placed};
 use crate::actors::queue::phase::Phase;
-use crate::actors::queue::queue::Pause;
+use crate::actors::queue::queue::{ABANDONED, Pause};
 use crate::actors::queue::state::end_claim;
 use crate::clock::{Date, Timestamp};
 use crate::ids::Slot;
@@ -192,13 +192,8 @@ impl QueueMachine {
                 delayed.chain(retrying).take(count).collect()
             }
             Phase::Abandoned => {
-                // They hang together in no order that means anything.
-                let held = queue.held.iter(&self.state.jobs);
-                let jobs = held.filter_map(|slot| Some((self.state.job(slot)?, slot)));
-                let abandoned = jobs.filter(|(job, _)| job.phase == Phase::Abandoned);
-                let mut by_age: Vec<_> = abandoned.map(|(job, slot)| (job.id, slot)).collect();
-                by_age.sort_unstable();
-                by_age.iter().take(count).map(|(_, slot)| *slot).collect()
+                let abandoned = queue.buried.range(ABANDONED..).take(count);
+                abandoned.map(|(_, _, slot)| *slot).collect()
             }
             Phase::Ready | Phase::Claimed | Phase::Retrying => unreachable!("they are not kicked"),
         };

@@ -195,7 +195,7 @@ impl QueueMachine {
             return Outcome::Absent;
         };
         let (buried, delayed) = (
-            queue.counts.buried,
+            queue.counts.buried + queue.counts.abandoned,
             queue.counts.delayed + queue.counts.retrying,
         );
         if buried > 0 {

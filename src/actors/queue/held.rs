@@ -1,4 +1,4 @@
-//! The jobs of a queue that are claimed or abandoned, in no order that means anything: so that all of a queue's jobs
+//! The jobs of a queue that are claimed, in no order that means anything: so that all of a queue's jobs
 //! are found without a walk over those of others. They hang together by the links that a ready job does not need then.
 
 use crate::actors::queue::job::Job;

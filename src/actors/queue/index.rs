@@ -9,6 +9,7 @@
 use crate::actors::queue::job::{Job, Story};
 use crate::actors::queue::message::{DedupKey, Worker};
 use crate::actors::queue::phase::Phase;
+use crate::actors::queue::queue::aside;
 use crate::actors::queue::rules::Order;
 use crate::actors::queue::state::State;
 use crate::clock::Timestamp;
@@ -40,8 +41,9 @@ impl State {
                     self.workers.entry(worker).or_default().insert(claim);
                 }
             }
-            Phase::Buried => drop(queue.buried.insert((buried, id, slot))),
-            Phase::Abandoned => queue.held.insert(self.jobs.volatile(), slot),
+            phase @ (Phase::Buried | Phase::Abandoned) => {
+                queue.buried.insert(aside(phase, (buried, id, slot)));
+            }
             Phase::Retrying => drop(queue.retrying.insert((id, slot))),
         }
         self.index_twin(slot, dedup, true);
@@ -74,8 +76,9 @@ impl State {
                     self.unclaim(worker, deadline.unwrap_or_default(), slot);
                 }
             }
-            Phase::Buried => drop(queue.buried.remove(&(buried, id, slot))),
-            Phase::Abandoned => queue.held.remove(self.jobs.volatile(), slot),
+            phase @ (Phase::Buried | Phase::Abandoned) => {
+                queue.buried.remove(&aside(phase, (buried, id, slot)));
+            }
             Phase::Retrying => drop(queue.retrying.remove(&(id, slot))),
         }
         self.index_twin(slot, dedup, false);

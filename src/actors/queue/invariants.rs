@@ -7,7 +7,7 @@ use crate::actors::queue::phase::{Counts, Phase};
 use crate::actors::queue::queue::Queue;
 use crate::actors::queue::state::State;
 use crate::clock::Timestamp;
-use crate::ids::{Digest, Slot, Ticket};
+use crate::ids::{Digest, Seq, Slot, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl QueueMachine {
@@ -88,7 +88,7 @@ impl State {
         );
         assert_eq!(
             sorted(&mut queue.held.iter(&self.jobs)),
-            of(&[Phase::Claimed, Phase::Abandoned])
+            of(&[Phase::Claimed])
         );
         let delayed = jobs.iter().filter(|(_, job)| job.phase == Phase::Delayed);
         let delayed = delayed.map(|(slot, job)| (job.story().until, job.id, *slot));
@@ -103,12 +103,17 @@ impl State {
             retrying.map(|(slot, job)| (job.id, *slot)).collect(),
             "failed jobs stand by age"
         );
-        let buried = jobs.iter().filter(|(_, job)| job.phase == Phase::Buried);
-        let buried = buried.map(|(slot, job)| (job.story().buried, job.id, *slot));
+        let is_aside = |job: &Job| matches!(job.phase, Phase::Buried | Phase::Abandoned);
+        let by = |job: &Job| {
+            let buried = Some(job.story().buried).filter(|_| job.phase == Phase::Buried);
+            buried.unwrap_or(Seq(u64::MAX))
+        };
+        let buried = jobs.iter().filter(|(_, job)| is_aside(job));
+        let buried = buried.map(|(slot, job)| (by(job), job.id, *slot));
         assert_eq!(
             queue.buried,
             buried.collect(),
-            "buried jobs stand by their burial"
+            "buried jobs stand by their burial, and behind them abandoned ones by age"
         );
         queue.ready.assert_whole(&self.jobs);
         let mut counts = Counts::default();

@@ -119,8 +119,8 @@ pub enum Message {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<ErrorText>,
     },
-    /// Make buried jobs ready, the oldest first; if there are none, delayed ones, the soonest first, and after them those
-    /// that failed.
+    /// Make buried jobs ready, the oldest first, and after them abandoned ones; if there are none, delayed ones, the
+    /// soonest first, and after them those that failed.
     Kick {
         /// Of which queue.
         queue: QueueName,
@@ -381,7 +381,8 @@ pub enum Outcome {
     },
     /// Jobs are ready that were not.
     Kicked {
-        /// What they were: buried, abandoned, or delayed; beyond all that are delayed, those that failed.
+        /// What they were: buried, and beyond all of those abandoned; delayed, and beyond all of those failed; or only
+        /// abandoned.
         phase: Phase,
         /// How many.
         count: u32,

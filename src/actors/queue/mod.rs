@@ -9,7 +9,7 @@
 //! | `reply.rs` | what can be asked and waited for, and what is answered |
 //! | `rules.rs` | configuration: what holds for all queues, and for each type |
 //! | `job.rs` `phase.rs` `queue.rs` | one job; what can be the matter with it; one queue |
-//! | `ready.rs` `held.rs` | the jobs of a queue that can be claimed, in order; those that are claimed or abandoned |
+//! | `ready.rs` `held.rs` | the jobs of a queue that can be claimed, in order; those that are claimed |
 //! | `state.rs` `index.rs` `by_id.rs` | jobs and queues, moving a job from phase to phase; the indexes over them |
 //! | `roots.rs` | root jobs, and which jobs they have made superfluous |
 //! | `throttle.rs` `closing.rs` | queues that are closed for a while because something was claimed |

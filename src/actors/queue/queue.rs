@@ -3,7 +3,7 @@
 use crate::actors::queue::held::Held;
 use crate::actors::queue::job::Job;
 use crate::actors::queue::name::QueueName;
-use crate::actors::queue::phase::Counts;
+use crate::actors::queue::phase::{Counts, Phase};
 use crate::actors::queue::ready::Ready;
 use crate::actors::queue::reply::QueueView;
 use crate::actors::queue::rules::{Order, TypeRules};
@@ -24,11 +24,12 @@ pub(super) struct Queue {
     pub(super) number: Option<Slot>,
     pub(super) ready: Ready,
     pub(super) delayed: BTreeSet<(Timestamp, u64, Slot)>,
-    /// In the order in which they were buried; abandoned jobs are no part of it.
+    /// What was put aside: buried jobs in the order in which that was done, and behind them abandoned ones, the oldest
+    /// first, see [`aside`].
     pub(super) buried: BTreeSet<(Seq, u64, Slot)>,
     /// Jobs that failed, the oldest first.
     pub(super) retrying: BTreeSet<(u64, Slot)>,
-    /// Claimed and abandoned jobs.
+    /// Claimed jobs.
     pub(super) held: Held,
     pub(super) counts: Counts,
     pub(super) is_paused: bool,
@@ -60,6 +61,18 @@ pub struct Numbered {
 pub(super) struct Pause {
     pub(super) since: Date,
     pub(super) until: Date,
+}
+
+/// Where abandoned jobs begin among those that were put aside: no entry has that number.
+pub(super) const ABANDONED: (Seq, u64, Slot) = (Seq(u64::MAX), 0, Slot(0));
+
+/// Where a job stands among those that were put aside.
+pub(super) fn aside(phase: Phase, (buried, id, slot): (Seq, u64, Slot)) -> (Seq, u64, Slot) {
+    if phase == Phase::Abandoned {
+        (ABANDONED.0, id, slot)
+    } else {
+        (buried, id, slot)
+    }
 }
 
 impl Queue {

@@ -20,7 +20,8 @@ pub enum Query {
         /// Which.
         id: u64,
     },
-    /// The next job of a queue in a phase: the most urgent ready, the soonest delayed, the oldest buried.
+    /// The next job of a queue in a phase: the most urgent ready, the soonest delayed, else the oldest that failed, the
+    /// oldest buried, else the oldest abandoned.
     PeekNext {
         /// Which queue.
         queue: QueueName,

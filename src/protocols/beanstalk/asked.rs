@@ -7,6 +7,10 @@ use crate::protocols::beanstalk::command::{Command, Put as Sent, Refusal, Reserv
 #[derive(Debug)]
 pub(crate) enum Asked {
     Put(Put),
+    /// The line of a `put` has come, and its body has not: it is counted. Whether it is as long as it may be.
+    PutBegun {
+        fits: bool,
+    },
     /// A job whose body did not end as it must: it is refused, and its number is used up.
     Spoiled,
     /// How many seconds to wait; for ever if `None`.
@@ -73,7 +77,10 @@ pub(crate) struct Put {
 
 impl Asked {
     pub(crate) const fn is_put(&self) -> bool {
-        matches!(self, Self::Put(_) | Self::Spoiled)
+        matches!(
+            self,
+            Self::Put(_) | Self::Spoiled | Self::PutBegun { fits: true }
+        )
     }
 
     /// How many answers of the actor it takes.

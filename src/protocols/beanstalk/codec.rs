@@ -128,6 +128,15 @@ impl Decoder {
         }
     }
 
+    /// Whether the line of a `put` was taken and its body was not, and if so, whether the body may be as long.
+    pub(crate) fn put_under_way(&self) -> Option<bool> {
+        match &self.state {
+            State::Body(_) => Some(true),
+            State::Refused { why, .. } => Some(*why != Refusal::JobTooBig),
+            State::Line | State::Overlong { .. } | State::Http => None,
+        }
+    }
+
     fn take_line<'a>(&mut self, input: &'a [u8]) -> (usize, Option<Command<'a>>) {
         let window = input.get(..LINE_BYTES_MAX).unwrap_or(input);
         let Some(len) = line_len(window) else {

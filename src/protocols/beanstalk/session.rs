@@ -56,6 +56,8 @@ pub(crate) struct BeanstalkSession {
     decoder: Decoder,
     /// Commands to be carried out, and what each is counted as.
     taken: VecDeque<(Asked, Option<Counted>)>,
+    /// The `put` whose body is under way is among them.
+    is_put_counted: bool,
     /// Answers to the first of them, still to be written.
     answers: VecDeque<Answer<Told>>,
     /// Says that this client uses and watches its queues.
@@ -105,6 +107,7 @@ impl BeanstalkSession {
             queues,
             shared,
             taken: VecDeque::new(),
+            is_put_counted: false,
             answers: VecDeque::new(),
             is_moved: false,
             reserving: None,
@@ -178,6 +181,7 @@ impl BeanstalkSession {
                 self.tell(&Reply::UsingMode(*mode), output);
             }
             Asked::Refused(refusal) => self.tell(&(*refusal).into(), output),
+            Asked::PutBegun { .. } => {}
             Asked::Quit => return Then::Close,
             Asked::Http => {
                 let so_far = self.shared.counters.http.fetch_add(1, Ordering::Relaxed) + 1;
@@ -231,6 +235,16 @@ impl BeanstalkSession {
             self.is_a_worker();
         }
         Some(asked)
+    }
+
+    /// Counts a `put` when its line has come, in its turn, as beanstalkd does.
+    fn count_put(&mut self) {
+        if let Some(fits) = self.decoder.put_under_way()
+            && !std::mem::replace(&mut self.is_put_counted, true)
+        {
+            let begun = (Asked::PutBegun { fits }, Some(Counted::Put));
+            self.taken.push_back(begun);
+        }
     }
 
     fn is_a_worker(&mut self) {
@@ -419,10 +433,14 @@ impl Session for BeanstalkSession {
         while self.taken.len() < BATCH_MAX {
             let (bytes, command) = self.decoder.take(input.get(taken..).unwrap_or(&[]));
             taken += bytes;
-            let Some(command) = command else { break };
+            let Some(command) = command else {
+                self.count_put();
+                break;
+            };
             self.patience = None;
             tracing::debug!(target: DEBUG_TARGET, "{} -> {command}", self.client.worker.0);
-            let counted = command.counted();
+            let is_counted = std::mem::take(&mut self.is_put_counted);
+            let counted = command.counted().filter(|_| !is_counted);
             let asked = Asked::from(command);
             self.role.may_hold |= asked.may_claim();
             self.taken.push_back((asked, counted));

@@ -37,7 +37,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "kick_jobs",
                 summary: "Make buried or delayed jobs ready",
-                more: "Those that are buried, the oldest first; if none is, those that are delayed, the soonest first, and after them those that failed. Each is as if it had never been tried.",
+                more: "Those that are buried, the oldest first, and after them those that are abandoned; if there are none, those that are delayed, the soonest first, and after them those that failed. Each is as if it had never been tried.",
                 answer: "How many, which may be none.",
             },
             &[DiskFull, Failed],

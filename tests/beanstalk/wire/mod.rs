@@ -76,10 +76,14 @@ fn hold(dialogue: &Dialogue, server: &Server) {
                 let text = String::from_utf8_lossy(&last).replace('"', "");
                 assert!(text.lines().any(|line| line == *words), "{place}: {text}");
             }
-            // So many wait, this one too.
+            // So many wait, this one too; or a line of the statistics.
             '?' => until(&place, || {
                 let found = observer.ask("stats");
-                let waiting = format!("current-waiting: {words}");
+                let waiting = if words.contains(':') {
+                    (*words).to_owned()
+                } else {
+                    format!("current-waiting: {words}")
+                };
                 found.lines().any(|line| line == waiting).then_some(())
             }),
             '.' => client.end(),

@@ -229,20 +229,21 @@ impl Model {
         line.sort_by_key(|job| match phase {
             Phase::Ready => self.rank(job),
             Phase::Buried => (job.buried.0, job.view.id),
-            Phase::Retrying => (0, job.view.id),
-            Phase::Delayed | Phase::Claimed | Phase::Abandoned => {
-                (job.view.until.unwrap_or_default().0, job.view.id)
-            }
+            Phase::Retrying | Phase::Abandoned => (0, job.view.id),
+            Phase::Delayed | Phase::Claimed => (job.view.until.unwrap_or_default().0, job.view.id),
         });
         line.iter().map(|job| job.view.id).collect()
     }
 
-    /// What a kick makes ready of those in a phase, and a peek shows: behind the delayed stand those that failed.
+    /// What a kick makes ready of those in a phase, and a peek shows: behind the delayed stand those that failed, and
+    /// behind the buried those that were abandoned.
     pub(super) fn kickable(&self, queue: &QueueName, phase: Phase) -> Vec<u64> {
         let mut line = self.line(queue, phase);
-        if phase == Phase::Delayed {
-            line.extend(self.line(queue, Phase::Retrying));
-        }
+        line.extend(match phase {
+            Phase::Delayed => self.line(queue, Phase::Retrying),
+            Phase::Buried => self.line(queue, Phase::Abandoned),
+            _ => Vec::new(),
+        });
         line
     }
 
@@ -318,9 +319,7 @@ impl Model {
                 self.kick(if buried.is_empty() { delayed } else { buried }, *count)
             }
             Message::Repush { queue, count } => {
-                let mut abandoned = self.line(queue, Phase::Abandoned);
-                abandoned.sort_unstable();
-                self.kick(abandoned, *count)
+                self.kick(self.line(queue, Phase::Abandoned), *count)
             }
             Message::KickJob { id } => match self.job(*id) {
                 Some(job) if !matches!(job.view.phase, Phase::Ready | Phase::Claimed) => {
