@@ -17,6 +17,7 @@ mod log;
 mod manual;
 mod queue;
 mod queue_failed;
+mod queue_push;
 mod recover;
 mod replay;
 mod replay_trimmed;

@@ -1,6 +1,7 @@
 //! What is done with jobs: added, claimed, ended, given back. On the command line spans are seconds, perhaps with decimals.
 
 use crate::queue::answer::{Asking, Fields, fields};
+use crate::queue::batch;
 use crate::queue::command::name;
 use crate::report::{Failure, print, print_bytes};
 use crate::text::{number, span, words};
@@ -12,6 +13,7 @@ use sexton::actors::queue::QueueName;
 use std::fmt;
 use std::io::Read as _;
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// The longest wait of one request, in seconds.
@@ -56,7 +58,7 @@ impl fmt::Display for Span {
     }
 }
 
-/// Add a job
+/// Add a job, or several as one
 ///
 /// Prints its number. Without a body, or with `-` for it, what stands on standard input is the body, whatever bytes it has.
 #[derive(Args)]
@@ -64,14 +66,22 @@ impl fmt::Display for Span {
 Examples:
   sexton queue push mails 'to: ann'
   sexton queue push t1:purges --delay 0.5 < job.json
-  sexton queue push mails 'to: ann' --dedup ann  only if no such job waits already")]
+  sexton queue push mails 'to: ann' --dedup ann  only if no such job waits already
+  sexton queue push mails --batch jobs.jsonl     all of them or none, up to 1,000: a line for each, such as
+                                                 {\"body\": \"to: ann\", \"priority\": 5}
+  sexton queue push purges page --root page-7@20261122 --is-root
+                                                 purges of page-7 that came before are superfluous")]
 pub(super) struct Pushed {
-    /// Where
-    #[arg(value_parser = name)]
-    queue: QueueName,
+    /// Where; of a batch those that name no queue themselves
+    #[arg(value_parser = name, required_unless_present = "batch")]
+    queue: Option<QueueName>,
     /// What it says; `-` for what stands on standard input
     #[arg(default_value = "-", allow_hyphen_values = true)]
     body: String,
+    /// Add the jobs of this file as one; `-` for standard input. A line for each, in JSON, with the fields of
+    /// `POST /v1/queues/push`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["body", "priority", "delay", "ttr", "dedup", "once", "root"])]
+    batch: Option<PathBuf>,
     /// 0 is the most urgent; below 1024 counts as urgent
     #[arg(long, default_value_t = 1024)]
     priority: u32,
@@ -87,10 +97,26 @@ pub(super) struct Pushed {
     /// Run it at most once: whatever ends its claim ends it
     #[arg(long)]
     once: bool,
+    /// The root job it comes from: what its jobs have in common, and its time as a number, of which the larger is newer
+    #[arg(long, value_name = "SIGNATURE@TIME", value_parser = root)]
+    root: Option<(String, u64)>,
+    /// It is that root job itself: jobs of older ones are superfluous from now on
+    #[arg(long, requires = "root")]
+    is_root: bool,
+}
+
+/// Reads what a root job is known by. A signature may have any letters.
+fn root(text: &str) -> Result<(String, u64), String> {
+    let parts = text.rsplit_once('@').filter(|(name, _)| !name.is_empty());
+    let root = parts.and_then(|(name, at)| Some((name.to_owned(), at.parse().ok()?)));
+    root.ok_or_else(|| "expected SIGNATURE@TIME, such as page-7@20261122".to_owned())
 }
 
 impl Pushed {
     pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
+        if let Some(file) = &self.batch {
+            return batch::push(asking, file, self.queue.as_ref());
+        }
         let body = if self.body == "-" {
             let mut body = Vec::new();
             let read = std::io::stdin().lock().read_to_end(&mut body);
@@ -101,6 +127,9 @@ impl Pushed {
         } else {
             self.body.into_bytes()
         };
+        let root = self
+            .root
+            .map(|(signature, at)| json!({ "signature": signature, "at": at }));
         let mut request = fields([
             ("queue", json!(self.queue)),
             ("priority", json!(self.priority)),
@@ -108,6 +137,8 @@ impl Pushed {
             ("ttr_ms", json!(self.ttr.map(Span::ms))),
             ("dedup", json!(self.dedup)),
             ("retries", json!(!self.once)),
+            ("root", root.unwrap_or_default()),
+            ("is_root", json!(self.is_root)),
         ]);
         request.extend(match String::from_utf8(body) {
             Ok(text) => fields([("body", json!(text))]),

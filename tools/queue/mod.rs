@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `command.rs` | the subcommands |
 //! | `job.rs` | what is done with jobs |
+//! | `batch.rs` | several jobs that are added as one |
 //! | `list.rs` | what only looks: which queues and jobs there are |
 //! | `config.rs` | what holds for types of jobs |
 //! | `answer.rs` | what is asked and answered: as fields, for people, as JSON, and as an exit status |
 
 mod answer;
+mod batch;
 mod command;
 mod config;
 mod job;

@@ -1,0 +1,92 @@
+//! What a shell adds to queues: batches, and jobs of root jobs.
+
+use crate::coordinator::{Coordinator, Done, done};
+use std::io::Write as _;
+use std::process::Stdio;
+
+/// Runs a command with this on its standard input.
+fn fed(coordinator: &Coordinator, words: &[&str], input: &str) -> Done {
+    let mut command = coordinator.command(words);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut fed = command.spawn().expect("it starts");
+    let mut stdin = fed.stdin.take().expect("it is piped");
+    // A command that needs none of it may have ended by now.
+    drop(stdin.write_all(input.as_bytes()));
+    drop(stdin);
+    done(fed.wait_with_output().expect("it ends"))
+}
+
+#[test]
+fn a_batch_of_lines_is_added_as_one() {
+    let coordinator = Coordinator::start(&["queue"]);
+    let lines = "{\"body\": \"one\", \"dedup\": \"k\"}\n\n{\"queue\": \"t:other\", \"body_b64\": \"dHdv\"}\n{\"body\": \"three\", \"dedup\": \"k\", \"priority\": 3}";
+    let pushed = fed(&coordinator, &["push", "q", "--batch", "-"], lines);
+    assert_eq!(
+        (pushed.status, pushed.out.as_str()),
+        (0, "2\n1\n2\n"),
+        "{pushed:?}"
+    );
+    assert_eq!(
+        coordinator.well(&["show", "--group"]),
+        "q: 1 queued; 0 claimed; 0 delayed\nt:other: 1 queued; 0 claimed; 0 delayed\n"
+    );
+    let file = coordinator.files.path().join("jobs");
+    std::fs::write(&file, "{\"queue\": \"r\", \"body\": \"x\"}\n").expect("it can be written");
+    let file = file.display().to_string();
+    assert_eq!(coordinator.well(&["push", "--batch", &file]), "3\n");
+
+    for (lines, why) in [
+        ("{\"body\": \"a\"}\nno\n", "line 2 of the batch is no job"),
+        (
+            "\n{\"body\": \"a\"}\n{\"body\": 7}\n",
+            "line 3 of the batch, body",
+        ),
+        (
+            "{\"body\": \"a\"}\n".repeat(1001).as_str(),
+            "1001 jobs, and 1000 are the most",
+        ),
+        ("\n", "the batch has no jobs"),
+    ] {
+        let refused = fed(&coordinator, &["push", "s", "--batch", "-"], lines);
+        assert_eq!(
+            (refused.status, refused.out.as_str()),
+            (2, ""),
+            "{refused:?}"
+        );
+        assert!(refused.err.contains(why), "{refused:?}");
+    }
+    assert_eq!(
+        coordinator.well(&["stats", "s"]),
+        "no queues\n",
+        "all of them or none"
+    );
+    let absent = coordinator.run(&["push", "q", "--batch", "/nowhere/jobs"]);
+    assert!(
+        absent.status == 3 && absent.err.contains("/nowhere/jobs"),
+        "{absent:?}"
+    );
+    assert_eq!(
+        coordinator.run(&["push", "q", "x", "--batch", "-"]).status,
+        2
+    );
+}
+
+#[test]
+fn a_newer_root_job_makes_those_of_an_older_one_duplicates() {
+    let coordinator = Coordinator::start(&["queue"]);
+    coordinator.well(&["push", "q", "old", "--root", "page@7@1"]);
+    coordinator.well(&["push", "q", "new", "--root", "page@7@2", "--is-root"]);
+    let first = coordinator.well(&["pop", "q"]);
+    assert!(first.contains(", a duplicate\n"), "{first}");
+    let second = coordinator.well(&["pop", "q"]);
+    assert!(second.ends_with(" left\nnew\n"), "{second}");
+    for words in [
+        &["push", "q", "x", "--root", "page"][..],
+        &["push", "q", "x", "--is-root"],
+    ] {
+        assert_eq!(coordinator.run(words).status, 2, "{words:?}");
+    }
+}

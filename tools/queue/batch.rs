@@ -1,0 +1,91 @@
+//! Jobs that are added as one: lines of JSON from a file, or from standard input.
+//!
+//! Never here: what a job may be. That the coordinator checks, and names the line of what is wrong.
+
+use crate::queue::answer::{Asking, fields, well};
+use crate::report::{Failure, print};
+use crate::text::number;
+use serde_json::{Map, Value, json};
+use sexton::actors::queue::QueueName;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// The most jobs of a batch.
+const JOBS_MAX: usize = 1000;
+
+/// The longest file. What the coordinator takes is shorter, unless `--job-bytes` says otherwise.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// Adds the jobs of a file, all of them or none; a line that names no queue is for `queue`. Prints their numbers.
+pub(super) fn push(asking: &Asking, file: &Path, queue: Option<&QueueName>) -> Result<(), Failure> {
+    let text = read(file)?;
+    let (lines, jobs) = jobs(&text, queue)?;
+    let answer = asking.post("push-all", fields([("jobs", json!(jobs))]), 0)?;
+    let said = answer.said()?;
+    if answer.status != 200
+        && let Some(place) = said.pointer("/field").and_then(Value::as_str)
+        && let Some((place, field)) = place
+            .strip_prefix("jobs[")
+            .and_then(|it| it.split_once("]."))
+        && let Some(line) = place.parse().ok().and_then(|place: usize| lines.get(place))
+    {
+        let why = said.pointer("/detail").and_then(Value::as_str);
+        let why = why.unwrap_or("is not as it must be");
+        let words = format!("line {line} of the batch, {field}: {why}");
+        return Err(Failure::usage(words)
+            .help("nothing was added; `sexton queue push --help` has an example"));
+    }
+    if asking.json {
+        print(&answer.body)?;
+    }
+    let said = well(&answer)?;
+    let added = said.pointer("/jobs").and_then(Value::as_array);
+    let ids = added.into_iter().flatten();
+    let ids = ids.map(|job| format!("{}\n", number(job, "/id")));
+    print(&ids.filter(|_| !asking.json).collect::<String>())
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    let mut text = String::new();
+    let mut read = |from: &mut dyn Read| from.take(BYTES_MAX).read_to_string(&mut text);
+    let (name, read) = if file == Path::new("-") {
+        ("standard input".to_owned(), read(&mut io::stdin().lock()))
+    } else {
+        let opened = File::open(file);
+        (
+            file.display().to_string(),
+            opened.and_then(|mut file| read(&mut file)),
+        )
+    };
+    read.map(|_| text)
+        .map_err(|error| Failure::unreachable(format!("failed to read {name}: {error}")))
+}
+
+/// The jobs, and the line of each. Empty lines are passed over.
+fn jobs(text: &str, queue: Option<&QueueName>) -> Result<(Vec<usize>, Vec<Value>), Failure> {
+    let lines = (1..).zip(text.lines());
+    let lines = lines.filter(|(_, line)| !line.trim().is_empty());
+    let mut jobs = (Vec::new(), Vec::new());
+    for (line, text) in lines {
+        let mut job: Map<String, Value> = serde_json::from_str(text).map_err(|error| {
+            let words = format!("line {line} of the batch is no job: {error}");
+            Failure::usage(words).help(
+                "each line is an object such as {\"queue\": \"mails\", \"body\": \"to: ann\"}",
+            )
+        })?;
+        if let Some(queue) = queue {
+            job.entry("queue").or_insert_with(|| json!(queue));
+        }
+        jobs.0.push(line);
+        jobs.1.push(Value::Object(job));
+    }
+    match jobs.1.len() {
+        1..=JOBS_MAX => Ok(jobs),
+        0 => Err(Failure::usage("the batch has no jobs")),
+        count => Err(Failure::usage(format!(
+            "the batch has {count} jobs, and {JOBS_MAX} are the most"
+        ))
+        .help("`split -l 1000` makes several of it, each added as one")),
+    }
+}
