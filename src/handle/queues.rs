@@ -9,10 +9,9 @@
 )]
 
 use crate::actors::queue::{
-    Body, BusyQueue, Choice, Claim, Claimant, Counts, ErrorText, JobSelection, JobView, Message, Pop,
-    Put,
-    Query, QueueMachine, QueueName, QueueSelection, QueueView, Refused, Reply, Right, Root, Totals,
-    Watch,
+    AnyType, Body, BusyQueue, Choice, Claim, Claimant, Counts, ErrorText, JobSelection, JobView,
+    Message, Pop, Put, Query, QueueMachine, QueueName, QueueSelection, QueueView, Refused, Reply,
+    Right, Root, Totals, Watch,
 };
 use crate::handle::Drains;
 use crate::ids::{RequestKey, Slot, Token};
@@ -24,6 +23,9 @@ use tokio::sync::watch;
 
 /// Abandoned jobs that are made ready in one turn.
 const REPUSHED_IN_A_ROW: u32 = 100_000;
+
+/// How often a claim of any type is tried again that others came before.
+const RACES_MAX: u32 = 100;
 
 /// Why something was not done with a job or a queue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -196,6 +198,47 @@ impl Queues {
     ) -> Result<Vec<Claim>, QueueError> {
         let pop = self.claim_of(queues);
         let pops = std::iter::repeat_n(pop, most).zip(0..);
+        self.claims(pops.collect()).await
+    }
+
+    /// Claims up to so many jobs, each of any queue whose type is not set to be asked for by name. Chance draws the queue,
+    /// of all that have a job, and that queue gives its best.
+    pub async fn pop_any(&self, of: AnyType, most: usize) -> Result<Vec<Claim>, QueueError> {
+        let (of, mut claims) = (Arc::new(of), Vec::new());
+        for nth in 0..most as u64 {
+            match self.claim_any(&of, nth).await {
+                Ok(Some(claim)) => claims.push(claim),
+                Ok(None) => break,
+                // What was claimed is for whoever asked to have, and to hear of.
+                Err(_) if !claims.is_empty() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(claims)
+    }
+
+    async fn claim_any(&self, of: &Arc<AnyType>, nth: u64) -> Result<Option<Claim>, QueueError> {
+        // What was claimed under a key is answered again, whatever there is by now.
+        if self.key.is_some()
+            && let Some(claim) = self.claims(vec![(self.claim_of(&[]), nth)]).await?.pop()
+        {
+            return Ok(Some(claim));
+        }
+        for _ in 0..RACES_MAX {
+            let Some(queue) = self.choose(&[], Some(of)).await? else {
+                break;
+            };
+            let pop = (self.claim_of(&[queue]), nth);
+            if let Some(claim) = self.claims(vec![pop]).await?.pop() {
+                return Ok(Some(claim));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes these claims, each with its number in the request; those that there is a job for.
+    async fn claims(&self, pops: Vec<(Pop, u64)>) -> Result<Vec<Claim>, QueueError> {
+        let pops = pops.into_iter();
         let pops = pops.map(|(pop, nth)| self.message(Message::Pop(pop), nth));
         let answers = self.mailbox.call_or(pops.collect(), self.unheard()).await?;
         let (mut claims, mut refused) = (Vec::new(), None);
@@ -430,6 +473,14 @@ impl Queues {
     /// A queue from which something can be claimed now, by chance, with jobs of one of these types; of any, if none is
     /// given. Neither paused or throttled ones nor those that take no jobs are among them.
     pub async fn next(&self, kinds: &[String]) -> Result<Option<QueueName>, QueueError> {
+        self.choose(kinds, None).await
+    }
+
+    async fn choose(
+        &self,
+        kinds: &[String],
+        any: Option<&Arc<AnyType>>,
+    ) -> Result<Option<QueueName>, QueueError> {
         // No two have the same: as good as chance, for whom they are told.
         let chance = self.mailbox.ticket().0;
         let kinds = kinds.iter().map(|kind| kind.clone().into_bytes());
@@ -439,6 +490,7 @@ impl Queues {
             let choice = Choice {
                 chance,
                 kinds: Arc::clone(&kinds),
+                any: any.cloned(),
                 from,
                 among,
             };

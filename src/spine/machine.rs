@@ -73,6 +73,8 @@ pub trait Machine: Send + Sized + 'static {
     /// The answer to the sender of the message, once its outcome is committed. `seq` is the entry's, zero if none was
     /// needed.
     fn reply(&self, seq: Seq, message: &Self::Message, outcome: &Self::Outcome) -> Self::Reply;
+    /// A message was decided and changes nothing: for what counts such messages, and rests on nothing.
+    fn unchanged(&mut self, _outcome: &Self::Outcome) {}
     /// The answer to a message that comes again, to an outcome of before. State has gone on since: what the answer
     /// shows of it may have changed, or be gone, which must be an answer too.
     fn reply_again(

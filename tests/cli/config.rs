@@ -370,7 +370,7 @@ fn tables_say_what_holds_for_the_jobs_of_a_type() {
     let of = |kind: &str| document["queues"][kind].clone();
     let default = serde_json::json!({
         "class": "durable", "order": "priority", "claim_ttl_ms": 90_000, "max_tries": 3, "retries": true,
-        "dedup": false, "prune_ms": 604_800_000, "throttle": 0.0, "read_only_reason": null, "tube_max_tries": 3,
+        "dedup": false, "prune_ms": 604_800_000, "throttle": 0.0, "read_only_reason": null, "tube_max_tries": 3, "dedup_ignore": [], "in_any": true,
         "backoff": {"first_ms": 5000, "factor": 2, "max_ms": 3_600_000, "jitter": 0.1},
     });
     assert_eq!(of("default"), default);
@@ -417,7 +417,7 @@ fn what_is_wrong_with_a_queue_is_told_with_its_line() {
     );
     let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
     assert_eq!(status, Some(2), "{errors}");
-    let keys = "class, order, claim_ttl, max_tries, retries, dedup, prune, throttle, backoff, read_only_reason, tube_max_tries";
+    let keys = "class, order, claim_ttl, max_tries, retries, dedup, prune, throttle, backoff, read_only_reason, tube_max_tries, dedup_ignore, in_any";
     let rate = "throttle: expected items a second, from 0.001 to 1000 with three decimals at most, or 0 for no limit";
     let expected = [
         "2: queues.a: class: the class redis is not in this version: expected durable or memory".to_owned(),

@@ -36,6 +36,7 @@ mod lock_refused;
 mod once;
 mod opened;
 mod queue;
+mod queue_any;
 mod queue_config;
 mod queue_failed;
 mod queue_refused;

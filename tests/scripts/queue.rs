@@ -315,6 +315,7 @@ fn question(words: &[&str]) -> Heard<Option<Query>> {
         ["any", chance, kinds @ ..] => Query::Next(Choice {
             chance: id_of(chance)?,
             kinds: Arc::new(kinds.iter().map(|kind| kind.as_bytes().to_vec()).collect()),
+            any: None,
             from: 0,
             among: 0,
         }),
@@ -523,13 +524,27 @@ fn totals_in_words(totals: &Totals) -> String {
         bytes,
         added,
         timeouts,
+        recycled,
+        abandoned,
+        pruned,
+        duplicates,
         queues,
         waiting,
         draining,
     } = totals;
+    let more = [
+        ("recycled", recycled),
+        ("abandoned", abandoned),
+        ("pruned", pruned),
+        ("duplicates", duplicates),
+    ];
+    let more = more.iter().filter(|(_, count)| **count > 0);
+    let more: String = more
+        .map(|(what, count)| format!(", {count} {what}"))
+        .collect();
     let (ready, all) = (jobs.ready, jobs.all());
     format!(
-        "{all} jobs, {ready} ready, {bytes} bytes, {added} added, {timeouts} timeouts, {queues} queues, {waiting} waiting{}",
+        "{all} jobs, {ready} ready, {bytes} bytes, {added} added, {timeouts} timeouts, {queues} queues, {waiting} waiting{more}{}",
         if *draining { ", draining" } else { "" }
     )
 }

@@ -166,13 +166,23 @@ impl Pushed {
 Examples:
   sexton queue pop mails                         exit status 1 if there is none
   sexton queue pop mails purges --wait 600
+  sexton queue pop --any --except mails          of whichever other type there is a job
   sexton queue pop mails --claim 600             for work that takes longer than its type has it
   sexton queue pop mails=3 purges                while both have jobs, three of mails for each of purges
   sexton queue pop mails --json | jq -r '.jobs[0] | \"\\(.id) \\(.token)\"'")]
 pub(super) struct Popped {
     /// From which queues; with a weight behind `=` for any of them, chance draws one of those that have a job
-    #[arg(required = true, num_args = 1..=1000, value_parser = weighed, value_name = "QUEUE[=WEIGHT]")]
+    #[arg(required_unless_present = "any", num_args = 1..=1000, value_parser = weighed, value_name = "QUEUE[=WEIGHT]")]
     queues: Vec<(QueueName, Option<NonZeroU32>)>,
+    /// From any queue that has a job, drawn by chance, but of types that are set to be asked for by name (`in_any`)
+    #[arg(long, conflicts_with_all = ["queues", "wait"])]
+    any: bool,
+    /// With --any: only of this tenant; empty for the default one
+    #[arg(long, requires = "any")]
+    tenant: Option<String>,
+    /// With --any: of none of these types, with commas between them
+    #[arg(long, requires = "any", value_name = "TYPES", value_delimiter = ',')]
+    except: Vec<String>,
     /// Seconds to wait for one at most
     #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=WAIT_MAX))]
     wait: u64,
@@ -191,8 +201,11 @@ impl Popped {
         let weights = weights
             .into_iter()
             .map(|weight| weight.map_or(1, u32::from));
+        let any_of = json!({ "tenant": self.tenant, "except": self.except });
+        let any_of = json!(self.any.then_some(any_of));
         let request = fields([
-            ("queues", json!(queues)),
+            ("queues", json!((!self.any).then_some(queues))),
+            ("any", any_of),
             ("weights", json!(any.then(|| weights.collect::<Vec<_>>()))),
             ("wait", json!(self.wait)),
             ("count", json!(self.count)),

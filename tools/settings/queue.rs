@@ -15,7 +15,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Keys of a table.
-const KEYS: &str = "class, order, claim_ttl, max_tries, retries, dedup, prune, throttle, backoff, read_only_reason, tube_max_tries";
+const KEYS: &str = "class, order, claim_ttl, max_tries, retries, dedup, prune, throttle, backoff, read_only_reason, tube_max_tries, dedup_ignore, in_any";
 
 /// Keys of `backoff`.
 const BACKOFF_KEYS: &str = "first, factor, max, jitter";
@@ -101,6 +101,8 @@ fn read(table: &DeTable<'_>, rules: &mut TypeRules, wrong: &mut Vec<Wrong>) {
             "tube_max_tries" => number(found).map(|tries| rules.tube_max_tries = tries),
             "retries" => switch(found).map(|is| rules.retries = is),
             "dedup" => switch(found).map(|is| rules.dedup = is),
+            "dedup_ignore" => names(found).map(|names| rules.dedup_ignore = names),
+            "in_any" => switch(found).map(|is| rules.in_any = is),
             "read_only_reason" => word(found).map(|why| {
                 rules.read_only = Some(why.to_owned()).filter(|why| !why.is_empty());
             }),
@@ -123,6 +125,18 @@ fn place<T>(spanned: &Spanned<T>) -> Range<usize> {
 fn word<'a>(value: &'a DeValue<'_>) -> Result<&'a str, String> {
     let found = || format!("expected a string, found {}", value.type_str());
     value.as_str().ok_or_else(found)
+}
+
+/// The most members of a body that are ignored.
+const IGNORED_MAX: usize = 100;
+
+fn names(value: &DeValue<'_>) -> Result<Vec<String>, String> {
+    let list = value.as_array().filter(|list| list.len() <= IGNORED_MAX);
+    let names = list.and_then(|list| {
+        let names = list.iter().map(|name| name.get_ref().as_str());
+        names.map(|name| name.map(str::to_owned)).collect()
+    });
+    names.ok_or_else(|| format!("expected a list of {IGNORED_MAX} strings at most"))
 }
 
 fn class(value: &DeValue<'_>) -> Result<Class, String> {
@@ -304,6 +318,7 @@ fn cell(key: &str, value: Option<&Value>) -> String {
         Some(Value::Bool(is)) => if *is { "yes" } else { "no" }.to_owned(),
         Some(Value::String(words)) => text::plain(words),
         Some(Value::Object(backoff)) => backoff_words(backoff),
+        Some(Value::Array(names)) if names.is_empty() => "-".to_owned(),
         Some(value) if NONE_IF_ZERO.contains(&key) && value.as_f64() == Some(0.0) => "-".to_owned(),
         Some(value) if key == "throttle" => format!("{value}/s"),
         Some(value) => match value.as_u64() {

@@ -1,5 +1,6 @@
 //! What becomes of jobs that are to be added, one by one or many at once, and of root jobs: decided, not done.
 
+use crate::actors::queue::canonical::canonical;
 use crate::actors::queue::decide::after;
 use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::{DedupKey, NewJob, Outcome, Placed, Put, Refused, Root};
@@ -182,7 +183,8 @@ impl QueueMachine {
 
 /// The key by which it is one with others: its own, or that of what it says if the rules want that.
 fn key_of(put: &Put, rules: &TypeRules) -> Option<DedupKey> {
-    let by_body = || rules.dedup.then(|| DedupKey::of(put.body.as_bytes()));
+    let form = || canonical(put.body.as_bytes(), &rules.dedup_ignore);
+    let by_body = || rules.dedup.then(|| DedupKey::of(&form()));
     put.dedup.or_else(by_body)
 }
 

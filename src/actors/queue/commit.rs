@@ -54,15 +54,11 @@ impl QueueMachine {
                 }
             }
             Outcome::Touched { slot, until, .. } => self.commit_touch(*slot, entry, *until),
-            Outcome::Deleted { slot } | Outcome::Pruned { slot } => {
-                self.state.delete(*slot, entry.seq);
-            }
+            Outcome::Deleted { slot } => self.state.delete(*slot, entry.seq),
+            Outcome::Pruned { slot } => self.commit_prune(*slot, entry),
             Outcome::Released { slot, until } => self.commit_release(*slot, entry, *until, message),
             Outcome::Buried { slot } => self.commit_bury(*slot, entry, message),
-            Outcome::Failed { slot, until } => {
-                self.note_error(*slot, entry, message);
-                self.commit_fail(*slot, entry, *until);
-            }
+            Outcome::Failed { slot, until } => self.commit_fail(*slot, entry, *until, message),
             Outcome::Kicked { phase, count } => self.commit_kick(entry, message, *phase, *count),
             Outcome::KickedJob { slot } => self.kick(*slot, entry),
             Outcome::Paused { until } => self.commit_pause(entry, message, *until),
@@ -73,16 +69,11 @@ impl QueueMachine {
                 }
             }
             Outcome::Ready { slot } => self.commit_ready(*slot, entry),
-            Outcome::Abandoned { slot } if matches!(message, Message::Release { .. }) => {
-                self.commit_last_release(*slot, entry, message);
-            }
-            Outcome::Abandoned { slot } if matches!(message, Message::Fail { .. }) => {
-                self.note_error(*slot, entry, message);
-                self.state.give_back(*slot, entry);
-            }
-            Outcome::TimedOut { slot } | Outcome::Abandoned { slot } => {
+            Outcome::TimedOut { slot } => {
+                self.state.totals.recycled += 1;
                 self.commit_time_out(*slot, entry);
             }
+            Outcome::Abandoned { slot } => self.commit_last(*slot, entry, message),
             Outcome::Draining => {
                 self.state
                     .change_head(entry.seq, |head| head.draining = true);
@@ -99,6 +90,8 @@ impl QueueMachine {
             if let Placed::New(job) = placed {
                 let slot = self.state.jobs.next_free();
                 self.state.put(slot, stamp, put, job);
+            } else {
+                self.state.totals.duplicates += 1;
             }
         }
     }
@@ -146,17 +139,28 @@ impl QueueMachine {
         });
     }
 
-    /// Given back after its last try, it is abandoned.
-    fn commit_last_release(&mut self, slot: Slot, stamp: Stamp, message: &Message) {
-        let Message::Release { priority, .. } = message else {
-            unreachable!("only a release gives a job back so")
-        };
-        self.state.change(slot, stamp.seq, |job| {
-            job.priority = priority.unwrap_or(job.priority);
-            let story = job.story_mut();
-            story.releases = story.releases.saturating_add(1);
-        });
+    /// After its last try, however that ended, it is abandoned.
+    fn commit_last(&mut self, slot: Slot, stamp: Stamp, message: &Message) {
+        if let Message::Release { priority, .. } = message {
+            self.state.change(slot, stamp.seq, |job| {
+                job.priority = priority.unwrap_or(job.priority);
+                let story = job.story_mut();
+                story.releases = story.releases.saturating_add(1);
+            });
+        } else if let Message::Fail { error, .. } = message {
+            self.state.change(slot, stamp.seq, |job| {
+                job.story_mut().error.clone_from(error);
+            });
+        } else {
+            return self.commit_time_out(slot, stamp);
+        }
         self.state.give_back(slot, stamp);
+    }
+
+    fn commit_prune(&mut self, slot: Slot, stamp: Stamp) {
+        let retries = self.state.job(slot).is_some_and(|job| job.retries);
+        self.state.totals.pruned += u64::from(retries);
+        self.state.delete(slot, stamp.seq);
     }
 
     fn commit_bury(&mut self, slot: Slot, stamp: Stamp, message: &Message) {
@@ -220,23 +224,17 @@ impl QueueMachine {
         });
     }
 
-    /// The newest error is kept, or none if nothing was said of it.
-    fn note_error(&mut self, slot: Slot, stamp: Stamp, message: &Message) {
+    /// A failed job belongs to nobody until it is tried again. The newest error is kept, or none if nothing was said.
+    fn commit_fail(&mut self, slot: Slot, stamp: Stamp, until: Timestamp, message: &Message) {
         let Message::Fail { error, .. } = message else {
-            unreachable!("only a failure has an error")
+            unreachable!("only a failure fails")
         };
-        self.state.change(slot, stamp.seq, |job| {
-            job.story_mut().error.clone_from(error);
-        });
-    }
-
-    /// A failed job belongs to nobody until it is tried again.
-    fn commit_fail(&mut self, slot: Slot, stamp: Stamp, until: Timestamp) {
         self.state.change(slot, stamp.seq, |job| {
             let story = job.story_mut();
             let prune = story.prune;
             end_claim(story, stamp.at);
             (story.until, story.prune) = (until, prune);
+            story.error.clone_from(error);
             job.phase = Phase::Retrying;
         });
     }

@@ -168,6 +168,12 @@ impl Machine for QueueMachine {
         self.wake_if_unclaimed(effects);
     }
 
+    fn unchanged(&mut self, outcome: &Outcome) {
+        if let Outcome::Duplicate { .. } = outcome {
+            self.state.totals.duplicates += 1;
+        }
+    }
+
     fn reply(&self, _seq: Seq, message: &Message, outcome: &Outcome) -> Reply {
         match outcome {
             Outcome::Put { job, .. } => Reply::Put {

@@ -16,6 +16,7 @@
 //! | `waiting.rs` | who waits for a job, who has to do with a queue |
 //! | `pages.rs` `load.rs` | durable state as pages; indexes built again from them |
 //! | `machine.rs` | what the host asks, and what is due when |
+//! | `canonical.rs` | one form for all bodies that say the same |
 //! | `decide.rs` `adding.rs` `commit.rs` | the rules: which job goes to whom, and what becomes of it; what is added; and making it so |
 //! | `look.rs` `select.rs` `busiest.rs` | answers to questions; to those that walk far, in shares |
 //! | `event.rs` | what is told to whoever listens |
@@ -25,6 +26,7 @@ mod adding;
 mod body;
 mod busiest;
 mod by_id;
+mod canonical;
 mod closing;
 mod commit;
 mod decide;
@@ -74,7 +76,7 @@ pub use name::QueueName;
 pub use pages::Page;
 pub use phase::{Counts, Phase};
 pub use reply::{
-    BusyQueue, Choice, Claim, JobSelection, JobView, Query, QueueSelection, QueueView, Reply,
-    Totals, View, Watch,
+    AnyType, BusyQueue, Choice, Claim, JobSelection, JobView, Query, QueueSelection, QueueView,
+    Reply, Totals, View, Watch,
 };
 pub use rules::{Backoff, Class, Order, Rules, TypeRules};

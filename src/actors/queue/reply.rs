@@ -95,10 +95,21 @@ pub struct Choice {
     pub chance: u64,
     /// Those with jobs of these types; of any, if there are none here.
     pub kinds: Arc<HashSet<Vec<u8>>>,
+    /// If given, those of any type but the ones that are set to be asked for by name.
+    pub any: Option<Arc<AnyType>>,
     /// How many have been looked at before.
     pub from: u32,
     /// How many of those might have been chosen.
     pub among: u32,
+}
+
+/// Which queues a claim of any type may be made from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AnyType {
+    /// Those of this tenant; empty for the default one. Of any, if `None`.
+    pub tenant: Option<String>,
+    /// None with jobs of these types.
+    pub except: Vec<String>,
 }
 
 /// Something about queues that can be waited for, or held.
@@ -307,6 +318,14 @@ pub struct Totals {
     pub added: u64,
     /// Claims that ran out since then.
     pub timeouts: u64,
+    /// Jobs that were ready again after that.
+    pub recycled: u64,
+    /// Jobs that were abandoned since then.
+    pub abandoned: u64,
+    /// Jobs that had been abandoned, or claimed for ever, for long enough.
+    pub pruned: u64,
+    /// Jobs that were not added, since one was there already.
+    pub duplicates: u64,
     /// Queues.
     pub queues: u32,
     /// Those that wait for a job.

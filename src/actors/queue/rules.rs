@@ -54,6 +54,10 @@ pub struct TypeRules {
     pub read_only: Option<String>,
     /// Tries of a job that a tube command added; 0 for no limit.
     pub tube_max_tries: u32,
+    /// Members of a body in JSON that do not count when it is compared with others.
+    pub dedup_ignore: Vec<String>,
+    /// Whether its jobs are among those of any type.
+    pub in_any: bool,
 }
 
 impl TypeRules {
@@ -151,6 +155,8 @@ impl Default for TypeRules {
             backoff: Some(Backoff::default()),
             read_only: None,
             tube_max_tries: 0,
+            dedup_ignore: Vec::new(),
+            in_any: true,
         }
     }
 }

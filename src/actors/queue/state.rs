@@ -401,6 +401,9 @@ impl State {
         if !self.jobs[slot].retries {
             return self.delete(slot, stamp.seq);
         }
+        if self.jobs[slot].story().prune != Date(0) {
+            self.totals.abandoned += 1;
+        }
         self.change(slot, stamp.seq, |job| {
             let story = job.story_mut();
             let prune = story.prune;

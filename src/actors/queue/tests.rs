@@ -21,6 +21,7 @@ use crate::spine::machine::{
 };
 use crate::spine::shelf::Shelf;
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 const BEGIN: Timestamp = Timestamp(1_000_000_000_000);
 
@@ -521,7 +522,6 @@ proptest! {
 fn the_model_meets_every_outcome_it_is_there_for() {
     use proptest::strategy::ValueTree as _;
     use proptest::test_runner::TestRunner;
-    use std::collections::BTreeMap;
     let mut runner = TestRunner::deterministic();
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     for _ in 0..900 {

@@ -3,7 +3,7 @@
 //!
 //! Never here: who may do what with a job. That is the machine's.
 
-use crate::actors::queue::{self, Claim, DedupKey, JobView, Phase, Put, QueueName, Root};
+use crate::actors::queue::{self, AnyType, Claim, DedupKey, JobView, Phase, Put, QueueName, Root};
 use crate::clock::Timestamp;
 use crate::handle::{Added, QueueError, Queues};
 use crate::ids::Token;
@@ -272,8 +272,10 @@ async fn register(call: &Call, Body(root): Body<Register>) -> Result<Json<Regist
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Pop {
-    /// From which.
-    queues: List<QueueName, 1000>,
+    /// From which; or `any`.
+    queues: Option<List<QueueName, 1000>>,
+    /// From whichever has a job, drawn by chance, but of types that are set to be asked for by name. Does not wait.
+    any: Option<AnyQueue>,
     /// One for each of the queues, in their order: which of those that have a job gives one is left to chance, each as often as its weight says. If left out, the one with the most urgent job.
     weights: Option<List<Number<u32, 1, { u32::MAX as u64 }>, 1000>>,
     /// Jobs to claim at most. A client that waits is given one.
@@ -285,6 +287,35 @@ pub(crate) struct Pop {
     /// Milliseconds that each claim lasts; if 0, as the job says, or its type.
     #[serde(default)]
     claim_ms: Span,
+}
+
+/// Queues of any type.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct AnyQueue {
+    /// Only of this tenant; empty for the default one.
+    tenant: Option<String>,
+    /// None of these types.
+    #[serde(default)]
+    except: Vec<String>,
+}
+
+/// The most types that a claim of any type leaves out.
+const EXCEPT_MAX: usize = 100;
+
+impl AnyQueue {
+    /// What is asked for, if nothing of the request stands against it.
+    fn of(self, is_plain: bool) -> Result<AnyType, Problem> {
+        let Self { tenant, except } = self;
+        if !is_plain {
+            let words = "stands alone: without queues, weights, and wait";
+            return Err(Problem::field("any", words));
+        }
+        if except.len() > EXCEPT_MAX {
+            let words = format!("has {EXCEPT_MAX} types at most");
+            return Err(Problem::field("any.except", words));
+        }
+        Ok(AnyType { tenant, except })
+    }
 }
 
 /// A job that somebody has now.
@@ -315,7 +346,15 @@ pub(crate) struct Claims {
 
 /// Claims jobs, waiting for one if asked to.
 async fn pop(call: &Call, Body(wanted): Body<Pop>) -> Result<Json<Claims>, Problem> {
-    let names = wanted.queues.0;
+    let count = wanted.count.0 as usize;
+    if let Some(any) = wanted.any {
+        let is_plain = wanted.queues.is_none() && wanted.weights.is_none() && wanted.wait.0 == 0;
+        let queues = call.queues().claiming_for(wanted.claim_ms.0);
+        let claims = queues.pop_any(any.of(is_plain)?, count).await?;
+        return Ok(answered(call, queues, claims));
+    }
+    let names = wanted.queues.map(|names| names.0);
+    let names = names.ok_or_else(|| Problem::field("queues", "is missing, and so is any"))?;
     let weights = wanted.weights.map_or(Vec::new(), |weights| weights.0);
     if !weights.is_empty() && weights.len() != names.len() {
         let words = format!(
@@ -327,7 +366,6 @@ async fn pop(call: &Call, Body(wanted): Body<Pop>) -> Result<Json<Claims>, Probl
     let weights: Vec<u32> = weights.into_iter().map(|weight| weight.0).collect();
     let queues = call.queues().weighted(&weights);
     let queues = queues.claiming_for(wanted.claim_ms.0);
-    let count = wanted.count.0 as usize;
     let claims = match wanted.wait.0 {
         0 => queues.pop_some(&names, count).await?,
         wait => {
@@ -339,13 +377,18 @@ async fn pop(call: &Call, Body(wanted): Body<Pop>) -> Result<Json<Claims>, Probl
             claims
         }
     };
+    Ok(answered(call, queues, claims))
+}
+
+/// The answer, and what becomes of the claims if it is not delivered.
+fn answered(call: &Call, queues: Queues, claims: Vec<Claim>) -> Json<Claims> {
     let now = call.node.now();
     let jobs = claims.iter().map(|claim| popped(claim, now)).collect();
     // A client that may ask again is answered again; for any other they would be lost until their claims end.
     if call.key.is_none() {
         call.rollback.set(Some(give_back(queues, claims)));
     }
-    Ok(Json(Claims { jobs }))
+    Json(Claims { jobs })
 }
 
 /// Claims what is ready, or the first job that is so in time.

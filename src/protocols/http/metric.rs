@@ -133,6 +133,14 @@ impl Page {
         self.counter("jobs_added", added, totals.added);
         let timeouts = "Claims that ran out since the start";
         self.counter("job_timeouts", timeouts, totals.timeouts);
+        let recycled = "Jobs that were ready again because their claim ran out";
+        self.counter("jobs_recycled", recycled, totals.recycled);
+        let abandoned = "Jobs that were tried as often as they may be";
+        self.counter("jobs_abandoned", abandoned, totals.abandoned);
+        let pruned = "Jobs that were removed because they had been abandoned for long enough";
+        self.counter("jobs_pruned", pruned, totals.pruned);
+        let duplicates = "Jobs that were not added because one was there already";
+        self.counter("jobs_duplicate", duplicates, totals.duplicates);
         self.gauge("queues", "Queues that are there", totals.queues.into());
         let waiting = "Those who wait for a job";
         self.gauge("job_waiters", waiting, totals.waiting.into());

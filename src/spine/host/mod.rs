@@ -308,9 +308,13 @@ impl<M: Actor> Host<M> {
             Err((stage, cause)) => return Err(self.poison(ledger, now, (stage, cause), message)),
         };
         if keeping == Keeping::Nothing {
-            return guard(|| self.machine.reply(Seq(0), message, &outcome))
-                .map(Done::Answered)
-                .map_err(|cause| self.poison(ledger, now, (stage, cause), message));
+            let machine = &mut self.machine;
+            return guard(|| {
+                machine.unchanged(&outcome);
+                machine.reply(Seq(0), message, &outcome)
+            })
+            .map(Done::Answered)
+            .map_err(|cause| self.poison(ledger, now, (stage, cause), message));
         }
         let stamp = ledger.order_some(now.at, M::numbers(&outcome));
         let published = self.publish(stamp, message, &outcome);
