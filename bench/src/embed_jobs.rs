@@ -177,6 +177,7 @@ fn named(queues: &Queues, span: Duration, stop: &Stop) -> Result<f64, Failure> {
         stop.check()?;
         let next = |chance: usize| {
             Item::Query(Query::Next(Choice {
+                any: None,
                 chance: chance as u64,
                 kinds: [].into(),
                 from: 0,

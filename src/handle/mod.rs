@@ -5,13 +5,15 @@
 mod draining;
 mod events;
 mod locks;
+mod queue_error;
 mod queues;
 mod system;
 
 pub use self::draining::{Drain, Drains, Left};
 pub use self::events::Events;
 pub use self::locks::{Entry, LockError, Locks, Terms};
-pub use self::queues::{Added, JobWait, QueueError, Queues};
+pub use self::queue_error::QueueError;
+pub use self::queues::{Added, JobWait, Queues};
 pub(crate) use self::system::System;
 use crate::actors::lock::{Query, Reply};
 use crate::actors::{Actors, each, queue, supervisor};

@@ -14,9 +14,9 @@ use crate::actors::queue::{
     Right, Root, Totals, Watch,
 };
 use crate::handle::Drains;
+use crate::handle::queue_error::{QueueError, refusal};
 use crate::ids::{RequestKey, Slot, Token};
-use crate::refusal::Reason;
-use crate::spine::delivery::{Answer, Failed, Item};
+use crate::spine::delivery::{Answer, Item};
 use crate::spine::runtime::{Mailbox, Stopped, Waiting};
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -26,55 +26,6 @@ const REPUSHED_IN_A_ROW: u32 = 100_000;
 
 /// How often a claim of any type is tried again that others came before.
 const RACES_MAX: u32 = 100;
-
-/// Why something was not done with a job or a queue.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum QueueError {
-    /// There is no such job, or no such queue.
-    #[error("there is no such job or queue")]
-    Absent,
-    /// Not done, and why.
-    #[error("{}", words(*.0))]
-    Refused(Refused),
-    /// The command panicked and was not applied. The actor goes on.
-    #[error(transparent)]
-    Failed(#[from] Failed),
-    /// The node has stopped, or halted.
-    #[error(transparent)]
-    Stopped(#[from] Stopped),
-}
-
-impl QueueError {
-    /// Why, for programs: with its status over HTTP and the exit status of the command line.
-    pub const fn reason(&self) -> Reason {
-        match self {
-            Self::Absent => Reason::Absent,
-            Self::Refused(Refused::Draining) => Reason::Draining,
-            Self::Refused(Refused::StaleToken) => Reason::Stale,
-            Self::Refused(Refused::Full | Refused::QueuesFull | Refused::RootsFull) => Reason::Full,
-            Self::Refused(Refused::TooBig) => Reason::TooBig,
-            Self::Refused(Refused::ReadOnly) => Reason::ReadOnly,
-            Self::Refused(Refused::DiskFull) => Reason::DiskFull,
-            Self::Refused(Refused::KeyReused) => Reason::KeyReused,
-            Self::Failed(_) => Reason::Failed,
-            Self::Stopped(_) => Reason::Stopped,
-        }
-    }
-}
-
-const fn words(refused: Refused) -> &'static str {
-    match refused {
-        Refused::Draining => "the coordinator drains: it takes no new jobs, and none is claimed",
-        Refused::StaleToken => "the token is stale: the claim has passed on",
-        Refused::Full => "there are as many jobs, or bytes of them, as are allowed",
-        Refused::QueuesFull => "there are as many queues as are allowed",
-        Refused::RootsFull => "there are as many root jobs as are allowed",
-        Refused::TooBig => "the body is longer than is allowed",
-        Refused::ReadOnly => "the queue takes no jobs",
-        Refused::DiskFull => "the disk is full",
-        Refused::KeyReused => "the key came before, with another request",
-    }
-}
 
 /// The queues of a node, from any thread. Cloning gives another handle.
 #[derive(Clone)]
@@ -318,13 +269,14 @@ impl Queues {
     }
 
     /// Gives a claimed job back, to be ready in so many milliseconds; with a priority of its own from now on, if one is
-    /// given. Tells what is known of it then: if it was its last try, it is abandoned.
+    /// given. Tells what is known of it then: if it was its last try, it is abandoned. Nothing, if this is a repetition and
+    /// the job has ended since.
     pub async fn release(
         &self,
         id: u64,
         token: Token,
         (delay_ms, priority): (u64, Option<u32>),
-    ) -> Result<JobView, QueueError> {
+    ) -> Result<Option<JobView>, QueueError> {
         let by = Right::Token(token);
         let release = Message::Release {
             id,
@@ -332,24 +284,24 @@ impl Queues {
             priority,
             delay_ms,
         };
-        self.changed(id, release).await
+        self.change(id, release).await
     }
 
-    /// Puts a job aside until it is kicked. Tells what is known of it then.
+    /// Puts a job aside until it is kicked. Tells what is known of it then, as a release does.
     pub async fn bury(
         &self,
         id: u64,
         token: Token,
         priority: Option<u32>,
-    ) -> Result<JobView, QueueError> {
+    ) -> Result<Option<JobView>, QueueError> {
         let by = Right::Token(token);
-        self.changed(id, Message::Bury { id, by, priority }).await
+        self.change(id, Message::Bury { id, by, priority }).await
     }
 
-    /// Begins the span of a claim again. Tells what is known of the job then.
-    pub async fn touch(&self, id: u64, token: Token) -> Result<JobView, QueueError> {
+    /// Begins the span of a claim again. Tells what is known of the job then, as a release does.
+    pub async fn touch(&self, id: u64, token: Token) -> Result<Option<JobView>, QueueError> {
         let by = Right::Token(token);
-        self.changed(id, Message::Touch { id, by }).await
+        self.change(id, Message::Touch { id, by }).await
     }
 
     /// Says that a claimed job failed: it is tried again after so many milliseconds, else as the back-off of its type
@@ -390,7 +342,17 @@ impl Queues {
         let mut repushed: u32 = 0;
         for turn in 0.. {
             let (queue, count) = (queue.clone(), REPUSHED_IN_A_ROW);
-            let some = self.count(Message::Repush { queue, count }, turn).await?;
+            let repush = Message::Repush { queue, count };
+            let some = match self.one(self.message(repush, turn)).await? {
+                Reply::Count(count) => count,
+                // The end of what this repeats.
+                Reply::Done => 0,
+                other => return Err(refusal(&other)),
+            };
+            if some == 0 && turn > 0 && self.key.is_some() {
+                // What does nothing leaves no receipt, and a repetition would go on with jobs that were abandoned since.
+                self.one(self.message(Message::Spoil, turn)).await?;
+            }
             repushed = repushed.saturating_add(some);
             if some < REPUSHED_IN_A_ROW {
                 break;
@@ -547,12 +509,6 @@ impl Queues {
         Item::once(message, self.key.map(|key| key.nth(nth)))
     }
 
-    /// Changes a job that stays; what is known of it then.
-    async fn changed(&self, id: u64, message: Message) -> Result<JobView, QueueError> {
-        let view = self.change(id, message).await?;
-        view.ok_or(QueueError::Absent)
-    }
-
     /// Changes a job; what is known of it then, if it is still there.
     async fn change(&self, id: u64, message: Message) -> Result<Option<JobView>, QueueError> {
         let items = vec![self.message(message, 0), Item::Query(Query::Job { id })];
@@ -634,14 +590,5 @@ impl JobWait {
                 other => Err(refusal(&other)),
             },
         }
-    }
-}
-
-/// What an answer means that is not the one hoped for.
-fn refusal(reply: &Reply) -> QueueError {
-    if let Reply::Refused(refused) = reply {
-        QueueError::Refused(*refused)
-    } else {
-        QueueError::Absent
     }
 }

@@ -76,7 +76,9 @@ fn a_body_comes_from_standard_input_whatever_bytes_it_has() {
     assert!(raw.stdout.ends_with(b" old\n\xff\x00\n"), "{raw:?}");
     let same = ["push", "q", "x", "--dedup", "k"];
     assert_eq!(coordinator.well(&same), "3\n");
-    assert_eq!(coordinator.well(&same), "3, which is there already\n");
+    let again = coordinator.run(&same);
+    assert_eq!((again.status, again.out.as_str()), (0, "3\n"));
+    assert!(again.err.contains("job 3 is there already"), "{again:?}");
 }
 
 #[test]
@@ -110,12 +112,22 @@ fn a_job_is_given_back_failed_put_aside_and_kicked() {
         "kicked 1 job\n"
     );
     assert_eq!(coordinator.well(&["delete", id.trim()]), "deleted\n");
-    assert_eq!(
-        coordinator.well(&["manage", "q", "delete"]),
-        "flushed 0 jobs\n"
-    );
-    let repushed = coordinator.well(&["manage", "q", "repush-abandoned"]);
-    assert_eq!(repushed, "repushed 0 jobs\n");
+    for (words, said) in [
+        (&["manage", "q", "delete"][..], "flushed 0 jobs\n"),
+        (&["manage", "q", "repush-abandoned"], "repushed 0 jobs\n"),
+        (&["kick", "q"], "kicked 0 jobs\n"),
+    ] {
+        let done = coordinator.run(words);
+        assert_eq!((done.status, done.out.as_str()), (0, said));
+        assert!(done.err.contains("there is no queue q"), "{done:?}");
+    }
+    refused(&coordinator, &["pause", "q", "60"], "no such job or queue");
+    let ready = coordinator.well(&["push", "q", "z"]);
+    let kicked = coordinator.well(&["kick", "--id", ready.trim()]);
+    assert_eq!(kicked, "ready already\n");
+    let stats = coordinator.well(&["stats"]);
+    let gone = "\n3 done since the start, in queues that are gone too\n";
+    assert!(stats.ends_with(gone), "{stats}");
 }
 
 #[test]
@@ -236,10 +248,10 @@ fn queues_are_listed_paused_and_named_by_chance() {
     let none = coordinator.run(&["next", "--types", "none,other"]);
     assert_eq!(none.status, 1);
     let next = |types: &str| coordinator.well(&["next", "--types", types]);
-    assert_eq!(next("mails"), "t1 mails\n");
+    assert_eq!(next("mails"), "t1:mails\n");
     assert_eq!(coordinator.well(&["pause", "mails", "0"]), "goes on\n");
     coordinator.well(&["flush", "t1:mails"]);
-    assert_eq!(next("mails,none"), "- mails\n");
+    assert_eq!(next("mails,none"), "mails\n");
     let told = coordinator.json(&["next", "--types", "mails"]);
     assert_eq!(told["tenant"], "");
 }
@@ -329,7 +341,7 @@ fn a_throttled_queue_gives_no_more_than_its_type_says() {
     pop(&coordinator, "rare");
     refused(&coordinator, &["pop", "rare"], "no job to claim");
     let next = || coordinator.well(&["next", "--types", "rare"]);
-    assert_eq!(next(), "t1 rare\n", "each queue has its own");
+    assert_eq!(next(), "t1:rare\n", "each queue has its own");
     pop(&coordinator, "t1:rare");
     assert_eq!(coordinator.run(&["next", "--types", "rare"]).status, 1);
     let stats = coordinator.well(&["stats", "rare"]);

@@ -1,7 +1,10 @@
 //! Queues of a node inside the program: claims by token, waiting, time moved by hand, and what a restart keeps.
 
-use sexton::actors::queue::{Body, Message, Phase, Put, QueueName, Refused, TypeRules};
-use sexton::clock::{ManualClock, Timestamp};
+use sexton::actors::queue::{
+    Body, Claimant, Message, Phase, Put, QueueName, Refused, Right, TypeRules,
+};
+use sexton::clock::{Clock as _, ManualClock, Timestamp};
+use sexton::ids::RequestKey;
 use sexton::node::{Added, QueueError, Queues};
 use sexton::spine::delivery::Item;
 use sexton::spine::event::{Field, Happening};
@@ -304,7 +307,8 @@ fn what_was_given_back_after_its_last_try_is_abandoned_until_it_is_repushed() {
             let claim = claim.expect("there is a job");
             if number < 230 {
                 let given = queues.release(claim.id, claim.token, (0, None)).await;
-                assert_eq!(given.map(|view| view.phase), Ok(Phase::Abandoned));
+                let phase = given.map(|view| view.map(|view| view.phase));
+                assert_eq!(phase, Ok(Some(Phase::Abandoned)));
             }
         }
         assert_eq!(queues.repush(&queue("other")).await, Ok(0));
@@ -371,6 +375,7 @@ fn where_nothing_is_set_a_job_is_tried_25_times_after_ever_longer_waits() {
         assert_eq!(claim.until.0 - clock.now().0, 60_001, "a minute");
         clock.advance(Duration::from_secs(30));
         let touched = queues.touch(1, claim.token).await.expect("it is claimed");
+        let touched = touched.expect("it is there");
         assert_eq!(
             touched.until.map(|until| until.0 - clock.now().0),
             Some(60_001)
@@ -425,7 +430,59 @@ fn what_a_tube_command_put_is_tried_without_end_and_a_claim_may_say_its_span() {
         assert_eq!(claim.until.0 - clock.now().0, 90_000);
         clock.advance(Duration::from_secs(80));
         let touched = queues.touch(1, claim.token).await.expect("it is claimed");
+        let touched = touched.expect("it is there");
         let left = touched.until.map(|until| until.0 - clock.now().0);
         assert_eq!(left, Some(90_000), "a touch begins the same span again");
+    });
+}
+
+/// Adds so many jobs of a type that is tried once, claims them, and gives them back.
+async fn abandon(queues: &Queues, count: u64) {
+    let name = queue("once");
+    for _ in 0..count / 1000 {
+        let jobs = (0..1000).map(|_| job("once", "x")).collect();
+        let added = queues.put_all(jobs).await.expect("they are added");
+        let ids = added.iter().map(|added| added.id);
+        let claims = ids.map(|id| Message::PopJob {
+            id,
+            by: Claimant::Bearer,
+        });
+        let claims = claims.map(Item::Message).collect();
+        queues.batch(claims).await.expect("they are claimed");
+        let ids = added.iter().map(|added| added.id);
+        let mut items = Vec::new();
+        for id in ids {
+            let view = queues.job(id).await.expect("it is there");
+            let by = Right::Token(view.token.expect("it is claimed"));
+            items.push(Item::Message(Message::Fail {
+                id,
+                by,
+                retry_after_ms: None,
+                error: None,
+            }));
+        }
+        queues.batch(items).await.expect("they failed");
+    }
+    let counts = queues.counts(&name).await.expect("it answers");
+    assert_eq!(u64::from(counts.abandoned), count);
+}
+
+#[test]
+fn a_repeated_repush_leaves_what_was_abandoned_since() {
+    let node = Node::open(tried_once()).expect("it opens");
+    let (queues, once) = (node.handle().queues(), queue("once"));
+    let keyed = queues.once(RequestKey {
+        id: 1,
+        fingerprint: 2,
+    });
+    block_on(async {
+        // As many as are made ready in one turn.
+        abandon(&queues, 100_000).await;
+        assert_eq!(keyed.repush(&once).await, Ok(100_000));
+        queues.flush(&once).await.expect("it is done");
+        abandon(&queues, 1000).await;
+        assert_eq!(keyed.repush(&once).await, Ok(100_000), "as before");
+        let counts = queues.counts(&once).await.expect("it answers");
+        assert_eq!(counts.abandoned, 1000);
     });
 }

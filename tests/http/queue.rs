@@ -321,9 +321,12 @@ fn a_job_is_given_back_failed_put_aside_and_kicked() {
     let kick = json!({"queue": "q"});
     assert_eq!(act(&opened, "kick", &kick).json(), json!({"kicked": 1}));
     assert_eq!(act(&opened, "kick", &kick).json(), json!({"kicked": 0}));
-    act(&opened, "kick-job", &only).because(404, "absent");
+    let kicked = act(&opened, "kick-job", &only);
+    assert_eq!(kicked.json(), json!({"kicked": 0}), "it is ready");
+    act(&opened, "kick-job", &json!({"id": 99})).because(404, "absent");
 
     let claim = pop(&opened, "q");
+    act(&opened, "kick-job", &only).because(409, "claimed");
     assert_eq!(claim["attempts"], 1, "kicked, it is as if never tried");
     let retry = json!({"id": id, "token": claim["token"], "retry_after_ms": 1_000_000});
     let failed = act(&opened, "fail", &retry).json();
@@ -389,6 +392,13 @@ fn a_pause_keeps_jobs_back() {
     let told = opened.get("/v1/queues/queue?queue=q", "").json();
     assert_eq!(told["paused_ms"], Value::Null);
     assert_eq!(pop(&opened, "q")["body"], "x");
+    for ms in [0, 1000] {
+        let absent = json!({"queue": "r", "ms": ms});
+        act(&opened, "pause", &absent).because(404, "absent");
+    }
+    opened
+        .get("/v1/queues/queue?queue=r", "")
+        .because(404, "absent");
 }
 
 #[test]

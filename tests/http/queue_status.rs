@@ -43,7 +43,7 @@ pub(crate) fn parts(path: &str) -> (Option<&'static str>, Option<Value>) {
         "/v1/queues/delete" | "/v1/queues/kick-job" => json!({"id": 1}),
         "/v1/queues/kick" | "/v1/queues/repush" | "/v1/queues/flush" => json!({"queue": QUEUE}),
         "/v1/queues/register" => json!({"queue": QUEUE, "signature": "s", "at": 1}),
-        "/v1/queues/pause" => json!({"queue": "paused", "ms": 10}),
+        "/v1/queues/pause" => json!({"queue": QUEUE, "ms": 0}),
         path => panic!("{path} has no case here"),
     };
     (None, Some(body))
@@ -91,6 +91,7 @@ pub(crate) fn absent(path: &str, method: &str, opened: &Opened) -> Answer {
         "/v1/queues/queue" => asking.at_target("/v1/queues/queue?queue=absent"),
         "/v1/queues/next" => asking.at_target("/v1/queues/next?types=absent"),
         "/v1/queues/kick-job" | "/v1/queues/delete" => asking.about(&json!({"id": 999_999_999})),
+        "/v1/queues/pause" => asking.about(&json!({"queue": "absent", "ms": 0})),
         _ => asking.about(&json!({"id": 999_999_999, "token": 1})),
     };
     absent.of(opened)
@@ -103,7 +104,7 @@ pub(crate) fn conflict(path: &str, method: &str, opened: &Opened) -> Answer {
     let fields = match path {
         "/v1/queues/ack" | "/v1/queues/fail" | "/v1/queues/touch" | "/v1/queues/release"
         | "/v1/queues/bury" => json!({"id": claim["id"], "token": 1}),
-        "/v1/queues/delete" => json!({"id": claim["id"]}),
+        "/v1/queues/delete" | "/v1/queues/kick-job" => json!({"id": claim["id"]}),
         POP => return claim_again(opened),
         path => panic!("{path} has no conflict here"),
     };

@@ -523,6 +523,7 @@ fn totals_in_words(totals: &Totals) -> String {
         jobs,
         bytes,
         added,
+        deletes: _,
         timeouts,
         recycled,
         abandoned,

@@ -65,7 +65,9 @@ pub(super) fn table(entries: &[Value]) -> String {
     ];
     let rows = entries.iter().map(|entry| {
         [
-            blank_as_dash(shown(entry, "key")),
+            Some(shown(entry, "key"))
+                .filter(|key| !key.is_empty())
+                .unwrap_or_else(|| "\"\"".to_owned()),
             blank_as_dash(shown(entry, "index")),
             words(entry, "/place"),
             shown(entry, "owner"),

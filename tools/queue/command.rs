@@ -1,11 +1,11 @@
 //! The subcommands of `sexton queue`.
 
 use crate::client::Where;
-use crate::queue::answer::{Asking, fields};
+use crate::queue::answer::{Asking, Fields, fields};
 use crate::queue::config::Configured;
 use crate::queue::job::{Done, Given, Popped, Pushed, Span};
 use crate::queue::list::{Chosen, Listed, Shown};
-use crate::report::Failure;
+use crate::report::{Failure, tell};
 use crate::text::{count, number};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
@@ -114,7 +114,7 @@ Examples:
         /// What is done with its jobs
         action: Managed,
     },
-    /// Let nothing be claimed from a queue for a while; 0 ends a pause
+    /// Let nothing be claimed from a queue that is there for a while; 0 ends a pause
     #[command(after_help = "\
 Examples:
   sexton queue pause mails 600
@@ -194,24 +194,25 @@ impl Action {
             }),
             Self::Kick { id: Some(id), .. } => {
                 asking.act("kick-job", fields([("id", json!(id))]), |said| {
+                    if number(said, "/kicked") == 0 {
+                        return "ready already\n".to_owned();
+                    }
                     told("kicked", said)
                 })
             }
             Self::Kick { queue, count, .. } => {
                 let members = [("queue", json!(queue)), ("count", json!(count))];
-                asking.act("kick", fields(members), |said| told("kicked", said))
+                asking.queue("kick", queue.as_ref(), fields(members), "kicked")
             }
             Self::Manage {
                 queue,
                 action: Managed::RepushAbandoned,
-            } => asking.act("repush", of(&queue), |said| told("repushed", said)),
+            } => asking.queue("repush", Some(&queue), of(&queue), "repushed"),
             Self::Manage {
                 queue,
                 action: Managed::Delete,
             }
-            | Self::Flush { queue } => {
-                asking.act("flush", of(&queue), |said| told("flushed", said))
-            }
+            | Self::Flush { queue } => asking.queue("flush", Some(&queue), of(&queue), "flushed"),
             Self::Pause { queue, seconds } => {
                 let members = [("queue", json!(queue)), ("ms", json!(seconds.ms()))];
                 asking.act("pause", fields(members), |said| {
@@ -233,6 +234,25 @@ impl Action {
 
 fn of(queue: &QueueName) -> serde_json::Map<String, Value> {
     fields([("queue", json!(queue))])
+}
+
+impl Asking {
+    /// Does something to the jobs of a queue. Beside the output it says so if there is no such queue.
+    fn queue(
+        &self,
+        what: &str,
+        queue: Option<&QueueName>,
+        fields: Fields,
+        done: &str,
+    ) -> Result<(), Failure> {
+        let query = queue.map(of).unwrap_or_default();
+        let is_absent = self.get("/queue", &query)?.status == 404;
+        self.act(what, fields, |said| told(done, said))?;
+        if let Some(queue) = queue.filter(|_| is_absent) {
+            tell(&format!("there is no queue {queue}"));
+        }
+        Ok(())
+    }
 }
 
 /// How many jobs it was done to.

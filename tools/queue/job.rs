@@ -3,8 +3,8 @@
 use crate::queue::answer::{Asking, Fields, fields};
 use crate::queue::batch;
 use crate::queue::command::name;
-use crate::report::{Failure, print, print_bytes};
-use crate::text::{number, span, words};
+use crate::report::{Failure, print, print_bytes, tell};
+use crate::text::{number, plain, span, words};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
@@ -91,7 +91,8 @@ pub(super) struct Pushed {
     /// Seconds that whoever claims it has [default: as the queue has it]
     #[arg(long, value_name = "SECONDS")]
     ttr: Option<Span>,
-    /// By which it is one with another: nothing is added while an unclaimed job of the queue has the same
+    /// By which it is one with another: nothing is added while an unclaimed job of the queue has the same, whose number
+    /// is printed
     #[arg(long, value_name = "KEY")]
     dedup: Option<String>,
     /// Run it at most once: whatever ends its claim ends it
@@ -146,11 +147,10 @@ impl Pushed {
         });
         asking.act("push", request, |said| {
             let id = number(said, "/id");
-            if said.pointer("/new") == Some(&Value::Bool(true)) {
-                format!("{id}\n")
-            } else {
-                format!("{id}, which is there already\n")
+            if said.pointer("/new") == Some(&Value::Bool(false)) {
+                tell(&format!("nothing was added: job {id} is there already"));
             }
+            format!("{id}\n")
         })
     }
 }

@@ -1,5 +1,6 @@
 //! What only looks: which queues and jobs there are, how they stand, and which queue is ready.
 
+use crate::client;
 use crate::queue::answer::{Asking, Fields, fields, well};
 use crate::queue::command::name;
 use crate::queue::job::{print_body, until};
@@ -102,12 +103,11 @@ pub(super) struct Listed {
 
 /// Name a queue from which something can be claimed, by chance
 ///
-/// Prints TENANT TYPE, with `-` for the default tenant; or nothing, with exit status 1. Paused and read-only queues are
-/// not ready.
+/// Prints its name, as other commands take it; or nothing, with exit status 1. Paused and read-only queues are not ready.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sexton queue next
+  queue=$(sexton queue next) && sexton queue pop \"$queue\"
   sexton queue next --types mails,purges")]
 pub(super) struct Chosen {
     /// Only queues with jobs of these types, with commas between them
@@ -291,7 +291,8 @@ impl Listed {
             return print(&format!("{}\n", json!({ "queues": queues, "all": is_all })));
         }
         if queues.is_empty() {
-            return print("no queues\n");
+            print("no queues\n")?;
+            return self.ended(asking);
         }
         let heads = [
             ("QUEUE", Column::Words),
@@ -321,7 +322,25 @@ impl Listed {
             ]
         });
         print(&table(heads, rows))?;
-        more(&next, self.limit)
+        more(&next, self.limit)?;
+        self.ended(asking)
+    }
+
+    /// What a queue has done is forgotten with it: for all queues together it is not.
+    fn ended(&self, asking: &Asking) -> Result<(), Failure> {
+        let is_all = self.queues.is_empty() && self.tenant.is_none() && self.r#type.is_none();
+        if !is_all {
+            return Ok(());
+        }
+        let answer = client::get(&asking.target, "/v1/status")?;
+        let ended = number(&well(&answer)?, "/queues/deletes");
+        if ended == 0 {
+            return Ok(());
+        }
+        let ended = grouped(ended);
+        print(&format!(
+            "{ended} done since the start, in queues that are gone too\n"
+        ))
     }
 }
 
@@ -346,11 +365,7 @@ impl Chosen {
             // Nothing is printed: whoever asks looks at the exit status.
             return Err(Failure::found(""));
         }
-        let page = |said: &Value| {
-            let tenant = words(said, "/tenant");
-            let tenant = if tenant.is_empty() { "-" } else { &tenant };
-            format!("{tenant} {}\n", words(said, "/type"))
-        };
+        let page = |said: &Value| format!("{}\n", words(said, "/queue"));
         asking.tell(&answer, page).map(drop)
     }
 }

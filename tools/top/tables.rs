@@ -24,7 +24,7 @@ const COLUMNS: [Column; 9] = [
     phase("ready", 0, |row| count(row, "ready")),
     phase("claimed", 3, |row| count(row, "claimed")),
     phase("delayed", 6, |row| count(row, "delayed")),
-    phase("failed", 2, |row| count(row, "failed")),
+    phase("retrying", 2, |row| count(row, "retrying")),
     phase("buried", 7, |row| count(row, "buried")),
     Column {
         head: "abandoned",

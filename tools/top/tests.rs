@@ -65,8 +65,8 @@ fn status(second: u64) -> Value {
 /// A queue under load, one that is paused, one whose name is long and can steer nothing.
 fn queues(held: u64, requests: u64) -> Value {
     let queue = |name: &str, jobs: [u64; 6], done: [u64; 2]| {
-        let [ready, claimed, delayed, failed, buried, abandoned] = jobs;
-        json!({"queue": name, "ready": ready, "claimed": claimed, "delayed": delayed, "failed": failed, "buried": buried,
+        let [ready, claimed, delayed, retrying, buried, abandoned] = jobs;
+        json!({"queue": name, "ready": ready, "claimed": claimed, "delayed": delayed, "retrying": retrying, "buried": buried,
             "abandoned": abandoned, "total": done[0], "deletes": done[1], "paused_ms": null, "oldest_ms": (ready > 0).then_some(held * 7)})
     };
     let mut paused = queue("reports:weekly", [40, 0, 1200, 2, 3, 1], [2000, 754]);

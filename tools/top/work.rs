@@ -106,7 +106,7 @@ fn jobs(queue: &Value) -> u64 {
         "ready",
         "claimed",
         "delayed",
-        "failed",
+        "retrying",
         "buried",
         "abandoned",
     ];

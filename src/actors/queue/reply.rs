@@ -316,6 +316,8 @@ pub struct Totals {
     pub bytes: u64,
     /// Jobs added since the process started; those that were there then count.
     pub added: u64,
+    /// Jobs that ended since then, however they did.
+    pub deletes: u64,
     /// Claims that ran out since then.
     pub timeouts: u64,
     /// Jobs that were ready again after that.

@@ -330,6 +330,7 @@ impl State {
         self.totals.bytes -= job.bytes();
         let queue = self.slot_of_queue(&job);
         self.queues[queue].deletes += 1;
+        self.totals.deletes += 1;
         self.let_go(queue, seq);
     }
 

@@ -483,7 +483,7 @@ pub(crate) struct Fail {
 pub(crate) struct Changed {
     /// The number of the job.
     id: u64,
-    /// Null if it has ended: it failed, and was to be run at most once.
+    /// Null if it has ended: it failed, and was to be run at most once; or since, if this is a repetition.
     phase: Option<Phase>,
     /// Claims since it was added or kicked.
     attempts: Option<u32>,
@@ -496,19 +496,13 @@ async fn fail(call: &Call, Body(of): Body<Fail>) -> Result<Json<Changed>, Proble
     let retry_after_ms = of.retry_after_ms.map(|span| span.0);
     let said = (retry_after_ms, of.error.map(Into::into));
     let view = call.queues().fail(of.id, of.token, said).await?;
-    let ended = Changed {
-        id: of.id,
-        phase: None,
-        attempts: None,
-        remaining_ms: None,
-    };
-    Ok(view.map_or(Json(ended), |view| changed(call, &view)))
+    Ok(changed(call, of.id, view.as_ref()))
 }
 
 /// Begins the span of a claim again.
 async fn touch(call: &Call, Body(of): Body<JobClaim>) -> Result<Json<Changed>, Problem> {
     let view = call.queues().touch(of.id, of.token).await?;
-    Ok(changed(call, &view))
+    Ok(changed(call, of.id, view.as_ref()))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -528,7 +522,7 @@ pub(crate) struct Release {
 async fn release(call: &Call, Body(of): Body<Release>) -> Result<Json<Changed>, Problem> {
     let terms = (of.delay_ms.0, of.priority);
     let view = call.queues().release(of.id, of.token, terms).await?;
-    Ok(changed(call, &view))
+    Ok(changed(call, of.id, view.as_ref()))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -544,15 +538,16 @@ pub(crate) struct Bury {
 /// Puts a claimed job aside.
 async fn bury(call: &Call, Body(of): Body<Bury>) -> Result<Json<Changed>, Problem> {
     let view = call.queues().bury(of.id, of.token, of.priority).await?;
-    Ok(changed(call, &view))
+    Ok(changed(call, of.id, view.as_ref()))
 }
 
-fn changed(call: &Call, view: &JobView) -> Json<Changed> {
+fn changed(call: &Call, id: u64, view: Option<&JobView>) -> Json<Changed> {
     let now = call.node.now();
+    let until = view.and_then(|view| view.until);
     Json(Changed {
-        id: view.id,
-        phase: Some(view.phase),
-        attempts: Some(view.attempts),
-        remaining_ms: view.until.map(|until| until.0.saturating_sub(now.0)),
+        id,
+        phase: view.map(|view| view.phase),
+        attempts: view.map(|view| view.attempts),
+        remaining_ms: until.map(|until| until.0.saturating_sub(now.0)),
     })
 }

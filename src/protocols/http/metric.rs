@@ -133,6 +133,8 @@ impl Page {
         self.counter("jobs_added", added, totals.added);
         let timeouts = "Claims that ran out since the start";
         self.counter("job_timeouts", timeouts, totals.timeouts);
+        let deleted = "Jobs that ended since the start, however they did";
+        self.counter("jobs_deleted", deleted, totals.deletes);
         let recycled = "Jobs that were ready again because their claim ran out";
         self.counter("jobs_recycled", recycled, totals.recycled);
         let abandoned = "Jobs that were tried as often as they may be";

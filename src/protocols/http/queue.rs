@@ -1,7 +1,7 @@
 //! Queues over HTTP, what their operator does: requests into calls of [`Queues`](crate::handle::Queues), and what came of
 //! them into answers. The members are those of `docs/protocols/http.md`, "Queues".
 
-use crate::actors::queue::{QueueMachine, QueueName};
+use crate::actors::queue::{Phase, QueueMachine, QueueName};
 use crate::handle::QueueError;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::job::{Deleted, Span};
@@ -49,9 +49,9 @@ fn routes() -> Vec<Route> {
                 id: "kick_job",
                 summary: "Make one job ready",
                 more: "One that is buried, abandoned, delayed, or waits to be tried again. It is as if it had never been tried.",
-                answer: "It is.",
+                answer: "It is; of one that was ready already, that none was kicked.",
             },
-            &[Absent, DiskFull, Failed],
+            &[Absent, Claimed, DiskFull, Failed],
         ),
         Route::post_once(
             "/v1/queues/repush",
@@ -70,10 +70,10 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "pause_queue",
                 summary: "Let nothing be claimed from a queue for a while",
-                more: "Jobs are added meanwhile. 0 ends a pause.",
+                more: "Of one that is there: with jobs, or with somebody who waits for them. Jobs are added meanwhile. 0 ends a pause.",
                 answer: "For how long.",
             },
-            &[DiskFull, Failed],
+            &[Absent, DiskFull, Failed],
         ),
         Route::post_once(
             "/v1/queues/flush",
@@ -100,12 +100,14 @@ async fn delete(call: &Call, Body(JobId { id }): Body<JobId>) -> Result<Json<Del
     let queues = call.queues();
     match queues.delete(id).await {
         Ok(()) => Ok(Json(Deleted { deleted: 1 })),
-        Err(QueueError::Absent) if queues.job(id).await.is_ok() => {
-            let words = "the job is claimed: it ends with the token of its claim";
-            Err(Problem::new(Reason::Claimed, words))
-        }
+        Err(QueueError::Absent) if queues.job(id).await.is_ok() => Err(claimed()),
         Err(error) => Err(error.into()),
     }
+}
+
+fn claimed() -> Problem {
+    let words = "the job is claimed: only the token of its claim ends it, or gives it back";
+    Problem::new(Reason::Claimed, words)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -130,8 +132,14 @@ async fn kick(call: &Call, Body(of): Body<Kick>) -> Result<Json<Kicked>, Problem
 
 /// Makes one job ready that is neither ready nor claimed.
 async fn kick_job(call: &Call, Body(JobId { id }): Body<JobId>) -> Result<Json<Kicked>, Problem> {
-    call.queues().kick_job(id).await?;
-    Ok(Json(Kicked { kicked: 1 }))
+    let queues = call.queues();
+    match (queues.kick_job(id).await, queues.job(id).await) {
+        (Ok(()), _) => Ok(Json(Kicked { kicked: 1 })),
+        (Err(QueueError::Absent), Ok(job)) if job.phase == Phase::Claimed => Err(claimed()),
+        // It is as it should be.
+        (Err(QueueError::Absent), Ok(_)) => Ok(Json(Kicked { kicked: 0 })),
+        (Err(error), _) => Err(error.into()),
+    }
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -182,7 +190,12 @@ async fn pause(
     call: &Call,
     Body(Pause { queue, ms }): Body<Pause>,
 ) -> Result<Json<Paused>, Problem> {
-    call.queues().pause(&queue, ms.0).await?;
+    let queues = call.queues();
+    // Paused by mistake, a queue that nobody has ever used would stay. The end of a pause may have been its end, too.
+    if ms.0 > 0 || call.key.is_none() {
+        queues.queue(&queue).await?;
+    }
+    queues.pause(&queue, ms.0).await?;
     let paused_ms = ms.0;
     Ok(Json(Paused { queue, paused_ms }))
 }
