@@ -340,7 +340,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
                 made.slot(made.newer, "db")
                     .strip_prefix(&made.data)
                     .expect("it is inside"),
-            )
+            );
         },
         3,
         &["would be refused", "db: it is a link"],

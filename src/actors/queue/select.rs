@@ -10,7 +10,7 @@ use crate::ids::Slot;
 use crate::spine::machine::Asked;
 
 /// How many are looked at for one answer.
-const LOOKED_AT_MAX: u32 = 8192;
+pub(super) const LOOKED_AT_MAX: u32 = 8192;
 
 /// How often chance is asked for a queue before those that may be chosen are counted.
 const TRIES: u64 = 32;
