@@ -1,7 +1,7 @@
 //! Tables: a row for each queue, a row for each lock that is waited for.
 
 use crate::lock::shown;
-use crate::text::{grouped, number, plain, span};
+use crate::text::{self, grouped, number, plain, span};
 use crate::top::chart::rate_words;
 use crate::top::sample::Rate;
 use crate::top::view::Row;
@@ -88,8 +88,7 @@ pub(crate) fn queues(work: &Work, status: &Value, width: usize) -> Vec<Row> {
         columns.retain(|column| column.rank < highest);
     }
     let room = width.saturating_sub(taken(&columns)).max(1);
-    let all = grouped(number(status, "/queues/queues"));
-    let all = format!("{all} queues");
+    let all = text::count(number(status, "/queues/queues"), "queue");
     let heads = columns
         .iter()
         .map(|it| format!("{:>1$}", it.head, it.width));
@@ -139,7 +138,7 @@ pub(crate) fn locks(work: &Work, width: usize) -> Vec<Row> {
             owner.saturating_sub(2)
         )
     };
-    let all = format!("{} locks waited for", grouped(work.locks_all));
+    let all = format!("{} waited for", text::count(work.locks_all, "lock"));
     let head = line([&all, "waiting", "held by", "ends in"]);
     let mut lines = vec![Row::new(4, head.dim())];
     for (place, lock) in work.locks.iter().enumerate() {
