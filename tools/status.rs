@@ -51,6 +51,16 @@ pub(crate) fn ask(target: &Target) -> Result<Value, Failure> {
     }
 }
 
+/// Phases of jobs, in the order in which they are shown.
+const PHASES: [&str; 6] = [
+    "ready",
+    "delayed",
+    "claimed",
+    "retrying",
+    "buried",
+    "abandoned",
+];
+
 /// The status as people read it.
 fn page(status: &Value) -> String {
     let at = |path: &str| words(status, path);
@@ -107,15 +117,7 @@ fn page(status: &Value) -> String {
     );
     lines.push(("locks", locks));
     let jobs = |phase: &str| format!("{} {phase}", count(&format!("/queues/jobs/{phase}")));
-    let phases = [
-        "ready",
-        "delayed",
-        "claimed",
-        "retrying",
-        "buried",
-        "abandoned",
-    ]
-    .map(jobs);
+    let phases = PHASES.map(jobs);
     lines.push(("jobs", phases.join(", ")));
     let (host, process) = (system::host(status), system::process(status));
     lines.push(("host", host.join(", ")));

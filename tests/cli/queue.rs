@@ -296,7 +296,7 @@ fn what_holds_for_a_type_is_what_the_coordinator_began_with() {
     assert_eq!(
         of(1),
         [
-            "default", "default", "durable", "priority", "1h", "3", "yes"
+            "default", "default", "durable", "priority", "1m", "3", "yes"
         ]
     );
     assert_eq!(

@@ -199,8 +199,11 @@ fn what_follows_is_kept_if_the_damaged_record_is_passed_over() {
     assert_eq!(starts(&data).0, 1099);
 }
 
+/// What it is, what is done to the directory, how many locks are left at least, and what is said.
+type Harm = (&'static str, fn(&Path), usize, &'static str);
+
 /// What is done to a directory that was stopped in good order, how many locks are left at least, and what is said.
-const HARMS: &[(&str, fn(&Path), usize, &str)] = &[
+const HARMS: &[Harm] = &[
     (
         "the last records became zeros",
         |data| {

@@ -540,9 +540,8 @@ fn totals_in_words(totals: &Totals) -> String {
         ("duplicates", duplicates),
     ];
     let more = more.iter().filter(|(_, count)| **count > 0);
-    let more: String = more
-        .map(|(what, count)| format!(", {count} {what}"))
-        .collect();
+    let more = more.map(|(what, count)| format!(", {count} {what}"));
+    let more = more.collect::<Vec<_>>().concat();
     let (ready, all) = (jobs.ready, jobs.all());
     format!(
         "{all} jobs, {ready} ready, {bytes} bytes, {added} added, {timeouts} timeouts, {queues} queues, {waiting} waiting{more}{}",

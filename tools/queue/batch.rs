@@ -41,9 +41,9 @@ pub(super) fn push(asking: &Asking, file: &Path, queue: Option<&QueueName>) -> R
     }
     let said = well(&answer)?;
     let added = said.pointer("/jobs").and_then(Value::as_array);
-    let ids = added.into_iter().flatten();
+    let ids = added.into_iter().flatten().filter(|_| !asking.json);
     let ids = ids.map(|job| format!("{}\n", number(job, "/id")));
-    print(&ids.filter(|_| !asking.json).collect::<String>())
+    print(&ids.collect::<Vec<_>>().concat())
 }
 
 fn read(file: &Path) -> Result<String, Failure> {

@@ -4,7 +4,7 @@ use crate::queue::answer::{Asking, Fields, fields};
 use crate::queue::batch;
 use crate::queue::command::name;
 use crate::report::{Failure, print, print_bytes, tell};
-use crate::text::{number, plain, span, words};
+use crate::text::{number, span, words};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;

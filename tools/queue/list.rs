@@ -226,9 +226,8 @@ fn group(queue: &Value) -> Option<String> {
     let [ready, claimed, delayed] = ["ready", "claimed", "delayed"].map(of);
     let others = ["retrying", "buried", "abandoned"].map(|phase| (phase, of(phase)));
     let others = others.iter().filter(|(_, count)| *count > 0);
-    let others: String = others
-        .map(|(phase, count)| format!("; {count} {phase}"))
-        .collect();
+    let others = others.map(|(phase, count)| format!("; {count} {phase}"));
+    let others = others.collect::<Vec<_>>().concat();
     if ready + claimed + delayed == 0 && others.is_empty() {
         return None;
     }

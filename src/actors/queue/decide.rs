@@ -3,8 +3,8 @@
 //! Rests on durable state and the rules, never on who waits or is present: a replay decides again, and compares. The one
 //! exception is which queues are closed (`throttle.rs`): a replay that begins with a snapshot does not know those of before.
 
-use crate::actors::queue::job::{Job, Story};
-use crate::actors::queue::machine::{QueueMachine, shown};
+use crate::actors::queue::job::{Job, Story, shown};
+use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::{Message, Outcome, Pop, Refused, Right, Worker};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;

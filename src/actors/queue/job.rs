@@ -131,3 +131,8 @@ fn later(story: &Story, epoch: Timestamp) -> Timestamp {
 
 // Every job is one of perhaps millions: whoever makes it larger should mean to.
 const _: () = assert!(size_of::<usize>() != 8 || size_of::<Option<Job>>() == 72);
+
+/// The token of a claim that there is none of.
+pub(super) fn shown(token: Token) -> Option<Token> {
+    Some(token).filter(|token| *token != Token(0))
+}

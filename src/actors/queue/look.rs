@@ -1,7 +1,7 @@
 //! What the `QueueActor` tells of itself: answers to questions, and what a claim is told.
 
-use crate::actors::queue::job::Job;
-use crate::actors::queue::machine::{QueueMachine, shown};
+use crate::actors::queue::job::{Job, shown};
+use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::{Claimant, Message, Pop};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;

@@ -10,7 +10,7 @@ use crate::actors::queue::rules::Rules;
 use crate::actors::queue::state::State;
 use crate::actors::queue::waiting::Waiting;
 use crate::clock::{Offset, Timestamp};
-use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket, Token};
+use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket};
 use crate::lookup::pages::Pages;
 use crate::spine::event::Happening;
 use crate::spine::machine::{
@@ -474,9 +474,4 @@ impl Shown for QueueMachine {
 /// The slot or number in an item.
 fn slot_of(item: u64) -> Slot {
     Slot(u32::try_from(item & !KINDS).expect("items are of 32 bits, but for tickets"))
-}
-
-/// The token of a claim that there is none of.
-pub(super) fn shown(token: Token) -> Option<Token> {
-    Some(token).filter(|token| *token != Token(0))
 }

@@ -4,8 +4,7 @@
 //! Change rule: the layout is part of the on-disk format, see `persist/format.rs`.
 
 use crate::actors::queue::body::Body;
-use crate::actors::queue::job::{Job, Story};
-use crate::actors::queue::machine::shown;
+use crate::actors::queue::job::{Job, Story, shown};
 use crate::actors::queue::message::{DedupKey, Root, is_not};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
