@@ -401,7 +401,7 @@ fn tables_say_what_holds_for_the_jobs_of_a_type() {
     ];
     assert_eq!(of("mails"), with(&mails));
     let (_, said, _) = output(&mut config(&["--config", text(&path)]));
-    let line = "mails    durable  fifo      90s        3          no       yes    1m     0.5/s     5s x2 to 2m, +-0.125  it moves\n";
+    let line = "mails    durable  fifo      90s        3          no       yes    1m     0.5/s     5s x2 to 2m, +-0.125  it moves          3               -             yes\n";
     assert!(said.ends_with(line), "{said}");
 }
 

@@ -5,7 +5,7 @@ use crate::daemon::{Daemon, PROGRAM, forget_environment, serve, serve_by, sexton
 use crate::lockserver::{Client, request};
 use crate::patience::{self, until};
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
@@ -405,7 +405,10 @@ fn in_beanstalkds_place_process_1_ends_by_term_with_143() {
             .arg(format!("unix:{}", socket.display()))
             .spawn()
             .expect("it starts");
-        until("it listens", || UnixStream::connect(&socket).ok());
+        // It listens before it hears signals, and serves after that: process 1 is not ended by one that it does not hear.
+        let mut client = until("it listens", || UnixStream::connect(&socket).ok());
+        client.write_all(b"list-tube-used\r\n").expect("it is read");
+        client.read_exact(&mut [0]).expect("it is answered");
         kill_process(child_of(unshare.id()), signal).expect("it is there");
         let ended = unshare.wait().expect("it ends");
         assert_eq!(ended.code(), Some(status), "{signal:?}");
