@@ -179,7 +179,7 @@ fn named(queues: &Queues, span: Duration, stop: &Stop) -> Result<f64, Failure> {
             Item::Query(Query::Next(Choice {
                 any: None,
                 chance: chance as u64,
-                kinds: [].into(),
+                kinds: std::sync::Arc::default(),
                 from: 0,
                 among: 0,
             }))
