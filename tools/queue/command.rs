@@ -58,7 +58,7 @@ Examples:
         #[command(flatten)]
         done: Done,
         /// Seconds until it is tried again [default: the back-off of its type, or what is left of the claim]
-        #[arg(long, value_name = "SECONDS")]
+        #[arg(long, value_name = "SPAN")]
         retry_after: Option<Span>,
         /// What went wrong, to be shown with the job; its first 1,000 bytes are kept
         #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]

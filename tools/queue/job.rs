@@ -4,6 +4,7 @@ use crate::queue::answer::{Asking, Fields, fields};
 use crate::queue::batch;
 use crate::queue::command::name;
 use crate::report::{Failure, print, print_bytes, tell};
+use crate::span::{SPAN, milliseconds, seconds};
 use crate::text::{number, span, words};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -35,16 +36,7 @@ impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || "expected seconds, such as 30 or 0.5".to_owned();
-        let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
-        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-        if !is_number(part) || part.is_empty() || part.len() > 3 || !is_number(whole) {
-            return Err(wrong());
-        }
-        let ms = format!("{part:0<3}").parse::<u64>().map_err(|_| wrong())?;
-        let seconds = whole.parse::<u64>().map_err(|_| wrong())?;
-        let ms = seconds.checked_mul(1000).and_then(|s| s.checked_add(ms));
-        ms.map(|ms| Self { ms }).ok_or_else(wrong)
+        milliseconds(text).map(|ms| Self { ms })
     }
 }
 
@@ -86,10 +78,10 @@ pub(super) struct Pushed {
     #[arg(long, default_value_t = 1024)]
     priority: u32,
     /// Seconds until it is ready
-    #[arg(long, value_name = "SECONDS", default_value = "0")]
+    #[arg(long, value_name = SPAN, default_value = "0")]
     delay: Span,
     /// Seconds that whoever claims it has [default: as the queue has it]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = SPAN)]
     ttr: Option<Span>,
     /// By which it is one with another: nothing is added while an unclaimed job of the queue has the same, whose number
     /// is printed
@@ -184,10 +176,10 @@ pub(super) struct Popped {
     #[arg(long, requires = "any", value_name = "TYPES", value_delimiter = ',')]
     except: Vec<String>,
     /// Seconds to wait for one at most
-    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=WAIT_MAX))]
+    #[arg(long, value_name = SPAN, default_value = "0", value_parser = seconds(0, WAIT_MAX))]
     wait: u64,
     /// Seconds that each claim lasts [default: as the job was pushed, or as its type has it, 60 if nothing is set]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = SPAN)]
     claim: Option<Span>,
     /// Jobs at most; whoever waits is given one
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=100))]
@@ -216,9 +208,8 @@ impl Popped {
         let jobs = said.pointer("/jobs").and_then(Value::as_array);
         let jobs = jobs.map_or(&[][..], Vec::as_slice);
         if jobs.is_empty() {
-            return Err(Failure::found("there is no job to claim").help(
-                "`--wait SECONDS` waits for one; `sexton queue stats` shows how they stand",
-            ));
+            return Err(Failure::found("there is no job to claim")
+                .help("`--wait 10m` waits for one; `sexton queue stats` shows how they stand"));
         }
         if asking.json {
             return Ok(());
@@ -307,7 +298,7 @@ pub(super) struct Given {
     #[command(flatten)]
     done: Done,
     /// Seconds until it is ready
-    #[arg(long, value_name = "SECONDS", default_value = "0")]
+    #[arg(long, value_name = SPAN, default_value = "0")]
     delay: Span,
     /// Its priority from now on; 0 is the most urgent [default: as it was]
     #[arg(long)]
