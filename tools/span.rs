@@ -25,6 +25,9 @@ pub(crate) fn milliseconds(text: &str) -> Result<u64, String> {
     loop {
         let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
         let (number, behind) = rest.split_at(end.unwrap_or(rest.len()));
+        if number.starts_with('.') || number.ends_with('.') {
+            return Err(expected());
+        }
         let number: f64 = number.parse().map_err(|_| expected())?;
         let end = behind.find(|letter: char| letter.is_ascii_digit());
         let (unit, behind) = behind.split_at(end.unwrap_or(behind.len()));
@@ -39,7 +42,10 @@ pub(crate) fn milliseconds(text: &str) -> Result<u64, String> {
         }
         (rest, larger) = (behind, unit);
     }
-    let sum = sum.round();
+    let (exact, sum) = (sum, sum.round());
+    if (exact - sum).abs() > 1e-6 {
+        return Err(format!("{text:?} is no whole number of milliseconds"));
+    }
     if sum > EXACT {
         return Err(format!("{text:?} is longer than any span"));
     }
@@ -101,6 +107,9 @@ mod tests {
             " 5",
             "5 m",
             "1..5",
+            "1.",
+            ".5",
+            "1.2345",
             "999999999999d",
             "5M",
         ] {
