@@ -2,7 +2,7 @@
 //!
 //! Change rule: the fields but for the rings are durable, see `message.rs`.
 
-use crate::actors::lock::message::Name;
+use crate::actors::lock::message::{Message, Name};
 use crate::clock::Timestamp;
 use crate::ids::{Seq, Slot, Token};
 use crate::spine::machine::{About, Stamp};
@@ -73,6 +73,37 @@ pub(super) struct Terms {
     pub(super) ttw: u16,
     pub(super) priority: u8,
     pub(super) attended: bool,
+}
+
+/// What a request asks for, and for which entry; nothing of another message.
+pub(super) fn requested(message: &Message) -> Option<((&Name, &Name, &Name), Terms)> {
+    let (Message::Request {
+        key,
+        index,
+        owner,
+        ttl,
+        ttw,
+        priority,
+    }
+    | Message::Acquire {
+        key,
+        index,
+        owner,
+        ttl,
+        ttw,
+        priority,
+        ..
+    }) = message
+    else {
+        return None;
+    };
+    let terms = Terms {
+        ttl: *ttl,
+        ttw: *ttw,
+        priority: *priority,
+        attended: matches!(message, Message::Acquire { attended: true, .. }),
+    };
+    Some(((key, index, owner), terms))
 }
 
 impl Entry {

@@ -4,7 +4,7 @@
 //! Told before the commit, while the names of those who end still stand in their slots. Renewals are no events: they
 //! change nothing but a deadline.
 
-use crate::actors::lock::entry::Entry;
+use crate::actors::lock::entry::{Entry, requested};
 use crate::actors::lock::message::{Gone, Message, Name, Outcome};
 use crate::actors::lock::state::State;
 use crate::ids::Token;
@@ -19,37 +19,17 @@ pub(super) fn events(
     tell: &mut dyn FnMut(Happening),
 ) {
     match (outcome, message) {
-        (
-            Outcome::Granted { .. },
-            Message::Request {
-                key,
-                index,
-                owner,
-                ttl,
-                ..
+        (Outcome::Granted { .. }, _) => {
+            if let Some(((key, index, owner), terms)) = requested(message) {
+                let names = [key, index, owner].map(Name::as_bytes);
+                tell(granted(names, entry.seq.into(), terms.ttl));
             }
-            | Message::Acquire {
-                key,
-                index,
-                owner,
-                ttl,
-                ..
-            },
-        ) => {
-            let names = [key, index, owner].map(Name::as_bytes);
-            tell(granted(names, entry.seq.into(), *ttl));
         }
-        (
-            Outcome::Queued { place, .. },
-            Message::Request {
-                key, index, owner, ..
+        (Outcome::Queued { place, .. }, _) => {
+            if let Some(((key, index, owner), _)) = requested(message) {
+                let names = [key, index, owner].map(Name::as_bytes);
+                tell(named("waiting", names).number("place", *place));
             }
-            | Message::Acquire {
-                key, index, owner, ..
-            },
-        ) => {
-            let names = [key, index, owner].map(Name::as_bytes);
-            tell(named("waiting", names).number("place", *place));
         }
         (Outcome::Ended { gone }, message) => {
             let in_time = !matches!(message, Message::Expire { .. });
@@ -63,14 +43,7 @@ pub(super) fn events(
             }
         }
         (Outcome::Draining, _) => tell(Happening::new("draining")),
-        (
-            Outcome::Granted { .. }
-            | Outcome::Queued { .. }
-            | Outcome::Renewed { .. }
-            | Outcome::Absent
-            | Outcome::Refused(_),
-            _,
-        ) => {}
+        (Outcome::Renewed { .. } | Outcome::Absent | Outcome::Refused(_), _) => {}
     }
 }
 

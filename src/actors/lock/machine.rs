@@ -3,7 +3,7 @@
 //! Follows LockServer 0.9b; the open points of that text are settled in `docs/protocols/lockserver.md`, whose rows
 //! are cited here as "row n". Decides without changing anything, and commits without deciding anything.
 
-use crate::actors::lock::entry::{Entry, Terms};
+use crate::actors::lock::entry::{Entry, requested};
 use crate::actors::lock::message::{
     Gone, Listed, Message, Name, Outcome, Query, Refused, Reply, Rules, Selection, Standing, Watch,
 };
@@ -277,37 +277,6 @@ impl LockMachine {
     }
 }
 
-/// What a request asks for, and for which entry; nothing of another message.
-fn requested(message: &Message) -> Option<((&Name, &Name, &Name), Terms)> {
-    let (Message::Request {
-        key,
-        index,
-        owner,
-        ttl,
-        ttw,
-        priority,
-    }
-    | Message::Acquire {
-        key,
-        index,
-        owner,
-        ttl,
-        ttw,
-        priority,
-        ..
-    }) = message
-    else {
-        return None;
-    };
-    let terms = Terms {
-        ttl: *ttl,
-        ttw: *ttw,
-        priority: *priority,
-        attended: matches!(message, Message::Acquire { attended: true, .. }),
-    };
-    Some(((key, index, owner), terms))
-}
-
 #[cfg(test)]
 impl LockMachine {
     /// Walks all of the state and asserts that it is whole.
@@ -342,20 +311,10 @@ impl Machine for LockMachine {
 
     fn decide(&self, moment: &Moment, message: &Message) -> Outcome {
         match message {
-            Message::Request {
-                key,
-                index,
-                owner,
-                priority,
-                ..
+            Message::Request { .. } | Message::Acquire { .. } => {
+                let (names, terms) = requested(message).expect("it requests");
+                self.decide_request(names, terms.priority, moment.draining)
             }
-            | Message::Acquire {
-                key,
-                index,
-                owner,
-                priority,
-                ..
-            } => self.decide_request((key, index, owner), *priority, moment.draining),
             Message::Renew {
                 key,
                 index,
