@@ -29,16 +29,31 @@ pub enum Drain {
 }
 
 impl Drain {
-    /// What each actor is to take on no more.
+    /// What is taken on no more.
+    const fn drains(self) -> Drains {
+        Drains {
+            locks: matches!(self, Self::Locks | Self::All),
+            jobs: matches!(self, Self::Queues | Self::All | Self::Jobs),
+            claims: matches!(self, Self::Queues | Self::All),
+        }
+    }
+
+    /// The same, actor by actor.
     pub(crate) fn actors(self) -> impl Iterator<Item = (ActorId, Draining)> {
-        let locks = matches!(self, Self::Locks | Self::All);
-        let queues = match self {
-            Self::Locks => Draining::No,
-            Self::Jobs => Draining::Additions,
-            Self::Queues | Self::All => Draining::All,
+        let Drains {
+            locks,
+            jobs,
+            claims,
+        } = self.drains();
+        let of = |additions, all| match (additions, all) {
+            (_, true) => Draining::All,
+            (true, false) => Draining::Additions,
+            (false, false) => Draining::No,
         };
-        let locks = if locks { Draining::All } else { Draining::No };
-        let all = [(ActorId::LOCK, locks), (ActorId::QUEUE, queues)];
+        let all = [
+            (ActorId::LOCK, of(locks, locks)),
+            (ActorId::QUEUE, of(jobs, claims)),
+        ];
         all.into_iter().filter(|(_, draining)| draining.has_begun())
     }
 }
@@ -71,10 +86,12 @@ impl Drains {
         all.map(|(_, word)| word).collect()
     }
 
-    fn add(&mut self, what: Drain) {
-        self.locks |= matches!(what, Drain::Locks | Drain::All);
-        self.jobs |= what != Drain::Locks;
-        self.claims |= matches!(what, Drain::Queues | Drain::All);
+    const fn and(self, other: Self) -> Self {
+        Self {
+            locks: self.locks || other.locks,
+            jobs: self.jobs || other.jobs,
+            claims: self.claims || other.claims,
+        }
     }
 }
 
@@ -100,7 +117,8 @@ impl Handle {
         let sent = self.facts.commands.send(Command::Drain(what, answer));
         sent.map_err(|_| Stopped)?;
         begun.await.map_err(|_| Stopped)?;
-        self.facts.draining.send_modify(|drains| drains.add(what));
+        let draining = &self.facts.draining;
+        draining.send_modify(|drains| *drains = drains.and(what.drains()));
         Ok(())
     }
 
@@ -110,7 +128,7 @@ impl Handle {
     }
 
     /// Resolves at the first moment after a drain of locks or queues has begun, by whomever, at which no lock and no
-    /// claim is left, whichever of them drains: whoever has one works. Never, if none begins.
+    /// claim is left, whichever of them drains. Never, if none begins.
     pub async fn drained(&self) -> Result<(), Stopped> {
         let mut draining = self.facts.draining.subscribe();
         let begun = draining.wait_for(|drains| drains.locks || drains.claims);
@@ -122,7 +140,7 @@ impl Handle {
             match self.left().await {
                 Ok(left) if left == Left::default() => return Ok(()),
                 Err(QueueError::Stopped(stopped)) => return Err(stopped),
-                // Whoever panics is served again, or the node halts.
+                // An actor that panicked is served again, or the node halts.
                 Ok(_) | Err(_) => {}
             }
         }
@@ -133,7 +151,7 @@ impl Handle {
         let counts = vec![Item::Query(lock::Query::Counts)];
         let counts = self.actors.lock.call(counts).await?.pop();
         let lock::Reply::Counts { owners, contenders } = counts.ok_or(Stopped)?? else {
-            unreachable!("whoever asks how many there are is told");
+            unreachable!("counts are the answer to a question about counts");
         };
         let locks = u64::from(owners) + u64::from(contenders);
         let claims = self.queues().totals().await?.jobs.claimed.into();
