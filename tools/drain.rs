@@ -14,7 +14,7 @@ const WAIT_MAX: u64 = 3600;
 
 /// Have a running coordinator take nothing new on, and end when no lock and no claim of a job is left.
 ///
-/// Renewals and releases of locks go on, and whoever waits for one is granted it; claimed jobs may be touched, and come to
+/// Renewals and releases of locks go on, and those who wait for one are still granted it; claimed jobs may be touched, and come to
 /// their end. Jobs that wait stay on disk. What SIGUSR2 does, by name; the next start ends the drain.
 #[derive(Args)]
 #[command(after_help = "\

@@ -57,7 +57,7 @@ pub(crate) fn milliseconds(text: &str) -> Result<u64, String> {
     Ok(sum as u64)
 }
 
-/// The same for spans of whole seconds, between so many and so many.
+/// The same for spans of whole seconds within bounds.
 pub(crate) fn seconds(least: u64, most: u64) -> impl Fn(&str) -> Result<u64, String> + Clone {
     move |text| {
         let ms = milliseconds(text)?;

@@ -23,7 +23,7 @@ const PAGE: u64 = 1000;
 /// Take, keep and give back locks of a running coordinator, and see who has them.
 ///
 /// Asks over `DATA/sexton.sock`, or where --url says. Each `acquire` is an owner
-/// of its own, unless --owner or `SEXTON_OWNER` names one; whoever knows the token can renew and release.
+/// of its own, unless --owner or `SEXTON_OWNER` names one; anyone who has the token can renew and release.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

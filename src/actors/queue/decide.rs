@@ -27,7 +27,7 @@ impl QueueMachine {
             Message::Spoil => Outcome::Spoiled {
                 id: self.state.head.next_id,
             },
-            // Whoever waits is told by whoever waits for it: a tick must come to something.
+            // The listener tells a client that waits: a tick must come to something.
             Message::Pop(Pop { ticket: None, .. }) | Message::PopJob { .. }
                 if moment.draining == Draining::All =>
             {
