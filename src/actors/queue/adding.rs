@@ -127,8 +127,12 @@ impl QueueMachine {
         Ok(())
     }
 
-    /// Whether there is room for so many more jobs, with so many bytes.
+    /// Whether there is room for so many more jobs, with so many bytes. For none there always is, also where what was said
+    /// of failures takes more than there is room for.
     fn room_for(&self, count: u64, bytes: u64) -> Result<(), Refused> {
+        if count == 0 {
+            return Ok(());
+        }
         let (totals, rules) = (&self.state.totals, &self.state.rules);
         let most = rules.jobs_max.min(pages::SLOTS_MAX);
         if u64::from(totals.jobs.all()) + count > most.into()

@@ -83,14 +83,20 @@ impl Model {
         }
         self.rules = rules;
         let after = self.sums();
+        let mut grown = [false; 4];
+        for (grown, (after, before)) in grown.iter_mut().zip(after.iter().zip(sums)) {
+            *grown = *after > before;
+        }
+        // Beyond the bytes nothing is added, not even what has none.
+        grown[1] = grown[0];
         let limits = [
             (self.rules.jobs_max.into(), Refused::Full),
             (self.rules.bytes_max, Refused::Full),
             (self.rules.queues_max.into(), Refused::QueuesFull),
             (self.rules.roots_max.into(), Refused::RootsFull),
         ];
-        for (((limit, refused), after), before_it) in limits.iter().zip(after).zip(sums) {
-            if after > *limit && after > before_it {
+        for (((limit, refused), after), grown) in limits.iter().zip(after).zip(grown) {
+            if after > *limit && grown {
                 (self.jobs, self.roots, self.next_id) = before;
                 self.numbers = numbers;
                 return Reply::Refused(*refused);
