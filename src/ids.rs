@@ -372,3 +372,96 @@ mod tests {
         }
     }
 }
+
+/// The id of a process record, and of the one attempt to run it: a UUID of version 7, given once and never again.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessId(pub u128);
+
+impl ProcessId {
+    /// The id of a moment: milliseconds since 1970 by the wall clock, and chance of which 74 bits are used (RFC 9562, 5.7).
+    pub const fn new(wall_ms: u64, chance: u128) -> Self {
+        const VERSION: u128 = 7 << 76;
+        const VARIANT: u128 = 2 << 62;
+        let time = (wall_ms as u128 & 0xffff_ffff_ffff) << 80;
+        let high = (chance >> 62 & 0xfff) << 64;
+        let low = chance & 0x3fff_ffff_ffff_ffff;
+        Self(time | VERSION | high | VARIANT | low)
+    }
+}
+
+impl fmt::Display for ProcessId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = format!("{:032x}", self.0);
+        let mut rest = digits.as_str();
+        for length in [8, 4, 4, 4] {
+            let (part, after) = rest.split_at(length);
+            write!(f, "{part}-")?;
+            rest = after;
+        }
+        f.write_str(rest)
+    }
+}
+
+impl fmt::Debug for ProcessId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::str::FromStr for ProcessId {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong =
+            "a process id has 32 hexadecimal digits, as in 0192f5e0-7a4b-7c11-9d2e-5f6a7b8c9d0e";
+        let parts: Vec<&str> = text.split('-').collect();
+        let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
+        let digits = parts.concat();
+        if !matches!(lengths.as_slice(), [32] | [8, 4, 4, 4, 12])
+            || !digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+        {
+            return Err(wrong);
+        }
+        u128::from_str_radix(&digits, 16)
+            .map(Self)
+            .map_err(|_| wrong)
+    }
+}
+
+impl Serialize for ProcessId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            serializer.collect_str(self)
+        } else {
+            self.0.to_be_bytes().serialize(serializer)
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ProcessId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !deserializer.is_human_readable() {
+            return <[u8; 16]>::deserialize(deserializer)
+                .map(|bytes| Self(u128::from_be_bytes(bytes)));
+        }
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// The layout is that of RFC 9562, and a text that is not of that form is no id.
+#[test]
+fn process_ids_are_uuids_of_version_7() {
+    let id = ProcessId::new(0x0192_f5e0_7a4b, u128::MAX);
+    let text = "0192f5e0-7a4b-7fff-bfff-ffffffffffff";
+    assert_eq!(id.to_string(), text);
+    assert_eq!(text.parse(), Ok(id));
+    assert_eq!(text.replace('-', "").parse(), Ok(id));
+    for wrong in ["", "x", "0192f5e07a4b-7fff-bfff-ffffffffffff", &text[1..]] {
+        assert!(wrong.parse::<ProcessId>().is_err(), "{wrong}");
+    }
+    assert!(
+        ProcessId::new(1, 0) < ProcessId::new(2, 0),
+        "ids are in the order of time"
+    );
+}

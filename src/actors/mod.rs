@@ -4,6 +4,7 @@
 //! in, in [`crate::lookup`].
 
 pub mod lock;
+pub mod process;
 pub mod queue;
 pub mod supervisor;
 

@@ -154,6 +154,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
 pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     ("src/ids.rs", &[]),
     ("src/clock.rs", &["ids"]),
+    ("src/bytes.rs", &["text"]),
     // How records are encoded is no part of what they say.
     ("src/decode.rs", &[]),
     ("src/persist/", &["clock", "decode", "ids", "persist"]),

@@ -2,9 +2,9 @@
 //!
 //! Change rule: the fields but for the links are durable, see `message.rs`.
 
-use crate::actors::queue::body::Body;
 use crate::actors::queue::message::{DedupKey, ErrorText, Root, Worker};
 use crate::actors::queue::phase::Phase;
+use crate::bytes::Bytes as Body;
 use crate::clock::{Date, Deadline, Timestamp};
 use crate::ids::{Seq, Slot, Token};
 use serde::{Deserialize, Serialize};

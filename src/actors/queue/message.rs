@@ -4,9 +4,9 @@
 //! not understand raises `FORMAT_VERSION`, with a golden directory and a CHANGELOG line under "Formats". Fields are stored
 //! by their place: what may be left out stands last.
 
-use crate::actors::queue::body::Body;
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
+use crate::bytes::Bytes as Body;
 use crate::clock::{Date, Timestamp};
 use crate::ids::{Slot, Ticket, Token};
 use crate::spine::machine::Refusal;

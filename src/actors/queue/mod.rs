@@ -23,7 +23,6 @@
 //! | `invariants.rs` `model/` `selected.rs` `steps.rs` `tests.rs` | the machine compared with a plain model, its state walked |
 
 mod adding;
-mod body;
 mod busiest;
 mod by_id;
 mod canonical;
@@ -65,7 +64,7 @@ mod tests;
 mod throttle;
 mod waiting;
 
-pub use body::Body;
+pub use crate::bytes::Bytes as Body;
 pub use job::Job;
 pub use machine::QueueMachine;
 pub use message::{

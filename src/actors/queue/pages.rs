@@ -3,13 +3,13 @@
 //!
 //! Change rule: the layout is part of the on-disk format, see `persist/format.rs`.
 
-use crate::actors::queue::body::Body;
 use crate::actors::queue::job::{Job, Story, shown};
 use crate::actors::queue::message::{DedupKey, Root, is_not};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::queue::{Numbered, Pause};
 use crate::actors::queue::roots::KnownRoot;
+use crate::bytes::Bytes as Body;
 use crate::clock::{Deadline, Timestamp};
 use crate::ids::{PageId, Slot};
 use crate::lookup::kept::{Item, Kept, Loaded, Once, Single};

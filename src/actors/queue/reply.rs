@@ -1,10 +1,10 @@
 //! What the `QueueActor` can be asked that changes nothing, what can be waited for, and what it answers. Nothing of it is
 //! stored.
 
-use crate::actors::queue::body::Body;
 use crate::actors::queue::message::{ErrorText, Pop, Refused};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::{Counts, Phase};
+use crate::bytes::Bytes as Body;
 use crate::clock::Timestamp;
 use crate::ids::{Slot, Token};
 use crate::spine::machine::Refusal;

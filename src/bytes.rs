@@ -1,4 +1,4 @@
-//! What a job says: bytes that never change, shared between the state, an answer and a copy of a page.
+//! Bytes that never change, shared between the state, an answer and a copy of a page; as text where people read them.
 
 use crate::text;
 use serde::de::Visitor;
@@ -6,12 +6,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::sync::Arc;
 
-/// The body of a job. Cloning is cheap.
+/// Bytes. Cloning is cheap.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct Body(Arc<[u8]>);
+pub struct Bytes(Arc<[u8]>);
 
-impl Body {
-    /// A body of these bytes.
+impl Bytes {
+    /// These bytes.
     pub fn new(bytes: impl Into<Arc<[u8]>>) -> Self {
         Self(bytes.into())
     }
@@ -22,13 +22,13 @@ impl Body {
     }
 }
 
-impl fmt::Debug for Body {
+impl fmt::Debug for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes", self.0.len())
     }
 }
 
-impl Serialize for Body {
+impl Serialize for Bytes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
             serializer.serialize_str(&text::escaped(&self.0))
@@ -38,28 +38,28 @@ impl Serialize for Body {
     }
 }
 
-impl<'de> Deserialize<'de> for Body {
+impl<'de> Deserialize<'de> for Bytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Bodies;
-        impl Visitor<'_> for Bodies {
-            type Value = Body;
+        struct Texts;
+        impl Visitor<'_> for Texts {
+            type Value = Bytes;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a body, with \\xNN for what is not text")
+                f.write_str("text, with \\xNN for what is not text")
             }
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Body, E> {
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Bytes, E> {
                 let bytes = text::unescaped(text);
                 bytes
-                    .map(Body::new)
+                    .map(Bytes::new)
                     .ok_or_else(|| E::custom("a broken escape"))
             }
-            fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<Body, E> {
-                Ok(Body::new(bytes))
+            fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<Bytes, E> {
+                Ok(Bytes::new(bytes))
             }
         }
         if deserializer.is_human_readable() {
-            deserializer.deserialize_str(Bodies)
+            deserializer.deserialize_str(Texts)
         } else {
-            deserializer.deserialize_bytes(Bodies)
+            deserializer.deserialize_bytes(Texts)
         }
     }
 }
