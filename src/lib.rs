@@ -140,6 +140,7 @@ pub mod keeper;
 pub mod lookup;
 pub mod node;
 pub mod persist;
+pub mod ports;
 pub mod protocols;
 pub mod refusal;
 #[cfg(feature = "replay")]

@@ -282,6 +282,10 @@ pub enum Action {
         identity: Identity,
         /// Whether the keeper launched it, so that it can say how it ended.
         launched: bool,
+        /// Whether it has a control group of its own.
+        contained: bool,
+        /// Where its files are, if not in `DATA/run/ID`.
+        run_dir: Option<Bytes>,
     },
     /// Send a signal, by its verified descriptor.
     Signal {

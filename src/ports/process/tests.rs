@@ -1,0 +1,319 @@
+//! What the port does over a simulated kernel.
+
+#[path = "../../../tests/support/kernel.rs"]
+mod kernel;
+
+use crate::actors::process::{Action, End, Failure, Identity, Lost, Message, Reach, Spec};
+use crate::ids::{ProcessId, Seq};
+use crate::ports::process::Follower;
+use kernel::{Event, Kernel};
+
+const ID: ProcessId = ProcessId(1);
+
+/// Lets everything happen that has come, and so much time pass.
+fn settle(follower: &mut Follower<Kernel>, ms: u64) {
+    let until = follower.world().now + ms;
+    loop {
+        while let Some(event) = follower.world().events.pop_front() {
+            match event {
+                Event::Heard(report) => follower.heard(report),
+                Event::Ended(id) => follower.ended(id),
+                Event::KeeperGone => follower.keeper_gone(),
+            }
+        }
+        let next = follower.deadline().filter(|at| *at <= until);
+        let Some(next) = next else {
+            follower.world().now = until;
+            return;
+        };
+        let now = follower.world().now;
+        follower.world().now = now.max(next);
+        follower.time_has_come();
+    }
+}
+
+fn reports(follower: &mut Follower<Kernel>) -> Vec<Message> {
+    std::mem::take(&mut follower.world().reports)
+}
+
+fn launch() -> Action {
+    Action::Launch {
+        id: ID,
+        spec: Spec::default(),
+    }
+}
+
+fn launched(kernel: Kernel) -> (Follower<Kernel>, Identity) {
+    let mut follower = Follower::new(kernel);
+    follower.perform(Seq(1), launch());
+    settle(&mut follower, 0);
+    match reports(&mut follower).as_slice() {
+        [
+            Message::Started {
+                id: ID, identity, ..
+            },
+        ] => (follower, *identity),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn follow(identity: Identity, launched: bool) -> Action {
+    Action::Follow {
+        id: ID,
+        identity,
+        launched,
+        contained: true,
+        run_dir: None,
+    }
+}
+
+fn ends(follower: &mut Follower<Kernel>) -> Vec<End> {
+    let ended = reports(follower)
+        .into_iter()
+        .filter_map(|message| match message {
+            Message::Ended { end, .. } => Some(end),
+            _ => None,
+        });
+    ended.collect()
+}
+
+fn restarted(mut follower: Follower<Kernel>) -> Follower<Kernel> {
+    let mut kernel = std::mem::take(follower.world());
+    kernel.lose_coordinator();
+    Follower::new(kernel)
+}
+
+#[test]
+fn an_exit_is_the_one_that_the_keeper_saw() {
+    let (mut follower, identity) = launched(Kernel::default());
+    follower.world().end(identity.pid, 3 << 8);
+    settle(&mut follower, 0);
+    assert_eq!(ends(&mut follower), [End::Code(3)]);
+    follower.perform(Seq(2), Action::Forget { id: ID });
+    assert_eq!(follower.world().keeper_holds(), 0);
+}
+
+#[test]
+fn an_attempt_is_launched_once_and_its_answer_comes_again() {
+    let (mut follower, identity) = launched(Kernel::default());
+    follower.perform(Seq(1), launch());
+    settle(&mut follower, 0);
+    assert_eq!(reports(&mut follower).len(), 1);
+    follower.world().end(identity.pid, 9);
+    let mut follower = restarted(follower);
+    follower.perform(Seq(1), launch());
+    settle(&mut follower, 0);
+    let signal = End::Signal {
+        signal: 9,
+        dumped: false,
+    };
+    assert_eq!(ends(&mut follower), [signal]);
+    assert_eq!(follower.world().launched[&ID].len(), 1);
+}
+
+#[test]
+fn what_ended_while_nobody_listened_is_told_with_its_true_status() {
+    let (follower, identity) = launched(Kernel::default());
+    let mut follower = restarted(follower);
+    follower.world().end(identity.pid, 7 << 8);
+    follower.perform(Seq(3), follow(identity, true));
+    follower.perform(Seq(3), Action::Census);
+    settle(&mut follower, 0);
+    assert_eq!(ends(&mut follower), [End::Code(7)]);
+    // Its end is durable, and to have it forgotten was lost.
+    let mut follower = restarted(follower);
+    follower.perform(Seq(4), Action::Census);
+    settle(&mut follower, 0);
+    assert_eq!(follower.world().keeper_holds(), 0);
+}
+
+#[test]
+fn without_its_keeper_a_process_is_followed_and_its_end_told_as_far_as_it_is_known() {
+    for secretive in [false, true] {
+        let (mut follower, identity) = launched(Kernel::default());
+        follower.world().secretive = secretive;
+        follower.world().kill_keeper();
+        settle(&mut follower, 5000);
+        assert_eq!(reports(&mut follower), []);
+        follower.world().end(identity.pid, 5 << 8);
+        settle(&mut follower, 5000);
+        let expected = if secretive {
+            End::Lost(Lost::KeeperGone)
+        } else {
+            End::Code(5)
+        };
+        assert_eq!(ends(&mut follower), [expected]);
+    }
+}
+
+#[test]
+fn a_keeper_that_dies_before_it_answers_is_followed_by_one_that_is_asked_again() {
+    let mut follower = Follower::new(Kernel::default());
+    follower.perform(Seq(1), launch());
+    follower.world().kill_keeper();
+    settle(&mut follower, 0);
+    assert!(matches!(
+        reports(&mut follower).as_slice(),
+        [Message::Started { .. }]
+    ));
+    assert_eq!(
+        follower.world().launched[&ID].len(),
+        1,
+        "it had been launched"
+    );
+}
+
+#[test]
+fn after_another_boot_all_is_lost_and_no_stranger_is_touched() {
+    let (mut follower, identity) = launched(Kernel::default());
+    follower.world().reboot();
+    let mut follower = restarted(follower);
+    // A stranger has the PID, and every number is one of before.
+    while follower.world().identity(identity.pid).is_none() {
+        follower.world().spawn(None);
+    }
+    follower.perform(Seq(5), follow(identity, true));
+    for reach in [Reach::Leader, Reach::Group, Reach::Tree] {
+        let signal = Action::Signal {
+            id: ID,
+            identity,
+            signal: 15,
+            reach,
+        };
+        follower.perform(Seq(6), signal);
+    }
+    settle(&mut follower, 5000);
+    assert_eq!(ends(&mut follower), [End::Lost(Lost::Rebooted)]);
+    assert_eq!(follower.world().signalled, []);
+}
+
+#[test]
+fn a_reused_pid_is_a_stranger() {
+    let (mut follower, identity) = launched(Kernel::default());
+    follower.world().end(identity.pid, 0);
+    let mut follower = restarted(follower);
+    while follower.world().identity(identity.pid).is_none() {
+        follower.world().spawn(None);
+    }
+    follower.perform(Seq(7), follow(identity, false));
+    let kill = Action::Kill {
+        id: ID,
+        identity,
+        tree: false,
+    };
+    follower.perform(Seq(8), kill);
+    settle(&mut follower, 5000);
+    let told = reports(&mut follower);
+    assert!(
+        told.iter().any(|it| matches!(
+            it,
+            Message::Ended {
+                end: End::Lost(Lost::NotOurs),
+                ..
+            }
+        )),
+        "{told:?}"
+    );
+    assert_eq!(follower.world().signalled, []);
+}
+
+#[test]
+fn without_descriptors_nobody_is_thought_gone() {
+    let mut kernel = Kernel::default();
+    let pid = kernel.spawn(None).expect("there is room");
+    let identity = kernel.identity(pid).expect("it lives");
+    kernel.exhausted = true;
+    let mut follower = Follower::new(kernel);
+    follower.perform(Seq(1), follow(identity, false));
+    settle(&mut follower, 60_000);
+    assert_eq!(reports(&mut follower), []);
+    follower.world().exhausted = false;
+    follower.world().end(pid, 0);
+    settle(&mut follower, 10_000);
+    assert_eq!(ends(&mut follower), [End::Lost(Lost::NotOurs)]);
+}
+
+#[test]
+fn a_tree_is_empty_when_its_last_member_is_gone() {
+    let (mut follower, identity) = launched(Kernel::default());
+    let child = follower.world().spawn(Some(ID)).expect("there is room");
+    let process = follower
+        .world()
+        .processes
+        .get_mut(&child)
+        .expect("it lives");
+    process.unkillable = true;
+    let kill = Action::Kill {
+        id: ID,
+        identity,
+        tree: true,
+    };
+    follower.perform(Seq(9), kill);
+    settle(&mut follower, 1900);
+    let told = reports(&mut follower);
+    assert!(
+        matches!(told.as_slice(), [Message::Ended { .. }]),
+        "{told:?}"
+    );
+    settle(&mut follower, 3000);
+    let stuck = Message::Stuck {
+        id: ID,
+        unkillable: 1,
+        unknown: 0,
+    };
+    assert_eq!(reports(&mut follower), [stuck]);
+    follower.world().end(child, 9);
+    settle(&mut follower, 3000);
+    assert_eq!(reports(&mut follower), [Message::Empty { id: ID }]);
+}
+
+#[test]
+fn one_that_cannot_be_attributed_makes_a_tree_unknown() {
+    let mut kernel = Kernel::default();
+    kernel.contains = false;
+    let (mut follower, identity) = launched(kernel);
+    let child = follower.world().spawn(Some(ID)).expect("there is room");
+    let process = follower
+        .world()
+        .processes
+        .get_mut(&child)
+        .expect("it lives");
+    process.hidden = true;
+    follower.perform(
+        Seq(9),
+        Action::Kill {
+            id: ID,
+            identity,
+            tree: true,
+        },
+    );
+    settle(&mut follower, 10_000);
+    let told = reports(&mut follower);
+    assert!(
+        told.contains(&Message::Stuck {
+            id: ID,
+            unkillable: 0,
+            unknown: 1
+        }),
+        "{told:?}"
+    );
+    assert!(!told.contains(&Message::Empty { id: ID }), "{told:?}");
+}
+
+#[test]
+fn what_cannot_be_started_is_told_with_its_errno() {
+    for (refuses, no_keeper) in [(Some(13), false), (None, true)] {
+        let mut kernel = Kernel::default();
+        (kernel.refuses, kernel.no_keeper) = (refuses, no_keeper);
+        let mut follower = Follower::new(kernel);
+        follower.perform(Seq(1), launch());
+        settle(&mut follower, 0);
+        let errno = refuses.unwrap_or(2);
+        let told = reports(&mut follower);
+        let right = |message: &Message| matches!(message, Message::Failed { failure: Failure { errno: its, .. }, .. } if *its == errno);
+        assert!(
+            matches!(told.as_slice(), [message] if right(message)),
+            "{told:?}"
+        );
+    }
+}

@@ -1,0 +1,438 @@
+//! A kernel, a keeper and files, simulated: PIDs are reused, descriptors run out, exits come late, sessions are escaped
+//! from, keepers are killed, and the machine is started again. What is true stands in it, to be compared with what was said.
+
+use sexton::actors::process::{Failure, Identity, Message, Output, Remains, Spec, Step};
+use sexton::bytes::Bytes;
+use sexton::clock::Date;
+use sexton::ids::ProcessId;
+use sexton::keeper::protocol::{Exited, Launch, Report, Request, Started};
+use sexton::ports::process::{Found, Survivors, Tree, World};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// PIDs that there are: few, so that they are reused.
+const PIDS: u32 = 40;
+
+/// What happens to the follower.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    Heard(Report),
+    Ended(ProcessId),
+    KeeperGone,
+}
+
+/// A process.
+#[derive(Clone, Debug)]
+pub(crate) struct Process {
+    pub(crate) inode: u64,
+    pub(crate) ticks: u64,
+    /// Of which attempt it is the leader.
+    pub(crate) leads: Option<ProcessId>,
+    /// To which attempt it belongs, itself or by who started it.
+    pub(crate) tree: Option<ProcessId>,
+    /// What SIGTERM does not end.
+    pub(crate) ignores_term: bool,
+    /// What nothing ends, as one that waits for a disk that is gone.
+    pub(crate) unkillable: bool,
+    /// Not to be attributed: it left its session, and nobody can read its environment.
+    pub(crate) hidden: bool,
+}
+
+/// What a keeper's log has of an attempt.
+#[derive(Clone, Copy, Debug)]
+enum Logged {
+    Started(Started),
+    Exited(Exited),
+    Failed(i32),
+}
+
+/// A keeper that lives.
+#[derive(Debug)]
+struct Keeper {
+    children: BTreeSet<ProcessId>,
+    joined: bool,
+}
+
+/// All of the simulated machine.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    pub(crate) boot: u128,
+    pub(crate) now: u64,
+    next_pid: u32,
+    next_inode: u64,
+    pub(crate) processes: BTreeMap<u32, Process>,
+    keeper: Option<Keeper>,
+    log: BTreeMap<ProcessId, Logged>,
+    watched: BTreeMap<u64, ProcessId>,
+    /// How what is gone ended: what the kernel says to those who hold a descriptor.
+    statuses: BTreeMap<u64, u32>,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) reports: Vec<Message>,
+    /// Every process that was ever launched, by attempt, and how it truly ended.
+    pub(crate) launched: BTreeMap<ProcessId, Vec<u64>>,
+    pub(crate) truth: BTreeMap<ProcessId, u32>,
+    /// Signals that were sent: to which process.
+    pub(crate) signalled: Vec<(u64, u8)>,
+    /// No descriptors are left.
+    pub(crate) exhausted: bool,
+    /// The kernel tells nobody but the parent how a process ended.
+    pub(crate) secretive: bool,
+    pub(crate) contains: bool,
+    pub(crate) refuses: Option<i32>,
+    pub(crate) no_keeper: bool,
+}
+
+impl Default for Kernel {
+    fn default() -> Self {
+        Self {
+            boot: 1,
+            now: 1_000_000,
+            next_pid: 2,
+            next_inode: 100,
+            processes: BTreeMap::new(),
+            keeper: None,
+            log: BTreeMap::new(),
+            watched: BTreeMap::new(),
+            statuses: BTreeMap::new(),
+            events: VecDeque::new(),
+            reports: Vec::new(),
+            launched: BTreeMap::new(),
+            truth: BTreeMap::new(),
+            signalled: Vec::new(),
+            exhausted: false,
+            secretive: false,
+            contains: true,
+            refuses: None,
+            no_keeper: false,
+        }
+    }
+}
+
+impl Kernel {
+    /// Starts a process that belongs to a tree, or to none.
+    pub(crate) fn spawn(&mut self, tree: Option<ProcessId>) -> Option<u32> {
+        let free = (0..PIDS).map(|step| 2 + (self.next_pid - 2 + step) % PIDS);
+        let pid = free
+            .into_iter()
+            .find(|pid| !self.processes.contains_key(pid))?;
+        self.next_pid = 2 + (pid - 1) % PIDS;
+        self.next_inode += 1;
+        let process = Process {
+            inode: self.next_inode,
+            // Ten milliseconds are a tick, so that one that takes a PID again may have the same.
+            ticks: self.now / 10,
+            leads: None,
+            tree,
+            ignores_term: false,
+            unkillable: false,
+            hidden: false,
+        };
+        self.processes.insert(pid, process);
+        Some(pid)
+    }
+
+    pub(crate) fn identity(&self, pid: u32) -> Option<Identity> {
+        let process = self.processes.get(&pid)?;
+        Some(Identity {
+            machine: 7,
+            boot: self.boot,
+            namespace: 3,
+            pid,
+            inode: process.inode,
+            ticks: process.ticks,
+        })
+    }
+
+    /// A process ends, with this status.
+    pub(crate) fn end(&mut self, pid: u32, status: u32) {
+        let Some(process) = self.processes.remove(&pid) else {
+            return;
+        };
+        self.statuses.insert(process.inode, status);
+        if let Some(id) = self.watched.remove(&process.inode) {
+            self.events.push_back(Event::Ended(id));
+        }
+        let Some(id) = process.leads else {
+            return;
+        };
+        self.truth.insert(id, status);
+        if let Some(keeper) = &mut self.keeper
+            && keeper.children.remove(&id)
+            && let Some(Logged::Started(started)) = self.log.get(&id)
+        {
+            let exited = Exited {
+                started: *started,
+                status,
+                at: self.now,
+                cpu_ms: 1,
+                memory_max: 4096,
+            };
+            self.log.insert(id, Logged::Exited(exited));
+            if keeper.joined {
+                self.events.push_back(Event::Heard(Report::Exited(exited)));
+            }
+        }
+    }
+
+    pub(crate) fn kill_keeper(&mut self) {
+        if let Some(keeper) = self.keeper.take()
+            && keeper.joined
+        {
+            // What it had said and nobody had read is lost with it.
+            self.events
+                .retain(|event| !matches!(event, Event::Heard(_)));
+            self.events.push_back(Event::KeeperGone);
+        }
+    }
+
+    /// The coordinator is killed: what it held is gone, what it did not is as it was.
+    pub(crate) fn lose_coordinator(&mut self) {
+        self.events.clear();
+        self.watched.clear();
+        if let Some(keeper) = &mut self.keeper {
+            keeper.joined = false;
+        }
+    }
+
+    pub(crate) fn reboot(&mut self) {
+        for process in std::mem::take(&mut self.processes).into_values() {
+            if let Some(id) = process.leads {
+                self.truth.insert(id, 9);
+            }
+        }
+        self.keeper = None;
+        self.log.clear();
+        self.statuses.clear();
+        self.lose_coordinator();
+        self.boot += 1;
+    }
+
+    pub(crate) fn keeper_holds(&self) -> usize {
+        self.log.len()
+    }
+
+    fn take(&mut self, pid: u32, signal: u8) {
+        let Some(process) = self.processes.get(&pid) else {
+            return;
+        };
+        self.signalled.push((process.inode, signal));
+        let ends = match signal {
+            9 => !process.unkillable,
+            15 => !process.ignores_term && !process.unkillable,
+            _ => false,
+        };
+        if ends {
+            self.end(pid, signal.into());
+        }
+    }
+
+    fn members(&self, tree: &Tree) -> Vec<u32> {
+        let of = |process: &Process| {
+            process.tree == Some(tree.id) && (tree.contained || !process.hidden)
+        };
+        let members = self.processes.iter().filter(|(_, it)| of(it));
+        members.map(|(pid, _)| *pid).collect()
+    }
+
+    fn launch(&mut self, attempt: ProcessId) {
+        let said = match self.log.get(&attempt) {
+            Some(Logged::Started(started)) => Report::Started(*started),
+            Some(Logged::Exited(exited)) => Report::Exited(*exited),
+            Some(Logged::Failed(errno)) => failed(attempt, *errno),
+            None => self.launch_new(attempt),
+        };
+        self.events.push_back(Event::Heard(said));
+    }
+
+    fn launch_new(&mut self, attempt: ProcessId) -> Report {
+        let errno = self.refuses;
+        let Some(pid) = errno.is_none().then(|| self.spawn(Some(attempt))).flatten() else {
+            let errno = errno.unwrap_or(11);
+            self.log.insert(attempt, Logged::Failed(errno));
+            return failed(attempt, errno);
+        };
+        let process = self.processes.get_mut(&pid).expect("it was just started");
+        process.leads = Some(attempt);
+        let started = Started {
+            attempt,
+            pid,
+            namespace: 3,
+            inode: process.inode,
+            ticks: process.ticks,
+            at: self.now,
+            contained: self.contains,
+        };
+        self.launched
+            .entry(attempt)
+            .or_default()
+            .push(process.inode);
+        self.log.insert(attempt, Logged::Started(started));
+        let keeper = self.keeper.as_mut().expect("a keeper launches");
+        keeper.children.insert(attempt);
+        Report::Started(started)
+    }
+}
+
+fn failed(attempt: ProcessId, errno: i32) -> Report {
+    Report::Failed {
+        attempt,
+        step: sexton::keeper::protocol::step::EXEC,
+        errno,
+    }
+}
+
+/// A descriptor: of one process, whatever becomes of its PID.
+#[derive(Debug)]
+pub(crate) struct Handle(u64);
+
+impl World for Kernel {
+    type Handle = Handle;
+
+    fn here(&self) -> (u128, u128) {
+        (7, self.boot)
+    }
+
+    fn date(&self) -> Date {
+        Date(self.now)
+    }
+
+    fn clock(&self) -> u64 {
+        self.now
+    }
+
+    fn find(&mut self, identity: &Identity) -> Found<Handle> {
+        if self.exhausted {
+            return Found::Unknown;
+        }
+        let mut processes = self.processes.iter();
+        match processes.find(|(_, it)| it.inode == identity.inode) {
+            Some(_) => Found::Alive(Handle(identity.inode)),
+            None => Found::Gone(None),
+        }
+    }
+
+    fn watch(&mut self, id: ProcessId, handle: &Handle) {
+        self.watched.insert(handle.0, id);
+    }
+
+    fn status(&mut self, handle: &Handle) -> Option<u32> {
+        let known = self.statuses.get(&handle.0).copied();
+        known.filter(|_| !self.secretive)
+    }
+
+    fn signal(&mut self, handle: &Handle, signal: u8, _group: bool) -> Result<(), i32> {
+        let mut processes = self.processes.iter();
+        let Some((pid, _)) = processes.find(|(_, it)| it.inode == handle.0) else {
+            return Err(3);
+        };
+        let pid = *pid;
+        self.take(pid, signal);
+        Ok(())
+    }
+
+    fn survivors(&mut self, tree: &Tree) -> Survivors {
+        let count = |some: usize| u32::try_from(some).expect("processes are few");
+        let hidden = self.processes.values();
+        let hidden = hidden.filter(|it| !tree.contained && it.hidden && it.leads.is_none());
+        Survivors {
+            unknown: count(hidden.count()),
+            alive: count(self.members(tree).len()),
+        }
+    }
+
+    fn signal_tree(&mut self, tree: &Tree, signal: u8) -> Result<(), i32> {
+        for pid in self.members(tree) {
+            self.take(pid, signal);
+        }
+        Ok(())
+    }
+
+    fn has_keeper(&mut self) -> bool {
+        self.keeper.is_some()
+    }
+
+    fn join(&mut self) -> Result<(), Failure> {
+        if self.no_keeper {
+            return Err(Failure {
+                step: Step::Keeper,
+                errno: 2,
+                about: None,
+            });
+        }
+        let children = BTreeSet::new();
+        let keeper = self.keeper.get_or_insert(Keeper {
+            children,
+            joined: false,
+        });
+        keeper.joined = true;
+        let mut said = vec![Report::Welcome {
+            version: 1,
+            pid: 1,
+            boot: self.boot,
+            groups: None,
+        }];
+        for (id, logged) in &self.log {
+            match logged {
+                Logged::Started(started) if keeper.children.contains(id) => {
+                    said.push(Report::Started(*started));
+                }
+                Logged::Exited(exited) => said.push(Report::Exited(*exited)),
+                Logged::Failed(errno) => said.push(failed(*id, *errno)),
+                Logged::Started(_) => {}
+            }
+        }
+        said.push(Report::Told);
+        self.events.extend(said.into_iter().map(Event::Heard));
+        Ok(())
+    }
+
+    fn ask(&mut self, request: Request) {
+        let Some(keeper) = self.keeper.as_ref().filter(|it| it.joined) else {
+            return;
+        };
+        match request {
+            Request::Launch { attempt, .. } => self.launch(attempt),
+            Request::Forget { attempts } => {
+                for id in attempts {
+                    if !keeper.children.contains(&id) {
+                        self.log.remove(&id);
+                    }
+                }
+            }
+            Request::Ask { attempt } => {
+                let said = match self.log.get(&attempt) {
+                    Some(Logged::Started(started)) if keeper.children.contains(&attempt) => {
+                        Report::Started(*started)
+                    }
+                    Some(Logged::Exited(exited)) => Report::Exited(*exited),
+                    Some(Logged::Failed(errno)) => failed(attempt, *errno),
+                    Some(Logged::Started(_)) | None => Report::Absent { attempt },
+                };
+                self.events.push_back(Event::Heard(said));
+            }
+            Request::Hello { .. } | Request::Parcel { .. } | Request::Upgrade { .. } => {}
+        }
+    }
+
+    fn prepare(&mut self, _id: ProcessId, spec: &Spec) -> Result<Launch, Failure> {
+        Ok(Launch {
+            argv: spec.argv.clone(),
+            ..Launch::default()
+        })
+    }
+
+    fn note(&mut self, _id: ProcessId, _run_dir: Option<&Bytes>, _pid: u32) {}
+
+    fn remains(&mut self, tree: &Tree, _run_dir: Option<&Bytes>) -> Remains {
+        Remains {
+            alive: self.survivors(tree).alive,
+            stdout: Output::default(),
+            ..Remains::default()
+        }
+    }
+
+    fn clear(&mut self, _tree: &Tree, _run_dir: Option<&Bytes>) {}
+
+    fn report(&mut self, message: Message) {
+        self.reports.push(message);
+    }
+}
