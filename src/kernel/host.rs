@@ -1,0 +1,148 @@
+//! The machine, the boot and the PID namespace that identities hold in, and what this kernel can do. Each is read once.
+
+use crate::kernel::pidfd::{self, Pidfd};
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::sync::OnceLock;
+use xxhash_rust::xxh3::xxh3_128;
+
+/// The digest of `/etc/machine-id`; 0 if the machine has none.
+pub fn machine() -> u128 {
+    static MACHINE: OnceLock<u128> = OnceLock::new();
+    *MACHINE.get_or_init(|| {
+        let text = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+        match text.trim() {
+            "" => 0,
+            id => xxh3_128(id.as_bytes()),
+        }
+    })
+}
+
+/// The boot, as `/proc/sys/kernel/random/boot_id` has it; 0 if it cannot be read.
+pub fn boot() -> u128 {
+    static BOOT: OnceLock<u128> = OnceLock::new();
+    *BOOT.get_or_init(|| {
+        let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        parse_uuid(&text)
+    })
+}
+
+/// The inode of this process's PID namespace; 0 if it cannot be read.
+pub fn namespace() -> u64 {
+    static NAMESPACE: OnceLock<u64> = OnceLock::new();
+    *NAMESPACE.get_or_init(|| fs::metadata("/proc/self/ns/pid").map_or(0, |status| status.ino()))
+}
+
+/// What this kernel can do for us.
+pub fn abilities() -> &'static Abilities {
+    static ABILITIES: OnceLock<Abilities> = OnceLock::new();
+    ABILITIES.get_or_init(Abilities::probe)
+}
+
+/// What a kernel can do for us, worst last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tier {
+    /// A process is found again by its inode, and the exit status of any process can be asked for.
+    A,
+    /// Processes have descriptors, and are found again by PID and start time.
+    B,
+    /// There is only the PID and the start time.
+    C,
+}
+
+/// What the probe at the start found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abilities {
+    /// Whether there are descriptors of processes (5.3).
+    pub pidfds: bool,
+    /// Whether the inode of such a descriptor is that process's alone (6.9).
+    pub inodes: bool,
+    /// Whether a process can be opened by that inode (6.14): the type of its file handle.
+    pub handles: Option<i32>,
+    /// Whether a descriptor knows the exit status once the parent has reaped the process (6.15).
+    pub exits: bool,
+}
+
+impl Abilities {
+    /// What all of it comes to.
+    pub const fn tier(&self) -> Tier {
+        if self.inodes && self.handles.is_some() && self.exits {
+            Tier::A
+        } else if self.pidfds {
+            Tier::B
+        } else {
+            Tier::C
+        }
+    }
+
+    fn probe() -> Self {
+        let own = Pidfd::open(std::process::id());
+        let Ok(Some(own)) = own else {
+            return Self {
+                pidfds: false,
+                inodes: false,
+                handles: None,
+                exits: false,
+            };
+        };
+        let inodes = pidfd::is_of_pidfs(&own);
+        Self {
+            pidfds: true,
+            inodes,
+            handles: inodes.then(|| pidfd::handle_type(&own)).flatten(),
+            exits: inodes && pidfd::knows_exits(&own) && release() >= (6, 15),
+        }
+    }
+}
+
+/// A line for the status: `A: found again by inode, exit status of any process`.
+impl fmt::Display for Abilities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by = match self.tier() {
+            Tier::A => return f.write_str("A: found again by inode, exit status of any process"),
+            Tier::B if self.handles.is_some() => "B: found again by inode",
+            Tier::B => "B: found again by PID and start time",
+            Tier::C => "C: PID and start time, no descriptors of processes",
+        };
+        write!(f, "{by}, exit status of children only")
+    }
+}
+
+/// The version of the kernel: an older one ignores what it is asked about exits, so that only its version tells.
+fn release() -> (u32, u32) {
+    let text = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    parse_release(&text)
+}
+
+fn parse_release(text: &str) -> (u32, u32) {
+    let mut numbers = text.split(|byte: char| !byte.is_ascii_digit());
+    let mut next = || numbers.next().and_then(|digits| digits.parse().ok());
+    (next().unwrap_or(0), next().unwrap_or(0))
+}
+
+fn parse_uuid(text: &str) -> u128 {
+    let digits = text.trim().replace('-', "");
+    u128::from_str_radix(&digits, 16).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{abilities, boot, namespace, parse_release, parse_uuid};
+
+    #[test]
+    fn versions_and_boots_are_read() {
+        assert_eq!(parse_release("6.18.44-fc-v657\n"), (6, 18));
+        assert_eq!(parse_release("5.4\n"), (5, 4));
+        assert_eq!(parse_release(""), (0, 0));
+        let text = "00000000-0000-4000-8000-0000000000ff\n";
+        assert_eq!(parse_uuid(text), 0x4000_8000_0000_0000_00ff);
+        assert_eq!(parse_uuid("none"), 0);
+    }
+
+    #[test]
+    fn this_machine_has_a_boot_and_a_namespace() {
+        assert!(boot() != 0 && namespace() != 0);
+        assert!(abilities().to_string().starts_with(['A', 'B', 'C']));
+    }
+}

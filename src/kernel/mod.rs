@@ -1,0 +1,26 @@
+//! What Linux offers for processes, as safe functions: which process is meant, signals that reach no other, control
+//! groups, and new processes. The only folder with `unsafe`.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `host.rs` | the machine, the boot, the PID namespace, and what this kernel can do |
+//! | `pidfd.rs` | a process by descriptor: signals, end, exit status |
+//! | `identity.rs` | from a PID to an identity, and from an identity back to a process |
+//! | `proc.rs` | what `/proc` has about processes |
+//! | `cgroup.rs` | control groups of version 2 |
+//! | `spawn.rs` | a new process that waits for leave to go on |
+//! | `child.rs` | what the new process does before it executes its program |
+//! | `signals.rs` | signals as a descriptor |
+//! | `wait.rs` | children that ended |
+//!
+//! Never here: a decision. It imports nothing but identifiers and bytes.
+
+pub mod cgroup;
+mod child;
+pub mod host;
+pub mod identity;
+pub mod pidfd;
+pub mod proc;
+pub mod signals;
+pub mod spawn;
+pub mod wait;

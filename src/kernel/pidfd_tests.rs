@@ -1,0 +1,84 @@
+//! Processes by descriptor, against real ones.
+
+use super::{ExitStatus, Pidfd};
+use crate::kernel::host::{Tier, abilities};
+use crate::kernel::identity::{Found, find, identify};
+use std::process::{Child, Command, Stdio};
+
+struct Cat(Child);
+
+impl Cat {
+    fn start() -> Self {
+        let mut command = Command::new("cat");
+        let quiet = command.stdin(Stdio::piped()).stdout(Stdio::null());
+        Self(quiet.spawn().expect("cat starts"))
+    }
+}
+
+impl Drop for Cat {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+#[test]
+fn a_process_is_found_until_it_ends_and_its_status_after() {
+    let mut cat = Cat::start();
+    let (pidfd, identity) = identify(cat.0.id()).expect("it can be").expect("it lives");
+    assert!(matches!(find(&identity), Found::Alive(_)));
+    assert!(!pidfd.has_ended().expect("it polls"));
+    let living = match abilities().tier() {
+        Tier::A => ExitStatus::Unreaped,
+        Tier::B | Tier::C => ExitStatus::Untold,
+    };
+    assert_eq!(pidfd.exit_status().expect("it asks"), living);
+    assert!(pidfd.signal(9).expect("it may be sent"));
+    rustix::process::waitid(
+        rustix::process::WaitId::PidFd(rustix::fd::AsFd::as_fd(&pidfd)),
+        rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT,
+    )
+    .expect("it is our child");
+    assert!(
+        matches!(find(&identity), Found::Ended(_)),
+        "nobody has reaped it"
+    );
+    assert!(pidfd.is_held().expect("it asks"));
+    cat.0.wait().expect("it is our child");
+    assert!(matches!(find(&identity), Found::Gone));
+    assert!(!pidfd.is_held().expect("it asks"));
+    assert!(!pidfd.signal(0).expect("it asks"));
+    if abilities().tier() == Tier::A {
+        assert_eq!(pidfd.exit_status().expect("it asks"), ExitStatus::Known(9));
+    }
+}
+
+#[test]
+fn what_is_of_another_boot_is_gone_and_another_start_is_another_process() {
+    let cat = Cat::start();
+    let (_, identity) = identify(cat.0.id()).expect("it can be").expect("it lives");
+    let mut rebooted = identity;
+    rebooted.boot ^= 1;
+    assert!(matches!(find(&rebooted), Found::Gone));
+    let mut reused = identity;
+    (reused.inode, reused.ticks) = (0, identity.ticks ^ 1);
+    assert!(matches!(find(&reused), Found::Gone));
+    let mut elsewhere = reused;
+    (elsewhere.namespace, elsewhere.ticks) = (identity.namespace ^ 1, identity.ticks);
+    assert!(matches!(find(&elsewhere), Found::Unknown(_)));
+    let by_ticks = crate::actors::process::Identity {
+        inode: 0,
+        ..identity
+    };
+    assert!(matches!(find(&by_ticks), Found::Alive(_)));
+}
+
+#[test]
+fn numbers_that_no_process_has_are_none() {
+    assert!(Pidfd::open(0).expect("it asks").is_none());
+    assert!(Pidfd::open(u32::MAX).expect("it asks").is_none());
+    assert!(Pidfd::open(0x3fff_ffff).expect("it asks").is_none());
+    if abilities().handles.is_some() {
+        assert!(Pidfd::open_inode(u64::MAX - 5).expect("it asks").is_none());
+    }
+}

@@ -1,0 +1,210 @@
+//! What `/proc` has about processes. A process that is gone is `None`, not an error.
+
+#![expect(
+    unsafe_code,
+    reason = "the length of a tick and of a page have no safe call among the features of rustix that are used here"
+)]
+
+use crate::bytes::Bytes;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+/// What the kernel counts of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// `R`, `S`, `D`, `T`, `Z` and so on.
+    pub state: u8,
+    /// Its parent.
+    pub parent: u32,
+    /// Its process group.
+    pub group: u32,
+    /// Its session.
+    pub session: u32,
+    /// When it started, in ticks since the boot.
+    pub start_ticks: u64,
+    /// Its processor time in ticks, of the user and of the kernel together.
+    pub cpu_ticks: u64,
+    /// Memory that is resident, in pages.
+    pub memory_pages: u64,
+}
+
+impl Stat {
+    /// Whether it has ended and nobody has reaped it.
+    pub const fn is_zombie(&self) -> bool {
+        matches!(self.state, b'Z' | b'X')
+    }
+
+    /// Processor time in milliseconds.
+    pub fn cpu_ms(&self) -> u64 {
+        self.cpu_ticks.saturating_mul(1000) / ticks_per_second()
+    }
+
+    /// Resident memory in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory_pages.saturating_mul(page_bytes())
+    }
+
+    /// Parses `/proc/PID/stat`. The name of the program stands in brackets, and may have brackets and blanks itself: the
+    /// last closing one ends it.
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let end = text.iter().rposition(|byte| *byte == b')')?;
+        let rest = std::str::from_utf8(text.get(end + 1..)?).ok()?;
+        let mut fields = rest.split_ascii_whitespace();
+        let state = *fields.next()?.as_bytes().first()?;
+        // From here on fields are numbered as in proc(5), from 4.
+        let numbers: Vec<&str> = fields.collect();
+        let field = |number: usize| numbers.get(number - 4).copied();
+        let long = |number| field(number)?.parse::<u64>().ok();
+        let pid = |number| field(number)?.parse::<u32>().ok();
+        Some(Self {
+            state,
+            parent: pid(4)?,
+            group: pid(5).unwrap_or(0),
+            session: pid(6).unwrap_or(0),
+            start_ticks: long(22)?,
+            cpu_ticks: long(14)?.saturating_add(long(15)?),
+            memory_pages: long(24)?,
+        })
+    }
+}
+
+/// All PIDs that can be seen from here, in no order.
+///
+/// # Errors
+/// If `/proc` cannot be read.
+pub fn pids() -> io::Result<Vec<u32>> {
+    let mut pids = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        pids.extend(name.to_str().and_then(|name| name.parse::<u32>().ok()));
+    }
+    Ok(pids)
+}
+
+/// What the kernel counts of this process.
+///
+/// # Errors
+/// If it cannot be read, or is not as documented.
+pub fn stat(pid: u32) -> io::Result<Option<Stat>> {
+    let Some(text) = gone_is_none(fs::read(format!("/proc/{pid}/stat")))? else {
+        return Ok(None);
+    };
+    let stat = Stat::parse(&text).ok_or(io::Error::from(io::ErrorKind::InvalidData))?;
+    Ok(Some(stat))
+}
+
+/// Its environment as it was executed, as `NAME=VALUE`.
+///
+/// # Errors
+/// If it may not be read.
+pub fn environ(pid: u32) -> io::Result<Option<Vec<Bytes>>> {
+    let bytes = gone_is_none(fs::read(format!("/proc/{pid}/environ")))?;
+    Ok(bytes.map(|bytes| split(&bytes)))
+}
+
+/// Its program and arguments; empty for a zombie and for threads of the kernel.
+///
+/// # Errors
+/// If it may not be read.
+pub fn cmdline(pid: u32) -> io::Result<Option<Vec<Bytes>>> {
+    let bytes = gone_is_none(fs::read(format!("/proc/{pid}/cmdline")))?;
+    Ok(bytes.map(|bytes| split(&bytes)))
+}
+
+/// The directory it is in.
+///
+/// # Errors
+/// If it may not be read.
+pub fn cwd(pid: u32) -> io::Result<Option<Bytes>> {
+    let path: Option<PathBuf> = gone_is_none(fs::read_link(format!("/proc/{pid}/cwd")))?;
+    Ok(path.map(|path| Bytes::new(path.into_os_string().into_vec())))
+}
+
+/// Strings that each end with a NUL, but for the last, which may.
+fn split(bytes: &[u8]) -> Vec<Bytes> {
+    let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
+    if bytes.is_empty() {
+        return Vec::new();
+    }
+    bytes.split(|byte| *byte == 0).map(Bytes::new).collect()
+}
+
+/// A process may end between the opening of its file and the reading.
+fn gone_is_none<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ENOENT | libc::ESRCH) => Ok(None),
+            _ => Err(error),
+        },
+    }
+}
+
+fn ticks_per_second() -> u64 {
+    static TICKS: OnceLock<u64> = OnceLock::new();
+    // SAFETY: a number in, a number out.
+    *TICKS.get_or_init(|| positive(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }, 100))
+}
+
+fn page_bytes() -> u64 {
+    static BYTES: OnceLock<u64> = OnceLock::new();
+    // SAFETY: a number in, a number out.
+    *BYTES.get_or_init(|| positive(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }, 4096))
+}
+
+fn positive(found: libc::c_long, usual: u64) -> u64 {
+    u64::try_from(found)
+        .ok()
+        .filter(|found| *found > 0)
+        .unwrap_or(usual)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Stat, cmdline, cwd, environ, pids, split, stat};
+
+    #[test]
+    fn names_with_brackets_and_blanks_are_passed_over() {
+        let rest = "S 7 42 43 0 -1 4194560 1 2 3 4 50 6 7 8 20 0 1 0 1234 9999 88 184";
+        for name in ["sh", "a b", "x) R 1 (y", ") (", ""] {
+            let text = format!("42 ({name}) {rest}\n");
+            let stat = Stat::parse(text.as_bytes()).expect("it is as documented");
+            assert_eq!((stat.state, stat.parent), (b'S', 7), "{name}");
+            assert_eq!((stat.group, stat.session), (42, 43));
+            assert_eq!((stat.start_ticks, stat.cpu_ticks), (1234, 56));
+            assert_eq!(stat.memory_pages, 88);
+        }
+        for broken in ["", "42", "42 (sh", "42 (sh)", "42 (sh) S 1 2"] {
+            assert_eq!(Stat::parse(broken.as_bytes()), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn lists_end_with_or_without_a_nul() {
+        let of = |bytes: &[u8]| -> Vec<Vec<u8>> {
+            split(bytes)
+                .iter()
+                .map(|part| part.as_bytes().to_vec())
+                .collect()
+        };
+        assert_eq!(of(b"a\0b\0"), [b"a", b"b"]);
+        assert_eq!(of(b"a\0\0"), [b"a".to_vec(), Vec::new()]);
+        assert_eq!(of(b"a"), [b"a"]);
+        assert!(of(b"").is_empty());
+    }
+
+    #[test]
+    fn our_own_process_is_read() {
+        let own = std::process::id();
+        assert!(pids().expect("it reads").contains(&own));
+        let counted = stat(own).expect("it reads").expect("we live");
+        assert!(!counted.is_zombie() && counted.memory_bytes() > 0);
+        assert!(!cmdline(own).expect("it reads").expect("we live").is_empty());
+        assert!(environ(own).expect("it reads").is_some());
+        assert!(cwd(own).expect("it reads").is_some());
+        assert_eq!(stat(u32::MAX).expect("it reads"), None);
+    }
+}

@@ -1,0 +1,426 @@
+//! A new process that waits for leave before it executes its program, so that who starts it can write down which it is
+//! while it is sure to be there. For programs of one thread only: the new process goes on with a copy of all memory.
+
+#![expect(unsafe_code, reason = "clone3 and execve have no safe calls")]
+
+use crate::bytes::Bytes;
+use crate::kernel::child;
+use crate::kernel::pidfd::Pidfd;
+use rustix::io::Errno;
+use std::ffi::{CString, OsString};
+use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
+use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::Path;
+use std::ptr;
+
+/// Descriptors below this number are the child's own: streams, and the two pipes to whoever started it.
+const FIRST_OF_OURS: RawFd = 16;
+
+/// Where programs are looked for if the environment does not say.
+const PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
+
+/// What is to be run, with all that the child needs in place: it allocates nothing.
+pub struct Plan {
+    /// Where the program may be, in the order in which it is looked for.
+    pub(in crate::kernel) programs: Vec<CString>,
+    pub(in crate::kernel) argv: Vec<CString>,
+    pub(in crate::kernel) env: Vec<CString>,
+    pub(in crate::kernel) dir: CString,
+    pub(in crate::kernel) umask: Option<u32>,
+    pub(in crate::kernel) limits: Vec<(u32, u64, u64)>,
+    pub(in crate::kernel) user: Option<User>,
+}
+
+/// Who the child is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// The user.
+    pub user: u32,
+    /// The group.
+    pub group: u32,
+    /// Further groups.
+    pub groups: Vec<u32>,
+}
+
+/// What a child could not do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Step {
+    /// Put its streams in their places.
+    Streams = 1,
+    /// Become its user.
+    User = 2,
+    /// Set its limits.
+    Limits = 3,
+    /// Enter its directory.
+    Directory = 4,
+    /// Execute the program.
+    Exec = 5,
+}
+
+impl Step {
+    const ALL: [Self; 5] = [
+        Self::Streams,
+        Self::User,
+        Self::Limits,
+        Self::Directory,
+        Self::Exec,
+    ];
+}
+
+impl Plan {
+    /// To run this, with this environment (`NAME=VALUE`), in this directory.
+    ///
+    /// The program is looked for as a shell does: a name without a slash along the `PATH` of its own environment.
+    ///
+    /// # Errors
+    /// `InvalidInput` if there is no program, or a byte 0 where a string would end.
+    pub fn new(argv: &[Bytes], env: &[Bytes], dir: &Bytes) -> io::Result<Self> {
+        let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
+        let strings = |parts: &[Bytes]| -> io::Result<Vec<CString>> {
+            let strings = parts.iter().map(|part| CString::new(part.as_bytes()));
+            strings.collect::<Result<_, _>>().map_err(|_| invalid())
+        };
+        let program = argv.first().ok_or_else(invalid)?.as_bytes();
+        let mut paths = env.iter().rev();
+        let path = paths.find_map(|variable| variable.as_bytes().strip_prefix(b"PATH="));
+        let programs = candidates(program, path.unwrap_or(PATH));
+        Ok(Self {
+            programs: strings(&programs)?,
+            argv: strings(argv)?,
+            env: strings(env)?,
+            dir: CString::new(dir.as_bytes()).map_err(|_| invalid())?,
+            umask: None,
+            limits: Vec::new(),
+            user: None,
+        })
+    }
+
+    /// The same with this umask.
+    #[must_use]
+    pub fn umask(mut self, umask: Option<u32>) -> Self {
+        self.umask = umask;
+        self
+    }
+
+    /// The same with further limits: which, soft, hard; `u64::MAX` is none.
+    #[must_use]
+    pub fn limits(mut self, limits: &[(u32, u64, u64)]) -> Self {
+        self.limits.extend_from_slice(limits);
+        self
+    }
+
+    /// The same as this user, if it is another.
+    #[must_use]
+    pub fn user(mut self, user: Option<User>) -> Self {
+        self.user = user;
+        self
+    }
+}
+
+/// Where a program may be. An empty part of `PATH` is the directory that the child is in.
+fn candidates(program: &[u8], path: &[u8]) -> Vec<Bytes> {
+    if program.is_empty() || program.contains(&b'/') {
+        return vec![Bytes::new(program)];
+    }
+    let places = path.split(|byte| *byte == b':');
+    places
+        .map(|place| {
+            let place = if place.is_empty() { b"." } else { place };
+            Bytes::new([place, b"/", program].concat())
+        })
+        .collect()
+}
+
+/// What a new process is given beside its plan.
+#[derive(Clone, Copy, Default)]
+pub struct Birth<'a> {
+    /// The control group to be born in: a descriptor of it. If that fails, it is born without.
+    pub group: Option<BorrowedFd<'a>>,
+    /// The PID to have, which takes a capability: for tests of what a reused PID does.
+    pub pid: Option<i32>,
+}
+
+/// A process that waits for leave. When this is dropped, or the process that has it ends, it exits.
+pub struct Spawned {
+    /// Its PID, and that of its process group.
+    pub pid: u32,
+    /// A descriptor of it, where the kernel has such.
+    pub pidfd: Option<Pidfd>,
+    /// Whether it is in the group that was asked for.
+    pub contained: bool,
+    gate: PipeWriter,
+    outcome: Outcome,
+}
+
+impl Spawned {
+    /// Lets it go on to its program.
+    ///
+    /// # Errors
+    /// If it was killed meanwhile.
+    pub fn release(mut self) -> io::Result<Outcome> {
+        self.gate.write_all(b"!")?;
+        Ok(self.outcome)
+    }
+}
+
+/// Says whether a process has come as far as its program. Never blocks.
+pub struct Outcome(PipeReader);
+
+impl Outcome {
+    /// `None` if nothing is known yet; else whether the program is executed, or where that failed.
+    pub fn read(&mut self) -> Option<Result<(), (Step, i32)>> {
+        let mut bytes = [0; 5];
+        match self.0.read(&mut bytes) {
+            Ok(5) => {
+                let [step, errno @ ..] = bytes;
+                let step = Step::ALL.into_iter().find(|known| *known as u8 == step);
+                let step = step.unwrap_or(Step::Exec);
+                Some(Err((step, i32::from_le_bytes(errno))))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => None,
+            // Its end was closed by the execution, or by a death before it, which is seen as such.
+            Ok(_) | Err(_) => Some(Ok(())),
+        }
+    }
+
+    /// The one that a program before us had.
+    pub fn from_fd(fd: OwnedFd) -> Self {
+        Self(PipeReader::from(fd))
+    }
+}
+
+impl AsFd for Outcome {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Makes a new process with these three streams.
+///
+/// # Errors
+/// Those of `clone3` and `pipe2`.
+///
+/// # Panics
+/// If there is another thread, whose locks the new process would find taken for ever.
+pub fn spawn(plan: &Plan, streams: [BorrowedFd<'_>; 3], birth: Birth<'_>) -> io::Result<Spawned> {
+    let (gate_end, gate) = io::pipe()?;
+    let (outcome, outcome_end) = io::pipe()?;
+    rustix::io::ioctl_fionbio(&outcome, true)?;
+    let [input, output, errors] = streams;
+    let away = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, FIRST_OF_OURS);
+    let fds = [
+        away(input)?,
+        away(output)?,
+        away(errors)?,
+        away(gate_end.as_fd())?,
+        away(outcome_end.as_fd())?,
+    ];
+    let strings = child::Strings::of(plan);
+    let life = child::Life {
+        plan,
+        strings: &strings,
+        fds: fds.each_ref().map(AsRawFd::as_raw_fd),
+    };
+    let made = match clone(birth, birth.group) {
+        // A group that cannot take it is no reason not to start it.
+        Err(error) if birth.group.is_some() && !is_shortage(&error) => clone(birth, None),
+        other => other,
+    };
+    match made? {
+        Clone::Child => life.live(),
+        Clone::Parent {
+            pid,
+            pidfd,
+            contained,
+        } => Ok(Spawned {
+            pid,
+            pidfd,
+            contained,
+            gate,
+            outcome: Outcome(outcome),
+        }),
+    }
+}
+
+enum Clone {
+    Child,
+    Parent {
+        pid: u32,
+        pidfd: Option<Pidfd>,
+        contained: bool,
+    },
+}
+
+/// What would fail without a group just so.
+fn is_shortage(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE)
+    )
+}
+
+/// `clone3`, or `fork` where that is not known or not allowed.
+fn clone(birth: Birth<'_>, group: Option<BorrowedFd<'_>>) -> io::Result<Clone> {
+    let mut pidfd: libc::c_int = -1;
+    let tid = birth.pid.unwrap_or(0);
+    let mut flags = u64::try_from(libc::CLONE_PIDFD).unwrap_or_default();
+    if group.is_some() {
+        flags |= 0x2_0000_0000; // CLONE_INTO_CGROUP
+    }
+    // SAFETY: plain numbers, of which zero is one.
+    let mut request: libc::clone_args = unsafe { std::mem::zeroed() };
+    request.flags = flags;
+    request.pidfd = ptr::from_mut(&mut pidfd) as u64;
+    request.exit_signal = u64::try_from(libc::SIGCHLD).unwrap_or_default();
+    if birth.pid.is_some() {
+        request.set_tid = ptr::from_ref(&tid) as u64;
+        request.set_tid_size = 1;
+    }
+    let group = group.map_or(0, |group| group.as_raw_fd());
+    request.cgroup = u64::try_from(group).unwrap_or_default();
+    let length = size_of::<libc::clone_args>();
+    // SAFETY: the request points at what lives until the call is over. No memory is shared with the child, which has
+    // one thread, as we do: so every lock that there is, is as free there as it is here.
+    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const request, length) };
+    match u32::try_from(pid) {
+        Ok(0) => Ok(Clone::Child),
+        Ok(pid) => {
+            // SAFETY: the kernel has just given it, so it is open and nobody else's.
+            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+            Ok(Clone::Parent {
+                pid,
+                pidfd: Some(Pidfd::from_fd(pidfd)),
+                contained: flags & 0x2_0000_0000 != 0,
+            })
+        }
+        Err(_) => {
+            let error = io::Error::last_os_error();
+            let unknown = matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM));
+            if unknown && birth.pid.is_none() && request.cgroup == 0 {
+                return fork();
+            }
+            Err(error)
+        }
+    }
+}
+
+fn fork() -> io::Result<Clone> {
+    // SAFETY: as above.
+    let pid = unsafe { libc::fork() };
+    match u32::try_from(pid) {
+        Ok(0) => Ok(Clone::Child),
+        Ok(pid) => Ok(Clone::Parent {
+            pid,
+            pidfd: Pidfd::open(pid).ok().flatten(),
+            contained: false,
+        }),
+        Err(_) => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Executes a program in place of this one, with this environment and every descriptor that stays open. Returns only if
+/// that fails, and then nothing has changed.
+pub fn replace(program: &Path, arguments: &[OsString]) -> io::Error {
+    let string = |text: &[u8]| CString::new(text).map_err(io::Error::from);
+    let list = |texts: Vec<Vec<u8>>| -> io::Result<Vec<CString>> {
+        texts.iter().map(|text| string(text)).collect()
+    };
+    let own = std::env::vars_os().map(|(name, value)| {
+        let parts = [name.into_vec(), b"=".to_vec(), value.into_vec()];
+        parts.concat()
+    });
+    let prepared = string(program.as_os_str().as_bytes()).and_then(|program| {
+        let mut argv = vec![program.clone()];
+        let given = arguments.iter().map(|word| word.as_bytes().to_vec());
+        argv.extend(list(given.collect())?);
+        Ok((program, argv, list(own.collect())?))
+    });
+    let (program, argv, env) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => return error,
+    };
+    let (argv, env) = (child::pointers(&argv), child::pointers(&env));
+    // SAFETY: strings that end with NUL, in arrays that end with a null pointer, all of which live until the call is over.
+    unsafe { libc::execve(program.as_ptr(), argv.as_ptr(), env.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+/// Whether this process has one thread.
+///
+/// # Errors
+/// If `/proc` cannot be read.
+pub fn is_alone() -> io::Result<bool> {
+    Ok(std::fs::read_dir("/proc/self/task")?.count() == 1)
+}
+
+/// Lets a descriptor stay open when another program is executed, or not.
+///
+/// # Errors
+/// Those of `fcntl`.
+pub fn inherit(fd: BorrowedFd<'_>, stays: bool) -> Result<(), Errno> {
+    use rustix::io::{FdFlags, fcntl_setfd};
+    let flags = if stays {
+        FdFlags::empty()
+    } else {
+        FdFlags::CLOEXEC
+    };
+    fcntl_setfd(fd, flags)
+}
+
+/// Takes over a descriptor that the program before us left open under this number.
+///
+/// # Errors
+/// If there is none.
+pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
+    if number <= 2 {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    // SAFETY: a number in, flags out: whether the descriptor is open.
+    if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it is open, and only the state that names it, which is read once, knows of it.
+    let fd = unsafe { OwnedFd::from_raw_fd(number) };
+    inherit(fd.as_fd(), false)?;
+    Ok(fd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Plan, candidates};
+    use crate::bytes::Bytes;
+
+    fn texts(found: &[Bytes]) -> Vec<String> {
+        let text = |bytes: &Bytes| String::from_utf8_lossy(bytes.as_bytes()).into_owned();
+        found.iter().map(text).collect()
+    }
+
+    #[test]
+    fn a_program_is_looked_for_as_a_shell_does() {
+        assert_eq!(texts(&candidates(b"ls", b"/a:/b")), ["/a/ls", "/b/ls"]);
+        assert_eq!(
+            texts(&candidates(b"ls", b"/a::")),
+            ["/a/ls", "./ls", "./ls"]
+        );
+        assert_eq!(texts(&candidates(b"./ls", b"/a")), ["./ls"]);
+        assert_eq!(texts(&candidates(b"", b"/a")), [""]);
+    }
+
+    #[test]
+    fn what_cannot_be_a_string_is_refused() {
+        let of = |argv: &[&[u8]], env: &[&[u8]]| {
+            let list = |parts: &[&[u8]]| -> Vec<Bytes> {
+                parts.iter().map(|part| Bytes::new(*part)).collect()
+            };
+            Plan::new(&list(argv), &list(env), &Bytes::default()).is_ok()
+        };
+        assert!(of(&[b"ls"], &[b"A=b"]));
+        assert!(!of(&[], &[]));
+        assert!(!of(&[b"ls", b"a\0b"], &[]));
+        assert!(!of(&[b"ls"], &[b"A=\0"]));
+    }
+}
