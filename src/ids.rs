@@ -58,6 +58,8 @@ impl ActorId {
     pub const QUEUE: Self = Self(2);
     /// The `SupervisorActor`.
     pub const SUPERVISOR: Self = Self(3);
+    /// The `ProcessActor`. 4 was a toy's.
+    pub const PROCESS: Self = Self(5);
 }
 
 impl fmt::Display for ActorId {

@@ -31,6 +31,8 @@ macro_rules! actors_of_a_node {
                 lock: $crate::actors::lock::LockMachine,
                 /// Job queues.
                 queue: $crate::actors::queue::QueueMachine,
+                /// Processes.
+                process: $crate::actors::process::ProcessMachine,
                 $($more)*
             }
         }

@@ -114,6 +114,22 @@ pub enum Message {
 }
 
 impl Message {
+    /// The record that it is about, if it names one.
+    pub const fn id(&self) -> Option<ProcessId> {
+        match self {
+            Self::Finish { id, .. }
+            | Self::Stop { id, .. }
+            | Self::Signal { id, .. }
+            | Self::Started { id, .. }
+            | Self::Failed { id, .. }
+            | Self::Ended { id, .. }
+            | Self::Empty { id }
+            | Self::Stuck { id, .. }
+            | Self::Signalled { id, .. } => Some(*id),
+            Self::Launch(_) | Self::Register(_) | Self::Prune { .. } | Self::Lapse { .. } => None,
+        }
+    }
+
     /// The longest error text.
     pub const ERROR_BYTES_MAX: usize = 1024;
 }
@@ -229,6 +245,18 @@ pub enum Lost {
     NotOurs,
     /// It was launched, and no keeper knows of it.
     Unknown,
+}
+
+impl Lost {
+    /// The word for it that programs compare.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rebooted => "rebooted",
+            Self::KeeperGone => "keeper-gone",
+            Self::NotOurs => "not-ours",
+            Self::Unknown => "unknown",
+        }
+    }
 }
 
 /// What is left of a process that ended.

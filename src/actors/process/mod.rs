@@ -1,17 +1,61 @@
 //! The `ProcessActor`: one record for every process, in one tree, from the command line down to the last binary.
 //!
+//! Follows `ArchiveBox`'s process hierarchy for what a record is; adds exits that are seen and not guessed, and identities
+//! that no reused PID has. `docs/processes.md` says what a record is and what becomes of it.
+//!
 //! | file | holds |
 //! |---|---|
 //! | `identity.rs` | which process is meant, so that a reused PID is never taken for it |
-//! | `spec.rs` | what is to be run, and how |
-//! | `message.rs` | what is asked, what the kernel tells, what is to be done |
+//! | `spec.rs` `secret.rs` | what is to be run, and how; what looks like a secret |
+//! | `message.rs` `outcome.rs` | what is asked, what the kernel tells, what is to be done; what can come of a message |
+//! | `reply.rs` | what can be asked and waited for, and what is answered |
+//! | `rules.rs` | configuration |
+//! | `record.rs` `state.rs` `index.rs` | one record; all of them, and how they change; where they are found |
+//! | `waiting.rs` | who waits for something of a record |
+//! | `pages.rs` | durable state as pages |
+//! | `machine.rs` | what the host asks, and what is due when |
+//! | `decide.rs` `adding.rs` `commit.rs` | the rules: what becomes of a process; what is added; and making it so |
+//! | `look.rs` | answers to questions, in shares where they walk far |
+//! | `event.rs` | what is told to subscribers |
+//! | `invariants.rs` `model.rs` `tests.rs` | the machine compared with a plain model, its state walked |
 
+mod adding;
+mod commit;
+mod decide;
+mod event;
 mod identity;
+mod index;
+#[cfg(test)]
+mod invariants;
+mod look;
+mod machine;
 mod message;
+#[cfg(test)]
+mod model;
+mod outcome;
+mod pages;
+mod record;
+mod reply;
+mod rules;
+mod secret;
 mod spec;
+mod state;
+#[cfg(test)]
+mod tests;
+mod waiting;
 
 pub use identity::Identity;
+pub use machine::ProcessMachine;
 pub use message::{
     Action, End, Failure, Launching, Lost, Message, Output, Reach, Registering, Remains, Step,
 };
-pub use spec::{Parentage, Spec, Tags};
+pub use outcome::{Insertion, Outcome, Refused};
+pub use pages::Page;
+pub use record::{Cause, Phase, Profile, Record, Sending, Sent, Stop, Stuck};
+pub use reply::{Query, RecordView, Reply, Selection, Totals, View, Watch};
+pub use rules::Rules;
+pub use secret::{MASK, has_secret, is_secret_name, masked};
+pub use spec::{Flaw, Parentage, Spec, Tags, kind_of};
+
+/// The actor around the records.
+pub type ProcessActor = crate::spine::Host<ProcessMachine>;

@@ -1,5 +1,6 @@
 //! What is to be run, and how.
 
+use crate::actors::process::secret::is_secret_name;
 use crate::bytes::Bytes;
 use crate::ids::ProcessId;
 use serde::{Deserialize, Serialize};
@@ -36,7 +37,91 @@ pub struct Spec {
     pub is_hook: bool,
 }
 
+/// What cannot be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+pub enum Flaw {
+    /// No program, or too many arguments.
+    #[error(
+        "a command has 1 to {} words, of which the first is not empty",
+        Spec::ARGV_MAX
+    )]
+    Argv,
+    /// A zero byte, where the kernel takes none.
+    #[error("no argument, path or value of the environment has a zero byte")]
+    Zero,
+    /// Arguments, environment and paths are too long together.
+    #[error(
+        "arguments, environment and paths have at most {} bytes together",
+        Spec::BYTES_MAX
+    )]
+    Bytes,
+    /// Too many variables, or a name that is none.
+    #[error(
+        "an environment has at most {} variables, none with an empty name or `=` in it",
+        Spec::ENV_MAX
+    )]
+    Env,
+    /// A value that is not to be stored.
+    #[error("a variable whose name is that of a secret is given by name alone")]
+    Secret,
+    /// The grace is too long.
+    #[error("a grace is at most {} ms", Spec::GRACE_MS_MAX)]
+    Grace,
+    /// No such signal.
+    #[error("signals are 1 to {}", Spec::SIGNAL_MAX)]
+    Signal,
+    /// The type is too long.
+    #[error("a type has at most {} bytes", Tags::NAME_BYTES_MAX)]
+    Kind,
+    /// The URL is too long.
+    #[error("a URL has at most {} bytes", Tags::VALUE_BYTES_MAX)]
+    Url,
+    /// Too many labels, or too long.
+    #[error(
+        "there are at most {} labels, with names of 1 to {} bytes and values of at most {}",
+        Tags::LABELS_MAX,
+        Tags::NAME_BYTES_MAX,
+        Tags::VALUE_BYTES_MAX
+    )]
+    Labels,
+    /// The error text is too long.
+    #[error("an error has at most 1024 bytes")]
+    Error,
+    /// No process is meant.
+    #[error("an identity has a PID and a start time")]
+    Identity,
+}
+
+/// The type of a process that says none, as `ArchiveBox` tells it from its arguments.
+pub fn kind_of(argv: &[Bytes]) -> &'static str {
+    let words = argv.iter().map(|it| String::from_utf8_lossy(it.as_bytes()));
+    let line = words.collect::<Vec<_>>().join(" ").to_lowercase();
+    let runs = || {
+        let mut rest = line.match_indices("archivebox run");
+        rest.any(|(place, found)| {
+            let after = line.as_bytes().get(place + found.len());
+            after.is_none_or(u8::is_ascii_whitespace)
+        })
+    };
+    if line.contains("supervisord") {
+        "supervisord"
+    } else if line.contains("runner_watch") {
+        "worker"
+    } else if runs() {
+        "orchestrator"
+    } else if line.contains("archivebox") {
+        "cli"
+    } else {
+        "binary"
+    }
+}
+
 impl Spec {
+    /// The largest number of a signal.
+    pub const SIGNAL_MAX: u8 = 64;
+    /// The first signal of a stop, unless the spec names another: SIGTERM.
+    pub const STOP_SIGNAL: u8 = 15;
     /// The most arguments.
     pub const ARGV_MAX: usize = 4096;
     /// The most bytes of arguments, environment and paths together.
@@ -45,6 +130,80 @@ impl Spec {
     pub const ENV_MAX: usize = 1024;
     /// The longest grace, an hour.
     pub const GRACE_MS_MAX: u32 = 3_600_000;
+
+    /// The first signal of a stop.
+    pub const fn first_signal(&self) -> u8 {
+        if self.stop_signal == 0 {
+            Self::STOP_SIGNAL
+        } else {
+            self.stop_signal
+        }
+    }
+
+    /// How many bytes it says.
+    pub fn bytes(&self) -> usize {
+        let length = |bytes: &Bytes| bytes.as_bytes().len();
+        let argv: usize = self.argv.iter().map(length).sum();
+        let env = self
+            .env
+            .iter()
+            .map(|(name, value)| name.len() + length(value));
+        let secrets = self.secrets.iter().map(String::len);
+        let paths = [
+            Some(&self.dir),
+            self.env_file.as_ref(),
+            self.run_dir.as_ref(),
+        ];
+        let paths = paths.into_iter().flatten().map(length);
+        argv + env.chain(secrets).chain(paths).sum::<usize>()
+    }
+
+    /// What of it cannot be.
+    ///
+    /// # Errors
+    /// The first that was found.
+    pub fn check(&self) -> Result<(), Flaw> {
+        let has_program = self
+            .argv
+            .first()
+            .is_some_and(|it| !it.as_bytes().is_empty());
+        if !has_program || self.argv.len() > Self::ARGV_MAX {
+            return Err(Flaw::Argv);
+        }
+        let names = self.env.iter().map(|(name, _)| name);
+        let mut names = names.chain(&self.secrets);
+        let is_name = |name: &String| !name.is_empty() && !name.contains(['=', '\0']);
+        if self.env.len() + self.secrets.len() > Self::ENV_MAX || !names.all(is_name) {
+            return Err(Flaw::Env);
+        }
+        if self.env.iter().any(|(name, _)| is_secret_name(name)) {
+            return Err(Flaw::Secret);
+        }
+        let values = self.env.iter().map(|(_, value)| value);
+        let paths = [
+            Some(&self.dir),
+            self.env_file.as_ref(),
+            self.run_dir.as_ref(),
+        ];
+        let mut all = self
+            .argv
+            .iter()
+            .chain(values)
+            .chain(paths.into_iter().flatten());
+        if all.any(|bytes| bytes.as_bytes().contains(&0)) {
+            return Err(Flaw::Zero);
+        }
+        if self.bytes() > Self::BYTES_MAX {
+            return Err(Flaw::Bytes);
+        }
+        if self.grace_ms > Self::GRACE_MS_MAX {
+            return Err(Flaw::Grace);
+        }
+        if self.stop_signal > Self::SIGNAL_MAX {
+            return Err(Flaw::Signal);
+        }
+        Ok(())
+    }
 }
 
 /// What a record says of a process beside what it runs.
@@ -66,6 +225,39 @@ impl Tags {
     pub const NAME_BYTES_MAX: usize = 32;
     /// The longest value of a label, or URL.
     pub const VALUE_BYTES_MAX: usize = 1024;
+
+    /// How many bytes they say.
+    pub fn bytes(&self) -> usize {
+        let labels = self
+            .labels
+            .iter()
+            .map(|(name, value)| name.len() + value.len());
+        self.kind.len() + self.url.as_ref().map_or(0, String::len) + labels.sum::<usize>()
+    }
+
+    /// What of them cannot be. An empty type is none: it is found from the arguments.
+    ///
+    /// # Errors
+    /// The first that was found.
+    pub fn check(&self) -> Result<(), Flaw> {
+        if self.kind.len() > Self::NAME_BYTES_MAX {
+            return Err(Flaw::Kind);
+        }
+        if self
+            .url
+            .as_ref()
+            .is_some_and(|url| url.len() > Self::VALUE_BYTES_MAX)
+        {
+            return Err(Flaw::Url);
+        }
+        let fits = |(name, value): &(String, String)| {
+            (1..=Self::NAME_BYTES_MAX).contains(&name.len()) && value.len() <= Self::VALUE_BYTES_MAX
+        };
+        if self.labels.len() > Self::LABELS_MAX || !self.labels.iter().all(fits) {
+            return Err(Flaw::Labels);
+        }
+        Ok(())
+    }
 }
 
 /// Whose child a process is in the tree.

@@ -1,0 +1,191 @@
+//! The rules of what is added: where a record stands in the tree, and what goes to make room for it.
+
+use crate::actors::process::identity::Identity;
+use crate::actors::process::machine::ProcessMachine;
+use crate::actors::process::message::{Launching, Registering};
+use crate::actors::process::outcome::{Insertion, Outcome, Refused};
+use crate::actors::process::record::{Profile, Record};
+use crate::actors::process::spec::{Flaw, Parentage, Spec, Tags, kind_of};
+use crate::bytes::Bytes;
+use crate::ids::{ProcessId, Slot};
+use crate::spine::machine::Moment;
+use std::collections::BTreeSet;
+
+/// The most records that go at once to make room for one.
+const EVICTED_MAX: usize = 256;
+
+/// A record that is to be made.
+struct Wanted<'a> {
+    kind: String,
+    profile: Profile,
+    parentage: &'a Parentage,
+    /// The process, if it runs already.
+    identity: Option<Identity>,
+}
+
+impl ProcessMachine {
+    pub(super) fn launching(
+        &self,
+        moment: &Moment,
+        launching: &Launching,
+    ) -> Result<Outcome, Refused> {
+        launching.spec.check().map_err(Refused::Invalid)?;
+        let kind = kind(&launching.tags, &launching.spec.argv);
+        let wanted = Wanted {
+            kind: kind.to_owned(),
+            profile: launching.profile(kind),
+            parentage: &launching.parentage,
+            identity: None,
+        };
+        let insertion = self.insertion(moment, &wanted)?;
+        Ok(Outcome::Launched(Box::new(insertion)))
+    }
+
+    pub(super) fn registering(
+        &self,
+        moment: &Moment,
+        registering: &Registering,
+    ) -> Result<Outcome, Refused> {
+        if registering.identity.pid == 0 {
+            return Err(Refused::Invalid(Flaw::Identity));
+        }
+        if let Some((_, record)) = self.state.find_live(&registering.identity) {
+            return Ok(Outcome::Known { id: record.id });
+        }
+        let kind = kind(&registering.tags, &registering.argv);
+        let profile = registering.profile(kind);
+        // What runs already may call itself what it likes, if it is not too long.
+        if profile.spec.argv.len() > Spec::ARGV_MAX {
+            return Err(Refused::Invalid(Flaw::Argv));
+        }
+        if profile.spec.bytes() > Spec::BYTES_MAX {
+            return Err(Refused::Invalid(Flaw::Bytes));
+        }
+        let wanted = Wanted {
+            kind: kind.to_owned(),
+            profile,
+            parentage: &registering.parentage,
+            identity: Some(registering.identity),
+        };
+        let insertion = self.insertion(moment, &wanted)?;
+        Ok(Outcome::Registered(Box::new(insertion)))
+    }
+
+    /// Where a record is put.
+    fn insertion(&self, moment: &Moment, wanted: &Wanted<'_>) -> Result<Insertion, Refused> {
+        if moment.draining.has_begun() {
+            return Err(Refused::Draining);
+        }
+        wanted.profile.tags.check().map_err(Refused::Invalid)?;
+        let state = &self.state;
+        if state.index.live.len() >= state.rules.live_max as usize {
+            return Err(Refused::Full);
+        }
+        let at = moment.now.date();
+        let ids = (0..).map(|nth| ProcessId::new(at.0, moment.draw(nth)));
+        let mut unused = ids.filter(|id| !state.index.ids.contains_key(id));
+        let id = unused.next().expect("there are more ids than records");
+        let parent = self.parent(wanted);
+        let depth = parent.map_or(0, |it| it.depth + 1);
+        if depth > Record::DEPTH_MAX {
+            return Err(Refused::TooDeep);
+        }
+        let evicted = self.evicted(parent.map(|it| it.id), wanted.profile.bytes())?;
+        let free = evicted.iter().copied();
+        let slot = free.fold(state.records.next_free(), Slot::min);
+        Ok(Insertion {
+            slot,
+            id,
+            parent: parent.map(|it| it.id),
+            root: parent.map_or(id, |it| it.root),
+            depth,
+            number: state.index.next_number(&wanted.kind),
+            kind: wanted.kind.clone(),
+            at,
+            evicted,
+        })
+    }
+
+    /// The record that a new one stands below: the one that was named, else the first upwards that has a live record. A
+    /// process is not its own parent, whoever says so.
+    fn parent(&self, wanted: &Wanted<'_>) -> Option<&Record> {
+        let own = wanted.identity.as_ref();
+        let line = || wanted.parentage.line.iter().take(Parentage::LINE_MAX);
+        let machine = own.or_else(|| line().next()).map(|it| it.machine);
+        let is_itself = |record: &Record| {
+            let its = record.identity.as_ref();
+            its.is_some_and(|its| own.is_some_and(|own| own.is(its)))
+        };
+        let named = wanted.parentage.named.and_then(|id| self.state.find(id));
+        let named = named.map(|(_, record)| record);
+        let named = named.filter(|it| !it.is_elsewhere(machine) && !is_itself(it));
+        named.or_else(|| {
+            let others = line().filter(|it| own.is_none_or(|own| !own.is(it)));
+            let mut found = others.filter_map(|it| self.state.find_live(it));
+            found.next().map(|(_, record)| record)
+        })
+    }
+
+    /// What goes to make room for a record that says so many bytes: what ended longest ago, never what is above it. Where
+    /// far too much is there, since the limits were lowered, each that is added works off a share of it.
+    fn evicted(&self, parent: Option<ProcessId>, bytes: u64) -> Result<Vec<Slot>, Refused> {
+        let state = &self.state;
+        let mut count = state.records.len() as u64 + 1;
+        let mut bytes = state.index.totals.bytes + bytes;
+        let is_over = |count, bytes| {
+            count > u64::from(state.rules.records_max) || bytes > state.rules.bytes_max
+        };
+        let mut evicted = Vec::new();
+        if !is_over(count, bytes) {
+            return Ok(evicted);
+        }
+        let above: BTreeSet<Slot> = state.above(parent).map(|(slot, _)| slot).collect();
+        let oldest = state.index.removable.iter().map(|(_, slot)| *slot);
+        for slot in oldest.filter(|slot| !above.contains(slot)) {
+            let record = state.records.get(slot);
+            let record = record.expect("what may be removed is there");
+            evicted.push(slot);
+            count -= 1;
+            bytes -= record.bytes();
+            if !is_over(count, bytes) || evicted.len() == EVICTED_MAX {
+                return Ok(evicted);
+            }
+        }
+        Err(Refused::Full)
+    }
+}
+
+impl Launching {
+    /// What never changes of the record.
+    pub(super) fn profile(&self, kind: &str) -> Profile {
+        Profile::new(self.spec.clone(), &self.tags, kind)
+    }
+}
+
+impl Registering {
+    /// What never changes of the record.
+    pub(super) fn profile(&self, kind: &str) -> Profile {
+        let spec = Spec {
+            argv: self.argv.clone(),
+            dir: self.dir.clone(),
+            ..Spec::default()
+        };
+        Profile::new(spec, &self.tags, kind)
+    }
+}
+
+impl Profile {
+    fn new(spec: Spec, tags: &Tags, kind: &str) -> Self {
+        let mut tags = tags.clone();
+        kind.clone_into(&mut tags.kind);
+        Self { spec, tags }
+    }
+}
+
+fn kind<'a>(tags: &'a Tags, argv: &[Bytes]) -> &'a str {
+    if tags.kind.is_empty() {
+        kind_of(argv)
+    } else {
+        &tags.kind
+    }
+}

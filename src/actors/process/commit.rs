@@ -1,0 +1,373 @@
+//! Makes outcomes so, and says what the port is to do: once for each entry, and all of it again after a start.
+
+use crate::actors::process::machine::ProcessMachine;
+use crate::actors::process::message::{Action, Message, Reach};
+use crate::actors::process::outcome::{Insertion, Outcome};
+use crate::actors::process::record::{Phase, Profile, Record, Sending, Sent, Stop, Stuck};
+use crate::clock::Timestamp;
+use crate::ids::{ProcessId, Seq, Slot};
+use crate::spine::effect;
+use crate::spine::machine::{Effects, Stamp};
+use std::sync::Arc;
+
+/// The number under which the census is asked for: that of no slot.
+const CENSUS: u64 = u64::MAX;
+
+impl ProcessMachine {
+    pub(super) fn apply(
+        &mut self,
+        entry: Stamp,
+        (message, outcome): (&Message, &Outcome),
+        effects: &mut Effects<Self>,
+    ) {
+        match (outcome, message) {
+            (Outcome::Launched(insertion), Message::Launch(launching)) => {
+                let profile = launching.profile(&insertion.kind);
+                self.add(entry.seq, insertion, profile, |it| it.launched = true);
+                self.state_attempt(insertion.slot, effects);
+            }
+            (Outcome::Registered(insertion), Message::Register(registering)) => {
+                let profile = registering.profile(&insertion.kind);
+                self.add(entry.seq, insertion, profile, |it| {
+                    it.phase = Phase::Running;
+                    it.identity = Some(registering.identity);
+                    it.started = Some(registering.started);
+                });
+                self.state_attempt(insertion.slot, effects);
+            }
+            (Outcome::Stopping { slot, stop }, _) => {
+                self.state.change(entry.seq, *slot, |it| {
+                    it.stop = Some(*stop);
+                    if it.phase == Phase::Running {
+                        it.phase = Phase::Stopping;
+                    }
+                });
+                if stop.asked == entry.seq {
+                    self.state_stop(*slot, effects);
+                }
+            }
+            (Outcome::Killing { slot }, _) => {
+                self.change_stop(entry.seq, *slot, |stop| {
+                    (stop.killed, stop.asked, stop.errno) = (true, entry.seq, None);
+                });
+                self.state_stop(*slot, effects);
+            }
+            (Outcome::Signalling { slot }, Message::Signal { signal, group, .. }) => {
+                let sending = Sending {
+                    asked: entry.seq,
+                    signal: *signal,
+                    group: *group,
+                };
+                self.state
+                    .change(entry.seq, *slot, |it| it.signals.push(sending));
+                self.state_signal(*slot, sending, effects);
+            }
+            (Outcome::Pruned { slots, .. }, _) => {
+                for slot in slots {
+                    self.state.remove(entry.seq, *slot);
+                }
+            }
+            _ => self.apply_report(entry, (message, outcome), effects),
+        }
+    }
+
+    /// Makes so what the port reported, or a process of itself.
+    fn apply_report(
+        &mut self,
+        entry: Stamp,
+        (message, outcome): (&Message, &Outcome),
+        effects: &mut Effects<Self>,
+    ) {
+        match (outcome, message) {
+            (Outcome::Started { slot, since }, _) => {
+                self.commit_start(entry, (*slot, message), *since, effects);
+            }
+            (Outcome::Ended { slot, tree, .. }, _) => {
+                self.commit_end(entry.seq, (message, outcome), effects);
+                self.leave(entry.seq, (*slot, *tree), effects);
+            }
+            (Outcome::Failed { slot, at }, Message::Failed { failure, .. }) => {
+                self.state.change(entry.seq, *slot, |it| {
+                    it.failure = Some(failure.clone());
+                    it.ended = Some(*at);
+                });
+                self.leave(entry.seq, (*slot, false), effects);
+            }
+            (Outcome::Emptied { slot }, _) => {
+                self.state.change(entry.seq, *slot, |it| {
+                    it.empty = true;
+                    if let Some(left) = &mut it.remains {
+                        left.alive = 0;
+                    }
+                });
+                if self.record(*slot).end.is_some() {
+                    self.leave(entry.seq, (*slot, false), effects);
+                }
+            }
+            (
+                Outcome::Stuck { slot },
+                Message::Stuck {
+                    unkillable,
+                    unknown,
+                    ..
+                },
+            ) => {
+                let stuck = Stuck::new(*unkillable, *unknown);
+                self.state.change(entry.seq, *slot, |it| it.stuck = stuck);
+            }
+            (Outcome::Signalled { slot }, Message::Signalled { asked, errno, .. }) => {
+                self.commit_sent(entry.seq, *slot, (*asked, *errno), effects);
+            }
+            (outcome, message) => unreachable!("{outcome:?} never comes of {message:?}"),
+        }
+    }
+
+    fn record(&self, slot: Slot) -> &Record {
+        let record = self.state.records.get(slot);
+        record.expect("an outcome is about a record that is there")
+    }
+
+    fn add(
+        &mut self,
+        entry: Seq,
+        insertion: &Insertion,
+        profile: Profile,
+        make: impl FnOnce(&mut Record),
+    ) {
+        for slot in &insertion.evicted {
+            self.state.remove(entry, *slot);
+        }
+        let mut record = Record {
+            id: insertion.id,
+            made: entry,
+            parent: insertion.parent,
+            root: insertion.root,
+            depth: insertion.depth,
+            number: insertion.number,
+            queued: insertion.at,
+            profile: Arc::new(profile),
+            ..Record::default()
+        };
+        make(&mut record);
+        self.state.insert(entry, insertion.slot, record);
+    }
+
+    /// It runs. What was to be stopped before it was seen to run is stopped now.
+    fn commit_start(
+        &mut self,
+        entry: Stamp,
+        (slot, message): (Slot, &Message),
+        since: Timestamp,
+        effects: &mut Effects<Self>,
+    ) {
+        let Message::Started {
+            identity,
+            at,
+            contained,
+            ..
+        } = message
+        else {
+            unreachable!("only the port reports a start");
+        };
+        self.state.change(entry.seq, slot, |it| {
+            it.identity = Some(*identity);
+            it.started = Some(*at);
+            it.contained = *contained;
+            let timeout_ms = it.profile.spec.timeout_ms;
+            it.expires = (timeout_ms > 0).then(|| since.plus_ms(timeout_ms));
+            it.phase = Phase::Running;
+            if let Some(stop) = &mut it.stop {
+                (stop.since, stop.asked) = (entry.at, entry.seq);
+                it.phase = Phase::Stopping;
+            }
+        });
+        if self.record(slot).stop.is_some() {
+            self.state_stop(slot, effects);
+        }
+        self.wake(self.record(slot).id, effects);
+    }
+
+    fn commit_end(
+        &mut self,
+        entry: Seq,
+        (message, outcome): (&Message, &Outcome),
+        effects: &mut Effects<Self>,
+    ) {
+        let Outcome::Ended {
+            slot,
+            end,
+            at,
+            tree,
+        } = outcome
+        else {
+            unreachable!("only ends are committed here");
+        };
+        self.state.change(entry, *slot, |it| {
+            (it.end, it.ended) = (Some(*end), Some(*at));
+            it.signals.clear();
+            if let Message::Finish { error, .. } = message {
+                it.error.clone_from(error);
+            }
+            if let Message::Ended { left, .. } = message {
+                it.remains = Some(left.clone());
+            }
+        });
+        if *tree {
+            let record = self.record(*slot);
+            let killed = record.stop.is_some_and(|stop| stop.killed);
+            // Where it is being killed, that is answered in the same way.
+            if !killed {
+                let (id, identity) = known(record);
+                act(effects, *slot, entry, Action::Await { id, identity });
+            }
+            self.wake(record.id, effects);
+        }
+    }
+
+    /// The process is done with, unless its tree is still waited for.
+    fn leave(&mut self, entry: Seq, (slot, tree): (Slot, bool), effects: &mut Effects<Self>) {
+        if tree {
+            return;
+        }
+        self.state.change(entry, slot, |it| {
+            it.phase = Phase::Exited;
+            it.stuck = None;
+            it.signals.clear();
+        });
+        let id = self.record(slot).id;
+        act(effects, slot, entry, Action::Forget { id });
+        self.wake(id, effects);
+    }
+
+    fn commit_sent(
+        &mut self,
+        entry: Seq,
+        slot: Slot,
+        (asked, errno): (Seq, Option<i32>),
+        effects: &mut Effects<Self>,
+    ) {
+        self.state.change(entry, slot, |it| {
+            let before = it.signals.len();
+            it.signals.retain(|sending| sending.asked != asked);
+            if it.signals.len() < before {
+                it.sent = Some(Sent { asked, errno });
+            } else if let Some(stop) = &mut it.stop {
+                stop.errno = errno;
+            }
+        });
+        self.wake(self.record(slot).id, effects);
+    }
+
+    fn change_stop(&mut self, entry: Seq, slot: Slot, make: impl FnOnce(&mut Stop)) {
+        self.state.change(entry, slot, |it| {
+            make(it.stop.as_mut().expect("what is stopped has a stop"));
+        });
+    }
+
+    /// Answers those who wait for something of this record that is so now.
+    fn wake(&mut self, id: ProcessId, effects: &mut Effects<Self>) {
+        for (ticket, watch) in self.waiting.of(id) {
+            if let Some(reply) = self.answer(&watch) {
+                self.waiting.forget(ticket);
+                effects.wake(ticket, reply);
+            }
+        }
+    }
+
+    /// States again all that the port should know. What it has beside this is to be forgotten: so a `Forget` that was
+    /// lost is made good.
+    pub(super) fn restate(&self, effects: &mut Effects<Self>) {
+        for id in &self.state.index.live {
+            let Some((slot, record)) = self.state.find(*id) else {
+                continue;
+            };
+            self.state_attempt(slot, effects);
+            for sending in &record.signals {
+                self.state_signal(slot, *sending, effects);
+            }
+            if record.phase == Phase::Stopping {
+                self.state_stop(slot, effects);
+            }
+        }
+        effects.act(effect::Action {
+            id: CENSUS,
+            attempt: self.state.head.start,
+            what: Action::Census,
+        });
+    }
+
+    /// What stands as long as a record lives: that it is to be launched, or is followed. Also where the process itself has
+    /// ended and what it started has not: the port is to know whose tree that is, and its end comes again and says nothing new.
+    fn state_attempt(&self, slot: Slot, effects: &mut Effects<Self>) {
+        let record = self.record(slot);
+        let id = record.id;
+        let what = match record.identity {
+            None => Action::Launch {
+                id,
+                spec: record.profile.spec.clone(),
+            },
+            Some(identity) => Action::Follow {
+                id,
+                identity,
+                launched: record.launched,
+                contained: record.contained,
+                run_dir: record.profile.spec.run_dir.clone(),
+            },
+        };
+        act(effects, slot, record.made, what);
+    }
+
+    /// The step that a stop has come to.
+    fn state_stop(&self, slot: Slot, effects: &mut Effects<Self>) {
+        let record = self.record(slot);
+        let Some(stop) = record.stop.filter(|_| record.phase == Phase::Stopping) else {
+            return;
+        };
+        let (id, identity) = known(record);
+        let (tree, signal) = (stop.tree, stop.signal);
+        let what = if stop.killed {
+            Action::Kill { id, identity, tree }
+        } else {
+            let reach = if tree { Reach::Tree } else { Reach::Leader };
+            Action::Signal {
+                id,
+                identity,
+                signal,
+                reach,
+            }
+        };
+        act(effects, slot, stop.asked, what);
+        // The process itself has ended: it is the rest that is waited for.
+        if record.end.is_some() && !stop.killed {
+            act(effects, slot, stop.asked, Action::Await { id, identity });
+        }
+    }
+
+    fn state_signal(&self, slot: Slot, sending: Sending, effects: &mut Effects<Self>) {
+        let (id, identity) = known(self.record(slot));
+        let reach = if sending.group {
+            Reach::Group
+        } else {
+            Reach::Leader
+        };
+        let signal = sending.signal;
+        let what = Action::Signal {
+            id,
+            identity,
+            signal,
+            reach,
+        };
+        act(effects, slot, sending.asked, what);
+    }
+}
+
+/// The process of a record that has one.
+fn known(record: &Record) -> (ProcessId, crate::actors::process::identity::Identity) {
+    let identity = record.identity;
+    (record.id, identity.expect("what runs is known"))
+}
+
+fn act(effects: &mut Effects<ProcessMachine>, slot: Slot, attempt: Seq, what: Action) {
+    let id = slot.0.into();
+    effects.act(effect::Action { id, attempt, what });
+}

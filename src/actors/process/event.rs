@@ -1,0 +1,189 @@
+//! What an entry of the journal came to, as events for subscribers. Published before the commit, while records stand as
+//! they were.
+
+use crate::actors::process::machine::ProcessMachine;
+use crate::actors::process::message::{End, Message};
+use crate::actors::process::outcome::{Insertion, Outcome};
+use crate::actors::process::record::{Cause, Record, Stop};
+use crate::ids::{ProcessId, Slot};
+use crate::spine::event::Happening;
+use crate::spine::machine::About;
+
+/// Who is told.
+type Publish<'a> = &'a mut dyn FnMut(Happening);
+
+impl ProcessMachine {
+    /// The kinds of events.
+    pub(super) const EVENTS: &'static [&'static str] = &[
+        "exited",
+        "failed",
+        "launched",
+        "lost",
+        "pruned",
+        "registered",
+        "started",
+        "stopping",
+        "stuck",
+    ];
+
+    /// Publishes what this outcome comes to, in order.
+    pub(super) fn publish(&self, (message, outcome): (&Message, &Outcome), publish: Publish<'_>) {
+        match (outcome, message) {
+            (Outcome::Launched(insertion), _) => {
+                self.publish_gone(&insertion.evicted, publish);
+                publish(added("launched", insertion));
+            }
+            (Outcome::Registered(insertion), Message::Register(registering)) => {
+                self.publish_gone(&insertion.evicted, publish);
+                let pid = registering.identity.pid;
+                publish(added("registered", insertion).number("pid", pid));
+            }
+            (Outcome::Started { slot, .. }, Message::Started { identity, .. }) => {
+                self.of("started", *slot, publish, |it, _| {
+                    it.number("pid", identity.pid)
+                });
+            }
+            (Outcome::Failed { slot, .. }, Message::Failed { failure, .. }) => {
+                self.of("failed", *slot, publish, |it, _| {
+                    let step = format!("{:?}", failure.step).to_lowercase();
+                    let errno = u64::from(failure.errno.unsigned_abs());
+                    it.text("step", step).number("errno", errno)
+                });
+            }
+            (
+                Outcome::Ended {
+                    slot, end, tree, ..
+                },
+                _,
+            ) if !tree => {
+                self.of(kind_of_end(*end), *slot, publish, |it, _| {
+                    with_end(it, *end)
+                });
+            }
+            // The process itself ended before what it left.
+            (Outcome::Emptied { slot }, _) => {
+                let end = self.state.records.get(*slot).and_then(|it| it.end);
+                if let Some(end) = end {
+                    self.of(kind_of_end(end), *slot, publish, |it, _| with_end(it, end));
+                }
+            }
+            (Outcome::Stopping { slot, stop }, _) => {
+                self.of("stopping", *slot, publish, |it, _| with_stop(it, stop));
+            }
+            (Outcome::Killing { slot }, _) => {
+                self.of("stopping", *slot, publish, |it, record| {
+                    let killed = record.stop.map(|stop| Stop {
+                        killed: true,
+                        ..stop
+                    });
+                    killed.map_or(it.clone(), |stop| with_stop(it, &stop))
+                });
+            }
+            (
+                Outcome::Stuck { slot },
+                Message::Stuck {
+                    unkillable,
+                    unknown,
+                    ..
+                },
+            ) => {
+                self.of("stuck", *slot, publish, |it, _| {
+                    it.number("unkillable", *unkillable)
+                        .number("unknown", *unknown)
+                });
+            }
+            (Outcome::Pruned { slots, .. }, _) => self.publish_gone(slots, publish),
+            _ => {}
+        }
+    }
+
+    /// What stands in the slots of an outcome.
+    pub(super) fn named(&self, outcome: &Outcome) -> Vec<About> {
+        let slots: &[Slot] = match outcome {
+            Outcome::Launched(insertion) | Outcome::Registered(insertion) => &insertion.evicted,
+            Outcome::Pruned { slots, .. } => slots,
+            Outcome::Stopping { slot, .. } | Outcome::Killing { slot } => {
+                std::slice::from_ref(slot)
+            }
+            Outcome::Known { .. }
+            | Outcome::Started { .. }
+            | Outcome::Failed { .. }
+            | Outcome::Ended { .. }
+            | Outcome::Emptied { .. }
+            | Outcome::Stuck { .. }
+            | Outcome::Signalling { .. }
+            | Outcome::Signalled { .. }
+            | Outcome::Unchanged
+            | Outcome::Contradicted
+            | Outcome::Refused(_) => &[],
+        };
+        let about = |slot: &Slot| {
+            let record = self.state.records.get(*slot)?;
+            let names = [("process".to_owned(), record.id.to_string())];
+            Some(About {
+                slot: *slot,
+                names: names.into(),
+            })
+        };
+        slots.iter().filter_map(about).collect()
+    }
+
+    fn publish_gone(&self, slots: &[Slot], publish: Publish<'_>) {
+        for slot in slots {
+            self.of("pruned", *slot, publish, |it, _| it);
+        }
+    }
+
+    fn of(
+        &self,
+        kind: &'static str,
+        slot: Slot,
+        publish: Publish<'_>,
+        with: impl FnOnce(Happening, &Record) -> Happening,
+    ) {
+        if let Some(record) = self.state.records.get(slot) {
+            let tags = &record.profile.tags;
+            publish(with(happening(kind, record.id, &tags.kind), record));
+        }
+    }
+}
+
+fn happening(kind: &'static str, id: ProcessId, of_kind: &str) -> Happening {
+    let happening = Happening::new(kind).name("process", id.to_string().as_bytes());
+    happening.text("type", of_kind)
+}
+
+fn added(kind: &'static str, insertion: &Insertion) -> Happening {
+    let happening = happening(kind, insertion.id, &insertion.kind);
+    let happening = happening.number("number", insertion.number);
+    match insertion.parent {
+        Some(parent) => happening.text("parent", parent.to_string()),
+        None => happening,
+    }
+}
+
+const fn kind_of_end(end: End) -> &'static str {
+    match end {
+        End::Code(_) | End::Signal { .. } => "exited",
+        End::Lost(_) => "lost",
+    }
+}
+
+fn with_end(happening: Happening, end: End) -> Happening {
+    match end {
+        End::Code(code) => happening.number("code", code),
+        End::Signal { signal, .. } => happening.number("signal", signal),
+        End::Lost(why) => happening.text("reason", why.name()),
+    }
+}
+
+fn with_stop(happening: Happening, stop: &Stop) -> Happening {
+    let cause = match stop.cause {
+        Cause::Request => "request",
+        Cause::Timeout => "timeout",
+    };
+    // SIGKILL, whatever was tried before.
+    let signal = if stop.killed { 9 } else { stop.signal };
+    let happening = happening.text("cause", cause).number("signal", signal);
+    happening.number("grace_ms", stop.grace_ms)
+}

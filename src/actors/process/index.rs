@@ -1,0 +1,144 @@
+//! The indexes over records. Volatile: built again from the records, see `state.rs`.
+
+use crate::actors::process::identity::Identity;
+use crate::actors::process::message::End;
+use crate::actors::process::record::{Phase, Record};
+use crate::actors::process::reply::Totals;
+use crate::clock::Date;
+use crate::ids::{ProcessId, Slot};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Where records are found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Index {
+    /// Every record.
+    pub(super) ids: BTreeMap<ProcessId, Slot>,
+    /// Those that have not ended.
+    pub(super) live: BTreeSet<ProcessId>,
+    /// Those that have not ended and whose process is known, by all that may tell it from others.
+    identities: BTreeSet<(Mark, Slot)>,
+    /// Records by parent, which may have gone.
+    pub(super) children: BTreeSet<(ProcessId, ProcessId)>,
+    /// Records by root, which may have gone.
+    pub(super) trees: BTreeSet<(ProcessId, ProcessId)>,
+    /// The numbers of each type.
+    numbers: BTreeMap<String, BTreeSet<u64>>,
+    /// Those that may be removed, by when they ended.
+    pub(super) removable: BTreeSet<(Date, Slot)>,
+    /// How many there are of each.
+    pub(super) totals: Totals,
+}
+
+/// What a process has that no other has. Two descriptions of one process may have only one of these in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Mark {
+    /// The inode, of a boot.
+    Inode(u128, u128, u64),
+    /// PID and start in a namespace, of a boot.
+    Numbers(u128, u128, (u64, u32, u64)),
+}
+
+fn marks(of: &Identity) -> impl Iterator<Item = Mark> + use<> {
+    let inode = (of.inode != 0).then_some(Mark::Inode(of.machine, of.boot, of.inode));
+    let numbers = (of.namespace, of.pid, of.ticks);
+    let numbers = Mark::Numbers(of.machine, of.boot, numbers);
+    [inode, Some(numbers)].into_iter().flatten()
+}
+
+impl Index {
+    /// A record is there, or is as it will be.
+    pub(super) fn enter(&mut self, slot: Slot, record: &Record) {
+        if record.is_live() {
+            self.live.insert(record.id);
+            let marks = record.identity.iter().flat_map(marks);
+            self.identities.extend(marks.map(|mark| (mark, slot)));
+        }
+        self.settle(slot, record);
+        self.count(record, |count, many| *count += many);
+        self.totals.bytes += record.bytes();
+    }
+
+    /// A record is about to change, or to go.
+    pub(super) fn leave(&mut self, slot: Slot, record: &Record) {
+        if record.is_live() {
+            self.live.remove(&record.id);
+            for mark in record.identity.iter().flat_map(marks) {
+                self.identities.remove(&(mark, slot));
+            }
+        }
+        self.removable.remove(&(record.ended_at(), slot));
+        self.count(record, |count, many| *count -= many);
+        self.totals.bytes -= record.bytes();
+    }
+
+    /// Puts a record among those that may be removed, or takes it out.
+    pub(super) fn settle(&mut self, slot: Slot, record: &Record) {
+        let key = (record.ended_at(), slot);
+        if record.stays() {
+            self.removable.remove(&key);
+        } else {
+            self.removable.insert(key);
+        }
+    }
+
+    /// A record is new.
+    pub(super) fn add(&mut self, slot: Slot, record: &Record) {
+        self.ids.insert(record.id, slot);
+        self.trees.insert((record.root, record.id));
+        if let Some(parent) = record.parent {
+            self.children.insert((parent, record.id));
+        }
+        let kind = &record.profile.tags.kind;
+        let numbers = self.numbers.entry(kind.clone()).or_default();
+        numbers.insert(record.number);
+        self.enter(slot, record);
+    }
+
+    /// A record goes.
+    pub(super) fn remove(&mut self, slot: Slot, record: &Record) {
+        self.leave(slot, record);
+        self.ids.remove(&record.id);
+        self.trees.remove(&(record.root, record.id));
+        if let Some(parent) = record.parent {
+            self.children.remove(&(parent, record.id));
+        }
+        let kind = &record.profile.tags.kind;
+        if let Some(numbers) = self.numbers.get_mut(kind) {
+            numbers.remove(&record.number);
+            if numbers.is_empty() {
+                self.numbers.remove(kind);
+            }
+        }
+    }
+
+    /// The number of the next record of this type: one more than any that is there has.
+    pub(super) fn next_number(&self, kind: &str) -> u64 {
+        let numbers = self.numbers.get(kind);
+        numbers.and_then(BTreeSet::last).map_or(1, |last| last + 1)
+    }
+
+    /// The slots of live records that may be of this process.
+    pub(super) fn alike(&self, identity: &Identity) -> impl Iterator<Item = Slot> {
+        let all = (Slot(0), Slot::NONE);
+        marks(identity).flat_map(move |mark| {
+            let found = self.identities.range((mark, all.0)..=(mark, all.1));
+            found.map(|(_, slot)| *slot)
+        })
+    }
+
+    fn count(&mut self, record: &Record, count: impl Fn(&mut u32, u32)) {
+        let totals = &mut self.totals;
+        let of_phase = match record.phase {
+            Phase::Queued => &mut totals.queued,
+            Phase::Running => &mut totals.running,
+            Phase::Stopping => &mut totals.stopping,
+            Phase::Exited => &mut totals.exited,
+        };
+        count(of_phase, 1);
+        let has_ended = !record.is_live();
+        let lost = has_ended && matches!(record.end, Some(End::Lost(_)));
+        count(&mut totals.lost, lost.into());
+        count(&mut totals.failed, record.failure.is_some().into());
+        count(&mut totals.stuck, record.stuck.is_some().into());
+    }
+}

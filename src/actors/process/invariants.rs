@@ -1,0 +1,95 @@
+//! Walks all records and asserts what `state.rs` promises about them. For tests, and slow.
+
+use crate::actors::process::index::Index;
+use crate::actors::process::machine::ProcessMachine;
+use crate::actors::process::pages::write;
+use crate::actors::process::record::{Phase, Record};
+use crate::actors::process::state::State;
+use crate::ids::Digest;
+
+impl ProcessMachine {
+    /// Asserts that every record is whole and stands where it belongs, and that indexes and running sums are those of a
+    /// fresh count.
+    pub(in crate::actors::process) fn assert_whole(&self) {
+        self.state.assert_tree();
+        self.state.assert_indexes();
+        for (_, record) in self.state.records.iter() {
+            assert_record(record);
+        }
+        self.state.records.assert_whole();
+        for watch in self.waiting.all() {
+            assert_eq!(self.answer(watch), None, "who waits is answered at once");
+        }
+    }
+}
+
+impl State {
+    fn assert_tree(&self) {
+        for (slot, record) in self.records.iter() {
+            assert_eq!(self.find(record.id).map(|(slot, _)| slot), Some(slot));
+            assert!(record.depth <= Record::DEPTH_MAX);
+            let Some(parent) = record.parent else {
+                assert_eq!((record.root, record.depth), (record.id, 0));
+                continue;
+            };
+            assert_ne!(record.root, record.id);
+            if let Some((_, parent)) = self.find(parent) {
+                // A parent is older, so that no way upwards comes back.
+                assert!(parent.made < record.made, "there is no circle");
+                assert_eq!((record.root, record.depth), (parent.root, parent.depth + 1));
+            } else {
+                assert!(!record.is_live(), "the parent of what lives stays");
+            }
+        }
+    }
+
+    fn assert_indexes(&self) {
+        let (mut fresh, mut profiles) = (Index::default(), Digest::default());
+        for (slot, record) in self.records.iter() {
+            fresh.add(slot, record);
+            let mut bytes = b"profile".to_vec();
+            bytes.extend_from_slice(&slot.0.to_le_bytes());
+            write(&*record.profile, &mut bytes);
+            profiles.add(&bytes);
+            let children = self.records.iter().map(|(_, it)| it);
+            let children = children.filter(|it| it.parent == Some(record.id));
+            let held = children.filter(|it| it.stays()).count();
+            assert_eq!(record.held as usize, held, "who lives below is counted");
+        }
+        assert_eq!(self.index, fresh, "indexes are those of a fresh start");
+        let mut digest = self.records.digest();
+        digest.merge(profiles);
+        digest.merge(self.head.digest());
+        assert_eq!(
+            self.digest(),
+            digest,
+            "the running digest is that of a fresh count"
+        );
+    }
+}
+
+fn assert_record(record: &Record) {
+    let has_ended = record.end.is_some();
+    match record.phase {
+        Phase::Queued => assert!(record.identity.is_none() && !has_ended && record.launched),
+        Phase::Running => {
+            assert!(record.identity.is_some() && !has_ended && record.stop.is_none());
+        }
+        Phase::Stopping => {
+            let stop = record.stop.expect("what is stopped has a stop");
+            assert!(record.identity.is_some() && (!has_ended || stop.tree && !record.empty));
+            assert!(!stop.killed || stop.asked.0 > 0);
+        }
+        Phase::Exited => {
+            assert_ne!(has_ended, record.failure.is_some(), "it ended or never was");
+            assert!(record.signals.is_empty() && record.stuck.is_none());
+        }
+    }
+    assert_eq!(
+        record.ended.is_some(),
+        has_ended || record.failure.is_some()
+    );
+    assert!(record.failure.is_none() || record.phase == Phase::Exited);
+    assert!(record.signals.len() <= Record::SIGNALS_MAX);
+    assert!(record.expires.is_none() || record.launched && record.started.is_some());
+}

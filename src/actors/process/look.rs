@@ -1,0 +1,361 @@
+//! Answers to questions. Those that walk far are answered share by share: others get their turn in between.
+
+use crate::actors::process::machine::ProcessMachine;
+use crate::actors::process::message::Message;
+use crate::actors::process::outcome::Refused;
+use crate::actors::process::record::{Phase, Record};
+use crate::actors::process::reply::{Query, RecordView, Reply, Selection, Totals, View, Watch};
+use crate::actors::process::secret::masked;
+use crate::ids::{ProcessId, Slot};
+use crate::spine::machine::Asked;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+/// How many records are looked at for one answer.
+pub(super) const LOOKED_AT_MAX: usize = 4096;
+
+/// How many ids are named where several begin alike.
+const AMBIGUOUS_MAX: usize = 8;
+
+/// Ids in the order that was asked for.
+type Ids<'a> = Box<dyn Iterator<Item = ProcessId> + 'a>;
+
+impl ProcessMachine {
+    pub(super) fn look(&self, query: &Query) -> Reply {
+        match query {
+            Query::One(id) => self.shown(self.state.find(*id)),
+            Query::Prefix(text) => self.with_prefix(text),
+            Query::Process(identity) => self.shown(self.state.find_live(identity)),
+            Query::Spec(id) => self
+                .state
+                .find(*id)
+                .map_or(Reply::Refused(Refused::Unknown), |(_, record)| {
+                    Reply::Spec(Box::new(record.profile.spec.clone()))
+                }),
+            Query::List(selection) => self.list(selection),
+            Query::Count(selection) => self.count(selection),
+            Query::Ancestors(id) => match self.state.find(*id) {
+                None => Reply::Refused(Refused::Unknown),
+                Some((_, record)) => {
+                    let above = self.state.above(record.parent);
+                    Reply::Page {
+                        records: above.map(|(_, record)| self.view_of(record)).collect(),
+                        next: None,
+                    }
+                }
+            },
+            Query::Descendants { of, after, most } => self.descendants(*of, *after, *most),
+            Query::Totals => Reply::Totals(self.totals()),
+        }
+    }
+
+    /// The answer to somebody who waits, if it is so.
+    pub(super) fn answer(&self, watch: &Watch) -> Option<Reply> {
+        let Some((_, record)) = self.state.find(watch.id()) else {
+            return Some(Reply::Refused(Refused::Unknown));
+        };
+        let is_so = match watch {
+            Watch::Start(_) => record.phase != Phase::Queued,
+            Watch::End(_) => !record.is_live(),
+            Watch::Signal(_, asked) => {
+                if record.signals.iter().any(|it| it.asked == *asked) {
+                    return None;
+                }
+                return Some(Reply::Sent(record.sent.filter(|it| it.asked == *asked)));
+            }
+        };
+        is_so.then(|| Reply::Record(Box::new(self.view_of(record))))
+    }
+
+    /// The record of this id, as it is shown.
+    pub(super) fn view_by_id(&self, id: ProcessId) -> Option<Box<RecordView>> {
+        let (_, record) = self.state.find(id)?;
+        Some(Box::new(self.view_of(record)))
+    }
+
+    pub(super) fn view_of(&self, record: &Record) -> RecordView {
+        let profile = &record.profile;
+        let (spec, tags) = (&profile.spec, &profile.tags);
+        let names = spec.env.iter().map(|(name, _)| name).chain(&spec.secrets);
+        let parent = record
+            .parent
+            .filter(|id| self.state.index.ids.contains_key(id));
+        RecordView {
+            id: record.id,
+            parent,
+            root: record.root,
+            depth: record.depth,
+            kind: tags.kind.clone(),
+            number: record.number,
+            url: tags.url.clone(),
+            labels: tags.labels.clone(),
+            argv: masked(&spec.argv),
+            dir: spec.dir.clone(),
+            env: names.cloned().collect(),
+            run_dir: spec.run_dir.clone(),
+            timeout_ms: spec.timeout_ms,
+            launched: record.launched,
+            is_hook: spec.is_hook,
+            phase: record.phase,
+            identity: record.identity,
+            contained: record.contained,
+            queued: record.queued,
+            started: record.started,
+            ended: record.ended,
+            stop: record.stop,
+            end: record.end,
+            failure: record.failure.clone(),
+            error: record.error.clone(),
+            remains: record.remains.clone(),
+            stuck: record.stuck,
+            sent: record.sent,
+            live_children: record.held,
+        }
+    }
+
+    pub(super) fn show(&self) -> View {
+        let records = self.state.records.iter();
+        let views = records.map(|(_, record)| (record.id, self.view_of(record)));
+        views.collect::<BTreeMap<_, _>>()
+    }
+
+    pub(super) fn totals(&self) -> Totals {
+        Totals {
+            contradictions: self.contradictions,
+            ..self.state.index.totals
+        }
+    }
+
+    fn shown(&self, found: Option<(Slot, &Record)>) -> Reply {
+        let record = found.map(|(_, record)| Box::new(self.view_of(record)));
+        record.map_or(Reply::Refused(Refused::Unknown), Reply::Record)
+    }
+
+    fn with_prefix(&self, text: &str) -> Reply {
+        let Some((first, last)) = range_of(text) else {
+            return Reply::Refused(Refused::Unknown);
+        };
+        let found = self.state.index.ids.range(first..=last);
+        let found: Vec<ProcessId> = found.map(|(id, _)| *id).take(AMBIGUOUS_MAX).collect();
+        match found.as_slice() {
+            [] => Reply::Refused(Refused::Unknown),
+            [id] => self.shown(self.state.find(*id)),
+            _ => Reply::Ambiguous(found),
+        }
+    }
+
+    fn list(&self, selection: &Selection) -> Reply {
+        let most = selection.most.min(Query::MOST) as usize;
+        let wanted = Wanted::new(selection);
+        let mut records = Vec::new();
+        let mut last = selection.after;
+        for (looked_at, id) in self.candidates(selection).enumerate() {
+            if looked_at == LOOKED_AT_MAX || records.len() == most {
+                return Reply::Page {
+                    records,
+                    next: last,
+                };
+            }
+            last = Some(id);
+            let found = self.state.find(id).filter(|(_, it)| wanted.is(self, it));
+            records.extend(found.map(|(_, record)| self.view_of(record)));
+        }
+        Reply::Page {
+            records,
+            next: None,
+        }
+    }
+
+    fn count(&self, selection: &Selection) -> Reply {
+        let wanted = Wanted::new(selection);
+        let mut count = 0;
+        let mut last = selection.after;
+        for (looked_at, id) in self.candidates(selection).enumerate() {
+            if looked_at == LOOKED_AT_MAX {
+                return Reply::Count { count, next: last };
+            }
+            last = Some(id);
+            let found = self.state.find(id).filter(|(_, it)| wanted.is(self, it));
+            count += u32::from(found.is_some());
+        }
+        Reply::Count { count, next: None }
+    }
+
+    /// What stands below a record, by id. The tree is gone through, and for each of its records the way up looked at: so
+    /// a share may begin anywhere, also where the one before ended and has gone since.
+    fn descendants(&self, of: ProcessId, after: Option<ProcessId>, most: u32) -> Reply {
+        let Some((_, top)) = self.state.find(of) else {
+            return Reply::Refused(Refused::Unknown);
+        };
+        let most = most.min(Query::MOST) as usize;
+        let tree = in_set(&self.state.index.trees, top.root, (after, false));
+        let (mut records, mut last, mut looked_at) = (Vec::new(), after, 0);
+        for id in tree.filter(|id| *id != of) {
+            if looked_at >= LOOKED_AT_MAX || records.len() == most {
+                return Reply::Page {
+                    records,
+                    next: last,
+                };
+            }
+            last = Some(id);
+            let Some((_, record)) = self.state.find(id) else {
+                continue;
+            };
+            // All of a tree is below its root, also what has lost the records in between.
+            let mut is_below = top.root == of;
+            looked_at += 1;
+            if !is_below && record.depth > top.depth {
+                let up = self.state.above(record.parent);
+                for (_, above) in up.take_while(|(_, it)| it.depth >= top.depth) {
+                    is_below = above.id == of;
+                    looked_at += 1;
+                }
+            }
+            if is_below {
+                records.push(self.view_of(record));
+            }
+        }
+        Reply::Page {
+            records,
+            next: None,
+        }
+    }
+
+    /// The ids among which what is wanted must be, in the order that was asked for.
+    fn candidates(&self, selection: &Selection) -> Ids<'_> {
+        let index = &self.state.index;
+        let cursor = (selection.after, selection.newest_first);
+        if let Some(parent) = selection.parent {
+            return in_set(&index.children, parent, cursor);
+        }
+        if let Some(root) = selection.root {
+            return in_set(&index.trees, root, cursor);
+        }
+        let (after, newest_first) = cursor;
+        let range = between(after, newest_first);
+        let phases = &selection.phases;
+        if !phases.is_empty() && !phases.contains(&Phase::Exited) {
+            return in_order(index.live.range(range).copied(), newest_first);
+        }
+        in_order(index.ids.range(range).map(|(id, _)| *id), newest_first)
+    }
+
+    /// What is asked, in usual commands.
+    pub(super) fn cost_of(asked: &Asked<'_, Self>) -> usize {
+        match asked {
+            Asked::Query(Query::List(_) | Query::Count(_) | Query::Descendants { .. }) => {
+                LOOKED_AT_MAX / 8
+            }
+            Asked::Query(Query::Ancestors(_)) => usize::from(Record::DEPTH_MAX) / 8,
+            Asked::Message(Message::Prune { limit, .. }) => 1 + (*limit as usize).min(1024),
+            Asked::Message(_) | Asked::Query(_) | Asked::Watch(_) => 1,
+        }
+    }
+}
+
+/// A selection, made ready to be compared with many records.
+struct Wanted<'a> {
+    selection: &'a Selection,
+    text: Option<String>,
+}
+
+impl<'a> Wanted<'a> {
+    fn new(selection: &'a Selection) -> Self {
+        let text = selection.text.as_ref().map(|text| text.to_lowercase());
+        Self { selection, text }
+    }
+
+    fn is(&self, machine: &ProcessMachine, record: &Record) -> bool {
+        let Selection {
+            kind,
+            phases,
+            parent,
+            root,
+            text: _,
+            machine: host,
+            label,
+            newest_first: _,
+            after: _,
+            most: _,
+        } = self.selection;
+        let tags = &record.profile.tags;
+        let has_label = |(name, value): &(String, Option<String>)| {
+            let mut labels = tags.labels.iter();
+            labels.any(|(its, is)| its == name && value.as_ref().is_none_or(|value| value == is))
+        };
+        let gone = |id: &ProcessId| !machine.state.index.ids.contains_key(id);
+        kind.as_ref().is_none_or(|kind| *kind == tags.kind)
+            && (phases.is_empty() || phases.contains(&record.phase))
+            && parent.is_none_or(|id| record.parent == Some(id) && !gone(&id))
+            && root.is_none_or(|id| record.root == id)
+            && !record.is_elsewhere(*host)
+            && label.as_ref().is_none_or(has_label)
+            && self.text.as_ref().is_none_or(|text| says(record, text))
+    }
+}
+
+/// Whether a record has this text somewhere, in lower case. Arguments are searched as they are shown: a secret is not
+/// found by guessing at it.
+fn says(record: &Record, text: &str) -> bool {
+    let (spec, tags) = (&record.profile.spec, &record.profile.tags);
+    let has = |it: &str| it.to_lowercase().contains(text);
+    let argv = masked(&spec.argv);
+    let words = argv.iter().map(|it| String::from_utf8_lossy(it.as_bytes()));
+    has(&tags.kind)
+        || tags.url.as_deref().is_some_and(has)
+        || tags
+            .labels
+            .iter()
+            .any(|(name, value)| has(name) || has(value))
+        || has(&words.collect::<Vec<_>>().join(" "))
+}
+
+/// The ids that begin with these digits.
+fn range_of(text: &str) -> Option<(ProcessId, ProcessId)> {
+    const DIGITS: usize = 32;
+    let digits: String = text.chars().filter(|letter| *letter != '-').collect();
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_number || !(Query::PREFIX_DIGITS..=DIGITS).contains(&digits.len()) {
+        return None;
+    }
+    let first = u128::from_str_radix(&format!("{digits:0<DIGITS$}"), 16).ok()?;
+    let last = u128::from_str_radix(&format!("{digits:f<DIGITS$}"), 16).ok()?;
+    Some((ProcessId(first), ProcessId(last)))
+}
+
+/// Those of one group, in the order that was asked for.
+fn in_set(
+    set: &BTreeSet<(ProcessId, ProcessId)>,
+    group: ProcessId,
+    (after, newest_first): (Option<ProcessId>, bool),
+) -> Ids<'_> {
+    let (from, to) = between(after, newest_first);
+    let first = |bound: Bound<ProcessId>, end: ProcessId| match bound {
+        Bound::Unbounded => Bound::Included((group, end)),
+        Bound::Excluded(id) => Bound::Excluded((group, id)),
+        Bound::Included(id) => Bound::Included((group, id)),
+    };
+    let range = (first(from, ProcessId(0)), first(to, ProcessId(u128::MAX)));
+    in_order(set.range(range).map(|(_, id)| *id), newest_first)
+}
+
+/// What comes after the cursor.
+fn between(after: Option<ProcessId>, newest_first: bool) -> (Bound<ProcessId>, Bound<ProcessId>) {
+    let cursor = after.map_or(Bound::Unbounded, Bound::Excluded);
+    if newest_first {
+        (Bound::Unbounded, cursor)
+    } else {
+        (cursor, Bound::Unbounded)
+    }
+}
+
+fn in_order<'a>(
+    ids: impl DoubleEndedIterator<Item = ProcessId> + 'a,
+    newest_first: bool,
+) -> Ids<'a> {
+    if newest_first {
+        Box::new(ids.rev())
+    } else {
+        Box::new(ids)
+    }
+}

@@ -1,0 +1,332 @@
+//! The machine: what the host asks of the rules of processes, and what is due when.
+//!
+//! Decides without changing anything (`decide.rs`, `adding.rs`), and commits without deciding anything (`commit.rs`).
+
+use crate::actors::process::message::{Action, Message};
+use crate::actors::process::outcome::{Outcome, Refused};
+use crate::actors::process::pages::{Page, profile_slot, write};
+use crate::actors::process::reply::{Query, RecordView, Reply, View, Watch};
+use crate::actors::process::rules::Rules;
+use crate::actors::process::state::State;
+use crate::actors::process::waiting::Waiting;
+use crate::clock::{Offset, Timestamp};
+use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket};
+use crate::lookup::pages::Pages;
+use crate::spine::event::Happening;
+use crate::spine::machine::{
+    About, Asked, Effects, Gauge, Keeping, Machine, Moment, Now, Paged, Shown, Stamp, Start, Timed,
+    Weight,
+};
+
+/// The rules of processes, over their records.
+#[derive(Debug)]
+pub struct ProcessMachine {
+    pub(super) state: State,
+    pub(super) waiting: Waiting,
+    /// Reports of another process for an attempt that had one.
+    pub(super) contradictions: u64,
+}
+
+impl ProcessMachine {
+    fn around(state: State) -> Self {
+        Self {
+            state,
+            waiting: Waiting::default(),
+            contradictions: 0,
+        }
+    }
+
+    /// The answer that shows this record, unless it is gone.
+    fn shown_in(
+        &self,
+        id: crate::ids::ProcessId,
+        reply: impl FnOnce(Box<RecordView>) -> Reply,
+    ) -> Reply {
+        let view = self.view_by_id(id);
+        view.map_or(Reply::Refused(Refused::Unknown), reply)
+    }
+}
+
+impl Machine for ProcessMachine {
+    const NAME: &'static str = "process";
+    const ID: ActorId = ActorId::PROCESS;
+
+    type Rules = Rules;
+    type Message = Message;
+    type Outcome = Outcome;
+    type Query = Query;
+    type Reply = Reply;
+    type Watch = Watch;
+    type Action = Action;
+
+    fn new(rules: Rules) -> Self {
+        Self::around(State::new(rules))
+    }
+
+    fn set_rules(&mut self, rules: Rules) {
+        self.state.rules = rules;
+    }
+
+    fn decide(&self, moment: &Moment, message: &Message) -> Outcome {
+        self.decision(moment, message)
+    }
+
+    fn keeping(&self, _message: &Message, outcome: &Outcome) -> Keeping {
+        match outcome {
+            Outcome::Known { .. }
+            | Outcome::Unchanged
+            | Outcome::Contradicted
+            | Outcome::Refused(_) => Keeping::Nothing,
+            Outcome::Pruned { slots, .. } if slots.is_empty() => Keeping::Nothing,
+            Outcome::Launched(_)
+            | Outcome::Registered(_)
+            | Outcome::Started { .. }
+            | Outcome::Failed { .. }
+            | Outcome::Ended { .. }
+            | Outcome::Emptied { .. }
+            | Outcome::Stopping { .. }
+            | Outcome::Killing { .. }
+            | Outcome::Stuck { .. }
+            | Outcome::Signalling { .. }
+            | Outcome::Signalled { .. }
+            | Outcome::Pruned { .. } => Keeping::Durable,
+        }
+    }
+
+    fn commit(
+        &mut self,
+        entry: Stamp,
+        message: &Message,
+        outcome: &Outcome,
+        effects: &mut Effects<Self>,
+    ) {
+        self.apply(entry, (message, outcome), effects);
+    }
+
+    fn unchanged(&mut self, outcome: &Outcome) {
+        if *outcome == Outcome::Contradicted {
+            self.contradictions += 1;
+        }
+    }
+
+    /// Records are shown by id: when an answer is given again, another may have the slot.
+    fn reply(&self, seq: Seq, message: &Message, outcome: &Outcome) -> Reply {
+        match outcome {
+            Outcome::Launched(insertion) => self.shown_in(insertion.id, Reply::Launched),
+            Outcome::Registered(insertion) => self.shown_in(insertion.id, |record| {
+                let known = false;
+                Reply::Registered { record, known }
+            }),
+            Outcome::Known { id } => self.shown_in(*id, |record| {
+                let known = true;
+                Reply::Registered { record, known }
+            }),
+            Outcome::Stopping { .. } | Outcome::Unchanged => {
+                if let Message::Stop { id, .. } = message {
+                    self.shown_in(*id, Reply::Stopping)
+                } else {
+                    Reply::Done
+                }
+            }
+            Outcome::Ended { .. } => {
+                if let Message::Finish { id, .. } = message {
+                    self.shown_in(*id, Reply::Record)
+                } else {
+                    Reply::Done
+                }
+            }
+            Outcome::Signalling { .. } => Reply::Signalling(seq),
+            Outcome::Pruned { slots, more } => Reply::Pruned {
+                count: u32::try_from(slots.len()).unwrap_or(u32::MAX),
+                more: *more,
+            },
+            Outcome::Started { .. }
+            | Outcome::Failed { .. }
+            | Outcome::Emptied { .. }
+            | Outcome::Killing { .. }
+            | Outcome::Stuck { .. }
+            | Outcome::Signalled { .. }
+            | Outcome::Contradicted => Reply::Done,
+            Outcome::Refused(refused) => Reply::Refused(*refused),
+        }
+    }
+
+    fn query(&self, _now: Now, query: &Query) -> Reply {
+        self.look(query)
+    }
+
+    fn cost(asked: Asked<'_, Self>) -> usize {
+        Self::cost_of(&asked)
+    }
+
+    /// What the port reports is true whether there is space or not, and what ends a process is never refused.
+    fn weight(&self, message: &Message) -> Weight {
+        match message {
+            Message::Launch(_) | Message::Register(_) => Weight::Adds,
+            Message::Signal { .. } => Weight::Keeps,
+            Message::Finish { .. }
+            | Message::Stop { .. }
+            | Message::Prune { .. }
+            | Message::Started { .. }
+            | Message::Failed { .. }
+            | Message::Ended { .. }
+            | Message::Empty { .. }
+            | Message::Stuck { .. }
+            | Message::Signalled { .. }
+            | Message::Lapse { .. } => Weight::Frees,
+        }
+    }
+
+    fn watch(&mut self, ticket: Ticket, watch: &Watch, effects: &mut Effects<Self>) {
+        match self.answer(watch) {
+            Some(reply) => {
+                self.waiting.forget(ticket);
+                effects.wake(ticket, reply);
+            }
+            None => self.waiting.watch(ticket, watch.clone()),
+        }
+    }
+
+    fn unwatch(&mut self, ticket: Ticket) {
+        self.waiting.forget(ticket);
+    }
+
+    /// Processes go on while the server is down: nothing ends by its start. The grace of a stop begins again, since its
+    /// signal is sent again.
+    fn start(&mut self, start: Start) {
+        self.state.start(start);
+    }
+
+    fn resume(&mut self, effects: &mut Effects<Self>) {
+        self.restate(effects);
+    }
+}
+
+impl Timed for ProcessMachine {
+    fn deadline(&self, offset: Offset) -> Option<Timestamp> {
+        self.state.deadline(offset)
+    }
+
+    fn due(&mut self, now: Now) -> Option<u64> {
+        self.state.due(now).map(|slot| slot.0.into())
+    }
+
+    fn tick(&self, item: u64) -> Message {
+        let slot = slot_of(item);
+        Message::Lapse { slot }
+    }
+
+    fn hold(&mut self, held: bool) {
+        self.state.hold(held);
+    }
+
+    fn is_quarantined(&self, item: u64) -> bool {
+        self.state.is_quarantined(slot_of(item))
+    }
+
+    fn quarantine(&mut self, item: u64, now: Now) {
+        self.state.quarantine(slot_of(item), now);
+    }
+}
+
+impl Paged for ProcessMachine {
+    type Page = Page;
+
+    fn pages(&mut self) -> &mut Pages {
+        &mut self.state.pages
+    }
+
+    fn encode_page(&self, page: PageId, content: &mut Vec<u8>) {
+        if page == PageId::HEAD {
+            return self.state.head.encode(content);
+        }
+        match profile_slot(page) {
+            Some(slot) => {
+                if let Some(record) = self.state.records.get(slot) {
+                    write(&*record.profile, content);
+                }
+            }
+            None => self.state.records.encode(page, content),
+        }
+    }
+
+    fn decode_page(page: PageId, content: &[u8]) -> Result<Page, String> {
+        Page::decode(page, content)
+    }
+
+    fn from_pages(rules: Rules, pages: &mut dyn Iterator<Item = Page>) -> Self {
+        Self::around(State::from_pages(rules, pages))
+    }
+
+    fn digest(&self) -> Digest {
+        self.state.digest()
+    }
+}
+
+impl Shown for ProcessMachine {
+    const KINDS: &'static [&'static str] = Self::EVENTS;
+
+    type View = View;
+
+    fn view(&self) -> View {
+        self.show()
+    }
+
+    fn gauges(&self) -> Vec<Gauge> {
+        let totals = self.totals();
+        let gauge = |name, help, value| Gauge { name, help, value };
+        vec![
+            gauge("queued", "processes to be launched", totals.queued.into()),
+            gauge("running", "processes that run", totals.running.into()),
+            gauge(
+                "stopping",
+                "processes that are being stopped",
+                totals.stopping.into(),
+            ),
+            gauge(
+                "exited",
+                "records of processes that ended",
+                totals.exited.into(),
+            ),
+            gauge(
+                "lost",
+                "records of processes whose end nobody knows",
+                totals.lost.into(),
+            ),
+            gauge(
+                "failed",
+                "records of processes that could not be started",
+                totals.failed.into(),
+            ),
+            gauge(
+                "stuck",
+                "processes of which SIGKILL left something",
+                totals.stuck.into(),
+            ),
+            gauge("bytes", "bytes of what records say", totals.bytes),
+            gauge(
+                "contradictions",
+                "reports that contradict what was reported before",
+                totals.contradictions,
+            ),
+        ]
+    }
+
+    fn events(
+        &self,
+        _entry: Stamp,
+        message: &Message,
+        outcome: &Outcome,
+        publish: &mut dyn FnMut(Happening),
+    ) {
+        self.publish((message, outcome), publish);
+    }
+
+    fn about(&self, outcome: &Outcome) -> Vec<About> {
+        self.named(outcome)
+    }
+}
+
+fn slot_of(item: u64) -> Slot {
+    Slot(u32::try_from(item).expect("items are slots here"))
+}

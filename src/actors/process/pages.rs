@@ -1,0 +1,72 @@
+//! Durable state as pages hold it: records by slot, the profile of each on a page of its own, and what there is but once.
+//!
+//! Change rule: the layout is part of the on-disk format, see `persist/format.rs`.
+
+use crate::actors::process::record::{Profile, Record};
+use crate::clock::Timestamp;
+use crate::ids::{PageId, Seq, Slot};
+use crate::lookup::kept::{Kept, Loaded, Once, Single};
+use serde::{Deserialize, Serialize};
+
+/// The kind of pages that each hold the profile of one record, by its slot. Records are of kind 0.
+const PROFILES: u8 = 2;
+
+/// The page of the profile of the record in this slot.
+pub(super) const fn profile_page(slot: Slot) -> PageId {
+    PageId::new(PROFILES, slot.0)
+}
+
+/// The slot whose profile a page holds, if it is such a page.
+pub(super) fn profile_slot(page: PageId) -> Option<Slot> {
+    (page.kind() == PROFILES).then(|| Slot(page.index()))
+}
+
+/// A page, decoded.
+#[derive(Debug)]
+pub enum Page {
+    /// What there is but once.
+    Head(Head),
+    /// Records by slot.
+    Records(Loaded<Record>),
+    /// What never changes of the record in a slot.
+    Profile(Slot, Box<Profile>),
+}
+
+impl Page {
+    /// Reads a page.
+    pub(super) fn decode(page: PageId, content: &[u8]) -> Result<Self, String> {
+        if page == PageId::HEAD {
+            return Once::decode(content).map(Self::Head);
+        }
+        match profile_slot(page) {
+            Some(slot) => {
+                let profile = rmp_serde::from_slice(content);
+                let profile = profile.map_err(|error| error.to_string())?;
+                Ok(Self::Profile(slot, Box::new(profile)))
+            }
+            None => Kept::decode(page, content).map(Self::Records),
+        }
+    }
+}
+
+/// Appends a value, as pages hold it.
+pub(super) fn write<T: Serialize>(value: &T, content: &mut Vec<u8>) {
+    rmp_serde::encode::write(content, value).expect("writing to memory does not fail");
+}
+
+/// What there is but once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// When spans began again last: the newest start of the server.
+    pub(super) epoch: Timestamp,
+    /// The entry of that start.
+    pub(super) start: Seq,
+}
+
+impl Single for Head {
+    fn canonical(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(b"process");
+        bytes.extend_from_slice(&self.epoch.0.to_le_bytes());
+        bytes.extend_from_slice(&self.start.0.to_le_bytes());
+    }
+}
