@@ -4,5 +4,45 @@
 //! | file | holds |
 //! |---|---|
 //! | `protocol.rs` | what a coordinator and its keeper say to each other |
+//! | `frame.rs` | the bytes of that |
+//! | `run.rs` | how a keeper comes to be: lock, socket, log |
+//! | `core.rs` | what it does when something happens |
+//! | `poll.rs` | what it waits for |
+//! | `attempts.rs` | what it holds: who runs, and who has ended |
+//! | `record.rs` `log.rs` | the same on disk |
+//! | `launch.rs` | from a request to a process |
+//! | `parcels.rs` | what callers hand over themselves |
+//! | `client.rs` | a connection, and what waits to be reported on it |
+//! | `upgrade.rs` | how it becomes a newer program with all that it holds |
+//!
+//! It has one thread and no runtime: there is little that could go wrong. Everything but the protocol is for Linux alone.
 
+#[cfg(target_os = "linux")]
+mod attempts;
+#[cfg(target_os = "linux")]
+mod client;
+#[cfg(target_os = "linux")]
+mod core;
+#[cfg(target_os = "linux")]
+mod frame;
+#[cfg(target_os = "linux")]
+mod launch;
+#[cfg(target_os = "linux")]
+mod log;
+#[cfg(target_os = "linux")]
+mod parcels;
+#[cfg(target_os = "linux")]
+mod poll;
 pub mod protocol;
+#[cfg(target_os = "linux")]
+mod record;
+#[cfg(target_os = "linux")]
+mod run;
+#[cfg(target_os = "linux")]
+mod upgrade;
+
+pub use run::SOCKET;
+#[cfg(target_os = "linux")]
+pub use run::{KeeperError, arguments, run, run_if_asked};
+#[cfg(target_os = "linux")]
+pub use upgrade::Resumption;

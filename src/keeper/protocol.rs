@@ -140,6 +140,9 @@ pub enum Report {
         /// Why.
         reason: String,
     },
+    /// It was started by a keeper that has died since: it may run, but this one cannot say how it ends. Whoever asked
+    /// follows it by its own descriptor. It is never launched again, and it is held until it is forgotten.
+    Orphaned(Started),
 }
 
 /// A process that runs.

@@ -1,0 +1,193 @@
+//! From a request to a process that waits for leave.
+
+use crate::bytes::Bytes;
+use crate::ids::ProcessId;
+use crate::keeper::parcels::Waiting;
+use crate::keeper::protocol::{Launch, Started, step};
+use crate::kernel::spawn::{Birth, Plan, Spawned, Step, User, spawn};
+use crate::kernel::{cgroup, host, identity, proc};
+use rustix::fs::{Mode, OFlags};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+/// Where a launch failed, and the error of the kernel.
+pub(crate) type Failed = (u8, i32);
+
+/// What stands below a launch, ready for its process to be made.
+pub(crate) struct Ready {
+    plan: Plan,
+    streams: [OwnedFd; 3],
+}
+
+/// The number by which the protocol knows what a child could not do.
+pub(crate) const fn step_of(failed: Step) -> u8 {
+    match failed {
+        Step::Streams => step::OUTPUT,
+        Step::User => step::USER,
+        Step::Limits => step::LIMITS,
+        Step::Directory => step::DIRECTORY,
+        Step::Exec => step::EXEC,
+    }
+}
+
+/// Opens what it writes to, and puts together what it is given.
+pub(crate) fn prepare(launch: &Launch, parcel: Option<Waiting>) -> Result<Ready, Failed> {
+    let (umask, mut limits, inherited, streams) = match parcel {
+        Some(waiting) => {
+            let parcel = waiting.parcel;
+            let umask = Some(parcel.umask);
+            (umask, parcel.limits, parcel.env, Some(waiting.streams))
+        }
+        None => (None, Vec::new(), Vec::new(), None),
+    };
+    limits.extend_from_slice(&launch.limits);
+    let env = environment(inherited, &launch.env);
+    let plan = Plan::new(&launch.argv, &env, &launch.dir).map_err(at(step::EXEC))?;
+    let streams = match streams {
+        Some(streams) => streams,
+        None => open_streams(launch).map_err(at(step::OUTPUT))?,
+    };
+    let user = launch.user.clone().map(|(user, group, groups)| User {
+        user,
+        group,
+        groups,
+    });
+    let plan = plan.umask(umask).limits(&limits);
+    Ok(Ready {
+        plan: plan.user(user.filter(|user| !is_our_own(user))),
+        streams,
+    })
+}
+
+/// Makes the process. It waits until it is released.
+pub(crate) fn start(
+    attempt: ProcessId,
+    ready: &Ready,
+    groups: Option<&Path>,
+    now: u64,
+) -> Result<(Spawned, Started), Failed> {
+    // Where there can be no group of its own, its tree is followed in other ways.
+    let path = groups.and_then(|base| cgroup::create(base, &attempt.to_string()).ok());
+    let group = path.as_deref().and_then(|path| cgroup::open(path).ok());
+    let birth = Birth {
+        group: group.as_ref().map(|group| group.as_fd()),
+        pid: None,
+    };
+    let streams = ready.streams.each_ref().map(|stream| stream.as_fd());
+    let spawned = spawn(&ready.plan, streams, birth);
+    let made = spawned.and_then(|spawned| {
+        let started = describe(attempt, &spawned, now)?;
+        Ok((spawned, started))
+    });
+    if let Some(path) = &path
+        && !made.as_ref().is_ok_and(|(spawned, _)| spawned.contained)
+    {
+        // One that is left over is removed with the groups of the keeper.
+        drop(cgroup::remove(path));
+    }
+    made.map_err(at(step::FORK))
+}
+
+/// It waits for leave, so that all of this is its own.
+fn describe(attempt: ProcessId, spawned: &Spawned, now: u64) -> io::Result<Started> {
+    let gone = || io::Error::from_raw_os_error(rustix::io::Errno::SRCH.raw_os_error());
+    let (inode, ticks) = match &spawned.pidfd {
+        Some(pidfd) => {
+            let identity = identity::describe(spawned.pid, pidfd)?.ok_or_else(gone)?;
+            (identity.inode, identity.ticks)
+        }
+        None => (0, proc::stat(spawned.pid)?.ok_or_else(gone)?.start_ticks),
+    };
+    Ok(Started {
+        attempt,
+        pid: spawned.pid,
+        namespace: host::namespace(),
+        inode,
+        ticks,
+        at: now,
+        contained: spawned.contained,
+    })
+}
+
+/// The later of two of one name counts.
+fn environment(inherited: Vec<Bytes>, own: &[Bytes]) -> Vec<Bytes> {
+    fn name(variable: &Bytes) -> &[u8] {
+        let bytes = variable.as_bytes();
+        bytes.split(|byte| *byte == b'=').next().unwrap_or(bytes)
+    }
+    let names: std::collections::BTreeSet<&[u8]> = own.iter().map(name).collect();
+    let mut all = inherited;
+    all.retain(|variable| !names.contains(name(variable)));
+    all.extend(own.iter().cloned());
+    all
+}
+
+/// Nothing to read, and two files to write to; without those, nothing that is written is kept.
+fn open_streams(launch: &Launch) -> io::Result<[OwnedFd; 3]> {
+    let null = || rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+    let (output, errors) = match &launch.output {
+        Some((output, errors)) => {
+            let first = open_output(output, launch.appends)?;
+            // One file for both has one place at which it goes on.
+            let second = if output == errors {
+                first.try_clone()?
+            } else {
+                open_output(errors, launch.appends)?
+            };
+            (first, second)
+        }
+        None => (null()?, null()?),
+    };
+    Ok([null()?, output, errors])
+}
+
+fn open_output(path: &Bytes, appends: bool) -> io::Result<OwnedFd> {
+    let path = Path::new(std::ffi::OsStr::from_bytes(path.as_bytes()));
+    let how = if appends {
+        OFlags::APPEND
+    } else {
+        OFlags::TRUNC
+    };
+    // A pipe that nobody reads must not keep us waiting: it is an error instead.
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let flags = flags | OFlags::NOCTTY | OFlags::NONBLOCK | how;
+    let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?;
+    rustix::io::ioctl_fionbio(&file, false)?;
+    Ok(file)
+}
+
+/// Who is not root may ask for what it is anyway, but not set it.
+fn is_our_own(user: &User) -> bool {
+    use rustix::process::{getegid, geteuid, getgroups};
+    let is = geteuid().as_raw() == user.user && getegid().as_raw() == user.group;
+    let groups = getgroups().unwrap_or_default();
+    let mut ours: Vec<u32> = groups.iter().map(|group| group.as_raw()).collect();
+    let mut theirs = user.groups.clone();
+    ours.sort_unstable();
+    theirs.sort_unstable();
+    is && ours == theirs
+}
+
+fn at(step: u8) -> impl Fn(io::Error) -> Failed {
+    move |error| (step, error.raw_os_error().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::environment;
+    use crate::bytes::Bytes;
+
+    #[test]
+    fn the_later_of_one_name_counts() {
+        let list = |words: &[&str]| -> Vec<Bytes> {
+            words
+                .iter()
+                .map(|word| Bytes::new(word.as_bytes()))
+                .collect()
+        };
+        let all = environment(list(&["A=1", "AB=2", "C"]), &list(&["A=3", "C=4"]));
+        assert!(all == list(&["AB=2", "A=3", "C=4"]));
+    }
+}

@@ -1,0 +1,118 @@
+//! What callers hand over themselves: their environment, umask, limits and streams, in memory alone, until a launch names
+//! the ticket or a minute is over.
+
+use crate::keeper::protocol::{PARCEL_SECONDS, PARCELS_MAX, Parcel};
+use std::os::fd::OwnedFd;
+
+/// The most bytes of all parcels that wait.
+const BYTES_MAX: usize = 32 << 20;
+
+/// A parcel that waits.
+pub(crate) struct Waiting {
+    pub(crate) ticket: u128,
+    pub(crate) parcel: Parcel,
+    pub(crate) streams: [OwnedFd; 3],
+    /// Its size as it came.
+    pub(crate) bytes: usize,
+    /// Until when, in milliseconds since the boot.
+    pub(crate) until: u64,
+}
+
+/// All of them. There are few.
+#[derive(Default)]
+pub(crate) struct Parcels(Vec<Waiting>);
+
+impl Parcels {
+    /// Takes one, or says why not.
+    pub(crate) fn put(
+        &mut self,
+        (ticket, parcel): (u128, Parcel),
+        fds: Vec<OwnedFd>,
+        bytes: usize,
+        now: u64,
+    ) -> Result<(), String> {
+        let count = fds.len();
+        let streams = <[OwnedFd; 3]>::try_from(fds)
+            .map_err(|_| format!("a parcel comes with three descriptors, not with {count}"))?;
+        if self.0.iter().any(|waiting| waiting.ticket == ticket) {
+            return Err("a parcel with this ticket is here already".to_owned());
+        }
+        if self.0.len() >= PARCELS_MAX {
+            return Err(format!("{PARCELS_MAX} parcels wait for their launches"));
+        }
+        let held: usize = self.0.iter().map(|waiting| waiting.bytes).sum();
+        if held + bytes > BYTES_MAX {
+            return Err(format!("parcels that wait have {BYTES_MAX} bytes"));
+        }
+        self.push(Waiting {
+            ticket,
+            parcel,
+            streams,
+            bytes,
+            until: now + PARCEL_SECONDS * 1000,
+        });
+        Ok(())
+    }
+
+    /// One that waits already.
+    pub(crate) fn push(&mut self, waiting: Waiting) {
+        self.0.push(waiting);
+    }
+
+    /// Gives it to its launch.
+    pub(crate) fn take(&mut self, ticket: u128) -> Option<Waiting> {
+        let place = self.0.iter().position(|waiting| waiting.ticket == ticket)?;
+        Some(self.0.swap_remove(place))
+    }
+
+    /// Drops those whose launch did not come.
+    pub(crate) fn expire(&mut self, now: u64) {
+        self.0.retain(|waiting| waiting.until > now);
+    }
+
+    /// Whether none waits.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Those that wait.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Waiting> {
+        self.0.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BYTES_MAX, Parcels};
+    use crate::keeper::protocol::{PARCEL_SECONDS, PARCELS_MAX, Parcel};
+    use std::fs::File;
+    use std::os::fd::OwnedFd;
+
+    fn streams(count: usize) -> Vec<OwnedFd> {
+        let null = || File::open("/dev/null").expect("it is there").into();
+        (0..count).map(|_| null()).collect()
+    }
+
+    #[test]
+    fn parcels_are_bounded_and_wait_a_minute() {
+        let mut parcels = Parcels::default();
+        let mut put = |ticket, fds, bytes| {
+            let parcel = (ticket, Parcel::default());
+            parcels.put(parcel, streams(fds), bytes, 0)
+        };
+        put(0, 2, 1).expect_err("a stream is missing");
+        put(0, 4, 1).expect_err("one is too many");
+        put(0, 3, 1).expect("there is room");
+        put(0, 3, 1).expect_err("it is here already");
+        put(1, 3, BYTES_MAX).expect_err("it is too long");
+        for ticket in 1..PARCELS_MAX {
+            put(ticket as u128, 3, 1).expect("there is room");
+        }
+        put(999, 3, 1).expect_err("there are too many");
+        assert!(parcels.take(0).is_some() && parcels.take(0).is_none());
+        parcels.expire(PARCEL_SECONDS * 1000 - 1);
+        assert!(!parcels.is_empty());
+        parcels.expire(PARCEL_SECONDS * 1000);
+        assert!(parcels.is_empty());
+    }
+}

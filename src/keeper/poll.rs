@@ -1,0 +1,124 @@
+//! What a keeper waits for, all at once.
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// What something happened to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Somebody connects.
+    Listener,
+    /// A signal has come.
+    Signals,
+    /// The connection of this number.
+    Client(u32),
+    /// The child of this PID, on the way to its program.
+    Starting(u32),
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Happening {
+    pub(crate) source: Source,
+    /// Whether there is something to read.
+    pub(crate) reads: bool,
+    /// Whether the other end is closed.
+    pub(crate) is_closed: bool,
+}
+
+/// An epoll.
+pub(crate) struct Poll {
+    epoll: OwnedFd,
+    events: Vec<Event>,
+}
+
+impl Source {
+    fn to_data(self) -> EventData {
+        let (kind, number) = match self {
+            Self::Listener => (0, 0),
+            Self::Signals => (1, 0),
+            Self::Client(number) => (2, number),
+            Self::Starting(pid) => (3, pid),
+        };
+        EventData::new_u64(kind << 32 | u64::from(number))
+    }
+
+    fn from_data(data: EventData) -> Self {
+        let number = u32::try_from(data.u64() & u64::from(u32::MAX)).unwrap_or_default();
+        match data.u64() >> 32 {
+            0 => Self::Listener,
+            1 => Self::Signals,
+            2 => Self::Client(number),
+            _ => Self::Starting(number),
+        }
+    }
+}
+
+impl Poll {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self {
+            epoll: epoll::create(CreateFlags::CLOEXEC)?,
+            events: Vec::with_capacity(64),
+        })
+    }
+
+    /// Waits for something to be read from this.
+    pub(crate) fn add(&self, fd: impl AsFd, source: Source) -> io::Result<()> {
+        Ok(epoll::add(
+            &self.epoll,
+            fd,
+            source.to_data(),
+            EventFlags::IN,
+        )?)
+    }
+
+    /// Waits for it to be read from or written to from now on. It is there, so that nothing can fail.
+    pub(crate) fn set(&self, fd: impl AsFd, source: Source, (reads, writes): (bool, bool)) {
+        let mut flags = EventFlags::empty();
+        flags.set(EventFlags::IN, reads);
+        flags.set(EventFlags::OUT, writes);
+        let _there = epoll::modify(&self.epoll, fd, source.to_data(), flags);
+    }
+
+    /// Waits for it no more. A copy in a child that has just been made would keep it here beyond its closing.
+    pub(crate) fn remove(&self, fd: impl AsFd) {
+        let _there = epoll::delete(&self.epoll, fd);
+    }
+
+    /// Waits until something happens, or these seconds are over.
+    pub(crate) fn wait(&mut self, seconds: Option<i64>) -> io::Result<Vec<Happening>> {
+        let limit = seconds.map(|tv_sec| Timespec { tv_sec, tv_nsec: 0 });
+        let place = rustix::buffer::spare_capacity(&mut self.events);
+        match epoll::wait(&self.epoll, place, limit.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let happenings = self.events.drain(..).map(|event| {
+            let flags = event.flags;
+            Happening {
+                source: Source::from_data(event.data),
+                reads: flags.contains(EventFlags::IN),
+                is_closed: flags.intersects(EventFlags::HUP | EventFlags::ERR),
+            }
+        });
+        Ok(happenings.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Source;
+
+    #[test]
+    fn sources_come_back_as_they_were_given() {
+        let all = [Source::Listener, Source::Signals];
+        let numbered =
+            [0, 1, u32::MAX].map(|number| [Source::Client(number), Source::Starting(number)]);
+        for source in all.into_iter().chain(numbered.into_iter().flatten()) {
+            assert_eq!(Source::from_data(source.to_data()), source);
+        }
+    }
+}

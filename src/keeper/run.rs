@@ -1,0 +1,235 @@
+//! How a keeper comes to be: the lock, its socket, its log; and how a program that embeds a node becomes one.
+
+use crate::keeper::attempts::Attempts;
+use crate::keeper::core::{Files, Keeper};
+use crate::keeper::log::{self, Log, LogError};
+use crate::keeper::upgrade::{Carried, Resumption};
+use crate::kernel::signals::{self, Signals};
+use crate::kernel::spawn::is_alone;
+use crate::kernel::wait;
+use crate::kernel::{cgroup, host};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The name of its lock in the data directory, which says its PID.
+const LOCK: &str = "keeper.lock";
+/// The name of its socket there.
+pub const SOCKET: &str = "keeper.sock";
+/// How many connections wait to be accepted.
+const BACKLOG: i32 = 128;
+
+/// Why there is no keeper.
+#[derive(Debug, thiserror::Error)]
+pub enum KeeperError {
+    /// Another keeper has the directory.
+    #[error("{} is kept already: {} is locked", data.display(), LOCK)]
+    Kept {
+        /// The directory.
+        data: PathBuf,
+    },
+    /// The system.
+    #[error("failed to {what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// What it said.
+        source: io::Error,
+    },
+    /// A new process would find the locks of other threads taken for ever.
+    #[error(
+        "a keeper has one thread, and this program has begun others: become a keeper first in main"
+    )]
+    Threads,
+    /// The log.
+    #[error(transparent)]
+    Log(#[from] LogError),
+}
+
+fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> KeeperError {
+    let what = what.into();
+    move |source| KeeperError::Io { what, source }
+}
+
+/// The arguments with which a program of ours, or one that calls [`run_if_asked`], becomes the keeper of a directory.
+pub fn arguments(data: &Path) -> Vec<OsString> {
+    vec!["keeper".into(), "--data".into(), data.into()]
+}
+
+/// Becomes a keeper if the arguments of this program are those of [`arguments`]: to be called first in `main`, before any
+/// thread is started. If it returns an exit code, the program ends with it.
+///
+/// ```no_run
+/// fn main() -> std::process::ExitCode {
+///     if let Some(code) = sexton::keeper::run_if_asked() {
+///         return code;
+///     }
+///     // the program itself
+///     std::process::ExitCode::SUCCESS
+/// }
+/// ```
+pub fn run_if_asked() -> Option<ExitCode> {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let (data, resumption) = match words.as_slice() {
+        [keeper, flag, data] if keeper == "keeper" && flag == "--data" => (data, None),
+        [keeper, flag, data, second, numbers]
+            if keeper == "keeper" && flag == "--data" && second == "--resume" =>
+        {
+            (data, Some(Resumption::parse(numbers.to_str()?)?))
+        }
+        _ => return None,
+    };
+    Some(match run(Path::new(data), resumption) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nobody may be listening, and there is no other way to say it.
+            drop(writeln!(io::stderr(), "keeper: {error}"));
+            ExitCode::FAILURE
+        }
+    })
+}
+
+/// Keeps this data directory until nothing is left to keep. Standard streams are closed as soon as it listens: whoever
+/// started it may wait for that.
+///
+/// # Errors
+/// If another keeper has the directory, or something that it needs cannot be had.
+pub fn run(data: &Path, resumption: Option<Resumption>) -> Result<(), KeeperError> {
+    if !is_alone().map_err(failed("look at the threads of this program"))? {
+        return Err(KeeperError::Threads);
+    }
+    let data = fs::canonicalize(data).map_err(failed(format!("find {}", data.display())))?;
+    let watched = [signals::CHILD, signals::TERMINATE, signals::INTERRUPT];
+    let signals = Signals::of(&watched).map_err(failed("watch for signals"))?;
+    signals::ignore(signals::HANG_UP);
+    signals::ignore(signals::PIPE);
+    signals::allow_huge_pages();
+    signals::adopt_orphans().map_err(failed("become the parent of orphans"))?;
+    let mut keeper = match resumption {
+        None => begin(&data, signals)?,
+        Some(resumption) => resume(&data, resumption, signals)?,
+    };
+    keeper.run().map_err(failed("wait for what happens"))?;
+    Ok(())
+}
+
+fn begin(data: &Path, signals: Signals) -> Result<Keeper, KeeperError> {
+    let lock = lock(data)?;
+    // Whoever leads a process group already has a session of its own, or is a program at a terminal.
+    let _of_a_leader = rustix::process::setsid();
+    std::env::set_current_dir("/").map_err(failed("leave the current directory"))?;
+    let (attempts, log) = restore(data)?;
+    let listener = listen(&data.join(SOCKET)).map_err(failed(format!("listen on {SOCKET}")))?;
+    detach().map_err(failed("open /dev/null"))?;
+    let groups = groups(data);
+    let files = Files {
+        data: data.to_owned(),
+        socket: data.join(SOCKET),
+        groups,
+        lock,
+        listener,
+    };
+    let keeper = Keeper::new(files, signals, attempts, log);
+    keeper.map_err(failed("make an epoll"))
+}
+
+fn resume(data: &Path, resumption: Resumption, signals: Signals) -> Result<Keeper, KeeperError> {
+    let inherited = |number| {
+        let fd = crate::kernel::spawn::inherited(number);
+        fd.map_err(failed(format!("take over descriptor {number}")))
+    };
+    let files = Files {
+        data: data.to_owned(),
+        socket: data.join(SOCKET),
+        groups: groups(data),
+        lock: inherited(resumption.lock)?,
+        listener: inherited(resumption.listener)?,
+    };
+    let (attempts, log) = restore(data)?;
+    let keeper = Keeper::new(files, signals, attempts, log);
+    let mut keeper = keeper.map_err(failed("make an epoll"))?;
+    // What is in no log may be lost: parcels, and whether a start has come to its end.
+    if let Ok(state) = inherited(resumption.state)
+        && let Ok(carried) = Carried::read(state)
+    {
+        keeper.unpack(carried);
+    }
+    Ok(keeper)
+}
+
+/// What the log has, and a log that has it.
+fn restore(data: &Path) -> Result<(Attempts, Log), KeeperError> {
+    let contents = log::read(data, host::boot())?;
+    if contents.damaged > 0 {
+        let words = "records of the log were damaged, and are left out";
+        drop(writeln!(
+            io::stderr(),
+            "keeper: {} {words}",
+            contents.damaged
+        ));
+    }
+    let attempts = Attempts::restored(&contents.records, |started| {
+        started.namespace == host::namespace() && wait::is_child(started.pid)
+    });
+    let log = Log::begin(data, host::boot(), attempts.records())?;
+    Ok((attempts, log))
+}
+
+fn lock(data: &Path) -> Result<OwnedFd, KeeperError> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let opened = rustix::fs::open(data.join(LOCK), flags, Mode::RUSR | Mode::WUSR);
+    let what = || failed(format!("lock {LOCK}"));
+    let file = opened.map_err(|error| what()(error.into()))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => {
+            let data = data.to_owned();
+            return Err(KeeperError::Kept { data });
+        }
+        Err(error) => return Err(what()(error.into())),
+    }
+    let pid = format!("{}\n", std::process::id());
+    let written =
+        rustix::fs::ftruncate(&file, 0).and_then(|()| rustix::io::pwrite(&file, pid.as_bytes(), 0));
+    written.map_err(|error| what()(error.into()))?;
+    Ok(file)
+}
+
+/// Whoever has the lock may take away the socket of one that died. Nobody else may connect from the first moment on.
+fn listen(path: &Path) -> io::Result<OwnedFd> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let before = rustix::process::umask(Mode::from_raw_mode(0o177));
+    let bound = rustix::net::bind(&socket, &SocketAddrUnix::new(path)?);
+    rustix::process::umask(before);
+    bound?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+/// Lets go of the streams of whoever started us.
+fn detach() -> io::Result<()> {
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(null.as_fd())?;
+    Ok(())
+}
+
+/// A group of our own below the one that we are in, where those of attempts go.
+fn groups(data: &Path) -> Option<PathBuf> {
+    let base = cgroup::writable()?;
+    let digest = xxhash_rust::xxh3::xxh3_64(data.as_os_str().as_bytes());
+    cgroup::create(&base, &format!("sexton-{digest:016x}")).ok()
+}

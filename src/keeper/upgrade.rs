@@ -1,0 +1,148 @@
+//! How a keeper becomes a newer program with all that it holds: the same process, so that its children stay its children.
+//!
+//! What it holds is in its log. What is in no log goes through a file in memory, and descriptors stay open.
+
+use crate::decode;
+use crate::keeper::protocol::Parcel;
+use crate::kernel::spawn::{inherit, replace};
+use rustix::fs::MemfdFlags;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::path::Path;
+
+/// What a program that was executed in the place of a keeper finds open: numbers of descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resumption {
+    /// The locked file.
+    pub lock: i32,
+    /// The listening socket.
+    pub listener: i32,
+    /// What is in no log.
+    pub state: i32,
+}
+
+impl Resumption {
+    /// As it stands on a command line: `3,4,5`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.split(',').map(|number| number.parse::<i32>().ok());
+        let found = Self {
+            lock: numbers.next()??,
+            listener: numbers.next()??,
+            state: numbers.next()??,
+        };
+        numbers.next().is_none().then_some(found)
+    }
+}
+
+impl std::fmt::Display for Resumption {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{},{},{}", self.lock, self.listener, self.state)
+    }
+}
+
+/// What is in no log. Change rule: as for the protocol, fields are added at the end.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Carried {
+    /// Parcels that wait.
+    pub(crate) parcels: Vec<CarriedParcel>,
+    /// Which children have not come as far as their programs, and where they say so.
+    pub(crate) starting: Vec<(u32, RawFd)>,
+}
+
+/// A parcel that waits.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CarriedParcel {
+    pub(crate) ticket: u128,
+    pub(crate) parcel: Parcel,
+    pub(crate) streams: [RawFd; 3],
+    pub(crate) bytes: usize,
+    pub(crate) until: u64,
+}
+
+impl Carried {
+    /// Reads what the program before us wrote.
+    pub(crate) fn read(state: OwnedFd) -> io::Result<Self> {
+        let mut bytes = Vec::new();
+        let mut file = File::from(state);
+        file.rewind()?;
+        file.read_to_end(&mut bytes)?;
+        decode::from_slice(&bytes).map_err(io::Error::other)
+    }
+
+    fn write(&self) -> io::Result<File> {
+        let bytes = rmp_serde::to_vec(self).map_err(io::Error::other)?;
+        let mut file = File::from(rustix::fs::memfd_create("keeper", MemfdFlags::CLOEXEC)?);
+        file.write_all(&bytes)?;
+        Ok(file)
+    }
+}
+
+/// Executes this program as the keeper of a directory, with these descriptors open. Returns only if that fails, and then
+/// nothing has changed.
+pub(crate) fn become_program(
+    program: &Path,
+    mut arguments: Vec<OsString>,
+    (lock, listener): (BorrowedFd<'_>, BorrowedFd<'_>),
+    (carried, open): (&Carried, &[BorrowedFd<'_>]),
+) -> io::Error {
+    let state = match carried.write() {
+        Ok(state) => state,
+        Err(error) => return error,
+    };
+    let resumption = Resumption {
+        lock: lock.as_raw_fd(),
+        listener: listener.as_raw_fd(),
+        state: state.as_raw_fd(),
+    };
+    arguments.extend(["--resume".into(), resumption.to_string().into()]);
+    let mut staying = vec![lock, listener, state.as_fd()];
+    staying.extend(open);
+    let all = |stays: bool| staying.iter().try_for_each(|fd| inherit(*fd, stays));
+    let error = match all(true) {
+        Ok(()) => replace(program, &arguments),
+        Err(error) => error.into(),
+    };
+    // Also when one of them could not be changed: a child closes all that is none of its own.
+    let _best = all(false);
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Carried, CarriedParcel, Resumption};
+
+    #[test]
+    fn numbers_of_descriptors_are_three() {
+        let found = Resumption {
+            lock: 3,
+            listener: 4,
+            state: 5,
+        };
+        assert_eq!(Resumption::parse("3,4,5"), Some(found));
+        assert_eq!(Resumption::parse(&found.to_string()), Some(found));
+        for wrong in ["", "3", "3,4", "3,4,x", "3,4,5,6"] {
+            assert_eq!(Resumption::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_carried_comes_out_as_it_went_in() {
+        let parcel = CarriedParcel {
+            ticket: u128::MAX,
+            parcel: crate::keeper::protocol::Parcel::default(),
+            streams: [7, 8, 9],
+            bytes: 10,
+            until: 11,
+        };
+        let carried = Carried {
+            parcels: vec![parcel],
+            starting: vec![(4242, 12)],
+        };
+        let file = carried.write().expect("there is memory");
+        let read = Carried::read(file.into()).expect("it is whole");
+        assert_eq!(read, carried);
+    }
+}

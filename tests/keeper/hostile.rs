@@ -1,0 +1,151 @@
+//! Whoever connects and does not speak as it should, or at all.
+
+use crate::wire::{Kept, attempt, framed};
+use sexton::keeper::protocol::{FRAME_BYTES_MAX, Report, Request, VERSION};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+#[test]
+fn frames_that_are_none_are_refused_and_harm_nobody() {
+    let kept = Kept::new();
+    let (mut peer, _) = kept.hello();
+    let started = peer.run(attempt(1), kept.launch(&["sleep", "1000"]));
+    let long = u32::try_from(FRAME_BYTES_MAX + 1).expect("it fits");
+    let nested = [&200_u32.to_le_bytes()[..], &[0x91; 200]].concat();
+    let ask = framed(&Request::Ask {
+        attempt: attempt(1),
+    });
+    let frames: [&[u8]; 6] = [
+        &long.to_le_bytes(),
+        &u32::MAX.to_le_bytes(),
+        &[0, 0, 0, 0],
+        &[3, 0, 0, 0, 0xc1, 0xff, 0x00],
+        &nested,
+        &ask,
+    ];
+    for frame in frames {
+        let mut stranger = kept.connect();
+        stranger.socket.write_all(frame).expect("it is open");
+        let answer = stranger.next();
+        assert!(
+            matches!(answer, Report::Refused { .. }),
+            "{frame:?}: {answer:?}"
+        );
+        assert_eq!(stranger.try_next(), None, "{frame:?}");
+    }
+    assert_eq!(peer.ask(attempt(1)), Report::Started(started));
+    // The coordinator itself is trusted no further.
+    peer.socket
+        .write_all(&[1, 0, 0, 0, 0xc1])
+        .expect("it is open");
+    assert!(matches!(peer.next(), Report::Refused { .. }));
+    assert_eq!(peer.try_next(), None);
+    assert_eq!(kept.hello().1[1..], [Report::Started(started)]);
+}
+
+#[test]
+fn frames_that_come_in_pieces_are_put_together() {
+    let kept = Kept::new();
+    let mut peer = kept.connect();
+    let hello = framed(&Request::Hello { version: VERSION });
+    for byte in hello {
+        peer.socket.write_all(&[byte]).expect("it is open");
+    }
+    assert!(matches!(peer.next(), Report::Welcome { .. }));
+    assert_eq!(peer.next(), Report::Told);
+}
+
+#[test]
+fn a_thousand_connections_do_not_keep_the_coordinator_away_for_ever() {
+    let kept = Kept::new();
+    let (mut peer, _) = kept.hello();
+    let half = [0xff, 0xff];
+    let mut silent = Vec::new();
+    for _ in 0..1000 {
+        let mut socket = UnixStream::connect(kept.path("keeper.sock")).expect("it listens");
+        // Those beyond the bound may be closed already.
+        drop(socket.write_all(&half));
+        silent.push(socket);
+    }
+    assert_eq!(peer.run_through(attempt(1), kept.shell("exit 2")), 0x200);
+    let fds = format!("/proc/{}/fd", kept.pid());
+    let fds = std::fs::read_dir(fds).expect("it lives").count();
+    assert!(fds < 200, "{fds} descriptors are open");
+    // Also those that were let in are put out when they stay silent.
+    for mut socket in silent {
+        drop(socket.read_to_end(&mut Vec::new()));
+    }
+    drop(peer);
+    assert_eq!(kept.hello().1.len(), 2);
+}
+
+#[test]
+fn a_reader_that_does_not_read_costs_a_bounded_amount_and_misses_nothing() {
+    let kept = Kept::new();
+    let (mut peer, _) = kept.hello();
+    for number in 0..200 {
+        peer.launch(attempt(number), kept.launch(&["/no/such/program"]));
+    }
+    peer.socket
+        .set_write_timeout(Some(std::time::Duration::from_millis(200)))
+        .expect("there is one");
+    let ask = framed(&Request::Ask {
+        attempt: attempt(3),
+    });
+    // The keeper stops reading before it holds what it cannot send.
+    let many = ask.repeat(1000);
+    let stopped = (0..10_000).any(|_| peer.socket.write_all(&many).is_err());
+    assert!(stopped, "it reads for ever");
+    let status = format!("/proc/{}/statm", kept.pid());
+    let status = std::fs::read_to_string(status).expect("it lives");
+    let pages: u64 = status
+        .split_whitespace()
+        .nth(1)
+        .and_then(|pages| pages.parse().ok())
+        .expect("it is a number");
+    assert!(pages < 16 << 10, "{pages} pages are resident");
+    drop(peer);
+    assert_eq!(kept.hello().1.len(), 201);
+}
+
+#[test]
+fn strangers_are_not_answered() {
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "only root can be somebody else: run this test as root"
+    );
+    let kept = Kept::new();
+    // Whoever opens the directory and the socket to all is still guarded by the kernel's word about the peer.
+    for (path, mode) in [("", 0o755), ("keeper.sock", 0o666)] {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(kept.path(path), mode).expect("it is ours");
+    }
+    let script = "import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n\
+        s.settimeout(60)\nsys.exit(0 if s.recv(1)==b'' else 1)";
+    let connect = |user: u32| {
+        let mut command = Command::new("python3");
+        let command = command.args(["-c", script]).arg(kept.path("keeper.sock"));
+        command.uid(user).gid(user).current_dir("/").status()
+    };
+    assert!(connect(65534).expect("python3 is there").success());
+    let (mut peer, _) = kept.hello();
+    assert_eq!(peer.run_through(attempt(1), kept.shell("exit 2")), 0x200);
+    let mode = std::fs::metadata(kept.path("keeper.sock"))
+        .expect("it is there")
+        .permissions();
+    assert_eq!(mode.mode() & 0o777, 0o666, "it is what the test made it");
+}
+
+#[test]
+fn the_socket_and_the_files_are_the_owners_alone() {
+    let kept = Kept::new();
+    for name in ["keeper.sock", "keeper.lock", "keeper.log"] {
+        let mode = std::fs::metadata(kept.path(name))
+            .expect("it is there")
+            .permissions();
+        assert_eq!(mode.mode() & 0o777, 0o600, "{name}");
+    }
+}

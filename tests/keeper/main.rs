@@ -1,0 +1,16 @@
+//! The keeper as its coordinator meets it: the real program, on its socket, with real children.
+
+#![cfg(all(feature = "cli", target_os = "linux"))]
+
+mod hostile;
+mod launching;
+mod log;
+mod many;
+mod parcels;
+mod rejoining;
+mod steps;
+mod upgrade;
+mod wire;
+
+#[path = "../support/patience.rs"]
+mod patience;

@@ -1,0 +1,99 @@
+//! What callers hand over themselves.
+
+use crate::wire::{Kept, Peer, attempt, bytes, framed};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use sexton::keeper::protocol::{Launch, PARCELS_MAX, Parcel, Report, Request};
+use std::io::{IoSlice, Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+/// Hands over a parcel with these descriptors; the answer.
+pub(crate) fn hand_over(
+    peer: &mut Peer,
+    ticket: u128,
+    parcel: Parcel,
+    fds: &[BorrowedFd<'_>],
+) -> Report {
+    let parcel = Box::new(parcel);
+    let frame = framed(&Request::Parcel { ticket, parcel });
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() {
+        assert!(control.push(SendAncillaryMessage::ScmRights(fds)));
+    }
+    let iov = [IoSlice::new(&frame)];
+    let sent = sendmsg(&peer.socket, &iov, &mut control, SendFlags::empty());
+    let sent = sent.expect("it is read");
+    peer.socket.write_all(&frame[sent..]).expect("it is read");
+    peer.next()
+}
+
+fn whole() -> Parcel {
+    Parcel {
+        env: vec![
+            bytes("PATH=/usr/bin:/bin"),
+            bytes("A=theirs"),
+            bytes("B=theirs"),
+        ],
+        umask: 0o027,
+        limits: vec![(7, 77, 177)],
+    }
+}
+
+#[test]
+fn a_child_has_its_callers_streams_environment_umask_and_limits() {
+    let kept = Kept::new();
+    let (mut coordinator, _) = kept.hello();
+    let mut caller = kept.connect();
+    let (input, mut to_child) = std::io::pipe().expect("there is one");
+    let (mut from_child, output) = std::io::pipe().expect("there is one");
+    let fds = [input.as_fd(), output.as_fd(), output.as_fd()];
+    let taken = hand_over(&mut caller, 9, whole(), &fds);
+    assert_eq!(taken, Report::Taken { ticket: 9 });
+    assert_eq!(caller.try_next(), None, "that is all there is to say");
+    drop((input, output));
+    let script = "read line; echo got $line; echo $A $B >&2; umask; ulimit -n; ls /proc/self/fd";
+    let mut launch = Launch {
+        parcel: Some(9),
+        ..kept.shell(script)
+    };
+    launch.env = vec![bytes("B=ours")];
+    to_child.write_all(b"word\n").expect("it is open");
+    assert_eq!(coordinator.run_through(attempt(1), launch.clone()), 0);
+    drop(to_child);
+    let mut words = String::new();
+    // It ends only if the keeper has no copy left.
+    from_child.read_to_string(&mut words).expect("it reads");
+    assert_eq!(words, "got word\ntheirs ours\n0027\n77\n0\n1\n2\n3\n");
+    // A parcel is for one launch.
+    coordinator.launch(attempt(2), launch);
+    assert!(matches!(coordinator.next(), Report::Failed { step: 3, .. }));
+}
+
+#[test]
+fn parcels_that_are_not_whole_or_too_many_are_refused() {
+    let kept = Kept::new();
+    let null = std::fs::File::open("/dev/null").expect("it is there");
+    let fd = null.as_fd();
+    let put = |ticket, fds: &[BorrowedFd<'_>]| {
+        let mut peer = kept.connect();
+        let answer = hand_over(&mut peer, ticket, whole(), fds);
+        assert_eq!(peer.try_next(), None);
+        answer
+    };
+    for count in [0, 1, 2, 4, 8] {
+        let fds = vec![fd; count];
+        assert!(matches!(put(1, &fds), Report::Refused { .. }), "{count}");
+    }
+    for ticket in 0..PARCELS_MAX as u128 {
+        assert_eq!(put(ticket, &[fd; 3]), Report::Taken { ticket });
+    }
+    assert!(matches!(put(0, &[fd; 3]), Report::Refused { .. }), "twice");
+    assert!(
+        matches!(put(1000, &[fd; 3]), Report::Refused { .. }),
+        "many"
+    );
+    let (mut peer, _) = kept.hello();
+    let answer = hand_over(&mut peer, 2000, whole(), &[fd; 3]);
+    assert!(matches!(answer, Report::Refused { .. }));
+}

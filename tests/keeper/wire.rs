@@ -1,0 +1,288 @@
+//! A keeper of its own for each test, and a coordinator that speaks with it. Nothing outlives the test that started it.
+
+use crate::patience::{PATIENCE, until};
+use sexton::bytes::Bytes;
+use sexton::ids::ProcessId;
+use sexton::keeper::protocol::{Exited, Launch, Report, Request, Started, VERSION};
+use sexton::kernel::pidfd::Pidfd;
+use sexton::kernel::proc;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sexton");
+
+/// By this its children are known, whoever holds them by then.
+const MARK: &str = "KEEPER_OF_TEST";
+
+/// A data directory with a keeper. Both go when it is dropped, and all children with them.
+pub(crate) struct Kept {
+    data: TempDir,
+    keeper: Option<Child>,
+}
+
+pub(crate) fn bytes(text: impl AsRef<[u8]>) -> Bytes {
+    Bytes::new(text.as_ref())
+}
+
+pub(crate) fn path_bytes(path: &Path) -> Bytes {
+    bytes(
+        path.to_str()
+            .expect("temporary directories have plain names"),
+    )
+}
+
+/// The attempt of this number.
+pub(crate) fn attempt(number: u64) -> ProcessId {
+    ProcessId::new(1_700_000_000_000, u128::from(number))
+}
+
+impl Kept {
+    /// With a keeper.
+    pub(crate) fn new() -> Self {
+        let mut kept = Self::unkept();
+        kept.start();
+        kept
+    }
+
+    /// Without.
+    pub(crate) fn unkept() -> Self {
+        Self {
+            data: tempfile::tempdir().expect("there is room"),
+            keeper: None,
+        }
+    }
+
+    /// A path in the directory.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.data.path().join(name)
+    }
+
+    /// Starts a keeper, and waits until it listens.
+    pub(crate) fn start(&mut self) {
+        self.keeper = Some(self.try_start().expect("it listens"));
+    }
+
+    /// The same; what it said if it ended instead.
+    pub(crate) fn try_start(&self) -> Result<Child, String> {
+        let mut command = Command::new(PROGRAM);
+        let command = command.args(["keeper", "--data"]).arg(self.data.path());
+        let streams = command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = streams.stderr(Stdio::piped()).spawn().expect("it starts");
+        let mut words = String::new();
+        let mut errors = child.stderr.take().expect("it is piped");
+        let mut output = child.stdout.take().expect("it is piped");
+        output.read_to_string(&mut words).expect("it reads");
+        errors.read_to_string(&mut words).expect("it reads");
+        match child.try_wait().expect("it is our child") {
+            None if self.path("keeper.sock").exists() => Ok(child),
+            _ => {
+                drop(child.wait());
+                Err(words)
+            }
+        }
+    }
+
+    /// The PID of the keeper.
+    pub(crate) fn pid(&self) -> u32 {
+        self.keeper.as_ref().expect("there is one").id()
+    }
+
+    /// Kills the keeper as a crash would.
+    pub(crate) fn kill(&mut self) {
+        let mut keeper = self.keeper.take().expect("there is one");
+        keeper.kill().expect("it is there");
+        keeper.wait().expect("it is our child");
+    }
+
+    /// Whether the keeper has ended, and how.
+    pub(crate) fn ended(&mut self) -> Option<std::process::ExitStatus> {
+        let keeper = self.keeper.as_mut().expect("there is one");
+        keeper.try_wait().expect("it is our child")
+    }
+
+    /// A connection.
+    pub(crate) fn connect(&self) -> Peer {
+        let socket = UnixStream::connect(self.path("keeper.sock")).expect("it listens");
+        socket
+            .set_read_timeout(Some(PATIENCE))
+            .expect("there is one");
+        Peer { socket }
+    }
+
+    /// A coordinator, and what it was told first.
+    pub(crate) fn hello(&self) -> (Peer, Vec<Report>) {
+        let mut peer = self.connect();
+        let told = peer.hello();
+        (peer, told)
+    }
+
+    /// A launch of a program with these arguments.
+    pub(crate) fn launch(&self, argv: &[&str]) -> Launch {
+        let mark = format!("{MARK}={}", self.data.path().display());
+        Launch {
+            argv: argv.iter().map(bytes).collect(),
+            dir: path_bytes(self.data.path()),
+            env: vec![bytes("PATH=/usr/bin:/bin"), bytes(mark)],
+            ..Launch::default()
+        }
+    }
+
+    /// A launch of a shell.
+    pub(crate) fn shell(&self, script: &str) -> Launch {
+        self.launch(&["sh", "-c", script])
+    }
+
+    /// The same, writing to this file in the directory.
+    pub(crate) fn writing(&self, script: &str, name: &str) -> Launch {
+        let path = path_bytes(&self.path(name));
+        Launch {
+            output: Some((path.clone(), path)),
+            ..self.shell(script)
+        }
+    }
+
+    /// What a file has.
+    pub(crate) fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    fn leftovers(&self) -> Vec<Pidfd> {
+        let mark = format!("{MARK}={}", self.data.path().display());
+        let is_marked = |pid: u32| {
+            let env = proc::environ(pid).ok().flatten().unwrap_or_default();
+            env.iter()
+                .any(|variable| variable.as_bytes() == mark.as_bytes())
+        };
+        let pids = proc::pids().unwrap_or_default();
+        let opened = pids.into_iter().filter_map(|pid| {
+            let pidfd = Pidfd::open(pid).ok().flatten()?;
+            is_marked(pid).then_some(pidfd)
+        });
+        opened.collect()
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if let Some(keeper) = &mut self.keeper {
+            drop(keeper.kill());
+            drop(keeper.wait());
+        }
+        // A child may be making others meanwhile.
+        for _ in 0..100 {
+            let left = self.leftovers();
+            if left.is_empty() {
+                return;
+            }
+            for pidfd in left {
+                drop(pidfd.signal(9));
+            }
+        }
+    }
+}
+
+/// One end of a connection.
+pub(crate) struct Peer {
+    pub(crate) socket: UnixStream,
+}
+
+/// A request as bytes.
+pub(crate) fn framed(request: &Request) -> Vec<u8> {
+    let payload = rmp_serde::to_vec(request).expect("it encodes");
+    let length = u32::try_from(payload.len()).expect("it is short");
+    [length.to_le_bytes().as_slice(), &payload].concat()
+}
+
+impl Peer {
+    pub(crate) fn send(&mut self, request: &Request) {
+        self.socket.write_all(&framed(request)).expect("it is read");
+    }
+
+    /// The next report; `None` at the end of the connection.
+    pub(crate) fn try_next(&mut self) -> Option<Report> {
+        let mut length = [0; 4];
+        match self.socket.read_exact(&mut length) {
+            Ok(()) => {}
+            Err(error) => {
+                let kind = error.kind();
+                let ended = [
+                    std::io::ErrorKind::UnexpectedEof,
+                    std::io::ErrorKind::ConnectionReset,
+                ];
+                assert!(ended.contains(&kind), "waited in vain: {error}");
+                return None;
+            }
+        }
+        let mut payload = vec![0; u32::from_le_bytes(length) as usize];
+        self.socket.read_exact(&mut payload).expect("it is whole");
+        Some(rmp_serde::from_slice(&payload).expect("it is a report"))
+    }
+
+    pub(crate) fn next(&mut self) -> Report {
+        self.try_next().expect("the connection goes on")
+    }
+
+    /// Says hello; all that is told up to `Told`.
+    pub(crate) fn hello(&mut self) -> Vec<Report> {
+        self.send(&Request::Hello { version: VERSION });
+        let mut told = Vec::new();
+        loop {
+            match self.next() {
+                Report::Told => return told,
+                report => told.push(report),
+            }
+        }
+    }
+
+    pub(crate) fn launch(&mut self, attempt: ProcessId, launch: Launch) {
+        let launch = Box::new(launch);
+        self.send(&Request::Launch { attempt, launch });
+    }
+
+    pub(crate) fn ask(&mut self, attempt: ProcessId) -> Report {
+        self.send(&Request::Ask { attempt });
+        self.next()
+    }
+
+    /// Launches it, and waits until it runs.
+    pub(crate) fn run(&mut self, attempt: ProcessId, launch: Launch) -> Started {
+        self.launch(attempt, launch);
+        loop {
+            match self.next() {
+                Report::Started(started) if started.attempt == attempt => return started,
+                Report::Exited(exited) if exited.started.attempt == attempt => {
+                    return exited.started;
+                }
+                Report::Failed { step, errno, .. } => panic!("failed at {step}: {errno}"),
+                _ => {}
+            }
+        }
+    }
+
+    /// Waits until it has ended.
+    pub(crate) fn exit(&mut self, attempt: ProcessId) -> Exited {
+        loop {
+            match self.next() {
+                Report::Exited(exited) if exited.started.attempt == attempt => return exited,
+                Report::Failed { step, errno, .. } => panic!("failed at {step}: {errno}"),
+                _ => {}
+            }
+        }
+    }
+
+    /// Launches it, and waits until it has ended; its status.
+    pub(crate) fn run_through(&mut self, attempt: ProcessId, launch: Launch) -> u32 {
+        self.launch(attempt, launch);
+        self.exit(attempt).status
+    }
+}
+
+/// Waits until nobody has this PID, not even as a zombie.
+pub(crate) fn until_reaped(pid: u32) {
+    until("the process is reaped", || {
+        proc::stat(pid).expect("it reads").is_none().then_some(())
+    });
+}
