@@ -6,6 +6,7 @@ use crate::actors::Rules;
 pub use crate::address::{Address, Listeners, Network, Opened, parse_socket};
 use crate::clock::ManualClock;
 use crate::persist::journal::{Fsync, Sizes};
+pub use crate::ports::process::KeeperProgram;
 use crate::spine::checkpoint;
 use crate::spine::progress::Progress;
 use std::net::{IpAddr, SocketAddr};
@@ -47,6 +48,8 @@ pub struct Config {
     pub listeners: Listeners,
     /// Where time comes from; the operating system's if `None`.
     pub clock: Option<ManualClock>,
+    /// Which program launches processes and waits for them; none launches nothing.
+    pub keeper: KeeperProgram,
     /// Where a start shows how far it has come: keep a clone to look at from another thread.
     pub progress: Progress,
     /// Called behind every checkpoint, on its thread: much was freed at once, which an allocator may be asked to give
@@ -77,6 +80,7 @@ impl Config {
             http: None,
             listeners: Listeners::default(),
             clock: None,
+            keeper: KeeperProgram::None,
             progress: Progress::default(),
             after_checkpoint: None,
         }

@@ -118,6 +118,8 @@
 //! | [`handle`] | asking, as `node` gives it again |
 //! | [`config`] | every setting |
 //! | [`actors`] | pure machines in one shell; [`actors::lock`] has the messages of locks |
+//! | [`keeper`] | the process that holds the children of a node |
+//! | `kernel` (Linux) | processes by descriptor, control groups |
 //! | [`persist`] | the journal |
 //! | [`protocols`] | the doors |
 //! | [`replay`] | logs as JSON lines |
@@ -137,6 +139,8 @@ mod decode;
 pub mod handle;
 pub mod ids;
 pub mod keeper;
+#[cfg(target_os = "linux")]
+pub mod kernel;
 pub mod lookup;
 pub mod node;
 pub mod persist;

@@ -12,9 +12,10 @@ use crate::ids::Seq;
 use crate::persist::disk::{DirLock, Disk, RealDisk};
 use crate::persist::journal::{Fsync, Journal, JournalThread, ThreadFiller, Writer};
 use crate::persist::snapshots::{SledStores, Slots};
+use crate::ports::process::{Keeping, Place};
 use crate::spine::checkpoint::Checkpoints;
 use crate::spine::directory::Admission;
-use crate::spine::each::{HostOf, ReplicaOf};
+use crate::spine::each::{HostOf, MailboxOf, ReplicaOf};
 use crate::spine::event::Happening;
 use crate::spine::host::Host;
 use crate::spine::ledger::Ledger;
@@ -94,10 +95,7 @@ impl Core {
         let hosts = OpenDoors::hosts(&config)?;
         let began = SystemClock::starting_at(Timestamp(0)).now();
         let mut past = recover(&config)?;
-        let clock: Arc<dyn Clock> = match &config.clock {
-            Some(clock) => Arc::new(clock.clone()),
-            None => Arc::new(SystemClock::starting_at(past.found.tail.last_at)),
-        };
+        let clock = clock(&config, past.found.tail.last_at);
         let recovered = recovered(&past.found, began);
         let (tail, marked) = (&past.found.tail, past.found.marked.clone());
         let mut ledger = Ledger::new(Arc::clone(&clock), tail, marked, past.files.is_none());
@@ -121,6 +119,7 @@ impl Core {
             .and_then(config.after_checkpoint);
         let checkpoints = Rc::new(checkpoints);
         let (asks, asked) = mpsc::unbounded_channel();
+        let keeping = keeping(&config);
         let facts = Facts {
             data: config.data.clone(),
             fsync: config.fsync,
@@ -137,12 +136,12 @@ impl Core {
             snapshots: checkpoints.shown(),
             listeners: Mutex::default(),
             system: System::default(),
+            keeping: keeping.clone(),
         };
         tend(&spine);
-        let actors = ports::start(past.hosts, config.rules.clone(), &spine, &admission);
-        for rouse in each!(mailbox in &actors => mailbox.rouse()) {
-            clock.whenever_moved(rouse);
-        }
+        let rules = config.rules.clone();
+        let actors = ports::start(past.hosts, rules, &spine, &admission, &keeping);
+        rouse_with(&*clock, &actors);
         let (taking, mended) = (Rc::clone(&checkpoints), !past.found.mended.is_empty());
         runtime::spawn(async move { taking.run(asked, mended).await });
         let handle = Handle::new(actors, facts, self.halted);
@@ -161,6 +160,30 @@ impl Core {
             }
         }
     }
+}
+
+/// The clock of the configuration, or the system's from where the journal's last entry stands.
+fn clock(config: &Config, last_at: Timestamp) -> Arc<dyn Clock> {
+    match &config.clock {
+        Some(clock) => Arc::new(clock.clone()),
+        None => Arc::new(SystemClock::starting_at(last_at)),
+    }
+}
+
+/// Lets every actor see what is due whenever time was moved.
+fn rouse_with(clock: &dyn Clock, actors: &Actors<MailboxOf>) {
+    for rouse in each!(mailbox in &actors => mailbox.rouse()) {
+        clock.whenever_moved(rouse);
+    }
+}
+
+/// Who launches processes, and where.
+fn keeping(config: &Config) -> Keeping {
+    let data = config.data.clone();
+    Keeping::new(Place {
+        data: data.map(|data| std::path::absolute(&data).unwrap_or(data)),
+        keeper: config.keeper.clone(),
+    })
 }
 
 /// Starts what goes on beside the actors until the node ends.

@@ -1,6 +1,8 @@
 //! The start of every actor, each with the port that performs its actions: a new kind of action has its port here.
 
+use crate::actors::process::{self, ProcessMachine};
 use crate::actors::{Actors, Rules, each};
+use crate::ports::process::{Keeping, ProcessPort};
 use crate::spine::directory::Admission;
 use crate::spine::each::{HostOf, MailboxOf};
 use crate::spine::machine::{Actor, Never};
@@ -16,26 +18,41 @@ pub(super) fn start(
     rules: Rules,
     spine: &Rc<Spine>,
     admission: &Admission,
+    keeping: &Keeping,
 ) -> Actors<MailboxOf> {
     each!(list: host in hosts, rules in rules => {
-        runtime::start(host, rules, spine, admission.clone(), |it| Performed::port(it, spine))
+        runtime::start(host, rules, spine, admission.clone(), |it| Performed::port(it, spine, keeping))
     })
 }
 
 /// An action of `M`, by which its port is chosen.
 trait Performed<M: Actor<Action = Self>>: Sized {
     /// The port, which reports what came of actions there.
-    fn port(completions: Completions<M>, spine: &Rc<Spine>) -> Box<dyn Port<M>>;
+    fn port(completions: Completions<M>, spine: &Rc<Spine>, keeping: &Keeping) -> Box<dyn Port<M>>;
 }
 
 impl<M: Actor<Action = Self>> Performed<M> for Never {
-    fn port(_: Completions<M>, _: &Rc<Spine>) -> Box<dyn Port<M>> {
+    fn port(_: Completions<M>, _: &Rc<Spine>, _: &Keeping) -> Box<dyn Port<M>> {
         Box::new(NoPort)
     }
 }
 
 impl<M: Actor<Action = Self>> Performed<M> for Verdict {
-    fn port(_: Completions<M>, spine: &Rc<Spine>) -> Box<dyn Port<M>> {
+    fn port(_: Completions<M>, spine: &Rc<Spine>, _: &Keeping) -> Box<dyn Port<M>> {
         Box::new(Judge::new(Rc::clone(spine)))
+    }
+}
+
+impl Performed<ProcessMachine> for process::Action {
+    fn port(
+        completions: Completions<ProcessMachine>,
+        _: &Rc<Spine>,
+        keeping: &Keeping,
+    ) -> Box<dyn Port<ProcessMachine>> {
+        let reporter = move || {
+            let completions = completions.clone();
+            move |message| completions.report(&message)
+        };
+        Box::new(ProcessPort::new(keeping.clone(), reporter))
     }
 }

@@ -6,7 +6,7 @@ use sexton::bytes::Bytes;
 use sexton::clock::Date;
 use sexton::ids::ProcessId;
 use sexton::keeper::protocol::{Exited, Launch, Report, Request, Started};
-use sexton::ports::process::{Found, Survivors, Tree, World};
+use sexton::ports::process::{ExitStatus, Found, Survivors, Tree, World};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// PIDs that there are: few, so that they are reused.
@@ -76,6 +76,8 @@ pub(crate) struct Kernel {
     pub(crate) exhausted: bool,
     /// The kernel tells nobody but the parent how a process ended.
     pub(crate) secretive: bool,
+    /// How often the kernel says of what has ended that its parent has not reaped it yet.
+    pub(crate) looks_until_reaped: u32,
     pub(crate) contains: bool,
     pub(crate) refuses: Option<i32>,
     pub(crate) no_keeper: bool,
@@ -100,6 +102,7 @@ impl Default for Kernel {
             signalled: Vec::new(),
             exhausted: false,
             secretive: false,
+            looks_until_reaped: 0,
             contains: true,
             refuses: None,
             no_keeper: false,
@@ -233,11 +236,21 @@ impl Kernel {
         members.map(|(pid, _)| *pid).collect()
     }
 
+    fn said(&self, attempt: ProcessId, logged: &Logged) -> Report {
+        let children = self.keeper.as_ref().map(|it| &it.children);
+        match logged {
+            Logged::Started(started) if children.is_some_and(|it| it.contains(&attempt)) => {
+                Report::Started(*started)
+            }
+            Logged::Started(started) => Report::Orphaned(*started),
+            Logged::Exited(exited) => Report::Exited(*exited),
+            Logged::Failed(errno) => failed(attempt, *errno),
+        }
+    }
+
     fn launch(&mut self, attempt: ProcessId) {
         let said = match self.log.get(&attempt) {
-            Some(Logged::Started(started)) => Report::Started(*started),
-            Some(Logged::Exited(exited)) => Report::Exited(*exited),
-            Some(Logged::Failed(errno)) => failed(attempt, *errno),
+            Some(logged) => self.said(attempt, logged),
             None => self.launch_new(attempt),
         };
         self.events.push_back(Event::Heard(said));
@@ -314,9 +327,15 @@ impl World for Kernel {
         self.watched.insert(handle.0, id);
     }
 
-    fn status(&mut self, handle: &Handle) -> Option<u32> {
+    fn status(&mut self, handle: &Handle) -> ExitStatus {
+        if self.looks_until_reaped > 0 {
+            self.looks_until_reaped -= 1;
+            return ExitStatus::Unreaped;
+        }
         let known = self.statuses.get(&handle.0).copied();
-        known.filter(|_| !self.secretive)
+        known
+            .filter(|_| !self.secretive)
+            .map_or(ExitStatus::Untold, ExitStatus::Known)
     }
 
     fn signal(&mut self, handle: &Handle, signal: u8, _group: bool) -> Result<(), i32> {
@@ -372,12 +391,12 @@ impl World for Kernel {
         }];
         for (id, logged) in &self.log {
             match logged {
-                Logged::Started(started) if keeper.children.contains(id) => {
-                    said.push(Report::Started(*started));
+                Logged::Started(started) if !keeper.children.contains(id) => {
+                    said.push(Report::Orphaned(*started));
                 }
+                Logged::Started(started) => said.push(Report::Started(*started)),
                 Logged::Exited(exited) => said.push(Report::Exited(*exited)),
                 Logged::Failed(errno) => said.push(failed(*id, *errno)),
-                Logged::Started(_) => {}
             }
         }
         said.push(Report::Told);
@@ -400,12 +419,8 @@ impl World for Kernel {
             }
             Request::Ask { attempt } => {
                 let said = match self.log.get(&attempt) {
-                    Some(Logged::Started(started)) if keeper.children.contains(&attempt) => {
-                        Report::Started(*started)
-                    }
-                    Some(Logged::Exited(exited)) => Report::Exited(*exited),
-                    Some(Logged::Failed(errno)) => failed(attempt, *errno),
-                    Some(Logged::Started(_)) | None => Report::Absent { attempt },
+                    Some(logged) => self.said(attempt, logged),
+                    None => Report::Absent { attempt },
                 };
                 self.events.push_back(Event::Heard(said));
             }

@@ -3,11 +3,12 @@
 //! How an attempt ended is believed in this order: the keeper that waited for it; the kernel, where it says so to others
 //! than the parent; else it is lost, with the reason. It is never guessed.
 
-use crate::actors::process::{Action, End, Failure, Identity, Lost, Message, Reach, Step};
-use crate::bytes::Bytes;
+use crate::actors::process::{Action, End, Failure, Identity, Lost, Message, Reach};
 use crate::clock::Date;
 use crate::ids::{ProcessId, Seq};
-use crate::keeper::protocol::{self, Launch, Report, Request};
+use crate::keeper::protocol::{self, Report, Request};
+use crate::kernel::pidfd::ExitStatus;
+use crate::ports::process::attempt::{Attempt, about, end_of, reason, step_of};
 use crate::ports::process::clearing::Clearing;
 use crate::ports::process::world::{Found, Tree, World};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,49 +22,9 @@ const DOUBT_MS: u64 = 100;
 /// The longest between two looks.
 const DOUBT_MS_MAX: u64 = 10_000;
 
-/// What is known of an attempt.
-struct Attempt<H> {
-    /// What was asked of the keeper, until it answers: the next keeper is asked again.
-    launch: Option<Box<Launch>>,
-    identity: Option<Identity>,
-    launched: bool,
-    contained: bool,
-    run_dir: Option<Bytes>,
-    /// Its descriptor. Without one it is found again by its identity.
-    handle: Option<H>,
-    /// When it is looked at again, and after how long the time after that.
-    next_look: Option<(u64, u64)>,
-    /// What was reported last, to be reported again if the action comes again.
-    started: Option<Message>,
-    ended: Option<Message>,
-    clearing: Option<Clearing>,
-}
-
-impl<H> Attempt<H> {
-    const fn new(launched: bool, run_dir: Option<Bytes>) -> Self {
-        Self {
-            launch: None,
-            identity: None,
-            launched,
-            contained: false,
-            run_dir,
-            handle: None,
-            next_look: None,
-            started: None,
-            ended: None,
-            clearing: None,
-        }
-    }
-
-    fn tree(&self, id: ProcessId) -> Option<Tree> {
-        Some(Tree {
-            id,
-            leader: self.identity?,
-            contained: self.contained,
-            launched: self.launched,
-        })
-    }
-}
+/// The longest between two looks at a process that has ended and that its new parent has not reaped, in milliseconds; from 1 on
+/// and doubled each time.
+const UNREAPED_MS_MAX: u64 = 128;
 
 /// How it stands with the keeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,8 +42,8 @@ pub struct Follower<W: World> {
     world: W,
     link: Link,
     attempts: BTreeMap<ProcessId, Attempt<W::Handle>>,
-    /// What the keeper holds.
-    held: BTreeSet<ProcessId>,
+    /// What the keeper holds, and whether it says how it ends: not of what a keeper before it launched.
+    held: BTreeMap<ProcessId, bool>,
     /// What the actor has stated since it last said that this is all.
     stated: BTreeSet<ProcessId>,
     /// What it stated when it last said so, until the keeper has said what it holds.
@@ -99,7 +60,7 @@ impl<W: World> Follower<W> {
             timers: BTreeSet::new(),
             link: Link::Down,
             attempts: BTreeMap::new(),
-            held: BTreeSet::new(),
+            held: BTreeMap::new(),
             stated: BTreeSet::new(),
             census: None,
         }
@@ -246,9 +207,14 @@ impl<W: World> Follower<W> {
         repeats
     }
 
+    /// Whether the keeper says how this one ends.
+    fn is_held(&self, id: ProcessId) -> bool {
+        self.link != Link::Down && self.held.get(&id).is_some_and(|is_child| *is_child)
+    }
+
     /// Looks for a process, and follows it by its descriptor.
     fn look(&mut self, id: ProcessId) {
-        let held = self.held.contains(&id) && self.link != Link::Down;
+        let held = self.is_held(id);
         let Some(attempt) = self.attempts.get_mut(&id) else {
             return;
         };
@@ -288,7 +254,7 @@ impl<W: World> Follower<W> {
 
     /// The process that `World::watch` was called for has ended.
     pub fn ended(&mut self, id: ProcessId) {
-        let held = self.held.contains(&id) && self.link != Link::Down;
+        let held = self.is_held(id);
         let Some(attempt) = self.attempts.get(&id) else {
             return;
         };
@@ -308,9 +274,15 @@ impl<W: World> Follower<W> {
         let Some(handle) = &attempt.handle else {
             return self.look(id);
         };
+        let looked = attempt.next_look.map(|(_, span)| span);
+        let before = looked.filter(|span| *span <= UNREAPED_MS_MAX).unwrap_or(0);
         match self.world.status(handle) {
-            Some(status) => self.end_by_status(id, status),
-            None => {
+            ExitStatus::Known(status) => self.end_by_status(id, status),
+            // Whoever has it now as a child reaps it in a moment.
+            ExitStatus::Unreaped if before < UNREAPED_MS_MAX => {
+                self.look_in(id, (before * 2).max(1));
+            }
+            ExitStatus::Unreaped | ExitStatus::Untold => {
                 let lost = reason(attempt.launched);
                 self.end(id, End::Lost(lost), None, [0; 2]);
             }
@@ -414,7 +386,7 @@ impl<W: World> Follower<W> {
         {
             self.world.clear(&tree, attempt.run_dir.as_ref());
         }
-        if self.held.remove(&id) {
+        if self.held.remove(&id).is_some() {
             let attempts = vec![id];
             self.world.ask(Request::Forget { attempts });
         }
@@ -429,7 +401,7 @@ impl<W: World> Follower<W> {
             return;
         };
         let wanted = |id: &ProcessId| stated.contains(id) || self.attempts.contains_key(id);
-        let attempts: Vec<ProcessId> = self.held.iter().copied().filter(|id| !wanted(id)).collect();
+        let attempts: Vec<ProcessId> = self.held.keys().copied().filter(|id| !wanted(id)).collect();
         if !attempts.is_empty() {
             for id in &attempts {
                 self.held.remove(id);
@@ -450,23 +422,19 @@ impl<W: World> Follower<W> {
                     self.look(id);
                 }
             }
-            Report::Started(started) => self.heard_started(&started),
+            Report::Started(started) => self.heard_started(&started, true),
+            Report::Orphaned(started) => self.heard_started(&started, false),
             Report::Exited(exited) => self.heard_exited(&exited),
             Report::Failed {
                 attempt,
                 step,
                 errno,
             } => {
-                self.held.insert(attempt);
+                self.held.insert(attempt, true);
                 let step = step_of(step);
-                self.fail(
-                    attempt,
-                    Failure {
-                        step,
-                        errno,
-                        about: None,
-                    },
-                );
+                let launch = self.attempts.get(&attempt);
+                let about = about(step, launch.and_then(|it| it.launch.as_deref()));
+                self.fail(attempt, Failure { step, errno, about });
             }
             Report::Absent { attempt } => {
                 self.held.remove(&attempt);
@@ -487,9 +455,10 @@ impl<W: World> Follower<W> {
             .map(|(id, _)| *id)
     }
 
-    fn heard_started(&mut self, started: &protocol::Started) {
+    /// It runs. `is_child` says whether the keeper waits for it.
+    fn heard_started(&mut self, started: &protocol::Started, is_child: bool) {
         let id = started.attempt;
-        self.held.insert(id);
+        self.held.insert(id, is_child);
         let identity = self.identity_of(started);
         let Some(attempt) = self.attempts.get_mut(&id) else {
             return;
@@ -512,7 +481,7 @@ impl<W: World> Follower<W> {
 
     fn heard_exited(&mut self, exited: &protocol::Exited) {
         let id = exited.started.attempt;
-        self.heard_started(&exited.started);
+        self.heard_started(&exited.started, true);
         if self.attempts.get(&id).is_some_and(|it| it.ended.is_none()) {
             let used = [exited.cpu_ms, exited.memory_max];
             self.end(id, end_of(exited.status), Some(Date(exited.at)), used);
@@ -586,58 +555,21 @@ impl<W: World> Follower<W> {
     }
 
     fn look_again(&mut self, id: ProcessId, now: u64) {
-        let held = self.held.contains(&id);
+        let held = self.is_held(id);
         let Some(attempt) = self.attempts.get_mut(&id) else {
             return;
         };
         if attempt.next_look.is_none_or(|(at, _)| at > now) {
             return;
         }
-        if held && self.link == Link::Up {
+        if held {
             // The kernel says that it is gone, and the keeper has not said how.
             self.look_in(id, PATIENCE_MS);
             return self.world.ask(Request::Ask { attempt: id });
         }
         if attempt.handle.is_some() {
-            attempt.next_look = None;
             return self.believe_kernel(id);
         }
         self.look(id);
-    }
-}
-
-/// Why nobody knows how a process ended that is gone.
-const fn reason(launched: bool) -> Lost {
-    if launched {
-        Lost::KeeperGone
-    } else {
-        Lost::NotOurs
-    }
-}
-
-/// A status as `wait` has it.
-fn end_of(status: u32) -> End {
-    let [low, code, ..] = status.to_le_bytes();
-    match low & 0x7f {
-        0 => End::Code(code),
-        signal => End::Signal {
-            signal,
-            dumped: low & 0x80 != 0,
-        },
-    }
-}
-
-fn step_of(step: u8) -> Step {
-    use protocol::step;
-    match step {
-        step::OUTPUT => Step::Output,
-        step::PARCEL => Step::Parcel,
-        step::FORK => Step::Fork,
-        step::GROUP => Step::Group,
-        step::DIRECTORY => Step::Directory,
-        step::USER => Step::User,
-        step::LIMITS => Step::Limits,
-        step::EXEC => Step::Exec,
-        _ => Step::Keeper,
     }
 }

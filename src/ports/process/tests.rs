@@ -129,19 +129,22 @@ fn what_ended_while_nobody_listened_is_told_with_its_true_status() {
 
 #[test]
 fn without_its_keeper_a_process_is_followed_and_its_end_told_as_far_as_it_is_known() {
-    for secretive in [false, true] {
+    let lost = End::Lost(Lost::KeeperGone);
+    // Whether the kernel says how, and after how many looks.
+    for (secretive, looks, expected) in [
+        (false, 0, End::Code(5)),
+        (false, 3, End::Code(5)),
+        (false, 100, lost),
+        (true, 0, lost),
+    ] {
         let (mut follower, identity) = launched(Kernel::default());
         follower.world().secretive = secretive;
+        follower.world().looks_until_reaped = looks;
         follower.world().kill_keeper();
         settle(&mut follower, 5000);
         assert_eq!(reports(&mut follower), []);
         follower.world().end(identity.pid, 5 << 8);
         settle(&mut follower, 5000);
-        let expected = if secretive {
-            End::Lost(Lost::KeeperGone)
-        } else {
-            End::Code(5)
-        };
         assert_eq!(ends(&mut follower), [expected]);
     }
 }

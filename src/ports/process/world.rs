@@ -6,6 +6,7 @@ use crate::bytes::Bytes;
 use crate::clock::Date;
 use crate::ids::ProcessId;
 use crate::keeper::protocol::{Launch, Request};
+use crate::kernel::pidfd::ExitStatus;
 
 /// What came of looking for a process.
 #[derive(Debug)]
@@ -63,8 +64,8 @@ pub trait World {
     fn find(&mut self, identity: &Identity) -> Found<Self::Handle>;
     /// Has `Follower::ended` called when the process has.
     fn watch(&mut self, id: ProcessId, handle: &Self::Handle);
-    /// How it ended, if the kernel says so to others than its parent.
-    fn status(&mut self, handle: &Self::Handle) -> Option<u32>;
+    /// How it ended, as far as the kernel says so to others than its parent.
+    fn status(&mut self, handle: &Self::Handle) -> ExitStatus;
     /// Sends a signal to the process, or to its group; an errno if it cannot be sent.
     fn signal(&mut self, handle: &Self::Handle, signal: u8, group: bool) -> Result<(), i32>;
 

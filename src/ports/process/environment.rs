@@ -1,0 +1,118 @@
+//! The environment of what is launched.
+
+use crate::actors::process::{Failure, Spec, Step};
+use crate::bytes::Bytes;
+use crate::ids::ProcessId;
+use crate::ports::process::files;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::Path;
+
+/// The variable that names the record of a process to itself and to what it starts.
+pub(crate) const ID: &str = "SEXTON_PROCESS_ID";
+
+/// The variable that names the coordinator's data directory.
+const DATA: &str = "SEXTON_DATA";
+
+/// What a service manager says to one process alone.
+const NOT_INHERITED: [&str; 7] = [
+    "INVOCATION_ID",
+    "JOURNAL_STREAM",
+    "LISTEN_FDNAMES",
+    "LISTEN_FDS",
+    "LISTEN_PID",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+];
+
+/// The environment, as `NAME=VALUE`: that of the coordinator unless a parcel has one, then that of the file, then what the
+/// spec says, each above the one before.
+///
+/// # Errors
+/// If the file cannot be read, or a secret is in none of them.
+pub(super) fn of(id: ProcessId, spec: &Spec, data: &Path) -> Result<Vec<Bytes>, Failure> {
+    let mut all: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    if spec.parcel.is_none() {
+        let own = std::env::vars_os().map(|(name, value)| (name.into_vec(), value.into_vec()));
+        all.extend(own.filter(|(name, _)| !NOT_INHERITED.iter().any(|it| it.as_bytes() == name)));
+    }
+    if let Some(file) = &spec.env_file {
+        let variables = files::variables(&files::path_of(file))?;
+        all.extend(
+            variables
+                .into_iter()
+                .map(|(name, value)| (name.into_bytes(), value)),
+        );
+    }
+    for (name, value) in &spec.env {
+        all.insert(name.clone().into_bytes(), value.as_bytes().to_vec());
+    }
+    // Of what a parcel has only the keeper knows.
+    let missing = spec
+        .secrets
+        .iter()
+        .find(|name| !all.contains_key(name.as_bytes()));
+    if let Some(name) = missing.filter(|_| spec.parcel.is_none()) {
+        return Err(Failure {
+            step: Step::Environment,
+            errno: 0,
+            about: Some(format!(
+                "{name} is a secret, and neither its file nor the coordinator has it"
+            )),
+        });
+    }
+    all.insert(ID.into(), id.to_string().into_bytes());
+    let data: OsString = data.as_os_str().to_owned();
+    all.insert(DATA.into(), data.into_vec());
+    let variables = all.into_iter().map(|(mut variable, value)| {
+        variable.push(b'=');
+        variable.extend(value);
+        Bytes::new(variable)
+    });
+    Ok(variables.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of;
+    use crate::actors::process::{Spec, Step};
+    use crate::bytes::Bytes;
+    use crate::ids::ProcessId;
+    use std::path::Path;
+
+    #[test]
+    fn each_source_is_above_the_one_before_and_a_secret_must_be_in_one() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("env");
+        std::fs::write(&file, "PATH=/file\nAPI_TOKEN=hush\nA=file\n").expect("it is written");
+        let mut spec = Spec {
+            env: vec![("A".to_owned(), Bytes::new(*b"spec"))],
+            env_file: Some(super::files::bytes_of(&file)),
+            secrets: vec!["API_TOKEN".to_owned()],
+            ..Spec::default()
+        };
+        let made = |spec: &Spec| of(ProcessId(5), spec, Path::new("/data"));
+        let all = made(&spec).expect("all is there");
+        let has = |text: &str| all.iter().any(|it| it.as_bytes() == text.as_bytes());
+        for variable in [
+            "PATH=/file",
+            "API_TOKEN=hush",
+            "A=spec",
+            "SEXTON_DATA=/data",
+        ] {
+            assert!(has(variable), "{variable}");
+        }
+        assert!(has(
+            "SEXTON_PROCESS_ID=00000000-0000-0000-0000-000000000005"
+        ));
+        spec.secrets.push("NO_SUCH_SECRET".to_owned());
+        let wrong = made(&spec).expect_err("one is missing");
+        assert_eq!(wrong.step, Step::Environment);
+        assert!(
+            wrong
+                .about
+                .is_some_and(|it| it.starts_with("NO_SUCH_SECRET"))
+        );
+    }
+}

@@ -1,0 +1,310 @@
+//! The files of a process: its directory, what it would take to run it again, its PID file and its output.
+
+use crate::actors::process::{Failure, Output, Spec, Step};
+use crate::bytes::Bytes;
+use crate::ids::ProcessId;
+use std::ffi::OsStr;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// The directory below the data directory that has one directory for each process.
+pub(crate) const RUN: &str = "run";
+
+/// What it takes to run it again.
+const COMMAND: &str = "cmd.sh";
+
+/// Its PID; as old as its start, and there as long as it lives.
+const PID: &str = "process.pid";
+
+/// Its standard output.
+pub(crate) const STDOUT: &str = "stdout.log";
+
+/// Its standard error.
+pub(crate) const STDERR: &str = "stderr.log";
+
+/// The longest file of variables.
+const ENV_FILE_MAX: u64 = 1 << 20;
+
+/// A path of bytes.
+pub(crate) fn path_of(bytes: &Bytes) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes.as_bytes()))
+}
+
+/// A path as bytes.
+pub(crate) fn bytes_of(path: &Path) -> Bytes {
+    Bytes::new(path.as_os_str().as_bytes())
+}
+
+/// The directory of a process.
+pub(crate) fn run_dir(data: &Path, id: ProcessId, own: Option<&Bytes>) -> PathBuf {
+    own.map_or_else(|| data.join(RUN).join(id.to_string()), path_of)
+}
+
+/// A failure of a step, about a path.
+pub(super) fn failure(step: Step, error: &io::Error, about: &Path) -> Failure {
+    Failure {
+        step,
+        errno: error.raw_os_error().unwrap_or(0),
+        about: Some(about.display().to_string()),
+    }
+}
+
+/// Makes the directory of a process, with `cmd.sh` in it.
+pub(super) fn prepare(dir: &Path, spec: &Spec) -> Result<(), Failure> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|error| failure(Step::Files, &error, dir))?;
+    if spec.makes_dirs && !spec.dir.as_bytes().is_empty() {
+        let own = path_of(&spec.dir);
+        let made = DirBuilder::new().recursive(true).create(&own);
+        made.map_err(|error| failure(Step::Directory, &error, &own))?;
+    }
+    let path = dir.join(COMMAND);
+    let written = replace(&path, 0o700, &script(spec));
+    written.map_err(|error| failure(Step::Files, &error, &path))
+}
+
+/// Writes a file anew, never through a link.
+fn replace(path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(mode).open(path)?;
+    file.write_all(content)
+}
+
+/// A script that does the same again. Of a secret it has the name.
+fn script(spec: &Spec) -> Vec<u8> {
+    let mut script = b"#!/bin/sh\n".to_vec();
+    for name in &spec.secrets {
+        let needs =
+            format!(": \"${{{name}:?is a secret, and is not kept here}}\"\nexport {name}\n");
+        script.extend_from_slice(needs.as_bytes());
+    }
+    if !spec.dir.as_bytes().is_empty() {
+        script.extend_from_slice(b"cd ");
+        quote(spec.dir.as_bytes(), &mut script);
+        script.extend_from_slice(b" || exit\n");
+    }
+    script.extend_from_slice(b"exec ");
+    if !spec.env.is_empty() {
+        script.extend_from_slice(b"env ");
+        for (name, value) in &spec.env {
+            let mut both = name.as_bytes().to_vec();
+            both.push(b'=');
+            both.extend_from_slice(value.as_bytes());
+            quote(&both, &mut script);
+            script.push(b' ');
+        }
+    }
+    for (place, argument) in spec.argv.iter().enumerate() {
+        if place > 0 {
+            script.push(b' ');
+        }
+        quote(argument.as_bytes(), &mut script);
+    }
+    script.push(b'\n');
+    script
+}
+
+/// A word as a shell takes it, quoted only where it must be.
+fn quote(word: &[u8], script: &mut Vec<u8>) {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"%+,-./:=@_".contains(byte);
+    if !word.is_empty() && word.iter().all(plain) {
+        return script.extend_from_slice(word);
+    }
+    script.push(b'\'');
+    for byte in word {
+        match byte {
+            b'\'' => script.extend_from_slice(b"'\\''"),
+            other => script.push(*other),
+        }
+    }
+    script.push(b'\'');
+}
+
+/// Writes the PID file of a process that has just started.
+pub(super) fn write_pid(dir: &Path, pid: u32) -> io::Result<()> {
+    replace(&dir.join(PID), 0o600, format!("{pid}\n").as_bytes())
+}
+
+/// Removes it.
+pub(super) fn remove_pid(dir: &Path) {
+    // It may never have been written, or its directory be gone.
+    drop(std::fs::remove_file(dir.join(PID)));
+}
+
+/// What a stream of output holds.
+pub(super) fn output(path: &Path) -> Output {
+    read_output(path).unwrap_or_default()
+}
+
+fn read_output(path: &Path) -> io::Result<Output> {
+    let mut options = OpenOptions::new();
+    let no_follow =
+        i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits() | rustix::fs::OFlags::NONBLOCK.bits());
+    let mut file = options
+        .read(true)
+        .custom_flags(no_follow.unwrap_or(0))
+        .open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Ok(Output::default());
+    }
+    let bytes = metadata.size();
+    let shown = Output::SHOWN_BYTES as u64;
+    let head = read_some(&mut file, shown)?;
+    let tail = if bytes > shown {
+        file.seek(SeekFrom::Start(shown.max(bytes - shown)))?;
+        read_some(&mut file, shown)?
+    } else {
+        Vec::new()
+    };
+    Ok(Output {
+        bytes,
+        head: Bytes::new(head),
+        tail: Bytes::new(tail),
+    })
+}
+
+fn read_some(file: &mut File, most: u64) -> io::Result<Vec<u8>> {
+    let mut some = Vec::new();
+    file.take(most).read_to_end(&mut some)?;
+    Ok(some)
+}
+
+/// The variables of a file: `NAME=VALUE` lines, in which blank lines and those with `#` in front say nothing, and a pair of
+/// quotes around a value is no part of it.
+pub(super) fn variables(path: &Path) -> Result<Vec<(String, Vec<u8>)>, Failure> {
+    let wrong = |error: &io::Error| failure(Step::Environment, error, path);
+    let mut file = File::open(path).map_err(|error| wrong(&error))?;
+    let content = read_some(&mut file, ENV_FILE_MAX).map_err(|error| wrong(&error))?;
+    let mut variables = Vec::new();
+    for (place, line) in content.split(|byte| *byte == b'\n').enumerate() {
+        let line = line.trim_ascii();
+        if line.is_empty() || line.starts_with(b"#") {
+            continue;
+        }
+        let line = line.strip_prefix(b"export ").unwrap_or(line);
+        let Some((name, value)) = split(line) else {
+            return Err(Failure {
+                step: Step::Environment,
+                errno: 0,
+                about: Some(format!(
+                    "{}, line {}: no NAME=VALUE",
+                    path.display(),
+                    place + 1
+                )),
+            });
+        };
+        variables.push((name, value));
+    }
+    Ok(variables)
+}
+
+fn split(line: &[u8]) -> Option<(String, Vec<u8>)> {
+    let place = line.iter().position(|byte| *byte == b'=')?;
+    let (name, value) = line.split_at(place);
+    let name = std::str::from_utf8(name)
+        .ok()
+        .filter(|name| !name.is_empty())?;
+    let value = value.get(1..).unwrap_or_default();
+    let inner = match value {
+        [b'"', inner @ .., b'"'] | [b'\'', inner @ .., b'\''] => inner,
+        bare => bare,
+    };
+    Some((name.to_owned(), inner.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{output, prepare, quote, script, variables};
+    use crate::actors::process::{Output, Spec, Step};
+    use crate::bytes::Bytes;
+
+    fn quoted(word: &[u8]) -> String {
+        let mut script = Vec::new();
+        quote(word, &mut script);
+        String::from_utf8(script).expect("it is text")
+    }
+
+    #[test]
+    fn words_are_quoted_so_that_a_shell_gives_them_back() {
+        assert_eq!(quoted(b"plain/path.py"), "plain/path.py");
+        assert_eq!(quoted(b""), "''");
+        assert_eq!(quoted(b"a b"), "'a b'");
+        assert_eq!(quoted(b"it's $HOME"), "'it'\\''s $HOME'");
+    }
+
+    #[test]
+    fn a_script_names_secrets_and_has_none() {
+        let spec = Spec {
+            argv: vec![Bytes::new(*b"echo"), Bytes::new(*b"a b")],
+            env: vec![("COLOUR".to_owned(), Bytes::new(*b"red one"))],
+            secrets: vec!["API_TOKEN".to_owned()],
+            dir: Bytes::new(*b"/srv/x y"),
+            ..Spec::default()
+        };
+        let script = String::from_utf8(script(&spec)).expect("it is text");
+        let expected = "#!/bin/sh\n: \"${API_TOKEN:?is a secret, and is not kept here}\"\nexport API_TOKEN\ncd '/srv/x y' || exit\nexec env 'COLOUR=red one' echo 'a b'\n";
+        assert_eq!(script, expected);
+    }
+
+    #[test]
+    fn a_long_output_shows_its_beginning_and_its_end() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("stdout.log");
+        assert_eq!(output(&path), Output::default());
+        let mut content = vec![b'a'; 1000];
+        content.extend_from_slice(&[b'z'; Output::SHOWN_BYTES]);
+        std::fs::write(&path, &content).expect("it is written");
+        let shown = output(&path);
+        assert_eq!(shown.bytes, 1000 + Output::SHOWN_BYTES as u64);
+        assert_eq!(shown.head.as_bytes(), [b'a'; Output::SHOWN_BYTES]);
+        assert_eq!(shown.tail.as_bytes(), [b'z'; Output::SHOWN_BYTES]);
+        // Of one that is a little longer than both, no byte is shown twice.
+        std::fs::write(&path, &content[1000 - 1..]).expect("it is written");
+        let shown = output(&path);
+        assert_eq!(
+            (shown.head.as_bytes().len(), shown.tail.as_bytes().len()),
+            (Output::SHOWN_BYTES, 1)
+        );
+    }
+
+    #[test]
+    fn files_of_variables_are_read_and_a_broken_line_is_named() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("env");
+        std::fs::write(
+            &path,
+            "# what it needs\n\nexport A=1\nB=\"two words\"\nC=a=b\n",
+        )
+        .expect("it is written");
+        let read = variables(&path).expect("they are right");
+        let expected = [("A", "1"), ("B", "two words"), ("C", "a=b")];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value.as_bytes().to_vec()));
+        assert_eq!(read, expected);
+        std::fs::write(&path, "A=1\nnothing\n").expect("it is written");
+        let wrong = variables(&path).expect_err("a line is broken");
+        assert_eq!(wrong.step, Step::Environment);
+        assert!(
+            wrong
+                .about
+                .expect("it says where")
+                .ends_with("line 2: no NAME=VALUE")
+        );
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_made_is_named() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").expect("it is written");
+        let wrong = prepare(&file.join("run"), &Spec::default()).expect_err("a file is in the way");
+        assert_eq!((wrong.step, wrong.errno), (Step::Files, 20));
+    }
+}

@@ -1,0 +1,177 @@
+//! The connection to the keeper, and the keeper's start where none runs.
+
+use crate::actors::process::{Failure, Step};
+use crate::keeper::protocol::{FRAME_BYTES_MAX, Report, Request, VERSION};
+use crate::ports::process::files;
+use rustix::net::RecvFlags;
+use std::io::{self, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// How long a keeper may take until it listens.
+const START: Duration = Duration::from_secs(10);
+
+/// How soon it is asked again whether it listens.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// How long a keeper may leave unread what it is told.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Which program is the keeper.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum KeeperProgram {
+    /// None: what would be launched is refused.
+    #[default]
+    None,
+    /// This program, asked to be one: it calls [`keeper::run_if_asked`](crate::keeper::run_if_asked) first in its `main`.
+    Own,
+    /// Another program that does, or `sexton` itself.
+    At(PathBuf),
+}
+
+/// A keeper that is spoken with.
+#[derive(Debug)]
+pub(super) struct Link {
+    stream: UnixStream,
+    unread: Vec<u8>,
+}
+
+impl Link {
+    /// Greets the keeper that listens there; `None` if none does.
+    pub(super) fn connect(data: &Path) -> io::Result<Option<Self>> {
+        let stream = match UnixStream::connect(data.join(crate::keeper::SOCKET)) {
+            Ok(stream) => stream,
+            Err(error) => {
+                let absent = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
+                return if absent.contains(&error.kind()) {
+                    Ok(None)
+                } else {
+                    Err(error)
+                };
+            }
+        };
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut link = Self {
+            stream,
+            unread: Vec::new(),
+        };
+        link.ask(&Request::Hello { version: VERSION })?;
+        Ok(Some(link))
+    }
+
+    pub(super) const fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+
+    /// Says something to the keeper.
+    pub(super) fn ask(&mut self, request: &Request) -> io::Result<()> {
+        let mut frame = vec![0; 4];
+        rmp_serde::encode::write(&mut frame, request).map_err(io::Error::other)?;
+        let length = frame.len() - 4;
+        if length > FRAME_BYTES_MAX {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "too long a frame",
+            ));
+        }
+        let length = u32::try_from(length).map_err(io::Error::other)?;
+        let (head, _) = frame.split_at_mut(4);
+        head.copy_from_slice(&length.to_le_bytes());
+        self.stream.write_all(&frame)
+    }
+
+    /// What has come; an error if the keeper is gone, or says what it cannot mean.
+    pub(super) fn read(&mut self, reports: &mut Vec<Report>) -> io::Result<()> {
+        let mut chunk = [0; 16 << 10];
+        match rustix::net::recv(&self.stream, &mut chunk[..], RecvFlags::DONTWAIT) {
+            Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok((length, _)) => self
+                .unread
+                .extend_from_slice(chunk.get(..length).unwrap_or(&[])),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        let mut rest = self.unread.as_slice();
+        while let Some((length, after)) = rest.split_first_chunk::<4>() {
+            let length = u32::from_le_bytes(*length) as usize;
+            if length > FRAME_BYTES_MAX {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "too long a frame",
+                ));
+            }
+            let Some((frame, after)) = after.split_at_checked(length) else {
+                break;
+            };
+            reports.push(rmp_serde::from_slice(frame).map_err(io::Error::other)?);
+            rest = after;
+        }
+        self.unread = rest.to_vec();
+        Ok(())
+    }
+}
+
+/// Starts a keeper, and waits until it listens.
+pub(super) fn start(program: &KeeperProgram, data: &Path) -> Result<(Link, Child), Failure> {
+    let path = match program {
+        KeeperProgram::None => return Err(none()),
+        KeeperProgram::Own => PathBuf::from("/proc/self/exe"),
+        KeeperProgram::At(path) => path.clone(),
+    };
+    let failed = |error: &io::Error| files::failure(Step::Keeper, error, &path);
+    // No `pre_exec`, user or group here: those would make it a fork of all that this process has.
+    let mut command = Command::new(&path);
+    command.arg("keeper").arg("--data").arg(data);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut child = command.spawn().map_err(|error| failed(&error))?;
+    let mut waited = Duration::ZERO;
+    loop {
+        match Link::connect(data) {
+            Ok(Some(link)) => return Ok((link, child)),
+            Ok(None) => {}
+            Err(error) => return Err(failed(&error)),
+        }
+        let ended = child.try_wait().map_err(|error| failed(&error))?;
+        let why = match ended {
+            Some(status) => format!("{}: the keeper ended at once: {status}", path.display()),
+            None if waited > START => {
+                format!("{}: the keeper does not listen", path.display())
+            }
+            None => {
+                rest();
+                waited += LOOK;
+                continue;
+            }
+        };
+        // It is not left behind half started.
+        drop(child.kill());
+        drop(child.wait());
+        return Err(Failure {
+            step: Step::Keeper,
+            errno: 0,
+            about: Some(why),
+        });
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "that another process listens is no event here"
+)]
+fn rest() {
+    std::thread::sleep(LOOK);
+}
+
+/// Why nothing is launched where there is no keeper.
+pub(super) fn none() -> Failure {
+    Failure {
+        step: Step::Keeper,
+        errno: 0,
+        about: Some("this coordinator has no keeper".to_owned()),
+    }
+}

@@ -1,0 +1,347 @@
+//! The world as it is.
+
+use crate::actors::process::{Failure, Identity, Message, Remains, Spec, Step};
+use crate::bytes::Bytes;
+use crate::clock::{Clock as _, Date, SystemClock, Timestamp};
+use crate::ids::ProcessId;
+use crate::keeper::protocol::{Launch, Report, Request};
+use crate::kernel::host;
+use crate::kernel::identity as identities;
+use crate::kernel::pidfd::{ExitStatus, Pidfd};
+use crate::ports::process::environment;
+use crate::ports::process::files::{self, run_dir};
+use crate::ports::process::link::{self, KeeperProgram, Link};
+use crate::ports::process::tree::Groups;
+use crate::ports::process::world::{Found, Survivors, Tree, World};
+use rustix::event::epoll;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+
+/// What epoll says of the keeper's connection.
+pub(super) const KEEPER: u64 = 1;
+
+/// What epoll says of processes begins here.
+const PROCESSES: u64 = 16;
+
+/// The most keepers that are started within [`STARTS_WITHIN`]: one that keeps ending is not started for ever.
+const STARTS_MAX: usize = 5;
+
+/// See [`STARTS_MAX`], in milliseconds.
+const STARTS_WITHIN_MS: u64 = 10_000;
+
+/// What the port is told of where it is.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The data directory. Without one nothing is launched.
+    pub data: Option<PathBuf>,
+    /// Which program is the keeper.
+    pub keeper: KeeperProgram,
+}
+
+impl Place {
+    /// Whether a keeper may run here, of this process or of one before it.
+    pub(super) fn may_have_keeper(&self) -> bool {
+        let socket = self
+            .data
+            .as_ref()
+            .map(|data| data.join(crate::keeper::SOCKET));
+        socket.is_some_and(|socket| socket.exists())
+    }
+
+    fn data(&self) -> Result<&Path, Failure> {
+        let data = self.data.as_deref();
+        data.filter(|_| self.keeper != KeeperProgram::None)
+            .ok_or_else(link::none)
+    }
+}
+
+/// The world as it is.
+pub(super) struct Real<R> {
+    place: Place,
+    clock: SystemClock,
+    pub(super) epoll: OwnedFd,
+    link: Option<Link>,
+    /// The keeper, if this process started it: it is waited for when it has ended.
+    keeper: Option<Child>,
+    starts: VecDeque<u64>,
+    groups: Groups,
+    next_token: u64,
+    tokens: BTreeMap<ProcessId, u64>,
+    watched: BTreeMap<u64, ProcessId>,
+    leaders: BTreeMap<ProcessId, u32>,
+    report: R,
+}
+
+impl<R: FnMut(Message)> Real<R> {
+    pub(super) fn new(place: Place, report: R) -> io::Result<Self> {
+        Ok(Self {
+            place,
+            clock: SystemClock::starting_at(Timestamp(0)),
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            link: None,
+            keeper: None,
+            starts: VecDeque::new(),
+            groups: Groups::default(),
+            next_token: PROCESSES,
+            tokens: BTreeMap::new(),
+            watched: BTreeMap::new(),
+            leaders: BTreeMap::new(),
+            report,
+        })
+    }
+
+    /// Which process epoll means.
+    pub(super) fn watched(&mut self, token: u64) -> Option<ProcessId> {
+        self.watched.remove(&token)
+    }
+
+    /// What the keeper has said; whether it is still there.
+    pub(super) fn hear(&mut self, reports: &mut Vec<Report>) -> bool {
+        let Some(link) = &mut self.link else {
+            return true;
+        };
+        let read = link.read(reports);
+        for report in reports.iter() {
+            if let Report::Welcome { pid, groups, .. } = report {
+                self.groups = Groups {
+                    base: groups.as_ref().map(files::path_of),
+                    keeper: *pid,
+                };
+            }
+        }
+        if let Err(error) = &read {
+            if error.kind() != io::ErrorKind::UnexpectedEof {
+                tracing::warn!("the connection to the keeper is given up: {error}");
+            }
+            self.link = None;
+            self.reap_keeper();
+        }
+        read.is_ok()
+    }
+
+    /// A keeper that this process started and that has ended is no zombie for long.
+    fn reap_keeper(&mut self) {
+        if let Some(child) = &mut self.keeper
+            && !matches!(child.try_wait(), Ok(None))
+        {
+            self.keeper = None;
+        }
+    }
+
+    fn may_start(&mut self) -> Result<(), Failure> {
+        let now = self.clock();
+        while self
+            .starts
+            .front()
+            .is_some_and(|at| now > at + STARTS_WITHIN_MS)
+        {
+            self.starts.pop_front();
+        }
+        if self.starts.len() >= STARTS_MAX {
+            return Err(Failure {
+                step: Step::Keeper,
+                errno: 0,
+                about: Some(format!(
+                    "{STARTS_MAX} keepers have ended within {} seconds",
+                    STARTS_WITHIN_MS / 1000
+                )),
+            });
+        }
+        self.starts.push_back(now);
+        Ok(())
+    }
+
+    fn connected(&mut self) -> Result<Link, Failure> {
+        let data = self.place.data()?.to_owned();
+        let there = Link::connect(&data);
+        let there = there.map_err(|error| files::failure(Step::Keeper, &error, &data))?;
+        if let Some(link) = there {
+            return Ok(link);
+        }
+        self.may_start()?;
+        self.reap_keeper();
+        let (link, child) = link::start(&self.place.keeper, &data)?;
+        self.keeper = Some(child);
+        Ok(link)
+    }
+
+    fn leaders(&self) -> BTreeSet<u32> {
+        self.leaders.values().copied().collect()
+    }
+
+    /// The directory of a process that was launched.
+    fn run_dir(&self, id: ProcessId, own: Option<&Bytes>) -> Option<PathBuf> {
+        Some(run_dir(self.place.data.as_ref()?, id, own))
+    }
+}
+
+impl<R: FnMut(Message)> World for Real<R> {
+    type Handle = Pidfd;
+
+    fn here(&self) -> (u128, u128) {
+        (host::machine(), host::boot())
+    }
+
+    fn date(&self) -> Date {
+        Date(self.clock.wall().0)
+    }
+
+    fn clock(&self) -> u64 {
+        self.clock.now().0
+    }
+
+    fn find(&mut self, identity: &Identity) -> Found<Pidfd> {
+        match identities::find(identity) {
+            identities::Found::Alive(pidfd) => Found::Alive(pidfd),
+            identities::Found::Ended(pidfd) => match self.status(&pidfd) {
+                ExitStatus::Known(status) => Found::Gone(Some(status)),
+                // Its descriptor says at once that it has ended.
+                ExitStatus::Unreaped => Found::Alive(pidfd),
+                ExitStatus::Untold => Found::Gone(None),
+            },
+            identities::Found::Gone => Found::Gone(None),
+            identities::Found::Unknown(error) => {
+                tracing::debug!("whether {identity} lives cannot be told: {error}");
+                Found::Unknown
+            }
+        }
+    }
+
+    fn watch(&mut self, id: ProcessId, handle: &Pidfd) {
+        self.next_token += 1;
+        let token = self.next_token;
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
+        if let Err(error) = epoll::add(&self.epoll, handle, epoll::EventData::new_u64(token), flags)
+        {
+            tracing::warn!("{id} cannot be followed by its descriptor: {error}");
+        }
+        if let Some(before) = self.tokens.insert(id, token) {
+            self.watched.remove(&before);
+        }
+        self.watched.insert(token, id);
+    }
+
+    fn status(&mut self, handle: &Pidfd) -> ExitStatus {
+        handle.exit_status().unwrap_or(ExitStatus::Untold)
+    }
+
+    fn signal(&mut self, handle: &Pidfd, signal: u8, group: bool) -> Result<(), i32> {
+        const NO_SUCH_PROCESS: i32 = 3;
+        let sent = if group {
+            handle.signal_group(signal)
+        } else {
+            handle.signal(signal)
+        };
+        match sent {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(NO_SUCH_PROCESS),
+            Err(error) => Err(error.raw_os_error().unwrap_or(0)),
+        }
+    }
+
+    fn survivors(&mut self, tree: &Tree) -> Survivors {
+        self.groups.survivors(tree, &self.leaders())
+    }
+
+    fn signal_tree(&mut self, tree: &Tree, signal: u8) -> Result<(), i32> {
+        let sent = self.groups.signal(tree, signal, &self.leaders());
+        sent.map_err(|error| error.raw_os_error().unwrap_or(0))
+    }
+
+    fn has_keeper(&mut self) -> bool {
+        self.link.is_some() || self.place.may_have_keeper()
+    }
+
+    fn join(&mut self) -> Result<(), Failure> {
+        let link = self.connected()?;
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
+        let data = epoll::EventData::new_u64(KEEPER);
+        let added = epoll::add(&self.epoll, link.stream(), data, flags);
+        added.map_err(|error| {
+            files::failure(
+                Step::Keeper,
+                &error.into(),
+                Path::new(crate::keeper::SOCKET),
+            )
+        })?;
+        self.link = Some(link);
+        Ok(())
+    }
+
+    fn ask(&mut self, request: Request) {
+        if let Some(link) = &mut self.link
+            && let Err(error) = link.ask(&request)
+        {
+            // Its end is heard of next, and whatever was asked is asked of the one after it.
+            tracing::warn!("the keeper cannot be asked: {error}");
+        }
+    }
+
+    fn prepare(&mut self, id: ProcessId, spec: &Spec) -> Result<Launch, Failure> {
+        let data = self.place.data()?;
+        let dir = run_dir(data, id, spec.run_dir.as_ref());
+        files::prepare(&dir, spec)?;
+        let output = |name| files::bytes_of(&dir.join(name));
+        Ok(Launch {
+            argv: spec.argv.clone(),
+            dir: spec.dir.clone(),
+            env: environment::of(id, spec, data)?,
+            parcel: spec.parcel,
+            output: spec
+                .parcel
+                .is_none()
+                .then(|| (output(files::STDOUT), output(files::STDERR))),
+            appends: spec.appends,
+            user: None,
+            limits: Vec::new(),
+        })
+    }
+
+    fn note(&mut self, id: ProcessId, own: Option<&Bytes>, pid: u32) {
+        self.leaders.insert(id, pid);
+        if let Some(dir) = self.run_dir(id, own)
+            && let Err(error) = files::write_pid(&dir, pid)
+        {
+            tracing::warn!("{}: the PID file cannot be written: {error}", dir.display());
+        }
+    }
+
+    fn remains(&mut self, tree: &Tree, own: Option<&Bytes>) -> Remains {
+        self.leaders.remove(&tree.id);
+        let Some(dir) = self.run_dir(tree.id, own).filter(|_| tree.launched) else {
+            return Remains::default();
+        };
+        files::remove_pid(&dir);
+        Remains {
+            // Without a control group that would take a search through all there is.
+            alive: if tree.contained {
+                self.survivors(tree).alive
+            } else {
+                0
+            },
+            stdout: files::output(&dir.join(files::STDOUT)),
+            stderr: files::output(&dir.join(files::STDERR)),
+            ..Remains::default()
+        }
+    }
+
+    fn clear(&mut self, tree: &Tree, own: Option<&Bytes>) {
+        if let Some(token) = self.tokens.remove(&tree.id) {
+            self.watched.remove(&token);
+        }
+        self.leaders.remove(&tree.id);
+        if tree.launched {
+            if let Some(dir) = self.run_dir(tree.id, own) {
+                files::remove_pid(&dir);
+            }
+            self.groups.remove(tree);
+        }
+    }
+
+    fn report(&mut self, message: Message) {
+        (self.report)(message);
+    }
+}

@@ -1,0 +1,169 @@
+//! Which processes belong to a tree.
+//!
+//! In a control group of its own, the group says so. Without one, `/proc` is searched: what has the id of the attempt in
+//! its environment belongs to it, and so does what descends from it. An orphan that the keeper inherited and whose
+//! environment does not say may belong to any: it is unknown, and is never signalled.
+
+use crate::ids::ProcessId;
+use crate::kernel::pidfd::Pidfd;
+use crate::kernel::{cgroup, proc};
+use crate::ports::process::environment::ID;
+use crate::ports::process::world::{Survivors, Tree};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where control groups are, and who inherits orphans.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Groups {
+    /// Below which attempts have theirs.
+    pub(super) base: Option<PathBuf>,
+    /// The PID of the keeper.
+    pub(super) keeper: u32,
+}
+
+/// Members of a tree: PIDs with when each started.
+#[derive(Debug, Default)]
+struct Members {
+    alive: Vec<(u32, u64)>,
+    unknown: u32,
+}
+
+impl Groups {
+    fn group(&self, tree: &Tree) -> Option<PathBuf> {
+        let base = self.base.as_ref().filter(|_| tree.contained)?;
+        Some(base.join(tree.id.to_string()))
+    }
+
+    /// What lives of a tree. If that cannot be found out, one is unknown.
+    pub(super) fn survivors(&self, tree: &Tree, leaders: &BTreeSet<u32>) -> Survivors {
+        let survivors = match self.group(tree) {
+            Some(group) => contained(&group),
+            None => search(tree, self.keeper, leaders).map(|members| Survivors {
+                alive: members.alive.len().try_into().unwrap_or(u32::MAX),
+                unknown: members.unknown,
+            }),
+        };
+        survivors.unwrap_or(Survivors {
+            alive: 0,
+            unknown: 1,
+        })
+    }
+
+    /// Sends a signal to all of a tree, each by its own descriptor.
+    pub(super) fn signal(
+        &self,
+        tree: &Tree,
+        signal: u8,
+        leaders: &BTreeSet<u32>,
+    ) -> io::Result<()> {
+        const KILL: u8 = 9;
+        let Some(group) = self.group(tree) else {
+            let members = search(tree, self.keeper, leaders)?;
+            return members
+                .alive
+                .iter()
+                .try_for_each(|(pid, ticks)| send(*pid, *ticks, signal));
+        };
+        if signal == KILL && cgroup::kill(&group)? {
+            return Ok(());
+        }
+        for pid in cgroup::procs(&group)? {
+            let Some(pidfd) = Pidfd::open(pid)? else {
+                continue;
+            };
+            // The descriptor is of whoever has the PID now: is that one of the group?
+            if cgroup::procs(&group)?.contains(&pid) && pidfd.is_held()? {
+                pidfd.signal(signal)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the control group of a tree that is empty.
+    pub(super) fn remove(&self, tree: &Tree) {
+        if let Some(group) = self.group(tree) {
+            // What still lives there keeps it.
+            drop(cgroup::remove(&group));
+        }
+    }
+}
+
+fn contained(group: &Path) -> io::Result<Survivors> {
+    let alive = if cgroup::is_populated(group)? {
+        // Zombies are no members any more: the group says that it is populated, so there is one.
+        cgroup::procs(group)?.len().max(1)
+    } else {
+        0
+    };
+    Ok(Survivors {
+        alive: alive.try_into().unwrap_or(u32::MAX),
+        unknown: 0,
+    })
+}
+
+fn send(pid: u32, ticks: u64, signal: u8) -> io::Result<()> {
+    let Some(pidfd) = Pidfd::open(pid)? else {
+        return Ok(());
+    };
+    let same = proc::stat(pid)?.is_some_and(|stat| stat.start_ticks == ticks);
+    if same && pidfd.is_held()? {
+        pidfd.signal(signal)?;
+    }
+    Ok(())
+}
+
+fn search(tree: &Tree, keeper: u32, leaders: &BTreeSet<u32>) -> io::Result<Members> {
+    let mut stats = BTreeMap::new();
+    for pid in proc::pids()? {
+        // One that ended meanwhile has no state.
+        if let Some(stat) = proc::stat(pid)?
+            && !stat.is_zombie()
+        {
+            stats.insert(pid, stat);
+        }
+    }
+    let leader = &tree.leader;
+    let mut members = BTreeSet::new();
+    let mut strangers = Vec::new();
+    for (pid, stat) in &stats {
+        let is_leader = *pid == leader.pid && stat.start_ticks == leader.ticks;
+        match (is_leader, attributed(*pid, tree.id)) {
+            (true, _) | (false, Some(true)) => {
+                members.insert(*pid);
+            }
+            (false, None) if stat.parent == keeper && keeper != 0 && !leaders.contains(pid) => {
+                strangers.push(*pid);
+            }
+            (false, _) => {}
+        }
+    }
+    // What descends from a member is one, whatever its environment says.
+    loop {
+        let more: Vec<u32> = stats
+            .iter()
+            .filter(|(pid, stat)| !members.contains(pid) && members.contains(&stat.parent))
+            .map(|(pid, _)| *pid)
+            .collect();
+        if more.is_empty() {
+            break;
+        }
+        members.extend(more);
+    }
+    let alive = members
+        .iter()
+        .filter_map(|pid| Some((*pid, stats.get(pid)?.start_ticks)));
+    Ok(Members {
+        alive: alive.collect(),
+        unknown: strangers.len().try_into().unwrap_or(u32::MAX),
+    })
+}
+
+/// Whether the environment says that it belongs to this attempt; `None` if it names none, or cannot be read.
+fn attributed(pid: u32, id: ProcessId) -> Option<bool> {
+    let environment = proc::environ(pid).ok()??;
+    let prefix = format!("{ID}=");
+    let mut variables = environment.iter();
+    let its = variables.find_map(|it| it.as_bytes().strip_prefix(prefix.as_bytes()))?;
+    Some(its == id.to_string().as_bytes())
+}
