@@ -64,7 +64,7 @@ macro_rules! reasons {
 
 reasons! {
     // What the actors refuse.
-    Absent       "absent"         404 No          Final   "there is no such entry, job or queue"
+    Absent       "absent"         404 No          Final   "there is no such entry, job, queue or process"
     Held         "held"           409 No          Final   "another owner holds the lock, and the wait is over"
     Stale        "stale"          409 No          Final   "the lock, or the claim of the job, has another token"
     Claimed      "claimed"        409 No          Final   "the job is claimed, and ends with its token"
@@ -72,12 +72,17 @@ reasons! {
     ReadOnly     "read-only"      403 No          Changed "the queue takes no jobs"
     TooBig       "too-big"        413 No          Changed "the job is longer than is allowed"
     Draining     "draining"       503 No          Later   "the coordinator drains: it takes no new locks or jobs, and no job is claimed"
-    Full         "full"           503 No          Later   "there are as many entries, jobs or queues as are allowed"
+    Full         "full"           503 No          Later   "there are as many entries, jobs, queues or processes as are allowed"
     DiskFull     "disk-full"      507 No          Later   "the disk is full, and nothing is added until there is space"
     Failed       "failed"         500 Unreachable Changed "the request failed inside the coordinator, and was not applied"
     Stopped      "stopped"        503 Unreachable Later   "the coordinator stops, and may be there again soon"
     Halted       "halted"         503 Halted      Later   "the coordinator has halted: its disk failed, or an actor panicked too often"
     NoFiles      "no-files"       409 Unreachable Changed "the coordinator keeps no files, so there is nothing to take a snapshot of"
+    Ended        "ended"          409 No          Final   "the process has ended"
+    NotStarted   "not-started"    409 No          Later   "the process has not started yet"
+    Launched     "launched"       409 No          Changed "the process was launched here, so its exit is seen and not to be reported"
+    Unsent       "unsent"         409 No          Changed "the signal could not be sent"
+    NoKeeper     "no-keeper"      503 Unreachable Changed "no keeper runs here, so nothing can be launched"
     // What a listener bounds.
     Busy         "busy"           503 Unreachable Later   "the actors did not answer in time"
     Crowded      "crowded"        503 Unreachable Later   "as many connections are open as are allowed, or unfinished requests hold as many bytes"
@@ -99,6 +104,7 @@ reasons! {
     // Whose requests are answered.
     Unauthorized "unauthorized"   401 Unreachable Changed "on TCP, the token is missing or wrong"
     Foreign      "foreign"        403 Unreachable Changed "a foreign Origin on TCP, or another user on the socket"
+    OutOfScope   "out-of-scope"   403 Unreachable Changed "processes are for the coordinator's own user, on its Unix socket"
     Misdirected  "misdirected"    421 Unreachable Changed "on TCP, a Host that is not this coordinator's"
 }
 

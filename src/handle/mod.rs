@@ -5,6 +5,7 @@
 mod draining;
 mod events;
 mod locks;
+mod processes;
 mod queue_error;
 mod queues;
 mod system;
@@ -12,14 +13,16 @@ mod system;
 pub use self::draining::{Drain, Drains, Left};
 pub use self::events::Events;
 pub use self::locks::{Entry, LockError, Locks, Terms};
+pub use self::processes::{ProcessError, Processes, Stopping, words as failure_words};
 pub use self::queue_error::QueueError;
 pub use self::queues::{Added, JobWait, Queues};
 pub(crate) use self::system::System;
 use crate::actors::lock::{Query, Reply};
 use crate::actors::{Actors, each, queue, supervisor};
-use crate::clock::{Clock, Timestamp};
+use crate::clock::{Clock, Date, Offset, Timestamp};
 use crate::ids::ActorId;
 use crate::persist::journal::{Fsync, Journal};
+use crate::ports::process::Keeping;
 use crate::spine::checkpoint::{self, CheckpointError, SnapshotStatus, Taken};
 use crate::spine::delivery::{Item, Stage};
 use crate::spine::directory::Admission;
@@ -68,6 +71,7 @@ pub(crate) struct Facts {
     /// In the order in which they were opened.
     pub(crate) listeners: Mutex<Vec<Box<dyn Listener>>>,
     pub(crate) system: System,
+    pub(crate) keeping: Keeping,
 }
 
 /// What a handle asks of the core thread.
@@ -101,6 +105,12 @@ impl Handle {
     pub fn queues(&self) -> Queues {
         let draining = self.facts.draining.subscribe();
         Queues::new(self.actors.queue.clone(), draining)
+    }
+
+    /// The processes.
+    pub fn processes(&self) -> Processes {
+        let keeping = self.facts.keeping.clone();
+        Processes::new(self.actors.process.clone(), keeping)
     }
 
     /// What holds for the queues, for as long as the node runs.
@@ -173,6 +183,12 @@ impl Handle {
     /// Why the node halted, if it did.
     pub fn halt_words(&self) -> Option<String> {
         self.halt.borrow().as_ref().map(Halt::to_string)
+    }
+
+    /// The wall clock, as the node has it.
+    pub fn date(&self) -> Date {
+        let offset = Offset(self.facts.clock.offset_ms());
+        offset.date(self.now())
     }
 
     /// The node's time.

@@ -8,6 +8,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::net::unix::UCred;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
 /// How long accepting rests when the process has no descriptor left.
@@ -130,15 +131,15 @@ fn turned_away(why: &dyn std::fmt::Display) {
     }
 }
 
-/// The next connection to a Unix socket, and the user it came from.
-pub(crate) async fn accept_unix(listener: &UnixListener) -> (UnixStream, u32) {
+/// The next connection to a Unix socket, and the user and process it came from.
+pub(crate) async fn accept_unix(listener: &UnixListener) -> (UnixStream, UCred) {
     loop {
         let accepted = listener.accept().await;
-        match accepted.and_then(|(stream, _)| Ok((stream.peer_cred()?.uid(), stream))) {
+        match accepted.and_then(|(stream, _)| Ok((stream.peer_cred()?, stream))) {
             Ok((_, stream)) if is_kept(&stream, KEPT_DESCRIPTORS / 2) => {
                 turned_away(&"as many descriptors are taken as connections may have");
             }
-            Ok((uid, stream)) => return (stream, uid),
+            Ok((from, stream)) => return (stream, from),
             Err(error) => {
                 turned_away(&error);
                 pause(OUT_OF_DESCRIPTORS).await;

@@ -11,6 +11,19 @@ use actix_http::uri::Authority;
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use std::net::IpAddr;
 
+/// What a caller must be allowed to do. The token of today has every scope but the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// To look.
+    Read,
+    /// To use locks and queues.
+    Use,
+    /// To operate the coordinator.
+    Operate,
+    /// To start and signal processes, and to see what they say: whoever may is the coordinator's user.
+    Run,
+}
+
 /// Whom a request came from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Peer {
@@ -20,6 +33,8 @@ pub(crate) enum Peer {
     Socket {
         /// The user.
         uid: u32,
+        /// Its PID, as far as it can be seen from here.
+        pid: Option<u32>,
     },
 }
 
@@ -37,7 +52,7 @@ pub(crate) struct Rules<'a> {
 /// Whether a request is heard.
 pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result<(), Problem> {
     match peer {
-        Peer::Socket { uid } if is_trusted(uid, rustix::process::geteuid().as_raw()) => Ok(()),
+        Peer::Socket { uid, .. } if is_trusted(uid, rustix::process::geteuid().as_raw()) => Ok(()),
         Peer::Socket { .. } if rules.lets_others_in => Ok(()),
         Peer::Socket { .. } => Err(Problem::new(
             Reason::Foreign,
@@ -50,6 +65,17 @@ pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result
                 .token
                 .map_or(Ok(()), |token| check_token(&head.headers, token))
         }
+    }
+}
+
+/// Whether whoever asks may start processes: the user whose processes they would be, on this machine.
+pub(crate) fn check_run(peer: Peer) -> Result<(), Problem> {
+    match peer {
+        Peer::Socket { uid, .. } if is_trusted(uid, rustix::process::geteuid().as_raw()) => Ok(()),
+        Peer::Socket { .. } | Peer::Tcp(_) => Err(Problem::new(
+            Reason::OutOfScope,
+            "processes are for the coordinator's own user, on its Unix socket: over TCP, and for other users, there are locks and queues",
+        )),
     }
 }
 
@@ -273,7 +299,10 @@ mod tests {
     fn the_socket_answers_its_own_user_and_root_or_whom_its_mode_lets_in() {
         assert!(is_trusted(1000, 1000) && is_trusted(0, 1000));
         assert!(!is_trusted(1001, 1000) && !is_trusted(1000, 0));
-        let stranger = Peer::Socket { uid: u32::MAX - 1 };
+        let stranger = Peer::Socket {
+            uid: u32::MAX - 1,
+            pid: None,
+        };
         for lets_others_in in [false, true] {
             let rules = Rules {
                 names: &[],

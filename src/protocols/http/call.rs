@@ -2,9 +2,9 @@
 //!
 //! A wait ends with its connection, and with the door: nobody is left in a line who does not stand there any more.
 
-use crate::handle::{Handle, Locks, Queues};
+use crate::handle::{Handle, Locks, Processes, Queues};
 use crate::ids::RequestKey;
-use crate::protocols::http::access::Peer;
+use crate::protocols::http::access::{self, Peer, Scope};
 use crate::protocols::http::idempotency::key_of;
 use crate::protocols::http::input;
 use crate::protocols::http::problem::Problem;
@@ -112,6 +112,23 @@ impl Call {
         }
     }
 
+    /// The processes, for this request.
+    pub(crate) fn processes(&self) -> Processes {
+        let processes = self.node.processes();
+        match self.key {
+            None => processes,
+            Some(key) => processes.once(key),
+        }
+    }
+
+    /// The process that asks, where the kernel says.
+    pub(crate) fn peer_pid(&self) -> Option<u32> {
+        match self.caller.peer {
+            Peer::Socket { pid, .. } => pid,
+            Peer::Tcp(_) => None,
+        }
+    }
+
     /// How it was asked.
     pub(crate) fn method(&self) -> &Method {
         self.request.method()
@@ -172,12 +189,16 @@ impl FromRequest for Call {
         let body = Bytes::from_request(&request, payload);
         Box::pin(async move {
             let mut none = Payload::None;
+            let caller: ReqData<Caller> = ReqData::from_request(&request, &mut none).await?;
+            if request.app_data::<Scope>() == Some(&Scope::Run) {
+                access::check_run(caller.peer)?;
+            }
             Ok(Self {
                 node: Data::from_request(&request, &mut none).await?,
                 key: None,
                 rollback: Cell::new(None),
                 shared: Data::from_request(&request, &mut none).await?,
-                caller: ReqData::from_request(&request, &mut none).await?,
+                caller,
                 body: body.await?,
                 request,
             })

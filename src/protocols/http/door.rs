@@ -5,7 +5,6 @@ use crate::config::{HttpConfig, Listeners};
 use crate::handle::{Handle, Listener};
 use crate::protocols::http::access::Peer;
 use crate::protocols::http::counters::{Counters, Stats};
-use crate::protocols::http::job;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::room::Room;
 use crate::protocols::http::routes;
@@ -14,6 +13,7 @@ use crate::protocols::http::shared::Shared;
 use crate::protocols::http::socket::{self, Rights, SocketFile};
 use crate::protocols::http::tls::{Identity, TlsError};
 use crate::protocols::http::token::{Token, TokenError};
+use crate::protocols::http::{job, process};
 use crate::protocols::listener::{self, Places};
 use crate::refusal::Reason;
 use crate::status::Listening;
@@ -111,7 +111,7 @@ impl Door {
                 request_bytes_max,
                 tcp: Room::new(config, node.facts.admission.unfinished()),
                 unix: Room::new(config, node.facts.admission.unfinished()),
-                with_jobs: [job::PUSH, job::PUSH_ALL],
+                long: [job::PUSH, job::PUSH_ALL, process::LAUNCH],
                 description: routes::description(),
             }),
             address: tcp.as_ref().map(|(address, _)| *address),
@@ -371,8 +371,10 @@ impl<A: App> Hall<A> {
     async fn serve_unix(&self, listener: Option<UnixListener>) {
         let Some(listener) = listener else { return };
         let accept = async || {
-            let (stream, uid) = listener::accept_unix(&listener).await;
-            (stream, Peer::Socket { uid })
+            let (stream, from) = listener::accept_unix(&listener).await;
+            let pid = from.pid().and_then(|pid| u32::try_from(pid).ok());
+            let uid = from.uid();
+            (stream, Peer::Socket { uid, pid })
         };
         self.serve(
             accept,

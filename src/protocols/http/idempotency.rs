@@ -44,7 +44,7 @@ fn id_of(peer: Peer, key: &str) -> u128 {
     let mut hash = Sha1::new();
     match peer {
         Peer::Tcp(_) => hash.update([0]),
-        Peer::Socket { uid } => {
+        Peer::Socket { uid, .. } => {
             hash.update([1]);
             hash.update(uid.to_le_bytes());
         }
@@ -61,8 +61,14 @@ mod tests {
 
     #[test]
     fn a_key_is_that_of_its_caller() {
-        let ann = Peer::Socket { uid: 1000 };
-        let bob = Peer::Socket { uid: 1001 };
+        let ann = Peer::Socket {
+            uid: 1000,
+            pid: None,
+        };
+        let bob = Peer::Socket {
+            uid: 1001,
+            pid: None,
+        };
         assert_eq!(id_of(ann, "k"), id_of(ann, "k"));
         assert_ne!(id_of(ann, "k"), id_of(bob, "k"));
         assert_ne!(id_of(ann, "k"), id_of(ann, "l"));

@@ -16,6 +16,7 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::fmt;
 
 /// What is wrong with a member of which nobody could say which one is meant.
@@ -26,7 +27,7 @@ pub(crate) fn of_query<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
     let decode = |text: &str| {
         let text = text.replace('+', " ");
         let text = percent_decode_str(&text).decode_utf8();
-        text.map(std::borrow::Cow::into_owned).map_err(|_| {
+        text.map(Cow::into_owned).map_err(|_| {
             let words = "the query is not UTF-8: give names that are no text as base64, in key_b64, index_b64, owner_b64";
             Problem::new(Reason::Malformed, words)
         })
@@ -254,6 +255,21 @@ impl<'de> Deserializer<'de> for Input {
         visitor.visit_seq(Items(values.into_iter().enumerate()))
     }
 
+    /// Names that are the client's own.
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        let Value::Object(members) = self.value else {
+            return Err(wrong("must be an object"));
+        };
+        let form = self.form;
+        let named = members.into_iter().map(|(name, value)| Member {
+            field: name.clone().into(),
+            name,
+            input: Input { value, form },
+        });
+        let named: Vec<Member> = named.collect();
+        visitor.visit_map(Members(named.into_iter(), None))
+    }
+
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -296,6 +312,7 @@ impl<'de> Deserializer<'de> for Input {
                 return Err(Wrong::at(field, &what));
             }
             let input = Input { value, form };
+            let field = field.into();
             known.push(Member { field, name, input });
         }
         let read = visitor.visit_map(Members(known.into_iter(), None))?;
@@ -303,7 +320,7 @@ impl<'de> Deserializer<'de> for Input {
     }
 
     forward_to_deserialize_any! {
-        i8 i16 i32 i64 i128 u128 f32 f64 char byte_buf unit unit_struct tuple tuple_struct map
+        i8 i16 i32 i64 i128 u128 f32 f64 char byte_buf unit unit_struct tuple tuple_struct
         identifier ignored_any
     }
 }
@@ -327,9 +344,10 @@ impl<'de> de::SeqAccess<'de> for Items {
     }
 }
 
-/// A member that its object has a field for.
+/// A member of an object.
 struct Member {
-    field: &'static str,
+    /// What there is for it: a field, or in a map its own name.
+    field: Cow<'static, str>,
     /// As it stands in the request.
     name: String,
     input: Input,
@@ -347,7 +365,7 @@ impl<'de> de::MapAccess<'de> for Members {
     ) -> Result<Option<K::Value>, Wrong> {
         self.1 = self.0.next();
         let key = self.1.as_ref().map(|member| {
-            let field: StrDeserializer<'_, Wrong> = member.field.into_deserializer();
+            let field: StrDeserializer<'_, Wrong> = member.field.as_ref().into_deserializer();
             seed.deserialize(field)
         });
         key.transpose()

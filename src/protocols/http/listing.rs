@@ -28,6 +28,16 @@ const STEP: u32 = 32;
 /// Where a list goes on: `next` of the answer before.
 pub(crate) type After = Number<u32, 0, { u32::MAX as u64 }>;
 
+/// The slot to go on from.
+pub(crate) fn slot(after: Option<After>) -> Slot {
+    Slot(after.map_or(0, |after| after.0))
+}
+
+/// A slot, as `next` of an answer.
+pub(crate) fn shown(next: Option<Slot>) -> Option<String> {
+    next.map(|slot| slot.0.to_string())
+}
+
 /// The most items of an answer.
 pub(crate) type Limit = Number<u32, 1, 1000, 100>;
 
@@ -55,19 +65,19 @@ impl<T: JsonSchema> JsonSchema for Written<T> {
 }
 
 /// A list that is being gathered.
-pub(crate) struct Listing<V, T> {
+pub(crate) struct Listing<V, T, C> {
     place: OwnedSemaphorePermit,
     written: Vec<(V, Written<T>)>,
-    next: Option<Slot>,
+    next: Option<C>,
 }
 
-impl<V, T: Serialize> Listing<V, T> {
-    /// Gathers at most `limit` from a slot on. `page` gives some from a slot on, and where that ended; `show` makes of one
+impl<V, T: Serialize, C: Clone> Listing<V, T, C> {
+    /// Gathers at most `limit` from somewhere on. `page` gives some from there on, and where that ended; `show` makes of one
     /// what is answered.
     pub(crate) async fn gather(
         call: &Call,
-        (after, limit): (Option<After>, Limit),
-        page: impl AsyncFn(Slot, u32) -> Result<(Vec<V>, Option<Slot>), Problem>,
+        (mut from, mut left): (C, u32),
+        page: impl AsyncFn(C, u32) -> Result<(Vec<V>, Option<C>), Problem>,
         show: impl Fn(&V) -> T,
     ) -> Result<Self, Problem> {
         let mut listing = Self {
@@ -75,9 +85,9 @@ impl<V, T: Serialize> Listing<V, T> {
             written: Vec::new(),
             next: None,
         };
-        let (mut from, mut left, mut bytes) = (Slot(after.map_or(0, |after| after.0)), limit.0, 0);
+        let mut bytes = 0;
         loop {
-            let (found, next) = page(from, left.min(STEP)).await?;
+            let (found, next) = page(from.clone(), left.min(STEP)).await?;
             left = left.saturating_sub(u32::try_from(found.len()).unwrap_or(u32::MAX));
             for one in found {
                 let written = serde_json::value::to_raw_value(&show(&one));
@@ -87,7 +97,7 @@ impl<V, T: Serialize> Listing<V, T> {
                 listing.written.push((one, Written(written, PhantomData)));
             }
             match next {
-                Some(slot) if left > 0 && bytes < LIST_BYTES => from = slot,
+                Some(next) if left > 0 && bytes < LIST_BYTES => from = next,
                 next => {
                     listing.next = next;
                     return Ok(listing);
@@ -100,11 +110,15 @@ impl<V, T: Serialize> Listing<V, T> {
     pub(crate) fn sorted_by_key<K: Ord>(
         mut self,
         key: impl Fn(&V) -> K,
-    ) -> (Vec<Written<T>>, Option<String>, OwnedSemaphorePermit) {
+    ) -> (Vec<Written<T>>, Option<C>, OwnedSemaphorePermit) {
         self.written.sort_by_cached_key(|(one, _)| key(one));
+        self.in_order()
+    }
+
+    /// The items as they were gathered, where the list goes on, and the place that it keeps until it is written.
+    pub(crate) fn in_order(self) -> (Vec<Written<T>>, Option<C>, OwnedSemaphorePermit) {
         let written = self.written.into_iter().map(|(_, written)| written);
-        let next = self.next.map(|slot| slot.0.to_string());
-        (written.collect(), next, self.place)
+        (written.collect(), self.next, self.place)
     }
 }
 

@@ -7,10 +7,11 @@ use crate::actors::lock::{Listed, LockMachine, Name, Refused, Selection, Standin
 use crate::clock::Timestamp;
 use crate::handle::{Entry, LockError, Terms};
 use crate::ids::Token;
+use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
-use crate::protocols::http::listing::{After, Limit, Listing, Written};
+use crate::protocols::http::listing::{self, After, Limit, Listing, Written};
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::route::{Body, Json, Large, Query, Route, Routed, Scope, Words};
+use crate::protocols::http::route::{Body, Json, Large, Query, Route, Routed, Words};
 use crate::protocols::http::schema::{EntryNames, Number};
 use crate::refusal::Reason;
 use schemars::JsonSchema;
@@ -391,9 +392,16 @@ async fn list(call: &Call, Query(filter): Query<Filter>) -> Result<Large<Locks>,
     };
     let now = call.node.now();
     let show = |entry: &Listed| shown(entry, now);
-    let listing = Listing::gather(call, (filter.after, filter.limit), page, show).await?;
+    let listing = Listing::gather(
+        call,
+        (listing::slot(filter.after), filter.limit.0),
+        page,
+        show,
+    )
+    .await?;
     let in_order = |it: &Listed| (it.key.clone(), it.index.clone(), it.place);
     let (locks, next, place) = listing.sorted_by_key(in_order);
+    let next = listing::shown(next);
     Ok(Large(Locks { locks, next }, place))
 }
 

@@ -20,6 +20,7 @@
 //! | `operate.rs` | the node: routes, types, calls |
 //! | `lock.rs` | locks, the same way |
 //! | `job.rs` `queue.rs` `queue_look.rs` | queues, the same way: work with jobs, operation, and what only looks |
+//! | `process.rs` `process_look.rs` | processes, the same way |
 //! | `event.rs` | what happens, as server-sent events |
 //! | `busiest.rs` | what has the most to do, for those who look at the whole |
 //! | `listing.rs` | lists and other large answers, with their bounds |
@@ -45,6 +46,8 @@ mod metric;
 mod openapi;
 mod operate;
 mod problem;
+mod process;
+mod process_look;
 mod queue;
 mod queue_look;
 mod room;

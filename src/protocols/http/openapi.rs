@@ -5,8 +5,9 @@
     reason = "members of objects that are made here"
 )]
 
+use crate::protocols::http::access::Scope;
 use crate::protocols::http::problem::{self, Document};
-use crate::protocols::http::route::{Route, Scope};
+use crate::protocols::http::route::Route;
 use crate::protocols::http::schemas::{Content, Schemas, settle};
 use crate::refusal::{Reason, Retry};
 use actix_web::http::Method;
@@ -66,6 +67,7 @@ fn operation(route: &Route, schemas: &mut Schemas) -> Value {
         Scope::Read => "read",
         Scope::Use => "use",
         Scope::Operate => "operate",
+        Scope::Run => "run",
     };
     let mut answer = (route.answers)(schemas);
     settle(&mut answer, false);

@@ -2,10 +2,11 @@
 
 use crate::actors::supervisor::SupervisorMachine;
 use crate::handle::{self, Handle, Left};
+use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::metric;
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::route::{Json, Query, Route, Routed, Scope, Words};
+use crate::protocols::http::route::{Json, Query, Route, Routed, Words};
 use crate::protocols::http::schema::Number;
 use crate::refusal::Reason;
 use crate::spine::checkpoint::Taken;

@@ -9,7 +9,7 @@ use crate::actors::queue::{
 use crate::clock::Timestamp;
 use crate::ids::Token;
 use crate::protocols::http::call::Call;
-use crate::protocols::http::listing::{After, Limit, Listing, Written};
+use crate::protocols::http::listing::{self, After, Limit, Listing, Written};
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::{Json, Large, Query, Route, Words};
 use crate::protocols::http::schema::JobText;
@@ -178,8 +178,15 @@ async fn list(call: &Call, Query(filter): Query<QueueFilter>) -> Result<Large<Qu
     };
     let now = call.node.now();
     let show = |view: &QueueView| queue_shown(view, now);
-    let listing = Listing::gather(call, (filter.after, filter.limit), page, show).await?;
+    let listing = Listing::gather(
+        call,
+        (listing::slot(filter.after), filter.limit.0),
+        page,
+        show,
+    )
+    .await?;
     let (queues, next, place) = listing.sorted_by_key(|view| view.name.clone());
+    let next = listing::shown(next);
     Ok(Large(Queues { queues, next }, place))
 }
 
@@ -273,8 +280,15 @@ async fn jobs(call: &Call, Query(filter): Query<JobFilter>) -> Result<Large<Jobs
     };
     let now = call.node.now();
     let show = |view: &JobView| job_shown(view, now);
-    let listing = Listing::gather(call, (filter.after, filter.limit), page, show).await?;
+    let listing = Listing::gather(
+        call,
+        (listing::slot(filter.after), filter.limit.0),
+        page,
+        show,
+    )
+    .await?;
     let (jobs, next, place) = listing.sorted_by_key(|view| view.id);
+    let next = listing::shown(next);
     Ok(Large(Jobs { jobs, next }, place))
 }
 

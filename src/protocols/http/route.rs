@@ -1,6 +1,7 @@
 //! A route: its method, its path, what it takes and answers, what it refuses, and in which words. One line in the table of
 //! its API says all of it; what is served and what is described both come from there.
 
+use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::schemas::{Content, Schemas};
@@ -14,17 +15,6 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::future::ready;
 use tokio::sync::OwnedSemaphorePermit;
-
-/// What a caller must be allowed to do. The token of today has every scope.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
-    /// To look.
-    Read,
-    /// To use locks and queues.
-    Use,
-    /// To operate the coordinator.
-    Operate,
-}
 
 /// An actor, by the routes that ask for it.
 pub(crate) trait Routed {
@@ -252,6 +242,13 @@ impl Route {
             headers: Vec::new(),
             resource,
         }
+    }
+
+    /// The same, for those who have this scope.
+    pub(crate) fn with_scope(mut self, scope: Scope) -> Self {
+        self.scope = scope;
+        self.resource = self.resource.app_data(scope);
+        self
     }
 
     /// The same, answering with another type of content.

@@ -20,12 +20,12 @@ pub(crate) struct Shared {
     pub(super) tls_files: Option<(PathBuf, PathBuf)>,
     pub(super) identity: Mutex<Option<Identity>>,
     pub(super) connections_max: u32,
-    /// The longest body of a request that adds jobs.
+    /// The longest body of a request that adds jobs or launches processes.
     pub(super) request_bytes_max: usize,
     pub(super) tcp: Room,
     pub(super) unix: Room,
-    /// The paths that take jobs.
-    pub(super) with_jobs: [&'static str; 2],
+    /// The paths that take jobs and commands.
+    pub(super) long: [&'static str; 3],
     /// The description of all routes.
     pub(crate) description: &'static Value,
 }
@@ -33,7 +33,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// The longest body of a request to this path.
     pub(crate) fn body_bytes_max(&self, path: &str) -> usize {
-        if self.with_jobs.contains(&path) {
+        if self.long.contains(&path) {
             self.request_bytes_max
         } else {
             REQUEST_BYTES_MAX

@@ -1,0 +1,420 @@
+//! Processes over HTTP, what only looks: which there are and were, their tree, and records as answers. The members are those of
+//! `docs/protocols/http.md`, "Processes".
+//!
+//! Never here: a walk over all there is in one turn of the actor. Long answers are put together of shares.
+
+use crate::actors::process::{Cause, End, Output, Phase, Query as Asked, RecordView, Selection};
+use crate::bytes::Bytes;
+use crate::clock::{Date, Timestamp};
+use crate::handle::failure_words;
+use crate::ids::ProcessId;
+use crate::protocols::http::access::Scope;
+use crate::protocols::http::call::Call;
+use crate::protocols::http::listing::{Listing, Written};
+use crate::protocols::http::problem::Problem;
+use crate::protocols::http::route::{Json, Large, Query, Route, Words};
+use crate::protocols::http::schema::Number;
+use crate::refusal::Reason;
+use crate::text;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+pub(crate) fn routes() -> Vec<Route> {
+    use Reason::{Absent, Failed};
+    let all = vec![
+        Route::get(
+            "/v1/processes",
+            list,
+            Words {
+                id: "list_processes",
+                summary: "Which processes there are, and were",
+                more: "Many are walked page by page, and are no picture of one moment. Arguments that look like secrets are masked.",
+                answer: "Records, by id, which is by when they were made.",
+            },
+            &[Failed, Reason::Large],
+        ),
+        Route::get(
+            "/v1/processes/count",
+            count,
+            Words {
+                id: "count_processes",
+                summary: "How many processes there are, and were",
+                more: "Takes what `/v1/processes` takes, but for `limit` and `after`.",
+                answer: "How many.",
+            },
+            &[Failed],
+        ),
+        Route::get(
+            "/v1/processes/process",
+            process,
+            Words {
+                id: "process",
+                summary: "One process",
+                more: "By its id, or the first eight or more digits of it.",
+                answer: "Its record.",
+            },
+            &[Absent, Failed],
+        ),
+        Route::get(
+            "/v1/processes/ancestors",
+            ancestors,
+            Words {
+                id: "ancestors",
+                summary: "What stands above a process",
+                more: "Its parent first, its root last.",
+                answer: "Records.",
+            },
+            &[Absent, Failed, Reason::Large],
+        ),
+        Route::get(
+            "/v1/processes/descendants",
+            descendants,
+            Words {
+                id: "descendants",
+                summary: "What stands below a process",
+                more: "Many are walked page by page.",
+                answer: "Records, by id.",
+            },
+            &[Absent, Failed, Reason::Large],
+        ),
+    ];
+    all.into_iter()
+        .map(|route| route.with_scope(Scope::Run))
+        .collect()
+}
+
+/// The id that a field has, if it has one.
+pub(crate) fn id(text: Option<&str>, field: &str) -> Result<Option<ProcessId>, Problem> {
+    let id = text.filter(|text| !text.is_empty()).map(str::parse);
+    id.transpose().map_err(|words| Problem::field(field, words))
+}
+
+/// The process of an id, or of the beginning of one.
+pub(crate) async fn which(call: &Call, text: &str) -> Result<ProcessId, Problem> {
+    if let Ok(id) = text.parse() {
+        return Ok(id);
+    }
+    Ok(call.node.processes().find(text).await?.id)
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct One {
+    /// Its id, or the first eight or more digits of it.
+    id: String,
+}
+
+async fn process(call: &Call, Query(asked): Query<One>) -> Result<Json<Process>, Problem> {
+    let id = which(call, &asked.id).await?;
+    Ok(Json(Process::of(
+        call,
+        call.node.processes().get(id).await?,
+    )))
+}
+
+async fn ancestors(call: &Call, Query(asked): Query<One>) -> Result<Large<Records>, Problem> {
+    let id = which(call, &asked.id).await?;
+    let page =
+        async |_: Option<ProcessId>, _| Ok((call.node.processes().ancestors(id).await?, None));
+    Records::gather(call, (None, Asked::MOST), page).await
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Below {
+    /// Its id, or the first eight or more digits of it.
+    id: String,
+    /// The most records to answer.
+    #[serde(default)]
+    limit: Number<u32, 1, { Asked::MOST as u64 }, 1000>,
+    /// Where to go on: `next` of the answer before.
+    after: Option<String>,
+}
+
+async fn descendants(call: &Call, Query(asked): Query<Below>) -> Result<Large<Records>, Problem> {
+    let of = which(call, &asked.id).await?;
+    let from = id(asked.after.as_deref(), "after")?;
+    let page = async |after, most| {
+        let (records, next) = call.node.processes().descendants(of, after, most).await?;
+        Ok((records, next.map(Some)))
+    };
+    Records::gather(call, (from, asked.limit.0), page).await
+}
+
+/// Which records are meant.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Filter {
+    /// Only of this type.
+    r#type: Option<String>,
+    /// Only in these phases, with commas between them: `queued`, `running`, `stopping`, `exited`.
+    status: Option<String>,
+    /// Only children of this one.
+    parent: Option<String>,
+    /// Only of the tree of this root.
+    root: Option<String>,
+    /// Only with this text in arguments, URL, labels or type.
+    search: Option<String>,
+    /// Only with this label: `NAME`, or `NAME=VALUE`.
+    label: Option<String>,
+    /// Whether the newest come first.
+    #[serde(default)]
+    newest_first: Truth,
+    /// The most records to answer.
+    #[serde(default)]
+    limit: Number<u32, 1, { Asked::MOST as u64 }, 1000>,
+    /// Where to go on: `next` of the answer before.
+    after: Option<String>,
+}
+
+/// A truth in a query.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Truth {
+    True,
+    #[default]
+    False,
+}
+
+impl Filter {
+    fn selection(self) -> Result<Selection, Problem> {
+        let words = self.status.unwrap_or_default();
+        let phase = |word: &str| {
+            let found = Phase::ALL.into_iter().find(|phase| phase.name() == word);
+            found.ok_or_else(|| {
+                Problem::field("status", "is none of queued, running, stopping, exited")
+            })
+        };
+        let phases = words.split(',').filter(|word| !word.is_empty()).map(phase);
+        let label = self.label.map(|label| match label.split_once('=') {
+            Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
+            None => (label, None),
+        });
+        Ok(Selection {
+            kind: self.r#type,
+            phases: phases.collect::<Result<_, _>>()?,
+            parent: id(self.parent.as_deref(), "parent")?,
+            root: id(self.root.as_deref(), "root")?,
+            text: self.search,
+            machine: None,
+            label,
+            newest_first: self.newest_first == Truth::True,
+            after: id(self.after.as_deref(), "after")?,
+            most: self.limit.0,
+        })
+    }
+}
+
+/// Some records.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Records {
+    processes: Vec<Written<Process>>,
+    /// What `after` of the next request is, with the same filter; null after the last.
+    next: Option<String>,
+}
+
+impl Records {
+    async fn gather(
+        call: &Call,
+        from: (Option<ProcessId>, u32),
+        page: impl AsyncFn(
+            Option<ProcessId>,
+            u32,
+        ) -> Result<(Vec<RecordView>, Option<Option<ProcessId>>), Problem>,
+    ) -> Result<Large<Self>, Problem> {
+        let show = |record: &RecordView| Process::of(call, record.clone());
+        let listing = Listing::gather(call, from, page, show).await?;
+        let (processes, next, place) = listing.in_order();
+        let next = next.flatten().map(|id| id.to_string());
+        Ok(Large(Self { processes, next }, place))
+    }
+}
+
+async fn list(call: &Call, Query(filter): Query<Filter>) -> Result<Large<Records>, Problem> {
+    let selection = filter.selection()?;
+    let from = (selection.after, selection.most);
+    let page = async |after, most| {
+        let selection = Selection {
+            after,
+            most,
+            ..selection.clone()
+        };
+        let (records, next) = call.node.processes().list(selection).await?;
+        Ok((records, next.map(Some)))
+    };
+    Records::gather(call, from, page).await
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Counted {
+    /// How many.
+    count: u64,
+}
+
+async fn count(call: &Call, Query(filter): Query<Filter>) -> Result<Json<Counted>, Problem> {
+    let count = call.node.processes().count(filter.selection()?).await?;
+    Ok(Json(Counted { count }))
+}
+
+/// A process, as its record has it.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Process {
+    /// Its id, a UUID of version 7.
+    id: String,
+    /// Its parent; null if it has none, or none any more.
+    parent: Option<String>,
+    /// The topmost above it; itself if it has no parent.
+    root: String,
+    /// How many were above it.
+    depth: u16,
+    r#type: String,
+    /// Its number among those of its type.
+    number: u64,
+    /// `queued`, `running`, `stopping` or `exited`.
+    status: &'static str,
+    /// Its PID; null if it never ran.
+    pid: Option<u32>,
+    /// The program and its arguments. What looks like a secret is masked.
+    command: Vec<String>,
+    dir: String,
+    /// Names of what its environment has beside that of the coordinator.
+    env: Vec<String>,
+    url: Option<String>,
+    labels: BTreeMap<String, String>,
+    /// Where its files are; null if it was not launched here.
+    run_dir: Option<String>,
+    /// Milliseconds that it may run; 0 for ever.
+    timeout_ms: u64,
+    /// Whether it was launched here; else it was registered.
+    launched: bool,
+    /// Whether it has a control group of its own.
+    contained: bool,
+    queued_at: Timestamp,
+    started_at: Option<Timestamp>,
+    ended_at: Option<Timestamp>,
+    /// Its exit code, or 128 and the signal; null if it has not ended, or nobody can know how.
+    code: Option<u8>,
+    /// The signal that ended it.
+    signal: Option<u8>,
+    core_dumped: bool,
+    /// Why nobody can know how it ended: `rebooted`, `keeper-gone`, `not-ours` or `unknown`.
+    lost: Option<&'static str>,
+    /// Why it could not be started.
+    failure: Option<Failed>,
+    /// What it said of its end.
+    error: Option<String>,
+    /// Why it is being stopped, or was: `request` or `timeout`.
+    stopped_by: Option<&'static str>,
+    /// Processes that SIGKILL did not end.
+    unkillable: u32,
+    /// Processes of which nobody can say whether they belong to it.
+    unknown: u32,
+    /// Processes that it started and that outlived it.
+    alive: u32,
+    /// Milliseconds of processor time.
+    cpu_ms: Option<u64>,
+    /// The most memory at once.
+    memory_max: Option<u64>,
+    stdout: Option<Stream>,
+    stderr: Option<Stream>,
+}
+
+/// Why a process could not be started.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Failed {
+    /// Where: `keeper`, `files`, `output`, `environment`, `parcel`, `fork`, `group`, `directory`, `user`, `limits`, `exec` or `abandoned`.
+    step: String,
+    /// The error of the kernel; 0 if it was none of its.
+    errno: i32,
+    /// The same in words.
+    words: String,
+}
+
+/// A stream of output.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Stream {
+    /// Bytes written.
+    bytes: u64,
+    /// The first of them; what is no text has the form `\xNN`.
+    head: String,
+    /// The last of them, if there are more.
+    tail: String,
+}
+
+impl From<Output> for Stream {
+    fn from(output: Output) -> Self {
+        let shown = |bytes: &Bytes| String::from_utf8_lossy(bytes.as_bytes()).into_owned();
+        Self {
+            bytes: output.bytes,
+            head: shown(&output.head),
+            tail: shown(&output.tail),
+        }
+    }
+}
+
+impl Process {
+    /// A record, as it is shown.
+    pub(crate) fn of(call: &Call, record: RecordView) -> Self {
+        let at = |date: Date| Timestamp(date.0);
+        let shown = |bytes: &Bytes| text::escaped(bytes.as_bytes());
+        let run_dir = call.node.processes().run_dir(&record);
+        let run_dir = run_dir.map(|dir| dir.display().to_string());
+        let failure = record.failure.map(|failure| Failed {
+            step: step(&failure),
+            errno: failure.errno,
+            words: failure_words(&failure),
+        });
+        let (signal, core_dumped) = match record.end {
+            Some(End::Signal { signal, dumped }) => (Some(signal), dumped),
+            Some(End::Code(_) | End::Lost(_)) | None => (None, false),
+        };
+        let remains = record.remains.filter(|_| record.launched);
+        let remains = remains.map(|it| *it);
+        Self {
+            id: record.id.to_string(),
+            parent: record.parent.map(|id| id.to_string()),
+            root: record.root.to_string(),
+            depth: record.depth,
+            r#type: record.kind,
+            number: record.number,
+            status: record.phase.name(),
+            pid: record.identity.map(|it| it.pid),
+            command: record.argv.iter().map(shown).collect(),
+            dir: shown(&record.dir),
+            env: record.env,
+            url: record.url,
+            labels: record.labels.into_iter().collect(),
+            run_dir,
+            timeout_ms: record.timeout_ms,
+            launched: record.launched,
+            contained: record.contained,
+            queued_at: at(record.queued),
+            started_at: record.started.map(at),
+            ended_at: record.ended.map(at),
+            code: record.end.and_then(End::code),
+            signal,
+            core_dumped,
+            lost: match record.end {
+                Some(End::Lost(lost)) => Some(lost.name()),
+                Some(End::Code(_) | End::Signal { .. }) | None => None,
+            },
+            failure,
+            error: record.error,
+            stopped_by: record.stop.map(|stop| match stop.cause {
+                Cause::Request => "request",
+                Cause::Timeout => "timeout",
+            }),
+            unkillable: record.stuck.map_or(0, |it| it.unkillable),
+            unknown: record.stuck.map_or(0, |it| it.unknown),
+            alive: remains.as_ref().map_or(0, |it| it.alive),
+            cpu_ms: remains.as_ref().map(|it| it.cpu_ms),
+            memory_max: remains.as_ref().map(|it| it.memory_max),
+            stdout: remains.clone().map(|it| it.stdout.into()),
+            stderr: remains.map(|it| it.stderr.into()),
+        }
+    }
+}
+
+fn step(failure: &crate::actors::process::Failure) -> String {
+    let step = serde_json::to_value(failure.step).ok();
+    let word = step.as_ref().and_then(serde_json::Value::as_str);
+    word.unwrap_or_default().to_owned()
+}
