@@ -1,0 +1,528 @@
+//! What each part of the tree may name and import, and how long its files may be.
+
+/// Who may name what is outside: a word of code, and the files or folders that may have it.
+pub(crate) const WORLD: &[(&str, &[&str])] = &[
+    ("actix", &["src/spine/runtime/"]),
+    ("actix_web", &["src/protocols/http/"]),
+    (
+        "sled",
+        &[
+            "src/persist/snapshots/mod.rs",
+            "src/persist/snapshots/sled.rs",
+        ],
+    ),
+    (
+        "tokio",
+        &[
+            "src/spine/checkpoint.rs",
+            "src/spine/directory.rs",
+            "src/spine/feed.rs",
+            "src/spine/runtime/",
+            "src/spine/shared.rs",
+            "src/handle/",
+            "src/node/",
+            "src/protocols/beanstalk/door.rs",
+            "src/protocols/beanstalk/session.rs",
+            "src/protocols/bounds.rs",
+            "src/protocols/connection.rs",
+            "src/protocols/http/",
+            "src/protocols/listener.rs",
+            "src/protocols/lockserver/door.rs",
+            "src/protocols/lockserver/session.rs",
+            "tools/",
+        ],
+    ),
+    (
+        "rustix",
+        &[
+            "src/address.rs",
+            "src/clock.rs",
+            "src/handle/system.rs",
+            "src/keeper/",
+            "src/kernel/",
+            "src/node/",
+            "src/persist/disk.rs",
+            "src/persist/snapshots/thread.rs",
+            "src/ports/process/",
+            "src/protocols/",
+            "tools/",
+        ],
+    ),
+    ("libc", &["src/kernel/"]),
+    ("psutil", &["src/handle/system.rs"]),
+    (
+        "std::fs",
+        &[
+            "src/config.rs",
+            "src/handle/system.rs",
+            "src/keeper/",
+            "src/kernel/",
+            "src/persist/disk.rs",
+            "src/persist/snapshots/sled.rs",
+            "src/ports/process/files.rs",
+            "src/protocols/file.rs",
+            "src/protocols/http/socket.rs",
+            "tools/",
+        ],
+    ),
+    (
+        "std::process",
+        &[
+            "src/handle/",
+            "src/keeper/",
+            "src/kernel/",
+            "src/persist/disk.rs",
+            "src/ports/process/",
+            "src/protocols/beanstalk/door.rs",
+            "tools/",
+        ],
+    ),
+    (
+        "std::thread",
+        &[
+            "src/spine/parallel.rs",
+            "src/spine/runtime/",
+            "src/block_on.rs",
+            "src/handle/system.rs",
+            "src/node/",
+            "src/persist/journal/filler.rs",
+            "src/persist/journal/thread.rs",
+            "src/persist/snapshots/sled.rs",
+            "src/persist/snapshots/thread.rs",
+            "src/ports/process/",
+            "src/protocols/http/",
+            "tools/",
+        ],
+    ),
+    (
+        "TcpListener",
+        &["src/address.rs", "src/protocols/", "tools/"],
+    ),
+    ("TcpStream", &["src/protocols/", "tools/"]),
+    (
+        "UnixListener",
+        &["src/address.rs", "src/keeper/", "src/protocols/", "tools/"],
+    ),
+    (
+        "UnixStream",
+        &[
+            "src/address.rs",
+            "src/keeper/",
+            "src/ports/process/link.rs",
+            "src/protocols/",
+            "tools/",
+        ],
+    ),
+    ("UdpSocket", &[]),
+    ("UnixDatagram", &["tools/"]),
+    (
+        "Instant",
+        &[
+            "src/spine/checkpoint.rs",
+            "src/persist/journal/thread.rs",
+            "tools/",
+        ],
+    ),
+    ("SystemTime", &["tools/"]),
+    // A library catches no signals, prints nothing, and never ends the program it is in.
+    ("tokio::signal", &["tools/"]),
+    ("signal_hook", &["tools/"]),
+    ("print", &["tools/"]),
+    ("println", &["tools/"]),
+    ("eprint", &["tools/"]),
+    ("eprintln", &["tools/"]),
+    ("io::stdout", &["tools/"]),
+    ("io::stderr", &["src/keeper/run.rs", "tools/"]),
+    ("process::exit", &["tools/"]),
+    ("process::abort", &[]),
+    (
+        "getrandom",
+        &[
+            "src/node/",
+            "src/protocols/http/lock.rs",
+            "tools/recover/carry.rs",
+            "tools/lock/named.rs",
+            "tools/process/attached.rs",
+        ],
+    ),
+    ("rand", &[]),
+    (
+        "RandomState",
+        &[
+            "src/lookup/table.rs",
+            "src/actors/lock/state.rs",
+            "src/actors/queue/state.rs",
+        ],
+    ),
+];
+
+/// What a part of the library may import of the others: the longest prefix of a file's path decides. An entry
+/// without `::` at its end allows what lies below it too, and [`ITS_OWN`] is the folder of the actor that a file is of.
+pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
+    ("src/ids.rs", &[]),
+    ("src/clock.rs", &["ids"]),
+    ("src/bytes.rs", &["text"]),
+    // How records are encoded is no part of what they say.
+    ("src/decode.rs", &[]),
+    // What the kernel offers knows nothing of what it is for.
+    (
+        "src/kernel/",
+        &["actors::process::Identity", "bytes", "ids", "kernel"],
+    ),
+    (
+        "src/keeper/",
+        &[
+            "actors::process::Identity",
+            "bytes",
+            "decode",
+            "ids",
+            "keeper",
+            "kernel",
+        ],
+    ),
+    // What performs an actor's actions knows that actor, and the world.
+    (
+        "src/ports/",
+        &[
+            "actors", "bytes", "clock", "ids", "keeper", "kernel", "ports", "spine",
+        ],
+    ),
+    ("src/persist/", &["clock", "decode", "ids", "persist"]),
+    // The one list of actors, and what is made of it.
+    (
+        "src/actors/mod.rs",
+        &[
+            "actors",
+            "actors_of_a_node",
+            "ids",
+            "list_of_actors",
+            "spine",
+        ],
+    ),
+    (
+        "src/spine/",
+        &[
+            "clock",
+            "decode",
+            "ids",
+            "lookup::pages",
+            "persist",
+            "spine",
+        ],
+    ),
+    (
+        "src/spine/items.rs",
+        &["clock", "ids", "lookup", "spine::machine"],
+    ),
+    (
+        "src/spine/runtime/",
+        &["block_on", "clock", "decode", "ids", "persist", "spine"],
+    ),
+    // Look-up structures know nothing but slots, time and pages.
+    ("src/lookup/mod.rs", &[]),
+    (
+        "src/lookup/deadlines.rs",
+        &["clock", "ids", "lookup::wheel"],
+    ),
+    (
+        "src/lookup/kept.rs",
+        &[
+            "clock",
+            "decode",
+            "ids",
+            "lookup::pages",
+            "lookup::slab",
+            "lookup::deadlines",
+        ],
+    ),
+    ("src/lookup/pages.rs", &["ids"]),
+    ("src/lookup/slab.rs", &["ids"]),
+    ("src/lookup/table.rs", &["ids"]),
+    ("src/lookup/wheel.rs", &["clock", "ids"]),
+    (
+        "src/spine/pages.rs",
+        &["ids", "lookup::pages", "spine::machine", "spine::receipts"],
+    ),
+    ("src/spine/event.rs", &["clock", "ids"]),
+    (
+        "src/spine/machine.rs",
+        &[
+            "spine::effect",
+            "spine::event",
+            "lookup::pages",
+            "persist::mark",
+            "clock",
+            "ids",
+        ],
+    ),
+    // What is stored of effects depends on nothing that may change beneath it.
+    ("src/spine/effect.rs", &["ids"]),
+    // A machine knows its own words and the contract. One that needs more has a row of its own.
+    (
+        "src/actors/",
+        &[
+            ITS_OWN,
+            "bytes",
+            "clock",
+            "ids",
+            "lookup",
+            "spine::effect",
+            "spine::event",
+            "spine::items",
+            "spine::machine",
+            "spine::Host",
+        ],
+    ),
+    (
+        "src/actors/lock/",
+        &[
+            "spine::event",
+            "actors::lock",
+            "spine::machine",
+            "spine::parallel",
+            "spine::shelf",
+            "lookup",
+            "spine::Host",
+            "clock",
+            "ids",
+        ],
+    ),
+    (
+        "src/actors/queue/",
+        &[
+            "actors::queue",
+            "bytes",
+            "clock",
+            "ids",
+            "lookup",
+            "spine::effect",
+            "spine::event",
+            "spine::machine",
+            "spine::parallel",
+            "spine::shelf",
+            "spine::Host",
+            "text",
+        ],
+    ),
+    (
+        "src/actors/supervisor/",
+        &[
+            "actors::supervisor",
+            "clock",
+            "ids",
+            "lookup::kept",
+            "spine::delivery",
+            "spine::effect",
+            "spine::event",
+            "spine::items",
+            "spine::machine",
+            "spine::supervision",
+            "spine::Host",
+        ],
+    ),
+    ("src/actors/lock/machine.rs", LOCK_RULES),
+    // What stands in the journal depends on nothing that may change beneath it.
+    (
+        "src/actors/lock/message.rs",
+        &["spine::machine::Refusal", "text", "clock", "ids"],
+    ),
+    (
+        "src/protocols/",
+        &[
+            "spine::budget",
+            "spine::delivery",
+            "actors::lock",
+            "spine::machine",
+            "actors::queue",
+            "spine::runtime",
+            "address",
+            "clock",
+            "config",
+            "handle",
+            "ids",
+            "protocols",
+            "refusal",
+            "status",
+        ],
+    ),
+    // The whole node is shown over HTTP.
+    (
+        "src/protocols/http/",
+        &[
+            "actors",
+            "address",
+            "bytes",
+            "clock",
+            "config",
+            "handle",
+            "ids",
+            "persist",
+            "protocols",
+            "refusal",
+            "spine",
+            "status",
+            "text",
+        ],
+    ),
+    // What a node offers knows nothing of how it is asked for: only the composition root knows both.
+    (
+        "src/handle/",
+        &[
+            "actors",
+            "clock",
+            "handle",
+            "ids",
+            "persist",
+            "ports::process",
+            "refusal",
+            "spine",
+            "status",
+        ],
+    ),
+    (
+        "src/status.rs",
+        &["actors", "address", "clock", "ids", "persist", "spine"],
+    ),
+    ("src/address.rs", &[]),
+    ("src/refusal.rs", &[]),
+    (
+        "src/replay/",
+        &[
+            "actors", "clock", "decode", "ids", "persist", "replay", "spine", "text",
+        ],
+    ),
+    (
+        "src/config.rs",
+        &[
+            "actors",
+            "address",
+            "clock",
+            "ids",
+            "persist",
+            "ports::process::KeeperProgram",
+            "spine",
+        ],
+    ),
+    ("src/block_on.rs", &[]),
+    ("src/text.rs", &[]),
+    ("src/lib.rs", &[]),
+    (
+        "src/node/",
+        &[
+            "actors",
+            "clock",
+            "config",
+            "handle",
+            "ids",
+            "node",
+            "persist",
+            "ports::process",
+            "spine",
+            "status",
+        ],
+    ),
+    // Where a node's listeners are opened, and what is told if one does not: nowhere else below the tools.
+    ("src/node/doors.rs", LISTENERS),
+    ("src/node/mod.rs", LISTENERS),
+];
+
+/// Stands for `actors::lock` in a file of `src/actors/lock/`, and likewise for any other actor.
+pub(crate) const ITS_OWN: &str = "its own";
+
+const LISTENERS: &[&str] = &[
+    "clock",
+    "config",
+    "handle",
+    "ids",
+    "node",
+    "persist",
+    "protocols::beanstalk",
+    "protocols::http",
+    "protocols::lockserver",
+    "spine",
+    "status",
+];
+
+const LOCK_RULES: &[&str] = &[
+    "spine::event",
+    "actors::lock::entry",
+    "actors::lock::event",
+    "actors::lock::message",
+    "actors::lock::pages",
+    "actors::lock::state",
+    "actors::lock::waiting",
+    "lookup::pages",
+    "spine::machine",
+    "clock",
+    "ids",
+];
+
+/// Files and folders that import each other, and why they still do. No other circle is allowed, and none of actors, of
+/// look-up structures or of what is kept on disk.
+pub(crate) const CIRCLES: &[(&[&str], &str)] = &[
+    (
+        &["src/spine/checkpoint.rs", "src/spine/shared.rs"],
+        "checkpoints run over the spine, which keeps a list of who can be asked for pages",
+    ),
+    (
+        &[
+            "src/protocols/beanstalk/reply.rs",
+            "src/protocols/beanstalk/stats.rs",
+        ],
+        "an answer may be statistics, which write numbers and states as answers do",
+    ),
+    (
+        &[
+            "src/protocols/beanstalk/client.rs",
+            "src/protocols/beanstalk/door.rs",
+            "src/protocols/beanstalk/session.rs",
+        ],
+        "sessions share what the listener that opens them keeps, and clients its default tube",
+    ),
+    (
+        &[
+            "src/protocols/lockserver/codec.rs",
+            "src/protocols/lockserver/counters.rs",
+        ],
+        "counters count commands, and one command is answered with counters",
+    ),
+    (
+        &[
+            "src/protocols/lockserver/door.rs",
+            "src/protocols/lockserver/session.rs",
+        ],
+        "sessions share what the listener that opens them keeps",
+    ),
+];
+
+/// Files in which `unsafe` may stand.
+pub(crate) const UNSAFE: &[&str] = &[
+    "src/kernel/child.rs",
+    "src/kernel/pidfd.rs",
+    "src/kernel/proc.rs",
+    "src/kernel/signals.rs",
+    "src/kernel/spawn.rs",
+    "src/kernel/wait.rs",
+    "tools/allocator.rs",
+];
+
+/// The most lines of a source file, and files that are on their way below it.
+pub(crate) const LINES_MAX: usize = 600;
+pub(crate) const TOO_LONG: &[(&str, usize)] = &[];
+
+/// Words that say nothing, in names of files and types.
+pub(crate) const EMPTY_WORDS: &[&str] = &[
+    "common",
+    "context",
+    "engine",
+    "handler",
+    "helper",
+    "helpers",
+    "imp",
+    "impl",
+    "manager",
+    "misc",
+    "processor",
+    "util",
+    "utils",
+];
