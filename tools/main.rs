@@ -11,10 +11,12 @@ mod drain;
 mod events;
 mod inspect;
 mod isolated;
+mod keeper;
 mod lock;
 mod log;
 mod manual;
 mod notify;
+mod process;
 mod progress;
 mod queue;
 mod recover;
@@ -52,16 +54,23 @@ enum Command {
     Drain(drain::Drain),
     Events(events::Events),
     Inspect(inspect::Inspect),
+    Keeper(keeper::Keeper),
     KeepScratch(scratch::KeepScratch),
+    Kill(process::Kill),
     Lock(Box<lock::Lock>),
+    Logs(process::Logs),
     Man(manual::Manual),
+    Ps(Box<process::Ps>),
     Queue(Box<queue::Queue>),
     ReadStore(isolated::ReadStore),
     Recover(recover::Recover),
+    Register(process::Register),
     Replay(replay::Replaying),
+    Run(Box<process::Run>),
     Serve(Box<serve::Serve>),
     Status(status::Status),
     Top(top::Top),
+    Wait(process::WaitFor),
 }
 
 fn main() -> std::process::ExitCode {
@@ -84,14 +93,21 @@ fn main() -> std::process::ExitCode {
         Command::ConfirmClock(confirm) => confirm.run(),
         Command::Drain(drain) => drain.run(),
         Command::Events(events) => events.run(),
+        Command::Keeper(keeper) => keeper.run(),
+        Command::Kill(kill) => kill.run(),
         Command::Lock(lock) => lock.run(),
+        Command::Logs(logs) => logs.run(),
         Command::Man(manual) => manual.run(Arguments::command()),
+        Command::Ps(ps) => ps.run(),
         Command::Queue(queue) => queue.run(),
+        Command::Register(register) => register.run(),
+        Command::Run(run) => run.run(),
         Command::Inspect(inspect) => inspect.run(),
         Command::ReadStore(read) => read.run(),
         Command::Recover(recover) => recover.run(),
         Command::KeepScratch(keep) => keep.run(),
         Command::Replay(replay) => replay.run(),
         Command::Top(top) => top.run(),
+        Command::Wait(wait) => wait.run(),
     })
 }

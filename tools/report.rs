@@ -119,6 +119,11 @@ impl Failure {
         Self::new(status, words)
     }
 
+    /// An end with the status of another command; without words, its own words were enough.
+    pub(crate) fn of_command(status: u8, words: impl Into<String>) -> Self {
+        Self::new(status, words)
+    }
+
     /// Nobody is listening any more.
     pub(crate) fn quiet() -> Self {
         Self::new(0, "")

@@ -15,6 +15,7 @@ mod interrupted;
 mod lock;
 mod log;
 mod manual;
+mod processes;
 mod queue;
 mod queue_failed;
 mod queue_push;

@@ -8,8 +8,8 @@ use crate::span::seconds;
 use clap::{Args, ValueEnum};
 use sexton::actors::{Rules, lock, queue};
 use sexton::config::{
-    Address, BeanstalkConfig, Config, HTTP_PORT, HttpConfig, LOCKSERVER_PORT, LockserverConfig,
-    LongWidth, Network, parse_socket,
+    Address, BeanstalkConfig, Config, HTTP_PORT, HttpConfig, KeeperProgram, LOCKSERVER_PORT,
+    LockserverConfig, LongWidth, Network, parse_socket,
 };
 use sexton::persist::journal::Fsync;
 use sexton::spine::checkpoint;
@@ -337,6 +337,11 @@ impl Settings {
             checkpoints: self
                 .checkpoint_every
                 .map_or_else(checkpoint::Rules::default, checkpoint::Rules::every),
+            keeper: if data.is_some() {
+                KeeperProgram::Own
+            } else {
+                KeeperProgram::None
+            },
             data,
             fsync: self.fsync,
             rules: Rules {

@@ -1,0 +1,199 @@
+//! A command in the foreground: it has the streams, the environment, the umask and the limits of this process, which hands
+//! them to the keeper itself, so that they stand nowhere. Signals that come here go on to it.
+
+use crate::process::asking::{Asking, Fields, fields, has_ended};
+use crate::report::Failure;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::{Resource, getrlimit, umask};
+use serde_json::Value;
+use sexton::bytes::Bytes;
+use sexton::keeper::protocol::{Parcel, Report, Request};
+use std::fmt::Display;
+use std::io::{IoSlice, Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// How long the keeper may take to take a parcel.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Signals that go on to the command: HUP, INT, QUIT, USR1, USR2, TERM.
+const FORWARDED: [i32; 6] = [1, 2, 3, 10, 12, 15];
+
+/// The limits of a process that its children inherit.
+const LIMITS: [Resource; 10] = [
+    Resource::Cpu,
+    Resource::Fsize,
+    Resource::Data,
+    Resource::Stack,
+    Resource::Core,
+    Resource::Nproc,
+    Resource::Nofile,
+    Resource::Memlock,
+    Resource::As,
+    Resource::Nice,
+];
+
+/// Runs a command, and waits for its end.
+pub(super) fn run(
+    asking: &Asking,
+    mut asked: Fields,
+    outcome: &dyn Fn(&Value) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|error| failed(&error))?;
+    // Before it is launched: what comes from here on is for it.
+    let mut signals = runtime
+        .block_on(async { listen() })
+        .map_err(|error| failed(&error))?;
+    let keeper = asking.act("keeper", Fields::new())?;
+    let socket = keeper
+        .pointer("/socket")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let ticket = hand_over(socket).map_err(|error| failed(&error))?;
+    asked.insert("parcel".to_owned(), format!("{ticket:x}").into());
+    let record = asking.act("launch", asked)?;
+    if has_ended(&record) {
+        return outcome(&record);
+    }
+    let id = record
+        .pointer("/id")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let (ended, end) = tokio::sync::oneshot::channel();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(move || {
+            let record = asking.wait(id, None);
+            let _ = ended.send(());
+            record
+        });
+        let (forward, forwarded) = mpsc::channel::<i32>();
+        scope.spawn(move || {
+            for number in forwarded {
+                // It may have ended meanwhile: its end says so.
+                let asked = fields([
+                    ("id", id.into()),
+                    ("signal", number.into()),
+                    ("group", true.into()),
+                ]);
+                drop(asking.act("signal", asked));
+            }
+        });
+        runtime.block_on(pass_on(&mut signals, &forward, end));
+        drop(forward);
+        let record = waiting.join();
+        let record = record.map_err(|_| failed(&"the wait for it panicked"))??;
+        outcome(&record)
+    })
+}
+
+type Signals = Vec<(i32, tokio::signal::unix::Signal)>;
+
+fn listen() -> std::io::Result<Signals> {
+    let listened = FORWARDED
+        .iter()
+        .map(|number| Ok((*number, signal(SignalKind::from_raw(*number))?)));
+    listened.collect()
+}
+
+/// Passes signals on until the command has ended.
+async fn pass_on(
+    signals: &mut Signals,
+    forward: &mpsc::Sender<i32>,
+    mut end: tokio::sync::oneshot::Receiver<()>,
+) {
+    loop {
+        let next = std::future::poll_fn(|context| {
+            let mut polled = signals.iter_mut();
+            let came = polled.find_map(|(number, signal)| {
+                signal.poll_recv(context).is_ready().then_some(*number)
+            });
+            came.map_or(std::task::Poll::Pending, std::task::Poll::Ready)
+        });
+        tokio::select! {
+            _ = &mut end => return,
+            number = next => drop(forward.send(number)),
+        }
+    }
+}
+
+fn failed(error: &dyn Display) -> Failure {
+    Failure::unreachable(format!(
+        "failed to hand the command over to the keeper: {error}"
+    ))
+}
+
+/// Gives the keeper what the command is to have of this process: the ticket by which the launch names it.
+fn hand_over(socket: &str) -> std::io::Result<u128> {
+    let mut chance = [0; 16];
+    getrandom::fill(&mut chance).map_err(std::io::Error::other)?;
+    let ticket = u128::from_le_bytes(chance);
+    let request = Request::Parcel {
+        ticket,
+        parcel: Box::new(parcel()),
+    };
+    let mut frame = vec![0; 4];
+    rmp_serde::encode::write(&mut frame, &request).map_err(std::io::Error::other)?;
+    let length = u32::try_from(frame.len() - 4).map_err(std::io::Error::other)?;
+    let (head, _) = frame.split_at_mut(4);
+    head.copy_from_slice(&length.to_le_bytes());
+
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let (input, output, errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    let streams = [input.as_fd(), output.as_fd(), errors.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    if !beside.push(SendAncillaryMessage::ScmRights(&streams)) {
+        return Err(std::io::Error::other("three descriptors do not fit"));
+    }
+    let sent = sendmsg(
+        &stream,
+        &[IoSlice::new(&frame)],
+        &mut beside,
+        SendFlags::empty(),
+    )?;
+    stream.write_all(frame.get(sent..).unwrap_or_default())?;
+
+    let mut length = [0; 4];
+    stream.read_exact(&mut length)?;
+    let length = u32::from_le_bytes(length).min(1 << 16);
+    let mut answer = vec![0; length as usize];
+    stream.read_exact(&mut answer)?;
+    match rmp_serde::from_slice(&answer) {
+        Ok(Report::Taken { ticket: taken }) if taken == ticket => Ok(ticket),
+        Ok(Report::Refused { reason }) => Err(std::io::Error::other(reason)),
+        Ok(other) => Err(std::io::Error::other(format!("it says {other:?}"))),
+        Err(error) => Err(std::io::Error::other(error)),
+    }
+}
+
+fn parcel() -> Parcel {
+    let env = std::env::vars_os().map(|(name, value)| {
+        let mut variable = name.into_vec();
+        variable.push(b'=');
+        variable.extend(value.into_vec());
+        Bytes::new(variable)
+    });
+    // It can only be read by setting it.
+    let mask = umask(rustix::fs::Mode::empty());
+    umask(mask);
+    let limits = LIMITS.iter().map(|which| {
+        let limit = getrlimit(*which);
+        let of = |value: Option<u64>| value.unwrap_or(u64::MAX);
+        (*which as u32, of(limit.current), of(limit.maximum))
+    });
+    Parcel {
+        env: env.collect(),
+        umask: mask.as_raw_mode(),
+        limits: limits.collect(),
+    }
+}

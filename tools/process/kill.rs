@@ -1,0 +1,182 @@
+//! `sexton kill` and `sexton wait`.
+
+use crate::client::Where;
+use crate::process::asking::{Asking, fields, has_ended};
+use crate::process::page::{self, standing};
+use crate::process::run::outcome;
+use crate::report::Failure;
+use crate::span::{SPAN, milliseconds, seconds};
+use crate::text::words;
+use clap::Args;
+use serde_json::Value;
+use sexton::clock::{Clock as _, SystemClock, Timestamp};
+
+/// Names of signals that people use, as on Linux.
+const SIGNALS: [(&str, u8); 16] = [
+    ("HUP", 1),
+    ("INT", 2),
+    ("QUIT", 3),
+    ("ABRT", 6),
+    ("KILL", 9),
+    ("USR1", 10),
+    ("USR2", 12),
+    ("PIPE", 13),
+    ("ALRM", 14),
+    ("TERM", 15),
+    ("CHLD", 17),
+    ("CONT", 18),
+    ("STOP", 19),
+    ("TSTP", 20),
+    ("WINCH", 28),
+    ("SYS", 31),
+];
+
+/// A signal by its name or number.
+fn signal(text: &str) -> Result<u8, String> {
+    let name = text.to_ascii_uppercase();
+    let name = name.strip_prefix("SIG").unwrap_or(&name);
+    let named = SIGNALS.iter().find(|(known, _)| *known == name);
+    let number = || text.parse().ok().filter(|number| (1..=64).contains(number));
+    named
+        .map(|(_, number)| *number)
+        .or_else(number)
+        .ok_or_else(|| {
+            format!(
+                "{text:?} is no signal: expected a name, such as TERM, or a number from 1 to 64"
+            )
+        })
+}
+
+/// Stop processes: a signal, a span of grace, then SIGKILL; or send a signal.
+///
+/// Each is found by its record, and signalled by a descriptor of that very process: one that has its PID now is never
+/// touched.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sexton kill 0192f5e0 --wait        SIGTERM, after its grace SIGKILL, and wait for its end
+  sexton kill 0192f5e0 --tree        all that it started, too
+  sexton kill 0192f5e0 --now         SIGKILL at once
+  sexton kill 0192f5e0 --signal HUP  send a signal, and nothing else
+
+Exit status: 0 well; 1 there is no such process, or it has ended; 2 wrong flags; 3 no coordinator runs there.")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub(crate) struct Kill {
+    /// Which, by id or the first eight or more digits of it
+    #[arg(value_name = "ID", required = true)]
+    ids: Vec<String>,
+
+    /// Send this signal, and nothing else
+    #[arg(long, short, value_name = "SIGNAL", value_parser = signal, conflicts_with_all = ["tree", "grace", "now", "wait"])]
+    signal: Option<u8>,
+
+    /// With --signal, to its process group
+    #[arg(long, requires = "signal")]
+    group: bool,
+
+    /// Also stop all that it started; it is `stopping` until nothing of that lives
+    #[arg(long)]
+    tree: bool,
+
+    /// How long it may take to end [default: as it was launched]
+    #[arg(long, value_name = SPAN, value_parser = milliseconds)]
+    grace: Option<u64>,
+
+    /// Without grace: SIGKILL at once
+    #[arg(long, conflicts_with = "grace")]
+    now: bool,
+
+    /// Wait until it has ended
+    #[arg(long)]
+    wait: bool,
+
+    #[command(flatten)]
+    at: Where,
+
+    /// Print records as they are, in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Kill {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let asking = Asking::at(&self.at, self.json)?;
+        let grace = if self.now { Some(0) } else { self.grace };
+        for id in &self.ids {
+            let id = Value::from(id.as_str());
+            let mut record = match self.signal {
+                Some(signal) => asking.act(
+                    "signal",
+                    fields([
+                        ("id", id),
+                        ("signal", signal.into()),
+                        ("group", self.group.into()),
+                    ]),
+                )?,
+                None => asking.act(
+                    "stop",
+                    fields([
+                        ("id", id),
+                        ("grace_ms", grace.into()),
+                        ("tree", self.tree.into()),
+                    ]),
+                )?,
+            };
+            if self.wait {
+                record = asking.wait(&words(&record, "/id"), None)?;
+            }
+            asking.tell(&record, |record| {
+                format!("{}  {}\n", words(record, "/id"), standing(record))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Wait until a process has ended, and end as it did.
+///
+/// The wait rides over restarts of the coordinator.
+#[derive(Args)]
+#[command(
+    name = "wait",
+    after_help = "\
+Examples:
+  sexton wait 0192f5e0               until it has ended: exits as it did
+  sexton wait 0192f5e0 --timeout 30s at most half a minute
+
+Exit status: that of the process, or 128 and the signal that ended it; 124 it lives when the time is over; 125 how it ended cannot be
+known, or it was never started. Of sexton itself: 1 there is no such process; 2 wrong flags; 3 no coordinator runs there."
+)]
+pub(crate) struct WaitFor {
+    /// Which, by id or the first eight or more digits of it
+    id: String,
+
+    /// How long to wait [default: for ever]
+    #[arg(long, value_name = SPAN, value_parser = seconds(0, 31_536_000))]
+    timeout: Option<u64>,
+
+    #[command(flatten)]
+    at: Where,
+
+    /// Print its record, in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl WaitFor {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let asking = Asking::at(&self.at, self.json)?;
+        let record = asking.wait(&self.id, self.timeout)?;
+        if self.json {
+            let now = SystemClock::starting_at(Timestamp(0)).wall().0;
+            asking.tell(&record, |record| page::whole(record, now))?;
+        }
+        if has_ended(&record) {
+            return outcome(&record, &page::command(&record));
+        }
+        Err(Failure::of_command(
+            124,
+            "it has not ended, and the wait is over",
+        ))
+    }
+}

@@ -1,0 +1,242 @@
+//! Processes as people read them.
+
+use crate::table::{Column, table};
+use crate::text::{bytes, number, plain, span, time, words};
+use serde_json::Value;
+use sexton::clock::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+/// The most of a command that a list shows: words, and letters.
+const WORDS: usize = 3;
+const LETTERS: usize = 50;
+
+/// How many letters an id has.
+const ID: usize = 36;
+
+fn text<'a>(record: &'a Value, path: &str) -> Option<&'a str> {
+    record.pointer(path).and_then(Value::as_str)
+}
+
+fn at(record: &Value, path: &str) -> Option<u64> {
+    record.pointer(path).and_then(Value::as_u64)
+}
+
+/// The beginning of a command.
+pub(super) fn command(record: &Value) -> String {
+    let all = record.pointer("/command").and_then(Value::as_array);
+    let all = all.map(Vec::as_slice).unwrap_or_default();
+    let shown: Vec<&str> = all.iter().filter_map(Value::as_str).take(WORDS).collect();
+    let shown = plain(&shown.join(" "));
+    if shown.chars().count() > LETTERS {
+        let cut: String = shown.chars().take(LETTERS - 3).collect();
+        return cut + "...";
+    }
+    shown
+}
+
+/// How it stands, in a few words.
+pub(super) fn standing(record: &Value) -> String {
+    match text(record, "/status") {
+        Some("exited") => ending(record),
+        Some("stopping") if number(record, "/unkillable") > 0 => "stopping, unkillable".to_owned(),
+        Some("stopping") if number(record, "/unknown") > 0 => "stopping, unknown".to_owned(),
+        Some(status) => status.to_owned(),
+        None => "-".to_owned(),
+    }
+}
+
+/// How it ended, in a few words.
+pub(super) fn ending(record: &Value) -> String {
+    let timeout = if text(record, "/stopped_by") == Some("timeout") {
+        ", time over"
+    } else {
+        ""
+    };
+    if let Some(found) = record.pointer("/failure").filter(|it| !it.is_null()) {
+        return format!("not started: {}", failure(found));
+    }
+    if let Some(lost) = text(record, "/lost") {
+        let why = match lost {
+            "rebooted" => "the machine was started again",
+            "keeper-gone" => "its keeper was killed",
+            "not-ours" => "it was no child of ours, and did not say",
+            _ => "no keeper knows of it",
+        };
+        return format!("lost: {why}");
+    }
+    match (at(record, "/signal"), at(record, "/code")) {
+        (Some(signal), _) => format!("signal {signal}{timeout}"),
+        (None, Some(code)) => format!("exit {code}{timeout}"),
+        (None, None) => "exited".to_owned(),
+    }
+}
+
+/// Why it could not be started.
+pub(super) fn failure(found: &Value) -> String {
+    words(found, "/words")
+}
+
+fn duration(record: &Value, now: u64) -> String {
+    let Some(started) = at(record, "/started_at") else {
+        return "-".to_owned();
+    };
+    let end = at(record, "/ended_at").unwrap_or(now);
+    span(end.saturating_sub(started))
+}
+
+fn since(record: &Value, path: &str) -> String {
+    at(record, path).map_or_else(|| "-".to_owned(), |at| time(Timestamp(at)))
+}
+
+/// A list, a line each.
+pub(super) fn list(records: &[Value], now: u64) -> String {
+    if records.is_empty() {
+        return "no processes; `sexton ps --all` shows those that have ended, `sexton run -- COMMAND` starts one\n".to_owned();
+    }
+    let heads = [
+        ("ID", Column::Words),
+        ("TYPE", Column::Words),
+        ("COMMAND", Column::Words),
+        ("STATUS", Column::Words),
+        ("PID", Column::Number),
+        ("PARENT", Column::Words),
+        ("STARTED", Column::Words),
+        ("DURATION", Column::Number),
+    ];
+    let rows = records.iter().map(|record| {
+        [
+            words(record, "/id"),
+            plain(&words(record, "/type")),
+            command(record),
+            plain(&standing(record)),
+            at(record, "/pid").map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
+            text(record, "/parent").unwrap_or("-").to_owned(),
+            since(record, "/started_at"),
+            duration(record, now),
+        ]
+    });
+    table(heads, rows)
+}
+
+/// Trees, each line under its parent's. `current` is marked.
+pub(super) fn trees(records: &[Value], current: Option<&str>, now: u64) -> String {
+    if records.is_empty() {
+        return list(records, now);
+    }
+    let there: BTreeSet<&str> = records
+        .iter()
+        .filter_map(|record| text(record, "/id"))
+        .collect();
+    let mut below: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+    let mut roots = Vec::new();
+    for record in records {
+        match text(record, "/parent").filter(|parent| there.contains(parent)) {
+            Some(parent) => below.entry(parent).or_default().push(record),
+            None => roots.push(record),
+        }
+    }
+    let mut page = String::new();
+    // Without recursion: a tree may be a thousand deep.
+    let mut stack: Vec<(&Value, String, String)> = Vec::new();
+    for root in roots.into_iter().rev() {
+        stack.push((root, String::new(), String::new()));
+    }
+    while let Some((record, lead, indent)) = stack.pop() {
+        let id = text(record, "/id").unwrap_or_default();
+        let mark = if Some(id) == current {
+            "  [CURRENT]"
+        } else {
+            ""
+        };
+        let kind = plain(&words(record, "/type"));
+        let (command, standing) = (command(record), plain(&standing(record)));
+        let line = format!(
+            "{id:ID$}  {lead}{command}  ({kind}, {standing}, {}){mark}",
+            duration(record, now)
+        );
+        page.push_str(&line);
+        page.push('\n');
+        let children = below.get(id).map(Vec::as_slice).unwrap_or_default();
+        for (place, child) in children.iter().enumerate().rev() {
+            let is_last = place + 1 == children.len();
+            let (branch, more) = if is_last {
+                ("└── ", "    ")
+            } else {
+                ("├── ", "│   ")
+            };
+            stack.push((
+                child,
+                format!("{indent}{branch}"),
+                format!("{indent}{more}"),
+            ));
+        }
+    }
+    page
+}
+
+/// All that is known of one.
+pub(super) fn whole(record: &Value, now: u64) -> String {
+    let mut page = String::new();
+    let mut line = |name: &str, value: &str| {
+        if !value.is_empty() && value != "-" {
+            writeln!(page, "{name:<10} {}", plain(value)).expect("a string takes all");
+        }
+    };
+    let all = record.pointer("/command").and_then(Value::as_array);
+    let all: Vec<&str> = all
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    line("id", &words(record, "/id"));
+    line("command", &all.join(" "));
+    line("status", &standing(record));
+    line(
+        "type",
+        &format!("{} {}", words(record, "/type"), number(record, "/number")),
+    );
+    line(
+        "pid",
+        &at(record, "/pid")
+            .map(|pid| pid.to_string())
+            .unwrap_or_default(),
+    );
+    line("directory", &words(record, "/dir"));
+    line("files", &words(record, "/run_dir"));
+    line("parent", text(record, "/parent").unwrap_or_default());
+    line("url", text(record, "/url").unwrap_or_default());
+    line("started", &since(record, "/started_at"));
+    line("ended", &since(record, "/ended_at"));
+    line("duration", &duration(record, now));
+    line("error", text(record, "/error").unwrap_or_default());
+    if let Some(cpu) = at(record, "/cpu_ms") {
+        line("cpu", &span(cpu));
+    }
+    if let Some(most) = at(record, "/memory_max").filter(|most| *most > 0) {
+        line("memory", &format!("{} at most", bytes(most)));
+    }
+    if number(record, "/alive") > 0 {
+        line(
+            "left",
+            &format!(
+                "{} processes that it started still live",
+                number(record, "/alive")
+            ),
+        );
+    }
+    for name in ["stdout", "stderr"] {
+        let stream = record.pointer(&format!("/{name}"));
+        if let Some(stream) = stream.filter(|stream| number(stream, "/bytes") > 0) {
+            line(
+                name,
+                &format!(
+                    "{}: {}",
+                    bytes(number(stream, "/bytes")),
+                    words(stream, "/head").trim_end()
+                ),
+            );
+        }
+    }
+    page
+}

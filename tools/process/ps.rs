@@ -1,0 +1,191 @@
+//! `sexton ps`: which processes there are, and were.
+
+use crate::client::Where;
+use crate::process::asking::{Asking, Fields, fields};
+use crate::process::page;
+use crate::process::run::PARENT;
+use crate::report::{Failure, print};
+use crate::span::{SPAN, milliseconds};
+use crate::text::count;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use sexton::clock::{Clock as _, SystemClock, Timestamp};
+
+/// The most records that are asked for at once.
+const PAGE: u64 = 1000;
+
+/// Show processes: those that live, or all that there are records of.
+#[derive(Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  sexton ps                         what lives
+  sexton ps --all --search import   also what has ended, with this text in its command
+  sexton ps --tree                  every one under its parent
+  sexton ps 0192f5e0                all that is known of one, by the beginning of its id
+  sexton ps --status exited --count how many
+  sexton ps prune --older-than 7d   forget what ended more than a week ago
+
+Exit status: 0 well; 1 there is no such process; 2 wrong flags; 3 no coordinator runs there."
+)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub(crate) struct Ps {
+    #[command(subcommand)]
+    action: Option<Action>,
+
+    /// One process, by its id or the first eight or more digits of it
+    #[arg(value_name = "ID")]
+    id: Option<String>,
+
+    /// Also those that have ended
+    #[arg(long, short)]
+    all: bool,
+
+    /// Each under its parent; with an ID, what stands below that one
+    #[arg(long)]
+    tree: bool,
+
+    /// Only of this type
+    #[arg(long = "type", value_name = "TYPE")]
+    kind: Option<String>,
+
+    /// Only in these phases: queued, running, stopping, exited
+    #[arg(long, value_name = "STATUS", value_delimiter = ',')]
+    status: Vec<String>,
+
+    /// Only children of this one
+    #[arg(long, value_name = "ID")]
+    parent: Option<String>,
+
+    /// Only with this text in command, URL, labels or type
+    #[arg(long, value_name = "TEXT")]
+    search: Option<String>,
+
+    /// Only with this label: NAME, or NAME=VALUE
+    #[arg(long)]
+    label: Option<String>,
+
+    /// The record of whoever asks, which a tree marks
+    #[arg(long, env = PARENT, hide = true)]
+    current: Option<String>,
+
+    /// Print how many they are
+    #[arg(long)]
+    count: bool,
+
+    /// The most to show; the newest
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    limit: u64,
+
+    #[command(flatten)]
+    at: Where,
+
+    /// Print records as they are, in JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Forget processes that have ended
+    #[command(after_help = "Example: sexton ps prune --older-than 30d --keep 1000")]
+    Prune {
+        /// Only those that ended so long ago
+        #[arg(long, value_name = SPAN, value_parser = milliseconds, default_value = "0")]
+        older_than: u64,
+        /// The newest that stay, however old
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        keep: u32,
+    },
+}
+
+impl Ps {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let asking = Asking::at(&self.at, self.json)?;
+        let now = SystemClock::starting_at(Timestamp(0)).wall().0;
+        if let Some(Action::Prune { older_than, keep }) = self.action {
+            let asked = fields([("older_than_ms", older_than.into()), ("keep", keep.into())]);
+            let said = asking.act("prune", asked)?;
+            return asking.tell(&said, |said| {
+                let pruned = said.pointer("/pruned").and_then(Value::as_u64);
+                format!("forgot {}\n", count(pruned.unwrap_or(0), "record"))
+            });
+        }
+        if let Some(id) = &self.id {
+            let query = fields([("id", id.as_str().into())]);
+            let record = asking.look("/process", &query)?;
+            if !self.tree {
+                return asking.tell(&record, |record| page::whole(record, now));
+            }
+            let mut records = vec![record];
+            records.extend(all(&asking, "/descendants", query, u64::MAX)?);
+            return show(&asking, &records, &|records| {
+                page::trees(records, self.current.as_deref(), now)
+            });
+        }
+        if self.count {
+            let said = asking.look("/count", &self.query())?;
+            return asking.tell(&said, |said| {
+                format!("{}\n", said.pointer("/count").unwrap_or(&Value::Null))
+            });
+        }
+        let mut query = self.query();
+        query.insert("newest_first".to_owned(), "true".into());
+        let mut records = all(&asking, "", query, self.limit)?;
+        records.reverse();
+        show(&asking, &records, &|records| {
+            if self.tree {
+                page::trees(records, self.current.as_deref(), now)
+            } else {
+                page::list(records, now)
+            }
+        })
+    }
+
+    fn query(&self) -> Fields {
+        let status = match (self.status.as_slice(), self.all) {
+            ([], false) => Some("queued,running,stopping".to_owned()),
+            ([], true) => None,
+            (words, _) => Some(words.join(",")),
+        };
+        fields([
+            ("type", self.kind.clone().into()),
+            ("status", status.into()),
+            ("parent", self.parent.clone().into()),
+            ("search", self.search.clone().into()),
+            ("label", self.label.clone().into()),
+        ])
+    }
+}
+
+/// Every record of a list, page by page.
+fn all(asking: &Asking, what: &str, mut query: Fields, most: u64) -> Result<Vec<Value>, Failure> {
+    let mut records = Vec::new();
+    loop {
+        let left = most - records.len() as u64;
+        query.insert("limit".to_owned(), left.clamp(1, PAGE).to_string().into());
+        let mut said = asking.look(what, &query)?;
+        if let Some(Value::Array(some)) = said.pointer_mut("/processes").map(Value::take) {
+            records.extend(some);
+        }
+        match said.pointer("/next").and_then(Value::as_str) {
+            Some(next) if (records.len() as u64) < most => {
+                query.insert("after".to_owned(), next.into());
+            }
+            Some(_) | None => return Ok(records),
+        }
+    }
+}
+
+fn show(
+    asking: &Asking,
+    records: &[Value],
+    page: &dyn Fn(&[Value]) -> String,
+) -> Result<(), Failure> {
+    if asking.json {
+        print(&format!("{}\n", json!({ "processes": records })))
+    } else {
+        print(&page(records))
+    }
+}

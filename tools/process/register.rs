@@ -1,0 +1,92 @@
+//! `sexton register`: a record for a process that runs already.
+
+use crate::client::Where;
+use crate::process::asking::{Asking, fields};
+use crate::process::run::PARENT;
+use crate::report::Failure;
+use crate::text::words;
+use clap::Args;
+use serde_json::{Map, Value};
+
+/// Give the calling process a record, or say how it ended.
+///
+/// The caller of this command, such as the shell of a script, gets a record: made once, found again, and linked to its
+/// parent's. Its end is seen; how it ended is known only if it says so.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  export SEXTON_PROCESS_ID=$(sexton register --type worker)
+                                     this shell has a record, and what it launches stands under it
+  sexton register --finish 3 --error 'no such host'
+                                     it is about to end, and so
+
+Exit status: 0 well; 1 there is no such process; 2 wrong flags; 3 no coordinator runs there.")]
+pub(crate) struct Register {
+    /// Which process [default: the one that calls this command]
+    #[arg(long)]
+    pid: Option<u32>,
+
+    /// What it is [default: as its command says]
+    #[arg(long = "type", value_name = "TYPE")]
+    kind: Option<String>,
+
+    /// Labels to find it by, as NAME=VALUE
+    #[arg(long = "label", value_name = "NAME=VALUE")]
+    labels: Vec<String>,
+
+    /// A URL that it is about
+    #[arg(long)]
+    about: Option<String>,
+
+    /// Whose child it is, by id, unless the kernel says otherwise
+    #[arg(long, value_name = "ID", env = PARENT)]
+    parent: Option<String>,
+
+    /// It ends with this exit code
+    #[arg(long, value_name = "CODE")]
+    finish: Option<u8>,
+
+    /// With --finish, what went wrong
+    #[arg(long, value_name = "TEXT", requires = "finish")]
+    error: Option<String>,
+
+    #[command(flatten)]
+    at: Where,
+
+    /// Print its record, in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Register {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let asking = Asking::at(&self.at, self.json)?;
+        let parent = rustix::process::getppid().map(|pid| pid.as_raw_pid().unsigned_abs());
+        let pid = self.pid.or(parent);
+        let labels = self.labels.iter().map(|label| {
+            let pair = label.split_once('=').filter(|(name, _)| !name.is_empty());
+            let (name, value) = pair.ok_or_else(|| {
+                Failure::usage(format!("--label {label:?} is not of the form NAME=VALUE"))
+            })?;
+            Ok((name.to_owned(), Value::from(value)))
+        });
+        let labels: Map<String, Value> = labels.collect::<Result<_, Failure>>()?;
+        let asked = fields([
+            ("pid", pid.into()),
+            ("type", self.kind.clone().into()),
+            ("url", self.about.clone().into()),
+            ("labels", labels.into()),
+            ("parent", self.parent.clone().into()),
+        ]);
+        let mut record = asking.act("register", asked)?;
+        if let Some(code) = self.finish {
+            let asked = fields([
+                ("id", words(&record, "/id").into()),
+                ("code", code.into()),
+                ("error", self.error.into()),
+            ]);
+            record = asking.act("finish", asked)?;
+        }
+        asking.tell(&record, |record| words(record, "/id") + "\n")
+    }
+}

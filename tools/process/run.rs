@@ -1,0 +1,230 @@
+//! `sexton run`: a command under the eyes of a coordinator, in the foreground as a shell has it, or detached.
+
+use crate::client::Where;
+use crate::process::asking::{Asking, Fields, fields, has_ended};
+use crate::process::attached;
+use crate::process::page::{ending, failure};
+use crate::report::{Failure, tell};
+use crate::span::{SPAN, milliseconds};
+use crate::text::words;
+use clap::Args;
+use serde_json::{Value, json};
+use sexton::actors::process::{has_secret, is_secret_name};
+use sexton::bytes::Bytes;
+use std::ffi::OsString;
+
+/// What a shell has for a command that is not there.
+const NOT_FOUND: u8 = 127;
+
+/// What a shell has for a command that cannot be executed.
+const NOT_EXECUTABLE: u8 = 126;
+
+/// What a command has that launches others, and fails itself.
+const NOT_LAUNCHED: u8 = 125;
+
+/// Run a command, with a record that outlives it.
+///
+/// In the foreground it has this terminal's streams, environment, directory, umask and limits, gets its signals, and its exit status is
+/// this command's. It is a child of the coordinator's keeper, so it goes on when this command or the coordinator is
+/// killed. With --detach it runs in the background, with its output in files.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sexton run -- make -j4                         like `make -j4`, and `sexton ps` shows it
+  sexton run --timeout 10m -- ./import.sh        its whole tree is stopped after ten minutes
+  id=$(sexton run --detach -- ./worker --queue mails)
+  sexton logs --follow \"$id\"; sexton wait \"$id\"  what it wrote, and how it ended
+
+Exit status: that of the command, or 128 and the signal that ended it; 124 when its time was over; 125 it could not be launched, 126 it
+cannot be executed, 127 it was not found. Of sexton itself: 2 wrong flags; 3 no coordinator runs there.")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub(crate) struct Run {
+    /// What it is: cli, worker, hook, binary, or any other word
+    #[arg(long = "type", value_name = "TYPE")]
+    kind: Option<String>,
+
+    /// Stop it and all that it started after so long
+    #[arg(long, value_name = SPAN, value_parser = milliseconds)]
+    timeout: Option<u64>,
+
+    /// How long it may take to end when it is stopped, before it is killed
+    #[arg(long, value_name = SPAN, value_parser = milliseconds, default_value = "10s")]
+    grace: u64,
+
+    /// Labels to find it by, as NAME=VALUE
+    #[arg(long = "label", value_name = "NAME=VALUE")]
+    labels: Vec<String>,
+
+    /// A URL that it is about
+    #[arg(long)]
+    about: Option<String>,
+
+    /// The directory that it runs in [default: this one]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<String>,
+
+    /// Make that directory if it is missing
+    #[arg(long)]
+    mkdir: bool,
+
+    /// Variables to set for it, as NAME=VALUE
+    #[arg(long = "env", value_name = "NAME=VALUE")]
+    env: Vec<String>,
+
+    /// A file of NAME=VALUE lines with more of them, read when it is launched: for secrets
+    #[arg(long, value_name = "FILE")]
+    env_file: Option<String>,
+
+    /// Where its files are [default: run/ID in the data directory]
+    #[arg(long = "run-dir", value_name = "DIR")]
+    files: Option<String>,
+
+    /// Whose child it is, by id
+    #[arg(long, value_name = "ID", env = PARENT)]
+    parent: Option<String>,
+
+    /// Run in the background: print its id, and end
+    #[arg(long)]
+    detach: bool,
+
+    /// Run it although its arguments look like they hold a secret; they are stored, and shown masked
+    #[arg(long)]
+    allow_secrets: bool,
+
+    #[command(flatten)]
+    at: Where,
+
+    /// With --detach, print its record, in JSON
+    #[arg(long, requires = "detach")]
+    json: bool,
+
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+impl Run {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let asking = Asking::at(&self.at, self.json)?;
+        let asked = self.fields()?;
+        if self.detach {
+            return detached(&asking, asked);
+        }
+        attached::run(&asking, asked, &|record| self.outcome(record))
+    }
+
+    fn fields(&self) -> Result<Fields, Failure> {
+        let command = self.command.iter().map(|word| {
+            let word = word.to_str();
+            word.ok_or_else(|| Failure::usage("the command and its arguments must be UTF-8"))
+        });
+        let command: Vec<&str> = command.collect::<Result<_, _>>()?;
+        if has_secret(
+            &command
+                .iter()
+                .map(|it| Bytes::new(it.as_bytes()))
+                .collect::<Vec<_>>(),
+        ) && !self.allow_secrets
+        {
+            return Err(Failure::usage("the arguments look like they hold a secret, and every process can read those")
+                .help("hand it over in --env-file, or in the environment; --allow-secrets runs it all the same"));
+        }
+        let pairs = |pairs: &[String], flag: &str| {
+            let pair = |pair: &String| {
+                let (name, value) = pair
+                    .split_once('=')
+                    .filter(|(name, _)| !name.is_empty())
+                    .ok_or_else(|| {
+                        Failure::usage(format!("--{flag} {pair:?} is not of the form NAME=VALUE"))
+                    })?;
+                Ok((name.to_owned(), Value::from(value)))
+            };
+            pairs.iter().map(pair).collect::<Result<Fields, Failure>>()
+        };
+        let env = pairs(&self.env, "env")?;
+        if let Some(name) = env.keys().find(|name| is_secret_name(name)) {
+            return Err(Failure::usage(format!("--env {name}: its name says that it is a secret, and what is set so is stored"))
+                .help("hand it over in --env-file, or set it in this environment and run in the foreground"));
+        }
+        let here = std::env::current_dir();
+        let here = here.map_err(|error| {
+            Failure::unreachable(format!("failed to read the current directory: {error}"))
+        })?;
+        let dir = here.join(self.dir.as_deref().unwrap_or_default());
+        let absolute = |path: &Option<String>| {
+            path.as_ref()
+                .map(|path| here.join(path).display().to_string())
+        };
+        Ok(fields([
+            ("command", command.into()),
+            ("type", self.kind.clone().into()),
+            ("timeout_ms", self.timeout.into()),
+            ("grace_ms", self.grace.into()),
+            ("labels", pairs(&self.labels, "label")?.into()),
+            ("url", self.about.clone().into()),
+            (
+                "dir",
+                dir.to_str()
+                    .map(|dir| dir.trim_end_matches('/'))
+                    .map(|dir| if dir.is_empty() { "/" } else { dir })
+                    .into(),
+            ),
+            ("mkdir", self.mkdir.into()),
+            ("env", env.into()),
+            ("env_file", absolute(&self.env_file).into()),
+            ("run_dir", absolute(&self.files).into()),
+            ("parent", self.parent.clone().into()),
+        ]))
+    }
+
+    /// How this command ends after that one.
+    fn outcome(&self, record: &Value) -> Result<(), Failure> {
+        let name = self
+            .command
+            .first()
+            .map(|it| it.to_string_lossy().into_owned());
+        outcome(record, &name.unwrap_or_default())
+    }
+}
+
+/// The variable that names the record of whoever asks.
+pub(super) const PARENT: &str = "SEXTON_PROCESS_ID";
+
+fn detached(asking: &Asking, asked: Fields) -> Result<(), Failure> {
+    let record = asking.act("launch", asked)?;
+    if has_ended(&record) && !record.pointer("/failure").is_none_or(Value::is_null) {
+        return outcome(&record, &words(&record, "/command/0"));
+    }
+    asking.tell(&record, |record| words(record, "/id") + "\n")
+}
+
+/// An exit status that says how a process ended.
+pub(super) fn outcome(record: &Value, name: &str) -> Result<(), Failure> {
+    if let Some(found) = record.pointer("/failure").filter(|it| !it.is_null()) {
+        let errno = found.pointer("/errno").and_then(Value::as_u64);
+        let status = match (found.pointer("/step").and_then(Value::as_str), errno) {
+            (Some("exec"), Some(2)) => NOT_FOUND,
+            (Some("exec"), _) => NOT_EXECUTABLE,
+            (_, _) => NOT_LAUNCHED,
+        };
+        return Err(Failure::of_command(
+            status,
+            format!("{name}: {}", failure(found)),
+        ));
+    }
+    if record.pointer("/stopped_by") == Some(&json!("timeout")) {
+        tell(&format!("{name}: its time was over"));
+        return Err(Failure::of_command(124, ""));
+    }
+    match record.pointer("/code").and_then(Value::as_u64) {
+        Some(0) => Ok(()),
+        Some(code) => Err(Failure::of_command(
+            u8::try_from(code).unwrap_or(NOT_LAUNCHED),
+            "",
+        )),
+        None => Err(Failure::of_command(
+            NOT_LAUNCHED,
+            format!("{name}: {}", ending(record)),
+        )),
+    }
+}
