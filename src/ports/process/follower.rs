@@ -230,7 +230,10 @@ impl<W: World> Follower<W> {
                 (attempt.handle, attempt.next_look) = (Some(handle), None);
             }
             // The keeper says how, in a moment, or when it is asked.
-            Found::Gone(_) if held => self.look_in(id, PATIENCE_MS),
+            Found::Gone(_) if held => {
+                self.look_in(id, PATIENCE_MS);
+                self.world.ask(Request::Ask { attempt: id });
+            }
             Found::Gone(Some(status)) => self.end_by_status(id, status),
             Found::Gone(None) => {
                 let lost = reason(attempt.launched);
@@ -566,6 +569,10 @@ impl<W: World> Follower<W> {
             // The kernel says that it is gone, and the keeper has not said how.
             self.look_in(id, PATIENCE_MS);
             return self.world.ask(Request::Ask { attempt: id });
+        }
+        if attempt.launched && self.link == Link::Greeted {
+            // The keeper that says how is still telling what it holds.
+            return self.look_in(id, PATIENCE_MS);
         }
         if attempt.handle.is_some() {
             return self.believe_kernel(id);

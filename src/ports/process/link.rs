@@ -3,8 +3,10 @@
 use crate::actors::process::{Failure, Step};
 use crate::keeper::protocol::{FRAME_BYTES_MAX, Report, Request, VERSION};
 use crate::ports::process::files;
-use rustix::net::RecvFlags;
-use std::io::{self, Write as _};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -17,7 +19,10 @@ const START: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(2);
 
 /// How long a keeper may leave unread what it is told.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Timespec = Timespec {
+    tv_sec: 10,
+    tv_nsec: 0,
+};
 
 /// Which program is the keeper.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,7 +57,6 @@ impl Link {
                 };
             }
         };
-        stream.set_write_timeout(Some(PATIENCE))?;
         let mut link = Self {
             stream,
             unread: Vec::new(),
@@ -79,20 +83,65 @@ impl Link {
         let length = u32::try_from(length).map_err(io::Error::other)?;
         let (head, _) = frame.split_at_mut(4);
         head.copy_from_slice(&length.to_le_bytes());
-        self.stream.write_all(&frame)
+        self.send(&frame)
+    }
+
+    /// Sends it all. A keeper whose answers nobody reads takes no more requests, so they are read meanwhile.
+    fn send(&mut self, mut rest: &[u8]) -> io::Result<()> {
+        while !rest.is_empty() {
+            match rustix::net::send(
+                &self.stream,
+                rest,
+                SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+            ) {
+                Ok(sent) => rest = rest.get(sent..).unwrap_or_default(),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    let both = PollFlags::IN | PollFlags::OUT;
+                    let ready = poll(&mut [PollFd::new(&self.stream, both)], Some(&PATIENCE));
+                    match ready {
+                        Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+                        Ok(_) => self.receive()?,
+                        Err(Errno::INTR) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what has come, if something has.
+    fn receive(&mut self) -> io::Result<()> {
+        let mut chunk = [0; 16 << 10];
+        match rustix::net::recv(&self.stream, &mut chunk[..], RecvFlags::DONTWAIT) {
+            Ok((0, _)) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok((length, _)) => {
+                let came = chunk.get(..length).unwrap_or(&[]);
+                self.unread.extend_from_slice(came);
+                Ok(())
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether something was taken, and may be read without waiting for more.
+    pub(super) fn has_unread(&self) -> bool {
+        let unread = self.unread.split_first_chunk::<4>();
+        unread.is_some_and(|(length, after)| after.len() >= u32::from_le_bytes(*length) as usize)
+    }
+
+    /// Ends the connection: the end is read next.
+    pub(super) fn end(&self) {
+        // It may have ended by itself.
+        drop(self.stream.shutdown(std::net::Shutdown::Both));
     }
 
     /// What has come; an error if the keeper is gone, or says what it cannot mean.
     pub(super) fn read(&mut self, reports: &mut Vec<Report>) -> io::Result<()> {
-        let mut chunk = [0; 16 << 10];
-        match rustix::net::recv(&self.stream, &mut chunk[..], RecvFlags::DONTWAIT) {
-            Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok((length, _)) => self
-                .unread
-                .extend_from_slice(chunk.get(..length).unwrap_or(&[])),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        }
+        let received = self.receive();
         let mut rest = self.unread.as_slice();
         while let Some((length, after)) = rest.split_first_chunk::<4>() {
             let length = u32::from_le_bytes(*length) as usize;
@@ -109,7 +158,7 @@ impl Link {
             rest = after;
         }
         self.unread = rest.to_vec();
-        Ok(())
+        received
     }
 }
 
@@ -173,5 +222,47 @@ pub(super) fn none() -> Failure {
         step: Step::Keeper,
         errno: 0,
         about: Some("this coordinator has no keeper".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Link;
+    use crate::ids::ProcessId;
+    use crate::keeper::protocol::{Report, Request};
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_keeper_that_reads_only_when_it_is_read_is_asked_all_the_same() {
+        let (stream, mut keeper) = UnixStream::pair().expect("there is one");
+        let mut link = Link {
+            stream,
+            unread: Vec::new(),
+        };
+        let requests = 10_000;
+        let told = std::thread::spawn(move || {
+            let report = Report::Absent {
+                attempt: ProcessId(7),
+            };
+            let mut frame = vec![0; 4];
+            rmp_serde::encode::write(&mut frame, &report).expect("it encodes");
+            frame[0] = u8::try_from(frame.len() - 4).expect("it is short");
+            let reports = frame.repeat(50_000);
+            keeper.write_all(&reports).expect("it is read");
+            let mut rest = Vec::new();
+            keeper.read_to_end(&mut rest).expect("it reads");
+            rest.len()
+        });
+        let attempts = vec![ProcessId(u128::MAX); 64];
+        for _ in 0..requests {
+            let attempts = attempts.clone();
+            link.ask(&Request::Forget { attempts }).expect("it is read");
+        }
+        link.stream.shutdown(std::net::Shutdown::Write).expect("it is open");
+        let mut reports = Vec::new();
+        while reports.len() < 50_000 && link.read(&mut reports).is_ok() {}
+        assert_eq!(reports.len(), 50_000);
+        assert!(told.join().expect("it does not panic") > requests * 64 * 16);
     }
 }

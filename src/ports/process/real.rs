@@ -64,8 +64,8 @@ pub(super) struct Real<R> {
     clock: SystemClock,
     pub(super) epoll: OwnedFd,
     link: Option<Link>,
-    /// The keeper, if this process started it: it is waited for when it has ended.
-    keeper: Option<Child>,
+    /// Keepers that this process started: they are waited for when they have ended.
+    keepers: Vec<Child>,
     starts: VecDeque<u64>,
     groups: Groups,
     next_token: u64,
@@ -82,7 +82,7 @@ impl<R: FnMut(Message)> Real<R> {
             clock: SystemClock::starting_at(Timestamp(0)),
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             link: None,
-            keeper: None,
+            keepers: Vec::new(),
             starts: VecDeque::new(),
             groups: Groups::default(),
             next_token: PROCESSES,
@@ -96,6 +96,11 @@ impl<R: FnMut(Message)> Real<R> {
     /// Which process epoll means.
     pub(super) fn watched(&mut self, token: u64) -> Option<ProcessId> {
         self.watched.remove(&token)
+    }
+
+    /// Whether the keeper has said something that nobody has heard.
+    pub(super) fn is_unheard(&self) -> bool {
+        self.link.as_ref().is_some_and(Link::has_unread)
     }
 
     /// What the keeper has said; whether it is still there.
@@ -117,18 +122,15 @@ impl<R: FnMut(Message)> Real<R> {
                 tracing::warn!("the connection to the keeper is given up: {error}");
             }
             self.link = None;
-            self.reap_keeper();
+            self.reap_keepers();
         }
         read.is_ok()
     }
 
-    /// A keeper that this process started and that has ended is no zombie for long.
-    fn reap_keeper(&mut self) {
-        if let Some(child) = &mut self.keeper
-            && !matches!(child.try_wait(), Ok(None))
-        {
-            self.keeper = None;
-        }
+    /// What this process started and that has ended is no zombie for long.
+    fn reap_keepers(&mut self) {
+        self.keepers
+            .retain_mut(|child| matches!(child.try_wait(), Ok(None)));
     }
 
     fn may_start(&mut self) -> Result<(), Failure> {
@@ -162,9 +164,9 @@ impl<R: FnMut(Message)> Real<R> {
             return Ok(link);
         }
         self.may_start()?;
-        self.reap_keeper();
+        self.reap_keepers();
         let (link, child) = link::start(&self.place.keeper, &data)?;
-        self.keeper = Some(child);
+        self.keepers.push(child);
         Ok(link)
     }
 
@@ -275,8 +277,9 @@ impl<R: FnMut(Message)> World for Real<R> {
         if let Some(link) = &mut self.link
             && let Err(error) = link.ask(&request)
         {
-            // Its end is heard of next, and whatever was asked is asked of the one after it.
+            // Half a request may have been said. Its end is heard of next, and whatever was asked is asked anew.
             tracing::warn!("the keeper cannot be asked: {error}");
+            link.end();
         }
     }
 

@@ -216,6 +216,9 @@ fn run<R: FnMut(Message)>(
             }
         }
         follower.time_has_come();
+        while follower.world().is_unheard() {
+            hear(&mut follower);
+        }
     }
 }
 
