@@ -42,6 +42,8 @@ pub(crate) struct Contents {
     pub(crate) records: Vec<Record>,
     /// How many records were damaged, a torn one at the end among them.
     pub(crate) damaged: u32,
+    /// How many places for records it has, if it is of this boot.
+    pub(crate) places: Option<u32>,
 }
 
 /// Why a log cannot be opened.
@@ -100,6 +102,7 @@ fn contents(file: &mut impl Read) -> io::Result<Contents> {
         }
         number += 1;
     }
+    found.places = Some(number);
     Ok(found)
 }
 
@@ -130,31 +133,42 @@ impl Log {
             path: data.join(NAME),
             source,
         };
-        let (file, count) = write_anew(data, boot, records).map_err(wrong)?;
+        let (file, count, room) = write_anew(data, boot, records).map_err(wrong)?;
         Ok(Self {
             file,
             data: data.to_owned(),
             boot,
             records: count,
-            room: 0,
+            room,
             is_behind: false,
         })
+    }
+
+    /// Goes on with a log of this boot as it is: after as many records, damaged ones among them.
+    pub(crate) fn go_on(data: &Path, boot: u128, records: u32) -> Result<Self, LogError> {
+        let path = data.join(NAME);
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        match rustix::fs::open(&path, flags, Mode::empty()) {
+            Ok(file) => Ok(Self {
+                file: File::from(file),
+                data: data.to_owned(),
+                boot,
+                records,
+                room: 0,
+                is_behind: false,
+            }),
+            Err(error) => Err(LogError::Io {
+                path,
+                source: error.into(),
+            }),
+        }
     }
 
     /// Appends an intent, if there is room for all that follows from it and from the others that are held.
     pub(crate) fn intend(&mut self, intent: Record, held: usize) -> io::Result<()> {
         let held = u64::try_from(held).unwrap_or(u64::MAX).saturating_add(1);
-        let wanted = held.saturating_mul(CONSEQUENCES).saturating_add(1);
-        let length = u64::try_from(LENGTH).unwrap_or_default();
-        let end = self.end().saturating_add(wanted.saturating_mul(length));
-        if end > self.room {
-            let from = self.end();
-            let room = end.saturating_add(ROOM) - from;
-            match fallocate(&self.file, FallocateFlags::KEEP_SIZE, from, room) {
-                // A file system that keeps no room writes when there is some, and says so when there is none.
-                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.room = from + room,
-                Err(error) => return Err(error.into()),
-            }
+        if self.end().saturating_add(room_for(held)) > self.room {
+            self.room = keep_room(&self.file, self.end(), held)?;
         }
         self.write(&intent.to_bytes(self.records), 1)
     }
@@ -185,8 +199,7 @@ impl Log {
     }
 
     fn end(&self) -> u64 {
-        let length = u64::try_from(LENGTH).unwrap_or_default();
-        (u64::from(self.records) + 1).saturating_mul(length)
+        end_of(self.records)
     }
 
     /// Whether something that is held is not in it.
@@ -202,22 +215,64 @@ impl Log {
 
     /// Writes it anew with these records alone. If that fails, the old one goes on.
     pub(crate) fn compact(&mut self, records: impl Iterator<Item = Record>) -> io::Result<()> {
-        let (file, count) = write_anew(&self.data, self.boot, records)?;
+        let (file, count, room) = write_anew(&self.data, self.boot, records)?;
         self.file = file;
-        (self.records, self.room, self.is_behind) = (count, 0, false);
+        (self.records, self.room, self.is_behind) = (count, room, false);
         Ok(())
     }
 }
 
+/// Where a log of so many records ends.
+fn end_of(records: u32) -> u64 {
+    bytes_of(u64::from(records) + 1)
+}
+
+fn bytes_of(records: u64) -> u64 {
+    let length = u64::try_from(LENGTH).unwrap_or(u64::MAX);
+    records.saturating_mul(length)
+}
+
+/// How many bytes may follow from so many attempts that are held.
+fn room_for(held: u64) -> u64 {
+    bytes_of(held.saturating_mul(CONSEQUENCES).saturating_add(1))
+}
+
+/// Keeps room for what may follow from so many attempts; up to where there is room then.
+fn keep_room(file: &File, from: u64, held: u64) -> io::Result<u64> {
+    let room = room_for(held).saturating_add(ROOM);
+    match fallocate(file, FallocateFlags::KEEP_SIZE, from, room) {
+        // A file system that keeps no room writes when there is some, and says so when there is none.
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(from.saturating_add(room)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A log in the place of the one that is there: its file, how many records it has, and up to where there is room.
 fn write_anew(
     data: &Path,
     boot: u128,
     records: impl Iterator<Item = Record>,
-) -> io::Result<(File, u32)> {
+) -> io::Result<(File, u32, u64)> {
     let path = data.join(NEXT);
+    let written = write_next(&path, boot, records).and_then(|written| {
+        fs::rename(&path, data.join(NAME))?;
+        Ok(written)
+    });
+    if written.is_err() {
+        // Half of it would take the room that is missing.
+        drop(fs::remove_file(&path));
+    }
+    written
+}
+
+fn write_next(
+    path: &Path,
+    boot: u128,
+    records: impl Iterator<Item = Record>,
+) -> io::Result<(File, u32, u64)> {
     let flags =
         OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = File::from(rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR)?);
+    let file = File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
     let mut out = io::BufWriter::new(&file);
     let mut count = 0;
     out.write_all(&record::header(boot))?;
@@ -227,8 +282,9 @@ fn write_anew(
     }
     out.flush()?;
     drop(out);
-    fs::rename(&path, data.join(NAME))?;
-    Ok((file, count))
+    // An attempt that is held has a record at least.
+    let room = keep_room(&file, end_of(count), u64::from(count))?;
+    Ok((file, count, room))
 }
 
 #[cfg(test)]

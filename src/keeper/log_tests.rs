@@ -88,3 +88,25 @@ fn compaction_leaves_what_is_held() {
     assert_eq!(numbers(&contents), [7, 8, 9]);
     assert!(!log.is_behind());
 }
+
+#[test]
+fn what_cannot_be_written_anew_goes_on_as_it_is() {
+    let data = tempfile::tempdir().expect("there is room");
+    with_three(data.path());
+    let mut torn = fs::read(data.path().join(NAME)).expect("it is there");
+    torn.extend([7; 20]);
+    fs::write(data.path().join(NAME), torn).expect("there is room");
+    // Nothing can be written where a directory stands.
+    fs::create_dir(data.path().join(super::NEXT)).expect("there is room");
+    let anew = Log::begin(data.path(), BOOT, std::iter::empty());
+    assert!(matches!(anew, Err(LogError::Io { .. })));
+    let contents = read(data.path(), BOOT).expect("it reads");
+    assert_eq!(contents.places, Some(4), "the torn one has its place");
+    let mut log = Log::go_on(data.path(), BOOT, 4).expect("it is there");
+    log.intend(intent(3), 3).expect("there is room");
+    log.compact(std::iter::empty()).expect_err("nor now");
+    log.append(intent(4)).expect("there is room");
+    let contents = read(data.path(), BOOT).expect("it reads");
+    assert_eq!(numbers(&contents), [0, 1, 2, 3, 4]);
+    assert_eq!(contents.damaged, 1);
+}

@@ -7,18 +7,21 @@
 //! | `frame.rs` | the bytes of that |
 //! | `run.rs` | how a keeper comes to be: lock, socket, log |
 //! | `core.rs` | what it does when something happens |
+//! | `serving.rs` `children.rs` | the same for connections, and for children |
 //! | `poll.rs` | what it waits for |
 //! | `attempts.rs` | what it holds: who runs, and who has ended |
 //! | `record.rs` `log.rs` | the same on disk |
 //! | `launch.rs` | from a request to a process |
 //! | `parcels.rs` | what callers hand over themselves |
 //! | `client.rs` | a connection, and what waits to be reported on it |
-//! | `upgrade.rs` | how it becomes a newer program with all that it holds |
+//! | `upgrade.rs` `succession.rs` | how it becomes a newer program with all that it holds |
 //!
 //! It has one thread and no runtime: there is little that could go wrong. Everything but the protocol is for Linux alone.
 
 #[cfg(target_os = "linux")]
 mod attempts;
+#[cfg(target_os = "linux")]
+mod children;
 #[cfg(target_os = "linux")]
 mod client;
 #[cfg(target_os = "linux")]
@@ -38,6 +41,10 @@ pub mod protocol;
 mod record;
 #[cfg(target_os = "linux")]
 mod run;
+#[cfg(target_os = "linux")]
+mod serving;
+#[cfg(target_os = "linux")]
+mod succession;
 #[cfg(target_os = "linux")]
 mod upgrade;
 

@@ -3,11 +3,14 @@
 use crate::keeper::attempts::Attempts;
 use crate::keeper::core::{Files, Keeper};
 use crate::keeper::log::{self, Log, LogError};
+use crate::keeper::protocol::Started;
 use crate::keeper::upgrade::{Carried, Resumption};
+use crate::kernel::pidfd::Pidfd;
 use crate::kernel::signals::{self, Signals};
 use crate::kernel::spawn::is_alone;
 use crate::kernel::wait;
-use crate::kernel::{cgroup, host};
+use crate::kernel::{cgroup, host, proc};
+use rustix::event::{Timespec, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -16,6 +19,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -25,6 +29,12 @@ const LOCK: &str = "keeper.lock";
 pub const SOCKET: &str = "keeper.sock";
 /// How many connections wait to be accepted.
 const BACKLOG: i32 = 128;
+/// How often, and how many times, it is looked whether a keeper that lets nobody in has gone.
+const LEAVING_LOOK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 10_000_000,
+};
+const LEAVING_LOOKS: u32 = 200;
 
 /// Why there is no keeper.
 #[derive(Debug, thiserror::Error)]
@@ -175,11 +185,27 @@ fn restore(data: &Path) -> Result<(Attempts, Log), KeeperError> {
             contents.damaged
         ));
     }
-    let attempts = Attempts::restored(&contents.records, |started| {
-        started.namespace == host::namespace() && wait::is_child(started.pid)
-    });
-    let log = Log::begin(data, host::boot(), attempts.records())?;
+    let attempts = Attempts::restored(&contents.records, is_ours);
+    // A full disk keeps nobody from going on with what is there.
+    let log = match Log::begin(data, host::boot(), attempts.records()) {
+        Err(LogError::Io { path, source }) => match contents.places {
+            Some(places) => Log::go_on(data, host::boot(), places)?,
+            None => return Err(LogError::Io { path, source }.into()),
+        },
+        other => other?,
+    };
     Ok((attempts, log))
+}
+
+/// Whether this process is a child of ours, and not another one that has its PID and was left behind to us.
+fn is_ours(started: &Started) -> bool {
+    if started.namespace != host::namespace() || !wait::is_child(started.pid) {
+        return false;
+    }
+    let stat = proc::stat(started.pid).ok().flatten();
+    let inode = || Pidfd::open(started.pid).ok().flatten()?.inode().ok();
+    stat.is_some_and(|stat| stat.start_ticks == started.ticks)
+        && (started.inode == 0 || inode() == Some(started.inode))
 }
 
 fn lock(data: &Path) -> Result<OwnedFd, KeeperError> {
@@ -187,19 +213,32 @@ fn lock(data: &Path) -> Result<OwnedFd, KeeperError> {
     let opened = rustix::fs::open(data.join(LOCK), flags, Mode::RUSR | Mode::WUSR);
     let what = || failed(format!("lock {LOCK}"));
     let file = opened.map_err(|error| what()(error.into()))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => {
-            let data = data.to_owned();
-            return Err(KeeperError::Kept { data });
+    let mut looks = 0;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => break,
+            // One that leaves, or was killed, has the lock for a moment longer than its socket.
+            Err(Errno::WOULDBLOCK) if looks < LEAVING_LOOKS && !listens(&data.join(SOCKET)) => {
+                looks += 1;
+                let _nothing = poll(&mut [], Some(&LEAVING_LOOK));
+            }
+            Err(Errno::WOULDBLOCK) => {
+                let data = data.to_owned();
+                return Err(KeeperError::Kept { data });
+            }
+            Err(error) => return Err(what()(error.into())),
         }
-        Err(error) => return Err(what()(error.into())),
     }
     let pid = format!("{}\n", std::process::id());
-    let written =
+    // Only people read it: a full disk is no reason to keep nothing.
+    let _written =
         rustix::fs::ftruncate(&file, 0).and_then(|()| rustix::io::pwrite(&file, pid.as_bytes(), 0));
-    written.map_err(|error| what()(error.into()))?;
     Ok(file)
+}
+
+/// Whether a keeper lets others in there.
+fn listens(path: &Path) -> bool {
+    UnixStream::connect(path).is_ok()
 }
 
 /// Whoever has the lock may take away the socket of one that died. Nobody else may connect from the first moment on.

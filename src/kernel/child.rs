@@ -21,6 +21,8 @@ const REST: RawFd = 5;
 const NEVER_RAN: c_int = 127;
 /// The largest number of a signal.
 const SIGNAL_MAX: c_int = 64;
+/// How many bytes the kernel has for a set of them.
+const SIGNALS_BYTES: usize = 8;
 
 /// The arrays that `execve` wants.
 pub(in crate::kernel) struct Strings {
@@ -184,19 +186,20 @@ fn wait_for_leave() {
     }
 }
 
-/// Every signal does again what it does by default, and none is blocked.
+/// Every signal does again what it does by default, and none is blocked. By calls of the kernel, since the C library keeps
+/// two signals for itself, and those may be ignored by whoever started us, too.
 fn forget_signals() {
-    // SAFETY: a zeroed `sigaction` is the default disposition, a zeroed set is filled before it is used; numbers that are no
-    // signals, or may not be changed, are refused.
+    // Longer than `struct sigaction` of any kernel; all zero, it is the default disposition, and an empty set.
+    let zero = [0_u64; 8];
+    let (place, none) = (zero.as_ptr(), ptr::null_mut::<u64>());
+    // SAFETY: as many zeroes as the kernel reads, and null where it is not to write; numbers that are no signals, or may
+    // not be changed, are refused.
     unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = libc::SIG_DFL;
         for signal in 1..=SIGNAL_MAX {
-            libc::sigaction(signal, &raw const action, ptr::null_mut());
+            libc::syscall(libc::SYS_rt_sigaction, signal, place, none, SIGNALS_BYTES);
         }
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
+        let how = libc::SIG_SETMASK;
+        libc::syscall(libc::SYS_rt_sigprocmask, how, place, none, SIGNALS_BYTES);
     }
 }
 

@@ -199,13 +199,11 @@ impl AsFd for Outcome {
     }
 }
 
-/// Makes a new process with these three streams.
+/// Makes a new process with these three streams. It does nothing but calls of the kernel until it executes its program: where
+/// there are other threads, it finds their locks taken for ever, and takes none.
 ///
 /// # Errors
 /// Those of `clone3` and `pipe2`.
-///
-/// # Panics
-/// If there is another thread, whose locks the new process would find taken for ever.
 pub fn spawn(plan: &Plan, streams: [BorrowedFd<'_>; 3], birth: Birth<'_>) -> io::Result<Spawned> {
     let (gate_end, gate) = io::pipe()?;
     let (outcome, outcome_end) = io::pipe()?;

@@ -12,5 +12,7 @@ mod steps;
 mod upgrade;
 mod wire;
 
+#[path = "../support/left_out.rs"]
+mod left_out;
 #[path = "../support/patience.rs"]
 mod patience;

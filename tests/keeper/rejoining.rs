@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 fn a_coordinator_that_comes_again_is_told_all() {
     let kept = Kept::new();
     let (mut peer, _) = kept.hello();
+    kept.make_fifo();
     let alive = peer.run(attempt(1), kept.launch(&["sleep", "1000"]));
     let exited = {
         peer.launch(attempt(2), kept.shell("exit 5"));
@@ -118,6 +119,22 @@ fn a_directory_has_one_keeper_which_leaves_when_it_holds_nothing() {
     assert!(status.success());
     assert!(!kept.path("keeper.sock").exists());
     kept.start();
+    assert_eq!(kept.hello().1.len(), 1);
+}
+
+#[test]
+fn a_keeper_that_is_on_its_way_out_is_waited_for() {
+    let mut kept = Kept::unkept();
+    let lock = std::fs::File::create(kept.path("keeper.lock")).expect("there is room");
+    lock.lock().expect("nobody has it");
+    let words = kept.try_start().expect_err("it is locked for too long");
+    assert!(words.contains("is kept already"), "{words}");
+    let leaving = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        drop(lock);
+    });
+    kept.start();
+    leaving.join().expect("it does not panic");
     assert_eq!(kept.hello().1.len(), 1);
 }
 

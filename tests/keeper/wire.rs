@@ -144,6 +144,13 @@ impl Kept {
         }
     }
 
+    /// Makes a pipe with a name in the directory.
+    pub(crate) fn make_fifo(&self) {
+        let mode = rustix::fs::Mode::RWXU;
+        let made = rustix::fs::mkfifoat(rustix::fs::CWD, self.path("fifo"), mode);
+        made.expect("there is room");
+    }
+
     /// What a file has.
     pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.path(name)).unwrap_or_default()

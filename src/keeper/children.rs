@@ -1,0 +1,163 @@
+//! The children of a keeper, from what is asked to what is reported of their ends.
+
+use crate::ids::ProcessId;
+use crate::keeper::client::Client;
+use crate::keeper::core::{Keeper, wall};
+use crate::keeper::launch::{self, Failed, step_of};
+use crate::keeper::poll::Source;
+use crate::keeper::protocol::{ATTEMPTS_MAX, Launch, step};
+use crate::keeper::record::Record;
+use crate::kernel::cgroup;
+use crate::kernel::spawn::{Outcome, Step};
+use crate::kernel::wait::{self, Children, Ended};
+use std::io;
+
+/// The most children reaped before others have their turn.
+const REAPED_MAX: usize = 1024;
+
+impl Keeper {
+    /// Launches an attempt that is not held. What is returned is no outcome of the attempt: it may be asked for again.
+    pub(super) fn launch(&mut self, attempt: ProcessId, launch: &Launch) -> Option<Failed> {
+        if self.attempts.get(attempt).is_some() {
+            return None;
+        }
+        if self.attempts.len() >= ATTEMPTS_MAX {
+            return Some((step::FULL, 0));
+        }
+        let intent = Record::Intent(attempt);
+        if let Err(error) = self.log.intend(intent, self.attempts.len()) {
+            return Some((step::LOG, error.raw_os_error().unwrap_or(0)));
+        }
+        let failed = match self.try_launch(attempt, launch) {
+            Ok(()) => return None,
+            Err((step::LOG, errno)) => return Some((step::LOG, errno)),
+            Err(failed) => failed,
+        };
+        self.fail(attempt, failed);
+        None
+    }
+
+    fn try_launch(&mut self, attempt: ProcessId, launch: &Launch) -> Result<(), Failed> {
+        let parcel = match launch.parcel {
+            Some(ticket) => Some(self.parcels.take(ticket).ok_or((step::PARCEL, 0))?),
+            None => None,
+        };
+        let ready = launch::prepare(launch, parcel)?;
+        let groups = self.files.groups.as_deref();
+        let (spawned, started) = launch::start(attempt, &ready, groups, wall())?;
+        if let Err(error) = self.log.append(Record::Started(started)) {
+            // It is dropped without leave, and ends without having run.
+            return Err((step::LOG, error.raw_os_error().unwrap_or(0)));
+        }
+        self.attempts.start(started);
+        // Whoever was killed meanwhile has an end of its own to report.
+        if let Ok(outcome) = spawned.release() {
+            self.follow(started.pid, outcome);
+        } else {
+            self.attempts.run(attempt);
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, attempt: ProcessId, (step, errno): Failed) {
+        let record = Record::Failed {
+            attempt,
+            step,
+            errno,
+        };
+        // If it cannot be written, the log is behind, and is written anew when there is room.
+        drop(self.log.append(record));
+        self.attempts.fail(attempt, step, errno);
+    }
+
+    /// Waits for a child to come as far as its program.
+    pub(super) fn follow(&mut self, pid: u32, outcome: Outcome) {
+        // Without that, its end would still tell.
+        drop(self.poll.add(&outcome, Source::Starting(pid)));
+        self.starting.insert(pid, outcome);
+        self.hear_of_start(pid);
+    }
+
+    /// A child may have come as far as its program.
+    pub(super) fn hear_of_start(&mut self, pid: u32) {
+        let Some(outcome) = self.starting.get_mut(&pid) else {
+            return;
+        };
+        if let Some(read) = outcome.read() {
+            self.started(pid, read);
+        }
+    }
+
+    fn started(&mut self, pid: u32, outcome: Result<(), (Step, i32)>) {
+        if let Some(outcome) = self.starting.remove(&pid) {
+            self.poll.remove(&outcome);
+        }
+        let Some(attempt) = self.attempts.of_child(pid) else {
+            return;
+        };
+        match outcome {
+            Ok(()) => self.attempts.run(attempt),
+            Err((step, errno)) => self.fail(attempt, (step_of(step), errno)),
+        }
+        self.change(attempt);
+    }
+
+    /// Reaps who has ended, also those that were left behind below us.
+    pub(super) fn reap(&mut self) -> io::Result<Children> {
+        for _ in 0..REAPED_MAX {
+            match wait::reap()? {
+                Children::Ended(ended) => self.end(&ended),
+                rest @ (Children::Alive | Children::None) => {
+                    self.reaps = false;
+                    return Ok(rest);
+                }
+            }
+        }
+        self.reaps = true;
+        Ok(Children::Alive)
+    }
+
+    fn end(&mut self, ended: &Ended) {
+        if let Some(outcome) = self.starting.get_mut(&ended.pid) {
+            // It said what failed before it ended.
+            let outcome = outcome.read().unwrap_or(Ok(()));
+            self.started(ended.pid, outcome);
+        }
+        if let Some(exited) = self.attempts.end(ended, wall()) {
+            // If it cannot be written, the log is behind, and is written anew when there is room.
+            drop(self.log.append(Record::of_end(&exited)));
+            self.change(exited.started.attempt);
+        }
+    }
+
+    fn change(&mut self, attempt: ProcessId) {
+        let client = self
+            .coordinator
+            .and_then(|number| self.clients.get_mut(&number));
+        if let Some(feed) = client.and_then(Client::feed) {
+            feed.change(attempt);
+        }
+    }
+
+    /// Forgets those that do not live.
+    pub(super) fn forget(&mut self, attempts: &[ProcessId]) {
+        let mut forgotten = Vec::new();
+        for attempt in attempts {
+            let Some(held) = self.attempts.forget(*attempt) else {
+                continue;
+            };
+            forgotten.push(*attempt);
+            // What failed may have had one.
+            let had_group = held.started().is_none_or(|started| started.contained);
+            if let Some(groups) = self.files.groups.as_ref().filter(|_| had_group) {
+                // One in which something lives stays; it goes with the keeper.
+                drop(cgroup::remove(&groups.join(attempt.to_string())));
+            }
+        }
+        self.log.forget(&forgotten);
+        if self.log.is_mostly_past(self.attempts.len()) {
+            // The old one is as good, only longer.
+            drop(self.log.compact(self.attempts.records()));
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Connections to a keeper: who comes, what is asked, who goes.
+
+use crate::keeper::client::{Client, Feed, Role, is_allowed};
+use crate::keeper::core::{Keeper, now};
+use crate::keeper::poll::Source;
+use crate::keeper::protocol::{Report, Request, VERSION};
+use crate::kernel::host;
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+/// The most connections.
+const CLIENTS_MAX: usize = 128;
+/// The most bytes of unfinished requests of those that have not said what they are.
+const UNKNOWN_BYTES_MAX: usize = 16 << 20;
+/// The most children on the way to their programs, before no more are launched.
+const STARTING_MAX: usize = 256;
+/// How long a connection may take to say what it is.
+const INTRODUCTION_MS: u64 = 10_000;
+/// How long nobody is let in after that failed, in milliseconds.
+const PAUSE_MS: u64 = 1000;
+/// How long a keeper stays that holds nothing.
+const IDLE_MS: u64 = 1000;
+
+impl Keeper {
+    /// Lets in whoever waits.
+    pub(super) fn accept(&mut self) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        loop {
+            let socket = match accept_with(&self.files.listener, flags) {
+                Ok(socket) => socket,
+                Err(Errno::INTR | Errno::CONNABORTED) => continue,
+                Err(Errno::AGAIN) => return,
+                Err(_) => {
+                    // Without descriptors it would be tried again at once, and for ever.
+                    self.accepts_at = Some(now() + PAUSE_MS);
+                    self.listen_or_not();
+                    return;
+                }
+            };
+            // Who may not ask is not answered.
+            if !is_allowed(&socket).unwrap_or(false) {
+                continue;
+            }
+            let mut client = Client::new(socket, now());
+            if self.clients.len() >= CLIENTS_MAX {
+                client.refuse(format!("{CLIENTS_MAX} connections are open"));
+                client.send(&self.attempts);
+                continue;
+            }
+            self.clients_seen = self.clients_seen.wrapping_add(1);
+            let number = self.clients_seen;
+            if self.poll.add(&client, Source::Client(number)).is_ok() {
+                self.clients.insert(number, client);
+            }
+        }
+    }
+
+    /// Lets others in again, some time after that failed.
+    pub(super) fn accept_again(&mut self, now: u64) {
+        if self.accepts_at.is_some_and(|at| now >= at) {
+            self.accepts_at = None;
+            self.listen_or_not();
+        }
+    }
+
+    fn listen_or_not(&self) {
+        let interest = (self.accepts_at.is_none(), false);
+        self.poll
+            .set(&self.files.listener, Source::Listener, interest);
+    }
+
+    /// Lets a client have all that it has asked for, as far as it takes the answers.
+    pub(super) fn serve(&mut self, number: u32) {
+        let Some(mut client) = self.clients.remove(&number) else {
+            return;
+        };
+        loop {
+            client.send(&self.attempts);
+            if client.is_over() || client.is_choked() || self.waits_for_starts(number) {
+                break;
+            }
+            match client.take() {
+                Ok(Some((request, bytes))) => self.answer(number, &mut client, request, bytes),
+                Ok(None) => break,
+                Err(words) => client.refuse(words),
+            }
+        }
+        let unknown = self.unknown_bytes();
+        if matches!(client.role, Role::Unknown) && unknown + client.held_bytes() > UNKNOWN_BYTES_MAX
+        {
+            client.refuse("too many requests are unfinished");
+            client.send(&self.attempts);
+        }
+        if client.is_over() {
+            self.part(number, &client);
+        } else {
+            self.watch(number, &client);
+            self.clients.insert(number, client);
+        }
+    }
+
+    fn unknown_bytes(&self) -> usize {
+        let clients = self.clients.values();
+        let unknown = clients.filter(|client| matches!(client.role, Role::Unknown));
+        unknown.map(Client::held_bytes).sum()
+    }
+
+    fn watch(&self, number: u32, client: &Client) {
+        let (reads, writes) = client.interest();
+        let interest = (reads && !self.waits_for_starts(number), writes);
+        self.poll.set(client, Source::Client(number), interest);
+    }
+
+    /// Whether nothing more is launched for now. The coordinator is served again whenever something has happened, so that
+    /// it alone may be kept waiting.
+    fn waits_for_starts(&self, number: u32) -> bool {
+        self.coordinator == Some(number) && self.starting.len() >= STARTING_MAX
+    }
+
+    /// Ends connections that have had their time.
+    pub(super) fn part_with_the_silent(&mut self, now: u64) {
+        let is_late = |client: &Client| now >= client.since + INTRODUCTION_MS;
+        let others = self
+            .clients
+            .iter()
+            .filter(|(number, _)| Some(**number) != self.coordinator);
+        let late: Vec<u32> = others
+            .filter(|(_, it)| is_late(it))
+            .map(|(number, _)| *number)
+            .collect();
+        for number in late {
+            if let Some(client) = self.clients.remove(&number) {
+                self.part(number, &client);
+            }
+        }
+    }
+
+    fn part(&mut self, number: u32, client: &Client) {
+        self.poll.remove(client);
+        if self.coordinator == Some(number) {
+            self.coordinator = None;
+        }
+    }
+
+    fn answer(&mut self, number: u32, client: &mut Client, request: Request, bytes: usize) {
+        match request {
+            Request::Hello { version: _ } => self.welcome(number, client),
+            Request::Parcel { ticket, parcel } => {
+                if self.coordinator == Some(number) {
+                    return client.refuse("a coordinator hands over no parcels");
+                }
+                let fds = client.take_fds();
+                match self.parcels.put((ticket, *parcel), fds, bytes, now()) {
+                    Ok(()) => {
+                        client.report(&Report::Taken { ticket });
+                        client.role = Role::Done;
+                    }
+                    Err(words) => client.refuse(words),
+                }
+            }
+            _ if self.coordinator != Some(number) => {
+                client.refuse("a coordinator says hello first");
+            }
+            Request::Launch { attempt, launch } => {
+                if let Some((step, errno)) = self.launch(attempt, &launch) {
+                    client.report(&Report::Failed {
+                        attempt,
+                        step,
+                        errno,
+                    });
+                } else if let Some(feed) = client.feed() {
+                    feed.answer(attempt);
+                }
+            }
+            Request::Forget { attempts } => self.forget(&attempts),
+            Request::Upgrade { program } => {
+                let program = Path::new(std::ffi::OsStr::from_bytes(program.as_bytes()));
+                let reason = self.upgrade(program);
+                client.report(&Report::Refused { reason });
+            }
+            Request::Ask { attempt } => {
+                if let Some(feed) = client.feed() {
+                    feed.answer(attempt);
+                }
+            }
+        }
+    }
+
+    /// The newest coordinator is the one.
+    fn welcome(&mut self, number: u32, client: &mut Client) {
+        if let Some(before) = self.coordinator.replace(number)
+            && let Some(other) = self.clients.remove(&before)
+        {
+            self.poll.remove(&other);
+        }
+        client.report(&Report::Welcome {
+            version: VERSION,
+            pid: std::process::id(),
+            boot: host::boot(),
+            groups: self.files.groups.as_ref().map(|path| {
+                let bytes = path.as_os_str().as_bytes();
+                crate::bytes::Bytes::new(bytes)
+            }),
+        });
+        client.role = Role::Coordinator(Box::new(Feed::new()));
+        self.idle_ms = IDLE_MS;
+    }
+}

@@ -1,0 +1,70 @@
+//! How a keeper hands over to the program that is executed in its place, and how that takes over.
+
+use crate::keeper::core::Keeper;
+use crate::keeper::parcels::Waiting;
+use crate::keeper::upgrade::{self, Carried, CarriedParcel};
+use crate::kernel::spawn::{Outcome, inherited};
+use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+impl Keeper {
+    /// Takes over what is in no log.
+    pub(crate) fn unpack(&mut self, carried: Carried) {
+        for parcel in carried.parcels {
+            let [input, output, errors] = parcel.streams.map(inherited);
+            if let (Ok(input), Ok(output), Ok(errors)) = (input, output, errors) {
+                self.parcels.push(Waiting {
+                    ticket: parcel.ticket,
+                    parcel: parcel.parcel,
+                    streams: [input, output, errors],
+                    bytes: parcel.bytes,
+                    until: parcel.until,
+                });
+            }
+        }
+        for (pid, outcome) in carried.starting {
+            if let (Some(attempt), Ok(fd)) = (self.attempts.of_child(pid), inherited(outcome)) {
+                self.attempts.restart(attempt);
+                self.follow(pid, Outcome::from_fd(fd));
+            }
+        }
+    }
+
+    /// Executes this program in our place; if that returns, why not.
+    pub(super) fn upgrade(&mut self, program: &Path) -> String {
+        if self.log.is_behind()
+            && let Err(error) = self.log.compact(self.attempts.records())
+        {
+            return format!("the log has not all that is held: {error}");
+        }
+        let carried = Carried {
+            parcels: self.parcels.iter().map(carried).collect(),
+            starting: self
+                .starting
+                .iter()
+                .map(|(pid, outcome)| (*pid, outcome.as_fd().as_raw_fd()))
+                .collect(),
+        };
+        let streams = self.parcels.iter().flat_map(|waiting| &waiting.streams);
+        let mut open: Vec<BorrowedFd<'_>> = streams.map(OwnedFd::as_fd).collect();
+        open.extend(self.starting.values().map(Outcome::as_fd));
+        let arguments = vec![
+            "keeper".into(),
+            "--data".into(),
+            self.files.data.clone().into(),
+        ];
+        let files = (self.files.lock.as_fd(), self.files.listener.as_fd());
+        let error = upgrade::become_program(program, arguments, files, (&carried, &open));
+        format!("failed to execute {}: {error}", program.display())
+    }
+}
+
+fn carried(waiting: &Waiting) -> CarriedParcel {
+    CarriedParcel {
+        ticket: waiting.ticket,
+        parcel: waiting.parcel.clone(),
+        streams: waiting.streams.each_ref().map(AsRawFd::as_raw_fd),
+        bytes: waiting.bytes,
+        until: waiting.until,
+    }
+}
