@@ -8,7 +8,8 @@ use crate::keeper::poll::Source;
 use crate::keeper::protocol::{ATTEMPTS_MAX, Launch, step};
 use crate::keeper::record::Record;
 use crate::kernel::cgroup;
-use crate::kernel::spawn::{Outcome, Step};
+use crate::kernel::plan::Step;
+use crate::kernel::spawn::Outcome;
 use crate::kernel::wait::{self, Children, Ended};
 use std::io;
 

@@ -1,6 +1,7 @@
 //! The machine, the boot and the PID namespace that identities hold in, and what this kernel can do. Each is read once.
 
-use crate::kernel::pidfd::{self, Pidfd};
+use crate::kernel::pidfs;
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -77,8 +78,7 @@ impl Abilities {
     }
 
     fn probe() -> Self {
-        let own = Pidfd::open(std::process::id());
-        let Ok(Some(own)) = own else {
+        let Ok(own) = pidfd_open(getpid(), PidfdFlags::empty()) else {
             return Self {
                 pidfds: false,
                 inodes: false,
@@ -86,12 +86,12 @@ impl Abilities {
                 exits: false,
             };
         };
-        let inodes = pidfd::is_of_pidfs(&own);
+        let inodes = pidfs::is_pidfs(&own);
         Self {
             pidfds: true,
             inodes,
-            handles: inodes.then(|| pidfd::handle_type(&own)).flatten(),
-            exits: inodes && pidfd::knows_exits(&own) && release() >= (6, 15),
+            handles: inodes.then(|| pidfs::handle_type(&own)).flatten(),
+            exits: inodes && pidfs::answers(&own) && release() >= (6, 15),
         }
     }
 }

@@ -4,10 +4,12 @@
 //! | file | holds |
 //! |---|---|
 //! | `host.rs` | the machine, the boot, the PID namespace, and what this kernel can do |
+//! | `pidfs.rs` | what only the kernel's own numbers name: file handles, inodes and exits of descriptors of processes |
 //! | `pidfd.rs` | a process by descriptor: signals, end, exit status |
 //! | `identity.rs` | from a PID to an identity, and from an identity back to a process |
 //! | `proc.rs` | what `/proc` has about processes |
 //! | `cgroup.rs` | control groups of version 2 |
+//! | `plan.rs` | what a new process is to run |
 //! | `spawn.rs` | a new process that waits for leave to go on |
 //! | `child.rs` | what the new process does before it executes its program |
 //! | `signals.rs` | signals as a descriptor |
@@ -20,6 +22,8 @@ mod child;
 pub mod host;
 pub mod identity;
 pub mod pidfd;
+mod pidfs;
+pub mod plan;
 pub mod proc;
 pub mod signals;
 pub mod spawn;

@@ -2,62 +2,23 @@
 
 #![expect(
     unsafe_code,
-    reason = "signals to a group, file handles and exit statuses of descriptors have no safe call in rustix"
+    reason = "signals by descriptor with flags have no safe call in rustix"
 )]
 
-use crate::kernel::host;
+pub use crate::kernel::pidfs::ExitStatus;
+use crate::kernel::{host, pidfs};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;
-use std::mem::{offset_of, size_of};
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
-/// `f_type` of pidfs, see `statfs`.
-const PID_FS_MAGIC: u64 = 0x5049_4446;
 /// `PIDFD_SIGNAL_PROCESS_GROUP` of `linux/pidfd.h`.
 const SIGNAL_PROCESS_GROUP: libc::c_uint = 1 << 2;
-/// `PIDFD_INFO_EXIT` of `linux/pidfd.h`.
-const INFO_EXIT: u64 = 1 << 3;
-/// `PIDFD_GET_INFO` of `linux/pidfd.h`: `_IOWR(0xff, 11, struct pidfd_info)`, with 64 bytes.
-const GET_INFO: libc::Ioctl = 0xc040_ff0b_u32 as libc::Ioctl;
-
-/// `struct pidfd_info` in its first version, of 64 bytes.
-#[repr(C)]
-#[derive(Default)]
-struct Info {
-    mask: u64,
-    group: u64,
-    pids: [u32; 3],
-    users: [u32; 8],
-    exit_code: i32,
-}
-
-const _: () = assert!(size_of::<Info>() == 64 && offset_of!(Info, exit_code) == 60);
-
-/// `struct file_handle` with the eight bytes that pidfs has.
-#[repr(C)]
-struct Handle {
-    bytes: u32,
-    kind: i32,
-    inode: [u8; 8],
-}
-
 /// A process.
 #[derive(Debug)]
 pub struct Pidfd(OwnedFd);
-
-/// What the kernel says of how a process ended to those that are not its parent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExitStatus {
-    /// As `wait` has it.
-    Known(u32),
-    /// It lives, or its parent has not reaped it yet.
-    Unreaped,
-    /// Nothing: a kernel before 6.15, or one that keeps nothing more of it.
-    Untold,
-}
 
 impl Pidfd {
     /// The process that has this PID now; `None` if none has.
@@ -83,24 +44,8 @@ impl Pidfd {
     pub fn open_inode(inode: u64) -> io::Result<Option<Self>> {
         let kind = host::abilities().handles;
         let kind = kind.ok_or(io::Error::from(io::ErrorKind::Unsupported))?;
-        let mut handle = Handle {
-            bytes: 8,
-            kind,
-            inode: inode.to_ne_bytes(),
-        };
-        let mount = own()?.as_fd().as_raw_fd();
-        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-        // SAFETY: `handle` has the layout of `file_handle` and as many bytes as it says; it is only read.
-        let fd = unsafe { libc::open_by_handle_at(mount, (&raw mut handle).cast(), flags) };
-        if fd >= 0 {
-            // SAFETY: the kernel has just given it, so it is open and nobody else's.
-            return Ok(Some(Self(unsafe { OwnedFd::from_raw_fd(fd) })));
-        }
-        let error = io::Error::last_os_error();
-        match error.raw_os_error() {
-            Some(libc::ESTALE) => Ok(None),
-            _ => Err(error),
-        }
+        let opened = pidfs::open(own()?, kind, inode)?;
+        Ok(opened.map(Self))
     }
 
     /// A descriptor that the kernel gave as one of a process.
@@ -185,26 +130,7 @@ impl Pidfd {
         if !host::abilities().exits {
             return Ok(ExitStatus::Untold);
         }
-        match self.ask(INFO_EXIT) {
-            Ok(info) if info.mask & INFO_EXIT == 0 => Ok(ExitStatus::Unreaped),
-            Ok(info) => Ok(ExitStatus::Known(info.exit_code.cast_unsigned())),
-            // It has ended, and the kernel keeps nothing more of it.
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(ExitStatus::Untold),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn ask(&self, mask: u64) -> io::Result<Info> {
-        let mut info = Info {
-            mask,
-            ..Info::default()
-        };
-        // SAFETY: the number of the request says how long `info` is, and it has that layout.
-        let done = unsafe { libc::ioctl(self.0.as_raw_fd(), GET_INFO, &raw mut info) };
-        match done {
-            0 => Ok(info),
-            _ => Err(io::Error::last_os_error()),
-        }
+        pidfs::exit_status(self)
     }
 }
 
@@ -229,46 +155,6 @@ fn own() -> io::Result<&'static Pidfd> {
     let own = Pidfd::open(std::process::id())?;
     let own = own.ok_or(io::Error::from(io::ErrorKind::NotFound))?;
     Ok(OWN.get_or_init(|| own))
-}
-
-/// Whether inodes of such descriptors are those of processes: pidfs, and numbers of 64 bits.
-pub(in crate::kernel) fn is_of_pidfs(pidfd: &Pidfd) -> bool {
-    let status = rustix::fs::fstatfs(&pidfd.0);
-    let is_pidfs = status.is_ok_and(|status| u64::try_from(status.f_type) == Ok(PID_FS_MAGIC));
-    is_pidfs && cfg!(target_pointer_width = "64")
-}
-
-/// The type of file handles of pidfs, if processes can be opened by them.
-pub(in crate::kernel) fn handle_type(pidfd: &Pidfd) -> Option<i32> {
-    let mut handle = Handle {
-        bytes: 8,
-        kind: 0,
-        inode: [0; 8],
-    };
-    let mut mount: libc::c_int = 0;
-    let (fd, no_path) = (pidfd.0.as_raw_fd(), c"".as_ptr());
-    let place = (&raw mut handle).cast();
-    // SAFETY: `handle` has the layout of `file_handle` and room for as many bytes as it says; the path ends with a NUL.
-    let named =
-        unsafe { libc::name_to_handle_at(fd, no_path, place, &raw mut mount, libc::AT_EMPTY_PATH) };
-    if named != 0 || handle.bytes != 8 {
-        return None;
-    }
-    let kind = handle.kind;
-    let place = (&raw mut handle).cast();
-    // SAFETY: as above; the kernel has filled it.
-    let opened = unsafe { libc::open_by_handle_at(fd, place, libc::O_RDONLY | libc::O_CLOEXEC) };
-    if opened < 0 {
-        return None;
-    }
-    // SAFETY: the kernel has just given it, so it is open and nobody else's.
-    drop(unsafe { OwnedFd::from_raw_fd(opened) });
-    Some(kind)
-}
-
-/// Whether the kernel answers questions about a descriptor's process.
-pub(in crate::kernel) fn knows_exits(pidfd: &Pidfd) -> bool {
-    pidfd.ask(INFO_EXIT).is_ok()
 }
 
 #[cfg(test)]

@@ -76,13 +76,12 @@ impl Kept {
         let mut output = child.stdout.take().expect("it is piped");
         output.read_to_string(&mut words).expect("it reads");
         errors.read_to_string(&mut words).expect("it reads");
-        match child.try_wait().expect("it is our child") {
-            None if self.path("keeper.sock").exists() => Ok(child),
-            _ => {
-                drop(child.wait());
-                Err(words)
-            }
+        // Its streams are closed when it listens, and when it has ended: whose name is in the lock?
+        if self.read("keeper.lock").trim().parse() == Ok(child.id()) {
+            return Ok(child);
         }
+        child.wait().expect("it is our child");
+        Err(words)
     }
 
     /// The PID of the keeper.

@@ -499,6 +499,7 @@ pub(crate) const CIRCLES: &[(&[&str], &str)] = &[
 pub(crate) const UNSAFE: &[&str] = &[
     "src/kernel/child.rs",
     "src/kernel/pidfd.rs",
+    "src/kernel/pidfs.rs",
     "src/kernel/proc.rs",
     "src/kernel/signals.rs",
     "src/kernel/spawn.rs",

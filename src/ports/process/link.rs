@@ -259,7 +259,9 @@ mod tests {
             let attempts = attempts.clone();
             link.ask(&Request::Forget { attempts }).expect("it is read");
         }
-        link.stream.shutdown(std::net::Shutdown::Write).expect("it is open");
+        link.stream
+            .shutdown(std::net::Shutdown::Write)
+            .expect("it is open");
         let mut reports = Vec::new();
         while reports.len() < 50_000 && link.read(&mut reports).is_ok() {}
         assert_eq!(reports.len(), 50_000);
