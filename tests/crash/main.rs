@@ -4,6 +4,8 @@
 
 mod acting;
 mod locks;
+#[cfg(target_os = "linux")]
+mod processes;
 mod queues;
 
 #[path = "../support/beanstalk.rs"]
@@ -17,6 +19,9 @@ mod counter;
 mod daemon;
 #[path = "../support/kept.rs"]
 mod kept;
+#[cfg(target_os = "linux")]
+#[path = "../support/left_out.rs"]
+mod left_out;
 #[path = "../support/lives.rs"]
 mod lives;
 #[path = "../support/lockserver.rs"]

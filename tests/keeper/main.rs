@@ -2,6 +2,7 @@
 
 #![cfg(all(feature = "cli", target_os = "linux"))]
 
+mod bytes;
 mod hostile;
 mod launching;
 mod log;

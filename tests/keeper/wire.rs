@@ -76,8 +76,12 @@ impl Kept {
         let mut output = child.stdout.take().expect("it is piped");
         output.read_to_string(&mut words).expect("it reads");
         errors.read_to_string(&mut words).expect("it reads");
-        // Its streams are closed when it listens, and when it has ended: whose name is in the lock?
-        if self.read("keeper.lock").trim().parse() == Ok(child.id()) {
+        // Its streams are closed when it listens, and when it is about to end.
+        let listens = || {
+            let is_it = self.read("keeper.lock").trim().parse() == Ok(child.id());
+            is_it && UnixStream::connect(self.path("keeper.sock")).is_ok()
+        };
+        if listens() {
             return Ok(child);
         }
         child.wait().expect("it is our child");

@@ -334,10 +334,15 @@ pub(crate) fn kills(usual: u64, all: u64) -> u64 {
     setting("SEXTON_CRASH_KILLS").map_or(usual, |kills| kills * usual / all)
 }
 
+/// The seed to begin with.
+pub(crate) fn seed() -> u64 {
+    setting("SEXTON_CRASH_SEED").unwrap_or(1)
+}
+
 /// Goes through directories, from one seed to the next, until there were so many kills and enough of everything else
 /// was met: when a kill falls is for the machine to say. `live` takes the seed and how many kills are enough for it.
 pub(crate) fn campaign(kills: u64, mut live: impl FnMut(u64, u64) -> Counts) -> Counts {
-    let mut seed = setting("SEXTON_CRASH_SEED").unwrap_or(1);
+    let mut seed = seed();
     let mut counts = Counts::default();
     while let Some(missing) = counts.missing(kills) {
         assert!(counts.kills < kills * 10, "{missing}: {counts}");

@@ -1,0 +1,152 @@
+//! What is launched, and what each child wrote of its own life: that it began, and how it was about to end.
+
+use crate::processes::host::Host;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Children of one directory, by number.
+pub(crate) struct Children {
+    files: PathBuf,
+}
+
+/// How a child was about to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Last {
+    /// With this code.
+    Code(u8),
+    /// By this signal.
+    Signal(u8),
+}
+
+/// What a record says of the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Recorded {
+    /// It lives.
+    Alive,
+    /// This.
+    Ended(Last),
+    /// Nobody knows, for this reason.
+    Lost(String),
+    /// It was not started.
+    Failed(String),
+}
+
+impl Children {
+    /// Those of this host.
+    pub(crate) fn of(host: &Host) -> Self {
+        let files = host.file("children");
+        std::fs::create_dir_all(&files).expect("there is room");
+        Self { files }
+    }
+
+    fn file(&self, number: u64, what: &str) -> PathBuf {
+        self.files.join(format!("{number}.{what}"))
+    }
+
+    /// A launch of a child that lives so long, and ends by its number: every seventh by a signal.
+    pub(crate) fn launch(&self, number: u64, ms: u64) -> Value {
+        let base = self.files.join(number.to_string());
+        let base = base
+            .to_str()
+            .expect("temporary directories have plain names");
+        let last = Self::last(number);
+        let (word, end) = match last {
+            Last::Code(code) => (format!("c{code}"), format!("exit {code}")),
+            Last::Signal(signal) => (format!("s{signal}"), format!("kill -{signal} $$")),
+        };
+        let seconds = format!("{}.{:03}", ms / 1000, ms % 1000);
+        // What it writes last, it writes at once, by another name.
+        let script = format!(
+            "echo $$ >> {base}.start; sleep {seconds}; echo {word} > {base}.next; mv {base}.next {base}.last; {end}"
+        );
+        json!({"command": ["sh", "-c", script], "labels": {"number": number.to_string()}})
+    }
+
+    /// A launch of a child that lives until it is let go, and that no SIGTERM ends.
+    pub(crate) fn held(&self, number: u64) -> Value {
+        let go = self.file(number, "go");
+        let go = go.to_str().expect("temporary directories have plain names");
+        let mut launch = self.launch(number, 0);
+        let script = launch["command"][2].as_str().expect("it is a script");
+        let held = format!("while ! [ -e {go} ]; do sleep 0.02; done");
+        let script = format!("trap '' TERM; {}", script.replace("sleep 0.000", &held));
+        // What SIGTERM is to end must not ignore it.
+        let script = script.replace("kill -15", "trap - TERM; kill -15");
+        launch["command"][2] = script.into();
+        launch
+    }
+
+    /// Lets it go.
+    pub(crate) fn let_go(&self, number: u64) {
+        std::fs::write(self.file(number, "go"), "").expect("there is room");
+    }
+
+    /// How it ends.
+    pub(crate) fn last(number: u64) -> Last {
+        let small = u8::try_from(number % 251).expect("it is small");
+        match number % 7 {
+            3 => Last::Signal(if number.is_multiple_of(2) { 9 } else { 15 }),
+            _ => Last::Code(small),
+        }
+    }
+
+    /// How often it began.
+    pub(crate) fn starts(&self, number: u64) -> usize {
+        let starts = std::fs::read_to_string(self.file(number, "start"));
+        starts.unwrap_or_default().lines().count()
+    }
+
+    /// What it wrote last, if it came so far.
+    pub(crate) fn wrote(&self, number: u64) -> Option<Last> {
+        let last = std::fs::read_to_string(self.file(number, "last")).ok()?;
+        let (kind, rest) = last.trim().split_at(1);
+        let value = rest.parse().expect("it is a number");
+        Some(match kind {
+            "c" => Last::Code(value),
+            _ => Last::Signal(value),
+        })
+    }
+}
+
+/// The records of children, by number; fails if one has two.
+pub(crate) fn by_number(records: Vec<Value>) -> BTreeMap<u64, Value> {
+    let mut all = BTreeMap::new();
+    for record in records {
+        let number = record["labels"]["number"].as_str();
+        let number = number
+            .and_then(|number| number.parse().ok())
+            .expect("it is numbered");
+        let before = all.insert(number, record);
+        assert!(before.is_none(), "{number} has two records: {before:?}");
+    }
+    all
+}
+
+/// What a record says of the end.
+pub(crate) fn recorded(record: &Value) -> Recorded {
+    let small = |field: &str| record[field].as_u64().and_then(|it| u8::try_from(it).ok());
+    if record["status"] != "exited" {
+        assert!(
+            record["code"].is_null() && record["lost"].is_null(),
+            "{record}"
+        );
+        return Recorded::Alive;
+    }
+    if let Some(words) = record["failure"]["words"].as_str() {
+        assert!(record["code"].is_null(), "{record}");
+        return Recorded::Failed(words.to_owned());
+    }
+    if let Some(reason) = record["lost"].as_str() {
+        assert!(
+            record["code"].is_null() && record["signal"].is_null(),
+            "{record}"
+        );
+        return Recorded::Lost(reason.to_owned());
+    }
+    match (small("signal"), small("code")) {
+        (Some(signal), Some(_)) => Recorded::Ended(Last::Signal(signal)),
+        (None, Some(code)) => Recorded::Ended(Last::Code(code)),
+        (_, None) => panic!("it says nothing of its end: {record}"),
+    }
+}

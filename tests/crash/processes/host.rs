@@ -1,0 +1,151 @@
+//! A data directory, the coordinators and keepers that run on it, and an end to all of them.
+
+use crate::daemon::{Daemon, serve_by, text};
+use crate::patience::until;
+use crate::processes::asking::{self, Answer};
+use serde_json::Value;
+use sexton::kernel::pidfd::Pidfd;
+use sexton::kernel::proc;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// A directory. When it is dropped, its keeper and every child go with it.
+pub(crate) struct Host {
+    files: TempDir,
+}
+
+impl Host {
+    pub(crate) fn new() -> Self {
+        Self {
+            files: tempfile::tempdir().expect("there is room"),
+        }
+    }
+
+    /// The data directory.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.files.path().join("data")
+    }
+
+    /// Another file, of the test alone.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.files.path().join(name)
+    }
+
+    /// A coordinator.
+    pub(crate) fn start(&self) -> Daemon {
+        Daemon::serve(&["--data", text(&self.data())])
+    }
+
+    /// The command of a coordinator on a machine that was started again, as far as it can see: in a mount namespace of its
+    /// own, the boot has another name.
+    pub(crate) fn rebooted(&self) -> Command {
+        let boot = self.file("boot_id");
+        let name = "11111111-2222-4333-8444-555555555555\n";
+        std::fs::write(&boot, name).expect("there is room");
+        let script = "mount --bind \"$0\" /proc/sys/kernel/random/boot_id && exec \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, text(&boot)]);
+        serve_by(command, &["--data", text(&self.data())])
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.data().join("sexton.sock")
+    }
+
+    /// Posts with a key.
+    pub(crate) fn post(&self, path: &str, key: &str, body: &Value) -> std::io::Result<Answer> {
+        asking::post(&self.socket(), path, key, body)
+    }
+
+    /// Posts what must be answered well.
+    pub(crate) fn well(&self, path: &str, body: &Value) -> Value {
+        let head = format!("POST {path} HTTP/1.1");
+        let answered = asking::ask(&self.socket(), &head, &body.to_string());
+        let (status, answer) = answered.expect("it is answered");
+        assert_eq!(status, 200, "{path} {body}: {answer}");
+        answer
+    }
+
+    /// Posts what is refused, or not: whatever comes of it.
+    pub(crate) fn try_post(&self, path: &str, body: &Value) -> u16 {
+        let head = format!("POST {path} HTTP/1.1");
+        let answered = asking::ask(&self.socket(), &head, &body.to_string());
+        answered.expect("it is answered").0
+    }
+
+    /// Every record.
+    pub(crate) fn records(&self) -> Vec<Value> {
+        asking::records(&self.socket()).expect("the coordinator answers")
+    }
+
+    /// The PID of the keeper, if one has the lock.
+    pub(crate) fn keeper(&self) -> Option<Pidfd> {
+        let pid = std::fs::read_to_string(self.data().join("keeper.lock")).ok()?;
+        let pid: u32 = pid.trim().parse().ok()?;
+        let pidfd = Pidfd::open(pid).ok()??;
+        // What is in the lock may be of one that has gone.
+        let argv = proc::cmdline(pid).ok()??;
+        let is_ours = |word: &sexton::bytes::Bytes| self.is_data(word.as_bytes());
+        (argv.iter().any(is_ours) && !pidfd.has_ended().ok()?).then_some(pidfd)
+    }
+
+    fn is_data(&self, path: &[u8]) -> bool {
+        let data = self.data().canonicalize().ok();
+        let data = data.as_deref().map(|data| text(data).as_bytes());
+        data == Some(path) || text(&self.data()).as_bytes() == path
+    }
+
+    /// kill -9 of the keeper.
+    pub(crate) fn kill_keeper(&self) {
+        let keeper = until("a keeper runs", || self.keeper());
+        keeper.signal(9).expect("it may be");
+        until("the keeper has ended", || {
+            keeper.has_ended().expect("it polls").then_some(())
+        });
+    }
+
+    /// What it launched, or what that started, and that still lives.
+    fn children(&self) -> Vec<Pidfd> {
+        let marked = |pid: u32| {
+            let env = proc::environ(pid).ok().flatten().unwrap_or_default();
+            let values = env
+                .iter()
+                .filter_map(|it| it.as_bytes().strip_prefix(b"SEXTON_DATA="));
+            values.into_iter().any(|value| self.is_data(value))
+        };
+        let pids = proc::pids().unwrap_or_default().into_iter();
+        let opened = pids.filter_map(|pid| {
+            let pidfd = Pidfd::open(pid).ok().flatten()?;
+            marked(pid).then_some(pidfd)
+        });
+        opened.collect()
+    }
+
+    /// Ends everything that was launched.
+    pub(crate) fn kill_children(&self) {
+        for _ in 0..100 {
+            let left = self.children();
+            if left.is_empty() {
+                return;
+            }
+            for pidfd in left {
+                drop(pidfd.signal(9));
+            }
+        }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if let Some(keeper) = self.keeper() {
+            drop(keeper.signal(9));
+        }
+        self.kill_children();
+    }
+}
+
+/// Whether somebody has this PID.
+pub(crate) fn is_taken(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}

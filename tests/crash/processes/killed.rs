@@ -1,0 +1,184 @@
+//! Coordinators are killed again and again while children are launched, run and end. Of each that was asked for there is
+//! one record, each ran once, and what is recorded of its end is what it wrote itself.
+
+use crate::chance::Chance;
+use crate::lives;
+use crate::patience::{PATIENCE, until};
+use crate::processes::children::{Children, Recorded, by_number, recorded};
+use crate::processes::host::Host;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Kills, and children, of `cargo test`; and out of how many of `SEXTON_CRASH_KILLS` that is.
+const KILLS: u64 = 20;
+const ALL_KILLS: u64 = 20;
+const CHILDREN: u64 = 1000;
+
+/// Who launches at once.
+const LAUNCHERS: usize = 6;
+
+/// One directory under kills.
+struct Campaign {
+    host: Host,
+    children: Children,
+    next: AtomicU64,
+    all: u64,
+    /// Nobody is to launch any more, since nobody will answer.
+    is_over: AtomicBool,
+    /// A child's span, by its number.
+    seed: u64,
+}
+
+impl Campaign {
+    fn new(seed: u64, all: u64) -> Self {
+        let host = Host::new();
+        let children = Children::of(&host);
+        Self {
+            host,
+            children,
+            next: AtomicU64::new(0),
+            all,
+            is_over: AtomicBool::new(false),
+            seed,
+        }
+    }
+
+    /// Launches children until all are launched. What a kill left without an answer is asked for again, with its key.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a coordinator that is killed is no event"
+    )]
+    fn launch(&self) {
+        loop {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            if number >= self.all {
+                return;
+            }
+            // Most end while the next coordinator is not there yet, or is starting.
+            let ms = Chance::new(self.seed ^ number << 20).below(1500);
+            let body = self.children.launch(number, ms);
+            let key = format!("child-{number}");
+            loop {
+                match self.host.post("/v1/processes/launch", &key, &body) {
+                    Ok((200, _)) => break,
+                    // It is being started, or stopped.
+                    Ok((status, answer)) => assert!(status >= 500 || status == 409, "{answer}"),
+                    Err(_) => {}
+                }
+                if self.is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+
+    /// Waits until what had ended when it began is recorded as it was; how long that took.
+    fn settle(&self) -> Duration {
+        let begun = Instant::now();
+        let asked = self.next.load(Ordering::Relaxed).min(self.all);
+        let ended: Vec<_> = (0..asked)
+            .filter_map(|number| Some((number, self.children.wrote(number)?)))
+            .collect();
+        until("all that has ended is recorded", || {
+            let records = by_number(self.host.records());
+            // What nobody was answered about is asked for again, and is recorded then.
+            let known = ended
+                .iter()
+                .filter_map(|(number, last)| Some((records.get(number)?, last)));
+            let mut open = 0;
+            for (record, last) in known {
+                match recorded(record) {
+                    Recorded::Ended(found) => assert_eq!(found, *last, "{record}"),
+                    Recorded::Alive => open += 1,
+                    other @ (Recorded::Lost(_) | Recorded::Failed(_)) => {
+                        panic!("{other:?}: {record}")
+                    }
+                }
+            }
+            (open == 0).then_some(())
+        });
+        begun.elapsed()
+    }
+
+    /// What must hold in the end.
+    fn judge(&self) {
+        until("all have ended", || {
+            let records = by_number(self.host.records());
+            let is_over = |record| recorded(record) != Recorded::Alive;
+            (records.len() as u64 == self.all && records.values().all(is_over)).then_some(())
+        });
+        for (number, record) in by_number(self.host.records()) {
+            assert_eq!(self.children.starts(number), 1, "{record}");
+            let wrote = self.children.wrote(number);
+            let wrote = wrote.map(Recorded::Ended);
+            assert_eq!(Some(recorded(&record)), wrote, "{record}");
+            let pid = record["pid"]
+                .as_u64()
+                .and_then(|pid| u32::try_from(pid).ok());
+            assert!(pid.is_some(), "{record}");
+        }
+    }
+}
+
+/// Launches children under kills of their coordinator; how long it took after each start until all was right.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "when a kill falls is for chance to say"
+)]
+fn live(seed: u64, kills: u64, all: u64) -> Vec<Duration> {
+    let campaign = Campaign::new(seed, all);
+    let mut chance = Chance::new(seed);
+    let mut spans = Vec::new();
+    let mut daemon = campaign.host.start();
+    std::thread::scope(|scope| {
+        let launchers: Vec<_> = (0..LAUNCHERS)
+            .map(|_| scope.spawn(|| campaign.launch()))
+            .collect();
+        let stopper = Stopper(&campaign.is_over);
+        for _ in 0..kills {
+            std::thread::sleep(Duration::from_millis(20 + chance.below(250)));
+            daemon.kill();
+            // Now and then children end while nobody is there to see it.
+            std::thread::sleep(Duration::from_millis(chance.below(3) * 100));
+            daemon = campaign.host.start();
+            spans.push(campaign.settle());
+        }
+        until("all are launched", || {
+            launchers.iter().all(|it| it.is_finished()).then_some(())
+        });
+        drop(stopper);
+    });
+    campaign.judge();
+    daemon.kill();
+    spans
+}
+
+/// Ends launchers, also when the test fails.
+struct Stopper<'a>(&'a AtomicBool);
+
+impl Drop for Stopper<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn coordinators_are_killed_and_no_child_is_lost_or_guessed_or_run_twice() {
+    let kills = lives::kills(KILLS, ALL_KILLS);
+    let mut seed = lives::seed();
+    let mut left = kills;
+    while left > 0 {
+        let some = left.min(KILLS);
+        println!("processes: seed {seed}, {some} kills");
+        let mut spans = live(seed, some, CHILDREN);
+        spans.sort();
+        let (median, longest) = (spans.get(spans.len() / 2), spans.last());
+        println!(
+            "  after a start all is right within {median:?} at the median, {longest:?} at most"
+        );
+        // A bound that only says that somebody waited for a clock.
+        assert!(longest.is_some_and(|it| *it < PATIENCE));
+        (left, seed) = (left - some, seed + 1);
+    }
+}

@@ -1,0 +1,152 @@
+//! Strangers that have the PIDs of what ended while nobody saw it: no signal reaches one, whatever stood in the records.
+
+use crate::left_out::left_out;
+use crate::patience::until;
+use crate::processes::children::{Children, Recorded, by_number, recorded};
+use crate::processes::host::{Host, is_taken};
+use rustix::process::{WaitId, WaitIdOptions, waitid};
+use serde_json::json;
+use sexton::bytes::Bytes;
+use sexton::kernel::pidfd::Pidfd;
+use sexton::kernel::plan::Plan;
+use sexton::kernel::spawn::{Birth, spawn};
+use std::fs::File;
+use std::os::fd::AsFd as _;
+use std::process::{Child, Command, Stdio};
+
+/// Of each kind: launched, and registered.
+const EACH: u64 = 50;
+
+/// A process of ours with a PID of our choice.
+struct Stranger(Pidfd);
+
+impl Stranger {
+    /// Takes a PID that is free, or becomes so when the last of its group is gone.
+    fn with(pid: u32) -> Self {
+        let words = ["sleep", "1000"].map(|word| Bytes::new(word.as_bytes()));
+        let env = [Bytes::new(*b"PATH=/usr/bin:/bin")];
+        let plan = Plan::new(&words, &env, &Bytes::default()).expect("it is a plan");
+        let null = File::options().read(true).write(true).open("/dev/null");
+        let null = null.expect("it is there");
+        let birth = Birth {
+            group: None,
+            pid: i32::try_from(pid).ok(),
+        };
+        let spawned = until("the PID is free", || {
+            match spawn(&plan, [null.as_fd(); 3], birth) {
+                Ok(spawned) => Some(spawned),
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => None,
+                Err(error) => panic!("a PID of our choice takes CAP_CHECKPOINT_RESTORE: {error}"),
+            }
+        });
+        assert_eq!(spawned.pid, pid);
+        let pidfd = Pidfd::open(pid)
+            .expect("there are descriptors")
+            .expect("it waits");
+        spawned.release().expect("it waits for leave");
+        Self(pidfd)
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        drop(self.0.signal(9));
+        drop(waitid(WaitId::PidFd(self.0.as_fd()), WaitIdOptions::EXITED));
+    }
+}
+
+/// A process of ours that is registered. It goes when it is dropped.
+struct Registered(Child);
+
+impl Registered {
+    fn start() -> Self {
+        let mut command = Command::new("sleep");
+        let command = command
+            .arg("1000")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        Self(command.spawn().expect("it starts"))
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+#[test]
+fn no_signal_reaches_a_stranger_that_has_the_pid() {
+    if !rustix::process::geteuid().is_root() {
+        return left_out("PIDs that are reused: only root may choose a PID");
+    }
+    let host = Host::new();
+    let children = Children::of(&host);
+    let daemon = host.start();
+    for number in 0..EACH {
+        host.well("/v1/processes/launch", &children.held(number));
+    }
+    let registered: Vec<Registered> = (0..EACH).map(|_| Registered::start()).collect();
+    for (process, number) in registered.iter().zip(EACH..) {
+        let labels = json!({"number": number.to_string()});
+        let body = json!({"pid": process.0.id(), "labels": labels});
+        host.well("/v1/processes/register", &body);
+    }
+    let records = by_number(host.records());
+    assert_eq!(records.len() as u64, 2 * EACH);
+    // A stop that goes on after the start: what is launched takes no notice of SIGTERM.
+    for number in (0..EACH).filter(|number| number % 2 == 0) {
+        // Of some, the grace ends after the start.
+        let grace = if number % 4 == 0 { 2000 } else { 600_000 };
+        let body =
+            json!({"id": records[&number]["id"], "tree": number % 3 == 0, "grace_ms": grace});
+        host.well("/v1/processes/stop", &body);
+    }
+    daemon.kill();
+    host.kill_keeper();
+    drop(registered);
+    host.kill_children();
+    let pid = |number: &u64| {
+        let pid = records[number]["pid"].as_u64().expect("it ran");
+        u32::try_from(pid).expect("it is small")
+    };
+    for number in records.keys() {
+        until("it is gone", || (!is_taken(pid(number))).then_some(()));
+    }
+    let strangers: Vec<Stranger> = records
+        .keys()
+        .map(|number| Stranger::with(pid(number)))
+        .collect();
+
+    let daemon = host.start();
+    for (number, record) in &records {
+        let id = &record["id"];
+        let signal = json!({"id": id, "signal": 9, "group": number % 2 == 0});
+        assert_ne!(
+            host.try_post("/v1/processes/signal", &signal),
+            200,
+            "{record}"
+        );
+        // It may have ended, or be on its way to that.
+        host.try_post(
+            "/v1/processes/stop",
+            &json!({"id": id, "grace_ms": 0, "tree": true}),
+        );
+    }
+    let ended = until("all have ended", || {
+        let records = by_number(host.records());
+        let is_over = |record| recorded(record) != Recorded::Alive;
+        records.values().all(is_over).then_some(records)
+    });
+    for record in ended.values() {
+        assert!(matches!(recorded(record), Recorded::Lost(_)), "{record}");
+    }
+    for stranger in &strangers {
+        assert!(
+            !stranger.0.has_ended().expect("it polls"),
+            "a stranger was killed"
+        );
+    }
+    daemon.kill();
+}
