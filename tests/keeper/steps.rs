@@ -3,9 +3,12 @@
 use crate::left_out::left_out;
 use crate::wire::{Kept, attempt, bytes, path_bytes};
 use rustix::io::Errno;
-use sexton::keeper::protocol::{Launch, Report, step};
+use sexton::keeper::protocol::{Launch, Report, Request, step};
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 fn fails(kept: &Kept, number: u64, launch: Launch) -> (u8, i32) {
     let (mut peer, _) = kept.hello();
@@ -125,4 +128,28 @@ fn a_child_is_the_user_that_was_asked_for() {
     };
     let failed = fails(&kept, 2, launch);
     assert_eq!(failed, (step::DIRECTORY, errno(Errno::ACCESS)));
+}
+
+#[test]
+fn what_failed_leaves_no_control_group() {
+    let kept = Kept::new();
+    let (mut peer, told) = kept.hello();
+    let Some(Report::Welcome { groups, .. }) = told.first() else {
+        panic!("nobody is welcome: {told:?}");
+    };
+    let Some(groups) = groups else {
+        return left_out("control groups: none can be made here");
+    };
+    let groups = Path::new(OsStr::from_bytes(groups.as_bytes()));
+    let group = |number| groups.join(attempt(number).to_string());
+    peer.launch(attempt(1), kept.launch(&["no-such-program"]));
+    while !matches!(peer.next(), Report::Failed { .. }) {}
+    peer.run(attempt(2), kept.launch(&["sleep", "1000"]));
+    assert!(group(1).exists() && group(2).exists());
+    let attempts = vec![attempt(1), attempt(2)];
+    peer.send(&Request::Forget { attempts });
+    // A request behind it is answered when it is done.
+    peer.ask(attempt(1));
+    assert!(!group(1).exists(), "nothing is in it");
+    assert!(group(2).exists(), "something lives in it");
 }

@@ -24,7 +24,7 @@ const DOUBT_MS_MAX: u64 = 10_000;
 
 /// The longest between two looks at a process that has ended and that its new parent has not reaped, in milliseconds; from 1 on
 /// and doubled each time.
-const UNREAPED_MS_MAX: u64 = 128;
+const UNREAPED_MS_MAX: u64 = 2048;
 
 /// How it stands with the keeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -54,6 +54,14 @@ pub(crate) fn post(socket: &Path, path: &str, key: &str, body: &Value) -> io::Re
     ask(socket, &head, &body.to_string())
 }
 
+/// How many records there are in this phase.
+pub(crate) fn count(socket: &Path, phase: &str) -> io::Result<u64> {
+    let head = format!("GET /v1/processes/count?status={phase} HTTP/1.1");
+    let (status, answer) = ask(socket, &head, "")?;
+    assert_eq!(status, 200, "{answer}");
+    Ok(answer["count"].as_u64().unwrap_or(0))
+}
+
 /// All records, page by page.
 pub(crate) fn records(socket: &Path) -> io::Result<Vec<Value>> {
     let mut all = Vec::new();

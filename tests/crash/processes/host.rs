@@ -79,7 +79,12 @@ impl Host {
         asking::records(&self.socket()).expect("the coordinator answers")
     }
 
-    /// The PID of the keeper, if one has the lock.
+    /// How many records say that it has ended.
+    pub(crate) fn ended(&self) -> u64 {
+        asking::count(&self.socket(), "exited").expect("the coordinator answers")
+    }
+
+    /// The keeper, if one has the lock.
     pub(crate) fn keeper(&self) -> Option<Pidfd> {
         let pid = std::fs::read_to_string(self.data().join("keeper.lock")).ok()?;
         let pid: u32 = pid.trim().parse().ok()?;

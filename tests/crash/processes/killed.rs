@@ -104,11 +104,11 @@ impl Campaign {
     /// What must hold in the end.
     fn judge(&self) {
         until("all have ended", || {
-            let records = by_number(self.host.records());
-            let is_over = |record| recorded(record) != Recorded::Alive;
-            (records.len() as u64 == self.all && records.values().all(is_over)).then_some(())
+            (self.host.ended() == self.all).then_some(())
         });
-        for (number, record) in by_number(self.host.records()) {
+        let records = by_number(self.host.records());
+        assert_eq!(records.len() as u64, self.all);
+        for (number, record) in records {
             assert_eq!(self.children.starts(number), 1, "{record}");
             let wrote = self.children.wrote(number);
             let wrote = wrote.map(Recorded::Ended);
@@ -130,8 +130,8 @@ fn live(seed: u64, kills: u64, all: u64) -> Vec<Duration> {
     let campaign = Campaign::new(seed, all);
     let mut chance = Chance::new(seed);
     let mut spans = Vec::new();
-    let mut daemon = campaign.host.start();
-    std::thread::scope(|scope| {
+    let daemon = std::thread::scope(|scope| {
+        let mut daemon = campaign.host.start();
         let launchers: Vec<_> = (0..LAUNCHERS)
             .map(|_| scope.spawn(|| campaign.launch()))
             .collect();
@@ -148,6 +148,7 @@ fn live(seed: u64, kills: u64, all: u64) -> Vec<Duration> {
             launchers.iter().all(|it| it.is_finished()).then_some(())
         });
         drop(stopper);
+        daemon
     });
     campaign.judge();
     daemon.kill();

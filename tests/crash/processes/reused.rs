@@ -51,7 +51,7 @@ impl Stranger {
 impl Drop for Stranger {
     fn drop(&mut self) {
         drop(self.0.signal(9));
-        drop(waitid(WaitId::PidFd(self.0.as_fd()), WaitIdOptions::EXITED));
+        let _reaped = waitid(WaitId::PidFd(self.0.as_fd()), WaitIdOptions::EXITED);
     }
 }
 
