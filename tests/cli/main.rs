@@ -4,6 +4,7 @@
 
 mod ask;
 mod backup;
+mod beanstalk_hosts;
 mod beanstalkd;
 mod config;
 mod descriptors;
@@ -38,6 +39,8 @@ mod coordinator;
 mod daemon;
 #[path = "../support/directory.rs"]
 mod directory;
+#[path = "../support/left_out.rs"]
+mod left_out;
 #[path = "../support/lockserver.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod lockserver;

@@ -1,0 +1,121 @@
+//! `--beanstalk-hosts` over real sockets: whoever has an address that is not listed sees the connection end and nothing it
+//! sent done, one that is listed is served, and so is loopback.
+
+use crate::beanstalk::Client;
+use crate::daemon::{Daemon, ended};
+use crate::left_out::left_out;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::time::Duration;
+
+/// An address of this machine beyond loopback: the one it would send from. Nothing is sent to find out.
+fn own_address() -> Option<IpAddr> {
+    let elsewhere = SocketAddr::from((Ipv4Addr::new(198, 51, 100, 1), 9));
+    let own = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
+        socket.connect(elsewhere)?;
+        socket.local_addr()
+    });
+    match own {
+        Ok(own) => Some(own.ip()),
+        Err(error) => {
+            left_out(format!(
+                "clients from beyond loopback, this machine has no address for them: {error}"
+            ));
+            None
+        }
+    }
+}
+
+/// Another address that differs in the last bit alone.
+fn neighbour(address: IpAddr) -> IpAddr {
+    let IpAddr::V4(address) = address else {
+        panic!("{address} was asked for over IPv4");
+    };
+    IpAddr::from(Ipv4Addr::from(u32::from(address) ^ 1))
+}
+
+/// The program at `own`, with these networks in its list.
+fn serve(own: IpAddr, networks: &[&str]) -> Daemon {
+    let address = SocketAddr::from((own, 0)).to_string();
+    let listed = networks
+        .iter()
+        .flat_map(|network| ["--beanstalk-hosts", network]);
+    let doors = ["--memory", "--lockserver", "off", "--beanstalk", &address];
+    let flags: Vec<&str> = doors.into_iter().chain(listed).collect();
+    Daemon::serve(&flags)
+}
+
+/// A connection that comes from loopback, to whatever address of this machine.
+fn from_loopback(to: SocketAddr) -> TcpStream {
+    let socket = socket_with(
+        AddressFamily::INET,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    );
+    let socket = socket.expect("a socket");
+    bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("any port of loopback");
+    connect(&socket, &to).expect("it listens");
+    TcpStream::from(socket)
+}
+
+/// Everything that comes after these words, until the connection ends.
+fn told(mut stream: TcpStream, words: &[u8]) -> Vec<u8> {
+    let patience = Some(Duration::from_mins(1));
+    stream.set_read_timeout(patience).expect("a time above 0");
+    // It may have ended already.
+    drop(stream.write_all(words));
+    let mut told = Vec::new();
+    match stream.read_to_end(&mut told) {
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+        Err(error) => panic!("the connection does not end: {error}"),
+    }
+    told
+}
+
+#[test]
+fn a_host_that_is_not_listed_is_not_served_and_loopback_always_is() {
+    let Some(own) = own_address() else { return };
+    let neighbour = format!("{}/32", neighbour(own));
+    let daemon = serve(own, &[&neighbour, "203.0.113.0/24"]);
+    let address = daemon.beanstalk();
+    let stranger = TcpStream::connect(address).expect("it listens");
+    assert_eq!(stranger.local_addr().expect("it has one").ip(), own);
+    let said = told(stranger, b"put 0 0 60 1\r\nx\r\n");
+    assert_eq!(said.escape_ascii().to_string(), "");
+    daemon.until_logged("not in the list of hosts");
+    assert!(daemon.log().contains(&own.to_string()), "{}", daemon.log());
+    // What the stranger asked for did not come to pass.
+    let said = told(
+        from_loopback(address),
+        b"peek-ready\r\nput 0 0 60 1\r\nx\r\nquit\r\n",
+    );
+    assert_eq!(
+        said.escape_ascii().to_string(),
+        "NOT_FOUND\\r\\nINSERTED 1\\r\\n"
+    );
+}
+
+#[test]
+fn a_host_that_is_listed_is_served() {
+    let Some(own) = own_address() else { return };
+    let exactly = format!("{own}/32");
+    for networks in [&["203.0.113.0/24", &exactly][..], &["0.0.0.0/0"]] {
+        let daemon = serve(own, networks);
+        let mut client = Client::connect(daemon.beanstalk()).expect("it listens");
+        let put = client.ask("put 0 0 60 1\r\nx").expect("it is served");
+        assert_eq!(put.line, "INSERTED 1", "{networks:?}");
+    }
+}
+
+#[test]
+fn without_a_list_the_program_does_not_listen_beyond_loopback() {
+    let Some(own) = own_address() else { return };
+    let address = SocketAddr::from((own, 0)).to_string();
+    let mut command = crate::daemon::serve(&["--memory", "--beanstalk", &address]);
+    let output = command.output().expect("the program starts");
+    let [_, errors] = ended(output, 2);
+    assert!(errors.contains("--beanstalk-hosts"), "{errors}");
+}
