@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 
 const CLIENTS: usize = 1000;
 
+/// The shortest time of a job, mostly enough for all to reserve before the first is over.
+const SHORTEST_S: u64 = 3;
+
 #[expect(
     clippy::disallowed_methods,
     reason = "another process is looked at, whose time is that of the machine"
@@ -26,8 +29,25 @@ struct Silent {
     ttr: Duration,
 }
 
+/// How late jobs came back after the end of their time. It is said and not judged: a busy machine is late.
+fn in_words(mut lateness: Vec<Duration>) -> String {
+    lateness.sort_unstable();
+    let late = |per_cent: usize| {
+        let place = (lateness.len() * per_cent).div_ceil(100).max(1) - 1;
+        let late = lateness.get(place).expect("no more than all of them");
+        format!("{:.1} ms", late.as_secs_f64() * 1000.0)
+    };
+    format!(
+        "{} clients were silent: half of their jobs came back at most {} late (median), 99 of 100 at most {} (p99), the last {} (longest)",
+        lateness.len(),
+        late(50),
+        late(99),
+        late(100),
+    )
+}
+
 fn reserve(server: &Server, number: usize) -> (String, Silent) {
-    let seconds = 1 + number as u64 % 3;
+    let seconds = SHORTEST_S + number as u64 % 3;
     let mut client = server.connect();
     let words = format!("use t{number}\r\nput 0 0 {seconds} 1\r\nx\r\nwatch t{number}\r\n");
     client
@@ -69,12 +89,22 @@ fn a_thousand_silent_clients_lose_their_jobs_in_time() {
         drop(worker.reply().expect("a reply"));
     }
     let mut kept = Vec::new();
-    let (mut latest, mut total) = (Duration::ZERO, Duration::ZERO);
-    for _ in 0..CLIENTS {
-        let reserved = worker.ask("reserve");
+    let mut lateness = Vec::new();
+    worker.send(b"reserve\r\n");
+    let waiting = now();
+    for left in (0..CLIENTS).rev() {
+        let reserved = worker.reply().expect("a reply");
         let at = now();
+        let reserved = String::from_utf8_lossy(&reserved);
         let id = reserved.split(' ').nth(1).expect("a number").to_owned();
-        assert_eq!(worker.ask(&format!("delete {id}")), "DELETED");
+        // Both at once: the time that the worker takes is not the job's.
+        let next = if left > 0 {
+            "reserve"
+        } else {
+            "reserve-with-timeout 0"
+        };
+        worker.send(format!("delete {id}\r\n{next}\r\n").as_bytes());
+        assert_eq!(worker.reply().as_deref(), Some(&b"DELETED\r\n"[..]));
         let before = silent.remove(&id).expect("it is given once");
         // Spans begin and end in whole milliseconds.
         let early = (before.asked + before.ttr).saturating_duration_since(at);
@@ -82,17 +112,12 @@ fn a_thousand_silent_clients_lose_their_jobs_in_time() {
             early < Duration::from_millis(1),
             "{early:?} early: job {id}"
         );
-        let late = at.saturating_duration_since(before.told + before.ttr);
-        latest = latest.max(late);
-        total += late;
+        let over = waiting.max(before.told + before.ttr);
+        lateness.push(at.saturating_duration_since(over));
         kept.push(before);
     }
-    println!(
-        "{CLIENTS} jobs whose clients are silent: {} ms late at most, {} ms on average",
-        latest.as_millis(),
-        total.as_millis() / kept.len() as u128,
-    );
+    println!("{}", in_words(lateness));
     assert!(silent.is_empty(), "none is lost");
-    assert_eq!(worker.ask("reserve-with-timeout 0"), "TIMED_OUT");
+    assert_eq!(worker.reply().as_deref(), Some(&b"TIMED_OUT\r\n"[..]));
     assert!(server.is_running());
 }
