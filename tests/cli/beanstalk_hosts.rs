@@ -1,5 +1,5 @@
-//! `--beanstalk-hosts` over real sockets: whoever has an address that is not listed sees the connection end and nothing it
-//! sent done, one that is listed is served, and so is loopback.
+//! `--beanstalk-hosts` over real sockets: a client at an address that is not listed is disconnected and its commands are
+//! not carried out; one that is listed is served, and loopback always is.
 
 use crate::beanstalk::Client;
 use crate::daemon::{Daemon, ended};
@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
-/// An address of this machine beyond loopback: the one it would send from. Nothing is sent to find out.
+/// An address of this machine beyond loopback: the one a datagram to another network would leave from. None is sent.
 fn own_address() -> Option<IpAddr> {
     let elsewhere = SocketAddr::from((Ipv4Addr::new(198, 51, 100, 1), 9));
     let own = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
@@ -20,14 +20,14 @@ fn own_address() -> Option<IpAddr> {
         Ok(own) => Some(own.ip()),
         Err(error) => {
             left_out(format!(
-                "clients from beyond loopback, this machine has no address for them: {error}"
+                "clients from beyond loopback, this machine has no such address: {error}"
             ));
             None
         }
     }
 }
 
-/// Another address that differs in the last bit alone.
+/// The address that differs in the last bit only.
 fn neighbour(address: IpAddr) -> IpAddr {
     let IpAddr::V4(address) = address else {
         panic!("{address} was asked for over IPv4");
@@ -35,7 +35,7 @@ fn neighbour(address: IpAddr) -> IpAddr {
     IpAddr::from(Ipv4Addr::from(u32::from(address) ^ 1))
 }
 
-/// The program at `own`, with these networks in its list.
+/// The program listening on `own`, with these networks listed.
 fn serve(own: IpAddr, networks: &[&str]) -> Daemon {
     let address = SocketAddr::from((own, 0)).to_string();
     let listed = networks
@@ -46,7 +46,7 @@ fn serve(own: IpAddr, networks: &[&str]) -> Daemon {
     Daemon::serve(&flags)
 }
 
-/// A connection that comes from loopback, to whatever address of this machine.
+/// A connection from a loopback address to any address of this machine.
 fn from_loopback(to: SocketAddr) -> TcpStream {
     let socket = socket_with(
         AddressFamily::INET,
@@ -60,19 +60,19 @@ fn from_loopback(to: SocketAddr) -> TcpStream {
     TcpStream::from(socket)
 }
 
-/// Everything that comes after these words, until the connection ends.
-fn told(mut stream: TcpStream, words: &[u8]) -> Vec<u8> {
+/// Sends commands, and gives everything that the server sends until it closes.
+fn exchange(mut stream: TcpStream, commands: &[u8]) -> Vec<u8> {
     let patience = Some(Duration::from_mins(1));
     stream.set_read_timeout(patience).expect("a time above 0");
-    // It may have ended already.
-    drop(stream.write_all(words));
-    let mut told = Vec::new();
-    match stream.read_to_end(&mut told) {
+    // The server may have closed it already.
+    drop(stream.write_all(commands));
+    let mut received = Vec::new();
+    match stream.read_to_end(&mut received) {
         Ok(_) => {}
         Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
-        Err(error) => panic!("the connection does not end: {error}"),
+        Err(error) => panic!("the connection stays open: {error}"),
     }
-    told
+    received
 }
 
 #[test]
@@ -83,17 +83,17 @@ fn a_host_that_is_not_listed_is_not_served_and_loopback_always_is() {
     let address = daemon.beanstalk();
     let stranger = TcpStream::connect(address).expect("it listens");
     assert_eq!(stranger.local_addr().expect("it has one").ip(), own);
-    let said = told(stranger, b"put 0 0 60 1\r\nx\r\n");
-    assert_eq!(said.escape_ascii().to_string(), "");
+    let received = exchange(stranger, b"put 0 0 60 1\r\nx\r\n");
+    assert_eq!(received.escape_ascii().to_string(), "");
     daemon.until_logged("not in the list of hosts");
     assert!(daemon.log().contains(&own.to_string()), "{}", daemon.log());
-    // What the stranger asked for did not come to pass.
-    let said = told(
+    // The refused put did not happen.
+    let received = exchange(
         from_loopback(address),
         b"peek-ready\r\nput 0 0 60 1\r\nx\r\nquit\r\n",
     );
     assert_eq!(
-        said.escape_ascii().to_string(),
+        received.escape_ascii().to_string(),
         "NOT_FOUND\\r\\nINSERTED 1\\r\\n"
     );
 }
