@@ -1,6 +1,7 @@
 //! Clients that others wrote, as they are, against sexton in beanstalkd's place: jackd's own suite, and what an
 //! application does with greenstalk. `.ci/run` fetches both; what is not here is left out, which is said.
 
+use crate::client_programs;
 use crate::left_out::left_out;
 use crate::patience::until;
 use crate::unheard;
@@ -37,14 +38,6 @@ fn free(port: u16) -> std::io::Result<SocketAddr> {
     Ok((Ipv4Addr::LOCALHOST, unheard::port(port)?).into())
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "who runs the tests says where clients are"
-)]
-fn set(name: &str) -> Option<String> {
-    std::env::var(name).ok()
-}
-
 /// Runs a command to its end; what it said, if it ended well.
 fn said(command: &mut Command) -> String {
     let output = command.output().expect("it starts");
@@ -56,13 +49,9 @@ fn said(command: &mut Command) -> String {
 
 #[test]
 fn an_application_works_through_greenstalk() {
-    let python = set("SEXTON_PYTHON").unwrap_or_else(|| "python3".to_owned());
-    let mut import = Command::new(&python);
-    match import.args(["-c", "import greenstalk"]).output() {
-        Ok(output) if output.status.success() => {}
-        Ok(_) => return left_out(format!("greenstalk, which {python} does not know")),
-        Err(error) => return left_out(format!("greenstalk, {python}: {error}")),
-    }
+    let Some(python) = client_programs::greenstalk("an application on greenstalk") else {
+        return;
+    };
     let address = free(0).expect("there is a free port");
     let _server = Server::start(address);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/jobs.py");
@@ -77,8 +66,8 @@ fn an_application_works_through_greenstalk() {
 
 #[test]
 fn jackds_own_suite_passes() {
-    let Some(package) = set("SEXTON_JACKD") else {
-        return left_out("jackd's suite, SEXTON_JACKD names no directory of its package");
+    let Some(package) = client_programs::jackd("jackd's suite") else {
+        return;
     };
     // The suite knows this port alone.
     let address = match free(sexton::config::BEANSTALK_PORT) {

@@ -14,6 +14,8 @@ mod wire;
 mod beanstalkd;
 #[path = "../support/chance.rs"]
 mod chance;
+#[path = "../support/client_programs.rs"]
+mod client_programs;
 #[path = "../support/daemon.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod daemon;

@@ -3,6 +3,7 @@
 #![cfg(feature = "cli")]
 
 mod acting;
+mod clients;
 mod locks;
 #[cfg(target_os = "linux")]
 mod processes;
@@ -12,6 +13,8 @@ mod queues;
 mod beanstalk;
 #[path = "../support/chance.rs"]
 mod chance;
+#[path = "../support/client_programs.rs"]
+mod client_programs;
 #[path = "../support/counter.rs"]
 mod counter;
 #[path = "../support/daemon.rs"]
@@ -19,7 +22,6 @@ mod counter;
 mod daemon;
 #[path = "../support/kept.rs"]
 mod kept;
-#[cfg(target_os = "linux")]
 #[path = "../support/left_out.rs"]
 mod left_out;
 #[path = "../support/lives.rs"]

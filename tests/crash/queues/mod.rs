@@ -8,7 +8,7 @@
 //! the order of what is buried are what they were. Journal and snapshots are judged by `support/lives.rs`.
 //! `SEXTON_CRASH_KILLS=500 cargo test --test crash queues` is the long campaign; `SEXTON_CRASH_SEED` repeats one.
 
-mod book;
+pub(crate) mod book;
 mod owner;
 mod sharer;
 mod tubes;
@@ -30,7 +30,7 @@ const SHARERS: u64 = 4;
 /// The tube of the job whose time runs out.
 const BRIEF: &str = "brief";
 
-const QUEUES: About<QueueMachine> = About {
+pub(crate) const QUEUES: About<QueueMachine> = About {
     flags: &["--beanstalk", "127.0.0.1:0", "--lockserver", "off"],
     // Some of its counts are only since the start of the process.
     shown: |queues| {
@@ -96,29 +96,9 @@ impl Campaign {
         self.book.open().reckon(&found);
     }
 
-    /// Every job and every pause that the program knows of. Which numbers there are, the protocol has no command for:
-    /// they are read from the directory, and the program counts them.
+    /// Every job and every pause that the program knows of.
     fn found(&self, client: &mut Client) -> Found {
-        let view = self.lives.past.machine().view();
-        let mut found = Found::default();
-        for id in view.jobs.iter().map(|job| job.id) {
-            let statistics = client.ask(&format!("stats-job {id}")).expect("a reply");
-            let peeked = client.ask(&format!("peek {id}")).expect("a reply");
-            assert_eq!(peeked.number("FOUND"), Some(id), "{peeked:?}");
-            found.jobs.insert(id, Job::told(&statistics, peeked.body));
-        }
-        let all = client.ask("stats").expect("a reply");
-        let count = |key: &str| -> u64 {
-            let count = all.statistic(key).and_then(|it| it.parse().ok());
-            count.unwrap_or_else(|| panic!("{key} in {all:?}"))
-        };
-        let phases = ["ready", "reserved", "delayed", "buried"];
-        let counted = phases.map(|phase| count(&format!("current-jobs-{phase}")));
-        assert_eq!(
-            counted.iter().sum::<u64>(),
-            found.jobs.len() as u64,
-            "{all:?}"
-        );
+        let mut found = found(&self.lives, client);
         for owner in &self.owners {
             for name in owner.tubes() {
                 let told = client.ask(&format!("stats-tube {name}")).expect("a reply");
@@ -167,6 +147,32 @@ impl Campaign {
         daemon.kill();
         self.lives.reckon();
     }
+}
+
+/// Every job that the program knows of, each once. Which numbers there are, the protocol has no command for: they are
+/// read from the directory, and the program counts them.
+pub(crate) fn found(lives: &Lives<QueueMachine>, client: &mut Client) -> Found {
+    let view = lives.past.machine().view();
+    let mut found = Found::default();
+    for id in view.jobs.iter().map(|job| job.id) {
+        let statistics = client.ask(&format!("stats-job {id}")).expect("a reply");
+        let peeked = client.ask(&format!("peek {id}")).expect("a reply");
+        assert_eq!(peeked.number("FOUND"), Some(id), "{peeked:?}");
+        found.jobs.insert(id, Job::told(&statistics, peeked.body));
+    }
+    let all = client.ask("stats").expect("a reply");
+    let count = |key: &str| -> u64 {
+        let count = all.statistic(key).and_then(|it| it.parse().ok());
+        count.unwrap_or_else(|| panic!("{key} in {all:?}"))
+    };
+    let phases = ["ready", "reserved", "delayed", "buried"];
+    let counted = phases.map(|phase| count(&format!("current-jobs-{phase}")));
+    assert_eq!(
+        counted.iter().sum::<u64>(),
+        found.jobs.len() as u64,
+        "{all:?}"
+    );
+    found
 }
 
 /// As many kills as asked for, over as many directories as that takes.

@@ -1,0 +1,42 @@
+//! Finds the third-party clients of beanstalkd's protocol that tests run: greenstalk, for Python, and jackd, for Node.
+//! `.ci/run` fetches both. What a missing one is needed for is reported as left out.
+
+use crate::left_out::left_out;
+use std::process::Command;
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "who runs the tests says where clients are"
+)]
+fn set(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// A Python with greenstalk: `SEXTON_PYTHON`, or `python3`. Reports `what` as left out if there is none.
+pub(crate) fn greenstalk(what: &str) -> Option<String> {
+    let python = set("SEXTON_PYTHON").unwrap_or_else(|| "python3".to_owned());
+    let mut import = Command::new(&python);
+    match import.args(["-c", "import greenstalk"]).output() {
+        Ok(output) if output.status.success() => return Some(python),
+        Ok(_) => left_out(format!("{what}, {python} has no greenstalk")),
+        Err(error) => left_out(format!("{what}, {python}: {error}")),
+    }
+    None
+}
+
+/// The directory of jackd's package, from `SEXTON_JACKD`. Reports `what` as left out without it or Node.
+pub(crate) fn jackd(what: &str) -> Option<String> {
+    let Some(package) = set("SEXTON_JACKD") else {
+        left_out(format!(
+            "{what}, SEXTON_JACKD names no directory of jackd's package"
+        ));
+        return None;
+    };
+    match Command::new("node").arg("--version").output() {
+        Ok(_) => Some(package),
+        Err(error) => {
+            left_out(format!("{what}, node: {error}"));
+            None
+        }
+    }
+}
