@@ -4,6 +4,7 @@
 //! `BEANSTALKD_PATH` names another beanstalkd than that of this machine, `SEXTON_PEER_SEEDS` how many sequences there
 //! are, `SEXTON_PEER_SEED` a single one. Where beanstalkd is not installed, all of it is left out, which is said.
 
+mod coverage;
 mod pair;
 mod reply;
 mod step;
@@ -11,15 +12,18 @@ mod step;
 use crate::beanstalkd;
 use crate::chance::Chance;
 use crate::left_out::left_out;
-use pair::{Pair, Verdict};
+use coverage::Coverage;
+use pair::{Pair, SIDE_BY_SIDE, Spans, Verdict};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 use step::Step;
 
 /// Steps of a sequence, so few that no span of a second ends meanwhile.
 const STEPS: u64 = 80;
 
-/// Steps between two pauses of a sequence in which spans do end, and how many pauses it has.
-const STEPS_OF_A_BEAT: u64 = 12;
-const BEATS: u64 = 6;
+/// Steps after each pause of a sequence in which spans do end, and how many pauses it has.
+const STEPS_OF_A_BEAT: u64 = 15;
+const BEATS: u64 = 5;
 
 /// Who runs the tests may set this.
 #[expect(
@@ -58,34 +62,49 @@ fn is_there() -> bool {
 /// How often a sequence is begun that was broken off, since the machine was busy and spans ended meanwhile.
 const TRIES: u32 = 20;
 
-/// Runs sequences on some threads, each until it comes to its end in time.
+/// Runs sequences on a few threads, each until it ends in time, and adds up their coverage. `run` returns `None` for a
+/// sequence that was too late.
 #[expect(clippy::print_stdout, reason = "so are figures")]
-fn compare(seeds: &[u64], threads: usize, run: impl Fn(u64) -> Verdict + Sync) {
-    let late: u32 = std::thread::scope(|scope| {
+fn compare(
+    seeds: &[u64],
+    threads: usize,
+    run: impl Fn(u64) -> Option<Coverage> + Sync,
+) -> Coverage {
+    let late = AtomicU32::new(0);
+    let whole = |seed: &u64| {
+        for _ in 0..TRIES {
+            if let Some(coverage) = run(*seed) {
+                return coverage;
+            }
+            late.fetch_add(1, Ordering::Relaxed);
+        }
+        panic!("sequence {seed} comes to no end: the machine is busy");
+    };
+    let coverage: Coverage = std::thread::scope(|scope| {
         let running: Vec<_> = (0..threads)
             .map(|thread| {
-                let run = &run;
                 let own = seeds.iter().skip(thread).step_by(threads);
-                let whole = move |seed: &u64| {
-                    let late = (0..TRIES).take_while(|_| run(*seed) == Verdict::Late);
-                    let late = u32::try_from(late.count()).expect("there are few");
-                    assert!(
-                        late < TRIES,
-                        "sequence {seed} comes to no end: the machine is busy"
-                    );
-                    late
-                };
-                scope.spawn(move || own.map(whole).sum::<u32>())
+                scope.spawn(|| own.map(whole).sum::<Coverage>())
             })
             .collect();
-        let late = running.into_iter();
-        late.map(|thread| thread.join().expect("the replies are the same"))
+        let coverage = running.into_iter();
+        coverage
+            .map(|thread| thread.join().expect("the replies are the same"))
             .sum()
     });
     println!(
-        "{} sequences compared, {late} begun anew: the machine was busy, and spans ended",
-        seeds.len()
+        "{} sequences compared, {} begun anew: the machine was busy, and spans ended; {coverage}",
+        seeds.len(),
+        late.into_inner(),
     );
+    coverage
+}
+
+/// Fails if one of these counts is 0, unless the seeds were chosen by hand.
+fn require(counts: &[(&str, u64)]) {
+    let missing = counts.iter().find(|(_, count)| *count == 0);
+    let is_chosen = ["SEXTON_PEER_SEED", "SEXTON_PEER_SEEDS"].map(set) != [None, None];
+    assert!(is_chosen || missing.is_none(), "never met: {missing:?}");
 }
 
 /// Takes so many steps, unless it becomes too late for that.
@@ -100,17 +119,84 @@ fn take(pair: &mut Pair, chance: &mut Chance, steps: u64) -> Verdict {
     Verdict::Same
 }
 
+/// Takes these steps, or as many as there is time for.
+fn take_all(pair: &mut Pair, steps: impl IntoIterator<Item = Step>) -> Verdict {
+    let mut steps = steps.into_iter();
+    let is_late = steps.any(|step| pair.take(&step) == Verdict::Late);
+    if is_late {
+        Verdict::Late
+    } else {
+        Verdict::Same
+    }
+}
+
+/// Has two connections, as far as there are these, wait for the same tube, in either order: chance alone seldom does.
+fn wait_in_line(pair: &mut Pair, chance: &mut Chance, mut two: [usize; 2]) -> Verdict {
+    if chance.below(2) == 0 {
+        two.reverse();
+    }
+    let there = two.into_iter().filter(|it| *it < pair.connections());
+    let waits = there.map(|it| Step::wait(it, chance, pair));
+    let waits: Vec<Step> = waits.collect();
+    take_all(pair, waits)
+}
+
+/// Begins a sequence: at random, with two waiting connections, or with a reservation whose job two others wait for.
+fn begin(pair: &mut Pair, chance: &mut Chance) -> Verdict {
+    match (pair.spans(), chance.below(3)) {
+        (_, 0) => Verdict::Same,
+        (Spans::Reservations, _) => match take_all(pair, Step::reserve_first(0, chance)) {
+            Verdict::Same => wait_in_line(pair, chance, [1, 2]),
+            Verdict::Late => Verdict::Late,
+        },
+        (Spans::Last | Spans::End, _) => wait_in_line(pair, chance, [0, 1]),
+    }
+}
+
+/// Runs sequences side by side, with pauses in which spans of this kind end.
+fn compare_with_pauses(seeds: &[u64], spans: Spans) -> Coverage {
+    let threads = usize::try_from(SIDE_BY_SIDE).expect("there are few");
+    let first = pair::now();
+    compare(seeds, threads, |seed| with_pauses(seed, spans, first))
+}
+
+/// Runs one of them. The first of all could begin at `first`.
+fn with_pauses(seed: u64, spans: Spans, first: Instant) -> Option<Coverage> {
+    let mut chance = Chance::new(seed);
+    let connections = 1 + chance.below(4);
+    let mut pair = Pair::start(seed, connections, spans);
+    pair.begin_beats(first);
+    if begin(&mut pair, &mut chance) == Verdict::Late {
+        return None;
+    }
+    for beat in 1..=BEATS {
+        if pair.until_beat(beat) == Verdict::Late
+            || take(&mut pair, &mut chance, STEPS_OF_A_BEAT) == Verdict::Late
+        {
+            return None;
+        }
+    }
+    Some(pair.coverage())
+}
+
 #[test]
 fn replies_are_those_of_beanstalkd() {
     if !is_there() {
         return;
     }
-    compare(&seeds(150), 1, |seed| {
+    let coverage = compare(&seeds(150), 1, |seed| {
         let mut chance = Chance::new(seed);
         let connections = 1 + chance.below(4);
-        let mut pair = Pair::start(seed, connections, pair::BEFORE_ANY_SPAN);
-        take(&mut pair, &mut chance, STEPS)
+        let mut pair = Pair::start(seed, connections, Spans::Last);
+        let is_late = begin(&mut pair, &mut chance) == Verdict::Late
+            || take(&mut pair, &mut chance, STEPS) == Verdict::Late;
+        (!is_late).then(|| pair.coverage())
     });
+    require(&[
+        ("two connections wait for one tube", coverage.pairs),
+        ("one of the two is served", coverage.served),
+        ("a waiting connection is closed", coverage.closed),
+    ]);
 }
 
 #[test]
@@ -118,19 +204,22 @@ fn replies_are_those_of_beanstalkd_while_spans_end() {
     if !is_there() {
         return;
     }
-    let seeds: Vec<u64> = seeds(24);
-    compare(&seeds, 12, |seed| {
-        let mut chance = Chance::new(seed);
-        let connections = 1 + chance.below(4);
-        let mut pair = Pair::start(seed, connections, pair::BEFORE_THE_NEXT_SPAN);
-        for beat in 0..BEATS {
-            let verdict = pair.until_beat(beat);
-            if verdict == Verdict::Late
-                || take(&mut pair, &mut chance, STEPS_OF_A_BEAT) == Verdict::Late
-            {
-                return Verdict::Late;
-            }
-        }
-        Verdict::Same
-    });
+    let coverage = compare_with_pauses(&seeds(24), Spans::End);
+    require(&[("two connections wait for one tube", coverage.pairs)]);
+}
+
+#[test]
+fn replies_are_those_of_beanstalkd_while_reservations_expire() {
+    if !is_there() {
+        return;
+    }
+    let coverage = compare_with_pauses(&seeds(16), Spans::Reservations);
+    require(&[
+        ("two connections wait for one tube", coverage.pairs),
+        ("a reservation expires", coverage.expired),
+        (
+            "a reservation expires while another connection waits",
+            coverage.handed_on,
+        ),
+    ]);
 }

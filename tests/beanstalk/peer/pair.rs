@@ -5,18 +5,34 @@
 
 use crate::beanstalkd::{Client, Server};
 use crate::patience::until;
+use crate::peer::coverage::Coverage;
 use crate::peer::reply::Masked;
 use crate::peer::step::{LASTING, Step, TUBES};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// No span, and no last second of one, ends before that.
-pub(crate) const BEFORE_ANY_SPAN: Duration = Duration::from_millis(800);
+const BEFORE_ANY_SPAN: Duration = Duration::from_millis(800);
 
 /// Pauses are such that spans of whole seconds, begun in one beat, end between beats: so many seconds after any beat no
 /// other is nearer than this.
-pub(crate) const BEFORE_THE_NEXT_SPAN: Duration = Duration::from_millis(100);
+const BEFORE_THE_NEXT_SPAN: Duration = Duration::from_millis(100);
 const BEAT: Duration = Duration::from_millis(1_370);
+
+/// Sequences with pauses that run side by side. Each has its own part of a beat: if all woke up at once, they would keep
+/// each other from being done in time.
+pub(crate) const SIDE_BY_SIDE: u32 = 16;
+
+/// Which spans end during a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spans {
+    /// None.
+    Last,
+    /// Delays, pauses, and waits with a timeout.
+    End,
+    /// The TTR of reserved jobs.
+    Reservations,
+}
 
 /// What became of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,9 +55,12 @@ pub(crate) struct Pair {
     watching: Vec<BTreeSet<String>>,
     /// Jobs that are claimed, on both sides.
     claimed: usize,
+    /// Tubes that a reserve may have been served from: see [`Pair::may_wait`].
+    served: BTreeSet<String>,
     began: Instant,
     beat: Instant,
-    patience: Duration,
+    spans: Spans,
+    coverage: Coverage,
     transcript: Vec<String>,
 }
 
@@ -56,7 +75,7 @@ struct Side {
     clippy::disallowed_methods,
     reason = "another process is looked at, whose time is that of the machine"
 )]
-fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
@@ -138,6 +157,29 @@ impl Side {
         replies
     }
 
+    /// Collects the replies of a pause. beanstalkd misses a reservation that ends in the very microsecond in which it checks,
+    /// until the client sends something, so each connection that does not wait sends a command first. A job that a waiting
+    /// connection was given in the pause may therefore have been reserved later than by sexton: a touch restarts its TTR
+    /// on both sides.
+    fn after_pause(
+        &mut self,
+        mut waiting: BTreeSet<usize>,
+    ) -> (Vec<(usize, Vec<u8>)>, BTreeSet<usize>) {
+        for connection in (0..self.clients.len()).filter(|it| !waiting.contains(it)) {
+            self.client(connection).ask("list-tube-used");
+        }
+        let replies = self.replies_or_waits(&mut waiting);
+        for (connection, reply) in &replies {
+            let reply = String::from_utf8_lossy(reply);
+            if let Some(("RESERVED", rest)) = reply.split_once(' ') {
+                let id = rest.split(' ').next().expect("a job id");
+                let touched = self.client(*connection).ask(&format!("touch {id}"));
+                assert_eq!(touched, "TOUCHED", "{id}");
+            }
+        }
+        (replies, waiting)
+    }
+
     /// What a step brings: replies by connection, and who still waits.
     fn take(
         &mut self,
@@ -172,6 +214,7 @@ impl Side {
                 self.open_anew(*connection);
                 waiting.remove(connection);
             }
+            Step::AfterPause => return self.after_pause(waiting),
         }
         // Whoever waited may have been served by that.
         replies.extend(self.replies_or_waits(&mut waiting));
@@ -180,7 +223,7 @@ impl Side {
 }
 
 impl Pair {
-    pub(crate) fn start(seed: u64, connections: u64, patience: Duration) -> Self {
+    pub(crate) fn start(seed: u64, connections: u64, spans: Spans) -> Self {
         let (beanstalkd, version) = Server::beanstalkd().expect("it was there before");
         let ours = Side::new(Server::sexton(&[]), connections);
         let theirs = Side::new(beanstalkd, connections);
@@ -192,16 +235,59 @@ impl Pair {
             waiting: BTreeSet::new(),
             watching: vec![default_tube(); usize::try_from(connections).expect("there are few")],
             claimed: 0,
+            served: BTreeSet::new(),
             began: now(),
             beat: now(),
-            patience,
+            spans,
+            coverage: Coverage::default(),
             transcript: Vec::new(),
         }
     }
 
-    /// Whether time passes.
-    pub(crate) fn do_spans_end(&self) -> bool {
-        self.patience == BEFORE_THE_NEXT_SPAN
+    /// Waits for this sequence's part of a beat, counted from when the first one could begin, and begins its beats there.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "another process is looked at, whose time is that of the machine"
+    )]
+    pub(crate) fn begin_beats(&mut self, first: Instant) {
+        let part = u32::try_from(self.seed % u64::from(SIDE_BY_SIDE)).expect("it is small");
+        let part = BEAT * part / SIDE_BY_SIDE;
+        let gone = now().duration_since(first);
+        let beats = (gone.saturating_sub(part).as_nanos()).div_ceil(BEAT.as_nanos());
+        let beats = u32::try_from(beats).expect("a test does not run for years");
+        self.began = first + part + BEAT * beats;
+        self.beat = self.began;
+        std::thread::sleep(self.began.saturating_duration_since(now()));
+    }
+
+    /// Which spans end during the sequence.
+    pub(crate) fn spans(&self) -> Spans {
+        self.spans
+    }
+
+    /// The seconds of a delay or a pause, from those that were drawn. Spans of one length that begin in the same beat end
+    /// within milliseconds of each other, and whether a wait ends before a job is ready would be left to the scheduler. So
+    /// where spans end, timeouts of waits have another length; where reservations expire, there are no other spans.
+    pub(crate) fn seconds(&self, chosen: u64) -> u64 {
+        match self.spans {
+            Spans::Last => chosen,
+            Spans::End => chosen.min(1) * (1 + self.seed % 2),
+            Spans::Reservations => 0,
+        }
+    }
+
+    /// The seconds of a wait, likewise.
+    pub(crate) fn patience_s(&self, chosen: u64) -> u64 {
+        match self.spans {
+            Spans::Last | Spans::Reservations => chosen,
+            Spans::End => 2 - self.seed % 2,
+        }
+    }
+
+    /// What the sequence exercised.
+    pub(crate) fn coverage(mut self) -> Coverage {
+        self.coverage.expired = self.ours.count("job-timeouts") as u64;
+        self.coverage
     }
 
     pub(crate) fn since_13(&self) -> bool {
@@ -220,12 +306,44 @@ impl Pair {
         !self.waiting.is_empty()
     }
 
-    /// Whether nobody waits for a job of a tube that this one watches: of two that wait for the same tube, either may be
-    /// served first.
+    /// Whether this connection may wait beside those that do. Of two that wait for one tube, sexton serves the first.
+    /// beanstalkd does so too if no reserve has been served from that tube before, and not in general otherwise.
     pub(crate) fn may_wait(&self, connection: usize) -> bool {
-        let mut others = self.waiting.iter().filter(|other| **other != connection);
-        let tubes = |of: usize| self.watching.get(of).expect("there is this one");
-        others.all(|other| tubes(*other).is_disjoint(tubes(connection)))
+        // beanstalkd may expire several reservations in another order when they end at about the same time.
+        if self.spans == Spans::Reservations && self.claimed > 1 {
+            return false;
+        }
+        let mut shared = self.tubes(connection).iter();
+        shared.all(|tube| match self.line(tube) {
+            0 => true,
+            1 => !self.served.contains(tube),
+            _ => false,
+        })
+    }
+
+    /// Whether a connection may reserve: for the same reason, at most one job is reserved while another connection waits.
+    pub(crate) fn may_reserve(&self, is_alone: bool) -> bool {
+        let may_expire = self.spans == Spans::Reservations;
+        !may_expire || is_alone && (self.waiting.is_empty() || self.claimed == 0)
+    }
+
+    /// The tubes that a connection watches.
+    fn tubes(&self, connection: usize) -> &BTreeSet<String> {
+        self.watching.get(connection).expect("there is this one")
+    }
+
+    /// How many connections wait for a job of this tube.
+    fn line(&self, tube: &str) -> usize {
+        let waiting = self.waiting.iter();
+        waiting
+            .filter(|connection| self.tubes(**connection).contains(tube))
+            .count()
+    }
+
+    /// How many tubes have two waiting connections.
+    fn pairs(&self) -> usize {
+        let tubes = TUBES.iter();
+        tubes.filter(|tube| self.line(tube) > 1).count()
     }
 
     /// Whether several jobs may become ready at once for somebody who waits if this connection ends.
@@ -233,31 +351,64 @@ impl Pair {
         self.claimed > 1 && self.waiting.iter().any(|waiting| *waiting != connection)
     }
 
-    /// Looks how many jobs are claimed, if anybody waits.
+    /// Asks how many jobs are reserved, if the next step depends on it.
     pub(crate) fn look(&mut self) {
-        self.claimed = match self.waiting.len() {
-            0 => 0,
-            _ => self.ours.count("current-jobs-reserved"),
+        let matters = !self.waiting.is_empty() || self.spans == Spans::Reservations;
+        self.claimed = if matters {
+            self.ours.count("current-jobs-reserved")
+        } else {
+            0
         };
     }
 
-    /// Notes what a step changes of the tubes that are watched.
-    fn note(&mut self, step: &Step) {
+    /// Notes which connections a step has given jobs, and the tubes that these may be of; to be called before `waiting` and
+    /// `watching` change. Returns whether there are any.
+    fn note_served(&mut self, step: &Step, replies: &[(usize, Vec<u8>)]) -> bool {
+        let pairs = self.pairs() as u64;
+        if let Step::Close(connection) | Step::End(connection) = step {
+            self.coverage.closed += u64::from(self.is_waiting(*connection));
+        }
+        // A reserve by id passes by the line of waiting connections.
+        if matches!(step, Step::Say { bytes, replies: 1, .. } if bytes.starts_with(b"reserve-job"))
+        {
+            return false;
+        }
+        let is_served = |(_, reply): &&(usize, Vec<u8>)| reply.starts_with(b"RESERVED");
+        let mut is_any = false;
+        for (connection, _) in replies.iter().filter(is_served) {
+            is_any = true;
+            if self.is_waiting(*connection) {
+                self.coverage.served += pairs.min(1);
+                self.coverage.handed_on += u64::from(
+                    matches!(step, Step::AfterPause) && self.spans == Spans::Reservations,
+                );
+            }
+            let tubes = self.tubes(*connection).clone();
+            self.served.extend(tubes);
+        }
+        is_any
+    }
+
+    /// Notes how a step changes the tubes that its connection watches. Returns all that it watched at any time during it.
+    fn note(&mut self, step: &Step) -> BTreeSet<String> {
         let (connection, said) = match step {
             Step::Say {
                 connection, bytes, ..
             } => (*connection, String::from_utf8_lossy(bytes)),
             Step::Close(connection) | Step::End(connection) => (*connection, "".into()),
+            Step::AfterPause => return BTreeSet::new(),
         };
         let tubes = self.watching.get_mut(connection);
         let tubes = tubes.expect("there is this one");
         if !matches!(step, Step::Say { .. }) {
             *tubes = default_tube();
         }
+        let mut watched = tubes.clone();
         for line in said.split("\r\n") {
             match line.split_once(' ') {
                 Some(("watch", tube)) if TUBES.contains(&tube) => {
                     tubes.insert(tube.to_owned());
+                    watched.insert(tube.to_owned());
                 }
                 Some(("ignore", tube)) if tubes.len() > 1 => {
                     tubes.remove(tube);
@@ -265,6 +416,7 @@ impl Pair {
                 _ => {}
             }
         }
+        watched
     }
 
     /// About the number of the newest job.
@@ -283,8 +435,14 @@ impl Pair {
             .push(format!("{step:?}").chars().take(200).collect());
         let (ours, waits) = self.ours.take(step, self.waiting.clone());
         let (theirs, their_waits) = self.theirs.take(step, self.waiting.clone());
+        let served = self.note_served(step, &ours);
+        let pairs = self.pairs();
         self.waiting.clone_from(&waits);
-        self.note(step);
+        let watched = self.note(step);
+        if served {
+            self.served.extend(watched);
+        }
+        self.coverage.pairs += u64::from(self.pairs() > pairs);
         let masked = |replies: &[(usize, Vec<u8>)]| -> Vec<(usize, Masked)> {
             let replies = replies.iter();
             replies
@@ -325,8 +483,8 @@ impl Pair {
                 their.len(),
             );
         }
-        if matches!(step, Step::Say { bytes, .. } if bytes.starts_with(b"put") || bytes.starts_with(b"release"))
-        {
+        let begins = |bytes: &[u8]| bytes.starts_with(b"put") || bytes.starts_with(b"release");
+        if served || matches!(step, Step::Say { bytes, .. } if begins(bytes)) {
             tick();
         }
         Verdict::Same
@@ -334,7 +492,11 @@ impl Pair {
 
     /// Whether spans may have ended since the sequence, or its last beat, began.
     fn is_late(&self) -> bool {
-        now().duration_since(self.beat) > self.patience
+        let patience = match self.spans {
+            Spans::Last => BEFORE_ANY_SPAN,
+            Spans::End | Spans::Reservations => BEFORE_THE_NEXT_SPAN,
+        };
+        now().duration_since(self.beat) > patience
     }
 
     /// Waits for a beat: the first is the beginning.
@@ -348,13 +510,6 @@ impl Pair {
         std::thread::sleep(at.saturating_duration_since(now()));
         self.beat = at;
         // Who waited may have been served, or have lost patience.
-        match self.waiting.first().copied() {
-            None => Verdict::Same,
-            Some(connection) => self.take(&Step::Say {
-                connection,
-                bytes: Vec::new(),
-                replies: 0,
-            }),
-        }
+        self.take(&Step::AfterPause)
     }
 }

@@ -1,7 +1,7 @@
 //! What may be done next: a command of any kind, several at once, or the end of a connection.
 
 use crate::chance::Chance;
-use crate::peer::pair::Pair;
+use crate::peer::pair::{Pair, Spans};
 
 /// One thing done on one connection.
 #[derive(Clone)]
@@ -19,6 +19,8 @@ pub(crate) enum Step {
     Close(usize),
     /// Its client sends no more; what then comes is read, and another is opened in its place.
     End(usize),
+    /// A pause is over: see `Side::after_pause`.
+    AfterPause,
 }
 
 impl std::fmt::Debug for Step {
@@ -29,6 +31,7 @@ impl std::fmt::Debug for Step {
             } => write!(f, "{connection} -> {}", bytes.escape_ascii()),
             Self::Close(connection) => write!(f, "{connection} is closed"),
             Self::End(connection) => write!(f, "{connection} sends no more"),
+            Self::AfterPause => write!(f, "a pause is over"),
         }
     }
 }
@@ -75,6 +78,33 @@ impl Step {
     }
 }
 
+impl Step {
+    /// A connection waits for a job.
+    pub(crate) fn wait(connection: usize, chance: &mut Chance, pair: &Pair) -> Self {
+        let line = match chance.below(2) {
+            0 if pair.spans() != Spans::Reservations => {
+                format!("reserve-with-timeout {}\r\n", pair.patience_s(2))
+            }
+            _ => "reserve\r\n".to_owned(),
+        };
+        Self::Say {
+            connection,
+            bytes: line.into(),
+            replies: 1,
+        }
+    }
+
+    /// A connection puts the first job, and reserves it by its id, which does not count as serving its tube.
+    pub(crate) fn reserve_first(connection: usize, chance: &mut Chance) -> [Self; 2] {
+        let put = format!("put 0 0 {} 1\r\nx\r\n", 1 + chance.below(2));
+        [put, "reserve-job 1\r\n".to_owned()].map(|line| Self::Say {
+            connection,
+            bytes: line.into(),
+            replies: 1,
+        })
+    }
+}
+
 fn pick<T: Copy>(chance: &mut Chance, all: &[T]) -> Option<T> {
     let at = chance.any().checked_rem(all.len() as u64)?;
     all.get(usize::try_from(at).ok()?).copied()
@@ -111,14 +141,18 @@ fn priority(chance: &mut Chance) -> String {
     }
 }
 
-fn put(chance: &mut Chance, is_alone: bool, do_spans_end: bool) -> Vec<u8> {
+fn put(chance: &mut Chance, is_alone: bool, pair: &Pair) -> Vec<u8> {
     let priority = priority(chance);
     let delay = match chance.below(6) {
-        delay @ (1 | 2) if is_alone => delay,
+        delay @ (1 | 2) if is_alone => pair.seconds(delay),
         _ => 0,
     };
-    // beanstalkd gives a job back at the end of its time now and then only when its client says something: not asked.
-    let ttr = if do_spans_end { 100 } else { chance.below(4) };
+    let ttr = match pair.spans() {
+        Spans::Last => chance.below(4),
+        Spans::End => 100,
+        // Short enough that a job which is handed on in a pause is still reserved when the pause is over.
+        Spans::Reservations => 1 + chance.below(2),
+    };
     let len = pick(chance, &[0, 1, 5, 40, 223, 224, 5000, 65_535]).unwrap_or(0);
     let body: Vec<u8> = (0..len)
         .map(|_| u8::try_from(chance.below(256)).expect("it is small"))
@@ -149,13 +183,14 @@ fn put(chance: &mut Chance, is_alone: bool, do_spans_end: bool) -> Vec<u8> {
     bytes
 }
 
-fn reserve(chance: &mut Chance, next: u64, may_wait: bool) -> String {
+fn reserve(chance: &mut Chance, pair: &Pair, may_wait: bool) -> String {
     let waits = if may_wait { chance.below(6) } else { 5 };
     match waits {
         0 => "reserve".to_owned(),
-        1 => "reserve-with-timeout 1".to_owned(),
-        2 => "reserve-with-timeout 2".to_owned(),
-        3 => format!("reserve-job {}", id(chance, next)),
+        // beanstalkd may keep a reservation beyond its end after a wait with a timeout was cut short by DEADLINE_SOON.
+        1 | 2 if pair.spans() == Spans::Reservations => "reserve".to_owned(),
+        1 | 2 => format!("reserve-with-timeout {}", pair.patience_s(waits)),
+        3 => format!("reserve-job {}", id(chance, pair.next_id())),
         _ => "reserve-with-timeout 0".to_owned(),
     }
 }
@@ -206,11 +241,13 @@ fn words(chance: &mut Chance, since_13: bool) -> &'static str {
 fn command(chance: &mut Chance, pair: &Pair, (is_alone, may_wait): (bool, bool)) -> Vec<u8> {
     let next = pair.next_id();
     let line = match chance.below(44) {
-        0..=8 => return put(chance, is_alone, pair.do_spans_end()),
-        9..=15 => reserve(chance, next, may_wait),
+        0..=8 => return put(chance, is_alone, pair),
+        9..=15 if !pair.may_reserve(is_alone) => "list-tubes-watched".to_owned(),
+        9..=15 => reserve(chance, pair, may_wait),
         16..=18 => format!("delete {}", id(chance, next)),
         19..=20 => {
-            let delay = u64::from(is_alone && chance.below(3) == 0);
+            let delays = is_alone && chance.below(3) == 0;
+            let delay = if delays { pair.seconds(1) } else { 0 };
             format!("release {} {} {delay}", id(chance, next), priority(chance))
         }
         21..=22 => format!("bury {} {}", id(chance, next), priority(chance)),
@@ -227,7 +264,9 @@ fn command(chance: &mut Chance, pair: &Pair, (is_alone, may_wait): (bool, bool))
         33 => format!("kick {}", chance.below(4)),
         34 => format!("kick-job {}", id(chance, next)),
         35 => match tube(chance) {
-            tube if LASTING.contains(&tube) => format!("pause-tube {tube} {}", chance.below(3)),
+            tube if LASTING.contains(&tube) => {
+                format!("pause-tube {tube} {}", pair.seconds(chance.below(3)))
+            }
             tube => format!("pause-tube {tube} 0"),
         },
         36 => "stats".to_owned(),
