@@ -32,6 +32,8 @@ pub(crate) enum Role {
     Unknown,
     /// The coordinator.
     Coordinator(Box<Feed>),
+    /// It handed over the parcel of this ticket, and wants it back if it goes before the launch.
+    Giver(u128),
     /// It has been answered for good, and the connection ends when the answer has left.
     Done,
 }
@@ -152,7 +154,7 @@ impl Client {
     pub(crate) const fn feed(&mut self) -> Option<&mut Feed> {
         match &mut self.role {
             Role::Coordinator(feed) => Some(feed),
-            Role::Unknown | Role::Done => None,
+            Role::Unknown | Role::Giver(_) | Role::Done => None,
         }
     }
 
@@ -170,7 +172,7 @@ impl Client {
     pub(crate) fn is_choked(&self) -> bool {
         let answers = match &self.role {
             Role::Coordinator(feed) => feed.answers.len(),
-            Role::Unknown | Role::Done => 0,
+            Role::Unknown | Role::Giver(_) | Role::Done => 0,
         };
         self.output.len() >= OUTPUT_MAX || answers >= ANSWERS_MAX
     }

@@ -7,7 +7,7 @@ use crate::keeper::protocol::Started;
 use crate::keeper::upgrade::{Carried, Resumption};
 use crate::kernel::pidfd::Pidfd;
 use crate::kernel::signals::{self, Signals};
-use crate::kernel::spawn::is_alone;
+use crate::kernel::spawn::{close_inherited, is_alone};
 use crate::kernel::wait;
 use crate::kernel::{cgroup, host, proc};
 use rustix::event::{Timespec, poll};
@@ -116,6 +116,9 @@ pub fn run(data: &Path, resumption: Option<Resumption>) -> Result<(), KeeperErro
         return Err(KeeperError::Threads);
     }
     let data = fs::canonicalize(data).map_err(failed(format!("find {}", data.display())))?;
+    if resumption.is_none() {
+        close_inherited();
+    }
     let watched = [signals::CHILD, signals::TERMINATE, signals::INTERRUPT];
     let signals = Signals::of(&watched).map_err(failed("watch for signals"))?;
     signals::ignore(signals::HANG_UP);

@@ -3,7 +3,7 @@
 use crate::keeper::client::{Client, Feed, Role, is_allowed};
 use crate::keeper::core::{Keeper, now};
 use crate::keeper::poll::Source;
-use crate::keeper::protocol::{Report, Request, VERSION};
+use crate::keeper::protocol::{PARCEL_SECONDS, Report, Request, VERSION};
 use crate::kernel::host;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
@@ -121,7 +121,13 @@ impl Keeper {
 
     /// Ends connections that have had their time.
     pub(super) fn part_with_the_silent(&mut self, now: u64) {
-        let is_late = |client: &Client| now >= client.since + INTRODUCTION_MS;
+        let is_late = |client: &Client| {
+            let most = match client.role {
+                Role::Giver(_) => PARCEL_SECONDS * 1000,
+                Role::Unknown | Role::Coordinator(_) | Role::Done => INTRODUCTION_MS,
+            };
+            now >= client.since + most
+        };
         let others = self
             .clients
             .iter()
@@ -139,6 +145,10 @@ impl Keeper {
 
     fn part(&mut self, number: u32, client: &Client) {
         self.poll.remove(client);
+        if let Role::Giver(ticket) = client.role {
+            // Whoever reads what that one wrote waits for the end of it.
+            drop(self.parcels.take(ticket));
+        }
         if self.coordinator == Some(number) {
             self.coordinator = None;
         }
@@ -155,7 +165,7 @@ impl Keeper {
                 match self.parcels.put((ticket, *parcel), fds, bytes, now()) {
                     Ok(()) => {
                         client.report(&Report::Taken { ticket });
-                        client.role = Role::Done;
+                        client.role = Role::Giver(ticket);
                     }
                     Err(words) => client.refuse(words),
                 }

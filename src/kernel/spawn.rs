@@ -239,6 +239,15 @@ pub fn is_alone() -> io::Result<bool> {
     Ok(std::fs::read_dir("/proc/self/task")?.count() == 1)
 }
 
+/// Closes what this program was started with beside its standard streams: a process that stays keeps nothing open for those that
+/// wait for its end. To be called before anything is opened.
+pub fn close_inherited() {
+    // SAFETY: numbers alone; nothing of this program is open yet, so nobody owns what is closed.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0);
+    }
+}
+
 /// Lets a descriptor stay open when another program is executed, or not.
 ///
 /// # Errors

@@ -50,7 +50,6 @@ fn a_child_has_its_callers_streams_environment_umask_and_limits() {
     let fds = [input.as_fd(), output.as_fd(), output.as_fd()];
     let taken = hand_over(&mut caller, 9, whole(), &fds);
     assert_eq!(taken, Report::Taken { ticket: 9 });
-    assert_eq!(caller.try_next(), None, "that is all there is to say");
     drop((input, output));
     let script = "read line; echo got $line; echo $A $B >&2; umask; ulimit -n; ls /proc/self/fd";
     let mut launch = Launch {
@@ -78,22 +77,45 @@ fn parcels_that_are_not_whole_or_too_many_are_refused() {
     let put = |ticket, fds: &[BorrowedFd<'_>]| {
         let mut peer = kept.connect();
         let answer = hand_over(&mut peer, ticket, whole(), fds);
-        assert_eq!(peer.try_next(), None);
-        answer
+        (answer, peer)
     };
     for count in [0, 1, 2, 4, 8] {
         let fds = vec![fd; count];
-        assert!(matches!(put(1, &fds), Report::Refused { .. }), "{count}");
+        let (answer, mut peer) = put(1, &fds);
+        assert!(matches!(answer, Report::Refused { .. }), "{count}");
+        assert_eq!(peer.try_next(), None);
     }
+    let mut givers = Vec::new();
     for ticket in 0..PARCELS_MAX as u128 {
-        assert_eq!(put(ticket, &[fd; 3]), Report::Taken { ticket });
+        let (answer, giver) = put(ticket, &[fd; 3]);
+        assert_eq!(answer, Report::Taken { ticket });
+        givers.push(giver);
     }
-    assert!(matches!(put(0, &[fd; 3]), Report::Refused { .. }), "twice");
-    assert!(
-        matches!(put(1000, &[fd; 3]), Report::Refused { .. }),
-        "many"
-    );
+    for ticket in [0, 1000] {
+        let (answer, _) = put(ticket, &[fd; 3]);
+        assert!(matches!(answer, Report::Refused { .. }), "twice, or many");
+    }
     let (mut peer, _) = kept.hello();
     let answer = hand_over(&mut peer, 2000, whole(), &[fd; 3]);
     assert!(matches!(answer, Report::Refused { .. }));
+}
+
+#[test]
+fn a_parcel_is_let_go_of_with_whoever_gave_it() {
+    let kept = Kept::new();
+    let (mut reader, output) = std::io::pipe().expect("there is one");
+    let mut giver = kept.connect();
+    let taken = hand_over(&mut giver, 9, whole(), &[output.as_fd(); 3]);
+    assert_eq!(taken, Report::Taken { ticket: 9 });
+    drop((giver, output));
+    let mut words = String::new();
+    // It ends only if the keeper has no copy left.
+    reader.read_to_string(&mut words).expect("it reads");
+    let (mut coordinator, _) = kept.hello();
+    let launch = Launch {
+        parcel: Some(9),
+        ..kept.shell("exit 0")
+    };
+    coordinator.launch(attempt(1), launch);
+    assert!(matches!(coordinator.next(), Report::Failed { step: 3, .. }));
 }

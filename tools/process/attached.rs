@@ -57,9 +57,10 @@ pub(super) fn run(
         .pointer("/socket")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    let ticket = hand_over(socket).map_err(|error| failed(&error))?;
+    let (ticket, given) = hand_over(socket).map_err(|error| failed(&error))?;
     asked.insert("parcel".to_owned(), format!("{ticket:x}").into());
     let record = asking.act("launch", asked)?;
+    drop(given);
     if has_ended(&record) {
         return outcome(&record);
     }
@@ -130,8 +131,9 @@ fn failed(error: &dyn Display) -> Failure {
     ))
 }
 
-/// Gives the keeper what the command is to have of this process: the ticket by which the launch names it.
-fn hand_over(socket: &str) -> std::io::Result<u128> {
+/// Gives the keeper what the command is to have of this process: the ticket by which the launch names it, and the connection,
+/// with whose end the keeper lets go of what no launch has asked for.
+fn hand_over(socket: &str) -> std::io::Result<(u128, UnixStream)> {
     let mut chance = [0; 16];
     getrandom::fill(&mut chance).map_err(std::io::Error::other)?;
     let ticket = u128::from_le_bytes(chance);
@@ -169,7 +171,7 @@ fn hand_over(socket: &str) -> std::io::Result<u128> {
     let mut answer = vec![0; length as usize];
     stream.read_exact(&mut answer)?;
     match rmp_serde::from_slice(&answer) {
-        Ok(Report::Taken { ticket: taken }) if taken == ticket => Ok(ticket),
+        Ok(Report::Taken { ticket: taken }) if taken == ticket => Ok((ticket, stream)),
         Ok(Report::Refused { reason }) => Err(std::io::Error::other(reason)),
         Ok(other) => Err(std::io::Error::other(format!("it says {other:?}"))),
         Err(error) => Err(std::io::Error::other(error)),
