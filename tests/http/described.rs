@@ -74,6 +74,7 @@ pub(crate) fn least(path: &str, method: &str) -> (Option<String>, Option<Value>)
     let some = |schema: &Value| match resolve(schema)["type"].as_str() {
         Some("string") => Value::from("x"),
         Some("integer") => resolve(schema)["minimum"].clone(),
+        Some("array") => Value::from(vec!["x"]),
         other => panic!("{path} takes a {other:?}, which has no case here"),
     };
     let operation = &DESCRIPTION["paths"][path][method.to_lowercase()];

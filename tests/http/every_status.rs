@@ -4,7 +4,7 @@
 use crate::daemon::{Daemon, text};
 use crate::described;
 use crate::opened::{Answer, Opened, answers, read_all, request, run};
-use crate::queue_status;
+use crate::{process_status, queue_status};
 use serde_json::{Value, json};
 use sexton::spine::delivery::Stage;
 use std::io::Write as _;
@@ -45,7 +45,7 @@ impl Asking {
     }
 
     /// What a path takes at least, by its description.
-    fn as_described(path: &str, method: &str) -> Self {
+    pub(crate) fn as_described(path: &str, method: &str) -> Self {
         let (query, body) = described::least(path, method);
         Self::new((path, method), query.as_deref(), body)
     }
@@ -82,7 +82,7 @@ impl Asking {
         self
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let Self {
             method,
             target,
@@ -166,7 +166,10 @@ impl Nodes {
         let full = Opened::configured(|config| config.rules.lock.entries_max = 1);
         hold(&full);
         Self {
-            well: Opened::configured(queue_status::rules),
+            well: Opened::configured(|config| {
+                queue_status::rules(config);
+                process_status::launches(config);
+            }),
             guarded: Opened::with_token(),
             full,
             panicking,
@@ -182,6 +185,11 @@ impl Nodes {
     /// Provokes an answer of this status.
     fn provoke(&self, path: &str, method: &str, status: u16) -> Answer {
         hold(&self.well);
+        if process_status::is_ours(path)
+            && let Some(answer) = self.provoke_by_processes(path, method, status)
+        {
+            return answer;
+        }
         let is_of_queues = path.starts_with("/v1/queues");
         let well = match status {
             200 | 422 if is_of_queues => queue_status::well(path, method, &self.well),
@@ -205,7 +213,7 @@ impl Nodes {
             (413, _) => {
                 let body = None;
                 let large = Asking { body, ..well };
-                large.with("Content-Length: 1000000").of(&self.well)
+                large.with("Content-Length: 100000000").of(&self.well)
             }
             (415, _) => well.with("Content-Type: text/plain").of(&self.well),
             (421, _) => {
@@ -238,6 +246,46 @@ impl Nodes {
     }
 }
 
+impl Nodes {
+    /// What is answered over the socket alone, where that differs.
+    fn provoke_by_processes(&self, path: &str, method: &str, status: u16) -> Option<Answer> {
+        let socket = self.well.socket();
+        let answer = match status {
+            200 => {
+                let (asking, launched) = process_status::well(path, method, &socket);
+                let answer = process_status::at(&asking, &socket);
+                if let Some(id) = launched {
+                    process_status::ended(&socket, &id);
+                }
+                answer
+            }
+            404 => process_status::at(&process_status::absent(path, method), &socket),
+            409 => process_status::conflict(path, method, &socket),
+            415 => {
+                let (asking, _) = process_status::well(path, method, &socket);
+                process_status::at(&asking.with("Content-Type: text/plain"), &socket)
+            }
+            422 => {
+                let (asking, launched) = process_status::well(path, method, &socket);
+                let asking = asking.with(&format!("Idempotency-Key: {path}"));
+                let first = process_status::at(&asking, &socket);
+                assert_eq!(first.status, 200, "{first:?}");
+                let answer = process_status::at(&asking.spaced(), &socket);
+                if let Some(id) = launched {
+                    process_status::ended(&socket, &id);
+                }
+                answer
+            }
+            500 => {
+                let asking = Asking::as_described(path, method);
+                process_status::at(&asking, &self.panicking.socket())
+            }
+            _ => return None,
+        };
+        Some(answer)
+    }
+}
+
 /// A request for a lock, or its entry, that is not there.
 fn absent(path: &str, well: Asking) -> Asking {
     if ["/v1/locks/owner", "/v1/locks/place"].contains(&path) {
@@ -258,8 +306,10 @@ fn conflict(path: &str, well: &Asking) -> Asking {
 
 /// A coordinator whose disk is so full that renewals are refused too.
 struct FullDisk {
-    _files: tempfile::TempDir,
+    files: tempfile::TempDir,
     daemon: Daemon,
+    /// A process that was launched before it was full.
+    process: String,
 }
 
 impl FullDisk {
@@ -270,10 +320,12 @@ impl FullDisk {
         let flags = ["--http", "127.0.0.1:0", "--fsync", "never"];
         let flags = [&flags[..], &["--data", text(&data)]].concat();
         let daemon = Daemon::serve(&flags);
+        let process = process_status::launched(&data.join("sexton.sock"));
         daemon.limit_files(Some(3 << 20));
         let full = Self {
-            _files: files,
+            files,
             daemon,
+            process,
         };
         // Large entries until there is no room for one more, then renewals until there is none for these.
         full.repeat(|round| json!({"key": format!("{round:0>255}"), "owner": "x".repeat(255)}));
@@ -299,7 +351,18 @@ impl FullDisk {
         panic!("the disk does not become full");
     }
 
+    /// Leaves no process behind.
+    fn end(self) {
+        self.daemon.limit_files(None);
+        let socket = self.files.path().join("data/sexton.sock");
+        process_status::ended(&socket, &self.process);
+    }
+
     fn provoke(&self, path: &str, method: &str) -> Answer {
+        if process_status::is_ours(path) {
+            let socket = self.files.path().join("data/sexton.sock");
+            return process_status::full(path, method, (&socket, &self.process));
+        }
         let asking = Asking::well(path, method);
         if !path.starts_with("/v1/locks") {
             return asking.at(self.daemon.http());
@@ -335,6 +398,9 @@ fn every_answer_that_is_described_is_given() {
         };
         assert_eq!(answer.status, *status, "{method} {path}: {answer:?}");
         described::check(method, path, &answer);
+    }
+    if let Some(full) = full {
+        full.end();
     }
     for (path, method, mut stream) in late {
         let answer = received(&mut stream);

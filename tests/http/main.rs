@@ -35,6 +35,8 @@ mod lock_refused;
 #[cfg(feature = "cli")]
 mod once;
 mod opened;
+#[cfg(feature = "cli")]
+mod process_status;
 mod queue;
 mod queue_any;
 mod queue_config;

@@ -47,8 +47,9 @@ fn acting() -> Vec<Route> {
             },
             &[Full, Draining, DiskFull, NoKeeper, Waits, Failed],
         ),
-        Route::post_once(
+        Route::post(
             "/v1/processes/register",
+            Scope::Run,
             register,
             Words {
                 id: "register_process",
@@ -78,7 +79,7 @@ fn acting() -> Vec<Route> {
                 more: "With `tree`, all that it started, too: it is `stopping` until nothing of that lives, which is proved and not supposed.",
                 answer: "Its record.",
             },
-            &[Absent, Ended, DiskFull, Failed],
+            &[Absent, Ended, Failed],
         ),
         Route::post_once(
             "/v1/processes/signal",
@@ -103,8 +104,9 @@ fn acting() -> Vec<Route> {
             },
             &[Absent, Waits, Failed],
         ),
-        Route::post_once(
+        Route::post(
             "/v1/processes/prune",
+            Scope::Run,
             prune,
             Words {
                 id: "prune_processes",
@@ -124,7 +126,7 @@ fn acting() -> Vec<Route> {
                 more: "Whoever hands over its own streams and environment does so there, see docs/protocols/keeper.md.",
                 answer: "Its socket.",
             },
-            &[NoKeeper, Failed],
+            &[NoKeeper],
         ),
     ];
     all.into_iter()

@@ -1,0 +1,116 @@
+//! What is asked of processes so that each answer is given that is described: over the socket, since nobody is let in over TCP.
+
+use crate::every_status::Asking;
+use crate::opened::{Answer, answers, read_all};
+use serde_json::{Value, json};
+use sexton::config::{Config, KeeperProgram};
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+const ABSENT: &str = "0192f5e0-7a4b-7c11-9d2e-5f6a7b8c9d0e";
+
+/// Whether a path is one of these.
+pub(crate) fn is_ours(path: &str) -> bool {
+    path.starts_with("/v1/processes")
+}
+
+/// A node that launches.
+pub(crate) fn launches(config: &mut Config) {
+    config.keeper = KeeperProgram::At(env!("CARGO_BIN_EXE_sexton").into());
+}
+
+fn post(socket: &Path, what: &str, body: &Value) -> Value {
+    let path = format!("/v1/processes/{what}");
+    at(&Asking::as_described(&path, "POST").about(body), socket).json()
+}
+
+/// Asks over a socket.
+pub(crate) fn at(asking: &Asking, socket: &Path) -> Answer {
+    let mut stream = UnixStream::connect(socket).expect("it listens");
+    let text = asking.clone().with("Connection: close").text();
+    stream.write_all(text.as_bytes()).expect("it is read");
+    answers(&read_all(&mut stream)).pop().expect("an answer")
+}
+
+/// Launches one that ends by itself, and long after the test; its id.
+pub(crate) fn launched(socket: &Path) -> String {
+    let record = post(socket, "launch", &json!({"command": ["sleep", "60"]}));
+    record["id"].as_str().expect("it has one").to_owned()
+}
+
+/// Ends one.
+pub(crate) fn ended(socket: &Path, id: &str) {
+    // It may have ended already.
+    let stop = Asking::as_described("/v1/processes/stop", "POST");
+    at(&stop.about(&json!({"id": id, "grace_ms": 0})), socket);
+    let record = post(socket, "wait", &json!({"id": id, "wait": 60}));
+    assert_eq!(record["status"], "exited");
+}
+
+/// A request that is answered as asked, and which process it is about, if that is to be ended afterwards.
+pub(crate) fn well(path: &str, method: &str, socket: &Path) -> (Asking, Option<String>) {
+    let asking = Asking::as_described(path, method);
+    let mine = json!({"pid": std::process::id()});
+    let registered = || post(socket, "register", &mine)["id"].clone();
+    match path {
+        "/v1/processes/launch" => (asking.about(&json!({"command": ["true"]})), None),
+        "/v1/processes/register" => (asking.about(&mine), None),
+        "/v1/processes/finish" => {
+            let body = json!({"id": registered(), "code": 0});
+            (asking.about(&body), None)
+        }
+        "/v1/processes/stop" | "/v1/processes/wait" => {
+            let id = launched(socket);
+            (asking.about(&json!({"id": id})), Some(id))
+        }
+        "/v1/processes/signal" => {
+            let id = launched(socket);
+            let body = json!({"id": id, "signal": 18});
+            (asking.about(&body), Some(id))
+        }
+        "/v1/processes/process" | "/v1/processes/ancestors" | "/v1/processes/descendants" => {
+            let id = registered();
+            let target = format!("{path}?id={}", id.as_str().expect("it has one"));
+            (asking.at_target(&target), None)
+        }
+        _ => (asking, None),
+    }
+}
+
+/// A request about one that is not there.
+pub(crate) fn absent(path: &str, method: &str) -> Asking {
+    let asking = Asking::as_described(path, method);
+    match path {
+        "/v1/processes/register" => asking.about(&json!({"pid": i32::MAX})),
+        "/v1/processes/finish" => asking.about(&json!({"id": ABSENT, "code": 0})),
+        "/v1/processes/signal" => asking.about(&json!({"id": ABSENT, "signal": 18})),
+        _ if method == "POST" => asking.about(&json!({"id": ABSENT})),
+        _ => asking.at_target(&format!("{path}?id={ABSENT}")),
+    }
+}
+
+/// A request that does not go together with how a process stands.
+pub(crate) fn conflict(path: &str, method: &str, socket: &Path) -> Answer {
+    let id = launched(socket);
+    ended(socket, &id);
+    let asking = Asking::as_described(path, method);
+    let body = match path {
+        "/v1/processes/finish" => json!({"id": id, "code": 0}),
+        "/v1/processes/signal" => json!({"id": id, "signal": 18}),
+        _ => json!({"id": id}),
+    };
+    at(&asking.about(&body), socket)
+}
+
+/// A request that is refused where the disk is full, with one process that was launched before.
+pub(crate) fn full(path: &str, method: &str, (socket, id): (&Path, &str)) -> Answer {
+    let asking = Asking::as_described(path, method);
+    let body = match path {
+        "/v1/processes/launch" => json!({"command": ["true"]}),
+        "/v1/processes/register" => json!({"pid": std::process::id()}),
+        "/v1/processes/signal" => json!({"id": id, "signal": 18}),
+        _ => json!({"id": id}),
+    };
+    at(&asking.about(&body), socket)
+}
