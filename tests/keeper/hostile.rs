@@ -130,10 +130,15 @@ fn strangers_are_not_answered() {
         std::fs::set_permissions(kept.path(path), mode).expect("it is ours");
     }
     let script = "import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n\
-        s.settimeout(60)\nsys.exit(0 if s.recv(1)==b'' else 1)";
+        s.settimeout(60)\n\n\
+        try: s.sendall(bytes.fromhex(sys.argv[2])); answer=s.recv(1)\n\
+        except (BrokenPipeError, ConnectionResetError): answer=b''\nsys.exit(0 if answer==b'' else 1)";
+    let hello = framed(&Request::Hello { version: VERSION });
+    let hello: String = hello.iter().map(|byte| format!("{byte:02x}")).collect();
     let connect = |user: u32| {
         let mut command = Command::new("python3");
         let command = command.args(["-c", script]).arg(kept.path("keeper.sock"));
+        let command = command.arg(&hello);
         command.uid(user).gid(user).current_dir("/").status()
     };
     assert!(connect(65534).expect("python3 is there").success());
