@@ -20,6 +20,9 @@ mod counter;
 #[path = "../support/daemon.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod daemon;
+#[cfg(target_os = "linux")]
+#[path = "../support/groups.rs"]
+mod groups;
 #[path = "../support/kept.rs"]
 mod kept;
 #[path = "../support/left_out.rs"]

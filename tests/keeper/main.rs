@@ -13,6 +13,8 @@ mod steps;
 mod upgrade;
 mod wire;
 
+#[path = "../support/groups.rs"]
+mod groups;
 #[path = "../support/left_out.rs"]
 mod left_out;
 #[path = "../support/patience.rs"]

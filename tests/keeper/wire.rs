@@ -1,5 +1,6 @@
 //! A keeper of its own for each test, and a coordinator that speaks with it. Nothing outlives the test that started it.
 
+use crate::groups;
 use crate::patience::{PATIENCE, until};
 use sexton::bytes::Bytes;
 use sexton::ids::ProcessId;
@@ -185,12 +186,13 @@ impl Drop for Kept {
         for _ in 0..100 {
             let left = self.leftovers();
             if left.is_empty() {
-                return;
+                break;
             }
             for pidfd in left {
                 drop(pidfd.signal(9));
             }
         }
+        groups::remove(self.data.path());
     }
 }
 

@@ -241,7 +241,7 @@ mod tests {
             unread: Vec::new(),
         };
         let requests = 10_000;
-        let told = std::thread::spawn(move || {
+        let told = std::thread::Builder::new().spawn(move || {
             let report = Report::Absent {
                 attempt: ProcessId(7),
             };
@@ -254,6 +254,7 @@ mod tests {
             keeper.read_to_end(&mut rest).expect("it reads");
             rest.len()
         });
+        let told = told.expect("a thread starts");
         let attempts = vec![ProcessId(u128::MAX); 64];
         for _ in 0..requests {
             let attempts = attempts.clone();

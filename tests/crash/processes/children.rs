@@ -1,8 +1,10 @@
 //! What is launched, and what each child wrote of its own life: that it began, and how it was about to end.
 
+use crate::patience::until;
 use crate::processes::host::Host;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::PathBuf;
 
 /// Children of one directory, by number.
@@ -46,35 +48,30 @@ impl Children {
 
     /// A launch of a child that lives so long, and ends by its number: every seventh by a signal.
     pub(crate) fn launch(&self, number: u64, ms: u64) -> Value {
+        let waits = format!("sleep {}.{:03}", ms / 1000, ms % 1000);
+        self.launch_of(number, "", &waits)
+    }
+
+    /// A launch of a child that lives until it is let go, and that no SIGTERM ends before.
+    pub(crate) fn held(&self, number: u64) -> Value {
+        let go = self.file(number, "go");
+        let go = go.display();
+        let waits = format!("while ! [ -e {go} ]; do sleep 0.02; done; trap - TERM");
+        self.launch_of(number, "trap '' TERM; ", &waits)
+    }
+
+    fn launch_of(&self, number: u64, first: &str, waits: &str) -> Value {
         let base = self.files.join(number.to_string());
-        let base = base
-            .to_str()
-            .expect("temporary directories have plain names");
-        let last = Self::last(number);
-        let (word, end) = match last {
+        let base = base.display();
+        let (word, end) = match Self::last(number) {
             Last::Code(code) => (format!("c{code}"), format!("exit {code}")),
             Last::Signal(signal) => (format!("s{signal}"), format!("kill -{signal} $$")),
         };
-        let seconds = format!("{}.{:03}", ms / 1000, ms % 1000);
         // What it writes last, it writes at once, by another name.
         let script = format!(
-            "echo $$ >> {base}.start; sleep {seconds}; echo {word} > {base}.next; mv {base}.next {base}.last; {end}"
+            "{first}echo $$ >> {base}.start; {waits}; echo {word} > {base}.next; mv {base}.next {base}.last; {end}"
         );
         json!({"command": ["sh", "-c", script], "labels": {"number": number.to_string()}})
-    }
-
-    /// A launch of a child that lives until it is let go, and that no SIGTERM ends.
-    pub(crate) fn held(&self, number: u64) -> Value {
-        let go = self.file(number, "go");
-        let go = go.to_str().expect("temporary directories have plain names");
-        let mut launch = self.launch(number, 0);
-        let script = launch["command"][2].as_str().expect("it is a script");
-        let held = format!("while ! [ -e {go} ]; do sleep 0.02; done");
-        let script = format!("trap '' TERM; {}", script.replace("sleep 0.000", &held));
-        // What SIGTERM is to end must not ignore it.
-        let script = script.replace("kill -15", "trap - TERM; kill -15");
-        launch["command"][2] = script.into();
-        launch
     }
 
     /// Lets it go.
@@ -82,12 +79,18 @@ impl Children {
         std::fs::write(self.file(number, "go"), "").expect("there is room");
     }
 
-    /// How it ends.
-    pub(crate) fn last(number: u64) -> Last {
+    fn last(number: u64) -> Last {
         let small = u8::try_from(number % 251).expect("it is small");
         match number % 7 {
             3 => Last::Signal(if number.is_multiple_of(2) { 9 } else { 15 }),
             _ => Last::Code(small),
+        }
+    }
+
+    /// Waits until these have begun.
+    pub(crate) fn begun(&self, numbers: Range<u64>) {
+        for number in numbers {
+            until("it has begun", || (self.starts(number) > 0).then_some(()));
         }
     }
 
@@ -113,7 +116,7 @@ impl Children {
 pub(crate) fn by_number(records: Vec<Value>) -> BTreeMap<u64, Value> {
     let mut all = BTreeMap::new();
     for record in records {
-        let number = record["labels"]["number"].as_str();
+        let number = record.pointer("/labels/number").and_then(Value::as_str);
         let number = number
             .and_then(|number| number.parse().ok())
             .expect("it is numbered");
@@ -125,28 +128,29 @@ pub(crate) fn by_number(records: Vec<Value>) -> BTreeMap<u64, Value> {
 
 /// What a record says of the end.
 pub(crate) fn recorded(record: &Value) -> Recorded {
-    let small = |field: &str| record[field].as_u64().and_then(|it| u8::try_from(it).ok());
-    if record["status"] != "exited" {
-        assert!(
-            record["code"].is_null() && record["lost"].is_null(),
-            "{record}"
-        );
+    let text = |pointer| record.pointer(pointer).and_then(Value::as_str);
+    let small = |pointer| {
+        let number = record.pointer(pointer).and_then(Value::as_u64);
+        number.and_then(|number| u8::try_from(number).ok())
+    };
+    let (code, signal) = (small("/code"), small("/signal"));
+    let nothing = (None, None);
+    if text("/status") != Some("exited") {
+        assert_eq!((code, signal), nothing, "{record}");
+        assert_eq!(text("/lost"), None, "{record}");
         return Recorded::Alive;
     }
-    if let Some(words) = record["failure"]["words"].as_str() {
-        assert!(record["code"].is_null(), "{record}");
+    if let Some(words) = text("/failure/words") {
+        assert_eq!((code, signal), nothing, "{record}");
         return Recorded::Failed(words.to_owned());
     }
-    if let Some(reason) = record["lost"].as_str() {
-        assert!(
-            record["code"].is_null() && record["signal"].is_null(),
-            "{record}"
-        );
+    if let Some(reason) = text("/lost") {
+        assert_eq!((code, signal), nothing, "{record}");
         return Recorded::Lost(reason.to_owned());
     }
-    match (small("signal"), small("code")) {
-        (Some(signal), Some(_)) => Recorded::Ended(Last::Signal(signal)),
-        (None, Some(code)) => Recorded::Ended(Last::Code(code)),
-        (_, None) => panic!("it says nothing of its end: {record}"),
+    match (code, signal) {
+        (Some(_), Some(signal)) => Recorded::Ended(Last::Signal(signal)),
+        (Some(code), None) => Recorded::Ended(Last::Code(code)),
+        (None, _) => panic!("it says nothing of its end: {record}"),
     }
 }

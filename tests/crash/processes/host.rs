@@ -1,6 +1,7 @@
 //! A data directory, the coordinators and keepers that run on it, and an end to all of them.
 
 use crate::daemon::{Daemon, serve_by, text};
+use crate::groups;
 use crate::patience::until;
 use crate::processes::asking::{self, Answer};
 use serde_json::Value;
@@ -147,6 +148,7 @@ impl Drop for Host {
             drop(keeper.signal(9));
         }
         self.kill_children();
+        groups::remove(&self.data());
     }
 }
 

@@ -6,7 +6,9 @@ use crate::lives;
 use crate::patience::{PATIENCE, until};
 use crate::processes::children::{Children, Recorded, by_number, recorded};
 use crate::processes::host::Host;
+use serde_json::Value;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 /// Kills, and children, of `cargo test`; and out of how many of `SEXTON_CRASH_KILLS` that is.
@@ -74,6 +76,7 @@ impl Campaign {
     }
 
     /// Waits until what had ended when it began is recorded as it was; how long that took.
+    #[expect(clippy::disallowed_methods, reason = "how long it takes is printed")]
     fn settle(&self) -> Duration {
         let begun = Instant::now();
         let asked = self.next.load(Ordering::Relaxed).min(self.all);
@@ -113,9 +116,7 @@ impl Campaign {
             let wrote = self.children.wrote(number);
             let wrote = wrote.map(Recorded::Ended);
             assert_eq!(Some(recorded(&record)), wrote, "{record}");
-            let pid = record["pid"]
-                .as_u64()
-                .and_then(|pid| u32::try_from(pid).ok());
+            let pid = record.get("pid").and_then(Value::as_u64);
             assert!(pid.is_some(), "{record}");
         }
     }
@@ -145,7 +146,10 @@ fn live(seed: u64, kills: u64, all: u64) -> Vec<Duration> {
             spans.push(campaign.settle());
         }
         until("all are launched", || {
-            launchers.iter().all(|it| it.is_finished()).then_some(())
+            launchers
+                .iter()
+                .all(ScopedJoinHandle::is_finished)
+                .then_some(())
         });
         drop(stopper);
         daemon

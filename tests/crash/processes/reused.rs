@@ -95,6 +95,7 @@ fn no_signal_reaches_a_stranger_that_has_the_pid() {
     }
     let records = by_number(host.records());
     assert_eq!(records.len() as u64, 2 * EACH);
+    children.begun(0..EACH);
     // A stop that goes on after the start: what is launched takes no notice of SIGTERM.
     for number in (0..EACH).filter(|number| number % 2 == 0) {
         // Of some, the grace ends after the start.
