@@ -1,6 +1,6 @@
 //! The example in bytes of `docs/protocols/keeper.md`: what it says is what is said.
 
-use crate::wire::{Kept, Peer, bytes};
+use crate::wire::{Kept, Peer, bytes, hex};
 use sexton::ids::ProcessId;
 use sexton::keeper::protocol::{Exited, Launch, Report, Request, Started};
 use std::io::{Read as _, Write as _};
@@ -11,7 +11,6 @@ const ATTEMPT: ProcessId = ProcessId(0x0192_f5e0_7a4b_7c11_9d2e_5f6a_7b8c_9d0e);
 
 /// A line of the example: who speaks, and the frame.
 fn line(direction: char, name: &str, payload: &[u8]) -> String {
-    let hex = |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("{byte:02x}")).collect() };
     let length = u32::try_from(payload.len()).expect("it is short");
     let length = hex(&length.to_le_bytes());
     format!("{direction} {name:<9} {length} {}", hex(payload))

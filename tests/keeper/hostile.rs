@@ -1,7 +1,7 @@
 //! Whoever connects and does not speak as it should, or at all.
 
 use crate::left_out::left_out;
-use crate::wire::{Kept, attempt, framed};
+use crate::wire::{Kept, attempt, framed, hex};
 use sexton::keeper::protocol::{FRAME_BYTES_MAX, Report, Request, VERSION};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -141,7 +141,7 @@ fn strangers_are_not_answered() {
         try: s.sendall(bytes.fromhex(sys.argv[2])); answer=s.recv(1)\n\
         except (BrokenPipeError, ConnectionResetError): answer=b''\nsys.exit(0 if answer==b'' else 1)";
     let hello = framed(&Request::Hello { version: VERSION });
-    let hello: String = hello.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hello = hex(&hello);
     let connect = |user: u32| {
         let mut command = Command::new("python3");
         let command = command.args(["-c", script]).arg(kept.path("keeper.sock"));

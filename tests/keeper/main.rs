@@ -1,6 +1,10 @@
 //! The keeper as its coordinator meets it: the real program, on its socket, with real children.
 
 #![cfg(all(feature = "cli", target_os = "linux"))]
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "one report is waited for among many"
+)]
 
 mod bytes;
 mod hostile;

@@ -1,6 +1,7 @@
 //! Many children at once.
 
 use crate::wire::{Kept, attempt};
+use sexton::bytes::Bytes;
 use sexton::keeper::protocol::{Report, Request};
 use sexton::kernel::proc;
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ fn a_thousand_children_have_true_statuses() {
     let kept = Kept::new();
     let (mut peer, _) = kept.hello();
     let mut script = kept.shell("exit $0");
-    script.argv.push(Default::default());
+    script.argv.push(Bytes::default());
     for number in 0..CHILDREN {
         let mut launch = script.clone();
         let code = (number % 256).to_string();
@@ -22,7 +23,7 @@ fn a_thousand_children_have_true_statuses() {
         peer.launch(attempt(number), launch);
     }
     let mut statuses = BTreeMap::new();
-    while statuses.len() < CHILDREN as usize {
+    while (statuses.len() as u64) < CHILDREN {
         match peer.next() {
             Report::Exited(exited) => {
                 statuses.insert(exited.started.attempt, exited.status);

@@ -24,7 +24,8 @@ pub(crate) fn hand_over(
     let iov = [IoSlice::new(&frame)];
     let sent = sendmsg(&peer.socket, &iov, &mut control, SendFlags::empty());
     let sent = sent.expect("it is read");
-    peer.socket.write_all(&frame[sent..]).expect("it is read");
+    let rest = frame.get(sent..).unwrap_or_default();
+    peer.socket.write_all(rest).expect("it is read");
     peer.next()
 }
 

@@ -7,6 +7,7 @@ use sexton::ids::ProcessId;
 use sexton::keeper::protocol::{Exited, Launch, Report, Request, Started, VERSION};
 use sexton::kernel::pidfd::Pidfd;
 use sexton::kernel::proc;
+use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -199,6 +200,14 @@ impl Drop for Kept {
 /// One end of a connection.
 pub(crate) struct Peer {
     pub(crate) socket: UnixStream,
+}
+
+/// Bytes as digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("writing to memory does not fail");
+        text
+    })
 }
 
 /// A request as bytes.
