@@ -19,7 +19,7 @@ const KILLS: u64 = 4;
 /// Out of how many of `SEXTON_CRASH_KILLS` that is.
 const ALL_KILLS: u64 = 20;
 
-const KEEPER_GONE: &str = "keeper_gone";
+const KEEPER_GONE: &str = "keeper-gone";
 
 fn launch(host: &Host, children: &Children, numbers: Range<u64>) {
     for number in numbers {
