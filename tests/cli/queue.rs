@@ -317,6 +317,22 @@ fn what_holds_for_a_type_is_what_the_coordinator_began_with() {
 }
 
 #[test]
+fn any_queue_that_has_a_job_is_claimed_from() {
+    let coordinator = Coordinator::start(&["queue"]);
+    for queue in ["mails", "t1:mails", "t1:purges"] {
+        coordinator.well(&["push", queue, "x"]);
+    }
+    let queue_of = |words: &[&str]| {
+        let claims = coordinator.json(&[&["pop", "--any"], words].concat());
+        claims["jobs"][0]["queue"].clone()
+    };
+    assert_eq!(queue_of(&["--except", "mails"]), "t1:purges");
+    assert_eq!(queue_of(&["--tenant", ""]), "mails");
+    assert_eq!(queue_of(&[]), "t1:mails", "of whichever tenant");
+    refused(&coordinator, &["pop", "--any"], "no job to claim");
+}
+
+#[test]
 fn queues_are_claimed_from_by_weight() {
     let coordinator = Coordinator::start(&["queue"]);
     for queue in ["a", "b", "b"] {

@@ -193,7 +193,10 @@ impl Popped {
         let weights = weights
             .into_iter()
             .map(|weight| weight.map_or(1, u32::from));
-        let any_of = json!({ "tenant": self.tenant, "except": self.except });
+        let any_of = fields([
+            ("tenant", json!(self.tenant)),
+            ("except", json!(self.except)),
+        ]);
         let any_of = json!(self.any.then_some(any_of));
         let request = fields([
             ("queues", json!((!self.any).then_some(queues))),
