@@ -1,7 +1,7 @@
 //! `sexton checkpoint`: has a running coordinator take a snapshot now.
 
 use crate::client::{self, Target, Where};
-use crate::report::Failure;
+use crate::report::{Failure, print};
 use crate::text;
 use clap::Args;
 use serde_json::Value;
@@ -29,26 +29,20 @@ pub(crate) struct Checkpoint {
 }
 
 impl Checkpoint {
-    #[expect(
-        clippy::print_stdout,
-        reason = "what was taken is this command's output"
-    )]
     pub(crate) fn run(self) -> Result<(), Failure> {
         let taken = take(&self.at.target()?)?;
         let shown = |path: &str| text::words(&taken, path);
         if self.json {
-            println!("{taken}");
-        } else {
-            println!(
-                "snapshot {}: everything up to sequence number {}, {} pages, {} on disk, in {} ms",
-                shown("/slot"),
-                shown("/upto"),
-                shown("/pages"),
-                text::bytes(text::number(&taken, "/file_bytes")),
-                shown("/ms"),
-            );
+            return print(&format!("{taken}\n"));
         }
-        Ok(())
+        print(&format!(
+            "snapshot {}: everything up to sequence number {}, {} pages, {} on disk, in {} ms\n",
+            shown("/slot"),
+            shown("/upto"),
+            shown("/pages"),
+            text::bytes(text::number(&taken, "/file_bytes")),
+            shown("/ms"),
+        ))
     }
 }
 

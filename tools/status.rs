@@ -1,7 +1,7 @@
 //! `sexton status`: how a running coordinator is, for people and as JSON.
 
 use crate::client::{self, Target, Where};
-use crate::report::Failure;
+use crate::report::{Failure, print};
 use crate::system;
 use crate::text::{self, bytes, grouped, number, span, words};
 use clap::Args;
@@ -28,15 +28,13 @@ pub(crate) struct Status {
 }
 
 impl Status {
-    #[expect(clippy::print_stdout, reason = "the status is this command's output")]
     pub(crate) fn run(self) -> Result<(), Failure> {
         let status = ask(&self.at.target()?)?;
         if self.json {
-            println!("{status}");
+            print(&format!("{status}\n"))
         } else {
-            print!("{}", page(&status));
+            print(&page(&status))
         }
-        Ok(())
     }
 }
 

@@ -236,3 +236,24 @@ fn settings_of_the_http_door_that_cannot_be_are_told_before_anything_opens() {
     let long = directory.path().join("x".repeat(120));
     refused(&long, &[], 3, &["107", "shorter data directory"]);
 }
+
+#[test]
+fn a_reader_that_has_gone_is_no_failure() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let data = directory.path().join("data");
+    let _coordinator = start(&data, &[]);
+    for words in [
+        &["status"][..],
+        &["status", "--json"],
+        &["checkpoint"],
+        &["checkpoint", "--json"],
+    ] {
+        let (reader, writer) = std::io::pipe().expect("there is one");
+        drop(reader);
+        let mut command = sexton();
+        command.args(words).arg("--data").arg(&data).stdout(writer);
+        let output = command.output().expect("it runs");
+        let [_, error] = ended(output, 0);
+        assert_eq!(error, "", "{words:?}");
+    }
+}
