@@ -75,6 +75,40 @@ fn a_batch_of_lines_is_added_as_one() {
 }
 
 #[test]
+fn a_body_of_any_bytes_is_taken_up_to_the_longest_and_refused_by_its_length_above() {
+    let coordinator = Coordinator::start(&["queue"]);
+    let longest = 65_535;
+    for letter in ["\0", "\u{1b}", "\"", "x"] {
+        let body = letter.repeat(longest);
+        let pushed = fed(&coordinator, &["push", "q"], &body);
+        assert_eq!((pushed.status, pushed.err.as_str()), (0, ""), "{letter:?}");
+        let claims = coordinator.json(&["pop", "q"]);
+        let said = &claims["jobs"][0];
+        assert_eq!(
+            said["body"].as_str().map(str::len),
+            Some(longest),
+            "{letter:?}"
+        );
+    }
+    // The first are refused by the queue, the others before they are read.
+    for length in [longest + 1, 200_000, 5_000_000] {
+        let refused = fed(&coordinator, &["push", "q"], &"x".repeat(length));
+        assert_eq!(
+            (refused.status, refused.out.as_str()),
+            (1, ""),
+            "{refused:?}"
+        );
+        for words in ["the body is longer than is allowed", "--job-bytes"] {
+            assert!(refused.err.contains(words), "{length}: {refused:?}");
+        }
+    }
+    let job = format!("{{\"body\": \"{}\"}}\n", "x".repeat(longest));
+    let refused = fed(&coordinator, &["push", "q", "--batch", "-"], &job.repeat(9));
+    assert_eq!(refused.status, 2, "{refused:?}");
+    assert!(refused.err.contains("help: "), "{refused:?}");
+}
+
+#[test]
 fn a_newer_root_job_makes_those_of_an_older_one_duplicates() {
     let coordinator = Coordinator::start(&["queue"]);
     coordinator.well(&["push", "q", "old", "--root", "page@7@1"]);

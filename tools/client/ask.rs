@@ -42,11 +42,11 @@ impl Answer {
         })
     }
 
-    /// Whether the coordinator stops in good order, and did nothing.
-    fn says_stop(&self) -> bool {
+    /// Whether it is a refusal, and this is why.
+    pub(crate) fn is_refused_as(&self, reason: Reason) -> bool {
         let said = || serde_json::from_str::<Value>(&self.body).ok();
-        let stops = |said: Value| said.pointer("/reason") == Some(&Reason::Stopped.word().into());
-        self.status == Reason::Stopped.status() && said().is_some_and(stops)
+        let is_it = |said: Value| said.pointer("/reason") == Some(&reason.word().into());
+        self.status == reason.status() && said().is_some_and(is_it)
     }
 }
 
@@ -98,7 +98,9 @@ pub(crate) fn send(
         }
         let body = Value::Object(fields.clone()).to_string();
         match ask(target, ("POST", path, &body), left + PATIENCE) {
-            Ok(answer) if wait.is_zero() || !answer.says_stop() => return Ok(answer),
+            Ok(answer) if wait.is_zero() || !answer.is_refused_as(Reason::Stopped) => {
+                return Ok(answer);
+            }
             Err(Trouble::CutOff(_)) | Ok(_) if !wait.is_zero() => {}
             Err(Trouble::Absent(_)) if was_there => {}
             answered => return answered.map_err(Failure::from),
@@ -158,6 +160,8 @@ fn ask(
         .read_to_end(&mut answer);
     match read.map_err(|error| (error.kind(), error)) {
         // TLS that ends without a word: what is whole is whole all the same.
+        // What was refused before it was read to its end is answered all the same.
+        Err((io::ErrorKind::ConnectionReset, _)) if parse(&answer).is_some() => {}
         Ok(_) | Err((io::ErrorKind::UnexpectedEof, _)) => {}
         Err((io::ErrorKind::WouldBlock, _)) => {
             let seconds = patience.as_secs();

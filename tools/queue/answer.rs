@@ -5,6 +5,9 @@ use crate::report::{Failure, print};
 use serde_json::{Map, Value};
 use sexton::refusal::Reason;
 
+/// What to do about a job that is too long.
+pub(super) const JOB_BYTES: &str = "`sexton serve --job-bytes` says how long a job may be";
+
 /// What to do about a refusal.
 const HELPS: &[(Reason, &str)] = &[
     (
@@ -23,9 +26,10 @@ const HELPS: &[(Reason, &str)] = &[
         Reason::ReadOnly,
         "its type is set so where the coordinator runs",
     ),
+    (Reason::TooBig, JOB_BYTES),
     (
-        Reason::TooBig,
-        "`sexton serve --job-bytes` says how long a job may be",
+        Reason::TooLarge,
+        "send a long batch as several; `sexton serve --job-bytes` says how long a job may be",
     ),
 ];
 

@@ -1,16 +1,17 @@
 //! What is done with jobs: added, claimed, ended, given back. On the command line spans are seconds, perhaps with decimals.
 
-use crate::queue::answer::{Asking, Fields, fields};
+use crate::queue::answer::{Asking, Fields, JOB_BYTES, fields};
 use crate::queue::batch;
 use crate::queue::command::name;
 use crate::report::{Failure, print, print_bytes, tell};
 use crate::span::{SPAN, milliseconds, seconds};
-use crate::text::{number, span, words};
+use crate::text::{count, number, span, words};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use serde_json::{Value, json};
 use sexton::actors::queue::QueueName;
+use sexton::refusal::Reason;
 use std::fmt;
 use std::io::Read as _;
 use std::num::NonZeroU32;
@@ -133,17 +134,43 @@ impl Pushed {
             ("root", root.unwrap_or_default()),
             ("is_root", json!(self.is_root)),
         ]);
-        request.extend(match String::from_utf8(body) {
-            Ok(text) => fields([("body", json!(text))]),
-            Err(bytes) => fields([("body_b64", json!(STANDARD.encode(bytes.as_bytes())))]),
-        });
-        asking.act("push", request, |said| {
+        let bytes = body.len() as u64;
+        request.extend(member(body));
+        let answer = asking.post("push", request, 0)?;
+        if answer.is_refused_as(Reason::TooLarge) {
+            // It is not even read. What a request may have is nothing that anybody has set.
+            let words = format!(
+                "not done: the body is longer than is allowed, it has {}",
+                count(bytes, "byte")
+            );
+            return Err(Failure::found(words).help(JOB_BYTES));
+        }
+        let page = |said: &Value| {
             let id = number(said, "/id");
             if said.pointer("/new") == Some(&Value::Bool(false)) {
                 tell(&format!("nothing was added: job {id} is there already"));
             }
             format!("{id}\n")
-        })
+        };
+        asking.tell(&answer, page).map(drop)
+    }
+}
+
+/// A body as a request has it: as text, or in base64 where it is none or where that is shorter, since a control
+/// character takes six bytes in JSON. So no body that is allowed makes a request too long.
+fn member(body: Vec<u8>) -> Fields {
+    let encoded = |bytes: &[u8]| fields([("body_b64", json!(STANDARD.encode(bytes)))]);
+    match String::from_utf8(body) {
+        Ok(text) => {
+            let in_base64 = text.len().div_ceil(3) * 4;
+            let as_text = json!(text);
+            if as_text.to_string().len() - 2 > in_base64 {
+                encoded(text.as_bytes())
+            } else {
+                fields([("body", as_text)])
+            }
+        }
+        Err(bytes) => encoded(bytes.as_bytes()),
     }
 }
 
