@@ -1,4 +1,5 @@
-//! Files that a door is told to read: hosts, tokens, certificates. Read whole, up to a bound, and never waited for.
+//! Files that a door or a command is told to read: settings, hosts, tokens, certificates. Read whole, up to a bound, and
+//! never waited for.
 
 use rustix::fs::OFlags;
 use std::fs::OpenOptions;
@@ -7,7 +8,7 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 /// A file's bytes, no more than so many, and its mode.
-pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u32)> {
+pub fn read(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u32)> {
     // A pipe without a writer would be waited for, for ever.
     let at_once = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new()

@@ -14,7 +14,7 @@
 pub mod beanstalk;
 mod bounds;
 pub mod connection;
-mod file;
+pub mod file;
 #[cfg(feature = "http")]
 pub mod http;
 pub mod listener;

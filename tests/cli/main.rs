@@ -16,6 +16,7 @@ mod interrupted;
 mod lock;
 mod log;
 mod manual;
+mod pipes;
 mod processes;
 mod queue;
 mod queue_failed;

@@ -293,10 +293,8 @@ fn trusting(file: Option<PathBuf>) -> Result<Arc<ClientConfig>, Failure> {
 }
 
 fn read(what: &str, file: &Path) -> Result<Vec<u8>, Failure> {
-    let mut bytes = Vec::new();
-    let read = std::fs::File::open(file)
-        .and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
-    read.map(|_| bytes).map_err(|error| {
+    let read = sexton::protocols::file::read(file, FILE_BYTES_MAX);
+    read.map(|(bytes, _)| bytes).map_err(|error| {
         let file = file.display();
         Failure::unreachable(format!("failed to read the {what} {file}: {error}"))
     })

@@ -7,7 +7,6 @@
 use crate::report::Failure;
 use crate::settings::layer::{Entry, Problem, Source, Values};
 use crate::settings::queue;
-use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
@@ -28,10 +27,8 @@ pub(crate) fn read(path: &Path) -> Result<Content, Failure> {
     let shown = path.display();
     let unreadable =
         |error| Failure::unreachable(format!("failed to read the configuration {shown}: {error}"));
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)
-        .and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut bytes))
-        .map_err(unreadable)?;
+    // HUP reads it again, and would wait for a pipe on the main thread.
+    let (bytes, _) = sexton::protocols::file::read(path, BYTES_MAX + 1).map_err(unreadable)?;
     if bytes.len() as u64 > BYTES_MAX {
         let words = format!("it has more than {BYTES_MAX} bytes");
         return Err(unreadable(std::io::Error::other(words)));
