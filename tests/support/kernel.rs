@@ -54,6 +54,10 @@ struct Keeper {
 
 /// All of the simulated machine.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is something of its own that goes wrong"
+)]
 pub(crate) struct Kernel {
     pub(crate) boot: u128,
     pub(crate) now: u64,

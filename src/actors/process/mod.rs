@@ -17,7 +17,7 @@
 //! | `decide.rs` `adding.rs` `commit.rs` | the rules: what becomes of a process; what is added; and making it so |
 //! | `look.rs` | answers to questions, in shares where they walk far |
 //! | `event.rs` | what is told to subscribers |
-//! | `invariants.rs` `model.rs` `tests.rs` | the machine compared with a plain model, its state walked |
+//! | `invariants.rs` `model/` `tests/` | the machine compared with a plain model, its state walked |
 
 mod adding;
 mod commit;

@@ -68,13 +68,13 @@ fn follow(identity: Identity, launched: bool) -> Action {
 }
 
 fn ends(follower: &mut Follower<Kernel>) -> Vec<End> {
-    let ended = reports(follower)
-        .into_iter()
-        .filter_map(|message| match message {
-            Message::Ended { end, .. } => Some(end),
-            _ => None,
-        });
-    ended.collect()
+    let mut ends = Vec::new();
+    for message in reports(follower) {
+        if let Message::Ended { end, .. } = message {
+            ends.push(end);
+        }
+    }
+    ends
 }
 
 fn restarted(mut follower: Follower<Kernel>) -> Follower<Kernel> {

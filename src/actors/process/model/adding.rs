@@ -1,0 +1,179 @@
+//! New records: where they stand, and what goes to make room for them.
+
+use super::{Changed, Entry, Model, Modelled};
+use sexton::actors::process::{
+    Flaw, Identity, Launching, Parentage, Phase, RecordView, Refused, Registering, Reply, Spec,
+    Tags, kind_of, masked,
+};
+use sexton::clock::Date;
+use sexton::ids::{ProcessId, Slot};
+
+impl Model {
+    pub(super) fn register(&mut self, registering: &Registering, entry: Entry) -> Changed {
+        if registering.identity.pid == 0 {
+            return Err(Refused::Invalid(Flaw::Identity));
+        }
+        if let Some(it) = self.live(&registering.identity) {
+            let (record, known) = (Box::new(it.view.clone()), true);
+            return Ok((false, Reply::Registered { record, known }));
+        }
+        let spec = Spec {
+            argv: registering.argv.clone(),
+            dir: registering.dir.clone(),
+            ..Spec::default()
+        };
+        let launching = Launching {
+            spec,
+            tags: registering.tags.clone(),
+            parentage: registering.parentage.clone(),
+        };
+        let running = Some((registering.identity, registering.started));
+        let id = self.add(&launching, running, entry)?;
+        let (record, known) = (self.view(id).expect("it was just added"), false);
+        Ok((true, Reply::Registered { record, known }))
+    }
+
+    /// Adds a record. Without an entry for it, it is only found out whether that is refused.
+    pub(super) fn add(
+        &mut self,
+        launching: &Launching,
+        running: Option<(Identity, Date)>,
+        entry: Entry,
+    ) -> Result<ProcessId, Refused> {
+        let Launching {
+            spec,
+            tags,
+            parentage,
+        } = launching;
+        if running.is_none() {
+            spec.check().map_err(Refused::Invalid)?;
+        }
+        tags.check().map_err(Refused::Invalid)?;
+        let live = self.records.iter();
+        let live = live.filter(|it| it.view.phase != Phase::Exited).count();
+        if live >= self.rules.live_max as usize {
+            return Err(Refused::Full);
+        }
+        let parent = self.parent(parentage, running.map(|(identity, _)| identity));
+        let mut tags = tags.clone();
+        if tags.kind.is_empty() {
+            kind_of(&spec.argv).clone_into(&mut tags.kind);
+        }
+        let bytes = (spec.bytes() + tags.bytes()) as u64;
+        let above = self.and_above(parent);
+        let mut new = self.new_record((spec, &tags), (parent, running), entry);
+        new.bytes = bytes;
+        let gone = self.making_room(bytes, &above)?;
+        self.remove(&gone);
+        // What was the parent of nothing but this may have to go for it: it does not, since it is above it.
+        let id = new.view.id;
+        self.records.push(new);
+        Ok(id)
+    }
+
+    /// What goes to make room: what ended longest ago, never what is above.
+    fn making_room(&self, bytes: u64, above: &[ProcessId]) -> Result<Vec<Slot>, Refused> {
+        let mut gone = Vec::new();
+        let mut after = self.clone();
+        loop {
+            let all: u64 = after.records.iter().map(|it| it.bytes).sum();
+            let is_over = after.records.len() >= self.rules.records_max as usize
+                || all + bytes > self.rules.bytes_max;
+            if !is_over {
+                return Ok(gone);
+            }
+            let free = self.removable().into_iter().map(|(_, slot)| slot);
+            let mut free = free.filter(|slot| {
+                let is_above = self.records.iter().find(|it| it.slot == *slot);
+                let is_above = is_above.is_some_and(|it| above.contains(&it.view.id));
+                !is_above && !gone.contains(slot)
+            });
+            let next = free.next().ok_or(Refused::Full)?;
+            gone.push(next);
+            after.remove(&[next]);
+        }
+    }
+
+    fn new_record(
+        &self,
+        (spec, tags): (&Spec, &Tags),
+        (parent, running): (Option<ProcessId>, Option<(Identity, Date)>),
+        Entry { seq, now, new }: Entry,
+    ) -> Modelled {
+        // Nobody asks for the id of one that is refused.
+        let (id, slot) = new.unwrap_or((ProcessId::default(), Slot::NONE));
+        let parent = parent.and_then(|id| self.find(id));
+        let of_kind = self.records.iter().filter(|it| it.view.kind == tags.kind);
+        let phase = match running {
+            Some(_) => Phase::Running,
+            None => Phase::Queued,
+        };
+        let view = RecordView {
+            id,
+            parent: parent.map(|it| it.view.id),
+            root: parent.map_or(id, |it| it.view.root),
+            depth: parent.map_or(0, |it| it.view.depth + 1),
+            kind: tags.kind.clone(),
+            number: 1 + of_kind.map(|it| it.view.number).max().unwrap_or(0),
+            url: tags.url.clone(),
+            labels: tags.labels.clone(),
+            argv: masked(&spec.argv),
+            dir: spec.dir.clone(),
+            env: spec.env.iter().map(|(name, _)| name.clone()).collect(),
+            run_dir: None,
+            timeout_ms: spec.timeout_ms,
+            launched: running.is_none(),
+            is_hook: false,
+            phase,
+            identity: running.map(|(identity, _)| identity),
+            contained: false,
+            queued: now.date(),
+            started: running.map(|(_, started)| started),
+            ended: None,
+            stop: None,
+            end: None,
+            failure: None,
+            error: None,
+            remains: None,
+            stuck: None,
+            sent: None,
+            live_children: 0,
+        };
+        Modelled {
+            view,
+            slot,
+            made: seq,
+            spec: spec.clone(),
+            expires: None,
+            empty: false,
+            signals: Vec::new(),
+            bytes: 0,
+            quarantined: false,
+        }
+    }
+
+    /// One and all above it, the topmost first.
+    fn and_above(&self, id: Option<ProcessId>) -> Vec<ProcessId> {
+        let found = id.and_then(|id| self.find(id));
+        found.map_or_else(Vec::new, |it| {
+            let mut above = self.and_above(it.view.parent);
+            above.push(it.view.id);
+            above
+        })
+    }
+
+    fn parent(&self, parentage: &Parentage, own: Option<Identity>) -> Option<ProcessId> {
+        let machine = own.or(parentage.line.first().copied()).map(|it| it.machine);
+        if let Some(named) = parentage.named.and_then(|id| self.find(id)) {
+            let its = named.view.identity;
+            let elsewhere = its.is_some_and(|its| machine.is_some_and(|it| it != its.machine));
+            let itself = its.is_some_and(|its| own.is_some_and(|own| own.is(&its)));
+            if !elsewhere && !itself {
+                return Some(named.view.id);
+            }
+        }
+        let line = parentage.line.iter();
+        let mut line = line.filter(|it| own.is_none_or(|own| !own.is(it)));
+        line.find_map(|it| self.live(it)).map(|it| it.view.id)
+    }
+}

@@ -1,0 +1,74 @@
+//! Answers to questions, from a walk over all records.
+
+use super::Model;
+use sexton::actors::process::{Phase, RecordView, Selection};
+use sexton::ids::ProcessId;
+
+impl Model {
+    /// All records that a selection asks for, in its order and without its bounds.
+    pub(crate) fn select(&self, selection: &Selection) -> Vec<RecordView> {
+        let views = self.records.iter().map(|it| &it.view);
+        let mut found: Vec<_> = views.filter(|it| is_selected(selection, it)).collect();
+        found.sort_by_key(|it| it.id);
+        if selection.newest_first {
+            found.reverse();
+        }
+        found.into_iter().cloned().collect()
+    }
+
+    /// What is above a record, from its parent up.
+    pub(crate) fn ancestors(&self, of: ProcessId) -> Vec<RecordView> {
+        let parent = |id: ProcessId| {
+            let its = self.find(id)?.view.parent?;
+            self.find(its)
+        };
+        let above = std::iter::successors(parent(of), |it| parent(it.view.id));
+        above.map(|it| it.view.clone()).collect()
+    }
+
+    /// What is below a record, by id. What has lost the records in between is below its root.
+    pub(crate) fn descendants(&self, of: ProcessId) -> Vec<RecordView> {
+        let is_below = |it: &RecordView| {
+            it.id != of && (it.root == of || self.ancestors(it.id).iter().any(|up| up.id == of))
+        };
+        let views = self.records.iter().map(|it| &it.view);
+        let mut below: Vec<_> = views.filter(|it| is_below(it)).cloned().collect();
+        below.sort_by_key(|it| it.id);
+        below
+    }
+
+    /// How many records there are of each phase.
+    pub(crate) fn counts(&self) -> [usize; 4] {
+        Phase::ALL.map(|phase| {
+            let records = self.records.iter();
+            records.filter(|it| it.view.phase == phase).count()
+        })
+    }
+}
+
+fn is_selected(selection: &Selection, it: &RecordView) -> bool {
+    let elsewhere = it.identity.is_some_and(|its| {
+        let machine = selection.machine;
+        machine.is_some_and(|machine| machine != its.machine)
+    });
+    let has_label = |(name, value): &(String, Option<String>)| {
+        let mut labels = it.labels.iter();
+        labels.any(|(its, is)| its == name && value.as_ref().is_none_or(|value| value == is))
+    };
+    let says = |text: &String| {
+        let words = it.argv.iter();
+        let words = words.map(|word| String::from_utf8_lossy(word.as_bytes()));
+        let labels = it.labels.iter().flat_map(|(name, value)| [name, value]);
+        let mut texts = labels.chain(&it.url).chain([&it.kind]).cloned();
+        let line = words.collect::<Vec<_>>().join(" ");
+        let text = text.to_lowercase();
+        line.to_lowercase().contains(&text) || texts.any(|it| it.to_lowercase().contains(&text))
+    };
+    !elsewhere
+        && selection.kind.as_ref().is_none_or(|kind| it.kind == *kind)
+        && (selection.phases.is_empty() || selection.phases.contains(&it.phase))
+        && selection.parent.is_none_or(|id| it.parent == Some(id))
+        && selection.root.is_none_or(|id| it.root == id)
+        && selection.label.as_ref().is_none_or(has_label)
+        && selection.text.as_ref().is_none_or(says)
+}

@@ -1,0 +1,305 @@
+//! Processes once more, as a plain list of records as they are shown, searched for everything. What the machine is
+//! compared with, by `tests/` and by the simulation (`tests/sim/processes/`), which is why it names the library as
+//! programs do. Shares no code with `decide.rs`, `commit.rs` or `state.rs`.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `adding.rs` | new records |
+//! | `record.rs` | what becomes of one record |
+//! | `look.rs` | answers to questions |
+
+mod adding;
+mod look;
+mod record;
+
+use record::new_stop;
+use sexton::actors::process::{
+    Action, Cause, Identity, Message, Phase, RecordView, Refused, Reply, Rules, Spec,
+};
+use sexton::clock::{Date, Now, Timestamp};
+use sexton::ids::{ProcessId, Seq, Slot};
+
+/// A record, and what is not shown of it.
+#[derive(Clone, Debug)]
+pub(super) struct Modelled {
+    pub(super) view: RecordView,
+    pub(super) slot: Slot,
+    made: Seq,
+    spec: Spec,
+    expires: Option<Timestamp>,
+    empty: bool,
+    signals: Vec<(Seq, u8, bool)>,
+    pub(super) bytes: u64,
+    /// Time no longer acts on it: that panicked.
+    pub(super) quarantined: bool,
+}
+
+/// All of them, in the order in which they were made.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Model {
+    pub(super) records: Vec<Modelled>,
+    pub(super) rules: Rules,
+    pub(super) epoch: Timestamp,
+    pub(super) started: Seq,
+    pub(super) contradictions: u64,
+}
+
+/// What a message comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Refused(Refused),
+    Nothing,
+    Changed,
+}
+
+/// All that a message comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) verdict: Verdict,
+    pub(super) reply: Reply,
+    /// What the port is asked to do. What a new record asks for comes last.
+    pub(super) actions: Actions,
+}
+
+/// Actions with the slot and the entry that they are of.
+pub(super) type Actions = Vec<(u64, Seq, Action)>;
+
+/// The entry that a message would make: its number and time, and the id and slot that a new record gets.
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) seq: Seq,
+    pub(super) now: Now,
+    pub(super) new: Option<(ProcessId, Slot)>,
+}
+
+/// What a change came to: whether there was one, and the reply.
+type Changed = Result<(bool, Reply), Refused>;
+
+impl Model {
+    fn find(&self, id: ProcessId) -> Option<&Modelled> {
+        self.records.iter().find(|it| it.view.id == id)
+    }
+
+    fn find_mut(&mut self, id: ProcessId) -> Option<&mut Modelled> {
+        self.records.iter_mut().find(|it| it.view.id == id)
+    }
+
+    /// The record of this id, as it is shown.
+    pub(super) fn view(&self, id: ProcessId) -> Option<Box<RecordView>> {
+        Some(Box::new(self.find(id)?.view.clone()))
+    }
+
+    fn at(&mut self, slot: Slot) -> &mut Modelled {
+        let mut records = self.records.iter_mut();
+        let found = records.find(|it| it.slot == slot);
+        found.expect("time acts on what is there")
+    }
+
+    /// Whether something lives here or below.
+    fn stays(&self, id: ProcessId) -> bool {
+        self.records.iter().any(|it| {
+            let own = it.view.id == id && it.view.phase != Phase::Exited;
+            own || it.view.parent == Some(id) && self.stays(it.view.id)
+        })
+    }
+
+    /// Slots of those that may go, the oldest first.
+    fn removable(&self) -> Vec<(Date, Slot)> {
+        let free = self.records.iter();
+        let free = free.filter(|it| !it.quarantined && !self.stays(it.view.id));
+        let mut free: Vec<_> = free
+            .map(|it| (it.view.ended.expect("it has ended"), it.slot))
+            .collect();
+        free.sort_unstable();
+        free
+    }
+
+    /// The live record of a process.
+    fn live(&self, identity: &Identity) -> Option<&Modelled> {
+        let is_it = |it: &&Modelled| {
+            let its = it.view.identity.as_ref();
+            it.view.phase != Phase::Exited && its.is_some_and(|its| its.is(identity))
+        };
+        let found = self.records.iter().filter(is_it);
+        found.min_by_key(|it| (!it.view.launched, it.view.id))
+    }
+
+    /// What is due first: the ends of timeouts and graces, and of the time for which records are kept.
+    pub(super) fn due(&self, now: Now, held: bool) -> Option<Slot> {
+        let acts = self.records.iter().filter(|it| !it.quarantined);
+        let acts = acts.filter_map(|it| {
+            let at = match (it.view.phase, it.view.stop) {
+                (Phase::Running, _) => it.expires,
+                (Phase::Stopping, Some(stop)) if !stop.killed => {
+                    Some(record::ends(&stop, self.epoch))
+                }
+                (Phase::Queued | Phase::Stopping | Phase::Exited, _) => None,
+            };
+            at.map(|at| (at, it.slot))
+        });
+        let kept = self.rules.retention_ms;
+        let removals = self.removable().into_iter().filter(|_| !held);
+        let removals = removals.map(|(ended, slot)| (now.offset.time(ended.plus_ms(kept)), slot));
+        let due = acts.chain(removals).filter(|(at, _)| *at <= now.at);
+        due.min().map(|(_, slot)| slot)
+    }
+
+    fn remove(&mut self, slots: &[Slot]) {
+        let gone: Vec<ProcessId> = slots.iter().map(|slot| self.at(*slot).view.id).collect();
+        self.records.retain(|it| !gone.contains(&it.view.id));
+        for it in &mut self.records {
+            it.view.parent = it.view.parent.filter(|parent| !gone.contains(parent));
+        }
+    }
+
+    /// A start: graces begin again, and time acts on everything.
+    pub(super) fn start(&mut self, at: Timestamp, seq: Seq) {
+        (self.epoch, self.started) = (at, seq);
+        for it in &mut self.records {
+            it.quarantined = false;
+        }
+    }
+
+    /// Does what a message says.
+    pub(super) fn send(&mut self, message: &Message, entry: Entry) -> Answer {
+        let mut actions = Actions::new();
+        let done = self.change(message, entry, &mut actions);
+        self.count_below();
+        let (verdict, reply) = match done {
+            Err(refused) => (Verdict::Refused(refused), Reply::Refused(refused)),
+            Ok((false, reply)) => (Verdict::Nothing, reply),
+            Ok((true, reply)) => (Verdict::Changed, reply),
+        };
+        let is_addition = matches!(message, Message::Launch(_) | Message::Register(_));
+        let new = self.records.last().filter(|_| is_addition);
+        if let Some(it) = new.filter(|_| verdict == Verdict::Changed) {
+            it.attempt(&mut actions);
+        }
+        Answer {
+            verdict,
+            reply,
+            actions,
+        }
+    }
+
+    /// Counts for each record which of its children live, or have descendants that do.
+    fn count_below(&mut self) {
+        let lively = self.records.iter().filter(|it| self.stays(it.view.id));
+        let parents: Vec<_> = lively.filter_map(|it| it.view.parent).collect();
+        for it in &mut self.records {
+            let children = parents.iter().filter(|parent| **parent == it.view.id);
+            let children = u32::try_from(children.count()).expect("few");
+            // What comes to live below it puts it back among those that are removed in their time.
+            let settles = it.view.live_children != children && it.view.phase == Phase::Exited;
+            it.quarantined &= !settles;
+            it.view.live_children = children;
+        }
+    }
+
+    fn change(&mut self, message: &Message, entry: Entry, actions: &mut Actions) -> Changed {
+        match message {
+            Message::Launch(launching) => {
+                let id = self.add(launching, None, entry)?;
+                let record = self.view(id).expect("it was just added");
+                Ok((true, Reply::Launched(record)))
+            }
+            Message::Register(registering) => self.register(registering, entry),
+            Message::Prune {
+                before,
+                keep,
+                limit,
+            } => Ok(self.prune(*before, *keep as usize, *limit as usize)),
+            Message::Lapse { slot } => Ok((true, self.lapse(*slot, entry, actions))),
+            Message::Finish { id, .. } | Message::Stop { id, .. } | Message::Signal { id, .. } => {
+                let epoch = self.epoch;
+                let it = self.find_mut(*id).ok_or(Refused::Unknown)?;
+                if it.view.phase == Phase::Exited {
+                    return Err(Refused::Ended);
+                }
+                let changed = it.ask(message, entry, (epoch, actions))?;
+                let record = Box::new(it.view.clone());
+                let reply = if matches!(message, Message::Finish { .. }) {
+                    Reply::Record(record)
+                } else if matches!(message, Message::Stop { .. }) {
+                    Reply::Stopping(record)
+                } else {
+                    Reply::Signalling(entry.seq)
+                };
+                Ok((changed, reply))
+            }
+            Message::Started { id, .. }
+            | Message::Failed { id, .. }
+            | Message::Ended { id, .. }
+            | Message::Empty { id }
+            | Message::Stuck { id, .. }
+            | Message::Signalled { id, .. } => {
+                let it = self.find_mut(*id);
+                let it = it.filter(|it| it.view.phase != Phase::Exited);
+                let (changed, contradicts) =
+                    it.map_or((false, false), |it| it.report(message, entry, actions));
+                self.contradictions += u64::from(contradicts);
+                Ok((changed, Reply::Done))
+            }
+        }
+    }
+
+    fn prune(&mut self, before: Option<Date>, keep: usize, limit: usize) -> (bool, Reply) {
+        let old = self.removable();
+        let most = old.len().saturating_sub(keep);
+        let old = old.into_iter().take(most);
+        let old = old.filter(|(ended, _)| before.is_none_or(|before| *ended < before));
+        let mut slots: Vec<Slot> = old.map(|(_, slot)| slot).collect();
+        let more = slots.len() > limit;
+        slots.truncate(limit);
+        self.remove(&slots);
+        let count = u32::try_from(slots.len()).expect("few");
+        (count > 0, Reply::Pruned { count, more })
+    }
+
+    /// Time acts: a timeout, a grace, or the time for which a record is kept, is over.
+    fn lapse(&mut self, slot: Slot, entry: Entry, actions: &mut Actions) -> Reply {
+        let it = self.at(slot);
+        match (it.view.phase, &mut it.view.stop) {
+            (Phase::Running, stop) => {
+                let signal = (Cause::Timeout, record::first_signal(&it.spec));
+                *stop = Some(new_stop(entry, signal, (it.spec.grace_ms, true)));
+                it.view.phase = Phase::Stopping;
+            }
+            (Phase::Stopping, Some(stop)) => {
+                (stop.killed, stop.asked, stop.errno) = (true, entry.seq, None);
+            }
+            (Phase::Queued | Phase::Stopping | Phase::Exited, _) => {
+                self.remove(&[slot]);
+                let (count, more) = (1, false);
+                return Reply::Pruned { count, more };
+            }
+        }
+        it.quarantined = false;
+        it.step(entry.seq, actions);
+        Reply::Done
+    }
+
+    /// All that stands.
+    pub(super) fn resume(&self) -> Actions {
+        let live = self.records.iter();
+        let mut live: Vec<_> = live.filter(|it| it.view.phase != Phase::Exited).collect();
+        live.sort_by_key(|it| it.view.id);
+        let mut actions = Actions::new();
+        for it in live {
+            it.attempt(&mut actions);
+            for signal in &it.signals {
+                it.signal(*signal, &mut actions);
+            }
+            if let Some(stop) = it.view.stop.filter(|_| it.view.phase == Phase::Stopping) {
+                it.step(stop.asked, &mut actions);
+                if it.view.end.is_some() && !stop.killed {
+                    let (id, identity) = it.known();
+                    let wait = Action::Await { id, identity };
+                    actions.push((it.slot.0.into(), stop.asked, wait));
+                }
+            }
+        }
+        actions.push((u64::MAX, self.started, Action::Census));
+        actions
+    }
+}

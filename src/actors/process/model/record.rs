@@ -1,0 +1,318 @@
+//! What becomes of one record: what clients ask for it, and what the port reports of it.
+
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "each rule names the messages it is about"
+)]
+
+use super::{Actions, Entry, Modelled};
+use sexton::actors::process::{
+    Action, Cause, End, Identity, Lost, Message, Phase, Reach, Refused, Sent, Spec, Stop, Stuck,
+};
+use sexton::clock::{Date, Timestamp};
+use sexton::ids::{ProcessId, Seq};
+
+/// When the grace of a stop is over.
+pub(super) fn ends(stop: &Stop, epoch: Timestamp) -> Timestamp {
+    stop.since.max(epoch).plus_ms(stop.grace_ms.into())
+}
+
+pub(super) const fn first_signal(spec: &Spec) -> u8 {
+    const TERM: u8 = 15;
+    match spec.stop_signal {
+        0 => TERM,
+        signal => signal,
+    }
+}
+
+pub(super) fn new_stop(
+    entry: Entry,
+    (cause, signal): (Cause, u8),
+    (grace_ms, tree): (u32, bool),
+) -> Stop {
+    Stop {
+        cause,
+        signal,
+        tree,
+        since: entry.now.at,
+        grace_ms,
+        killed: grace_ms == 0,
+        asked: entry.seq,
+        errno: None,
+    }
+}
+
+impl Modelled {
+    pub(super) fn known(&self) -> (ProcessId, Identity) {
+        (self.view.id, self.view.identity.expect("it is known"))
+    }
+
+    /// What stands of a record that lives: that it is to be launched, or followed.
+    pub(super) fn attempt(&self, actions: &mut Actions) {
+        let id = self.view.id;
+        let what = match self.view.identity {
+            None => Action::Launch {
+                id,
+                spec: self.spec.clone(),
+            },
+            Some(identity) => Action::Follow {
+                id,
+                identity,
+                launched: self.view.launched,
+                contained: self.view.contained,
+                run_dir: self.spec.run_dir.clone(),
+            },
+        };
+        actions.push((self.slot.0.into(), self.made, what));
+    }
+
+    /// The step of a stop, if this entry asks for it.
+    pub(super) fn step(&self, entry: Seq, actions: &mut Actions) {
+        let stop = self.view.stop.expect("it is stopped");
+        if stop.asked != entry || self.view.phase == Phase::Queued {
+            return;
+        }
+        let ((id, identity), tree) = (self.known(), stop.tree);
+        let what = if stop.killed {
+            Action::Kill { id, identity, tree }
+        } else {
+            let reach = if tree { Reach::Tree } else { Reach::Leader };
+            Action::Signal {
+                id,
+                identity,
+                signal: stop.signal,
+                reach,
+            }
+        };
+        actions.push((self.slot.0.into(), entry, what));
+    }
+
+    pub(super) fn signal(&self, (asked, signal, group): (Seq, u8, bool), actions: &mut Actions) {
+        let (id, identity) = self.known();
+        let reach = if group { Reach::Group } else { Reach::Leader };
+        let what = Action::Signal {
+            id,
+            identity,
+            signal,
+            reach,
+        };
+        actions.push((self.slot.0.into(), asked, what));
+    }
+
+    /// A client asks for something: whether it changes anything.
+    pub(super) fn ask(
+        &mut self,
+        message: &Message,
+        entry: Entry,
+        (epoch, actions): (Timestamp, &mut Actions),
+    ) -> Result<bool, Refused> {
+        let changed = match message {
+            Message::Finish { code, error, .. } => {
+                if self.view.launched {
+                    return Err(Refused::Launched);
+                }
+                if self.view.end.is_some() {
+                    return Err(Refused::Ended);
+                }
+                self.view.error.clone_from(error);
+                self.bytes += error.as_ref().map_or(0, |it| it.len() as u64);
+                self.end((End::Code(*code), entry.now.date()), entry.seq, actions);
+                true
+            }
+            Message::Signal { signal, group, .. } => {
+                if self.view.phase == Phase::Queued {
+                    return Err(Refused::Queued);
+                }
+                if self.view.end.is_some() {
+                    return Err(Refused::Ended);
+                }
+                if self.signals.len() == 8 {
+                    return Err(Refused::Busy);
+                }
+                self.signals.push((entry.seq, *signal, *group));
+                self.signal((entry.seq, *signal, *group), actions);
+                true
+            }
+            Message::Stop {
+                signal,
+                grace_ms,
+                tree,
+                ..
+            } => {
+                let signal = signal.unwrap_or_else(|| first_signal(&self.spec));
+                let grace_ms = grace_ms.unwrap_or(self.spec.grace_ms);
+                let asked = new_stop(entry, (Cause::Request, signal), (grace_ms, *tree));
+                self.stop(asked, epoch, actions)
+            }
+            _ => unreachable!("clients ask for nothing else"),
+        };
+        self.quarantined &= !changed;
+        Ok(changed)
+    }
+
+    fn stop(&mut self, asked: Stop, epoch: Timestamp, actions: &mut Actions) -> bool {
+        match &mut self.view.stop {
+            None => self.view.stop = Some(asked),
+            Some(stop) => {
+                let wider = asked.tree && !stop.tree;
+                let at_once = asked.grace_ms == 0;
+                let is_earlier = at_once || ends(&asked, epoch) < ends(stop, epoch);
+                let sooner = !stop.killed && is_earlier;
+                if !wider && !sooner {
+                    return false;
+                }
+                if sooner {
+                    (stop.since, stop.grace_ms) = (asked.since, asked.grace_ms);
+                    stop.killed = at_once;
+                }
+                stop.tree |= asked.tree;
+                if wider || at_once {
+                    (stop.asked, stop.signal, stop.errno) = (asked.asked, asked.signal, None);
+                }
+            }
+        }
+        if self.view.phase == Phase::Running {
+            self.view.phase = Phase::Stopping;
+        }
+        self.step(asked.asked, actions);
+        true
+    }
+
+    /// The port reports something: whether it changes anything, and whether it contradicts what was reported before.
+    pub(super) fn report(
+        &mut self,
+        message: &Message,
+        entry: Entry,
+        actions: &mut Actions,
+    ) -> (bool, bool) {
+        let knows = self.view.identity;
+        let (changed, contradicts) = match message {
+            Message::Started { identity, .. } => match knows {
+                Some(known) => (false, !known.is(identity)),
+                None => (self.started(message, entry, actions), false),
+            },
+            Message::Failed { failure, .. } if self.view.phase == Phase::Queued => {
+                self.view.failure = Some(failure.clone());
+                self.view.ended = Some(entry.now.date());
+                self.bytes += failure.about.as_ref().map_or(0, |it| it.len() as u64);
+                self.leave(entry.seq, actions);
+                (true, false)
+            }
+            Message::Failed { .. } => (false, true),
+            Message::Ended { end, at, left, .. } if self.view.end.is_none() => {
+                self.view.remains = Some(left.clone());
+                self.bytes += left.stdout.head.as_bytes().len() as u64;
+                self.end((*end, (*at).min(entry.now.date())), entry.seq, actions);
+                (true, false)
+            }
+            Message::Ended { .. } => (false, false),
+            Message::Empty { .. } => (self.emptied(entry, actions), false),
+            Message::Stuck { .. } => (self.stuck(message), false),
+            Message::Signalled { asked, errno, .. } => (self.signalled(*asked, *errno), false),
+            _ => unreachable!("the port reports nothing else"),
+        };
+        self.quarantined &= !changed;
+        (changed, contradicts)
+    }
+
+    fn started(&mut self, message: &Message, entry: Entry, actions: &mut Actions) -> bool {
+        let Message::Started {
+            identity,
+            at,
+            contained,
+            ..
+        } = message
+        else {
+            unreachable!("that is no start");
+        };
+        let view = &mut self.view;
+        let since = entry.now.offset.time((*at).max(view.queued));
+        let since = since.min(entry.now.at);
+        let timeout_ms = self.spec.timeout_ms;
+        self.expires = (timeout_ms > 0).then(|| since.plus_ms(timeout_ms));
+        (view.identity, view.started) = (Some(*identity), Some(*at));
+        (view.contained, view.phase) = (*contained, Phase::Running);
+        if let Some(stop) = &mut view.stop {
+            (stop.since, stop.asked) = (entry.now.at, entry.seq);
+            view.phase = Phase::Stopping;
+            self.step(entry.seq, actions);
+        }
+        true
+    }
+
+    fn emptied(&mut self, entry: Entry, actions: &mut Actions) -> bool {
+        let view = &mut self.view;
+        let awaited = view.stop.is_some_and(|stop| stop.tree);
+        if view.phase != Phase::Stopping || !awaited || self.empty {
+            return false;
+        }
+        self.empty = true;
+        if let Some(left) = &mut view.remains {
+            left.alive = 0;
+        }
+        if view.end.is_some() {
+            self.leave(entry.seq, actions);
+        }
+        true
+    }
+
+    fn stuck(&mut self, message: &Message) -> bool {
+        let &Message::Stuck {
+            unkillable,
+            unknown,
+            ..
+        } = message
+        else {
+            unreachable!("nothing is stuck");
+        };
+        let stuck = (unkillable + unknown > 0).then_some(Stuck {
+            unkillable,
+            unknown,
+        });
+        let changes = self.view.phase == Phase::Stopping && self.view.stuck != stuck;
+        if changes {
+            self.view.stuck = stuck;
+        }
+        changes
+    }
+
+    fn signalled(&mut self, asked: Seq, errno: Option<i32>) -> bool {
+        if self.signals.iter().any(|(its, ..)| *its == asked) {
+            self.signals.retain(|(its, ..)| *its != asked);
+            self.view.sent = Some(Sent { asked, errno });
+            return true;
+        }
+        let stop = self.view.stop.as_mut();
+        match stop.filter(|it| it.asked == asked && it.errno != errno) {
+            Some(stop) => {
+                stop.errno = errno;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn end(&mut self, (end, at): (End, Date), entry: Seq, actions: &mut Actions) {
+        (self.view.end, self.view.ended) = (Some(end), Some(at));
+        self.signals.clear();
+        let stop = self.view.stop;
+        let stop = stop.filter(|_| self.view.phase == Phase::Stopping);
+        let stop = stop.filter(|stop| stop.tree && !self.empty);
+        match stop {
+            Some(stop) if end != End::Lost(Lost::Rebooted) => {
+                if !stop.killed {
+                    let (id, identity) = self.known();
+                    actions.push((self.slot.0.into(), entry, Action::Await { id, identity }));
+                }
+            }
+            _ => self.leave(entry, actions),
+        }
+    }
+
+    fn leave(&mut self, entry: Seq, actions: &mut Actions) {
+        (self.view.phase, self.view.stuck) = (Phase::Exited, None);
+        self.signals.clear();
+        let id = self.view.id;
+        actions.push((self.slot.0.into(), entry, Action::Forget { id }));
+    }
+}

@@ -1,0 +1,192 @@
+//! All that must be alike: what can be asked, what is to be done, who is woken.
+
+use super::pair::Pair;
+use crate::actors::process::model::Actions;
+use crate::actors::process::{
+    Phase, ProcessMachine, Query, RecordView, Reply, Selection, View, Watch,
+};
+use crate::ids::ProcessId;
+use crate::spine::effect::Effect;
+use crate::spine::machine::{Effects, Machine as _, Paged as _, Shown as _};
+use std::collections::BTreeMap;
+
+impl Pair {
+    pub(super) fn compare_effects(
+        &mut self,
+        mut effects: Effects<ProcessMachine>,
+        actions: &Actions,
+    ) {
+        let (mut acts, mut woken) = (Actions::new(), BTreeMap::new());
+        for effect in effects.take() {
+            match effect {
+                Effect::Act(action) => acts.push((action.id, action.attempt, action.what)),
+                Effect::Wake(ticket, reply) => {
+                    assert!(
+                        woken.insert(ticket, reply).is_none(),
+                        "a wait is answered once"
+                    );
+                }
+                Effect::Tell(..) => panic!("nobody is told anything"),
+            }
+        }
+        assert_eq!(acts, *actions);
+        let mut right = BTreeMap::new();
+        for (ticket, watch) in &self.waits {
+            let found = self.model.view(watch.id());
+            let view = found.expect("what is waited for is there");
+            let is_so = match watch {
+                Watch::Start(_) => view.phase != Phase::Queued,
+                Watch::End(_) => view.phase == Phase::Exited,
+                Watch::Signal(_, asked) => {
+                    let reply = woken.get(ticket).cloned();
+                    if let Some(reply) = reply {
+                        let sent = view.sent.filter(|it| it.asked == *asked);
+                        assert_eq!(reply, Reply::Sent(sent));
+                        right.insert(*ticket, reply);
+                    }
+                    continue;
+                }
+            };
+            if is_so {
+                right.insert(*ticket, Reply::Record(view));
+            }
+        }
+        assert_eq!(woken, right, "who waits is answered when it is so");
+        for ticket in woken.keys() {
+            self.waits.remove(ticket);
+            self.note("woken");
+        }
+    }
+
+    /// Everything that can be asked, and everything that must hold.
+    pub(super) fn compare(&mut self) {
+        self.machine.assert_whole();
+        assert_eq!(self.machine.digest(), self.replica.digest());
+        let records = self.model.records.iter();
+        let right: View = records.map(|it| (it.view.id, it.view.clone())).collect();
+        assert_eq!(self.machine.view(), right);
+        for view in right.values().filter(|it| it.phase == Phase::Exited) {
+            let was = self.ended.entry(view.id).or_insert_with(|| view.clone());
+            // What has ended stays as it is, but for those above and below it.
+            let is = RecordView {
+                parent: was.parent,
+                live_children: was.live_children,
+                ..view.clone()
+            };
+            assert_eq!(*was, is);
+        }
+        self.compare_totals();
+        for view in right.values() {
+            self.compare_relatives(view);
+        }
+        for selection in selections(right.keys().next().copied()) {
+            self.compare_list(&selection);
+        }
+    }
+
+    fn compare_totals(&self) {
+        let Reply::Totals(totals) = self.look(&Query::Totals) else {
+            panic!("totals are asked for");
+        };
+        let bytes: u64 = self.model.records.iter().map(|it| it.bytes).sum();
+        assert_eq!(
+            (totals.bytes, totals.contradictions),
+            (bytes, self.model.contradictions)
+        );
+        let counts = Phase::ALL.map(|phase| totals.of(phase) as usize);
+        assert_eq!(counts, self.model.counts());
+    }
+
+    fn compare_relatives(&self, view: &RecordView) {
+        let of = view.id;
+        let one = Reply::Record(Box::new(view.clone()));
+        assert_eq!(self.look(&Query::One(of)), one);
+        assert_eq!(self.look(&Query::Prefix(of.to_string())), one);
+        let above = Reply::Page {
+            records: self.model.ancestors(of),
+            next: None,
+        };
+        assert_eq!(self.look(&Query::Ancestors(of)), above);
+        let found = self.pages(|after| Query::Descendants { of, after, most: 2 });
+        assert_eq!(found, self.model.descendants(of));
+    }
+
+    fn compare_list(&self, selection: &Selection) {
+        let right = self.model.select(selection);
+        let found = self.pages(|after| {
+            Query::List(Selection {
+                after,
+                ..selection.clone()
+            })
+        });
+        assert_eq!(found, right, "{selection:?}");
+        let count = Reply::Count {
+            count: u32::try_from(right.len()).expect("few"),
+            next: None,
+        };
+        let counted = self.look(&Query::Count(selection.clone()));
+        assert_eq!(counted, count, "{selection:?}");
+    }
+
+    fn look(&self, query: &Query) -> Reply {
+        self.machine.query(self.now, query)
+    }
+
+    /// All pages of an answer.
+    fn pages(&self, query: impl Fn(Option<ProcessId>) -> Query) -> Vec<RecordView> {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let Reply::Page { records, next } = self.look(&query(after)) else {
+                panic!("a list is answered with a page");
+            };
+            assert!(records.len() <= 2);
+            found.extend(records);
+            after = next;
+            if next.is_none() {
+                return found;
+            }
+        }
+    }
+}
+
+/// Something of every kind that can be selected by.
+fn selections(of: Option<ProcessId>) -> [Selection; 9] {
+    let selection = |newest_first| Selection {
+        newest_first,
+        most: 2,
+        ..Selection::default()
+    };
+    [
+        selection(false),
+        selection(true),
+        Selection {
+            parent: of,
+            ..selection(true)
+        },
+        Selection {
+            root: of,
+            ..selection(false)
+        },
+        Selection {
+            kind: Some("worker".to_owned()),
+            ..selection(false)
+        },
+        Selection {
+            phases: vec![Phase::Running, Phase::Stopping],
+            ..selection(true)
+        },
+        Selection {
+            phases: vec![Phase::Exited],
+            machine: Some(7),
+            ..selection(false)
+        },
+        Selection {
+            text: Some("EXAMPLE".to_owned()),
+            ..selection(false)
+        },
+        Selection {
+            label: Some(("of".to_owned(), Some("hook".to_owned()))),
+            ..selection(true)
+        },
+    ]
+}

@@ -1,0 +1,324 @@
+//! The machine beside its model and its replica.
+
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "a test looks at what it is about"
+)]
+
+use super::step::{Step, Which, identity, rules};
+use crate::actors::process::model::{Entry, Model, Verdict};
+use crate::actors::process::{
+    Message, Outcome, Parentage, ProcessMachine, RecordView, Rules, Watch,
+};
+use crate::clock::{Now, Offset, Timestamp};
+use crate::ids::{Chance, ProcessId, Seq, Slot, Ticket};
+use crate::spine::machine::{
+    Effects, Keeping, Machine as _, Moment, Paged as _, Shown as _, Stamp, Start, Timed as _,
+};
+use crate::spine::shelf::Shelf;
+use std::collections::BTreeMap;
+
+pub(super) const BEGIN: Timestamp = Timestamp(1_000_000_000_000);
+
+enum Logged {
+    Entry(Stamp, Message, Outcome),
+    Start(Start),
+}
+
+impl Logged {
+    fn repeat(&self, machine: &mut ProcessMachine, upto: Seq) {
+        let mut effects = Effects::<ProcessMachine>::default();
+        match self {
+            Self::Entry(stamp, message, outcome) if stamp.seq > upto => {
+                machine.commit(*stamp, message, outcome, &mut effects);
+            }
+            Self::Start(start) if start.stamp.seq > upto => machine.start(*start),
+            Self::Entry(..) | Self::Start(_) => {}
+        }
+    }
+}
+
+/// The machine beside its model and its replica, and the log of what was committed.
+pub(super) struct Pair {
+    pub(super) machine: ProcessMachine,
+    /// Nobody waits here, and nothing is asked.
+    pub(super) replica: ProcessMachine,
+    pub(super) model: Model,
+    pub(super) now: Now,
+    held: bool,
+    pub(super) seq: Seq,
+    log: Vec<Logged>,
+    pub(super) shelf: Shelf<ProcessMachine>,
+    pub(super) waits: BTreeMap<Ticket, Watch>,
+    tickets: u64,
+    pub(super) seen: BTreeMap<String, u32>,
+    /// Records as they were when they had ended.
+    pub(super) ended: BTreeMap<ProcessId, RecordView>,
+}
+
+impl Pair {
+    pub(super) fn new() -> Self {
+        Self {
+            machine: ProcessMachine::new(rules()),
+            replica: ProcessMachine::new(rules()),
+            model: Model {
+                rules: rules(),
+                ..Model::default()
+            },
+            now: Now {
+                at: BEGIN,
+                offset: Offset(0),
+            },
+            held: false,
+            seq: Seq(0),
+            log: Vec::new(),
+            shelf: Shelf::new(rules(), shown),
+            waits: BTreeMap::new(),
+            tickets: 0,
+            seen: BTreeMap::new(),
+            ended: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn note(&mut self, what: &str) {
+        *self.seen.entry(what.to_owned()).or_default() += 1;
+    }
+
+    pub(super) fn step(&mut self, step: Step) {
+        match step {
+            Step::Send(which, message) => {
+                let message = self.about(message, which);
+                self.send(&message);
+            }
+            Step::Launch(which, line, mut launching) => {
+                launching.parentage = self.parentage(which, line);
+                self.send(&Message::Launch(Box::new(launching)));
+            }
+            Step::Register(which, line, mut registering) => {
+                registering.parentage = self.parentage(which, line);
+                self.send(&Message::Register(Box::new(registering)));
+            }
+            Step::Pass(ms) => self.now.at = self.now.at.plus_ms(ms),
+            Step::Wall(by) => self.now.offset.0 += by,
+            Step::Hold(held) => {
+                self.held = held;
+                self.machine.hold(held);
+                self.replica.hold(held);
+            }
+            Step::Start => self.start(),
+            Step::Reload => self.reload(),
+            Step::Checkpoint => self.shelf.step(&mut self.machine, self.seq),
+            Step::Watch(which, what) => self.watch(which, what),
+            Step::Unwatch => {
+                if let Some((ticket, _)) = self.waits.pop_first() {
+                    self.machine.unwatch(ticket);
+                }
+            }
+        }
+        self.let_time_act();
+        self.compare();
+    }
+
+    fn pick(&self, which: Which) -> ProcessId {
+        let records = &self.model.records;
+        let found = records.get(usize::from(which) % (records.len() + 1));
+        found.map_or(ProcessId(5), |it| it.view.id)
+    }
+
+    /// The record that is meant, and the entry that a report of a signal may be about.
+    fn about(&self, mut message: Message, which: Which) -> Message {
+        let its = self.pick(which);
+        match &mut message {
+            Message::Finish { id, .. }
+            | Message::Stop { id, .. }
+            | Message::Signal { id, .. }
+            | Message::Started { id, .. }
+            | Message::Failed { id, .. }
+            | Message::Ended { id, .. }
+            | Message::Empty { id }
+            | Message::Stuck { id, .. } => *id = its,
+            Message::Signalled { id, asked, .. } => {
+                *id = its;
+                *asked = Seq(self.seq.0.saturating_sub(asked.0));
+            }
+            _ => {}
+        }
+        message
+    }
+
+    fn parentage(&self, which: Which, line: u8) -> Parentage {
+        Parentage {
+            named: (!which.is_multiple_of(3)).then(|| self.pick(which / 3)),
+            line: (line..line.saturating_add(2))
+                .take(usize::from(line % 3))
+                .map(identity)
+                .collect(),
+        }
+    }
+
+    fn moment(&self) -> Moment {
+        Moment {
+            seq: Seq(self.seq.0 + 1),
+            now: self.now,
+            chance: Chance([3; 32]),
+            ..Moment::default()
+        }
+    }
+
+    /// Decides, commits and logs, as the host does; compares with the model.
+    fn send(&mut self, message: &Message) {
+        let moment = self.moment();
+        let outcome = self.machine.decide(&moment, message);
+        assert_eq!(outcome, self.replica.decide(&moment, message));
+        let keeping = self.machine.keeping(message, &outcome);
+        let stamp = moment.stamp();
+        let new = match &outcome {
+            Outcome::Launched(it) | Outcome::Registered(it) => Some((it.id, it.slot)),
+            _ => None,
+        };
+        let entry = Entry {
+            seq: stamp.seq,
+            now: self.now,
+            new,
+        };
+        // Looked at before the model has it, too.
+        self.note_outcome(message, &outcome);
+        let right = self.model.send(message, entry);
+        let mut effects = Effects::<ProcessMachine>::default();
+        if keeping == Keeping::Nothing {
+            let said = match &outcome {
+                Outcome::Refused(refused) => Verdict::Refused(*refused),
+                _ => Verdict::Nothing,
+            };
+            assert_eq!(said, right.verdict, "{message:?}");
+            self.machine.unchanged(&outcome);
+            self.replica.unchanged(&outcome);
+        } else {
+            assert_eq!(right.verdict, Verdict::Changed, "{message:?} {outcome:?}");
+            self.seq = stamp.seq;
+            self.machine.commit(stamp, message, &outcome, &mut effects);
+            let mut none = Effects::<ProcessMachine>::default();
+            self.replica.commit(stamp, message, &outcome, &mut none);
+            self.log
+                .push(Logged::Entry(stamp, message.clone(), outcome.clone()));
+        }
+        self.compare_effects(effects, &right.actions);
+        let reply = self.machine.reply(stamp.seq, message, &outcome);
+        assert_eq!(reply, right.reply, "{message:?}");
+    }
+
+    fn note_outcome(&mut self, message: &Message, outcome: &Outcome) {
+        let name = |it: &dyn std::fmt::Debug| {
+            let words = format!("{it:?}");
+            let word = words.split([' ', '{', '(']).next().unwrap_or_default();
+            word.to_owned()
+        };
+        self.note(&format!("{} {}", name(message), name(outcome)));
+        match (message, outcome) {
+            (_, Outcome::Refused(refused)) => self.note(&format!("{refused:?}")),
+            (Message::Empty { id }, Outcome::Emptied { .. }) => {
+                let view = self.model.view(*id);
+                let left = view.and_then(|it| it.remains);
+                if left.is_some_and(|left| left.alive > 0) {
+                    self.note("emptied of what lived");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn watch(&mut self, which: Which, what: u8) {
+        let id = self.pick(which);
+        let watch = match what {
+            0 => Watch::Start(id),
+            1 => Watch::End(id),
+            _ => Watch::Signal(id, self.seq),
+        };
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        let mut effects = Effects::<ProcessMachine>::default();
+        self.machine.watch(ticket, &watch, &mut effects);
+        if effects.is_empty() {
+            self.waits.insert(ticket, watch);
+        }
+    }
+
+    fn let_time_act(&mut self) {
+        while let Some(due) = {
+            let deadline = self.machine.deadline(self.now.offset);
+            let is_due = deadline.is_some_and(|at| at <= self.now.at);
+            is_due.then(|| self.machine.due(self.now)).flatten()
+        } {
+            let slot = Slot(u32::try_from(due).expect("a slot"));
+            assert_eq!(Some(slot), self.model.due(self.now, self.held));
+            let message = self.machine.tick(due);
+            assert_eq!(message, Message::Lapse { slot });
+            self.send(&message);
+        }
+        assert_eq!(self.model.due(self.now, self.held), None, "nothing is left");
+    }
+
+    fn start(&mut self) {
+        for ticket in std::mem::take(&mut self.waits).into_keys() {
+            self.machine.unwatch(ticket);
+        }
+        self.seq.0 += 1;
+        let stamp = Stamp {
+            seq: self.seq,
+            at: self.now.at,
+        };
+        let start = Start { stamp, skipped: 0 };
+        self.machine.start(start);
+        self.replica.start(start);
+        self.log.push(Logged::Start(start));
+        self.model.start(stamp.at, stamp.seq);
+        self.resume();
+    }
+
+    fn resume(&mut self) {
+        let mut effects = Effects::<ProcessMachine>::default();
+        self.machine.resume(&mut effects);
+        let right = self.model.resume();
+        self.compare_effects(effects, &right);
+    }
+
+    /// As after a panic: the newest snapshot, and what the log has since.
+    fn reload(&mut self) {
+        let (mut machine, upto) = self.shelf.load();
+        for logged in &self.log {
+            logged.repeat(&mut machine, upto);
+        }
+        machine.hold(self.held);
+        self.machine = machine;
+        (self.machine.contradictions, self.replica.contradictions) = (0, 0);
+        self.model.contradictions = 0;
+        self.resume();
+        for (ticket, watch) in self.waits.clone() {
+            let mut effects = Effects::<ProcessMachine>::default();
+            self.machine.watch(ticket, &watch, &mut effects);
+            assert!(effects.is_empty(), "it was not so before");
+        }
+        self.note("reload");
+    }
+
+    /// The log alone, committed into a machine with other rules, gives the same state.
+    pub(super) fn replay(&self) {
+        let mut fresh = ProcessMachine::new(Rules {
+            records_max: 0,
+            live_max: 0,
+            retention_ms: 0,
+            bytes_max: 0,
+        });
+        for logged in &self.log {
+            logged.repeat(&mut fresh, Seq(0));
+        }
+        assert_eq!(fresh.digest(), self.machine.digest());
+        assert_eq!(shown(&fresh), shown(&self.machine));
+    }
+}
+
+/// What a snapshot keeps.
+fn shown(machine: &ProcessMachine) -> String {
+    machine.assert_whole();
+    format!("{:?}", machine.view())
+}

@@ -1,0 +1,174 @@
+//! What happens in the model test: few records, small limits, and everything in any order.
+
+use super::pair::BEGIN;
+use crate::actors::process::{
+    End, Failure, Identity, Launching, Lost, Message, Output, Parentage, Registering, Remains,
+    Rules, Spec, Step as LaunchStep, Tags,
+};
+use crate::bytes::Bytes;
+use crate::clock::Date;
+use crate::ids::{ProcessId, Seq};
+use proptest::prelude::*;
+
+/// Small limits, so that they are reached.
+pub(super) fn rules() -> Rules {
+    Rules {
+        retention_ms: 20_000,
+        records_max: 12,
+        live_max: 8,
+        bytes_max: 700,
+    }
+}
+
+/// A number that stands for a record: one of those that are there, or none of them.
+pub(super) type Which = u8;
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    /// A message, about the record that the number stands for.
+    Send(Which, Message),
+    /// A new process, as a child of the record that the number stands for, perhaps of a process that runs.
+    Launch(Which, u8, Launching),
+    Register(Which, u8, Registering),
+    Pass(u64),
+    Wall(i64),
+    Hold(bool),
+    Start,
+    Reload,
+    Checkpoint,
+    Watch(Which, u8),
+    Unwatch,
+}
+
+/// One of a few processes, some of which look alike but for what tells them apart.
+pub(super) fn identity(number: u8) -> Identity {
+    Identity {
+        machine: u128::from(number / 12) + 7,
+        boot: 1,
+        namespace: 3,
+        pid: u32::from(number % 3) + 100,
+        inode: u64::from(number % 4),
+        ticks: u64::from(number % 2) + 50,
+    }
+}
+
+fn any_date() -> impl Strategy<Value = Date> + Clone {
+    (0u64..40_000).prop_map(|ms| Date(BEGIN.0 - 10_000 + ms))
+}
+
+/// What a client asks for. The record is put in later.
+fn any_request() -> impl Strategy<Value = Message> {
+    let id = ProcessId::default();
+    let grace = prop_oneof![Just(None), Just(Some(0)), (1u32..8000).prop_map(Some)];
+    prop_oneof![
+        2 => (0u8..3).prop_map(move |code| Message::Finish { id, code, error: Some("no".to_owned()) }),
+        5 => (prop::option::of(1u8..20), grace, any::<bool>())
+            .prop_map(move |(signal, grace_ms, tree)| Message::Stop { id, signal, grace_ms, tree }),
+        3 => (1u8..20, any::<bool>()).prop_map(move |(signal, group)| Message::Signal { id, signal, group }),
+        1 => (prop::option::of(any_date()), 0u32..6, 0u32..3)
+            .prop_map(|(before, keep, limit)| Message::Prune { before, keep, limit }),
+    ]
+}
+
+fn any_end() -> impl Strategy<Value = Message> {
+    let id = ProcessId::default();
+    let end = prop_oneof![
+        3 => (0u8..4).prop_map(End::Code),
+        1 => Just(End::Signal { signal: 9, dumped: false }),
+        1 => Just(End::Lost(Lost::Rebooted)),
+        1 => Just(End::Lost(Lost::NotOurs)),
+    ];
+    (end, any_date(), 0usize..9, 0u32..3).prop_map(move |(end, at, bytes, alive)| {
+        let stdout = Output {
+            head: Bytes::new(vec![b'o'; bytes]),
+            ..Output::default()
+        };
+        let left = Box::new(Remains {
+            alive,
+            stdout,
+            ..Remains::default()
+        });
+        Message::Ended { id, end, at, left }
+    })
+}
+
+/// What the port reports. The record is put in later.
+fn any_report() -> impl Strategy<Value = Message> {
+    let id = ProcessId::default();
+    let failure = Failure {
+        step: LaunchStep::Exec,
+        errno: 2,
+        about: Some("/bin/none".to_owned()),
+    };
+    prop_oneof![
+        8 => (0u8..24, any_date(), any::<bool>()).prop_map(move |(number, at, contained)| {
+            Message::Started { id, identity: identity(number), at, contained }
+        }),
+        2 => Just(Message::Failed { id, failure }),
+        6 => any_end(),
+        6 => Just(Message::Empty { id }),
+        2 => (0u32..2, 0u32..2).prop_map(move |(unkillable, unknown)| {
+            Message::Stuck { id, unkillable, unknown }
+        }),
+        9 => (0u64..3, prop::option::of(1i32..3)).prop_map(move |(back, errno)| {
+            Message::Signalled { id, asked: Seq(back), errno }
+        }),
+    ]
+}
+
+fn any_launch() -> impl Strategy<Value = Launching> {
+    let kind = prop::sample::select(vec!["", "worker", "hook"]);
+    let argv = prop::sample::select(vec!["true", "archivebox", "curl --token x", ""]);
+    let timeout_ms = prop::sample::select(vec![0u64, 0, 3000]);
+    let grace_ms = prop::sample::select(vec![0u32, 2000]);
+    (kind, argv, timeout_ms, grace_ms, any::<bool>()).prop_map(
+        |(kind, argv, timeout_ms, grace_ms, orders)| Launching {
+            spec: Spec {
+                argv: argv
+                    .split(' ')
+                    .map(|it| Bytes::new(it.as_bytes()))
+                    .collect(),
+                timeout_ms,
+                grace_ms,
+                stop_signal: if orders { 2 } else { 0 },
+                env: vec![("LANG".to_owned(), Bytes::new(&b"C"[..]))],
+                ..Spec::default()
+            },
+            tags: Tags {
+                kind: kind.to_owned(),
+                url: orders.then(|| "https://example.org/".to_owned()),
+                labels: vec![("of".to_owned(), kind.to_owned())],
+            },
+            parentage: Parentage::default(),
+        },
+    )
+}
+
+pub(super) fn any_step() -> impl Strategy<Value = Step> {
+    let register =
+        (any_launch(), 0u8..24, 0u64..9000).prop_map(|(launching, number, ago)| Registering {
+            identity: identity(number),
+            argv: launching.spec.argv,
+            dir: Bytes::default(),
+            started: Date(BEGIN.0 - ago),
+            tags: launching.tags,
+            parentage: Parentage::default(),
+        });
+    prop_oneof![
+        20 => (any::<u8>(), any_request()).prop_map(|(which, message)| Step::Send(which, message)),
+        50 => (any::<u8>(), any_report()).prop_map(|(which, message)| Step::Send(which, message)),
+        16 => (any::<u8>(), 0u8..30, any_launch())
+            .prop_map(|(which, line, launching)| Step::Launch(which, line, launching)),
+        8 => (any::<u8>(), 0u8..30, register)
+            .prop_map(|(which, line, registering)| Step::Register(which, line, registering)),
+        10 => (0u64..4000).prop_map(Step::Pass),
+        1 => (-9000i64..9000).prop_map(Step::Wall),
+        1 => any::<bool>().prop_map(Step::Hold),
+        1 => Just(Step::Start),
+        2 => Just(Step::Reload),
+        6 => Just(Step::Checkpoint),
+        4 => (any::<u8>(), 0u8..3).prop_map(|(which, what)| Step::Watch(which, what)),
+        1 => Just(Step::Unwatch),
+    ]
+}
