@@ -31,7 +31,7 @@ impl<M: Actor> Tongue for Json<M> {
         Ok(())
     }
 
-    fn item(words: &[&str]) -> Heard<Option<Item<M>>> {
+    fn item(&self, words: &[&str]) -> Heard<Option<Item<M>>> {
         let is_message = words
             .first()
             .is_some_and(|word| word.starts_with(['{', '"', '[']));
@@ -40,11 +40,11 @@ impl<M: Actor> Tongue for Json<M> {
             .transpose()
     }
 
-    fn watch(_: &[&str]) -> Heard<Option<(String, M::Watch)>> {
+    fn watch(&self, _: &[&str]) -> Heard<Option<(String, M::Watch)>> {
         Ok(None)
     }
 
-    fn told(reply: &M::Reply) -> Vec<String> {
+    fn told(&self, reply: &M::Reply) -> Vec<String> {
         vec![format!("{reply:?}")]
     }
 

@@ -30,18 +30,18 @@ impl Tongue for Words {
         Ok(())
     }
 
-    fn item(words: &[&str]) -> Heard<Option<Item<LockMachine>>> {
+    fn item(&self, words: &[&str]) -> Heard<Option<Item<LockMachine>>> {
         item(words)
     }
 
-    fn watch(words: &[&str]) -> Heard<Option<(String, Watch)>> {
+    fn watch(&self, words: &[&str]) -> Heard<Option<(String, Watch)>> {
         Ok(match words {
             ["watch-empty", name] => Some(((*name).to_owned(), Watch::Empty)),
             _ => None,
         })
     }
 
-    fn told(reply: &Reply) -> Vec<String> {
+    fn told(&self, reply: &Reply) -> Vec<String> {
         told(reply)
     }
 

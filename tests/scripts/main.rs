@@ -9,6 +9,7 @@ mod dialogue;
 mod json;
 mod lock;
 mod node;
+mod process;
 mod queue;
 
 use dialogue::Dialogue;
@@ -34,11 +35,16 @@ fn every_queue_dialogue_goes_as_recorded() {
     every_dialogue_goes_as_recorded::<queue::Words>(8);
 }
 
+#[test]
+fn every_process_dialogue_goes_as_recorded() {
+    every_dialogue_goes_as_recorded::<process::Words>(8);
+}
+
 /// Those of actors that have no words of their own here.
 #[test]
 fn every_other_dialogue_goes_as_recorded() {
     fn of<M: Actor>() {
-        if !["lock", "queue"].contains(&M::NAME) {
+        if !["lock", "process", "queue"].contains(&M::NAME) {
             every_dialogue_goes_as_recorded::<Json<M>>(1);
         }
     }

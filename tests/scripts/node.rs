@@ -20,6 +20,7 @@ use sexton::spine::machine::{Actor, Machine, Paged as _, Shown as _, Stamp};
 use sexton::spine::port::Port;
 use sexton::spine::recovery::{Recovering as _, Replica, Scope, recover};
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 
 /// When every script begins.
@@ -36,7 +37,7 @@ pub(crate) type Heard<T> = Result<T, String>;
 type Answers<M> = Vec<Answer<<M as Machine>::Reply>>;
 
 /// The words of an actor.
-pub(crate) trait Tongue: Default {
+pub(crate) trait Tongue: Default + 'static {
     type Machine: Actor;
 
     /// The rules that hold unless a script says otherwise.
@@ -44,11 +45,15 @@ pub(crate) trait Tongue: Default {
     /// Other rules.
     fn rule(rules: &mut <Self::Machine as Machine>::Rules, words: &[&str]) -> Heard<()>;
     /// What is said to the actor; `None` for other words.
-    fn item(words: &[&str]) -> Heard<Option<Item<Self::Machine>>>;
+    fn item(&self, words: &[&str]) -> Heard<Option<Item<Self::Machine>>>;
     /// Who waits, and for what; `None` for other words.
-    fn watch(words: &[&str]) -> Heard<Option<(String, <Self::Machine as Machine>::Watch)>>;
+    fn watch(&self, words: &[&str]) -> Heard<Option<(String, <Self::Machine as Machine>::Watch)>>;
     /// An answer in words.
-    fn told(reply: &<Self::Machine as Machine>::Reply) -> Vec<String>;
+    fn told(&self, reply: &<Self::Machine as Machine>::Reply) -> Vec<String>;
+    /// What is to be done in the world, in words.
+    fn action(what: &<Self::Machine as Machine>::Action) -> String {
+        format!("{what:?}")
+    }
     /// What somebody who waited is told, in words.
     fn woken(name: &str, reply: &<Self::Machine as Machine>::Reply) -> String;
     /// Follows an entry; what it did, in words, if time was its cause.
@@ -114,7 +119,7 @@ impl<T: Tongue> Node<T> {
         let mut back = Vec::new();
         for line in said {
             let words: Vec<&str> = line.split_whitespace().collect();
-            match T::item(&words)? {
+            match self.tongue.item(&words)? {
                 Some(item) => items.push(item),
                 None if items.is_empty() => back.extend(self.around(&words)?),
                 None => return Err(format!("`{line}` is not for the actor: give it a block")),
@@ -141,7 +146,7 @@ impl<T: Tongue> Node<T> {
 
     /// What is said not to the actor but about the world around it.
     fn around(&mut self, words: &[&str]) -> Heard<Vec<String>> {
-        if let Some((name, watch)) = T::watch(words)? {
+        if let Some((name, watch)) = self.tongue.watch(words)? {
             return self.watch(&name, watch);
         }
         match words {
@@ -237,7 +242,7 @@ impl<T: Tongue> Node<T> {
         let mut host = Host::new(replica.into_parts());
         let stamp = ledger.start(Chance([0; 32]));
         host.outbox()
-            .perform_by(Box::new(Done(Arc::clone(&self.woken))));
+            .perform_by(Box::new(Done::<T>(Arc::clone(&self.woken), PhantomData)));
         host.start(stamp)?;
         let armed = Arc::clone(&self.armed);
         host.sabotage(Box::new(move |stage, _| {
@@ -338,7 +343,7 @@ impl<T: Tongue> Node<T> {
         back.extend(panics);
         for answer in answers {
             match answer {
-                Ok(reply) => back.extend(T::told(&reply)),
+                Ok(reply) => back.extend(self.tongue.told(&reply)),
                 Err(failed) => back.push(failed.to_string()),
             }
         }
@@ -390,11 +395,12 @@ impl<T: Tongue> Node<T> {
 }
 
 /// The world: says what it is asked to do, and does nothing.
-struct Done(Arc<Mutex<Vec<String>>>);
+struct Done<T>(Arc<Mutex<Vec<String>>>, PhantomData<fn(T)>);
 
-impl<M: Machine> Port<M> for Done {
-    fn perform(&mut self, Action { id, attempt, what }: Action<M::Action>) {
-        let words = format!("action {id} by entry {attempt}: {what:?}");
+impl<T: Tongue> Port<T::Machine> for Done<T> {
+    fn perform(&mut self, Action { id, attempt, what }: Action<<T::Machine as Machine>::Action>) {
+        let what = T::action(&what);
+        let words = format!("action {id} by entry {attempt}: {what}");
         self.0.lock().expect("nobody panics here").push(words);
     }
 }

@@ -95,14 +95,14 @@ impl Tongue for Words {
         Ok(())
     }
 
-    fn item(words: &[&str]) -> Heard<Option<Item<QueueMachine>>> {
+    fn item(&self, words: &[&str]) -> Heard<Option<Item<QueueMachine>>> {
         if let Some(query) = question(words)? {
             return Ok(Some(Item::Query(query)));
         }
         Ok(message(words)?.map(Item::Message))
     }
 
-    fn watch(words: &[&str]) -> Heard<Option<(String, Watch)>> {
+    fn watch(&self, words: &[&str]) -> Heard<Option<(String, Watch)>> {
         Ok(match words {
             ["wait", who, queues @ ..] => {
                 let watch = Watch::Job(pop(queues, claimant(who), true)?);
@@ -119,7 +119,7 @@ impl Tongue for Words {
         })
     }
 
-    fn told(reply: &Reply) -> Vec<String> {
+    fn told(&self, reply: &Reply) -> Vec<String> {
         vec![told(reply)]
     }
 
