@@ -98,6 +98,9 @@ fn copy(file: &mut File, path: &Path) -> Result<(), Failure> {
 /// Where the last lines begin.
 fn last_lines(file: &mut File, lines: usize) -> io::Result<u64> {
     let length = file.seek(SeekFrom::End(0))?;
+    if lines == 0 {
+        return Ok(length);
+    }
     let (mut from, mut left) = (length, lines);
     while from > 0 {
         let start = from.saturating_sub(CHUNK as u64);
@@ -118,7 +121,7 @@ fn last_lines(file: &mut File, lines: usize) -> io::Result<u64> {
         }
         from = start;
     }
-    Ok(if lines == 0 { length } else { 0 })
+    Ok(0)
 }
 
 fn unread(path: &Path, error: &io::Error) -> Failure {
