@@ -23,7 +23,7 @@ ask as one of them, or over TCP with --url and --token-file";
 const HELPS: &[(Reason, &str)] = &[
     (
         Reason::DiskFull,
-        "free space on the coordinator's disk; it goes on by itself",
+        "free space on the coordinator's disk, whose log says how much it takes; it goes on by itself",
     ),
     (
         Reason::Draining,

@@ -104,7 +104,12 @@ impl PersistError {
 
     /// Whether the disk, or the quota on it, is full.
     pub fn is_disk_full(&self) -> bool {
-        matches!(self, Self::Io { source, .. }
-            if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+        matches!(self, Self::Io { source, .. } if is_full(source))
     }
+}
+
+/// Whether a disk, or the quota on it, is full.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded)
 }

@@ -85,12 +85,7 @@ fn write_journal(from: &RealDisk, plan: &Plan) -> Result<(), Failure> {
     disk.create_folder(segment::FOLDER)
         .map_err(PersistError::io("create", segment::FOLDER))?;
     let first = plan.first_segment;
-    drop(segment::prepare(
-        disk.as_ref(),
-        first,
-        sizes.of(first),
-        salt,
-    )?);
+    drop(segment::prepare(disk.as_ref(), first, sizes, salt)?);
     let begins = (first, SEGMENT_HEADER_BYTES as u64);
     let tail = Tail {
         place: Some(begins),

@@ -1,9 +1,9 @@
 //! Who prepares the next segment. Filling 64 MiB with zeros takes a while, so a coordinator has a thread for it;
 //! the simulation does it in place, where a full disk shows at once.
 
-use crate::persist::disk::{Disk, DiskFile};
+use crate::persist::disk::Disk;
 use crate::persist::error::PersistError;
-use crate::persist::journal::segment;
+use crate::persist::journal::segment::{self, Prepared, Sizes};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -13,12 +13,12 @@ use std::time::Duration;
 const RETRY: Duration = Duration::from_millis(500);
 
 /// What preparing a segment came to.
-pub type Filled = Result<Box<dyn DiskFile>, PersistError>;
+pub type Filled = Result<Prepared, PersistError>;
 
 /// Prepares one segment at a time, and goes on trying until it has it.
 pub trait Filler: Send {
     /// Asks for a segment. Nothing else may be outstanding.
-    fn ask(&mut self, ordinal: u64, size: u64);
+    fn ask(&mut self, ordinal: u64, sizes: Sizes);
     /// What has come of it since the last look, if anything. After an error the trying goes on.
     fn poll(&mut self) -> Option<Filled>;
     /// Waits for the next attempt to end.
@@ -28,7 +28,7 @@ pub trait Filler: Send {
 /// Prepares when polled, on the caller's thread. Its segments have no salt: it is for tests, which repeat themselves.
 pub struct InlineFiller {
     disk: Arc<dyn Disk>,
-    asked: Option<(u64, u64)>,
+    asked: Option<(u64, Sizes)>,
 }
 
 impl InlineFiller {
@@ -39,13 +39,13 @@ impl InlineFiller {
 }
 
 impl Filler for InlineFiller {
-    fn ask(&mut self, ordinal: u64, size: u64) {
-        self.asked = Some((ordinal, size));
+    fn ask(&mut self, ordinal: u64, sizes: Sizes) {
+        self.asked = Some((ordinal, sizes));
     }
 
     fn poll(&mut self) -> Option<Filled> {
-        let (ordinal, size) = self.asked?;
-        let filled = segment::prepare(self.disk.as_ref(), ordinal, size, 0);
+        let (ordinal, sizes) = self.asked?;
+        let filled = segment::prepare(self.disk.as_ref(), ordinal, sizes, 0);
         if filled.is_ok() {
             self.asked = None;
         }
@@ -63,7 +63,7 @@ impl Filler for InlineFiller {
 /// Dropping it waits until that thread has ended, and with it what it was asked for: once it is dropped, nothing of it
 /// writes to the directory any more, and the directory's lock may be released.
 pub struct ThreadFiller {
-    asks: Sender<(u64, u64)>,
+    asks: Sender<(u64, Sizes)>,
     filled: Receiver<Filled>,
     thread: Option<JoinHandle<()>>,
 }
@@ -101,9 +101,9 @@ impl Drop for ThreadFiller {
 }
 
 impl Filler for ThreadFiller {
-    fn ask(&mut self, ordinal: u64, size: u64) {
+    fn ask(&mut self, ordinal: u64, sizes: Sizes) {
         self.asks
-            .send((ordinal, size))
+            .send((ordinal, sizes))
             .expect("the filler lives as long as its writer");
     }
 
@@ -118,10 +118,10 @@ impl Filler for ThreadFiller {
     }
 }
 
-fn fill(disk: &dyn Disk, salt: u32, asked: &Receiver<(u64, u64)>, done: &Sender<Filled>) {
-    while let Ok((ordinal, size)) = asked.recv() {
+fn fill(disk: &dyn Disk, salt: u32, asked: &Receiver<(u64, Sizes)>, done: &Sender<Filled>) {
+    while let Ok((ordinal, sizes)) = asked.recv() {
         loop {
-            let filled = segment::prepare(disk, ordinal, size, salt);
+            let filled = segment::prepare(disk, ordinal, sizes, salt);
             let failed = filled.is_err();
             if done.send(filled).is_err() {
                 return;
@@ -140,7 +140,7 @@ fn fill(disk: &dyn Disk, salt: u32, asked: &Receiver<(u64, u64)>, done: &Sender<
 
 #[cfg(test)]
 mod tests {
-    use super::{Filler as _, ThreadFiller};
+    use super::{Filler as _, Sizes, ThreadFiller};
     use crate::persist::disk::{Disk as _, RealDisk};
     use crate::persist::journal::segment;
     use std::sync::Arc;
@@ -151,7 +151,11 @@ mod tests {
         let disk = Arc::new(RealDisk::new(files.path()));
         disk.create_folder(segment::FOLDER).unwrap();
         let mut filler = ThreadFiller::start(Arc::clone(&disk) as Arc<_>, 7).unwrap();
-        filler.ask(1, 8 << 20);
+        let sizes = Sizes {
+            first_bytes: 8 << 20,
+            max_bytes: 8 << 20,
+        };
+        filler.ask(1, sizes);
         drop(filler);
         let left = disk.list(segment::FOLDER).unwrap();
         assert_eq!(

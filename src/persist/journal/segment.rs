@@ -5,7 +5,7 @@
 
 use crate::ids::Seq;
 use crate::persist::disk::{Disk, DiskFile};
-use crate::persist::error::PersistError;
+use crate::persist::error::{PersistError, is_full};
 use crate::persist::format::{
     self, FRAME_HEADER_BYTES, FrameHeader, Kind, Part, SegmentHeader, frame,
 };
@@ -277,16 +277,57 @@ pub fn writable(file: &dyn DiskFile, ordinal: u64) -> Result<Header, PersistErro
     })
 }
 
-/// Makes a segment: filled with zeros, synced, and only then given its name.
+/// A segment that is ready to be written to.
+pub struct Prepared {
+    /// Its file.
+    pub file: Box<dyn DiskFile>,
+    /// How long that is.
+    pub size: u64,
+}
+
+/// Makes a segment of the size that its ordinal has, or a smaller one on a disk that has no room for that: else a disk
+/// that was full once would stay so, since sizes double and never shrink.
+///
+/// A smaller one takes no more than half of what is free. The rest is for snapshots: without them no segment ever goes.
 pub fn prepare(
+    disk: &dyn Disk,
+    ordinal: u64,
+    sizes: Sizes,
+    salt: u32,
+) -> Result<Prepared, PersistError> {
+    let name = name(ordinal);
+    let failed = PersistError::io("prepare", &name);
+    let whole = sizes.of(ordinal);
+    let (free, full) = match fill(disk, ordinal, whole, salt) {
+        Ok(file) => return Ok(Prepared { file, size: whole }),
+        Err((free, error)) if is_full(&error) => (free, error),
+        Err((_, error)) => return Err(failed(error)),
+    };
+    let halves = std::iter::successors(Some(whole), |size| Some(size / 2));
+    let mut halves = halves.take_while(|size| *size >= sizes.first_bytes.max(1));
+    let Some(size) = halves.find(|size| *size <= free / 2) else {
+        let wanted = whole.min(2 * sizes.first_bytes);
+        let words = format!("{full}: it takes {wanted} bytes, and {free} are free");
+        return Err(failed(io::Error::new(full.kind(), words)));
+    };
+    match fill(disk, ordinal, size, salt) {
+        Ok(file) => Ok(Prepared { file, size }),
+        Err((_, error)) => Err(failed(error)),
+    }
+}
+
+/// Makes a segment: filled with zeros, synced, and only then given its name. Beside an error stands how much was filled
+/// before it.
+fn fill(
     disk: &dyn Disk,
     ordinal: u64,
     size: u64,
     salt: u32,
-) -> Result<Box<dyn DiskFile>, PersistError> {
+) -> Result<Box<dyn DiskFile>, (u64, io::Error)> {
     let name = name(ordinal);
     let temporary = format!("{FOLDER}/{ordinal:08}.tmp");
-    let fill = || {
+    let mut offset = 0;
+    let mut fill = || {
         if disk
             .list(FOLDER)?
             .iter()
@@ -296,7 +337,6 @@ pub fn prepare(
         }
         let file = disk.create(&temporary)?;
         let zeros = vec![0; FILL_BYTES.min(usize::try_from(size).unwrap_or(FILL_BYTES))];
-        let mut offset = 0;
         while offset < size {
             let left = usize::try_from(size - offset).unwrap_or(usize::MAX);
             let chunk = zeros.get(..left.min(zeros.len())).unwrap_or(&zeros);
@@ -309,16 +349,13 @@ pub fn prepare(
         disk.sync_folder(FOLDER)?;
         Ok(file)
     };
-    fill().map_err(|source: io::Error| {
+    let filled = fill();
+    filled.map_err(|source: io::Error| {
         // What a full disk leaves half filled would keep it full.
         if let Err(error) = disk.remove(&temporary) {
             tracing::debug!(%error, "no unfinished segment to remove");
         }
-        PersistError::Io {
-            action: "prepare",
-            file: name.clone(),
-            source,
-        }
+        (offset, source)
     })
 }
 

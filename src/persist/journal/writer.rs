@@ -13,7 +13,7 @@ use crate::persist::format::{
 use crate::persist::journal::extent::{self, Extent};
 use crate::persist::journal::filler::Filler;
 use crate::persist::journal::reader::Tail;
-use crate::persist::journal::segment::{self, Header, Sizes};
+use crate::persist::journal::segment::{self, Header, Prepared, Sizes};
 use crate::persist::journal::window::{each_piece, last_used};
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub struct Writer {
     offset: u64,
     /// Everything before this offset is synced.
     synced: u64,
-    next: Option<Box<dyn DiskFile>>,
+    next: Option<Prepared>,
     filler: Box<dyn Filler>,
     /// The last attempt to prepare a segment failed.
     starved: bool,
@@ -69,13 +69,13 @@ impl Writer {
             }
             None => {
                 clear(disk.as_ref(), &[])?;
-                let size = sizes.of(1);
-                filler.ask(1, size);
-                (1, filler.wait()?, size, SEGMENT_HEADER_BYTES as u64)
+                filler.ask(1, sizes);
+                let Prepared { file, size } = filler.wait()?;
+                (1, file, size, SEGMENT_HEADER_BYTES as u64)
             }
         };
         let header = segment::writable(file.as_ref(), ordinal)?;
-        filler.ask(ordinal + 1, sizes.of(ordinal + 1));
+        filler.ask(ordinal + 1, sizes);
         let extent = extent::Keeper::open(disk.as_ref());
         let mut writer = Self {
             disk,
@@ -186,11 +186,11 @@ impl Writer {
             self.filler.poll()
         };
         match verdict {
-            Some(Ok(file)) => {
+            Some(Ok(prepared)) => {
                 if self.starved {
                     tracing::info!("the next journal segment is prepared: there is room again");
                 }
-                self.next = Some(file);
+                self.next = Some(prepared);
                 self.starved = false;
             }
             Some(Err(error)) => {
@@ -205,10 +205,7 @@ impl Writer {
 
     /// Bytes that can be written without asking the disk for more.
     fn prepared(&self) -> u64 {
-        let next = self
-            .next
-            .as_ref()
-            .map_or(0, |_| self.sizes.of(self.ordinal + 1));
+        let next = self.next.as_ref().map_or(0, |next| next.size);
         self.size - self.offset + next
     }
 
@@ -248,8 +245,8 @@ impl Writer {
 
     /// Ends this segment and goes on in the next.
     fn roll(&mut self) -> Result<(), PersistError> {
-        let file = match self.next.take() {
-            Some(file) => file,
+        let Prepared { file, size } = match self.next.take() {
+            Some(prepared) => prepared,
             None => self.filler.wait()?,
         };
         self.starved = false;
@@ -269,13 +266,12 @@ impl Writer {
         // Not noted: the record that did not fit may have begun before, and a log that ends within it ends where it began.
         self.sync_segment()?;
         self.ordinal += 1;
-        self.size = self.sizes.of(self.ordinal);
+        self.size = size;
         self.file = file;
         self.salt = salt;
         self.offset = SEGMENT_HEADER_BYTES as u64;
         self.synced = SEGMENT_HEADER_BYTES as u64;
-        self.filler
-            .ask(self.ordinal + 1, self.sizes.of(self.ordinal + 1));
+        self.filler.ask(self.ordinal + 1, self.sizes);
         Ok(())
     }
 
@@ -407,7 +403,7 @@ mod tests {
     }
 
     impl Filler for Slow {
-        fn ask(&mut self, _: u64, _: u64) {}
+        fn ask(&mut self, _: u64, _: Sizes) {}
 
         fn poll(&mut self) -> Option<Filled> {
             None
@@ -432,7 +428,7 @@ mod tests {
         };
         let disk = Arc::new(RealDisk::new(files.path()));
         disk.create_folder(segment::FOLDER).unwrap();
-        let first = Some(segment::prepare(disk.as_ref(), 1, sizes.of(1), 0));
+        let first = Some(segment::prepare(disk.as_ref(), 1, sizes, 0));
         let filler = Box::new(Slow { first });
         let mut writer = Writer::open(disk, sizes, filler, &Tail::default()).unwrap();
         let mut written = 0;

@@ -2,7 +2,7 @@
 
 use crate::journal::disk::MemoryDisk;
 use crate::journal::log::{self, read, records, writer};
-use sexton::persist::journal::{Room, Sizes};
+use sexton::persist::journal::{Room, Sizes, Writer, segment};
 
 const SIZES: Sizes = Sizes {
     first_bytes: 4096,
@@ -83,6 +83,50 @@ fn space_freed_gives_room_again() {
         kept.extend(record);
     }
     assert_eq!(open.room(0), Room::Ample);
+    assert_eq!(read(&disk).expect("whole").0, kept);
+}
+
+#[test]
+fn the_next_segment_is_smaller_where_there_is_no_room_for_one_twice_as_large() {
+    const FIRST: u64 = 128 << 10;
+    let sizes = Sizes {
+        first_bytes: FIRST,
+        max_bytes: 8 * FIRST,
+    };
+    let disk = MemoryDisk::default();
+    let mut open = writer(&disk, sizes).expect("the log opens");
+    open.refill();
+    disk.leave(Some(300 << 10));
+    let (mut seq, mut kept) = (0, Vec::new());
+    let mut fill = |open: &mut Writer, until: &dyn Fn(&Writer) -> bool| {
+        while !until(open) {
+            seq += 1;
+            let record = records(seq..=seq, 30 << 10);
+            open.write(&mut log::batch(&record)).expect("there is room");
+            open.refill();
+            kept.extend(record);
+        }
+    };
+    let has = |ordinal: u64| disk.names().contains(&segment::name(ordinal));
+    let len = |ordinal: u64| disk.bytes(&segment::name(ordinal)).len() as u64;
+    fill(&mut open, &|_| has(3));
+    assert_eq!((len(2), len(3)), (2 * FIRST, FIRST), "half of what is free");
+    assert_eq!(open.room(0), Room::Ample);
+    // The rest stays free, for the snapshots after which segments go.
+    let Err(error) = segment::prepare(&disk, 4, sizes, 0) else {
+        panic!("there is no room");
+    };
+    let error = error.to_string();
+    let [wanted, free] = [2 * FIRST, FIRST].map(|bytes| bytes.to_string());
+    assert!(
+        error.contains(&format!("it takes {wanted} bytes, and {free} are free")),
+        "{error}"
+    );
+    fill(&mut open, &|open| open.room(0) != Room::Ample);
+    disk.leave(None);
+    open.refill();
+    assert_eq!((open.room(0), len(4)), (Room::Ample, sizes.of(4)));
+    fill(&mut open, &|_| has(6));
     assert_eq!(read(&disk).expect("whole").0, kept);
 }
 
