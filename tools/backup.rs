@@ -216,6 +216,7 @@ fn may_pass(error: &PersistError) -> bool {
         PersistError::Io { source, .. } => source.kind() == ErrorKind::NotFound,
         PersistError::Store { .. }
         | PersistError::Corrupt { .. }
+        | PersistError::Missing { .. }
         | PersistError::Gone { .. }
         | PersistError::Short { .. } => true,
         PersistError::VersionTooNew { .. } | PersistError::Held { .. } => false,

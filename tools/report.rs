@@ -177,7 +177,9 @@ impl From<PersistError> for Failure {
         let failure = Self::unreachable(format!("failed to {error}"));
         match error {
             PersistError::Corrupt { .. } => failure.help(DAMAGED),
-            PersistError::Gone { .. } | PersistError::Short { .. } => failure.help(
+            PersistError::Missing { .. }
+            | PersistError::Gone { .. }
+            | PersistError::Short { .. } => failure.help(
                 "put the missing files back; without them, `sexton recover DATA --dry-run` says what would be lost",
             ),
             PersistError::VersionTooNew { .. } => failure.help("use the sexton that wrote it, or a newer one"),

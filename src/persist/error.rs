@@ -19,6 +19,14 @@ pub enum PersistError {
         /// What was found there.
         found: String,
     },
+    /// A segment between others is not there.
+    #[error("read {file}: it is missing, while {next} is there")]
+    Missing {
+        /// Name of the file that is not there.
+        file: String,
+        /// Name of the one after it that is.
+        next: String,
+    },
     /// What had to be read is no longer there: the log begins behind it.
     #[error(
         "read {file}: the journal begins here{}, and what came before, from {} on, is gone",

@@ -166,7 +166,7 @@ impl<'d> Reader<'d> {
     pub fn open_after(disk: &'d dyn Disk, begin: Begin) -> Result<Self, PersistError> {
         let mut ordinals = segment::ordinals(disk)?;
         let first = ordinals.first().copied().unwrap_or(1);
-        segment::contiguous(first, &ordinals, Seq(0))?;
+        segment::contiguous(first, &ordinals)?;
         let start = match segment::first_needed(disk, &ordinals, begin.after)? {
             Some(start) => start,
             None if first == 1 => 1,
@@ -180,7 +180,7 @@ impl<'d> Reader<'d> {
     pub fn open_present(disk: &'d dyn Disk) -> Result<Self, PersistError> {
         let ordinals = segment::ordinals(disk)?;
         let first = ordinals.first().copied().unwrap_or(1);
-        segment::contiguous(first, &ordinals, Seq(0))?;
+        segment::contiguous(first, &ordinals)?;
         let opening = segment::first_opening(disk, &ordinals)?;
         let after = match opening {
             Opening::Record(seq) if first > 1 => Seq(seq.0.saturating_sub(1)),
@@ -522,7 +522,7 @@ impl<'d> Reader<'d> {
             let mut later = segment::ordinals(self.disk)?;
             later.retain(|later| *later > ordinal);
             // By now those that follow may have been removed again.
-            segment::contiguous(ordinal + 1, &later, self.tail.last)?;
+            segment::contiguous(ordinal + 1, &later)?;
             self.waiting = later.into();
         }
         Ok(())

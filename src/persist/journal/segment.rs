@@ -104,16 +104,14 @@ pub fn ordinals(disk: &dyn Disk) -> Result<Vec<u64>, PersistError> {
 }
 
 /// Checks that no segment is missing from `first` on.
-pub fn contiguous(first: u64, ordinals: &[u64], after: Seq) -> Result<(), PersistError> {
+pub fn contiguous(first: u64, ordinals: &[u64]) -> Result<(), PersistError> {
     match (first..)
         .zip(ordinals)
         .find(|(expected, found)| expected != *found)
     {
-        Some((expected, found)) => Err(PersistError::Corrupt {
+        Some((expected, found)) => Err(PersistError::Missing {
             file: name(expected),
-            offset: 0,
-            after,
-            found: format!("it is missing, while {} is there", name(*found)),
+            next: name(*found),
         }),
         None => Ok(()),
     }

@@ -189,7 +189,9 @@ fn a_missing_segment_is_damage_wherever_it_stood() {
         let disk = disk.copy();
         disk.delete(&segment(ordinal));
         match read(&disk) {
-            Err(PersistError::Corrupt { file, .. }) => assert_eq!(file, segment(ordinal)),
+            Err(PersistError::Missing { file, next }) => {
+                assert_eq!((file, next), (segment(ordinal), segment(ordinal + 1)));
+            }
             Err(PersistError::Gone { file, after, .. }) => {
                 assert_eq!((ordinal, file, after), (1, segment(2), Seq(0)));
             }
