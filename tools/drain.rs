@@ -30,7 +30,7 @@ pub(crate) struct Drain {
     #[arg(value_enum, default_value_t = What::All)]
     what: What,
 
-    /// How long to wait until no lock and no claim is left
+    /// How long to wait until no lock and no claim is left, in whole seconds
     #[arg(long, value_name = SPAN, value_parser = seconds(1, WAIT_MAX))]
     wait: Option<u64>,
 

@@ -402,6 +402,13 @@ fn usage_and_absence_of_a_coordinator_have_their_statuses() {
     ] {
         assert_eq!(run(words).status, 2, "{words:?}");
     }
+    for (words, other) in [("push", "--batch"), ("pop", "--any"), ("kick", "--id")] {
+        let lacking = run(&[words]);
+        assert!(
+            lacking.err.contains(other),
+            "{words} may have {other}: {lacking:?}"
+        );
+    }
     for words in [
         &["pop", "q"][..],
         &["stats"],

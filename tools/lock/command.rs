@@ -66,10 +66,10 @@ Examples:
         /// Who wants the lock [default: USER@HOST:PID of the shell, and 16 digits of chance]
         #[arg(long, value_name = "NAME", value_parser = name, env = "SEXTON_OWNER")]
         owner: Option<Name>,
-        /// How long until the lock passes on, unless it is renewed: seconds, or such as 90s, 5m, 2h; 18h at most
+        /// How long until the lock passes on, unless it is renewed: whole seconds, or such as 90s, 5m, 2h; 18h at most
         #[arg(long, value_name = SPAN, default_value = "60", value_parser = seconds(1, TTL_MAX))]
         ttl: u64,
-        /// How long to wait for it; an hour at most
+        /// How long to wait for it, in whole seconds; an hour at most
         #[arg(long, value_name = SPAN, default_value = "0", value_parser = seconds(0, WAIT_MAX))]
         wait: u64,
         /// Standing among those who wait; the larger goes first
@@ -165,7 +165,7 @@ struct Watched {
     #[arg(long, value_name = "NAME", value_parser = name, env = "SEXTON_OWNER")]
     owner: Option<Name>,
 
-    /// How long to wait at most until it is lost [default: without end]
+    /// How long to wait at most until it is lost, in whole seconds [default: without end]
     #[arg(long, value_name = SPAN, requires = "token", value_parser = seconds(0, u64::MAX))]
     wait: Option<u64>,
 }

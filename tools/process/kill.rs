@@ -151,7 +151,7 @@ pub(crate) struct WaitFor {
     /// Which, by id or the first eight or more digits of it
     id: String,
 
-    /// How long to wait [default: for ever]
+    /// How long to wait, in whole seconds [default: for ever]
     #[arg(long, value_name = SPAN, value_parser = seconds(0, 31_536_000))]
     timeout: Option<u64>,
 

@@ -7,7 +7,7 @@ use crate::queue::job::{Done, Given, Popped, Pushed, Span};
 use crate::queue::list::{Chosen, Listed, Shown};
 use crate::report::{Failure, tell};
 use crate::text::{count, number};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use sexton::actors::queue::QueueName;
 
@@ -91,9 +91,10 @@ Examples:
 Examples:
   sexton queue kick mails --count 100
   sexton queue kick --id 17                      one job: buried, abandoned, delayed, or retrying")]
+    #[command(group(ArgGroup::new("which").args(["queue", "id"]).required(true)))]
     Kick {
         /// Of which queue
-        #[arg(value_parser = name, required_unless_present = "id", conflicts_with = "id")]
+        #[arg(value_parser = name)]
         queue: Option<QueueName>,
         /// Jobs at most
         #[arg(long, default_value_t = 1, conflicts_with = "id", value_parser = clap::value_parser!(u32).range(1..=100_000))]

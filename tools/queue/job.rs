@@ -8,7 +8,7 @@ use crate::span::{SPAN, milliseconds, seconds};
 use crate::text::{count, number, span, words};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use serde_json::{Value, json};
 use sexton::actors::queue::QueueName;
 use sexton::refusal::Reason;
@@ -55,7 +55,7 @@ impl fmt::Display for Span {
 ///
 /// Prints its number. Without a body, or with `-` for it, what stands on standard input is the body, whatever bytes it has.
 #[derive(Args)]
-#[command(after_help = "\
+#[command(group(ArgGroup::new("which").args(["queue", "batch"]).required(true).multiple(true)), after_help = "\
 Examples:
   sexton queue push mails 'to: ann'
   sexton queue push t1:purges --delay 0.5 < job.json
@@ -66,7 +66,7 @@ Examples:
                                                  purges of page-7 that came before are superfluous")]
 pub(super) struct Pushed {
     /// Where; of a batch those that name no queue themselves
-    #[arg(value_parser = name, required_unless_present = "batch")]
+    #[arg(value_parser = name)]
     queue: Option<QueueName>,
     /// What it says; `-` for what stands on standard input
     #[arg(default_value = "-", allow_hyphen_values = true)]
@@ -181,7 +181,7 @@ fn member(body: Vec<u8>) -> Fields {
 /// Ended while it waits, by Ctrl-C or otherwise, it stands in line no longer; when the coordinator is started anew
 /// meanwhile, it waits on.
 #[derive(Args)]
-#[command(after_help = "\
+#[command(group(ArgGroup::new("which").args(["queues", "any"]).required(true)), after_help = "\
 Examples:
   sexton queue pop mails                         exit status 1 if there is none
   sexton queue pop mails purges --wait 600
@@ -191,10 +191,10 @@ Examples:
   sexton queue pop mails --json | jq -r '.jobs[0] | \"\\(.id) \\(.token)\"'")]
 pub(super) struct Popped {
     /// From which queues; with a weight behind `=` for any of them, chance draws one of those that have a job
-    #[arg(required_unless_present = "any", num_args = 1..=1000, value_parser = weighed, value_name = "QUEUE[=WEIGHT]")]
+    #[arg(num_args = 1..=1000, value_parser = weighed, value_name = "QUEUE[=WEIGHT]")]
     queues: Vec<(QueueName, Option<NonZeroU32>)>,
     /// From any queue that has a job, drawn by chance, but of types that are set to be asked for by name (`in_any`)
-    #[arg(long, conflicts_with_all = ["queues", "wait"])]
+    #[arg(long, conflicts_with = "wait")]
     any: bool,
     /// With --any: only of this tenant; empty for the default one
     #[arg(long, requires = "any")]
@@ -202,7 +202,7 @@ pub(super) struct Popped {
     /// With --any: of none of these types, with commas between them
     #[arg(long, requires = "any", value_name = "TYPES", value_delimiter = ',')]
     except: Vec<String>,
-    /// Seconds to wait for one at most
+    /// Whole seconds to wait for one at most
     #[arg(long, value_name = SPAN, default_value = "0", value_parser = seconds(0, WAIT_MAX))]
     wait: u64,
     /// Seconds that each claim lasts [default: as the job was pushed, or as its type has it, 60 if nothing is set]
