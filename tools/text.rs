@@ -3,6 +3,8 @@
 use serde_json::Value;
 use sexton::clock::Timestamp;
 use sexton::text::steers;
+use std::borrow::Cow;
+use std::fmt::Write as _;
 use time::UtcDateTime;
 
 /// What stands there, as a word; `-` if nothing does. Nothing of it can steer a terminal.
@@ -31,6 +33,24 @@ pub(crate) fn lines(text: &str) -> String {
         }
     }
     shown
+}
+
+/// JSON of any lines, in which what could steer a terminal is escaped as JSON has it.
+pub(crate) fn json(text: &str) -> Cow<'_, str> {
+    let is_left = |letter: char| letter == '\n' || !steers(letter);
+    if text.chars().all(is_left) {
+        return text.into();
+    }
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if is_left(letter) {
+            shown.push(letter);
+        } else {
+            let unit = u32::from(letter);
+            write!(shown, "\\u{unit:04x}").expect("writing to memory does not fail");
+        }
+    }
+    shown.into()
 }
 
 pub(crate) fn number(value: &Value, path: &str) -> u64 {

@@ -2,9 +2,9 @@
 
 use crate::beanstalk::{Client, Reply};
 use crate::coordinator::{Coordinator, command, done};
-use crate::daemon::{Daemon, text};
+use crate::daemon::{Daemon, ended, sexton, text};
 use crate::queue::{pop, refused};
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[test]
 fn a_failed_job_is_shown_kicked_and_deleted_until_it_is_tried_again() {
@@ -135,5 +135,35 @@ fn tube_clients_see_a_failed_job_as_delayed_and_an_abandoned_one_as_buried() {
         );
         assert!(ask(kick).line.starts_with("KICKED"), "{kick}");
         assert_eq!(state(&ask("stats-job 2")).as_deref(), Some("ready"));
+    }
+}
+
+#[test]
+fn what_went_wrong_steers_no_terminal_wherever_it_is_shown() {
+    let coordinator = Coordinator::start(&["queue"]);
+    coordinator.well(&["push", "q", "x"]);
+    let (id, token) = pop(&coordinator, "q");
+    let error = "\u{1b}]0;x\u{7}\u{9b}31m\u{202e}\u{7f}\nline";
+    coordinator.well(&["fail", &id, &token, "--error", error]);
+    let data = coordinator.data.to_str().expect("it is text");
+    for flags in [
+        &[][..],
+        &["--state"],
+        &["--json"],
+        &["--state", "--json"],
+        &["--job", &id],
+        &["--export", "-"],
+    ] {
+        let mut command = sexton();
+        command.args(["replay", data]).args(flags);
+        let [shown, _] = ended(command.output().expect("it runs"), 0);
+        let steers = |letter: &char| *letter != '\n' && sexton::text::steers(*letter);
+        assert_eq!(shown.chars().find(steers), None, "{flags:?}: {shown:?}");
+        if flags.contains(&"--export") {
+            let told = shown.lines().find(|line| line.contains("31m"));
+            let told: Value = serde_json::from_str(told.expect("it is there")).expect("JSON");
+            let told = &told["message"]["fail"]["error"];
+            assert_eq!(told, error, "what is read back is the same");
+        }
     }
 }

@@ -46,7 +46,9 @@ impl Shown {
         }
     }
 
+    /// A line, or several. JSON leaves characters as they are that steer a terminal; escaped they mean the same in it.
     pub(crate) fn line(&mut self, line: &str) -> Result<(), Failure> {
+        let line = text::json(line);
         report::written(writeln!(self.output, "{line}"))
     }
 
@@ -78,7 +80,7 @@ pub(crate) fn words(line: &Line) -> String {
             json(&line.message),
             line.stage
                 .map_or_else(String::new, |stage| format!("{stage:?}").to_lowercase()),
-            line.cause.as_deref().unwrap_or("-"),
+            line.cause.as_deref().map_or("-".to_owned(), text::plain),
         ),
         Kind::Mark => serde_json::to_string(&line.mark).unwrap_or_default(),
         Kind::Time => "time passes".to_owned(),
