@@ -168,6 +168,21 @@ fn jobs_are_kept_in_a_directory_and_only_there() {
 }
 
 #[test]
+fn whoever_asks_its_directory_is_told_that_it_runs_there() {
+    let (directory, program) = link();
+    let data = directory.path().join("data");
+    let data = data.to_str().expect("it is text");
+    let server = Server::start(&program, &["-b", data]);
+    let sexton = Path::new(env!("CARGO_BIN_EXE_sexton"));
+    let refused = output(sexton, &["status", "--data", data]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(3), "{said}");
+    let process = format!("process {} runs on {data}", server.child.id());
+    assert!(said.contains(&process), "{said}");
+    assert!(!said.contains("starts one"), "{said}");
+}
+
+#[test]
 fn a_unix_socket_is_replaced_if_nobody_listens_on_it() {
     let (directory, program) = link();
     let path = directory.path().join("socket");

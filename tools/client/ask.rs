@@ -5,6 +5,7 @@ use crate::client::target::{Connection, Target};
 use crate::report::{BOTH_WAYS, Failure, tell};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
+use sexton::persist::disk::RealDisk;
 use sexton::refusal::Reason;
 use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};
@@ -247,6 +248,18 @@ fn unreachable_because(error: &io::Error, target: &Target) -> Trouble {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
     );
     if let (Some(data), true) = (&target.data, absent) {
+        // Most of all one that speaks another protocol alone. But it may only just have begun, so it is worth a wait.
+        if let Ok(Some(process)) = RealDisk::new(data).holder() {
+            let data = data.display();
+            let words = format!(
+                "process {process} runs on {data}, and nobody answers at its socket {tried}"
+            );
+            return Trouble::Absent(
+                Failure::unreachable(words).help(
+                    "`sexton beanstalkd` has no such socket, and one that starts has none yet",
+                ),
+            );
+        }
         let found = if kind == io::ErrorKind::ConnectionRefused {
             format!("nobody listens on {tried}, which a killed one left behind")
         } else if data.exists() {
