@@ -199,6 +199,43 @@ fn what_follows_is_kept_if_the_damaged_record_is_passed_over() {
     assert_eq!(starts(&data).0, 1099);
 }
 
+#[test]
+fn what_is_left_of_a_file_whose_end_is_gone_is_kept() {
+    let files = tempfile::tempdir().expect("a directory can be made");
+    let data = files.path().join("data");
+    left(&data);
+    let last = segments(&data).pop().expect("there are records");
+    let frames = frames(&last);
+    let [(_, kept), (at, _)] = [1, 0].map(|before| frames[frames.len() / 2 - before]);
+    edit(&last, |bytes| bytes.truncate(at + 7));
+    let (status, said) = json(&data, &["--dry-run"]);
+    assert_eq!(status, Some(1), "{said:#}");
+    let refused = said["refused"].as_str().expect("it says why");
+    let place = format!("damaged at offset {at}, after sequence number {kept}: its header");
+    assert!(refused.contains(&place), "{refused}");
+    assert_eq!(said["last"], kept, "{said:#}");
+    let lost = said["lost"].as_array().expect("a list");
+    for unread in lost {
+        assert_eq!(unread["unread"]["from"], kept + 1, "{said:#}");
+    }
+    let replay = sexton().arg("replay").arg(&data).output().expect("it runs");
+    assert_eq!(replay.status.code(), Some(3), "{}", text(&replay));
+    let shown = String::from_utf8_lossy(&replay.stdout).into_owned();
+    let shown = shown.lines().last().expect("records").trim_start();
+    assert!(shown.starts_with(&format!("{kept} ")), "{shown}");
+    let inspected = sexton().arg("inspect").arg(&data).output();
+    let inspected = text(&inspected.expect("it runs"));
+    let numbers = format!("to {kept} in ");
+    assert!(inspected.contains(&numbers), "{inspected}");
+
+    let end = frames.last().expect("there are some").1;
+    let (status, done) = json(&data, &[]);
+    assert_eq!(status, Some(0), "{done:#}");
+    let (locks, number) = starts(&data);
+    assert_eq!(locks as u64, 1100 - (end - kept), "all but what is gone");
+    assert!(number > end, "{number} was given before");
+}
+
 /// What it is, what is done to the directory, how many locks are left at least, and what is said.
 type Harm = (&'static str, fn(&Path), usize, &'static str);
 

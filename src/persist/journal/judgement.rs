@@ -47,6 +47,10 @@ impl Reader<'_> {
     /// The log does not go on at `offset`: decides whether it ends there or is damaged, by what stands there up to `used`.
     pub(super) fn end(&mut self, offset: usize, used: usize) -> Result<(), PersistError> {
         self.ended = true;
+        let segment = self.segment.as_mut().expect("a segment is loaded");
+        if let Some(found) = segment.short.take() {
+            return Err(self.corrupt(offset, found));
+        }
         if self.later_records()? {
             return Err(self.corrupt(
                 offset,

@@ -134,6 +134,8 @@ pub(super) struct Loaded {
     pub(super) window: Window,
     pub(super) offset: usize,
     pub(super) salt: u32,
+    /// Why it is no end of the log where this segment does not read on, if the end of its file is gone.
+    pub(super) short: Option<String>,
 }
 
 /// Reads the log.
@@ -311,10 +313,13 @@ impl<'d> Reader<'d> {
         let segment = self.segment.as_mut().expect("the frame was read from it");
         let offset = segment.offset;
         segment.offset += header.size as usize;
-        let segment_ordinal = segment.ordinal;
+        let (segment_ordinal, short) = (segment.ordinal, segment.short.clone());
         let synced = (offset as u64).saturating_sub(header.unsynced.into());
         self.tail.synced = (segment.ordinal, synced.max(SEGMENT_HEADER_BYTES as u64));
         if header.kind == Kind::End {
+            if let Some(found) = short {
+                return Err(self.corrupt(offset, found));
+            }
             self.look_for_more(segment_ordinal)?;
             if self.waiting.is_empty() {
                 return Err(
@@ -448,12 +453,12 @@ impl<'d> Reader<'d> {
         let name = segment::name(ordinal);
         let (judged, window) = self.open_segment(ordinal, &name)?;
         let start = SEGMENT_HEADER_BYTES;
-        let salt = match judged {
+        let (salt, short) = match judged {
             Ok(Header { salt, mended, .. }) => {
                 if mended {
                     self.pass((ordinal, 0), start as u64);
                 }
-                salt
+                (salt, None)
             }
             Err(Unusable::TooNew(found)) => {
                 let supported = FORMAT_VERSION;
@@ -464,7 +469,7 @@ impl<'d> Reader<'d> {
                 });
             }
             // A prepared segment that was never used has nothing to lose.
-            Err(Unusable::Damaged(_))
+            Err(Unusable::Damaged(_) | Unusable::Short(..))
                 if self.tail.place.is_some()
                     && self.waiting.is_empty()
                     && window
@@ -474,6 +479,7 @@ impl<'d> Reader<'d> {
             {
                 return Ok(false);
             }
+            Err(Unusable::Short(Header { salt, .. }, found)) => (salt, Some(found)),
             Err(Unusable::Damaged(found)) => {
                 let after = self.tail.last;
                 return Err(PersistError::Corrupt {
@@ -492,6 +498,7 @@ impl<'d> Reader<'d> {
             window,
             offset: start,
             salt,
+            short,
         });
         Ok(true)
     }

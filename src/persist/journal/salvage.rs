@@ -13,7 +13,7 @@ use crate::persist::format::{
 use crate::persist::journal::extent;
 use crate::persist::journal::reader::Record;
 use crate::persist::journal::segment;
-use crate::persist::journal::survey::contents;
+use crate::persist::journal::survey::{Contents, contents};
 use crate::persist::journal::window::last_used;
 
 /// What is found one after the other.
@@ -103,7 +103,13 @@ pub fn salvage<E: From<PersistError>>(
         }
         expected += 1;
         match contents(disk, &file, segment) {
-            Ok((bytes, header)) => walk.segment(segment.ordinal, &bytes, header.salt)?,
+            Ok(Contents { bytes, salt, short }) => {
+                walk.segment(segment.ordinal, &bytes, salt)?;
+                if let Some(found) = short {
+                    // How much is gone does not matter: as much as a segment may have.
+                    walk.gap((segment.ordinal, bytes.len() as u64), 0, (found, None))?;
+                }
+            }
             Err(found) => walk.gap((segment.ordinal, 0), segment.bytes, (found, None))?,
         }
     }

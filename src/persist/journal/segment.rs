@@ -216,6 +216,8 @@ pub enum Unusable {
     TooNew(u32),
     /// It is damaged, and how.
     Damaged(String),
+    /// The end of its file is gone, and what it was is known; how that shows.
+    Short(Header, String),
 }
 
 /// Judges the header of a segment by its first bytes: a frame of any length among them, if it has one.
@@ -231,16 +233,18 @@ pub fn header(bytes: &[u8], ordinal: u64, len: u64) -> Result<Header, Unusable> 
             salt,
             version,
         }) => {
-            if said == ordinal && size == len {
-                return Ok(Header {
-                    salt,
-                    version,
-                    mended,
-                });
+            let header = Header {
+                salt,
+                version,
+                mended,
+            };
+            let found =
+                || format!("its header speaks of segment {said} with {size} bytes, it has {len}");
+            match said == ordinal {
+                true if size == len => Ok(header),
+                true if size > len => Err(Unusable::Short(header, found())),
+                true | false => Err(Unusable::Damaged(found())),
             }
-            Err(Unusable::Damaged(format!(
-                "its header speaks of segment {said} with {size} bytes, it has {len}"
-            )))
         }
         Some(SegmentHeader::TooNew(version)) => Err(Unusable::TooNew(version)),
         Some(SegmentHeader::Bad) | None => {

@@ -98,18 +98,26 @@ fn look(disk: &dyn Disk, present: Present) -> Surveyed {
         stops: None,
     };
     match contents(disk, &surveyed.file, present) {
-        Ok((bytes, header)) => surveyed.decode(&bytes, header.salt),
+        Ok(Contents { bytes, salt, short }) => {
+            surveyed.decode(&bytes, salt);
+            surveyed.stops = short.or(surveyed.stops);
+        }
         Err(why) => surveyed.stops = Some(why),
     }
     surveyed
 }
 
-/// What a segment holds, and its header; or why there is nothing to decode.
-pub(super) fn contents(
-    disk: &dyn Disk,
-    file: &str,
-    present: Present,
-) -> Result<(Vec<u8>, Header), String> {
+/// What there is of a segment.
+pub(super) struct Contents {
+    pub(super) bytes: Vec<u8>,
+    /// What the checksums of its frames begin with.
+    pub(super) salt: u32,
+    /// That the end of its file is gone, if it is.
+    pub(super) short: Option<String>,
+}
+
+/// What a segment holds; or why there is nothing to decode.
+pub(super) fn contents(disk: &dyn Disk, file: &str, present: Present) -> Result<Contents, String> {
     if present.bytes > SEGMENT_BYTES_MAX {
         return Err("it is larger than any segment".to_owned());
     }
@@ -119,11 +127,15 @@ pub(super) fn contents(
         .and_then(|file| file.read_at(&mut bytes, 0))
         .map_err(|error| error.to_string())?;
     bytes.truncate(read);
-    match segment::header(&bytes, present.ordinal, read as u64) {
-        Ok(header) => Ok((bytes, header)),
-        Err(Unusable::TooNew(version)) => Err(format!("it is of format {version}, which is newer")),
-        Err(Unusable::Damaged(found)) => Err(found),
-    }
+    let (Header { salt, .. }, short) = match segment::header(&bytes, present.ordinal, read as u64) {
+        Ok(header) => (header, None),
+        Err(Unusable::Short(header, found)) => (header, Some(found)),
+        Err(Unusable::TooNew(version)) => {
+            return Err(format!("it is of format {version}, which is newer"));
+        }
+        Err(Unusable::Damaged(found)) => return Err(found),
+    };
+    Ok(Contents { bytes, salt, short })
 }
 
 impl Surveyed {

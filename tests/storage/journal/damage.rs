@@ -171,10 +171,9 @@ fn a_segment_that_is_shorter_or_longer_than_it_says_is_damage() {
             let disk = disk.copy();
             disk.edit(&segment(ordinal), |bytes| bytes.resize(len, 0));
             match read(&disk) {
-                Err(PersistError::Corrupt {
-                    file, offset: 0, ..
-                }) => {
+                Err(PersistError::Corrupt { file, offset, .. }) => {
                     assert_eq!(file, segment(ordinal), "{len} bytes");
+                    assert!(offset <= len as u64, "{offset} of {len} bytes");
                 }
                 other => panic!("segment {ordinal} with {len} bytes: {other:?}"),
             }
