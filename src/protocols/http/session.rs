@@ -27,6 +27,7 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{Notify, watch};
+use tokio::task::yield_now;
 use tokio::time::timeout;
 use tokio_util::codec::{Decoder as _, Encoder as _};
 
@@ -125,7 +126,8 @@ impl<IO: Stream> Session<IO> {
             let exchanged = self.exchange(app.as_ref(), &closing).await;
             self.unfinished.release();
             match exchanged {
-                Ok(()) if self.codec.keep_alive() => {}
+                // Whoever has sent more ahead stands in line for it like anybody else.
+                Ok(()) if self.codec.keep_alive() => yield_now().await,
                 Ok(()) => break End::Quietly,
                 Err(end) => break end,
             }
@@ -429,11 +431,29 @@ async fn end(mut stream: impl Stream) {
 
 #[cfg(test)]
 mod tests {
-    use super::end;
+    use super::{Session, end};
+    use crate::config::HttpConfig;
+    use crate::protocols::http::access::Peer;
+    use crate::protocols::http::counters::Counters;
+    use crate::protocols::http::room::Room;
+    use crate::protocols::http::shared::Shared;
+    use crate::spine::budget::Budget;
+    use actix_http::{Request, ServiceConfig};
+    use actix_service::fn_service;
+    use actix_web::HttpResponse;
+    use actix_web::dev::ServiceResponse;
+    use actix_web::test::TestRequest;
+    use serde_json::Value;
+    use std::cell::Cell;
     use std::io;
+    use std::net::Ipv4Addr;
     use std::pin::Pin;
+    use std::rc::Rc;
+    use std::sync::{Arc, Mutex};
     use std::task::{Context, Poll};
-    use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+    use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf, duplex};
+    use tokio::sync::watch;
+    use tokio::task::{LocalSet, spawn_local, yield_now};
 
     /// A connection whose other side takes nothing, and says nothing.
     struct Stuck;
@@ -471,5 +491,61 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.enable_time().build().unwrap();
         runtime.block_on(end(Stuck));
+    }
+
+    fn shared() -> Shared {
+        let room = || Room::new(&HttpConfig::default(), &Budget::new(0));
+        Shared {
+            counters: Counters::default(),
+            names: Vec::new(),
+            lets_others_in: false,
+            token_file: None,
+            token: Mutex::default(),
+            tls_files: None,
+            identity: Mutex::default(),
+            connections_max: 1,
+            request_bytes_max: 0,
+            tcp: room(),
+            unix: room(),
+            long: [""; 3],
+            description: &Value::Null,
+        }
+    }
+
+    #[test]
+    fn however_much_one_sends_ahead_others_have_their_turn_after_each_answer() {
+        const SENT_AHEAD: usize = 100;
+        const TURNS: usize = 10;
+        let answered = Rc::new(Cell::new(0));
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_time().build().unwrap();
+        LocalSet::new().block_on(&runtime, async {
+            let (mut client, ours) = duplex(1 << 20);
+            let request = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+            let requests = request.repeat(SENT_AHEAD);
+            client.write_all(requests.as_bytes()).await.unwrap();
+            let count = Rc::clone(&answered);
+            let app = fn_service(move |_: Request| {
+                count.set(count.get() + 1);
+                let request = TestRequest::default().to_http_request();
+                let response = HttpResponse::Ok().finish();
+                async { Ok(ServiceResponse::new(request, response)) }
+            });
+            let peer = Peer::Tcp(Ipv4Addr::LOCALHOST.into());
+            let session = Session::new(ours, peer, ServiceConfig::default(), Arc::new(shared()));
+            let (closing, closed) = watch::channel(false);
+            let serving = spawn_local(session.serve(Rc::new(app), closed));
+            for _ in 0..TURNS {
+                yield_now().await;
+            }
+            let before = answered.get();
+            assert!((1..=TURNS + 1).contains(&before), "{before} answers");
+            while answered.get() < SENT_AHEAD {
+                yield_now().await;
+            }
+            drop(client);
+            serving.await.unwrap();
+            drop(closing);
+        });
     }
 }
