@@ -296,6 +296,13 @@ pub fn recover(
     let mut marked = manifest.map_or_else(Marked::default, |manifest| manifest.marked.clone());
     match repeat(disk, begin, replicas, scope, &mut marked) {
         Ok(tail) => {
+            for slot in SlotId::ALL {
+                let before = reliable[slot].filter(|begun| *begun < begin.after);
+                if before.is_some_and(|begun| !goes_back(disk, begun)) {
+                    reliable[slot] = None;
+                    mended.push(format!("snapshot {slot}: {NO_WAY_ON}"));
+                }
+            }
             mended.extend(tail.passed.iter().map(ToString::to_string));
             Ok(Past {
                 marked,
@@ -382,6 +389,21 @@ fn belongs(disk: &dyn Disk, seal: &Seal) -> bool {
     let is_mark = record.seq == seal.mark && record.kind == Kind::Mark;
     let mark = is_mark.then(|| decode_mark(&record));
     matches!(mark, Some(Ok(Mark::Checkpoint { states, .. })) if states == seal.manifest.states)
+}
+
+/// Why a whole snapshot of this log is of no use.
+pub const NO_WAY_ON: &str = "the journal no longer goes back to it, so no start can go on from it";
+
+/// Whether the log is there for whoever has the state up to this number. What else is wrong with it is not looked at.
+pub fn goes_back(disk: &dyn Disk, after: Seq) -> bool {
+    let begin = Begin {
+        after,
+        ..Begin::default()
+    };
+    !matches!(
+        Reader::open_after(disk, begin),
+        Err(PersistError::Gone { .. })
+    )
 }
 
 /// Fills the replicas from a snapshot. If it does not read, they are as they were.

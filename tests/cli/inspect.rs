@@ -248,6 +248,19 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         &["would be refused", "damaged at offset 32"],
     ),
     (
+        "the journal behind the older snapshot",
+        |made| {
+            made.segments[..2]
+                .iter()
+                .for_each(|segment| remove(segment))
+        },
+        1,
+        &[
+            "as it was sealed, and the journal no longer goes back to it",
+            "without a loss",
+        ],
+    ),
+    (
         "a segment is gone",
         |made| remove(&made.segments[1]),
         3,

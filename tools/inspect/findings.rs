@@ -14,7 +14,7 @@ use sexton::persist::journal::{Surveyed, survey};
 use sexton::persist::mark::Watermark;
 use sexton::persist::snapshots::{FileCheck, Found, Look, SlotId, Slots};
 use sexton::replay::Followed;
-use sexton::spine::recovery::{Past, RecoveryError, Scope, recover};
+use sexton::spine::recovery::{NO_WAY_ON, Past, RecoveryError, Scope, goes_back, recover};
 use std::path::{Path, PathBuf};
 
 /// Everything that was found.
@@ -135,7 +135,7 @@ pub(crate) fn look(data: &Path, item: Option<&Followed>) -> Result<Findings, Fai
     );
     if let Ok(past) = &recovered {
         for (slot, found) in SlotId::ALL.into_iter().zip(&mut snapshots) {
-            found.judge(past.sealed[slot].is_some());
+            found.judge(past.sealed[slot].is_some(), &disk);
         }
     }
     let mut start = StartFound::of(recovered);
@@ -241,10 +241,15 @@ impl SlotFound {
 
 impl SlotFound {
     /// Takes in whether a start would rely on it.
-    fn judge(&mut self, relied_on: bool) {
+    fn judge(&mut self, relied_on: bool, disk: &RealDisk) {
         if self.state == SlotState::Sealed && !relied_on {
             self.state = SlotState::Damaged;
-            self.wrong = Some("it is as it was sealed, and of another log".to_owned());
+            let upto = self.sealed.as_ref().map(|sealed| sealed.upto);
+            let why = match upto.filter(|upto| !goes_back(disk, *upto)) {
+                Some(_) => NO_WAY_ON,
+                None => "it is of another log",
+            };
+            self.wrong = Some(format!("it is as it was sealed, and {why}"));
         }
     }
 }
