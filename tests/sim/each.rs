@@ -125,11 +125,14 @@ impl Actors {
     pub(crate) fn attach(&self, world: &World) {
         let Each {
             supervisor,
+            process,
             left,
             right,
             ..
         } = self;
         supervisor.host.outbox().perform_by(Box::new(world.clone()));
+        let port = Box::new(world.processes.clone());
+        process.host.outbox().perform_by(port);
         left.host.outbox().perform_by(Box::new(world.clone()));
         right.host.outbox().perform_by(Box::new(world.clone()));
     }

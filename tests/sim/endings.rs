@@ -7,11 +7,13 @@ use crate::damage;
 use crate::each::each;
 use crate::node::Stopped;
 use crate::platter::{Fate, Loss};
+use crate::processes::Processes;
 use crate::queues::Queues;
 use crate::reference::Reference;
 use crate::run::Run;
 use crate::setting::Power;
 use crate::violation::{Promise, Violation, ensure};
+use sexton::actors::process::{self, Phase};
 use sexton::actors::queue::{QueueView, Watch};
 use sexton::ids::{Seq, Slot};
 use sexton::persist::journal::segment;
@@ -22,6 +24,8 @@ use std::collections::BTreeMap;
 /// After this, what was lost on its way to the world or refused by an actor was stated again.
 const PATIENCE_MS: u64 = SILENCE_MS as u64 + 1;
 const DAY_MS: u64 = 24 * 3600 * 1000;
+/// In this time all is known of processes that can be known.
+const RECONCILED_MS: u64 = 30_000;
 /// Rounds in which everything must have come to rest.
 const ROUNDS_MAX: u32 = 10_000;
 
@@ -133,6 +137,7 @@ impl Run<'_> {
     fn power_went(&mut self, loss: Loss) {
         self.say(|| format!("power cut: {loss:?}"));
         self.peril.power_cut = true;
+        self.world.processes.reboot();
         self.coverage.power_cuts += 1;
         let amid = self.past.as_ref().is_some_and(|past| past.amid);
         self.coverage.power_cuts_in_a_checkpoint += u64::from(amid);
@@ -146,6 +151,11 @@ impl Run<'_> {
         if self.chance.per_mille(50) {
             self.coverage.days_down += 1;
             self.wall += DAY_MS;
+            self.world.processes.pass(DAY_MS, self.wall);
+        }
+        // Processes go on meanwhile.
+        for _ in 0..self.chance.below(6) {
+            self.world.processes.mischief(&mut self.chance);
         }
         if self.chance.per_mille(300) {
             damage::check(&self.disk, &mut self.chance, &mut self.coverage)?;
@@ -195,6 +205,7 @@ impl Run<'_> {
         self.check_rest()?;
         // All that may have been lost is stated at the start.
         self.check_effects()?;
+        self.reconcile(false)?;
         if self.chance.per_mille(500) {
             self.stop()?;
         } else {
@@ -206,6 +217,7 @@ impl Run<'_> {
         self.settle()?;
         self.check_rest()?;
         self.check_effects()?;
+        self.reconcile(false)?;
         if self.setting.checkpoints > 0 {
             self.check_files()?;
         }
@@ -224,7 +236,32 @@ impl Run<'_> {
         self.settle()?;
         self.check_rest()?;
         self.pass_patience()?;
-        self.check_effects()
+        self.check_effects()?;
+        self.reconcile(true)
+    }
+
+    /// The port of processes comes to the end of what it waits for; then records say what is so.
+    fn reconcile(&mut self, over: bool) -> Result<(), Violation> {
+        let mut left = RECONCILED_MS;
+        while let Some(ms) = self.world.processes.deadline().filter(|ms| *ms <= left) {
+            left -= ms;
+            self.pass_ms(ms);
+            self.settle()?;
+        }
+        self.check_processes()?;
+        let Some(node) = &self.node else {
+            return Ok(());
+        };
+        let host = &node.actors.process.host;
+        self.world.processes.check_reconciled(host, over)
+    }
+
+    fn pass_ms(&mut self, ms: u64) {
+        self.wall += ms;
+        self.world.processes.pass(ms, self.wall);
+        if let Some(node) = &mut self.node {
+            node.clock.advance_ms(ms);
+        }
     }
 
     fn settle(&mut self) -> Result<(), Violation> {
@@ -236,7 +273,9 @@ impl Run<'_> {
                 return self.settle_last();
             }
             let (tap, coverage) = (&mut self.tap, &mut self.coverage);
-            while node.route() || node.complete(None) {}
+            self.world.processes.make_well();
+            while self.world.processes.step(&mut self.chance)? {}
+            while node.route() || node.complete(None) || node.report(None) {}
             self.world.ring_all()?;
             for id in node.actors.ids() {
                 node.turn(id, coverage);
@@ -286,16 +325,14 @@ impl Run<'_> {
         ensure(!empty || waiting == 0, Promise::Woken, || {
             format!("{waiting} wait until no lock is left, and none is")
         })?;
-        nobody_waits_in_vain(&node.actors.queue)
+        nobody_waits_in_vain(&node.actors.queue)?;
+        nobody_waits_for_what_is_over(&node.actors.process)
     }
 
     /// Lets the time pass after which what was lost or refused is stated again.
     fn pass_patience(&mut self) -> Result<(), Violation> {
         for _ in 0..2 {
-            self.wall += PATIENCE_MS;
-            if let Some(node) = &mut self.node {
-                node.clock.advance_ms(PATIENCE_MS);
-            }
+            self.pass_ms(PATIENCE_MS);
             self.settle()?;
         }
         Ok(())
@@ -347,6 +384,21 @@ fn nobody_waits_in_vain(actor: &Actor<Queues>) -> Result<(), Violation> {
         let there = open.iter().find(|queue| pop.queues.contains(&queue.name));
         ensure(there.is_none(), Promise::Woken, || {
             format!("{pop:?} waits, and there is {there:?}")
+        })?;
+    }
+    Ok(())
+}
+
+/// Nobody waits for the end of a process that has ended, or for that of none.
+fn nobody_waits_for_what_is_over(actor: &Actor<Processes>) -> Result<(), Violation> {
+    let view = actor.host.machine().view();
+    for wait in actor.waits.values().filter(|wait| wait.answer.is_none()) {
+        let process::Watch::End(id) = &wait.watch else {
+            continue;
+        };
+        let lives = view.get(id).is_some_and(|it| it.phase != Phase::Exited);
+        ensure(lives, Promise::Woken, || {
+            format!("the end of {id} is waited for, and {:?}", view.get(id))
         })?;
     }
     Ok(())

@@ -353,6 +353,15 @@ impl Node {
         true
     }
 
+    /// Brings one report of the port of processes to its actor's mailbox. Whether there was one.
+    pub(crate) fn report(&mut self, chance: Option<&mut Seeded>) -> bool {
+        let Some(tell) = self.world.processes.report(chance) else {
+            return false;
+        };
+        self.actors.post_tell(&tell);
+        true
+    }
+
     /// Hands what was gathered to the journal.
     pub(crate) fn hand(&mut self, tap: &mut Tap) -> Result<(), Violation> {
         let batch = self.ledger.take_batch();
@@ -371,6 +380,9 @@ impl Node {
         self.ledger.durable(self.log.released);
         let early = planted::released_early(self.plant, self.ledger.last());
         self.actors.queue.release(early);
+        if self.plant == Some(Plant::ProcessesEarly) {
+            self.actors.process.release(self.ledger.last());
+        }
         if self.plant == Some(Plant::ActionBeforeSync) {
             self.actors.left.release(self.ledger.last());
         }
@@ -392,7 +404,10 @@ impl Node {
         let waiting = each!(actor in &self.actors => actor.is_waiting(now)).contains(&true);
         let left = [
             (!self.tells.is_empty(), "tells"),
-            (!self.world.is_quiet(), "bells, completions or verdicts"),
+            (
+                !self.world.is_quiet(),
+                "bells, completions, verdicts or processes",
+            ),
             (self.ledger.is_dirty(), "records"),
             (self.log.is_busy(), "writes"),
             (waiting, "mail, or what is due"),

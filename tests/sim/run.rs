@@ -39,10 +39,7 @@ pub(crate) fn run(setting: &Setting, trace: bool) -> (Coverage, Result<(), Viola
         Err(Violation::new(Promise::NoPanic, words))
     });
     run.tap.count(&mut run.coverage);
-    (
-        run.coverage.actions_repeated,
-        run.coverage.actions_forgotten,
-    ) = run.world.met();
+    run.count_world();
     let verdict = verdict.map_err(|violation| Violation {
         what: format!("step {}: {}", run.step, violation.what),
         ..violation
@@ -101,6 +98,12 @@ enum Move {
     Rebuild,
     LoseConnection,
     Special,
+    /// Something happens on the machine.
+    Mischief,
+    /// The port of processes takes a step.
+    Follow,
+    /// Its actor is told something.
+    Report,
 }
 
 /// Those that are not of one actor.
@@ -118,6 +121,9 @@ const MOVES: &[(u64, Move)] = &[
     (20, Move::Rebuild),
     (6, Move::LoseConnection),
     (7, Move::Special),
+    (30, Move::Mischief),
+    (60, Move::Follow),
+    (30, Move::Report),
 ];
 
 /// All of them.
@@ -277,6 +283,7 @@ impl<'a> Run<'a> {
         let mut stopped = None;
         match next {
             Move::Call(id) => {
+                self.clients.process.see(self.world.processes.strangers());
                 each!(actor in &mut node.actors, clients in &mut self.clients => {
                     if actor.host.actor() == id {
                         let asks = clients.call(&mut self.chance);
@@ -324,6 +331,13 @@ impl<'a> Run<'a> {
                 self.coverage.watches_withdrawn += u64::from(withdrawn);
             }
             Move::Special => self.special(),
+            Move::Mischief => self.world.processes.mischief(&mut self.chance),
+            Move::Follow => {
+                self.world.processes.step(&mut self.chance)?;
+            }
+            Move::Report => {
+                node.report(Some(&mut self.chance));
+            }
         }
         self.say(|| format!("{next:?}"));
         match stopped {
@@ -385,7 +399,33 @@ impl<'a> Run<'a> {
         self.world.check_bells(&actors.right.host)
     }
 
+    /// What records say of processes is true.
+    pub(crate) fn check_processes(&self) -> Result<(), Violation> {
+        let Some(Node { actors, .. }) = &self.node else {
+            return Ok(());
+        };
+        self.world.processes.check(&actors.process.host)
+    }
+
+    /// Counts what the world met.
+    fn count_world(&mut self) {
+        let met = &mut self.coverage;
+        (met.actions_repeated, met.actions_forgotten) = self.world.met();
+        let seen = self.world.processes.met();
+        met.reboots = seen.reboots;
+        met.keepers_killed = seen.keepers_killed;
+        met.forks = seen.forks;
+        met.escapes = seen.escapes;
+        met.pids_reused = seen.pids_reused;
+        met.descriptors_out = seen.descriptors_out;
+        met.events_overtaken = seen.events_overtaken;
+        met.events_twice = seen.events_twice;
+        met.reports_overtaken = seen.reports_overtaken;
+        met.reports_twice = seen.reports_twice;
+    }
+
     pub(crate) fn look(&mut self) -> Result<(), Violation> {
+        self.check_processes()?;
         let bounded = self.disk.is_bounded();
         let Some(node) = &mut self.node else {
             return Ok(());
@@ -422,6 +462,7 @@ impl<'a> Run<'a> {
             }
         };
         self.wall += ms;
+        self.world.processes.pass(ms, self.wall);
         let Some(node) = &mut self.node else { return };
         node.clock.advance_ms(ms);
         if self.chance.per_mille(50) {
@@ -434,6 +475,7 @@ impl<'a> Run<'a> {
             .chance
             .pick(&[-3_600_000, 3_600_000, -90_000, 5_000, -400]);
         self.wall = self.wall.saturating_add_signed(step);
+        self.world.processes.pass(0, self.wall);
         let wall = i64::try_from(self.wall).expect("clocks are near today");
         let Some(node) = &mut self.node else { return };
         let now = i64::try_from(node.ledger.now().0).expect("clocks are near today");

@@ -86,6 +86,28 @@ pub(crate) enum Plant {
     OtherChance,
     /// A decision goes by another wall clock than the log says.
     OtherWall,
+    /// How a process ended that nobody knows is said to be well.
+    StatusGuessed,
+    /// A keeper launches again what it is asked for again.
+    LaunchedTwice,
+    /// What an earlier life of the node follows is not followed by the next.
+    FollowNotRestated,
+    /// A process of an earlier boot is looked for in this one.
+    BootIgnored,
+    /// Whoever has the PID is taken for the process.
+    FoundByPid,
+    /// A tree is thought empty when its leader is gone.
+    TreeOfLeader,
+    /// What cannot be looked at is thought gone.
+    UnknownIsGone,
+    /// The end of a process is taken for that of another.
+    EndOfAnother,
+    /// A keeper is to forget an end that is not durable yet.
+    ForgottenEarly,
+    /// A census forgets what is wanted.
+    CensusOfNothing,
+    /// The port is asked to act on what is not durable yet.
+    ProcessesEarly,
 }
 
 impl Plant {
@@ -119,6 +141,17 @@ impl Plant {
             | Self::ResumeNotDrained
             | Self::OtherChance
             | Self::OtherWall
+            | Self::StatusGuessed
+            | Self::LaunchedTwice
+            | Self::FollowNotRestated
+            | Self::BootIgnored
+            | Self::FoundByPid
+            | Self::TreeOfLeader
+            | Self::UnknownIsGone
+            | Self::EndOfAnother
+            | Self::ForgottenEarly
+            | Self::CensusOfNothing
+            | Self::ProcessesEarly
             | Self::TimeGoesBack => false,
         }
     }
@@ -220,7 +253,18 @@ impl Setting {
             | Plant::RefusedTellForgotten
             | Plant::ResumeNotDrained
             | Plant::OtherChance
-            | Plant::OtherWall => Policy::Always,
+            | Plant::OtherWall
+            | Plant::StatusGuessed
+            | Plant::LaunchedTwice
+            | Plant::FollowNotRestated
+            | Plant::BootIgnored
+            | Plant::FoundByPid
+            | Plant::TreeOfLeader
+            | Plant::UnknownIsGone
+            | Plant::EndOfAnother
+            | Plant::ForgottenEarly
+            | Plant::CensusOfNothing
+            | Plant::ProcessesEarly => Policy::Always,
         };
         let checkpoints = if plant.is_of_checkpoints() { 90 } else { 0 };
         Self {

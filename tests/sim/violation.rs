@@ -39,6 +39,16 @@ pub(crate) enum Promise {
     ActedOnIt,
     /// An attempt is performed once.
     ActedOnce,
+    /// An attempt is launched once.
+    LaunchedOnce,
+    /// What is said of the end of a process is so, and what nobody knows is not said.
+    EndTrue,
+    /// A tree that was stopped is empty when that is said.
+    TreeEmpty,
+    /// What is said to live lives, once all has come to rest.
+    Reconciled,
+    /// Nothing gets a signal but what is meant.
+    NoStranger,
     /// Whoever waits is woken when it is so, and only then.
     Woken,
     /// Everything asked is answered in the end.

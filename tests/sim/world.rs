@@ -5,6 +5,7 @@
 
 use crate::chance::Chance;
 use crate::counter::{CounterMachine, Message, What};
+use crate::processes;
 use crate::setting::Plant;
 use crate::violation::{Promise, Violation, ensure};
 use sexton::ids::{ActorId, Seq, Slot};
@@ -29,9 +30,13 @@ enum State {
     Refused,
 }
 
-/// Bells, and what was done with them. Cloning gives another handle on the same world.
-#[derive(Clone, Default)]
-pub(crate) struct World(Rc<RefCell<Bells>>);
+/// Bells, and what was done with them; and the machine that processes run on. Cloning gives another handle on the same
+/// world.
+#[derive(Clone)]
+pub(crate) struct World {
+    bells: Rc<RefCell<Bells>>,
+    pub(crate) processes: processes::Port,
+}
 
 #[derive(Default)]
 struct Bells {
@@ -54,26 +59,32 @@ struct Bells {
 
 impl World {
     pub(crate) fn new(plant: Option<Plant>) -> Self {
-        let world = Self::default();
-        world.0.borrow_mut().plant = plant;
-        world
+        let bells = Bells {
+            plant,
+            ..Bells::default()
+        };
+        Self {
+            bells: Rc::new(RefCell::new(bells)),
+            processes: processes::Port::new(plant),
+        }
     }
 
     /// A node starts: what the one before was to learn is lost.
     pub(crate) fn start(&self, began: Seq) {
-        let mut bells = self.0.borrow_mut();
+        let mut bells = self.bells.borrow_mut();
         bells.began = began;
         bells.reports.clear();
         bells.verdicts.clear();
+        self.processes.start(began);
     }
 
     pub(crate) fn take_verdicts(&self) -> Vec<(ActorId, Verdict)> {
-        std::mem::take(&mut self.0.borrow_mut().verdicts)
+        std::mem::take(&mut self.bells.borrow_mut().verdicts)
     }
 
     /// Does something with a bell that is to be rung: most of the time what was asked for.
     pub(crate) fn act(&self, chance: &mut Chance) -> Result<(), Violation> {
-        let mut bells = self.0.borrow_mut();
+        let mut bells = self.bells.borrow_mut();
         let asked = bells
             .known
             .iter()
@@ -99,7 +110,7 @@ impl World {
 
     /// Rings all that is to be rung; whether there was anything.
     pub(crate) fn ring_all(&self) -> Result<bool, Violation> {
-        let mut bells = self.0.borrow_mut();
+        let mut bells = self.bells.borrow_mut();
         let asked = bells
             .known
             .iter()
@@ -113,7 +124,7 @@ impl World {
 
     /// The next completion on its way to its actor. Some are lost.
     pub(crate) fn report(&self, lossy: Option<&mut Chance>) -> Option<Tell> {
-        let mut bells = self.0.borrow_mut();
+        let mut bells = self.bells.borrow_mut();
         let (id, attempt, refused) = bells.reports.pop_front()?;
         if lossy.is_some_and(|chance| chance.per_mille(50)) {
             bells.forgotten += 1;
@@ -134,12 +145,13 @@ impl World {
     }
 
     pub(crate) fn is_quiet(&self) -> bool {
-        let bells = self.0.borrow();
+        let bells = self.bells.borrow();
         let asked = bells
             .known
             .values()
             .any(|(_, state)| *state == State::Asked);
-        !asked && bells.reports.is_empty() && bells.verdicts.is_empty()
+        let rests = !asked && bells.reports.is_empty() && bells.verdicts.is_empty();
+        rests && self.processes.is_quiet()
     }
 
     /// All that was asked for of the world stands in the log, unless a power cut may have taken it.
@@ -148,7 +160,8 @@ impl World {
         stands: impl Fn(Seq) -> bool,
         may_be_lost: impl Fn(Seq) -> bool,
     ) -> Result<(), Violation> {
-        for (id, attempt) in std::mem::take(&mut self.0.borrow_mut().asked) {
+        self.processes.check_asked(&stands, &may_be_lost)?;
+        for (id, attempt) in std::mem::take(&mut self.bells.borrow_mut().asked) {
             ensure(
                 stands(attempt) || may_be_lost(attempt),
                 Promise::ActedOnIt,
@@ -170,7 +183,7 @@ impl World {
         if host.is_spent() {
             return Ok(());
         }
-        let bells = self.0.borrow();
+        let bells = self.bells.borrow();
         for (name, counter) in host.machine().items().iter() {
             let is_done = counter.attempt > Seq(0) && !counter.silent;
             let attempt = ((host.actor(), name.0.into()), counter.attempt);
@@ -184,7 +197,7 @@ impl World {
 
     /// How often something was asked for again that had been done, and how often something was forgotten.
     pub(crate) fn met(&self) -> (u64, u64) {
-        let bells = self.0.borrow();
+        let bells = self.bells.borrow();
         (bells.repeated, bells.forgotten)
     }
 }
@@ -244,7 +257,7 @@ impl Bells {
 impl<const ID: u8> Port<CounterMachine<ID>> for World {
     fn perform(&mut self, action: Action<u64>) {
         let id = (CounterMachine::<ID>::ID, action.id);
-        self.0.borrow_mut().ask(id, action.attempt);
+        self.bells.borrow_mut().ask(id, action.attempt);
     }
 }
 
@@ -252,7 +265,7 @@ impl<const ID: u8> Port<CounterMachine<ID>> for World {
 impl Port<sexton::actors::supervisor::SupervisorMachine> for World {
     fn perform(&mut self, action: Action<Verdict>) {
         let actor = u8::try_from(action.id).expect("the id is that of an actor");
-        self.0
+        self.bells
             .borrow_mut()
             .verdicts
             .push((ActorId(actor), action.what));

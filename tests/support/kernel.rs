@@ -45,6 +45,9 @@ enum Logged {
     Failed(i32),
 }
 
+/// A process as no other is: its boot, and its inode there.
+pub(crate) type Key = (u128, u64);
+
 /// A keeper that lives.
 #[derive(Debug)]
 struct Keeper {
@@ -62,20 +65,26 @@ pub(crate) struct Kernel {
     pub(crate) boot: u128,
     pub(crate) now: u64,
     next_pid: u32,
+    /// The PID that was given back last.
+    freed: u32,
     next_inode: u64,
     pub(crate) processes: BTreeMap<u32, Process>,
     keeper: Option<Keeper>,
     log: BTreeMap<ProcessId, Logged>,
-    watched: BTreeMap<u64, ProcessId>,
-    /// How what is gone ended: what the kernel says to those who hold a descriptor.
-    statuses: BTreeMap<u64, u32>,
+    watched: BTreeSet<(u64, ProcessId)>,
+    /// When this boot began.
+    booted: u64,
+    /// Wall clock less the clock that only grows.
+    pub(crate) skew: i64,
     pub(crate) events: VecDeque<Event>,
     pub(crate) reports: Vec<Message>,
-    /// Every process that was ever launched, by attempt, and how it truly ended.
-    pub(crate) launched: BTreeMap<ProcessId, Vec<u64>>,
-    pub(crate) truth: BTreeMap<ProcessId, u32>,
-    /// Signals that were sent: to which process.
-    pub(crate) signalled: Vec<(u64, u8)>,
+    /// Every process that was ever launched, by attempt, and how each process truly ended.
+    pub(crate) launched: BTreeMap<ProcessId, Vec<Key>>,
+    pub(crate) truth: BTreeMap<Key, u32>,
+    /// Attempts whose keeper died while they lived: nobody waits for them.
+    pub(crate) orphaned: BTreeSet<ProcessId>,
+    /// Signals that were sent: to which process, of which tree.
+    pub(crate) signalled: Vec<(Key, Option<ProcessId>, u8)>,
     /// No descriptors are left.
     pub(crate) exhausted: bool,
     /// The kernel tells nobody but the parent how a process ended.
@@ -93,16 +102,19 @@ impl Default for Kernel {
             boot: 1,
             now: 1_000_000,
             next_pid: 2,
+            freed: 2,
             next_inode: 100,
             processes: BTreeMap::new(),
             keeper: None,
             log: BTreeMap::new(),
-            watched: BTreeMap::new(),
-            statuses: BTreeMap::new(),
+            watched: BTreeSet::new(),
+            booted: 0,
+            skew: 0,
             events: VecDeque::new(),
             reports: Vec::new(),
             launched: BTreeMap::new(),
             truth: BTreeMap::new(),
+            orphaned: BTreeSet::new(),
             signalled: Vec::new(),
             exhausted: false,
             secretive: false,
@@ -126,7 +138,7 @@ impl Kernel {
         let process = Process {
             inode: self.next_inode,
             // Ten milliseconds are a tick, so that one that takes a PID again may have the same.
-            ticks: self.now / 10,
+            ticks: (self.now - self.booted) / 10,
             leads: None,
             tree,
             ignores_term: false,
@@ -154,14 +166,17 @@ impl Kernel {
         let Some(process) = self.processes.remove(&pid) else {
             return;
         };
-        self.statuses.insert(process.inode, status);
-        if let Some(id) = self.watched.remove(&process.inode) {
-            self.events.push_back(Event::Ended(id));
+        self.freed = pid;
+        self.truth.insert((self.boot, process.inode), status);
+        let inode = process.inode;
+        let is_its = |watched: &&(u64, ProcessId)| watched.0 == inode;
+        for watched in self.watched.iter().filter(is_its) {
+            self.events.push_back(Event::Ended(watched.1));
         }
+        self.watched.retain(|watched| watched.0 != inode);
         let Some(id) = process.leads else {
             return;
         };
-        self.truth.insert(id, status);
         if let Some(keeper) = &mut self.keeper
             && keeper.children.remove(&id)
             && let Some(Logged::Started(started)) = self.log.get(&id)
@@ -169,7 +184,7 @@ impl Kernel {
             let exited = Exited {
                 started: *started,
                 status,
-                at: self.now,
+                at: self.now.saturating_add_signed(self.skew),
                 cpu_ms: 1,
                 memory_max: 4096,
             };
@@ -181,9 +196,11 @@ impl Kernel {
     }
 
     pub(crate) fn kill_keeper(&mut self) {
-        if let Some(keeper) = self.keeper.take()
-            && keeper.joined
-        {
+        let Some(keeper) = self.keeper.take() else {
+            return;
+        };
+        self.orphaned.extend(keeper.children);
+        if keeper.joined {
             // What it had said and nobody had read is lost with it.
             self.events
                 .retain(|event| !matches!(event, Event::Heard(_)));
@@ -201,16 +218,40 @@ impl Kernel {
     }
 
     pub(crate) fn reboot(&mut self) {
+        const KILLED: u32 = 9;
         for process in std::mem::take(&mut self.processes).into_values() {
-            if let Some(id) = process.leads {
-                self.truth.insert(id, 9);
-            }
+            self.truth.insert((self.boot, process.inode), KILLED);
         }
         self.keeper = None;
         self.log.clear();
-        self.statuses.clear();
         self.lose_coordinator();
+        // Numbers begin again: what comes has those of what was.
         self.boot += 1;
+        (self.next_pid, self.next_inode, self.booted) = (2, 100, self.now);
+    }
+
+    /// Whether this very process lives.
+    pub(crate) fn lives(&self, (boot, inode): Key) -> bool {
+        boot == self.boot && self.processes.values().any(|it| it.inode == inode)
+    }
+
+    /// Starts a stranger with the PID that was given back last, if it is free: whether it was.
+    pub(crate) fn reuse(&mut self) -> bool {
+        self.next_pid = self.freed;
+        self.spawn(None) == Some(self.freed)
+    }
+
+    /// A keeper that forgets what it launched.
+    pub(crate) fn forget_launch(&mut self, attempt: ProcessId) {
+        self.log.remove(&attempt);
+    }
+
+    pub(crate) fn logged(&self) -> Vec<ProcessId> {
+        self.log.keys().copied().collect()
+    }
+
+    pub(crate) const fn keeper_lives(&self) -> bool {
+        self.keeper.is_some()
     }
 
     pub(crate) fn keeper_holds(&self) -> usize {
@@ -221,7 +262,8 @@ impl Kernel {
         let Some(process) = self.processes.get(&pid) else {
             return;
         };
-        self.signalled.push((process.inode, signal));
+        let key = (self.boot, process.inode);
+        self.signalled.push((key, process.tree, signal));
         let ends = match signal {
             9 => !process.unkillable,
             15 => !process.ignores_term && !process.unkillable,
@@ -233,10 +275,13 @@ impl Kernel {
     }
 
     fn members(&self, tree: &Tree) -> Vec<u32> {
-        let of = |process: &Process| {
-            process.tree == Some(tree.id) && (tree.contained || !process.hidden)
+        let leader = (tree.leader.pid, tree.leader.ticks);
+        let of = |pid: u32, process: &Process| {
+            let is_in = process.tree == Some(tree.id) && (tree.contained || !process.hidden);
+            // Without a group the leader is found by its numbers.
+            is_in || !tree.contained && (pid, process.ticks) == leader
         };
-        let members = self.processes.iter().filter(|(_, it)| of(it));
+        let members = self.processes.iter().filter(|(pid, it)| of(**pid, it));
         members.map(|(pid, _)| *pid).collect()
     }
 
@@ -275,13 +320,13 @@ impl Kernel {
             namespace: 3,
             inode: process.inode,
             ticks: process.ticks,
-            at: self.now,
+            at: self.now.saturating_add_signed(self.skew),
             contained: self.contains,
         };
         self.launched
             .entry(attempt)
             .or_default()
-            .push(process.inode);
+            .push((self.boot, process.inode));
         self.log.insert(attempt, Logged::Started(started));
         let keeper = self.keeper.as_mut().expect("a keeper launches");
         keeper.children.insert(attempt);
@@ -299,7 +344,7 @@ fn failed(attempt: ProcessId, errno: i32) -> Report {
 
 /// A descriptor: of one process, whatever becomes of its PID.
 #[derive(Debug)]
-pub(crate) struct Handle(u64);
+pub(crate) struct Handle(pub(crate) u64);
 
 impl World for Kernel {
     type Handle = Handle;
@@ -309,7 +354,7 @@ impl World for Kernel {
     }
 
     fn date(&self) -> Date {
-        Date(self.now)
+        Date(self.now.saturating_add_signed(self.skew))
     }
 
     fn clock(&self) -> u64 {
@@ -320,15 +365,15 @@ impl World for Kernel {
         if self.exhausted {
             return Found::Unknown;
         }
-        let mut processes = self.processes.iter();
-        match processes.find(|(_, it)| it.inode == identity.inode) {
-            Some(_) => Found::Alive(Handle(identity.inode)),
-            None => Found::Gone(None),
+        if self.lives((identity.boot, identity.inode)) {
+            Found::Alive(Handle(identity.inode))
+        } else {
+            Found::Gone(None)
         }
     }
 
     fn watch(&mut self, id: ProcessId, handle: &Handle) {
-        self.watched.insert(handle.0, id);
+        self.watched.insert((handle.0, id));
     }
 
     fn status(&mut self, handle: &Handle) -> ExitStatus {
@@ -336,7 +381,7 @@ impl World for Kernel {
             self.looks_until_reaped -= 1;
             return ExitStatus::Unreaped;
         }
-        let known = self.statuses.get(&handle.0).copied();
+        let known = self.truth.get(&(self.boot, handle.0)).copied();
         known
             .filter(|_| !self.secretive)
             .map_or(ExitStatus::Untold, ExitStatus::Known)

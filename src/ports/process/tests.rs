@@ -1,5 +1,6 @@
 //! What the port does over a simulated kernel.
 
+#[expect(dead_code, reason = "the simulation asks for more")]
 #[path = "../../../tests/support/kernel.rs"]
 mod kernel;
 

@@ -1,7 +1,7 @@
 //! Answers to questions, from a walk over all records.
 
 use super::Model;
-use sexton::actors::process::{Phase, RecordView, Selection};
+use sexton::actors::process::{Phase, Query, RecordView, Refused, Reply, Selection, Watch};
 use sexton::ids::ProcessId;
 
 impl Model {
@@ -35,6 +35,56 @@ impl Model {
         let mut below: Vec<_> = views.filter(|it| is_below(it)).cloned().collect();
         below.sort_by_key(|it| it.id);
         below
+    }
+
+    /// The answer to a question, where nobody asks for more than one page.
+    pub(crate) fn answer(&self, query: &Query) -> Reply {
+        let one = |record: Option<Box<RecordView>>| {
+            record.map_or(Reply::Refused(Refused::Unknown), Reply::Record)
+        };
+        let page = |of: ProcessId, records: Vec<RecordView>| match self.view(of) {
+            None => Reply::Refused(Refused::Unknown),
+            Some(_) => Reply::Page {
+                records,
+                next: None,
+            },
+        };
+        match query {
+            Query::One(id) => one(self.view(*id)),
+            Query::Process(identity) => {
+                one(self.live(identity).map(|it| Box::new(it.view.clone())))
+            }
+            Query::List(selection) => Reply::Page {
+                records: self.select(selection),
+                next: None,
+            },
+            Query::Count(selection) => Reply::Count {
+                count: u32::try_from(self.select(selection).len()).expect("few"),
+                next: None,
+            },
+            Query::Ancestors(of) => page(*of, self.ancestors(*of)),
+            Query::Descendants { of, .. } => page(*of, self.descendants(*of)),
+            Query::Prefix(_) | Query::Spec(_) | Query::Totals => {
+                unreachable!("what is the machine's own is not asked of a model")
+            }
+        }
+    }
+
+    /// What somebody who waits for this is answered, if it is so.
+    pub(crate) fn wakes(&self, watch: &Watch) -> Option<Reply> {
+        let Some(it) = self.find(watch.id()) else {
+            return Some(Reply::Refused(Refused::Unknown));
+        };
+        let is_so = match watch {
+            Watch::Start(_) => it.view.phase != Phase::Queued,
+            Watch::End(_) => it.view.phase == Phase::Exited,
+            Watch::Signal(_, asked) => {
+                let is_on_its_way = it.signals.iter().any(|(its, ..)| its == asked);
+                let sent = it.view.sent.filter(|sent| sent.asked == *asked);
+                return (!is_on_its_way).then_some(Reply::Sent(sent));
+            }
+        };
+        is_so.then(|| Reply::Record(Box::new(it.view.clone())))
     }
 
     /// How many records there are of each phase.

@@ -2,9 +2,7 @@
 
 use super::pair::Pair;
 use crate::actors::process::model::Actions;
-use crate::actors::process::{
-    Phase, ProcessMachine, Query, RecordView, Reply, Selection, View, Watch,
-};
+use crate::actors::process::{Phase, ProcessMachine, Query, RecordView, Reply, Selection, View};
 use crate::ids::ProcessId;
 use crate::spine::effect::Effect;
 use crate::spine::machine::{Effects, Machine as _, Paged as _, Shown as _};
@@ -30,27 +28,9 @@ impl Pair {
             }
         }
         assert_eq!(acts, *actions);
-        let mut right = BTreeMap::new();
-        for (ticket, watch) in &self.waits {
-            let found = self.model.view(watch.id());
-            let view = found.expect("what is waited for is there");
-            let is_so = match watch {
-                Watch::Start(_) => view.phase != Phase::Queued,
-                Watch::End(_) => view.phase == Phase::Exited,
-                Watch::Signal(_, asked) => {
-                    let reply = woken.get(ticket).cloned();
-                    if let Some(reply) = reply {
-                        let sent = view.sent.filter(|it| it.asked == *asked);
-                        assert_eq!(reply, Reply::Sent(sent));
-                        right.insert(*ticket, reply);
-                    }
-                    continue;
-                }
-            };
-            if is_so {
-                right.insert(*ticket, Reply::Record(view));
-            }
-        }
+        let waits = self.waits.iter();
+        let right = waits.filter_map(|(ticket, watch)| Some((*ticket, self.model.wakes(watch)?)));
+        let right: BTreeMap<_, _> = right.collect();
         assert_eq!(woken, right, "who waits is answered when it is so");
         for ticket in woken.keys() {
             self.waits.remove(ticket);

@@ -1,0 +1,209 @@
+//! What clients ask of processes: few of them, so that they get in each other's way.
+
+use super::judge::Processes;
+use crate::actor::{Ask, Call};
+use crate::chance::Chance;
+use crate::reference::Clients;
+use crate::setting::Setting;
+use sexton::actors::process::{
+    Identity, Launching, Message, Parentage, Phase, Query, RecordView, Registering, Reply,
+    Selection, Spec, Tags, Watch,
+};
+use sexton::bytes::Bytes;
+use sexton::clock::Date;
+use sexton::ids::{ProcessId, Seq};
+
+/// How many records are remembered.
+const REMEMBERED: usize = 10;
+
+/// Clients of one run.
+#[derive(Default)]
+pub(crate) struct Callers {
+    /// Records that were told, the newest last.
+    ids: Vec<ProcessId>,
+    /// Entries by which a signal was asked for.
+    signals: Vec<(ProcessId, Seq)>,
+    /// Processes that may register themselves.
+    strangers: Vec<Identity>,
+}
+
+impl Callers {
+    /// These processes run, and may register themselves.
+    pub(crate) fn see(&mut self, strangers: Vec<Identity>) {
+        self.strangers = strangers;
+    }
+
+    fn id(&self, chance: &mut Chance) -> ProcessId {
+        if self.ids.is_empty() || chance.per_mille(20) {
+            return ProcessId(1);
+        }
+        // The newest more often: those are they that live.
+        let old = self.ids.len() - 1 - chance.index(self.ids.len());
+        let newer = chance.index(self.ids.len()).max(old);
+        *self.ids.get(newer).expect("the index is below the length")
+    }
+
+    fn parentage(&self, chance: &mut Chance) -> Parentage {
+        let line = self.strangers.iter().take(chance.index(3)).copied();
+        Parentage {
+            named: chance.per_mille(400).then(|| self.id(chance)),
+            line: line.collect(),
+        }
+    }
+
+    fn message(&self, chance: &mut Chance) -> Message {
+        let id = self.id(chance);
+        match chance.weighted(&[(30, 0), (10, 1), (22, 2), (8, 3), (5, 4), (3, 5)]) {
+            0 => self.launch(chance),
+            1 => self.register(chance),
+            2 => Message::Stop {
+                id,
+                signal: chance.per_mille(200).then_some(2),
+                grace_ms: *chance.pick(&[None, Some(0), Some(700), Some(4000)]),
+                tree: chance.per_mille(600),
+            },
+            3 => Message::Signal {
+                id,
+                signal: *chance.pick(&[10, 15]),
+                group: chance.per_mille(300),
+            },
+            4 => Message::Finish {
+                id,
+                code: u8::try_from(chance.below(4)).expect("a small number"),
+                error: chance.per_mille(500).then(|| "no".to_owned()),
+            },
+            _ => Message::Prune {
+                before: None,
+                keep: u32::try_from(chance.below(6)).expect("a small number"),
+                limit: u32::try_from(chance.below(3)).expect("a small number"),
+            },
+        }
+    }
+
+    fn launch(&self, chance: &mut Chance) -> Message {
+        let argv = chance.pick(&["true", "archivebox add", "curl --token x", ""]);
+        let spec = Spec {
+            argv: words(argv),
+            timeout_ms: *chance.pick(&[0, 0, 900, 5000]),
+            grace_ms: *chance.pick(&[0, 300, 2500]),
+            stop_signal: *chance.pick(&[0, 0, 2]),
+            ..Spec::default()
+        };
+        Message::Launch(Box::new(Launching {
+            spec,
+            tags: tags(chance),
+            parentage: self.parentage(chance),
+        }))
+    }
+
+    fn register(&self, chance: &mut Chance) -> Message {
+        let none = [Identity::default()];
+        let some = if self.strangers.is_empty() {
+            &none
+        } else {
+            self.strangers.as_slice()
+        };
+        Message::Register(Box::new(Registering {
+            identity: *chance.pick(some),
+            argv: words("runner_watch"),
+            dir: Bytes::default(),
+            started: Date(5),
+            tags: tags(chance),
+            parentage: self.parentage(chance),
+        }))
+    }
+
+    fn query(&self, chance: &mut Chance) -> Query {
+        let id = self.id(chance);
+        let selection = Selection {
+            kind: chance.per_mille(200).then(|| "worker".to_owned()),
+            phases: chance.pick(&[vec![], vec![Phase::Running]]).clone(),
+            parent: chance.per_mille(100).then_some(id),
+            newest_first: chance.per_mille(500),
+            most: 100,
+            ..Selection::default()
+        };
+        match chance.below(6) {
+            0 => Query::One(id),
+            1 => Query::List(selection),
+            2 => Query::Count(selection),
+            3 => Query::Ancestors(id),
+            4 => Query::Descendants {
+                of: id,
+                after: None,
+                most: 100,
+            },
+            _ => {
+                let identity = self.strangers.first().copied();
+                Query::Process(identity.unwrap_or_default())
+            }
+        }
+    }
+
+    fn remember(&mut self, record: &RecordView) {
+        self.ids.retain(|id| *id != record.id);
+        self.ids.push(record.id);
+        let old = self.ids.len().saturating_sub(REMEMBERED);
+        self.ids.drain(..old);
+    }
+}
+
+impl Clients<Processes> for Callers {
+    fn new(_: &Setting) -> Self {
+        Self::default()
+    }
+
+    fn call(&mut self, chance: &mut Chance) -> Vec<Ask<Processes>> {
+        (0..*chance.pick(&[1, 1, 1, 2, 4]))
+            .map(|_| {
+                if chance.per_mille(250) {
+                    Ask::Query(self.query(chance))
+                } else {
+                    Ask::Message(self.message(chance))
+                }
+            })
+            .collect()
+    }
+
+    fn watch(&self, chance: &mut Chance) -> Watch {
+        let id = self.id(chance);
+        match chance.below(3) {
+            0 => Watch::Start(id),
+            2 if !self.signals.is_empty() => {
+                let (id, asked) = *chance.pick(&self.signals);
+                Watch::Signal(id, asked)
+            }
+            _ => Watch::End(id),
+        }
+    }
+
+    fn note(&mut self, call: &Call<Processes>) {
+        let answers = call.answers.iter().flatten();
+        for (ask, answer) in call.asks.iter().zip(answers) {
+            match (ask, answer) {
+                (_, Ok(Reply::Launched(record) | Reply::Registered { record, .. })) => {
+                    self.remember(record);
+                }
+                (Ask::Message(Message::Signal { id, .. }), Ok(Reply::Signalling(asked))) => {
+                    self.signals.push((*id, *asked));
+                    let old = self.signals.len().saturating_sub(4);
+                    self.signals.drain(..old);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn words(line: &str) -> Vec<Bytes> {
+    let words = line.split(' ');
+    words.map(|word| Bytes::new(word.as_bytes())).collect()
+}
+
+fn tags(chance: &mut Chance) -> Tags {
+    let kind = chance.pick(&["", "worker", "hook"]);
+    Tags {
+        kind: (*kind).to_owned(),
+        ..Tags::default()
+    }
+}

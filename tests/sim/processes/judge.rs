@@ -1,0 +1,272 @@
+//! The model of processes as a reference: what the log must say, and what clients must be told.
+
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "each rule names the messages it is about"
+)]
+
+use super::clients::Callers;
+use super::model::{Answer as Outcomes, Entry, Model, Verdict};
+use crate::coverage::Coverage;
+use crate::each::Judged;
+use crate::reference::{Origin, Reference};
+use sexton::actors::process::{
+    Cause, End, Insertion, Lost, Message, Outcome, ProcessMachine, Query, Refused, Reply, Rules,
+    View, Watch,
+};
+use sexton::clock::{Now, Offset, Timestamp};
+use sexton::ids::{Seq, Slot};
+use sexton::persist::mark::Marked;
+use sexton::spine::delivery::Answer;
+use sexton::spine::machine::{Shown as _, Stamp, Start};
+
+/// Later than any stop was asked for.
+const LATE: Timestamp = Timestamp(u64::MAX / 2);
+
+/// Processes, as the model has them.
+#[derive(Clone)]
+pub(crate) struct Processes {
+    model: Model,
+    offset: Offset,
+    /// Whether time removes nothing: the wall clock is in doubt.
+    held: bool,
+}
+
+impl Default for Processes {
+    fn default() -> Self {
+        let model = Model {
+            rules: Processes::rules(),
+            ..Model::default()
+        };
+        Self {
+            model,
+            offset: Offset(0),
+            held: false,
+        }
+    }
+}
+
+impl Processes {
+    const fn now(&self, at: Timestamp) -> Now {
+        let offset = self.offset;
+        Now { at, offset }
+    }
+
+    fn first_due(&self, at: Timestamp) -> Option<Slot> {
+        self.model.due(self.now(at), self.held)
+    }
+
+    /// What a message comes to, and the model as it is then.
+    fn follow(
+        &self,
+        stamp: Stamp,
+        message: &Message,
+        insertion: Option<&Insertion>,
+    ) -> (Model, Outcomes) {
+        let mut after = self.model.clone();
+        let entry = Entry {
+            seq: stamp.seq,
+            now: self.now(stamp.at),
+            new: insertion.map(|it| (it.id, it.slot)),
+        };
+        let right = after.send(message, entry);
+        (after, right)
+    }
+}
+
+/// A new record has the lowest slot that is free, and an id of its own.
+fn check_insertion(after: &Model, insertion: &Insertion) -> Result<(), String> {
+    let others = || after.records.iter().filter(|it| it.slot != insertion.slot);
+    let is_used = |slot: u32| others().any(|it| it.slot == Slot(slot));
+    if after.records.len() != others().count() + 1 || !(0..insertion.slot.0).all(is_used) {
+        return Err(format!(
+            "{insertion:?} has no slot of its own, or not the lowest"
+        ));
+    }
+    if others().any(|it| it.view.id == insertion.id) {
+        return Err(format!("{insertion:?} has the id of another"));
+    }
+    Ok(())
+}
+
+impl Judged for ProcessMachine {
+    type Reference = Processes;
+}
+
+impl Reference for Processes {
+    const CALLS: u64 = 55;
+    const WATCHES: u64 = 8;
+    const TURNS: u64 = 80;
+
+    type Clients = Callers;
+    type Machine = ProcessMachine;
+
+    /// Small limits, so that they are reached.
+    fn rules() -> Rules {
+        Rules {
+            retention_ms: 20_000,
+            records_max: 18,
+            live_max: 10,
+            bytes_max: 2_000,
+        }
+    }
+
+    fn apply(
+        &mut self,
+        stamp: Stamp,
+        message: &Message,
+        (outcome, reply): (&Outcome, &Reply),
+    ) -> Result<(), String> {
+        let due = self.first_due(stamp.at);
+        let acted = match message {
+            Message::Lapse { slot } => Some(*slot),
+            _ => None,
+        };
+        if due != acted {
+            return Err(format!("time acted on {acted:?}, where {due:?} is due"));
+        }
+        let insertion = match outcome {
+            Outcome::Launched(insertion) | Outcome::Registered(insertion) => Some(&**insertion),
+            _ => None,
+        };
+        let (after, right) = self.follow(stamp, message, insertion);
+        if right.verdict != Verdict::Changed || right.reply != *reply {
+            return Err(format!("{reply:?}, where {right:?} is right"));
+        }
+        if let Some(insertion) = insertion {
+            check_insertion(&after, insertion)?;
+        }
+        self.model = after;
+        Ok(())
+    }
+
+    fn go_by(&mut self, marked: &Marked) {
+        self.offset = Offset(marked.offset_ms);
+        self.held = marked.believed.is_some();
+    }
+
+    fn start(&mut self, Start { stamp, .. }: Start) {
+        self.model.start(stamp.at, stamp.seq);
+    }
+
+    fn poisoned(&mut self, message: &Message) {
+        if let Message::Lapse { slot } = message {
+            let records = self.model.records.iter_mut();
+            for it in records.filter(|it| it.slot == *slot) {
+                it.quarantined = true;
+            }
+        }
+    }
+
+    fn due(&self, at: Timestamp) -> Option<String> {
+        self.first_due(at).map(|slot| format!("{slot:?}"))
+    }
+
+    /// A stop may ask for no more than the one before it, which hangs on when it is asked for: none asks for less later.
+    fn without_change(&self, message: &Message) -> Option<Reply> {
+        let (at, seq) = (LATE, Seq(u64::MAX));
+        let (_, right) = self.follow(Stamp { seq, at }, message, None);
+        (right.verdict != Verdict::Changed).then_some(right.reply)
+    }
+
+    fn answer(&self, query: &Query) -> Answer<Reply> {
+        Ok(self.model.answer(query))
+    }
+
+    fn agrees(&self, machine: &ProcessMachine) -> Result<(), String> {
+        let records = self.model.records.iter();
+        let right: View = records.map(|it| (it.view.id, it.view.clone())).collect();
+        let view = machine.view();
+        (view == right)
+            .then_some(())
+            .ok_or_else(|| format!("records are {view:?}, where {right:?} is right"))
+    }
+
+    fn origin(message: &Message) -> Origin {
+        match message {
+            Message::Lapse { .. } => Origin::Tick,
+            Message::Started { .. }
+            | Message::Failed { .. }
+            | Message::Ended { .. }
+            | Message::Empty { .. }
+            | Message::Stuck { .. }
+            | Message::Signalled { .. } => Origin::Tell,
+            Message::Launch(_)
+            | Message::Register(_)
+            | Message::Finish { .. }
+            | Message::Stop { .. }
+            | Message::Signal { .. }
+            | Message::Prune { .. } => Origin::Client,
+        }
+    }
+
+    fn changes(reply: &Reply) -> bool {
+        match reply {
+            Reply::Registered { known, .. } => !known,
+            Reply::Pruned { count, .. } => *count > 0,
+            Reply::Launched(_)
+            | Reply::Stopping(_)
+            | Reply::Signalling(_)
+            | Reply::Record(_)
+            | Reply::Done => true,
+            Reply::Sent(_)
+            | Reply::Spec(_)
+            | Reply::Ambiguous(_)
+            | Reply::Page { .. }
+            | Reply::Count { .. }
+            | Reply::Totals(_)
+            | Reply::Refused(_) => false,
+        }
+    }
+
+    fn wakes(&self, watch: &Watch) -> Option<Reply> {
+        self.model.wakes(watch)
+    }
+
+    fn count(message: &Message, outcome: &Outcome, counted: &mut Coverage) {
+        match outcome {
+            Outcome::Launched(_) => counted.processes_launched += 1,
+            Outcome::Registered(_) => counted.processes_registered += 1,
+            Outcome::Started { .. } => counted.processes_started += 1,
+            Outcome::Failed { .. } => counted.launches_failed += 1,
+            Outcome::Ended { end, tree, .. } => {
+                counted.processes_finished += u64::from(matches!(message, Message::Finish { .. }));
+                counted.leaders_outlived += u64::from(*tree);
+                match end {
+                    End::Code(_) | End::Signal { .. } => counted.processes_ended += 1,
+                    End::Lost(Lost::Rebooted) => counted.processes_rebooted += 1,
+                    End::Lost(Lost::KeeperGone) => counted.processes_lost += 1,
+                    End::Lost(_) => counted.strangers_gone += 1,
+                }
+            }
+            Outcome::Emptied { .. } => counted.trees_emptied += 1,
+            Outcome::Stopping { stop, .. } if stop.cause == Cause::Timeout => {
+                counted.processes_timed_out += 1;
+            }
+            Outcome::Stopping { stop, .. } => {
+                counted.trees_stopped += u64::from(stop.tree);
+                counted.processes_stopped += u64::from(!stop.tree);
+            }
+            Outcome::Killing { .. } => counted.graces_over += 1,
+            Outcome::Stuck { .. } => counted.processes_stuck += 1,
+            Outcome::Signalling { .. } => counted.signals_asked += 1,
+            Outcome::Signalled { .. } => counted.signals_answered += 1,
+            Outcome::Pruned { .. } => counted.records_pruned += 1,
+            Outcome::Known { .. }
+            | Outcome::Unchanged
+            | Outcome::Contradicted
+            | Outcome::Refused(_) => {}
+        }
+    }
+
+    fn may_be_refused(message: &Message) -> bool {
+        matches!(
+            message,
+            Message::Launch(_) | Message::Register(_) | Message::Signal { .. }
+        )
+    }
+
+    fn is_disk_full(reply: &Reply) -> bool {
+        *reply == Reply::Refused(Refused::DiskFull)
+    }
+}

@@ -1,0 +1,145 @@
+//! The kernel under the port, and what the port's wiring may do wrong there.
+
+use super::kernel::{Handle, Kernel, Key};
+use crate::setting::Plant;
+use sexton::actors::process::{End, Failure, Identity, Lost, Message, Remains, Spec};
+use sexton::bytes::Bytes;
+use sexton::clock::Date;
+use sexton::ids::ProcessId;
+use sexton::keeper::protocol::{Launch, Request};
+use sexton::ports::process::{ExitStatus, Found, Survivors, Tree, World};
+use std::collections::BTreeSet;
+
+/// A kernel, as a port sees it that may have a fault.
+#[derive(Debug, Default)]
+pub(crate) struct Machine {
+    pub(super) kernel: Kernel,
+    pub(super) plant: Option<Plant>,
+    /// Whom a signal was asked for: leaders, and trees.
+    pub(super) meant: BTreeSet<Key>,
+    pub(super) trees: BTreeSet<ProcessId>,
+    /// The attempt whose end was reported before.
+    pub(super) ended: Option<ProcessId>,
+}
+
+impl Machine {
+    fn is(&self, plant: Plant) -> bool {
+        self.plant == Some(plant)
+    }
+
+    /// A signal for this process, or its tree, is asked for.
+    pub(super) fn means(&mut self, id: ProcessId, identity: &Identity) {
+        self.meant.insert((identity.boot, identity.inode));
+        self.trees.insert(id);
+    }
+
+    /// A signal that reached a process for which none was asked.
+    pub(super) fn take_stray(&mut self) -> Option<(Key, Option<ProcessId>, u8)> {
+        let sent = std::mem::take(&mut self.kernel.signalled);
+        let mut stray = sent.into_iter().filter(|(key, tree, _)| {
+            !self.meant.contains(key) && tree.is_none_or(|id| !self.trees.contains(&id))
+        });
+        stray.next()
+    }
+}
+
+impl World for Machine {
+    type Handle = Handle;
+
+    fn here(&self) -> (u128, u128) {
+        self.kernel.here()
+    }
+
+    fn date(&self) -> Date {
+        self.kernel.date()
+    }
+
+    fn clock(&self) -> u64 {
+        self.kernel.clock()
+    }
+
+    fn find(&mut self, identity: &Identity) -> Found<Handle> {
+        if self.is(Plant::FoundByPid) {
+            let there = self.kernel.processes.get(&identity.pid);
+            return there.map_or(Found::Gone(None), |it| Found::Alive(Handle(it.inode)));
+        }
+        match self.kernel.find(identity) {
+            Found::Unknown if self.is(Plant::UnknownIsGone) => Found::Gone(None),
+            found @ (Found::Alive(_) | Found::Gone(_) | Found::Unknown) => found,
+        }
+    }
+
+    fn watch(&mut self, id: ProcessId, handle: &Handle) {
+        self.kernel.watch(id, handle);
+    }
+
+    fn status(&mut self, handle: &Handle) -> ExitStatus {
+        self.kernel.status(handle)
+    }
+
+    fn signal(&mut self, handle: &Handle, signal: u8, group: bool) -> Result<(), i32> {
+        self.kernel.signal(handle, signal, group)
+    }
+
+    fn survivors(&mut self, tree: &Tree) -> Survivors {
+        let leader = (tree.leader.boot, tree.leader.inode);
+        if self.is(Plant::TreeOfLeader) && !self.kernel.lives(leader) {
+            return Survivors::default();
+        }
+        self.kernel.survivors(tree)
+    }
+
+    fn signal_tree(&mut self, tree: &Tree, signal: u8) -> Result<(), i32> {
+        self.kernel.signal_tree(tree, signal)
+    }
+
+    fn has_keeper(&mut self) -> bool {
+        self.kernel.has_keeper()
+    }
+
+    fn join(&mut self) -> Result<(), Failure> {
+        self.kernel.join()
+    }
+
+    fn ask(&mut self, request: Request) {
+        if let Request::Launch { attempt, .. } = &request
+            && self.is(Plant::LaunchedTwice)
+        {
+            self.kernel.forget_launch(*attempt);
+        }
+        self.kernel.ask(request);
+    }
+
+    fn prepare(&mut self, id: ProcessId, spec: &Spec) -> Result<Launch, Failure> {
+        self.kernel.prepare(id, spec)
+    }
+
+    fn note(&mut self, id: ProcessId, run_dir: Option<&Bytes>, pid: u32) {
+        self.kernel.note(id, run_dir, pid);
+    }
+
+    fn remains(&mut self, tree: &Tree, run_dir: Option<&Bytes>) -> Remains {
+        self.kernel.remains(tree, run_dir)
+    }
+
+    fn clear(&mut self, tree: &Tree, run_dir: Option<&Bytes>) {
+        self.kernel.clear(tree, run_dir);
+    }
+
+    fn report(&mut self, mut message: Message) {
+        if let Message::Ended { id, end, .. } = &mut message {
+            if self.is(Plant::StatusGuessed) && matches!(end, End::Lost(Lost::KeeperGone)) {
+                *end = End::Code(0);
+            }
+            if self.is(Plant::ForgottenEarly) {
+                let attempts = vec![*id];
+                self.kernel.ask(Request::Forget { attempts });
+            }
+            let before = self.ended.replace(*id);
+            if self.is(Plant::EndOfAnother) {
+                *id = before.unwrap_or(*id);
+            }
+        }
+        self.kernel.report(message);
+    }
+}

@@ -1,0 +1,139 @@
+//! What processes, keepers and the kernel do of themselves, and how all of it comes to rest.
+
+use super::kernel::Kernel;
+use super::port::{Met, Port};
+use crate::chance::Chance;
+
+/// Something that happens on the machine.
+#[derive(Clone, Copy)]
+enum Turn {
+    End,
+    Fork,
+    Defy,
+    StrangerBegins,
+    StrangerEnds,
+    KeeperDies,
+    DescriptorsRunOut,
+    KernelSaysLess,
+    Groups,
+    Refuses,
+    NoKeeper,
+    AllWell,
+}
+
+const TURNS: &[(u64, Turn)] = &[
+    (36, Turn::End),
+    (14, Turn::Fork),
+    (8, Turn::Defy),
+    (12, Turn::StrangerBegins),
+    (9, Turn::StrangerEnds),
+    (3, Turn::KeeperDies),
+    (3, Turn::DescriptorsRunOut),
+    (2, Turn::KernelSaysLess),
+    (3, Turn::Groups),
+    (3, Turn::Refuses),
+    (2, Turn::NoKeeper),
+    (12, Turn::AllWell),
+];
+
+impl Port {
+    /// Something happens.
+    pub(crate) fn mischief(&self, chance: &mut Chance) {
+        let mut room = self.room();
+        let mut met = room.met;
+        turn(room.kernel(), &mut met, chance);
+        room.met = met;
+    }
+
+    /// Nothing fails from now on, and what nothing could end can be ended.
+    pub(crate) fn make_well(&self) {
+        let mut room = self.room();
+        let kernel = room.kernel();
+        all_well(kernel);
+        // Who cannot be attributed leaves a tree in doubt as long as it lives.
+        let hidden = kernel.processes.iter().filter(|(_, it)| it.hidden);
+        let hidden: Vec<u32> = hidden.map(|(pid, _)| *pid).collect();
+        for pid in hidden {
+            kernel.end(pid, 0);
+        }
+    }
+}
+
+fn all_well(kernel: &mut Kernel) {
+    (kernel.exhausted, kernel.no_keeper, kernel.secretive) = (false, false, false);
+    (kernel.refuses, kernel.looks_until_reaped) = (None, 0);
+    for process in kernel.processes.values_mut() {
+        process.unkillable = false;
+    }
+}
+
+fn turn(kernel: &mut Kernel, met: &mut Met, chance: &mut Chance) {
+    match chance.weighted(TURNS) {
+        Turn::End => {
+            let status = *chance.pick(&[0, 0, 1 << 8, 3 << 8, 9, 15]);
+            end_one(kernel, chance, (false, status));
+        }
+        Turn::Fork => fork(kernel, met, chance),
+        Turn::Defy => {
+            let pids: Vec<u32> = kernel.processes.keys().copied().collect();
+            if pids.is_empty() {
+                return;
+            }
+            let pid = *chance.pick(&pids);
+            if let Some(process) = kernel.processes.get_mut(&pid) {
+                process.ignores_term = true;
+                process.unkillable = chance.per_mille(300);
+            }
+        }
+        Turn::StrangerBegins => {
+            if chance.per_mille(500) {
+                met.pids_reused += u64::from(kernel.reuse());
+            } else {
+                kernel.spawn(None);
+            }
+        }
+        Turn::StrangerEnds => end_one(kernel, chance, (true, 0)),
+        Turn::KeeperDies => {
+            met.keepers_killed += u64::from(kernel.keeper_lives());
+            kernel.kill_keeper();
+        }
+        Turn::DescriptorsRunOut => {
+            met.descriptors_out += 1;
+            kernel.exhausted = true;
+        }
+        Turn::KernelSaysLess => {
+            kernel.secretive = chance.per_mille(500);
+            kernel.looks_until_reaped = u32::try_from(chance.below(12)).expect("a small number");
+        }
+        Turn::Groups => kernel.contains = chance.per_mille(500),
+        Turn::Refuses => kernel.refuses = Some(*chance.pick(&[2, 11, 13])),
+        Turn::NoKeeper => kernel.no_keeper = true,
+        Turn::AllWell => all_well(kernel),
+    }
+}
+
+fn end_one(kernel: &mut Kernel, chance: &mut Chance, (stranger, status): (bool, u32)) {
+    let some = kernel.processes.iter();
+    let some = some.filter(|(_, it)| it.tree.is_none() == stranger);
+    let some: Vec<u32> = some.map(|(pid, _)| *pid).collect();
+    if !some.is_empty() {
+        kernel.end(*chance.pick(&some), status);
+    }
+}
+
+/// A process that was launched starts another, which may leave its session, so that nobody can say whose it is.
+fn fork(kernel: &mut Kernel, met: &mut Met, chance: &mut Chance) {
+    let some = kernel.processes.values().filter(|it| it.tree.is_some());
+    let some: Vec<_> = some.map(|it| it.tree).collect();
+    if some.is_empty() || kernel.processes.len() > 24 {
+        return;
+    }
+    let Some(pid) = kernel.spawn(*chance.pick(&some)) else {
+        return;
+    };
+    met.forks += 1;
+    if let Some(process) = kernel.processes.get_mut(&pid) {
+        process.hidden = chance.per_mille(150);
+        met.escapes += u64::from(process.hidden);
+    }
+}

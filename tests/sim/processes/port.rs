@@ -1,0 +1,280 @@
+//! The port: what it is asked to do, what it hears, and what it reports, each in its turn. The kernel outlives it.
+
+use super::kernel::{Event, Kernel};
+use super::machine::Machine;
+use crate::chance::Chance;
+use crate::setting::Plant;
+use crate::violation::{Promise, Violation, ensure};
+use sexton::actors::process::{Action, Identity, Message, ProcessMachine};
+use sexton::ids::{ActorId, Seq};
+use sexton::ports::process::Follower;
+use sexton::spine::effect::{self, Tell};
+use std::cell::{RefCell, RefMut};
+use std::collections::{BTreeSet, VecDeque};
+use std::rc::Rc;
+
+/// The port, and what it works on. Cloning gives another handle.
+#[derive(Clone)]
+pub(crate) struct Port(Rc<RefCell<Room>>);
+
+/// How often something happened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Met {
+    pub(crate) reboots: u64,
+    pub(crate) keepers_killed: u64,
+    pub(crate) forks: u64,
+    pub(crate) escapes: u64,
+    pub(crate) pids_reused: u64,
+    pub(crate) descriptors_out: u64,
+    pub(crate) events_overtaken: u64,
+    pub(crate) events_twice: u64,
+    pub(crate) reports_overtaken: u64,
+    pub(crate) reports_twice: u64,
+}
+
+pub(super) struct Room {
+    pub(super) follower: Follower<Machine>,
+    plant: Option<Plant>,
+    /// What the port was asked and has not begun with.
+    asked: VecDeque<(Seq, Action)>,
+    /// Entries that asked for something, not yet found in the log.
+    causes: BTreeSet<Seq>,
+    /// What the actor is yet to hear.
+    reports: VecDeque<Message>,
+    /// The number with which the life of this node began.
+    began: Seq,
+    pub(super) met: Met,
+}
+
+impl Port {
+    pub(crate) fn new(plant: Option<Plant>) -> Self {
+        let machine = Machine {
+            plant,
+            ..Machine::default()
+        };
+        Self(Rc::new(RefCell::new(Room {
+            follower: Follower::new(machine),
+            plant,
+            asked: VecDeque::new(),
+            causes: BTreeSet::new(),
+            reports: VecDeque::new(),
+            began: Seq(0),
+            met: Met::default(),
+        })))
+    }
+
+    pub(super) fn room(&self) -> RefMut<'_, Room> {
+        self.0.borrow_mut()
+    }
+
+    /// A node starts, or is gone: what the port knew is lost, and the kernel is as it was.
+    pub(crate) fn start(&self, began: Seq) {
+        let mut room = self.room();
+        let mut machine = std::mem::take(room.follower.world());
+        machine.kernel.lose_coordinator();
+        machine.kernel.reports.clear();
+        room.follower = Follower::new(machine);
+        room.began = began;
+        room.asked.clear();
+        room.reports.clear();
+    }
+
+    /// The power goes, and with it all that runs.
+    pub(crate) fn reboot(&self) {
+        let mut room = self.room();
+        room.met.reboots += 1;
+        room.kernel().reboot();
+    }
+
+    /// So much time passes, and so the wall clock stands.
+    pub(crate) fn pass(&self, ms: u64, wall: u64) {
+        let mut room = self.room();
+        let kernel = room.kernel();
+        kernel.now += ms;
+        let wall = i64::try_from(wall).expect("clocks are near today");
+        kernel.skew = wall - i64::try_from(kernel.now).expect("clocks are near today");
+    }
+
+    /// Takes one step: begins with what is asked, hears of what happened, or does what is due. Whether there was one.
+    pub(crate) fn step(&self, chance: &mut Chance) -> Result<bool, Violation> {
+        let mut room = self.room();
+        let now = room.kernel().now;
+        let is_due = room.follower.deadline().is_some_and(|at| at <= now);
+        let has_events = !room.kernel().events.is_empty();
+        let ways = [(!room.asked.is_empty(), 0), (has_events, 1), (is_due, 2)];
+        let ways = ways.into_iter().filter(|(is_open, _)| *is_open);
+        let ways: Vec<u8> = ways.map(|(_, way)| way).collect();
+        if ways.is_empty() {
+            return Ok(false);
+        }
+        match *chance.pick(&ways) {
+            0 => room.perform(),
+            1 => room.hear(chance),
+            _ => room.follower.time_has_come(),
+        }
+        let reports = std::mem::take(&mut room.kernel().reports);
+        room.reports.extend(reports);
+        let stray = room.follower.world().take_stray();
+        ensure(stray.is_none(), Promise::NoStranger, || {
+            format!("{stray:?} was sent to a process for which nobody asked it")
+        })?;
+        Ok(true)
+    }
+
+    /// When the port goes on of itself.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        let mut room = self.room();
+        let now = room.kernel().now;
+        let at = room.follower.deadline();
+        at.map(|at| at.saturating_sub(now))
+    }
+
+    pub(crate) fn is_quiet(&self) -> bool {
+        let is_due = self.deadline() == Some(0);
+        let mut room = self.room();
+        let has_events = !room.kernel().events.is_empty();
+        !is_due && !has_events && room.asked.is_empty() && room.reports.is_empty()
+    }
+
+    /// The next report on its way to the actor. Reports of one process stay in order, as its port has them; those of others
+    /// may overtake, and some come twice.
+    pub(crate) fn report(&self, chance: Option<&mut Chance>) -> Option<Tell> {
+        let mut room = self.room();
+        if room.reports.is_empty() {
+            return None;
+        }
+        let (mut at, mut again) = (0, false);
+        if let Some(chance) = chance {
+            if chance.per_mille(250) {
+                at = chance.index(room.reports.len());
+                let id = room.reports.get(at).and_then(Message::id);
+                let first = room.reports.iter().position(|it| it.id() == id);
+                at = first.unwrap_or(0);
+                room.met.reports_overtaken += u64::from(at > 0);
+            }
+            again = chance.per_mille(80);
+        }
+        let message = room.reports.remove(at)?;
+        if again {
+            room.met.reports_twice += 1;
+            room.reports.push_back(message.clone());
+        }
+        Some(Tell {
+            from: ActorId::PROCESS,
+            to: ActorId::PROCESS,
+            message: rmp_serde::to_vec(&message).expect("messages encode"),
+        })
+    }
+
+    /// All that was asked for stands in the log, unless a power cut may have taken it.
+    pub(crate) fn check_asked(
+        &self,
+        stands: impl Fn(Seq) -> bool,
+        may_be_lost: impl Fn(Seq) -> bool,
+    ) -> Result<(), Violation> {
+        for cause in std::mem::take(&mut self.room().causes) {
+            let right = stands(cause) || may_be_lost(cause);
+            ensure(right, Promise::ActedOnIt, || {
+                format!("a process was acted on by entry {cause}, of which the log has nothing")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Processes that may register themselves: strangers, and some that were launched.
+    pub(crate) fn strangers(&self) -> Vec<Identity> {
+        let mut room = self.room();
+        let kernel = room.kernel();
+        let pids: Vec<u32> = kernel.processes.keys().copied().collect();
+        let found = pids.into_iter().filter_map(|pid| kernel.identity(pid));
+        found.take(6).collect()
+    }
+
+    pub(crate) fn met(&self) -> Met {
+        self.room().met
+    }
+}
+
+impl Room {
+    pub(super) fn kernel(&mut self) -> &mut Kernel {
+        &mut self.follower.world().kernel
+    }
+
+    fn perform(&mut self) {
+        let Some((asked, mut action)) = self.asked.pop_front() else {
+            return;
+        };
+        let (_, boot) = sexton::ports::process::World::here(self.follower.world());
+        match &mut action {
+            Action::Follow { .. }
+                if self.plant == Some(Plant::FollowNotRestated) && asked < self.began =>
+            {
+                return;
+            }
+            Action::Follow { identity, .. }
+            | Action::Signal { identity, .. }
+            | Action::Kill { identity, .. }
+            | Action::Await { identity, .. }
+                if self.plant == Some(Plant::BootIgnored) =>
+            {
+                identity.boot = boot;
+            }
+            Action::Census if self.plant == Some(Plant::CensusOfNothing) => {
+                // As if nothing had been stated: what is wanted is forgotten with the rest.
+                let attempts = self.kernel().logged();
+                let request = sexton::keeper::protocol::Request::Forget { attempts };
+                sexton::ports::process::World::ask(self.kernel(), request);
+            }
+            Action::Launch { .. }
+            | Action::Follow { .. }
+            | Action::Signal { .. }
+            | Action::Kill { .. }
+            | Action::Await { .. }
+            | Action::Forget { .. }
+            | Action::Census => {}
+        }
+        self.follower.perform(asked, action);
+    }
+
+    /// Hears of something that happened. What the keeper says comes in order, and before its end is seen; what the kernel
+    /// says of ends comes when it comes, and perhaps twice.
+    fn hear(&mut self, chance: &mut Chance) {
+        let events = &mut self.kernel().events;
+        let is_kernels = |event: &Event| matches!(event, Event::Ended(_));
+        let mut at = 0;
+        if chance.per_mille(500) {
+            let wants_kernels = events.front().is_some_and(|first| !is_kernels(first));
+            let other = events.iter().position(|it| is_kernels(it) == wants_kernels);
+            at = other.unwrap_or(0);
+        }
+        let Some(event) = events.remove(at) else {
+            return;
+        };
+        self.met.events_overtaken += u64::from(at > 0);
+        match event {
+            Event::Heard(report) => self.follower.heard(report),
+            Event::KeeperGone => self.follower.keeper_gone(),
+            Event::Ended(id) => {
+                self.follower.ended(id);
+                if chance.per_mille(100) {
+                    self.met.events_twice += 1;
+                    self.follower.ended(id);
+                }
+            }
+        }
+    }
+}
+
+impl sexton::spine::port::Port<ProcessMachine> for Port {
+    fn perform(&mut self, action: effect::Action<Action>) {
+        let mut room = self.room();
+        room.causes.insert(action.attempt);
+        // Whom it is about: nobody else may have a signal.
+        if let Action::Signal { id, identity, .. } | Action::Kill { id, identity, .. } =
+            &action.what
+        {
+            room.follower.world().means(*id, identity);
+        }
+        room.asked.push_back((action.attempt, action.what));
+    }
+}

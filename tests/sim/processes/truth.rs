@@ -1,0 +1,121 @@
+//! What records say of processes against what is so on the machine.
+
+use super::kernel::Kernel;
+use super::port::Port;
+use crate::violation::{Promise, Violation, ensure};
+use sexton::actors::process::{End, Lost, Phase, ProcessMachine, RecordView};
+use sexton::spine::Host;
+use sexton::spine::machine::Shown as _;
+
+impl Port {
+    /// No attempt has two processes, and whatever is said of an end is so.
+    pub(crate) fn check(&self, host: &Host<ProcessMachine>) -> Result<(), Violation> {
+        let mut room = self.room();
+        let kernel = &*room.kernel();
+        for (id, spawned) in &kernel.launched {
+            let of_boot = |boot: u128| spawned.iter().filter(|(its, _)| *its == boot).count();
+            let twice = spawned.iter().find(|(boot, _)| of_boot(*boot) > 1);
+            ensure(twice.is_none(), Promise::LaunchedOnce, || {
+                format!("{id} has the processes {spawned:?}")
+            })?;
+        }
+        if host.is_spent() {
+            return Ok(());
+        }
+        for record in host.machine().view().values() {
+            check_end(kernel, record)?;
+        }
+        Ok(())
+    }
+
+    /// Once all has come to rest, what is said to live lives. `over` says whether all stops must be over, too, and
+    /// `stuck` names slots on which time does not act any more.
+    pub(crate) fn check_reconciled(
+        &self,
+        host: &Host<ProcessMachine>,
+        over: bool,
+    ) -> Result<(), Violation> {
+        let is_stuck = !host.quarantined().is_empty();
+        let mut room = self.room();
+        let kernel = &*room.kernel();
+        for record in host.machine().view().values() {
+            let lives = leader_lives(kernel, record);
+            let right = match record.phase {
+                Phase::Queued => false,
+                Phase::Running => lives,
+                Phase::Stopping if over && !is_stuck => false,
+                Phase::Stopping => lives || record.end.is_some() && members(kernel, record) > 0,
+                Phase::Exited => true,
+            };
+            ensure(right, Promise::Reconciled, || {
+                format!("{record:?}, whose process lives: {lives}")
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn leader_lives(kernel: &Kernel, record: &RecordView) -> bool {
+    let identity = record.identity.as_ref();
+    identity.is_some_and(|it| kernel.lives((it.boot, it.inode)))
+}
+
+fn members(kernel: &Kernel, record: &RecordView) -> usize {
+    let processes = kernel.processes.values();
+    processes.filter(|it| it.tree == Some(record.id)).count()
+}
+
+/// A process that is said to have ended has, and as it is said.
+fn check_end(kernel: &Kernel, record: &RecordView) -> Result<(), Violation> {
+    let wrong = |what: &str| {
+        Err(Violation::new(
+            Promise::EndTrue,
+            format!("{what}: {record:?}"),
+        ))
+    };
+    let Some(end) = record.end else {
+        let leads = kernel.processes.values();
+        let leads = leads.filter(|it| it.leads == Some(record.id)).count();
+        if record.failure.is_some() && leads > 0 {
+            return wrong("it could not be started, and lives");
+        }
+        return Ok(());
+    };
+    // What it says of itself is what counts.
+    if record.remains.is_none() {
+        return Ok(());
+    }
+    if leader_lives(kernel, record) {
+        return wrong("it has ended, and lives");
+    }
+    let spawned = kernel.launched.get(&record.id).and_then(|it| it.last());
+    let known = record.identity.map(|it| (it.boot, it.inode));
+    let truth = known
+        .as_ref()
+        .or(spawned)
+        .and_then(|key| kernel.truth.get(key));
+    let right = match end {
+        End::Code(code) => truth == Some(&(u32::from(code) << 8)),
+        End::Signal { signal, .. } => truth == Some(&u32::from(signal)),
+        End::Lost(Lost::Rebooted) => known.is_some_and(|(boot, _)| boot != kernel.boot),
+        End::Lost(Lost::KeeperGone) => kernel.orphaned.contains(&record.id),
+        End::Lost(Lost::NotOurs) => !record.launched,
+        End::Lost(Lost::Unknown) => false,
+    };
+    if !right {
+        return wrong(&format!("it ended with {truth:?}"));
+    }
+    check_tree(kernel, record, end)
+}
+
+/// Of a tree that was stopped nothing lives when the record says that this is over.
+fn check_tree(kernel: &Kernel, record: &RecordView, end: End) -> Result<(), Violation> {
+    let stopped = record.stop.is_some_and(|stop| stop.tree);
+    let is_over = record.phase == Phase::Exited && end != End::Lost(Lost::Rebooted);
+    let left = members(kernel, record);
+    ensure(
+        !stopped || !is_over || left == 0,
+        Promise::TreeEmpty,
+        || format!("{left} processes of a tree live that was stopped: {record:?}"),
+    )
+}
