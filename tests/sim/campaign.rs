@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
 const SEEDS: u64 = 2000;
-const STEPS: u64 = 1000;
+const STEPS: u64 = 1200;
 const THREADS: usize = 2;
 
 /// What the environment asks for.

@@ -128,7 +128,7 @@ fn a_seal_before_the_files_are_synced_is_caught() {
 
 #[test]
 fn a_seal_before_its_mark_is_durable_is_caught() {
-    caught(Plant::SealBeforeMark, &[Promise::Starts], 60);
+    caught(Plant::SealBeforeMark, &[Promise::Starts], 240);
 }
 
 #[test]

@@ -337,6 +337,7 @@ impl<'a> Run<'a> {
             }
             Move::Report => {
                 node.report(Some(&mut self.chance));
+                self.check_processes()?;
             }
         }
         self.say(|| format!("{next:?}"));

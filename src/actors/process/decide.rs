@@ -153,12 +153,14 @@ impl ProcessMachine {
                 at: now.date(),
             },
             Message::Failed { .. } => Outcome::Contradicted,
-            Message::Ended { end, at, .. } if record.end.is_none() => Outcome::Ended {
-                slot,
-                end: *end,
-                at: (*at).min(now.date()),
-                tree: awaits_tree(record, *end),
-            },
+            Message::Ended { end, at, .. } if record.end.is_none() && !misses_start(record) => {
+                Outcome::Ended {
+                    slot,
+                    end: *end,
+                    at: (*at).min(now.date()),
+                    tree: awaits_tree(record, *end),
+                }
+            }
             Message::Empty { .. } => {
                 let is_asked = record.stop.is_some_and(|stop| stop.tree);
                 let is_new = is_asked && record.phase == Phase::Stopping && !record.empty;
@@ -274,6 +276,12 @@ fn merged(before: Stop, asked: Stop, epoch: Timestamp) -> Option<Stop> {
         stop.signal = asked.signal;
     }
     Some(stop)
+}
+
+/// Whether the tree of this process is to be stopped, and the report of its start is missing: without it nobody could say
+/// whose tree that is. The port reports both again, in order.
+fn misses_start(record: &Record) -> bool {
+    record.phase == Phase::Queued && record.stop.is_some_and(|stop| stop.tree)
 }
 
 /// Whether what a process left is waited for when it has ended. What another boot left is gone.

@@ -1,14 +1,18 @@
-//! What is known of an attempt, and how what keeper and kernel say of it is read.
+//! What the port knows of an attempt, and what the keeper's words for it mean.
 
-use crate::actors::process::{End, Identity, Lost, Message, Step};
+use crate::actors::process::{End, Identity, Lost, Message, Spec, Step};
 use crate::bytes::Bytes;
 use crate::ids::ProcessId;
-use crate::keeper::protocol::{self, Launch};
+use crate::keeper::protocol::{Launch, step};
 use crate::ports::process::clearing::Clearing;
 use crate::ports::process::world::Tree;
 
 /// What is known of an attempt.
 pub(super) struct Attempt<H> {
+    /// What is to be launched, until a keeper has said what it holds: it may have been launched in an earlier life.
+    pub(super) spec: Option<Box<Spec>>,
+    /// Whether a keeper may have been asked for it: then only a keeper can say that it was not launched.
+    pub(super) asked: bool,
     /// What was asked of the keeper, until it answers: the next keeper is asked again.
     pub(super) launch: Option<Box<Launch>>,
     pub(super) identity: Option<Identity>,
@@ -28,6 +32,8 @@ pub(super) struct Attempt<H> {
 impl<H> Attempt<H> {
     pub(super) const fn new(launched: bool, run_dir: Option<Bytes>) -> Self {
         Self {
+            spec: None,
+            asked: false,
             launch: None,
             identity: None,
             launched,
@@ -41,6 +47,11 @@ impl<H> Attempt<H> {
         }
     }
 
+    /// Whether it is still to be launched, as far as is known.
+    pub(super) const fn is_pending(&self) -> bool {
+        self.spec.is_some() || self.launch.is_some()
+    }
+
     pub(super) fn tree(&self, id: ProcessId) -> Option<Tree> {
         Some(Tree {
             id,
@@ -49,6 +60,17 @@ impl<H> Attempt<H> {
             launched: self.launched,
         })
     }
+}
+
+/// How it stands with the keeper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Link {
+    /// There is none, or none is known.
+    Down,
+    /// It was greeted and has not said yet all that it holds.
+    Greeted,
+    /// What it holds is known.
+    Up,
 }
 
 /// Why nobody knows how a process ended that is gone.
@@ -90,7 +112,6 @@ pub(super) fn about(step: Step, launch: Option<&Launch>) -> Option<String> {
 }
 
 pub(super) fn step_of(step: u8) -> Step {
-    use protocol::step;
     match step {
         step::OUTPUT => Step::Output,
         step::PARCEL => Step::Parcel,

@@ -56,6 +56,8 @@ impl Clearing {
         if other.kills && !self.kills {
             self.since = other.since;
         }
+        // Who asks again may have missed what was said.
+        self.said = Survivors::default();
         self.kills |= other.kills;
         self.whole |= other.whole;
         (self.next, self.span) = (other.next, LOOK_MS);

@@ -3,53 +3,42 @@
 //! How an attempt ended is believed in this order: the keeper that waited for it; the kernel, where it says so to others
 //! than the parent; else it is lost, with the reason. It is never guessed.
 
-use crate::actors::process::{Action, End, Failure, Identity, Lost, Message, Reach};
-use crate::clock::Date;
+use crate::actors::process::{Action, Failure, Identity, Message, Reach, Spec};
 use crate::ids::{ProcessId, Seq};
-use crate::keeper::protocol::{self, Report, Request};
-use crate::kernel::pidfd::ExitStatus;
-use crate::ports::process::attempt::{Attempt, about, end_of, reason, step_of};
+use crate::keeper::protocol::Request;
+use crate::ports::process::attempt::{Attempt, Link};
 use crate::ports::process::clearing::Clearing;
 use crate::ports::process::world::{Found, Tree, World};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How long the keeper has to say how a process ended that the kernel says is gone, in milliseconds, until it is asked.
-const PATIENCE_MS: u64 = 1000;
+pub(super) const PATIENCE_MS: u64 = 1000;
 
-/// How soon a process of which nobody can say whether it lives is looked for again, in milliseconds; doubled each time.
-const DOUBT_MS: u64 = 100;
+/// How soon a keeper that could not be joined is tried again, in milliseconds; doubled each time.
+const REJOIN_MS: u64 = 100;
 
-/// The longest between two looks.
-const DOUBT_MS_MAX: u64 = 10_000;
-
-/// The longest between two looks at a process that has ended and that its new parent has not reaped, in milliseconds; from 1 on
-/// and doubled each time.
-const UNREAPED_MS_MAX: u64 = 2048;
-
-/// How it stands with the keeper.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Link {
-    /// There is none, or none is known.
-    Down,
-    /// It was greeted and has not said yet all that it holds.
-    Greeted,
-    /// What it holds is known.
-    Up,
-}
+/// The longest between two tries.
+const REJOIN_MS_MAX: u64 = 10_000;
 
 /// What performs the actions of the `ProcessActor` upon a world.
 pub struct Follower<W: World> {
-    world: W,
-    link: Link,
-    attempts: BTreeMap<ProcessId, Attempt<W::Handle>>,
+    pub(super) world: W,
+    pub(super) link: Link,
+    pub(super) attempts: BTreeMap<ProcessId, Attempt<W::Handle>>,
     /// What the keeper holds, and whether it says how it ends: not of what a keeper before it launched.
-    held: BTreeMap<ProcessId, bool>,
+    pub(super) held: BTreeMap<ProcessId, bool>,
     /// What the actor has stated since it last said that this is all.
     stated: BTreeSet<ProcessId>,
     /// What it stated when it last said so, until the keeper has said what it holds.
     census: Option<BTreeSet<ProcessId>>,
+    /// Whether there was a census since this began. What is to be launched before that was asked for in an earlier life.
+    counted: bool,
+    /// Since when no keeper can be joined.
+    pub(super) alone_since: Option<u64>,
+    /// When a keeper is tried to be joined again, and after how long the time after that.
+    rejoin: Option<(u64, u64)>,
     /// When which attempt is looked at again. What is no longer so stays until its time, and does nothing then.
-    timers: BTreeSet<(u64, ProcessId)>,
+    pub(super) timers: BTreeSet<(u64, ProcessId)>,
 }
 
 impl<W: World> Follower<W> {
@@ -63,6 +52,9 @@ impl<W: World> Follower<W> {
             held: BTreeMap::new(),
             stated: BTreeSet::new(),
             census: None,
+            counted: false,
+            alone_since: None,
+            rejoin: None,
         }
     }
 
@@ -77,7 +69,7 @@ impl<W: World> Follower<W> {
             Action::Launch { id, spec } => {
                 self.stated.insert(id);
                 if !self.repeat(id) {
-                    self.launch(id, &spec);
+                    self.launch(id, spec);
                 }
             }
             Action::Follow {
@@ -88,6 +80,9 @@ impl<W: World> Follower<W> {
                 run_dir,
             } => {
                 self.stated.insert(id);
+                if self.is_elsewhere(&identity) {
+                    return;
+                }
                 let attempt = self.attempts.entry(id);
                 let attempt = attempt.or_insert_with(|| Attempt::new(launched, run_dir));
                 (attempt.identity, attempt.contained) = (Some(identity), contained);
@@ -113,6 +108,7 @@ impl<W: World> Follower<W> {
             }
             Action::Forget { id } => self.forget(id),
             Action::Census => {
+                self.counted = true;
                 self.census = Some(std::mem::take(&mut self.stated));
                 // One that nothing is wanted of any more may still hold ends that were lost on their way to be forgotten.
                 if self.world.has_keeper() && self.joined().is_err() {
@@ -123,42 +119,96 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Says again what was said of an attempt; whether it is known.
+    /// Whether it is a process of another machine, of which nobody here knows anything: it is left as it is.
+    fn is_elsewhere(&self, identity: &Identity) -> bool {
+        identity.machine != self.world.here().0
+    }
+
+    /// Says again what was said of an attempt, in order; whether it is known.
     fn repeat(&mut self, id: ProcessId) -> bool {
         let Some(attempt) = self.attempts.get(&id) else {
             return false;
         };
-        let said = attempt.ended.as_ref().or(attempt.started.as_ref());
-        if let Some(message) = said.cloned() {
+        let said = [attempt.started.clone(), attempt.ended.clone()];
+        for message in said.into_iter().flatten() {
             self.world.report(message);
         }
         true
     }
 
-    fn launch(&mut self, id: ProcessId, spec: &crate::actors::process::Spec) {
-        let launch = match self.world.prepare(id, spec) {
-            Ok(launch) => Box::new(launch),
-            Err(failure) => return self.world.report(Message::Failed { id, failure }),
-        };
+    /// Launches what is new. What may have been launched in an earlier life is the keeper's to tell first.
+    fn launch(&mut self, id: ProcessId, spec: Spec) {
         let mut attempt = Attempt::new(true, spec.run_dir.clone());
-        attempt.launch = Some(launch.clone());
+        attempt.spec = Some(Box::new(spec));
+        attempt.asked = !self.counted;
         self.attempts.insert(id, attempt);
         match self.joined() {
-            Ok(()) => self.world.ask(Request::Launch {
-                attempt: id,
-                launch,
-            }),
-            Err(failure) => self.fail(id, failure),
+            Ok(()) if self.link == Link::Up => self.launch_pending(id),
+            // As soon as it has said what it holds.
+            Ok(()) => {}
+            Err(failure) => self.fail_unasked(&failure),
         }
     }
 
-    /// Joins a keeper, if none is joined.
-    fn joined(&mut self) -> Result<(), Failure> {
-        if self.link == Link::Down {
-            self.world.join()?;
-            self.link = Link::Greeted;
+    /// Asks the keeper for what is still to be launched.
+    pub(super) fn launch_pending(&mut self, id: ProcessId) {
+        let Some(attempt) = self.attempts.get_mut(&id) else {
+            return;
+        };
+        if let Some(spec) = attempt.spec.take() {
+            match self.world.prepare(id, &spec) {
+                Ok(launch) => attempt.launch = Some(Box::new(launch)),
+                Err(failure) => return self.fail(id, failure),
+            }
         }
-        Ok(())
+        if let Some(launch) = attempt.launch.clone() {
+            attempt.asked = true;
+            let attempt = id;
+            self.world.ask(Request::Launch { attempt, launch });
+        }
+    }
+
+    /// Nothing can be launched. What a keeper may have been asked for waits for one, since it may run.
+    pub(super) fn fail_unasked(&mut self, failure: &Failure) {
+        let attempts = self.attempts.iter();
+        let failed = attempts.filter(|(_, it)| it.is_pending() && !it.asked);
+        let failed: Vec<ProcessId> = failed.map(|(id, _)| *id).collect();
+        for id in failed {
+            self.fail(id, failure.clone());
+        }
+    }
+
+    /// Joins a keeper, if none is joined. If that fails it is tried again as long as there is something to ask.
+    pub(super) fn joined(&mut self) -> Result<(), Failure> {
+        if self.link != Link::Down {
+            return Ok(());
+        }
+        let joined = self.world.join();
+        if joined.is_ok() {
+            self.link = Link::Greeted;
+            (self.alone_since, self.rejoin) = (None, None);
+        } else {
+            let now = self.world.clock();
+            self.alone_since.get_or_insert(now);
+            let before = self.rejoin;
+            if before.is_none_or(|(at, _)| at <= now) {
+                let span = before.map_or(REJOIN_MS, |(_, span)| span * 2);
+                let span = span.min(REJOIN_MS_MAX);
+                self.rejoin = Some((now + span, span));
+            }
+        }
+        joined
+    }
+
+    /// Tries to join a keeper again, if there is still something to ask.
+    fn join_again(&mut self) {
+        let wants = |it: &Attempt<W::Handle>| it.launched && it.ended.is_none();
+        if self.link == Link::Down && self.attempts.values().any(wants) {
+            // If it fails, it is tried again.
+            drop(self.joined());
+        } else {
+            self.rejoin = None;
+        }
     }
 
     /// Joins a keeper now: whoever hands over a parcel needs one.
@@ -166,155 +216,13 @@ impl<W: World> Follower<W> {
         self.joined()
     }
 
-    fn fail(&mut self, id: ProcessId, failure: Failure) {
+    pub(super) fn fail(&mut self, id: ProcessId, failure: Failure) {
         if let Some(attempt) = self.attempts.get_mut(&id) {
             let message = Message::Failed { id, failure };
-            (attempt.launch, attempt.ended) = (None, Some(message.clone()));
+            (attempt.spec, attempt.launch) = (None, None);
+            attempt.ended = Some(message.clone());
             self.world.report(message);
         }
-    }
-
-    /// Sees to it that the end of a process is seen: by the keeper where it holds it, else by its own descriptor.
-    fn follow(&mut self, id: ProcessId) {
-        if self.repeats_end(id) {
-            return;
-        }
-        let Some(attempt) = self.attempts.get_mut(&id) else {
-            return;
-        };
-        let Some(identity) = attempt.identity else {
-            return;
-        };
-        if (identity.machine, identity.boot) != self.world.here() {
-            return self.end(id, End::Lost(Lost::Rebooted), None, [0; 2]);
-        }
-        if attempt.launched && self.link != Link::Up {
-            // What the keeper holds says how it ended, if it has. It is looked at when all is told.
-            if self.joined().is_err() {
-                self.look(id);
-            }
-            return;
-        }
-        self.look(id);
-    }
-
-    fn repeats_end(&mut self, id: ProcessId) -> bool {
-        let ended = self.attempts.get(&id).and_then(|it| it.ended.clone());
-        let repeats = ended.is_some();
-        if let Some(message) = ended {
-            self.world.report(message);
-        }
-        repeats
-    }
-
-    /// Whether the keeper says how this one ends.
-    fn is_held(&self, id: ProcessId) -> bool {
-        self.link != Link::Down && self.held.get(&id).is_some_and(|is_child| *is_child)
-    }
-
-    /// Looks for a process, and follows it by its descriptor.
-    fn look(&mut self, id: ProcessId) {
-        let held = self.is_held(id);
-        let Some(attempt) = self.attempts.get_mut(&id) else {
-            return;
-        };
-        if attempt.handle.is_some() || attempt.ended.is_some() {
-            return;
-        }
-        let Some(identity) = attempt.identity else {
-            return;
-        };
-        match self.world.find(&identity) {
-            Found::Alive(handle) => {
-                self.world.watch(id, &handle);
-                (attempt.handle, attempt.next_look) = (Some(handle), None);
-            }
-            // The keeper says how, in a moment, or when it is asked.
-            Found::Gone(_) if held => {
-                self.look_in(id, PATIENCE_MS);
-                self.world.ask(Request::Ask { attempt: id });
-            }
-            Found::Gone(Some(status)) => self.end_by_status(id, status),
-            Found::Gone(None) => {
-                let lost = reason(attempt.launched);
-                self.end(id, End::Lost(lost), None, [0; 2]);
-            }
-            Found::Unknown => {
-                let before = attempt.next_look.map_or(DOUBT_MS / 2, |(_, span)| span);
-                let span = (before * 2).clamp(DOUBT_MS, DOUBT_MS_MAX);
-                self.look_in(id, span);
-            }
-        }
-    }
-
-    fn look_in(&mut self, id: ProcessId, span: u64) {
-        let at = self.world.clock() + span;
-        if let Some(attempt) = self.attempts.get_mut(&id) {
-            attempt.next_look = Some((at, span));
-            self.timers.insert((at, id));
-        }
-    }
-
-    /// The process that `World::watch` was called for has ended.
-    pub fn ended(&mut self, id: ProcessId) {
-        let held = self.is_held(id);
-        let Some(attempt) = self.attempts.get(&id) else {
-            return;
-        };
-        if attempt.ended.is_some() {
-        } else if held || (attempt.launched && self.link == Link::Greeted) {
-            self.look_in(id, PATIENCE_MS);
-        } else {
-            self.believe_kernel(id);
-        }
-    }
-
-    /// Nobody waited for it: what the kernel says counts.
-    fn believe_kernel(&mut self, id: ProcessId) {
-        let Some(attempt) = self.attempts.get_mut(&id) else {
-            return;
-        };
-        let Some(handle) = &attempt.handle else {
-            return self.look(id);
-        };
-        let looked = attempt.next_look.map(|(_, span)| span);
-        let before = looked.filter(|span| *span <= UNREAPED_MS_MAX).unwrap_or(0);
-        match self.world.status(handle) {
-            ExitStatus::Known(status) => self.end_by_status(id, status),
-            // Whoever has it now as a child reaps it in a moment.
-            ExitStatus::Unreaped if before < UNREAPED_MS_MAX => {
-                self.look_in(id, (before * 2).max(1));
-            }
-            ExitStatus::Unreaped | ExitStatus::Untold => {
-                let lost = reason(attempt.launched);
-                self.end(id, End::Lost(lost), None, [0; 2]);
-            }
-        }
-    }
-
-    fn end_by_status(&mut self, id: ProcessId, status: u32) {
-        self.end(id, end_of(status), None, [0; 2]);
-    }
-
-    /// It has ended: says so, with what is left of it.
-    fn end(&mut self, id: ProcessId, end: End, at: Option<Date>, used: [u64; 2]) {
-        let at = at.unwrap_or_else(|| self.world.date());
-        let Some(attempt) = self.attempts.get_mut(&id) else {
-            return;
-        };
-        let mut left = match attempt.tree(id) {
-            Some(tree) => self.world.remains(&tree, attempt.run_dir.as_ref()),
-            None => crate::actors::process::Remains::default(),
-        };
-        [left.cpu_ms, left.memory_max] = used;
-        let left = Box::new(left);
-        let message = Message::Ended { id, end, at, left };
-        attempt.launch = None;
-        attempt.handle = None;
-        attempt.next_look = None;
-        attempt.ended = Some(message.clone());
-        self.world.report(message);
-        self.clear_on(id);
     }
 
     fn signal(
@@ -352,6 +260,13 @@ impl<W: World> Follower<W> {
 
     /// Begins to clear a tree, or goes on with more force.
     fn clear(&mut self, id: ProcessId, identity: Identity, clearing: Clearing) {
+        if self.is_elsewhere(&identity) {
+            return;
+        }
+        // Of another boot nothing lives, and what has its numbers now is a stranger.
+        if identity.boot != self.world.here().1 {
+            return self.world.report(Message::Empty { id });
+        }
         let attempt = self.attempts.entry(id);
         let attempt = attempt.or_insert_with(|| Attempt::new(false, None));
         attempt.identity.get_or_insert(identity);
@@ -363,7 +278,7 @@ impl<W: World> Follower<W> {
     }
 
     /// Takes a step of what clears a tree.
-    fn clear_on(&mut self, id: ProcessId) {
+    pub(super) fn clear_on(&mut self, id: ProcessId) {
         let Some(attempt) = self.attempts.get_mut(&id) else {
             return;
         };
@@ -396,7 +311,7 @@ impl<W: World> Follower<W> {
     }
 
     /// What the keeper holds, and nobody wants to know any more, is forgotten: its end was durable, and to say so was lost.
-    fn take_census(&mut self) {
+    pub(super) fn take_census(&mut self) {
         if self.link != Link::Up {
             return;
         }
@@ -413,140 +328,19 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// The keeper says something.
-    pub fn heard(&mut self, report: Report) {
-        match report {
-            Report::Welcome { .. } => self.held.clear(),
-            Report::Told => {
-                self.link = Link::Up;
-                self.take_census();
-                let followed: Vec<ProcessId> = self.unanswered().collect();
-                for id in followed {
-                    self.look(id);
-                }
-            }
-            Report::Started(started) => self.heard_started(&started, true),
-            Report::Orphaned(started) => self.heard_started(&started, false),
-            Report::Exited(exited) => self.heard_exited(&exited),
-            Report::Failed {
-                attempt,
-                step,
-                errno,
-            } => {
-                self.held.insert(attempt, true);
-                let step = step_of(step);
-                let launch = self.attempts.get(&attempt);
-                let about = about(step, launch.and_then(|it| it.launch.as_deref()));
-                self.fail(attempt, Failure { step, errno, about });
-            }
-            Report::Absent { attempt } => {
-                self.held.remove(&attempt);
-                self.believe_kernel(attempt);
-            }
-            Report::Refused { reason } => {
-                tracing::warn!("the keeper refused a request: {reason}");
-            }
-            Report::Taken { .. } => {}
-        }
-    }
-
-    /// What runs, as far as is known, and is not followed by a descriptor.
-    fn unanswered(&self) -> impl Iterator<Item = ProcessId> {
-        let attempts = self.attempts.iter();
-        attempts
-            .filter(|(_, it)| it.identity.is_some() && it.handle.is_none() && it.ended.is_none())
-            .map(|(id, _)| *id)
-    }
-
-    /// It runs. `is_child` says whether the keeper waits for it.
-    fn heard_started(&mut self, started: &protocol::Started, is_child: bool) {
-        let id = started.attempt;
-        self.held.insert(id, is_child);
-        let identity = self.identity_of(started);
-        let Some(attempt) = self.attempts.get_mut(&id) else {
-            return;
-        };
-        attempt.launch = None;
-        attempt.contained = started.contained;
-        if attempt.identity.replace(identity).is_none() {
-            self.world.note(id, attempt.run_dir.as_ref(), started.pid);
-            let message = Message::Started {
-                id,
-                identity,
-                at: Date(started.at),
-                contained: started.contained,
-            };
-            attempt.started = Some(message.clone());
-            self.world.report(message);
-        }
-        self.look(id);
-    }
-
-    fn heard_exited(&mut self, exited: &protocol::Exited) {
-        let id = exited.started.attempt;
-        self.heard_started(&exited.started, true);
-        if self.attempts.get(&id).is_some_and(|it| it.ended.is_none()) {
-            let used = [exited.cpu_ms, exited.memory_max];
-            self.end(id, end_of(exited.status), Some(Date(exited.at)), used);
-        }
-    }
-
-    fn identity_of(&self, started: &protocol::Started) -> Identity {
-        let (machine, boot) = self.world.here();
-        Identity {
-            machine,
-            boot,
-            namespace: started.namespace,
-            pid: started.pid,
-            inode: started.inode,
-            ticks: started.ticks,
-        }
-    }
-
-    /// The keeper is gone: another is started for what is to be launched and for what it knew of the others, which are
-    /// followed by their own descriptors meanwhile.
-    pub fn keeper_gone(&mut self) {
-        self.link = Link::Down;
-        self.held.clear();
-        if self.attempts.values().all(|it| it.ended.is_some()) {
-            return;
-        }
-        match self.joined() {
-            Ok(()) => self.launch_again(),
-            Err(failure) => {
-                let asked = self.attempts.iter().filter(|(_, it)| it.launch.is_some());
-                let asked: Vec<ProcessId> = asked.map(|(id, _)| *id).collect();
-                for id in asked {
-                    self.fail(id, failure.clone());
-                }
-                let followed: Vec<ProcessId> = self.unanswered().collect();
-                for id in followed {
-                    self.look(id);
-                }
-            }
-        }
-    }
-
-    /// What was asked of the keeper before, and not answered, is asked of this one.
-    fn launch_again(&mut self) {
-        for (id, attempt) in &self.attempts {
-            if let Some(launch) = &attempt.launch {
-                self.world.ask(Request::Launch {
-                    attempt: *id,
-                    launch: launch.clone(),
-                });
-            }
-        }
-    }
-
     /// When `time_has_come` is to be called, by `World::clock`; `None` if never.
     pub fn deadline(&self) -> Option<u64> {
-        self.timers.first().map(|(at, _)| *at)
+        let timer = self.timers.first().map(|(at, _)| *at);
+        let rejoin = self.rejoin.map(|(at, _)| at);
+        [timer, rejoin].into_iter().flatten().min()
     }
 
     /// Does what is due.
     pub fn time_has_come(&mut self) {
         let now = self.world.clock();
+        if self.rejoin.is_some_and(|(at, _)| at <= now) {
+            self.join_again();
+        }
         while let Some((_, id)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
             self.timers.pop_first();
             self.look_again(id, now);
@@ -569,10 +363,6 @@ impl<W: World> Follower<W> {
             // The kernel says that it is gone, and the keeper has not said how.
             self.look_in(id, PATIENCE_MS);
             return self.world.ask(Request::Ask { attempt: id });
-        }
-        if attempt.launched && self.link == Link::Greeted {
-            // The keeper that says how is still telling what it holds.
-            return self.look_in(id, PATIENCE_MS);
         }
         if attempt.handle.is_some() {
             return self.believe_kernel(id);

@@ -10,13 +10,16 @@
 //! | `requester.rs` | who asks, and of whose line |
 //! | `tree.rs` | which processes belong to a tree |
 //! | `clearing.rs` | how a tree is proved empty |
-//! | `follower.rs` | what it does with them: the same code over the real world and over that of the simulation |
+//! | `follower.rs` `attempt.rs` | what it does with them: the same code over the real world and over that of the simulation |
+//! | `ending.rs` `hearing.rs` | how it follows a process to its end; what the keeper says |
 
 mod attempt;
 mod clearing;
+mod ending;
 mod environment;
 mod files;
 mod follower;
+mod hearing;
 mod link;
 mod real;
 pub(crate) mod requester;

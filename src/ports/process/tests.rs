@@ -44,8 +44,15 @@ fn launch() -> Action {
     }
 }
 
-fn launched(kernel: Kernel) -> (Follower<Kernel>, Identity) {
+/// One that has begun with nothing: what is launched from then on is new.
+fn begun(kernel: Kernel) -> Follower<Kernel> {
     let mut follower = Follower::new(kernel);
+    follower.perform(Seq(1), Action::Census);
+    follower
+}
+
+fn launched(kernel: Kernel) -> (Follower<Kernel>, Identity) {
+    let mut follower = begun(kernel);
     follower.perform(Seq(1), launch());
     settle(&mut follower, 0);
     match reports(&mut follower).as_slice() {
@@ -152,7 +159,9 @@ fn without_its_keeper_a_process_is_followed_and_its_end_told_as_far_as_it_is_kno
 
 #[test]
 fn a_keeper_that_dies_before_it_answers_is_followed_by_one_that_is_asked_again() {
-    let mut follower = Follower::new(Kernel::default());
+    let mut follower = begun(Kernel::default());
+    follower.join().expect("a keeper can be joined");
+    settle(&mut follower, 0);
     follower.perform(Seq(1), launch());
     follower.world().kill_keeper();
     settle(&mut follower, 0);
@@ -186,9 +195,76 @@ fn after_another_boot_all_is_lost_and_no_stranger_is_touched() {
         };
         follower.perform(Seq(6), signal);
     }
+    for tree in [false, true] {
+        let (id, seq) = (ID, Seq(7));
+        follower.perform(seq, Action::Kill { id, identity, tree });
+    }
+    follower.perform(Seq(8), Action::Await { id: ID, identity });
     settle(&mut follower, 5000);
-    assert_eq!(ends(&mut follower), [End::Lost(Lost::Rebooted)]);
+    let told = reports(&mut follower);
+    let lost = |it: &Message| matches!(it, Message::Ended { end, .. } if *end == End::Lost(Lost::Rebooted));
+    assert_eq!(told.iter().filter(|it| lost(it)).count(), 1, "{told:?}");
+    assert!(told.contains(&Message::Empty { id: ID }), "{told:?}");
     assert_eq!(follower.world().signalled, []);
+}
+
+#[test]
+fn a_process_of_another_machine_is_left_as_it_is() {
+    let (mut follower, mut identity) = launched(Kernel::default());
+    identity.machine += 1;
+    let mut follower = {
+        follower.world().lose_coordinator();
+        restarted(follower)
+    };
+    follower.perform(Seq(2), follow(identity, true));
+    let (id, tree) = (ID, true);
+    follower.perform(Seq(3), Action::Kill { id, identity, tree });
+    follower.perform(Seq(3), Action::Census);
+    settle(&mut follower, 60_000);
+    assert_eq!(reports(&mut follower), []);
+    assert_eq!(follower.world().signalled, []);
+}
+
+#[test]
+fn what_may_have_been_launched_is_not_said_to_have_failed() {
+    // Launched by a keeper that is killed; the coordinator is, too, before it has heard; and no keeper can be started.
+    let mut follower = begun(Kernel::default());
+    follower.join().expect("a keeper can be joined");
+    settle(&mut follower, 0);
+    follower.perform(Seq(1), launch());
+    follower.world().kill_keeper();
+    follower.world().no_keeper = true;
+    let mut follower = restarted(follower);
+    follower.perform(Seq(1), launch());
+    follower.perform(Seq(2), Action::Census);
+    settle(&mut follower, 60_000);
+    assert_eq!(reports(&mut follower), []);
+    follower.world().no_keeper = false;
+    settle(&mut follower, 20_000);
+    let told = reports(&mut follower);
+    assert!(
+        matches!(told.as_slice(), [Message::Started { .. }]),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn what_the_log_of_a_keeper_has_is_not_said_to_be_lost() {
+    for (without_keeper_ms, expected) in
+        [(5_000, End::Code(7)), (60_000, End::Lost(Lost::KeeperGone))]
+    {
+        let (mut follower, identity) = launched(Kernel::default());
+        follower.world().end(identity.pid, 7 << 8);
+        follower.world().kill_keeper();
+        follower.world().no_keeper = true;
+        let mut follower = restarted(follower);
+        follower.perform(Seq(2), follow(identity, true));
+        follower.perform(Seq(3), Action::Census);
+        settle(&mut follower, without_keeper_ms);
+        follower.world().no_keeper = false;
+        settle(&mut follower, 20_000);
+        assert_eq!(ends(&mut follower), [expected]);
+    }
 }
 
 #[test]
@@ -309,7 +385,7 @@ fn what_cannot_be_started_is_told_with_its_errno() {
     for (refuses, no_keeper) in [(Some(13), false), (None, true)] {
         let mut kernel = Kernel::default();
         (kernel.refuses, kernel.no_keeper) = (refuses, no_keeper);
-        let mut follower = Follower::new(kernel);
+        let mut follower = begun(kernel);
         follower.perform(Seq(1), launch());
         settle(&mut follower, 0);
         let errno = refuses.unwrap_or(2);

@@ -10,6 +10,9 @@ use sexton::keeper::protocol::{Launch, Request};
 use sexton::ports::process::{ExitStatus, Found, Survivors, Tree, World};
 use std::collections::BTreeSet;
 
+/// How long no keeper can be joined before what it might know is given up.
+const ALONE_MS: u64 = 20_000;
+
 /// A kernel, as a port sees it that may have a fault.
 #[derive(Debug, Default)]
 pub(crate) struct Machine {
@@ -20,6 +23,10 @@ pub(crate) struct Machine {
     pub(super) trees: BTreeSet<ProcessId>,
     /// The attempt whose end was reported before.
     pub(super) ended: Option<ProcessId>,
+    /// Since when no keeper can be joined.
+    pub(super) alone: Option<u64>,
+    /// Attempts that were given up when that had lasted.
+    pub(super) given_up: BTreeSet<ProcessId>,
 }
 
 impl Machine {
@@ -98,7 +105,12 @@ impl World for Machine {
     }
 
     fn join(&mut self) -> Result<(), Failure> {
-        self.kernel.join()
+        let joined = self.kernel.join();
+        self.alone = match joined {
+            Ok(()) => None,
+            Err(_) => self.alone.or(Some(self.kernel.now)),
+        };
+        joined
     }
 
     fn ask(&mut self, request: Request) {
@@ -128,6 +140,12 @@ impl World for Machine {
 
     fn report(&mut self, mut message: Message) {
         if let Message::Ended { id, end, .. } = &mut message {
+            let is_alone = self
+                .alone
+                .is_some_and(|at| self.kernel.now >= at + ALONE_MS);
+            if *end == End::Lost(Lost::KeeperGone) && is_alone {
+                self.given_up.insert(*id);
+            }
             if self.is(Plant::StatusGuessed) && matches!(end, End::Lost(Lost::KeeperGone)) {
                 *end = End::Code(0);
             }

@@ -23,12 +23,12 @@ enum Turn {
 
 const TURNS: &[(u64, Turn)] = &[
     (36, Turn::End),
-    (14, Turn::Fork),
+    (18, Turn::Fork),
     (8, Turn::Defy),
     (12, Turn::StrangerBegins),
     (9, Turn::StrangerEnds),
     (3, Turn::KeeperDies),
-    (3, Turn::DescriptorsRunOut),
+    (5, Turn::DescriptorsRunOut),
     (2, Turn::KernelSaysLess),
     (3, Turn::Groups),
     (3, Turn::Refuses),
@@ -133,6 +133,7 @@ fn fork(kernel: &mut Kernel, met: &mut Met, chance: &mut Chance) {
     };
     met.forks += 1;
     if let Some(process) = kernel.processes.get_mut(&pid) {
+        process.ignores_term = chance.per_mille(500);
         process.hidden = chance.per_mille(150);
         met.escapes += u64::from(process.hidden);
     }

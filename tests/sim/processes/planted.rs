@@ -33,18 +33,18 @@ fn a_process_that_is_found_by_its_pid_is_caught() {
     caught(
         Plant::FoundByPid,
         &[Promise::EndTrue, Promise::NoStranger, Promise::Reconciled],
-        60,
+        400,
     );
 }
 
 #[test]
 fn a_tree_that_is_thought_empty_without_its_leader_is_caught() {
-    caught(Plant::TreeOfLeader, &[Promise::TreeEmpty], 60);
+    caught(Plant::TreeOfLeader, &[Promise::TreeEmpty], 300);
 }
 
 #[test]
 fn a_process_that_is_thought_gone_as_it_cannot_be_looked_at_is_caught() {
-    caught(Plant::UnknownIsGone, &[Promise::EndTrue], 60);
+    caught(Plant::UnknownIsGone, &[Promise::EndTrue], 400);
 }
 
 #[test]
@@ -58,7 +58,12 @@ fn an_end_that_is_taken_for_that_of_another_is_caught() {
 
 #[test]
 fn an_end_that_is_forgotten_before_it_is_durable_is_caught() {
-    caught(Plant::ForgottenEarly, &[Promise::EndTrue], 200);
+    // What is forgotten of a launch is launched again.
+    caught(
+        Plant::ForgottenEarly,
+        &[Promise::EndTrue, Promise::LaunchedOnce],
+        200,
+    );
 }
 
 #[test]

@@ -73,6 +73,7 @@ impl Port {
         let mut machine = std::mem::take(room.follower.world());
         machine.kernel.lose_coordinator();
         machine.kernel.reports.clear();
+        machine.alone = None;
         room.follower = Follower::new(machine);
         room.began = began;
         room.asked.clear();
@@ -197,7 +198,11 @@ impl Port {
 
 impl Room {
     pub(super) fn kernel(&mut self) -> &mut Kernel {
-        &mut self.follower.world().kernel
+        &mut self.machine().kernel
+    }
+
+    pub(super) fn machine(&mut self) -> &mut Machine {
+        self.follower.world()
     }
 
     fn perform(&mut self) {

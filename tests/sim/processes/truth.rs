@@ -1,6 +1,7 @@
 //! What records say of processes against what is so on the machine.
 
 use super::kernel::Kernel;
+use super::machine::Machine;
 use super::port::Port;
 use crate::violation::{Promise, Violation, ensure};
 use sexton::actors::process::{End, Lost, Phase, ProcessMachine, RecordView};
@@ -11,7 +12,8 @@ impl Port {
     /// No attempt has two processes, and whatever is said of an end is so.
     pub(crate) fn check(&self, host: &Host<ProcessMachine>) -> Result<(), Violation> {
         let mut room = self.room();
-        let kernel = &*room.kernel();
+        let machine = &*room.machine();
+        let kernel = &machine.kernel;
         for (id, spawned) in &kernel.launched {
             let of_boot = |boot: u128| spawned.iter().filter(|(its, _)| *its == boot).count();
             let twice = spawned.iter().find(|(boot, _)| of_boot(*boot) > 1);
@@ -23,13 +25,13 @@ impl Port {
             return Ok(());
         }
         for record in host.machine().view().values() {
-            check_end(kernel, record)?;
+            check_end(machine, record)?;
         }
         Ok(())
     }
 
-    /// Once all has come to rest, what is said to live lives. `over` says whether all stops must be over, too, and
-    /// `stuck` names slots on which time does not act any more.
+    /// Once all has come to rest, what is said to live lives. `over` says whether so much time has passed that what was
+    /// to be killed must be gone, too.
     pub(crate) fn check_reconciled(
         &self,
         host: &Host<ProcessMachine>,
@@ -43,7 +45,8 @@ impl Port {
             let right = match record.phase {
                 Phase::Queued => false,
                 Phase::Running => lives,
-                Phase::Stopping if over && !is_stuck => false,
+                // Whose grace has just begun may still be waited for.
+                Phase::Stopping if over && !is_stuck && is_killed(record) => false,
                 Phase::Stopping => lives || record.end.is_some() && members(kernel, record) > 0,
                 Phase::Exited => true,
             };
@@ -60,13 +63,18 @@ fn leader_lives(kernel: &Kernel, record: &RecordView) -> bool {
     identity.is_some_and(|it| kernel.lives((it.boot, it.inode)))
 }
 
+fn is_killed(record: &RecordView) -> bool {
+    record.stop.is_some_and(|stop| stop.killed)
+}
+
 fn members(kernel: &Kernel, record: &RecordView) -> usize {
     let processes = kernel.processes.values();
     processes.filter(|it| it.tree == Some(record.id)).count()
 }
 
 /// A process that is said to have ended has, and as it is said.
-fn check_end(kernel: &Kernel, record: &RecordView) -> Result<(), Violation> {
+fn check_end(machine: &Machine, record: &RecordView) -> Result<(), Violation> {
+    let kernel = &machine.kernel;
     let wrong = |what: &str| {
         Err(Violation::new(
             Promise::EndTrue,
@@ -98,7 +106,9 @@ fn check_end(kernel: &Kernel, record: &RecordView) -> Result<(), Violation> {
         End::Code(code) => truth == Some(&(u32::from(code) << 8)),
         End::Signal { signal, .. } => truth == Some(&u32::from(signal)),
         End::Lost(Lost::Rebooted) => known.is_some_and(|(boot, _)| boot != kernel.boot),
-        End::Lost(Lost::KeeperGone) => kernel.orphaned.contains(&record.id),
+        End::Lost(Lost::KeeperGone) => {
+            kernel.orphaned.contains(&record.id) || machine.given_up.contains(&record.id)
+        }
         End::Lost(Lost::NotOurs) => !record.launched,
         End::Lost(Lost::Unknown) => false,
     };

@@ -199,6 +199,13 @@ impl Modelled {
                 (true, false)
             }
             Message::Failed { .. } => (false, true),
+            // Whose tree is to be stopped is known by its start, which comes again.
+            Message::Ended { .. }
+                if self.view.phase == Phase::Queued
+                    && self.view.stop.is_some_and(|stop| stop.tree) =>
+            {
+                (false, false)
+            }
             Message::Ended { end, at, left, .. } if self.view.end.is_none() => {
                 self.view.remains = Some(left.clone());
                 self.bytes += left.stdout.head.as_bytes().len() as u64;

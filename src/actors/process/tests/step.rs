@@ -63,7 +63,7 @@ fn any_request() -> impl Strategy<Value = Message> {
     let grace = prop_oneof![Just(None), Just(Some(0)), (1u32..8000).prop_map(Some)];
     prop_oneof![
         2 => (0u8..3).prop_map(move |code| Message::Finish { id, code, error: Some("no".to_owned()) }),
-        5 => (prop::option::of(1u8..20), grace, any::<bool>())
+        5 => (prop::option::of(1u8..20), grace, prop::bool::weighted(0.75))
             .prop_map(move |(signal, grace_ms, tree)| Message::Stop { id, signal, grace_ms, tree }),
         3 => (1u8..20, any::<bool>()).prop_map(move |(signal, group)| Message::Signal { id, signal, group }),
         1 => (prop::option::of(any_date()), 0u32..6, 0u32..3)
@@ -107,7 +107,7 @@ fn any_report() -> impl Strategy<Value = Message> {
         }),
         2 => Just(Message::Failed { id, failure }),
         6 => any_end(),
-        6 => Just(Message::Empty { id }),
+        11 => Just(Message::Empty { id }),
         2 => (0u32..2, 0u32..2).prop_map(move |(unkillable, unknown)| {
             Message::Stuck { id, unkillable, unknown }
         }),

@@ -1,0 +1,124 @@
+//! What the keeper says, and what becomes of all when it is gone.
+
+use crate::actors::process::{Failure, Identity, Message};
+use crate::clock::Date;
+use crate::ids::ProcessId;
+use crate::keeper::protocol::{self, Report};
+use crate::ports::process::attempt::{Link, about, end_of, step_of};
+use crate::ports::process::follower::Follower;
+use crate::ports::process::world::World;
+
+impl<W: World> Follower<W> {
+    /// The keeper says something.
+    pub fn heard(&mut self, report: Report) {
+        match report {
+            Report::Welcome { .. } => self.held.clear(),
+            Report::Told => {
+                self.link = Link::Up;
+                self.take_census();
+                let pending = self.attempts.iter().filter(|(_, it)| it.is_pending());
+                let pending: Vec<ProcessId> = pending.map(|(id, _)| *id).collect();
+                for id in pending {
+                    self.launch_pending(id);
+                }
+                let followed: Vec<ProcessId> = self.unanswered().collect();
+                for id in followed {
+                    self.look(id);
+                }
+            }
+            Report::Started(started) => self.heard_started(&started, true),
+            Report::Orphaned(started) => self.heard_started(&started, false),
+            Report::Exited(exited) => self.heard_exited(&exited),
+            Report::Failed {
+                attempt,
+                step,
+                errno,
+            } => {
+                self.held.insert(attempt, true);
+                let step = step_of(step);
+                let launch = self.attempts.get(&attempt);
+                let about = about(step, launch.and_then(|it| it.launch.as_deref()));
+                self.fail(attempt, Failure { step, errno, about });
+            }
+            Report::Absent { attempt } => {
+                self.held.remove(&attempt);
+                self.believe_kernel(attempt);
+            }
+            Report::Refused { reason } => {
+                tracing::warn!("the keeper refused a request: {reason}");
+            }
+            Report::Taken { .. } => {}
+        }
+    }
+
+    /// What runs, as far as is known, and is not followed by a descriptor.
+    fn unanswered(&self) -> impl Iterator<Item = ProcessId> {
+        let attempts = self.attempts.iter();
+        attempts
+            .filter(|(_, it)| it.identity.is_some() && it.handle.is_none() && it.ended.is_none())
+            .map(|(id, _)| *id)
+    }
+
+    /// It runs. `is_child` says whether the keeper waits for it.
+    fn heard_started(&mut self, started: &protocol::Started, is_child: bool) {
+        let id = started.attempt;
+        self.held.insert(id, is_child);
+        let identity = self.identity_of(started);
+        let Some(attempt) = self.attempts.get_mut(&id) else {
+            return;
+        };
+        (attempt.spec, attempt.launch) = (None, None);
+        attempt.contained = started.contained;
+        if attempt.identity.replace(identity).is_none() {
+            self.world.note(id, attempt.run_dir.as_ref(), started.pid);
+            let message = Message::Started {
+                id,
+                identity,
+                at: Date(started.at),
+                contained: started.contained,
+            };
+            attempt.started = Some(message.clone());
+            self.world.report(message);
+        }
+        self.look(id);
+    }
+
+    fn heard_exited(&mut self, exited: &protocol::Exited) {
+        let id = exited.started.attempt;
+        self.heard_started(&exited.started, true);
+        if self.attempts.get(&id).is_some_and(|it| it.ended.is_none()) {
+            let used = [exited.cpu_ms, exited.memory_max];
+            self.end(id, end_of(exited.status), Some(Date(exited.at)), used);
+        }
+    }
+
+    fn identity_of(&self, started: &protocol::Started) -> Identity {
+        let (machine, boot) = self.world.here();
+        Identity {
+            machine,
+            boot,
+            namespace: started.namespace,
+            pid: started.pid,
+            inode: started.inode,
+            ticks: started.ticks,
+        }
+    }
+
+    /// The keeper is gone: another is started for what is to be launched and for what it knew of the others, which are
+    /// followed by their own descriptors meanwhile.
+    pub fn keeper_gone(&mut self) {
+        self.link = Link::Down;
+        self.held.clear();
+        if self.attempts.values().all(|it| it.ended.is_some()) {
+            return;
+        }
+        // The next one is asked for what this one did not answer, when it has said what it holds.
+        if let Err(failure) = self.joined() {
+            self.fail_unasked(&failure);
+            let followed: Vec<ProcessId> = self.unanswered().collect();
+            for id in followed {
+                self.look(id);
+            }
+        }
+    }
+}
