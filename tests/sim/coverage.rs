@@ -27,7 +27,7 @@ macro_rules! coverage {
             }
 
             /// Names of what happened less often than a campaign of so many seeds must see it. Floors are told for
-            /// 2,000 seeds of 1,000 steps.
+            /// 2,000 seeds of 1,200 steps.
             pub(crate) fn below_floor(&self, seeds: u64) -> Vec<String> {
                 let floor = ENTRIES * seeds / 2000;
                 let entries = |actor: &&str| self.entries.get(actor).copied().unwrap_or(0);
