@@ -250,9 +250,9 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
     (
         "the journal behind the older snapshot",
         |made| {
-            made.segments[..2]
-                .iter()
-                .for_each(|segment| remove(segment))
+            for segment in &made.segments[..2] {
+                remove(segment);
+            }
         },
         1,
         &[
