@@ -146,6 +146,8 @@ pub(crate) struct Actor<R: Reference> {
     pub(crate) early_reads: bool,
     /// A planted fault: nobody who waits is known to.
     pub(crate) deaf: bool,
+    /// The newest mark of a step of the wall clock. What shows dates rests on it, and it may pass with the process.
+    pub(crate) stepped: Seq,
     /// Digests of the state by newest entry, to be compared after a crash.
     pub(crate) digests: BTreeMap<Seq, Digest>,
 }
@@ -183,6 +185,7 @@ impl<R: Reference> Actor<R> {
             rebuilds_behind_a_quarantine: 0,
             early_reads: false,
             deaf: false,
+            stepped: Seq(0),
             digests: BTreeMap::new(),
         }
     }
@@ -232,7 +235,9 @@ impl<R: Reference> Actor<R> {
             && let Some(call) = self.current.take().and_then(|at| self.calls.get_mut(at))
         {
             call.rests = self.host.awaited();
-            call.saw = self.host.last();
+            let looks = call.asks.iter().any(|ask| matches!(ask, Ask::Query(_)));
+            let stepped = if looks { self.stepped } else { Seq(0) };
+            call.saw = self.host.last().max(stepped);
         }
         if let Some(digest) = self.host.digest() {
             self.digests.insert(self.host.last(), digest);

@@ -335,7 +335,7 @@ impl Past<'_> {
                 ensure(reference.has_seen(reply), Promise::ShownIsKept, || {
                     format!("{message:?} was answered {reply:?}, of which nothing is there")
                 })?;
-                if R::may_pass((message, reply), told) {
+                if !R::changes(reply) || R::may_pass((message, reply), told) {
                     continue;
                 }
                 let is_its = |kept: &&Kept| {

@@ -116,7 +116,7 @@ coverage! {
     trees_emptied >= 200,
     processes_timed_out >= 200,
     graces_over >= 200,
-    processes_stuck >= 50,
+    processes_stuck >= 10,
     signals_asked >= 200,
     signals_answered >= 200,
     records_pruned >= 500,

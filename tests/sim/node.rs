@@ -395,7 +395,12 @@ impl Node {
     pub(crate) fn look(&mut self) {
         let room = self.log.look();
         self.ledger.set_room(room);
+        let before = self.ledger.last();
         self.ledger.watch_wall_clock();
+        let last = self.ledger.last();
+        if last > before {
+            each!(actor in &mut self.actors => actor.stepped = last);
+        }
     }
 
     /// What is left to do, but for the passing of time.

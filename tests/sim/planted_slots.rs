@@ -117,13 +117,13 @@ fn a_trim_up_to_the_newer_slot_is_caught() {
     caught(
         Plant::TrimToNewer,
         &[Promise::Spare, Promise::DamageNamed],
-        40,
+        160,
     );
 }
 
 #[test]
 fn a_seal_before_the_files_are_synced_is_caught() {
-    caught(Plant::SealBeforeSync, &[Promise::Sealed], 40);
+    caught(Plant::SealBeforeSync, &[Promise::Sealed], 120);
 }
 
 #[test]

@@ -267,14 +267,20 @@ impl Setting {
             | Plant::ProcessesEarly => Policy::Always,
         };
         let checkpoints = if plant.is_of_checkpoints() { 90 } else { 0 };
+        // What goes wrong among processes that live for long needs a node that does.
+        let is_slow = matches!(
+            plant,
+            Plant::TreeOfLeader | Plant::FoundByPid | Plant::UnknownIsGone
+        );
+        let (crashes, steps) = if is_slow { (2, 4000) } else { (9, 1000) };
         Self {
             policy,
             kind: Kind::Plain,
             panics: 12,
-            crashes: 9,
+            crashes,
             checkpoints,
             plant: Some(plant),
-            ..Self::of(seed, 1000)
+            ..Self::of(seed, steps)
         }
     }
 }

@@ -53,7 +53,7 @@ impl Callers {
 
     fn message(&self, chance: &mut Chance) -> Message {
         let id = self.id(chance);
-        match chance.weighted(&[(30, 0), (10, 1), (22, 2), (8, 3), (5, 4), (3, 5)]) {
+        match chance.weighted(&[(30, 0), (10, 1), (22, 2), (16, 3), (5, 4), (3, 5)]) {
             0 => self.launch(chance),
             1 => self.register(chance),
             2 => Message::Stop {

@@ -9,7 +9,7 @@ use super::clients::Callers;
 use super::model::{Answer as Outcomes, Entry, Model, Verdict};
 use crate::coverage::Coverage;
 use crate::each::Judged;
-use crate::reference::{Origin, Reference};
+use crate::reference::{Origin, Reference, Told};
 use sexton::actors::process::{
     Cause, End, Insertion, Lost, Message, Outcome, ProcessMachine, Query, Refused, Reply, Rules,
     View, Watch,
@@ -221,6 +221,11 @@ impl Reference for Processes {
 
     fn wakes(&self, watch: &Watch) -> Option<Reply> {
         self.model.wakes(watch)
+    }
+
+    /// A stop that asks for no more than the one before it is answered alike, and stands in no log.
+    fn may_pass<'a>((message, _): (&Message, &Reply), _: impl Fn() -> Told<'a, Self>) -> bool {
+        matches!(message, Message::Stop { .. })
     }
 
     fn count(message: &Message, outcome: &Outcome, counted: &mut Coverage) {

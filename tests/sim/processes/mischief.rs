@@ -22,9 +22,9 @@ enum Turn {
 }
 
 const TURNS: &[(u64, Turn)] = &[
-    (36, Turn::End),
-    (18, Turn::Fork),
-    (8, Turn::Defy),
+    (28, Turn::End),
+    (26, Turn::Fork),
+    (16, Turn::Defy),
     (12, Turn::StrangerBegins),
     (9, Turn::StrangerEnds),
     (3, Turn::KeeperDies),
@@ -33,7 +33,7 @@ const TURNS: &[(u64, Turn)] = &[
     (3, Turn::Groups),
     (3, Turn::Refuses),
     (2, Turn::NoKeeper),
-    (12, Turn::AllWell),
+    (6, Turn::AllWell),
 ];
 
 impl Port {
@@ -82,7 +82,7 @@ fn turn(kernel: &mut Kernel, met: &mut Met, chance: &mut Chance) {
             let pid = *chance.pick(&pids);
             if let Some(process) = kernel.processes.get_mut(&pid) {
                 process.ignores_term = true;
-                process.unkillable = chance.per_mille(300);
+                process.unkillable = chance.per_mille(500);
             }
         }
         Turn::StrangerBegins => {

@@ -5,20 +5,18 @@
     reason = "a test looks at what it is about"
 )]
 
-use super::step::{Step, Which, identity, rules};
+use super::step::{BEGIN, Step, Which, identity, rules};
 use crate::actors::process::model::{Entry, Model, Verdict};
 use crate::actors::process::{
     Message, Outcome, Parentage, ProcessMachine, RecordView, Rules, Watch,
 };
-use crate::clock::{Now, Offset, Timestamp};
+use crate::clock::{Now, Offset};
 use crate::ids::{Chance, ProcessId, Seq, Slot, Ticket};
 use crate::spine::machine::{
     Effects, Keeping, Machine as _, Moment, Paged as _, Shown as _, Stamp, Start, Timed as _,
 };
 use crate::spine::shelf::Shelf;
 use std::collections::BTreeMap;
-
-pub(super) const BEGIN: Timestamp = Timestamp(1_000_000_000_000);
 
 enum Logged {
     Entry(Stamp, Message, Outcome),

@@ -1,14 +1,15 @@
 //! What happens in the model test: few records, small limits, and everything in any order.
 
-use super::pair::BEGIN;
 use crate::actors::process::{
     End, Failure, Identity, Launching, Lost, Message, Output, Parentage, Registering, Remains,
     Rules, Spec, Step as LaunchStep, Tags,
 };
 use crate::bytes::Bytes;
-use crate::clock::Date;
+use crate::clock::{Date, Timestamp};
 use crate::ids::{ProcessId, Seq};
 use proptest::prelude::*;
+
+pub(super) const BEGIN: Timestamp = Timestamp(1_000_000_000_000);
 
 /// Small limits, so that they are reached.
 pub(super) fn rules() -> Rules {
