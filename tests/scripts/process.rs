@@ -2,6 +2,11 @@
 //!
 //! What clients say is in [`Words::asked`], what the port reports in [`Words::reported`].
 
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "time does few of all these things"
+)]
+
 use crate::node::{Heard, Split, Tongue, milliseconds, number, split};
 use sexton::actors::process::{
     Action, End, Failure, Identity, Launching, Lost, Message, Outcome, Parentage, Phase,
@@ -134,7 +139,7 @@ impl Tongue for Words {
             Outcome::Stopping { .. } => format!("{name} ran too long"),
             Outcome::Killing { .. } => format!("the grace of {name} is over"),
             Outcome::Pruned { .. } => format!("{name} is removed"),
-            other => format!("{name}: {other:?}"),
+            _ => format!("{name}: {outcome:?}"),
         })
     }
 }

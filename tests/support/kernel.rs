@@ -275,11 +275,11 @@ impl Kernel {
     }
 
     fn members(&self, tree: &Tree) -> Vec<u32> {
-        let leader = (tree.leader.pid, tree.leader.ticks);
         let of = |pid: u32, process: &Process| {
             let is_in = process.tree == Some(tree.id) && (tree.contained || !process.hidden);
-            // Without a group the leader is found by its numbers.
-            is_in || !tree.contained && (pid, process.ticks) == leader
+            // Without a group the leader is found by its identity.
+            let is_it = || self.identity(pid).is_some_and(|it| it.is(&tree.leader));
+            is_in || !tree.contained && is_it()
         };
         let members = self.processes.iter().filter(|(pid, it)| of(**pid, it));
         members.map(|(pid, _)| *pid).collect()

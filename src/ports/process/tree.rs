@@ -4,9 +4,10 @@
 //! its environment belongs to it, and so does what descends from it. An orphan that the keeper inherited and whose
 //! environment does not say may belong to any: it is unknown, and is never signalled.
 
+use crate::actors::process::Identity;
 use crate::ids::ProcessId;
 use crate::kernel::pidfd::Pidfd;
-use crate::kernel::{cgroup, proc};
+use crate::kernel::{cgroup, identity, proc};
 use crate::ports::process::environment::ID;
 use crate::ports::process::world::{Survivors, Tree};
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,7 +64,7 @@ impl Groups {
             return members
                 .alive
                 .iter()
-                .try_for_each(|(pid, ticks)| send(*pid, *ticks, signal));
+                .try_for_each(|(pid, ticks)| send((*pid, *ticks), &tree.leader, signal));
         };
         if signal == KILL && cgroup::kill(&group)? {
             return Ok(());
@@ -102,11 +103,13 @@ fn contained(group: &Path) -> io::Result<Survivors> {
     })
 }
 
-fn send(pid: u32, ticks: u64, signal: u8) -> io::Result<()> {
+fn send((pid, ticks): (u32, u64), leader: &Identity, signal: u8) -> io::Result<()> {
     let Some(pidfd) = Pidfd::open(pid)? else {
         return Ok(());
     };
     let same = proc::stat(pid)?.is_some_and(|stat| stat.start_ticks == ticks);
+    let same = same && (pid != leader.pid || is_process(pid, leader)?);
+    // Held throughout, the PID was of one process all the time.
     if same && pidfd.is_held()? {
         pidfd.signal(signal)?;
     }
@@ -127,7 +130,8 @@ fn search(tree: &Tree, keeper: u32, leaders: &BTreeSet<u32>) -> io::Result<Membe
     let mut members = BTreeSet::new();
     let mut strangers = Vec::new();
     for (pid, stat) in &stats {
-        let is_leader = *pid == leader.pid && stat.start_ticks == leader.ticks;
+        let has_its_numbers = *pid == leader.pid && stat.start_ticks == leader.ticks;
+        let is_leader = has_its_numbers && is_process(*pid, leader)?;
         match (is_leader, attributed(*pid, tree.id)) {
             (true, _) | (false, Some(true)) => {
                 members.insert(*pid);
@@ -157,6 +161,13 @@ fn search(tree: &Tree, keeper: u32, leaders: &BTreeSet<u32>) -> io::Result<Membe
         alive: alive.collect(),
         unknown: strangers.len().try_into().unwrap_or(u32::MAX),
     })
+}
+
+/// Whether the one that has this PID is this very process: within one tick of the kernel a stranger may have got its PID,
+/// and then has its start time, too.
+fn is_process(pid: u32, which: &Identity) -> io::Result<bool> {
+    let found = identity::identify(pid)?;
+    Ok(found.is_some_and(|(_, now)| now.is(which)))
 }
 
 /// Whether the environment says that it belongs to this attempt; `None` if it names none, or cannot be read.
