@@ -1,5 +1,10 @@
 //! Processes from a shell: run, looked at, waited for, stopped, and found again after kills of coordinator and keeper.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "an answer that lacks a part fails the test"
+)]
+
 use crate::coordinator::{Coordinator, Done, command, done};
 use crate::daemon::{Daemon, text};
 use crate::patience::until;
@@ -25,11 +30,10 @@ impl Tree {
             files,
             ..
         } = Coordinator::start(&[]);
-        let (daemon, _files) = (Some(daemon), files);
         Self {
-            daemon,
+            daemon: Some(daemon),
             data,
-            _files,
+            _files: files,
         }
     }
 
@@ -188,7 +192,10 @@ fn streams_environment_and_directory_are_those_of_the_shell() {
     let mut child = command.spawn().expect("it runs");
     let mut input = child.stdin.take().expect("it is piped");
     let typed = vec![b'x'; 300_000];
-    let writing = std::thread::spawn(move || input.write_all(&typed));
+    let writing = std::thread::Builder::new()
+        .name("typing".to_owned())
+        .spawn(move || input.write_all(&typed))
+        .expect("a thread starts");
     let done = done(child.wait_with_output().expect("it ends"));
     writing.join().expect("no panic").expect("it was read");
     let mut lines = done.out.splitn(4, '\n');
@@ -328,12 +335,13 @@ fn exits_are_true_whoever_was_killed_in_between() {
     let record = || Some(tree.record(&of_keeper)).filter(|it| it["status"] == "exited");
     let record = until("it has ended", record);
     // Nobody who waited for it lives; the newest kernels say how it ended all the same.
-    match &record["lost"] {
-        Value::Null => assert_eq!(record["code"], 4),
-        lost => assert_eq!(
-            (lost, &record["code"]),
+    if record["lost"].is_null() {
+        assert_eq!(record["code"], 4);
+    } else {
+        assert_eq!(
+            (&record["lost"], &record["code"]),
             (&json!("keeper-gone"), &Value::Null)
-        ),
+        );
     }
 
     std::fs::remove_file(&go).expect("it is there");

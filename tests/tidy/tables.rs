@@ -305,6 +305,21 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "src/actors/process/",
+        &[
+            "actors::process",
+            "bytes",
+            "clock",
+            "ids",
+            "lookup",
+            "spine::effect",
+            "spine::event",
+            "spine::machine",
+            "spine::shelf",
+            "spine::Host",
+        ],
+    ),
+    (
         "src/actors/supervisor/",
         &[
             "actors::supervisor",
