@@ -39,7 +39,12 @@ fn check(golden: &Path) -> Result<(), String> {
                 .map_err(|error| error.to_string())?;
             expected.snapshots.remove(slot);
         }
-        let found = Record::of(&data)?;
+        let mut found = Record::of(&data)?;
+        // An actor that came later has nothing in it.
+        let is_new = |name: &String| !recorded.actors.contains_key(name);
+        found
+            .actors
+            .retain(|name, it| !is_new(name) || it.entries > 0);
         // What it was written as says nothing of how it reads.
         (expected.frozen, expected.program) = (found.frozen, found.program.clone());
         expected.format = found.format;
