@@ -14,8 +14,9 @@ use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// How much is read at once.
-const READ: usize = 64 << 10;
+/// How much is read at once: more than most requests have. Each page of it that is touched between two launches is copied or
+/// faulted in again, since each launch shares all memory with a new process for a moment.
+const READ: usize = 8 << 10;
 /// How much may wait to leave before nothing more is derived.
 const OUTPUT_MAX: usize = 64 << 10;
 /// How many answers may wait before nothing more is read.

@@ -1,7 +1,9 @@
 //! Frames: a length of four bytes, little end first, then a message as rmp-serde writes it.
 
 use crate::decode;
-use crate::keeper::protocol::{FRAME_BYTES_MAX, Report, Request};
+use crate::keeper::protocol::{FRAME_BYTES_MAX, Request};
+use serde::Serialize;
+use std::io;
 
 /// What stands at the front of what was received.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,15 +35,29 @@ pub(crate) fn front(bytes: &[u8]) -> Front {
     }
 }
 
-/// Appends a report.
-pub(crate) fn put(report: &Report, out: &mut Vec<u8>) {
+/// Appends a message. Those of the keeper are short.
+pub(crate) fn put(message: &impl Serialize, out: &mut Vec<u8>) {
     let at = out.len();
     out.extend([0; 4]);
-    rmp_serde::encode::write(out, report).expect("writing to memory does not fail");
-    let length = u32::try_from(out.len() - at - 4).expect("reports are short");
+    rmp_serde::encode::write(out, message).expect("writing to memory does not fail");
+    let length = u32::try_from(out.len() - at - 4).expect("messages are shorter than 4 GiB");
     if let Some(place) = out.get_mut(at..at + 4) {
         place.copy_from_slice(&length.to_le_bytes());
     }
+}
+
+/// A request as it is sent to a keeper.
+///
+/// # Errors
+/// If it is longer than [`FRAME_BYTES_MAX`].
+pub fn framed(request: &Request) -> io::Result<Vec<u8>> {
+    let mut frame = Vec::new();
+    put(request, &mut frame);
+    if frame.len() - 4 > FRAME_BYTES_MAX {
+        let words = "too long a frame";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
+    }
+    Ok(frame)
 }
 
 #[cfg(test)]

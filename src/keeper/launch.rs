@@ -146,10 +146,11 @@ fn open_streams(launch: &Launch) -> io::Result<[OwnedFd; 3]> {
 
 fn open_output(path: &Bytes, appends: bool) -> io::Result<OwnedFd> {
     let path = Path::new(std::ffi::OsStr::from_bytes(path.as_bytes()));
+    // Always at the end of it: what was written may be taken away from its beginning meanwhile.
     let how = if appends {
         OFlags::APPEND
     } else {
-        OFlags::TRUNC
+        OFlags::APPEND | OFlags::TRUNC
     };
     // A pipe that nobody reads must not keep us waiting: it is an error instead.
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;

@@ -48,6 +48,7 @@ mod succession;
 #[cfg(target_os = "linux")]
 mod upgrade;
 
+pub use frame::framed;
 pub use run::SOCKET;
 #[cfg(target_os = "linux")]
 pub use run::{KeeperError, arguments, run, run_if_asked};

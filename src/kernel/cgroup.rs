@@ -53,6 +53,15 @@ pub fn open(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
+/// The group that a process is in, by its path; `None` if it is gone, or that is not to be seen.
+pub fn of(pid: u32) -> Option<PathBuf> {
+    let own = fs::read(format!("/proc/{pid}/cgroup")).ok()?;
+    let mounts = fs::read("/proc/self/mountinfo").ok()?;
+    let own = own_group(&own)?;
+    let found = mounted(&mounts);
+    found.into_iter().find_map(|mount| mount.place(&own))
+}
+
 /// Kills all that is in the group and below it, at once; whether the group was there.
 ///
 /// # Errors
@@ -95,9 +104,31 @@ pub fn procs(path: &Path) -> io::Result<Vec<u32>> {
 /// # Errors
 /// `ResourceBusy` if something lives in one of them, else those of the file system.
 pub fn remove(path: &Path) -> io::Result<()> {
+    // Few have others below them, and to look for those costs more than to try.
+    if absent_is_none(fs::remove_dir(path)).is_ok() {
+        return Ok(());
+    }
     bottom_up(path, DEPTH_MAX, &mut |group: &Path| {
         absent_is_none(fs::remove_dir(group)).map(drop)
     })
+}
+
+/// Processor time in milliseconds and memory in bytes of all that is in the group and below it; `None` where the group is not
+/// there, or has no controller that counts memory.
+///
+/// # Errors
+/// Those of the file system.
+pub fn usage(path: &Path) -> io::Result<Option<(u64, u64)>> {
+    let memory = absent_is_none(fs::read_to_string(path.join("memory.current")))?;
+    let memory = memory.and_then(|text| text.trim().parse().ok());
+    let stat = absent_is_none(fs::read_to_string(path.join("cpu.stat")))?;
+    let used = stat.as_deref().and_then(|stat| {
+        let line = stat
+            .lines()
+            .find_map(|line| line.strip_prefix("usage_usec "));
+        line?.trim().parse::<u64>().ok()
+    });
+    Ok(used.zip(memory).map(|(used, memory)| (used / 1000, memory)))
 }
 
 /// A descriptor that has priority data (`POLLPRI`) when the group has become populated or empty.

@@ -34,11 +34,27 @@ pub fn identify(pid: u32) -> io::Result<Option<(Pidfd, Identity)>> {
     Ok(identity.map(|identity| (pidfd, identity)))
 }
 
+/// The process that has this PID now, and the PID of its parent, read at once; `None` if none has.
+///
+/// # Errors
+/// If there is no descriptor for it, or `/proc` cannot be read.
+pub fn identify_with_parent(pid: u32) -> io::Result<Option<(Identity, u32)>> {
+    let Some(pidfd) = Pidfd::open(pid)? else {
+        return Ok(None);
+    };
+    described(pid, &pidfd)
+}
+
 /// Who the process of this descriptor is, whose PID this is; `None` if it is gone.
 ///
 /// # Errors
 /// If `/proc` cannot be read.
 pub fn describe(pid: u32, pidfd: &Pidfd) -> io::Result<Option<Identity>> {
+    Ok(described(pid, pidfd)?.map(|(identity, _)| identity))
+}
+
+/// Both are of one process: it had its PID before they were read, and has it after.
+fn described(pid: u32, pidfd: &Pidfd) -> io::Result<Option<(Identity, u32)>> {
     let inode = pidfd.inode()?;
     let Some(stat) = proc::stat(pid)? else {
         return Ok(None);
@@ -46,14 +62,15 @@ pub fn describe(pid: u32, pidfd: &Pidfd) -> io::Result<Option<Identity>> {
     if !pidfd.is_held()? {
         return Ok(None);
     }
-    Ok(Some(Identity {
+    let identity = Identity {
         machine: host::machine(),
         boot: host::boot(),
         namespace: host::namespace(),
         pid,
         inode,
         ticks: stat.start_ticks,
-    }))
+    };
+    Ok(Some((identity, stat.parent)))
 }
 
 /// Looks for a process.

@@ -7,11 +7,13 @@
 //! | `pidfs.rs` | what only the kernel's own numbers name: file handles, inodes and exits of descriptors of processes |
 //! | `pidfd.rs` | a process by descriptor: signals, end, exit status |
 //! | `identity.rs` | from a PID to an identity, and from an identity back to a process |
+//! | `lease.rs` | whether a file is open for writing |
 //! | `proc.rs` | what `/proc` has about processes |
 //! | `cgroup.rs` | control groups of version 2 |
 //! | `plan.rs` | what a new process is to run |
 //! | `spawn.rs` | a new process that waits for leave to go on |
 //! | `child.rs` | what the new process does before it executes its program |
+//! | `credentials.rs` | datagrams with who sent them |
 //! | `signals.rs` | signals as a descriptor |
 //! | `wait.rs` | children that ended |
 //!
@@ -19,8 +21,10 @@
 
 pub mod cgroup;
 mod child;
+pub mod credentials;
 pub mod host;
 pub mod identity;
+pub mod lease;
 pub mod pidfd;
 mod pidfs;
 pub mod plan;

@@ -7,10 +7,14 @@
 
 use crate::bytes::Bytes;
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+
+/// More than `/proc/PID/stat` has: some fifty numbers and a name of at most 64 bytes. It comes whole with one read, while the
+/// kernel says nothing of its length before.
+const STAT_BYTES_MAX: usize = 2048;
 
 /// What the kernel counts of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,16 +88,68 @@ pub fn pids() -> io::Result<Vec<u32>> {
     Ok(pids)
 }
 
+/// How many processes and threads this machine has made since its boot.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn made() -> io::Result<u64> {
+    let text = fs::read_to_string("/proc/stat")?;
+    let mut counts = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("processes "));
+    let made = counts.next().and_then(|count| count.trim().parse().ok());
+    made.ok_or(io::Error::from(io::ErrorKind::InvalidData))
+}
+
 /// What the kernel counts of this process.
 ///
 /// # Errors
 /// If it cannot be read, or is not as documented.
 pub fn stat(pid: u32) -> io::Result<Option<Stat>> {
-    let Some(text) = gone_is_none(fs::read(format!("/proc/{pid}/stat")))? else {
+    let mut text = [0; STAT_BYTES_MAX];
+    let read =
+        fs::File::open(format!("/proc/{pid}/stat")).and_then(|mut file| file.read(&mut text));
+    let Some(length) = gone_is_none(read)? else {
         return Ok(None);
     };
-    let stat = Stat::parse(&text).ok_or(io::Error::from(io::ErrorKind::InvalidData))?;
-    Ok(Some(stat))
+    let stat = text.get(..length).and_then(Stat::parse);
+    Ok(Some(stat.ok_or(io::ErrorKind::InvalidData)?))
+}
+
+/// Who has one of these files open, by PID and name, in no order and at most so many.
+///
+/// # Errors
+/// If `/proc` cannot be read.
+pub fn writers(paths: &[PathBuf], most: usize) -> io::Result<Vec<(u32, String)>> {
+    let real = paths.iter().filter_map(|path| fs::canonicalize(path).ok());
+    let real: Vec<PathBuf> = real.collect();
+    let mut found = Vec::new();
+    for pid in pids()? {
+        // One that is gone, or not to be looked into, is passed over.
+        let Ok(fds) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+            continue;
+        };
+        let mut links = fds.flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
+        if links.any(|link| real.contains(&link)) {
+            let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+            let name = String::from_utf8_lossy(&name).trim_end().to_owned();
+            found.push((pid, name));
+            if found.len() >= most {
+                break;
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Its effective user.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn user(pid: u32) -> io::Result<Option<u32>> {
+    use std::os::unix::fs::MetadataExt as _;
+    let metadata = gone_is_none(fs::metadata(format!("/proc/{pid}")))?;
+    Ok(metadata.map(|it| it.uid()))
 }
 
 /// Its environment as it was executed, as `NAME=VALUE`.
