@@ -3,6 +3,7 @@
 //! Flags and environment are the program's business (`tools/settings/`); this is what they lead to.
 
 use crate::actors::Rules;
+use crate::actors::process::Definition;
 pub use crate::address::{Address, Listeners, Network, Opened, parse_socket};
 use crate::clock::ManualClock;
 use crate::persist::journal::{Fsync, Sizes};
@@ -50,6 +51,10 @@ pub struct Config {
     pub clock: Option<ManualClock>,
     /// Which program launches processes and waits for them; none launches nothing.
     pub keeper: KeeperProgram,
+    /// Whether this process is PID 1 and reaps the children that it inherits: see [`Processes::reap`](crate::handle::Processes::reap).
+    pub is_init: bool,
+    /// The services: what is to run as long as this has it. They need a data directory and a keeper.
+    pub services: Vec<Definition>,
     /// Where a start shows how far it has come: keep a clone to look at from another thread.
     pub progress: Progress,
     /// Called behind every checkpoint, on its thread: much was freed at once, which an allocator may be asked to give
@@ -81,6 +86,8 @@ impl Config {
             listeners: Listeners::default(),
             clock: None,
             keeper: KeeperProgram::None,
+            is_init: false,
+            services: Vec::new(),
             progress: Progress::default(),
             after_checkpoint: None,
         }
@@ -128,6 +135,19 @@ impl Config {
         }
     }
 
+    fn check_services(&self, check: &mut impl FnMut(bool, &'static str, String)) {
+        let launches = self.data.is_some() && !matches!(self.keeper, KeeperProgram::None);
+        check(
+            self.services.is_empty() || launches,
+            "services",
+            "there are services, which need a data directory and a keeper".to_owned(),
+        );
+        for (place, fault) in Definition::check_all(&self.services) {
+            let name = self.services.get(place).map_or("", |it| it.name.as_str());
+            check(false, "services", format!("{name}: {fault}"));
+        }
+    }
+
     /// Everything that is wrong; empty if nothing is.
     pub fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
@@ -172,6 +192,7 @@ impl Config {
             );
         }
         self.check_queues(&mut check);
+        self.check_services(&mut check);
         if let Some(http) = &self.http {
             http.check(&mut check);
         }

@@ -3,6 +3,7 @@
 //! Each has a folder with a pure machine inside. What surrounds a machine is in [`crate::spine`]; what it keeps its items
 //! in, in [`crate::lookup`].
 
+pub mod binding;
 pub mod lock;
 pub mod process;
 pub mod queue;

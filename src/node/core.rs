@@ -145,6 +145,7 @@ impl Core {
         let (taking, mended) = (Rc::clone(&checkpoints), !past.found.mended.is_empty());
         runtime::spawn(async move { taking.run(asked, mended).await });
         let handle = Handle::new(actors, facts, self.halted);
+        configure_services(&handle, &config).await;
         match OpenDoors::open(&config, hosts, &handle).await {
             Ok(doors) => Ok(Open {
                 handle,
@@ -159,6 +160,14 @@ impl Core {
                 Err(error)
             }
         }
+    }
+}
+
+/// Makes the services those of the configuration.
+async fn configure_services(handle: &Handle, config: &Config) {
+    let services = config.services.clone();
+    if let Err(error) = handle.services().configure(services).await {
+        tracing::error!("the services stay as they were: {error}");
     }
 }
 
@@ -183,6 +192,7 @@ fn keeping(config: &Config) -> Keeping {
     Keeping::new(Place {
         data: data.map(|data| std::path::absolute(&data).unwrap_or(data)),
         keeper: config.keeper.clone(),
+        is_init: config.is_init,
     })
 }
 

@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::handle::Command;
 pub use crate::handle::{
     Added, Drain, Drains, Entry, Events, Handle, JobWait, Left, LockError, Locks, QueueError,
-    Queues, Terms,
+    Queues, Services, Terms,
 };
 use crate::ids::Seq;
 use crate::persist::PersistError;

@@ -2,6 +2,7 @@
 //!
 //! Promises: answers leave only up to where the journal can be relied on; once halted, nothing is acknowledged.
 
+use crate::clock::Timestamp;
 use crate::ids::{ActorId, Seq};
 use crate::persist::PersistError;
 use crate::persist::disk::Disk;
@@ -23,7 +24,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard, Notify, oneshot, watch};
+
+/// After how long without a delivery there is none beside the next.
+const QUIET: Duration = Duration::from_millis(2);
 
 /// Why a node stopped by itself.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -65,8 +70,9 @@ pub struct Spine {
     /// What whoever waits for it calls enough, and where it is told.
     enough: Cell<Option<Enough>>,
     appended: Notify,
-    /// Deliveries since the last write: one alone is written in place.
+    /// Deliveries since the last write, and when the last of them was: one alone is written in place.
     gathered: Cell<u32>,
+    gathered_at: Cell<Timestamp>,
     durable: watch::Sender<Seq>,
     halt: watch::Sender<Option<Halt>>,
     /// The node stopped in good order.
@@ -144,6 +150,7 @@ impl Spine {
             enough: Cell::new(None),
             appended: Notify::new(),
             gathered: Cell::new(0),
+            gathered_at: Cell::new(Timestamp(0)),
             durable: watch::Sender::new(durable),
             halt,
             stopped: Cell::new(false),
@@ -255,8 +262,16 @@ impl Spine {
 
     /// A delivery was done: writes what it left, once all others that are ready now had their turn.
     pub fn delivered(&self) {
+        let (now, dirty) = {
+            let mut ledger = self.ledger.borrow_mut();
+            (ledger.now(), ledger.is_dirty())
+        };
+        // Timers and questions of before, which left nothing to write, are no load now.
+        if now.since(self.gathered_at.replace(now)) >= QUIET {
+            self.gathered.set(0);
+        }
         self.gathered.set(self.gathered.get() + 1);
-        if self.ledger.borrow().is_dirty() {
+        if dirty {
             self.dirty.notify_one();
         }
     }

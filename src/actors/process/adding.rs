@@ -4,7 +4,7 @@ use crate::actors::process::identity::Identity;
 use crate::actors::process::machine::ProcessMachine;
 use crate::actors::process::message::{Launching, Registering};
 use crate::actors::process::outcome::{Insertion, Outcome, Refused};
-use crate::actors::process::record::{Profile, Record};
+use crate::actors::process::record::{Cause, Profile, Record};
 use crate::actors::process::spec::{Flaw, Parentage, Spec, Tags, kind_of};
 use crate::bytes::Bytes;
 use crate::ids::{ProcessId, Slot};
@@ -15,12 +15,14 @@ use std::collections::BTreeSet;
 const EVICTED_MAX: usize = 256;
 
 /// A record that is to be made.
-struct Wanted<'a> {
-    kind: String,
-    profile: Profile,
-    parentage: &'a Parentage,
+pub(super) struct Wanted<'a> {
+    pub(super) kind: String,
+    pub(super) profile: Profile,
+    pub(super) parentage: &'a Parentage,
     /// The process, if it runs already.
-    identity: Option<Identity>,
+    pub(super) identity: Option<Identity>,
+    /// Whether it has ended long since: nothing is taken on by its record.
+    pub(super) is_past: bool,
 }
 
 impl ProcessMachine {
@@ -36,9 +38,27 @@ impl ProcessMachine {
             profile: launching.profile(kind),
             parentage: &launching.parentage,
             identity: None,
+            is_past: false,
         };
+        self.check_above(&launching.parentage)?;
         let insertion = self.insertion(moment, &wanted)?;
         Ok(Outcome::Launched(Box::new(insertion)))
+    }
+
+    /// Nothing is launched on behalf of what has ended, where that is asked for, nor below what is being fenced: its tree
+    /// would never be empty.
+    fn check_above(&self, parentage: &Parentage) -> Result<(), Refused> {
+        let named = parentage.named.and_then(|id| self.state.find(id));
+        let lives = named.is_some_and(|(_, record)| record.end.is_none() && record.is_live());
+        let is_fenced = |record: &Record| {
+            let stop = record.stop.filter(|_| record.is_live());
+            stop.is_some_and(|stop| stop.cause == Cause::Fence)
+        };
+        let mut above = self.state.above(parentage.named);
+        if parentage.bound && !lives || above.any(|(_, record)| is_fenced(record)) {
+            return Err(Refused::Ended);
+        }
+        Ok(())
     }
 
     pub(super) fn registering(
@@ -66,19 +86,25 @@ impl ProcessMachine {
             profile,
             parentage: &registering.parentage,
             identity: Some(registering.identity),
+            is_past: false,
         };
         let insertion = self.insertion(moment, &wanted)?;
         Ok(Outcome::Registered(Box::new(insertion)))
     }
 
     /// Where a record is put.
-    fn insertion(&self, moment: &Moment, wanted: &Wanted<'_>) -> Result<Insertion, Refused> {
-        if moment.draining.has_begun() {
+    pub(super) fn insertion(
+        &self,
+        moment: &Moment,
+        wanted: &Wanted<'_>,
+    ) -> Result<Insertion, Refused> {
+        if moment.draining.has_begun() && !wanted.is_past {
             return Err(Refused::Draining);
         }
         wanted.profile.tags.check().map_err(Refused::Invalid)?;
         let state = &self.state;
-        if state.index.live.len() >= state.rules.live_max as usize {
+        let is_full = state.index.live.len() >= state.rules.live_max as usize;
+        if is_full && !wanted.is_past {
             return Err(Refused::Full);
         }
         let at = moment.now.date();

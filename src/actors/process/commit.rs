@@ -1,9 +1,13 @@
 //! Makes outcomes so, and says what the port is to do: once for each entry, and all of it again after a start.
 
+use crate::actors::binding::{self, Gone, ToHolder, Watch};
 use crate::actors::process::machine::ProcessMachine;
-use crate::actors::process::message::{Action, Message, Reach};
+use crate::actors::process::message::{Action, Message, Notice, Reach};
 use crate::actors::process::outcome::{Insertion, Outcome};
-use crate::actors::process::record::{Phase, Profile, Record, Sending, Sent, Stop, Stuck};
+use crate::actors::process::record::{
+    Announced, Phase, Profile, Record, Sending, Sent, Stop, Stuck,
+};
+use crate::actors::process::spec::{Expectation, Ready};
 use crate::clock::Timestamp;
 use crate::ids::{ProcessId, Seq, Slot};
 use crate::spine::effect;
@@ -22,6 +26,7 @@ impl ProcessMachine {
     ) {
         match (outcome, message) {
             (Outcome::Launched(insertion), Message::Launch(launching)) => {
+                self.counted.launches += 1;
                 let profile = launching.profile(&insertion.kind);
                 self.add(entry.seq, insertion, profile, |it| it.launched = true);
                 self.state_attempt(insertion.slot, effects);
@@ -36,15 +41,7 @@ impl ProcessMachine {
                 self.state_attempt(insertion.slot, effects);
             }
             (Outcome::Stopping { slot, stop }, _) => {
-                self.state.change(entry.seq, *slot, |it| {
-                    it.stop = Some(*stop);
-                    if it.phase == Phase::Running {
-                        it.phase = Phase::Stopping;
-                    }
-                });
-                if stop.asked == entry.seq {
-                    self.state_stop(*slot, effects);
-                }
+                self.commit_stop(entry.seq, (*slot, *stop), effects);
             }
             (Outcome::Killing { slot }, _) => {
                 self.change_stop(entry.seq, *slot, |stop| {
@@ -62,6 +59,30 @@ impl ProcessMachine {
                     .change(entry.seq, *slot, |it| it.signals.push(sending));
                 self.state_signal(*slot, sending, effects);
             }
+            (Outcome::Watched { slot }, Message::Watch(watch)) => {
+                self.state.change(entry.seq, *slot, |it| {
+                    it.watchers.insert((watch.by, watch.until));
+                });
+            }
+            (Outcome::Gone, Message::Watch(watch)) => {
+                let &Watch { by, process, until } = watch;
+                effects.tell(
+                    binding::holder(by),
+                    &ToHolder::Gone(Gone { process, until }),
+                );
+            }
+            (Outcome::Fenced { stops }, _) => {
+                for (slot, stop) in stops {
+                    self.commit_stop(entry.seq, (*slot, *stop), effects);
+                }
+            }
+            (Outcome::Child(insertion), Message::Child { of, child }) => {
+                self.commit_child(entry, (*of, child), insertion);
+            }
+            (Outcome::Found { slot }, Message::Found { found, .. }) => {
+                self.commit_found(entry, *slot, found);
+            }
+            (Outcome::Service(turn), _) => self.apply_turn(entry, (message, turn), effects),
             (Outcome::Pruned { slots, .. }, _) => {
                 for slot in slots {
                     self.state.remove(entry.seq, *slot);
@@ -87,6 +108,7 @@ impl ProcessMachine {
                 self.leave(entry.seq, (*slot, *tree), effects);
             }
             (Outcome::Failed { slot, at }, Message::Failed { failure, .. }) => {
+                self.counted.failures += 1;
                 self.state.change(entry.seq, *slot, |it| {
                     it.failure = Some(failure.clone());
                     it.ended = Some(*at);
@@ -115,6 +137,9 @@ impl ProcessMachine {
                 let stuck = Stuck::new(*unkillable, *unknown);
                 self.state.change(entry.seq, *slot, |it| it.stuck = stuck);
             }
+            (Outcome::Noticed { slot }, Message::Notice { notice, .. }) => {
+                self.state.change(entry.seq, *slot, |it| note(it, notice));
+            }
             (Outcome::Signalled { slot }, Message::Signalled { asked, errno, .. }) => {
                 self.commit_sent(entry.seq, *slot, (*asked, *errno), effects);
             }
@@ -127,7 +152,7 @@ impl ProcessMachine {
         record.expect("an outcome is about a record that is there")
     }
 
-    fn add(
+    pub(super) fn add(
         &mut self,
         entry: Seq,
         insertion: &Insertion,
@@ -150,6 +175,18 @@ impl ProcessMachine {
         };
         make(&mut record);
         self.state.insert(entry, insertion.slot, record);
+    }
+
+    fn commit_stop(&mut self, entry: Seq, (slot, stop): (Slot, Stop), effects: &mut Effects<Self>) {
+        self.state.change(entry, slot, |it| {
+            it.stop = Some(stop);
+            if it.phase == Phase::Running {
+                it.phase = Phase::Stopping;
+            }
+        });
+        if stop.asked == entry {
+            self.state_stop(slot, effects);
+        }
     }
 
     /// It runs. What was to be stopped before it was seen to run is stopped now.
@@ -175,6 +212,10 @@ impl ProcessMachine {
             it.contained = *contained;
             let timeout_ms = it.profile.spec.timeout_ms;
             it.expires = (timeout_ms > 0).then(|| since.plus_ms(timeout_ms));
+            let ready_ms = u64::from(it.profile.spec.ready_timeout_ms);
+            let is_awaited = it.profile.spec.ready != Ready::Running;
+            let is_awaited = is_awaited && it.announced == Announced::Nothing;
+            it.ready_by = (is_awaited && ready_ms > 0).then(|| since.plus_ms(ready_ms));
             it.phase = Phase::Running;
             if let Some(stop) = &mut it.stop {
                 (stop.since, stop.asked) = (entry.at, entry.seq);
@@ -205,6 +246,9 @@ impl ProcessMachine {
         self.state.change(entry, *slot, |it| {
             (it.end, it.ended) = (Some(*end), Some(*at));
             it.signals.clear();
+            if *tree {
+                it.phase = Phase::Stopping;
+            }
             if let Message::Finish { error, .. } = message {
                 it.error.clone_from(error);
             }
@@ -214,7 +258,7 @@ impl ProcessMachine {
         });
         if *tree {
             let record = self.record(*slot);
-            let killed = record.stop.is_some_and(|stop| stop.killed);
+            let killed = record.stop.is_some_and(|stop| stop.killed && stop.tree);
             // Where it is being killed, that is answered in the same way.
             if !killed {
                 let (id, identity) = known(record);
@@ -236,6 +280,7 @@ impl ProcessMachine {
         });
         let id = self.record(slot).id;
         act(effects, slot, entry, Action::Forget { id });
+        self.state_reading(slot, effects);
         self.wake(id, effects);
     }
 
@@ -289,6 +334,9 @@ impl ProcessMachine {
                 self.state_stop(slot, effects);
             }
         }
+        for (slot, _) in self.state.records.iter() {
+            self.state_reading(slot, effects);
+        }
         effects.act(effect::Action {
             id: CENSUS,
             attempt: self.state.head.start,
@@ -298,7 +346,7 @@ impl ProcessMachine {
 
     /// What stands as long as a record lives: that it is to be launched, or is followed. Also where the process itself has
     /// ended and what it started has not: the port is to know whose tree that is, and its end comes again and says nothing new.
-    fn state_attempt(&self, slot: Slot, effects: &mut Effects<Self>) {
+    pub(super) fn state_attempt(&self, slot: Slot, effects: &mut Effects<Self>) {
         let record = self.record(slot);
         let id = record.id;
         let what = match record.identity {
@@ -312,19 +360,37 @@ impl ProcessMachine {
                 launched: record.launched,
                 contained: record.contained,
                 run_dir: record.profile.spec.run_dir.clone(),
+                expects: expectation(record),
             },
         };
         act(effects, slot, record.made, what);
     }
 
+    /// That the output of a hook is to be read, until that is done.
+    fn state_reading(&self, slot: Slot, effects: &mut Effects<Self>) {
+        let record = self.record(slot);
+        if record.is_to_be_read() {
+            let what = Action::Read {
+                id: record.id,
+                run_dir: record.profile.spec.run_dir.clone(),
+            };
+            act(effects, slot, record.made, what);
+        }
+    }
+
     /// The step that a stop has come to.
     fn state_stop(&self, slot: Slot, effects: &mut Effects<Self>) {
         let record = self.record(slot);
-        let Some(stop) = record.stop.filter(|_| record.phase == Phase::Stopping) else {
+        if record.phase != Phase::Stopping {
             return;
-        };
+        }
         let (id, identity) = known(record);
+        // It ended by itself, and somebody waits for what it left.
+        let Some(stop) = record.stop else {
+            return act(effects, slot, record.made, Action::Await { id, identity });
+        };
         let (tree, signal) = (stop.tree, stop.signal);
+        let has_ended = record.end.is_some();
         let what = if stop.killed {
             Action::Kill { id, identity, tree }
         } else {
@@ -336,9 +402,11 @@ impl ProcessMachine {
                 reach,
             }
         };
-        act(effects, slot, stop.asked, what);
+        if !has_ended || tree {
+            act(effects, slot, stop.asked, what);
+        }
         // The process itself has ended: it is the rest that is waited for.
-        if record.end.is_some() && !stop.killed {
+        if has_ended && !(stop.killed && tree) {
             act(effects, slot, stop.asked, Action::Await { id, identity });
         }
     }
@@ -359,6 +427,23 @@ impl ProcessMachine {
         };
         act(effects, slot, sending.asked, what);
     }
+}
+
+/// Keeps what a process said.
+fn note(record: &mut Record, notice: &Notice) {
+    match notice {
+        Notice::Ready => (record.announced, record.ready_by) = (Announced::Ready, None),
+        Notice::Leaving => (record.announced, record.ready_by) = (Announced::Leaving, None),
+        Notice::Words(words) => record.said = Some(words.clone()),
+        Notice::Silent => unreachable!("what is silent is stopped"),
+    }
+}
+
+/// What is to be looked for of a process that was launched.
+fn expectation(record: &Record) -> Option<Box<Expectation>> {
+    let is_ready = record.announced != Announced::Nothing;
+    let expected = record.profile.spec.expects(is_ready);
+    expected.filter(|_| record.launched)
 }
 
 /// The process of a record that has one.

@@ -1,12 +1,13 @@
 //! The rules: what becomes of a process. Decides without changing anything.
 
+use crate::actors::binding::Watch;
 use crate::actors::process::machine::ProcessMachine;
-use crate::actors::process::message::{End, Lost, Message};
+use crate::actors::process::message::{End, Lost, Message, Notice};
 use crate::actors::process::outcome::{Outcome, Refused};
-use crate::actors::process::record::{Cause, Phase, Record, Stop, Stuck};
+use crate::actors::process::record::{Announced, Cause, Phase, Record, Stop, Stuck};
 use crate::actors::process::spec::{Flaw, Spec};
 use crate::clock::{Date, Timestamp};
-use crate::ids::{ProcessId, Slot};
+use crate::ids::{ProcessId, Seq, Slot};
 use crate::spine::machine::Moment;
 
 /// The most records that one message removes.
@@ -33,7 +34,13 @@ impl ProcessMachine {
             | Message::Ended { .. }
             | Message::Empty { .. }
             | Message::Stuck { .. }
+            | Message::Notice { .. }
             | Message::Signalled { .. } => Ok(self.reported(moment, message)),
+            Message::Watch(watch) => Ok(self.watched(*watch)),
+            Message::Fence(id) => Ok(self.fence(moment, *id)),
+            Message::Child { of, child } => self.child(moment, (*of, child)),
+            Message::Found { id, found } => Ok(self.found(*id, found)),
+            Message::Service(message) => self.serve(moment, message),
             Message::Lapse { slot } => Ok(self.lapse(moment, *slot)),
         };
         decided.unwrap_or_else(Outcome::Refused)
@@ -68,11 +75,11 @@ impl ProcessMachine {
             slot,
             end,
             at: moment.now.date(),
-            tree: awaits_tree(record, end),
+            tree: self.awaits_tree(record, end),
         })
     }
 
-    fn stop(&self, moment: &Moment, message: &Message) -> Result<Outcome, Refused> {
+    pub(super) fn stop(&self, moment: &Moment, message: &Message) -> Result<Outcome, Refused> {
         let &Message::Stop {
             id,
             signal,
@@ -98,6 +105,43 @@ impl ProcessMachine {
             Some(before) => merged(before, asked, self.state.head.epoch),
         };
         Ok(stop.map_or(Outcome::Unchanged, |stop| Outcome::Stopping { slot, stop }))
+    }
+
+    fn watched(&self, watch: Watch) -> Outcome {
+        let found = self.state.find(watch.process);
+        match found.filter(|(_, record)| !record.is_gone(watch.until)) {
+            None => Outcome::Gone,
+            Some((_, record)) if record.watchers.contains(&(watch.by, watch.until)) => {
+                Outcome::Unchanged
+            }
+            Some((slot, _)) => Outcome::Watched { slot },
+        }
+    }
+
+    /// Stops a tree that was launched here; nobody else's is touched. What is being stopped already goes on as it was.
+    fn fence(&self, moment: &Moment, id: ProcessId) -> Outcome {
+        let below = self.state.below(id).into_iter();
+        let launched = below.filter(|(_, it)| it.launched && it.is_live());
+        let stop = |(slot, record): (Slot, &Record)| {
+            let spec = &record.profile.spec;
+            let signal = (Cause::Fence, spec.first_signal());
+            let asked = Stop::new(moment, signal, (spec.grace_ms, true));
+            let stop = match record.stop {
+                None => Some(asked),
+                Some(before) if before.cause == Cause::Fence => None,
+                Some(before) => Some(Stop {
+                    cause: Cause::Fence,
+                    ..merged(before, asked, self.state.head.epoch).unwrap_or(before)
+                }),
+            };
+            stop.map(|stop| (slot, stop))
+        };
+        let stops: Vec<_> = launched.filter_map(stop).collect();
+        if stops.is_empty() {
+            Outcome::Unchanged
+        } else {
+            Outcome::Fenced { stops }
+        }
     }
 
     fn signal(&self, id: ProcessId, signal: u8) -> Result<Outcome, Refused> {
@@ -153,23 +197,17 @@ impl ProcessMachine {
                 at: now.date(),
             },
             Message::Failed { .. } => Outcome::Contradicted,
-            Message::Ended { end, at, .. } if record.end.is_none() && !misses_start(record) => {
+            Message::Ended { end, at, .. }
+                if record.end.is_none() && !self.misses_start(record) =>
+            {
                 Outcome::Ended {
                     slot,
                     end: *end,
                     at: (*at).min(now.date()),
-                    tree: awaits_tree(record, *end),
+                    tree: self.awaits_tree(record, *end),
                 }
             }
-            Message::Empty { .. } => {
-                let is_asked = record.stop.is_some_and(|stop| stop.tree);
-                let is_new = is_asked && record.phase == Phase::Stopping && !record.empty;
-                if is_new {
-                    Outcome::Emptied { slot }
-                } else {
-                    Outcome::Unchanged
-                }
-            }
+            Message::Empty { .. } if is_emptied(record) => Outcome::Emptied { slot },
             Message::Stuck {
                 unkillable,
                 unknown,
@@ -182,25 +220,37 @@ impl ProcessMachine {
                     Outcome::Unchanged
                 }
             }
-            Message::Signalled { asked, errno, .. } => {
-                let is_on_its_way = record.signals.iter().any(|it| it.asked == *asked);
-                let stop = record.stop.filter(|stop| stop.asked == *asked);
-                let says_more = stop.is_some_and(|stop| stop.errno != *errno);
-                if is_on_its_way || says_more {
-                    Outcome::Signalled { slot }
-                } else {
-                    Outcome::Unchanged
-                }
-            }
+            Message::Notice { notice, .. } => noticed(moment, (slot, record), notice),
+            Message::Signalled { asked, errno, .. } => signalled((slot, record), *asked, *errno),
             Message::Ended { .. }
+            | Message::Empty { .. }
             | Message::Launch(_)
             | Message::Register(_)
             | Message::Finish { .. }
             | Message::Stop { .. }
             | Message::Signal { .. }
             | Message::Prune { .. }
+            | Message::Watch(_)
+            | Message::Fence(_)
+            | Message::Child { .. }
+            | Message::Found { .. }
+            | Message::Service(_)
             | Message::Lapse { .. } => Outcome::Unchanged,
         }
+    }
+
+    /// Whether the tree of this process is to end, and the report of its start is missing: without it nobody could say whose
+    /// tree that is. The port reports both again, in order.
+    fn misses_start(&self, record: &Record) -> bool {
+        let is_stopped = record.stop.is_some_and(|stop| stop.tree);
+        record.phase == Phase::Queued && (is_stopped || self.state.is_tree_watched(record))
+    }
+
+    /// Whether what a process left is waited for when it has ended. What another boot left is gone.
+    fn awaits_tree(&self, record: &Record, end: End) -> bool {
+        let stopped = record.phase == Phase::Stopping && record.stop.is_some_and(|stop| stop.tree);
+        let watched = record.launched && self.state.is_tree_watched(record);
+        (stopped || watched) && !record.empty && end != End::Lost(Lost::Rebooted)
     }
 
     /// What time does.
@@ -210,7 +260,13 @@ impl ProcessMachine {
         match record.phase {
             Phase::Running => {
                 let spec = &record.profile.spec;
-                let signal = (Cause::Timeout, spec.first_signal());
+                let is_over = |at: Option<Timestamp>| at.is_some_and(|at| at <= moment.now.at);
+                let cause = if is_over(record.expires) {
+                    Cause::Timeout
+                } else {
+                    Cause::NotReady
+                };
+                let signal = (cause, spec.first_signal());
                 let stop = Stop::new(moment, signal, (spec.grace_ms, true));
                 Outcome::Stopping { slot, stop }
             }
@@ -278,14 +334,45 @@ fn merged(before: Stop, asked: Stop, epoch: Timestamp) -> Option<Stop> {
     Some(stop)
 }
 
-/// Whether the tree of this process is to be stopped, and the report of its start is missing: without it nobody could say
-/// whose tree that is. The port reports both again, in order.
-fn misses_start(record: &Record) -> bool {
-    record.phase == Phase::Queued && record.stop.is_some_and(|stop| stop.tree)
+/// Whether it is news that nothing of its tree lives: where that is asked for, by a stop or by who watches it.
+fn is_emptied(record: &Record) -> bool {
+    let is_stopped = record.stop.is_some_and(|stop| stop.tree);
+    let is_asked = is_stopped || record.end.is_some();
+    is_asked && record.phase == Phase::Stopping && !record.empty
 }
 
-/// Whether what a process left is waited for when it has ended. What another boot left is gone.
-fn awaits_tree(record: &Record, end: End) -> bool {
-    let asked = record.stop.is_some_and(|stop| stop.tree);
-    asked && record.phase == Phase::Stopping && !record.empty && end != End::Lost(Lost::Rebooted)
+/// A signal was sent, or could not be.
+fn signalled((slot, record): (Slot, &Record), asked: Seq, errno: Option<i32>) -> Outcome {
+    let is_on_its_way = record.signals.iter().any(|it| it.asked == asked);
+    let stop = record.stop.filter(|stop| stop.asked == asked);
+    let says_more = stop.is_some_and(|stop| stop.errno != errno);
+    if is_on_its_way || says_more {
+        Outcome::Signalled { slot }
+    } else {
+        Outcome::Unchanged
+    }
+}
+
+/// What becomes of a process by what it says, or does not.
+fn noticed(moment: &Moment, (slot, record): (Slot, &Record), notice: &Notice) -> Outcome {
+    // So that it can leave its memory to be looked at.
+    const ABORT: u8 = 6;
+    let is_new = match notice {
+        Notice::Ready => record.announced != Announced::Ready,
+        Notice::Leaving => record.announced != Announced::Leaving,
+        Notice::Words(words) => {
+            words.len() <= Notice::WORDS_BYTES_MAX && record.said.as_ref() != Some(words)
+        }
+        Notice::Silent if record.phase == Phase::Running => {
+            let grace = (record.profile.spec.grace_ms, true);
+            let stop = Stop::new(moment, (Cause::Watchdog, ABORT), grace);
+            return Outcome::Stopping { slot, stop };
+        }
+        Notice::Silent => false,
+    };
+    if is_new && record.end.is_none() {
+        Outcome::Noticed { slot }
+    } else {
+        Outcome::Unchanged
+    }
 }

@@ -2,9 +2,9 @@
 //! they were.
 
 use crate::actors::process::machine::ProcessMachine;
-use crate::actors::process::message::{End, Message};
+use crate::actors::process::message::{End, Message, Notice};
 use crate::actors::process::outcome::{Insertion, Outcome};
-use crate::actors::process::record::{Cause, Record, Stop};
+use crate::actors::process::record::{Record, Stop};
 use crate::ids::{ProcessId, Slot};
 use crate::spine::event::Happening;
 use crate::spine::machine::About;
@@ -20,7 +20,18 @@ impl ProcessMachine {
         "launched",
         "lost",
         "pruned",
+        "ready",
         "registered",
+        "service-added",
+        "service-changed",
+        "service-ended",
+        "service-failed",
+        "service-finished",
+        "service-launched",
+        "service-removed",
+        "service-starting",
+        "service-stopped",
+        "service-stopping",
         "started",
         "stopping",
         "stuck",
@@ -33,6 +44,7 @@ impl ProcessMachine {
                 self.publish_gone(&insertion.evicted, publish);
                 publish(added("launched", insertion));
             }
+            (Outcome::Child(insertion), _) => self.publish_gone(&insertion.evicted, publish),
             (Outcome::Registered(insertion), Message::Register(registering)) => {
                 self.publish_gone(&insertion.evicted, publish);
                 let pid = registering.identity.pid;
@@ -45,9 +57,8 @@ impl ProcessMachine {
             }
             (Outcome::Failed { slot, .. }, Message::Failed { failure, .. }) => {
                 self.of("failed", *slot, publish, |it, _| {
-                    let step = format!("{:?}", failure.step).to_lowercase();
                     let errno = u64::from(failure.errno.unsigned_abs());
-                    it.text("step", step).number("errno", errno)
+                    it.text("step", failure.step.name()).number("errno", errno)
                 });
             }
             (
@@ -67,18 +78,8 @@ impl ProcessMachine {
                     self.of(kind_of_end(end), *slot, publish, |it, _| with_end(it, end));
                 }
             }
-            (Outcome::Stopping { slot, stop }, _) => {
-                self.of("stopping", *slot, publish, |it, _| with_stop(it, stop));
-            }
-            (Outcome::Killing { slot }, _) => {
-                self.of("stopping", *slot, publish, |it, record| {
-                    let killed = record.stop.map(|stop| Stop {
-                        killed: true,
-                        ..stop
-                    });
-                    killed.map_or(it.clone(), |stop| with_stop(it, &stop))
-                });
-            }
+            (Outcome::Stopping { slot, stop }, _) => self.publish_stop(*slot, stop, publish),
+            (Outcome::Killing { slot }, _) => self.publish_kill(*slot, publish),
             (
                 Outcome::Stuck { slot },
                 Message::Stuck {
@@ -92,6 +93,15 @@ impl ProcessMachine {
                         .number("unknown", *unknown)
                 });
             }
+            (Outcome::Fenced { stops }, _) => {
+                for (slot, stop) in stops {
+                    self.publish_stop(*slot, stop, publish);
+                }
+            }
+            (Outcome::Noticed { slot }, _) if says_ready(message) => {
+                self.of("ready", *slot, publish, |it, _| it);
+            }
+            (Outcome::Service(turn), _) => self.publish_turn((message, turn), publish),
             (Outcome::Pruned { slots, .. }, _) => self.publish_gone(slots, publish),
             _ => {}
         }
@@ -99,8 +109,18 @@ impl ProcessMachine {
 
     /// What stands in the slots of an outcome.
     pub(super) fn named(&self, outcome: &Outcome) -> Vec<About> {
+        let fenced: Vec<Slot>;
         let slots: &[Slot] = match outcome {
-            Outcome::Launched(insertion) | Outcome::Registered(insertion) => &insertion.evicted,
+            Outcome::Service(turn) => {
+                return turn.process.iter().flat_map(|it| self.named(it)).collect();
+            }
+            Outcome::Fenced { stops } => {
+                fenced = stops.iter().map(|(slot, _)| *slot).collect();
+                &fenced
+            }
+            Outcome::Launched(insertion)
+            | Outcome::Registered(insertion)
+            | Outcome::Child(insertion) => &insertion.evicted,
             Outcome::Pruned { slots, .. } => slots,
             Outcome::Stopping { slot, .. } | Outcome::Killing { slot } => {
                 std::slice::from_ref(slot)
@@ -113,6 +133,10 @@ impl ProcessMachine {
             | Outcome::Stuck { .. }
             | Outcome::Signalling { .. }
             | Outcome::Signalled { .. }
+            | Outcome::Watched { .. }
+            | Outcome::Gone
+            | Outcome::Noticed { .. }
+            | Outcome::Found { .. }
             | Outcome::Unchanged
             | Outcome::Contradicted
             | Outcome::Refused(_) => &[],
@@ -128,7 +152,21 @@ impl ProcessMachine {
         slots.iter().filter_map(about).collect()
     }
 
-    fn publish_gone(&self, slots: &[Slot], publish: Publish<'_>) {
+    fn publish_kill(&self, slot: Slot, publish: Publish<'_>) {
+        self.of("stopping", slot, publish, |it, record| {
+            let killed = record.stop.map(|stop| Stop {
+                killed: true,
+                ..stop
+            });
+            killed.map_or(it.clone(), |stop| with_stop(it, &stop))
+        });
+    }
+
+    fn publish_stop(&self, slot: Slot, stop: &Stop, publish: Publish<'_>) {
+        self.of("stopping", slot, publish, |it, _| with_stop(it, stop));
+    }
+
+    pub(super) fn publish_gone(&self, slots: &[Slot], publish: Publish<'_>) {
         for slot in slots {
             self.of("pruned", *slot, publish, |it, _| it);
         }
@@ -146,6 +184,11 @@ impl ProcessMachine {
             publish(with(happening(kind, record.id, &tags.kind), record));
         }
     }
+}
+
+fn says_ready(message: &Message) -> bool {
+    let ready = Notice::Ready;
+    matches!(message, Message::Notice { notice, .. } if *notice == ready)
 }
 
 fn happening(kind: &'static str, id: ProcessId, of_kind: &str) -> Happening {
@@ -178,12 +221,10 @@ fn with_end(happening: Happening, end: End) -> Happening {
 }
 
 fn with_stop(happening: Happening, stop: &Stop) -> Happening {
-    let cause = match stop.cause {
-        Cause::Request => "request",
-        Cause::Timeout => "timeout",
-    };
     // SIGKILL, whatever was tried before.
     let signal = if stop.killed { 9 } else { stop.signal };
-    let happening = happening.text("cause", cause).number("signal", signal);
+    let happening = happening
+        .text("cause", stop.cause.name())
+        .number("signal", signal);
     happening.number("grace_ms", stop.grace_ms)
 }

@@ -25,6 +25,8 @@ pub(super) struct Index {
     numbers: BTreeMap<String, BTreeSet<u64>>,
     /// Those that may be removed, by when they ended.
     pub(super) removable: BTreeSet<(Date, Slot)>,
+    /// Those of them that time does not remove, since it failed to. What is decided of requests does not hang on that.
+    pub(super) quarantined: BTreeSet<Slot>,
     /// How many there are of each.
     pub(super) totals: Totals,
 }
@@ -67,6 +69,7 @@ impl Index {
             }
         }
         self.removable.remove(&(record.ended_at(), slot));
+        self.quarantined.remove(&slot);
         self.count(record, |count, many| *count -= many);
         self.totals.bytes -= record.bytes();
     }
@@ -74,6 +77,7 @@ impl Index {
     /// Puts a record among those that may be removed, or takes it out.
     pub(super) fn settle(&mut self, slot: Slot, record: &Record) {
         let key = (record.ended_at(), slot);
+        self.quarantined.remove(&slot);
         if record.stays() {
             self.removable.remove(&key);
         } else {

@@ -60,6 +60,7 @@ impl State {
         let mut digest = self.records.digest();
         digest.merge(profiles);
         digest.merge(self.head.digest());
+        digest.merge(self.services.kept.digest());
         assert_eq!(
             self.digest(),
             digest,
@@ -76,9 +77,13 @@ fn assert_record(record: &Record) {
             assert!(record.identity.is_some() && !has_ended && record.stop.is_none());
         }
         Phase::Stopping => {
-            let stop = record.stop.expect("what is stopped has a stop");
-            assert!(record.identity.is_some() && (!has_ended || stop.tree && !record.empty));
-            assert!(!stop.killed || stop.asked.0 > 0);
+            assert!(
+                record.stop.is_some() || has_ended,
+                "it is to end, or what it left is"
+            );
+            assert!(record.identity.is_some() && (!has_ended || !record.empty));
+            let stop = record.stop.filter(|stop| stop.killed);
+            assert!(stop.is_none_or(|stop| stop.asked.0 > 0));
         }
         Phase::Exited => {
             assert_ne!(has_ended, record.failure.is_some(), "it ended or never was");

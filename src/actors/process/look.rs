@@ -1,11 +1,13 @@
 //! Answers to questions. Those that walk far are answered share by share: others get their turn in between.
 
+use crate::actors::binding::Until;
 use crate::actors::process::machine::ProcessMachine;
 use crate::actors::process::message::Message;
 use crate::actors::process::outcome::Refused;
 use crate::actors::process::record::{Phase, Record};
 use crate::actors::process::reply::{Query, RecordView, Reply, Selection, Totals, View, Watch};
 use crate::actors::process::secret::masked;
+use crate::clock::Now;
 use crate::ids::{ProcessId, Slot};
 use crate::spine::machine::Asked;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +23,7 @@ const AMBIGUOUS_MAX: usize = 8;
 type Ids<'a> = Box<dyn Iterator<Item = ProcessId> + 'a>;
 
 impl ProcessMachine {
-    pub(super) fn look(&self, query: &Query) -> Reply {
+    pub(super) fn look(&self, now: Now, query: &Query) -> Reply {
         match query {
             Query::One(id) => self.shown(self.state.find(*id)),
             Query::Prefix(text) => self.with_prefix(text),
@@ -45,18 +47,21 @@ impl ProcessMachine {
                 }
             },
             Query::Descendants { of, after, most } => self.descendants(*of, *after, *most),
+            Query::Services(name) => self.look_at_services(now, name.as_deref()),
             Query::Totals => Reply::Totals(self.totals()),
         }
     }
 
     /// The answer to somebody who waits, if it is so.
     pub(super) fn answer(&self, watch: &Watch) -> Option<Reply> {
-        let Some((_, record)) = self.state.find(watch.id()) else {
+        let Some((_, record)) = self.state.find(watch.id()?) else {
             return Some(Reply::Refused(Refused::Unknown));
         };
         let is_so = match watch {
             Watch::Start(_) => record.phase != Phase::Queued,
             Watch::End(_) => !record.is_live(),
+            Watch::Leader(_) => record.is_gone(Until::Process),
+            Watch::Services(_) => return None,
             Watch::Signal(_, asked) => {
                 if record.signals.iter().any(|it| it.asked == *asked) {
                     return None;
@@ -109,6 +114,9 @@ impl ProcessMachine {
             remains: record.remains.clone(),
             stuck: record.stuck,
             sent: record.sent,
+            announced: record.announced,
+            said: record.said.clone(),
+            found: record.found.clone(),
             live_children: record.held,
         }
     }

@@ -2,11 +2,13 @@
 //!
 //! Decides without changing anything (`decide.rs`, `adding.rs`), and commits without deciding anything (`commit.rs`).
 
+use crate::actors::binding::{self, ToHolder};
 use crate::actors::process::message::{Action, Message};
 use crate::actors::process::outcome::{Outcome, Refused};
-use crate::actors::process::pages::{Page, profile_slot, write};
+use crate::actors::process::pages::{Page, SERVICES, profile_slot, write};
 use crate::actors::process::reply::{Query, RecordView, Reply, View, Watch};
 use crate::actors::process::rules::Rules;
+use crate::actors::process::service;
 use crate::actors::process::state::State;
 use crate::actors::process::waiting::Waiting;
 use crate::clock::{Offset, Timestamp};
@@ -25,6 +27,18 @@ pub struct ProcessMachine {
     pub(super) waiting: Waiting,
     /// Reports of another process for an attempt that had one.
     pub(super) contradictions: u64,
+    pub(super) counted: Counted,
+}
+
+/// What has happened since this machine was built, with what it repeated of the journal then.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counted {
+    /// Launches that were asked for.
+    pub(super) launches: u64,
+    /// Those that failed.
+    pub(super) failures: u64,
+    /// Processes of services that ended by themselves and were launched again.
+    pub(super) restarts: u64,
 }
 
 impl ProcessMachine {
@@ -33,7 +47,46 @@ impl ProcessMachine {
             state,
             waiting: Waiting::default(),
             contradictions: 0,
+            counted: Counted::default(),
         }
+    }
+
+    /// Whether an outcome is about services, or a process of one.
+    fn concerns_services(&self, outcome: &Outcome) -> bool {
+        let slot = match outcome {
+            Outcome::Service(_) => return true,
+            Outcome::Started { slot, .. }
+            | Outcome::Noticed { slot }
+            | Outcome::Stopping { slot, .. }
+            | Outcome::Stuck { slot }
+            | Outcome::Ended { slot, .. } => *slot,
+            Outcome::Launched(_)
+            | Outcome::Child(_)
+            | Outcome::Found { .. }
+            | Outcome::Registered(_)
+            | Outcome::Known { .. }
+            | Outcome::Failed { .. }
+            | Outcome::Emptied { .. }
+            | Outcome::Killing { .. }
+            | Outcome::Signalling { .. }
+            | Outcome::Signalled { .. }
+            | Outcome::Pruned { .. }
+            | Outcome::Watched { .. }
+            | Outcome::Gone
+            | Outcome::Unchanged
+            | Outcome::Contradicted
+            | Outcome::Refused(_) => return false,
+            Outcome::Fenced { stops } => {
+                let mut slots = stops.iter().map(|(slot, _)| *slot);
+                return slots.any(|slot| self.is_of_service(slot));
+            }
+        };
+        self.is_of_service(slot)
+    }
+
+    fn is_of_service(&self, slot: Slot) -> bool {
+        let record = self.state.records.get(slot);
+        record.is_some_and(|it| self.state.services.of(it.id).is_some())
     }
 
     /// The answer that shows this record, unless it is gone.
@@ -68,7 +121,8 @@ impl Machine for ProcessMachine {
     }
 
     fn decide(&self, moment: &Moment, message: &Message) -> Outcome {
-        self.decision(moment, message)
+        let outcome = self.decision(moment, message);
+        self.followed(moment, message, outcome)
     }
 
     fn keeping(&self, _message: &Message, outcome: &Outcome) -> Keeping {
@@ -89,6 +143,13 @@ impl Machine for ProcessMachine {
             | Outcome::Stuck { .. }
             | Outcome::Signalling { .. }
             | Outcome::Signalled { .. }
+            | Outcome::Watched { .. }
+            | Outcome::Gone
+            | Outcome::Fenced { .. }
+            | Outcome::Noticed { .. }
+            | Outcome::Child(_)
+            | Outcome::Found { .. }
+            | Outcome::Service(_)
             | Outcome::Pruned { .. } => Keeping::Durable,
         }
     }
@@ -100,7 +161,15 @@ impl Machine for ProcessMachine {
         outcome: &Outcome,
         effects: &mut Effects<Self>,
     ) {
+        let concerns_services = self.concerns_services(outcome);
         self.apply(entry, (message, outcome), effects);
+        for (by, gone) in self.state.take_departed() {
+            effects.tell(binding::holder(by), &ToHolder::Gone(gone));
+        }
+        if concerns_services {
+            self.state.settle_services();
+            self.wake_for_services(effects);
+        }
     }
 
     fn unchanged(&mut self, outcome: &Outcome) {
@@ -146,13 +215,23 @@ impl Machine for ProcessMachine {
             | Outcome::Killing { .. }
             | Outcome::Stuck { .. }
             | Outcome::Signalled { .. }
+            | Outcome::Watched { .. }
+            | Outcome::Gone
+            | Outcome::Fenced { .. }
+            | Outcome::Noticed { .. }
+            | Outcome::Child(_)
+            | Outcome::Found { .. }
             | Outcome::Contradicted => Reply::Done,
+            Outcome::Service(turn) => match &turn.process {
+                Some(outcome) => self.reply(seq, message, outcome),
+                None => Reply::Done,
+            },
             Outcome::Refused(refused) => Reply::Refused(*refused),
         }
     }
 
-    fn query(&self, _now: Now, query: &Query) -> Reply {
-        self.look(query)
+    fn query(&self, now: Now, query: &Query) -> Reply {
+        self.look(now, query)
     }
 
     fn cost(asked: Asked<'_, Self>) -> usize {
@@ -162,9 +241,12 @@ impl Machine for ProcessMachine {
     /// What the port reports is true whether there is space or not, and what ends a process is never refused.
     fn weight(&self, message: &Message) -> Weight {
         match message {
-            Message::Launch(_) | Message::Register(_) => Weight::Adds,
-            Message::Signal { .. } => Weight::Keeps,
-            Message::Finish { .. }
+            Message::Launch(_) | Message::Register(_) | Message::Child { .. } => Weight::Adds,
+            Message::Service(service::Message::Configure(_))
+            | Message::Signal { .. }
+            | Message::Watch(_) => Weight::Keeps,
+            Message::Service(_)
+            | Message::Finish { .. }
             | Message::Stop { .. }
             | Message::Prune { .. }
             | Message::Started { .. }
@@ -172,23 +254,33 @@ impl Machine for ProcessMachine {
             | Message::Ended { .. }
             | Message::Empty { .. }
             | Message::Stuck { .. }
+            | Message::Notice { .. }
+            | Message::Found { .. }
             | Message::Signalled { .. }
+            | Message::Fence(_)
             | Message::Lapse { .. } => Weight::Frees,
         }
     }
 
     fn watch(&mut self, ticket: Ticket, watch: &Watch, effects: &mut Effects<Self>) {
+        let Some(id) = watch.id() else {
+            if let Watch::Services(name) = watch {
+                self.watch_services(ticket, name.as_deref(), effects);
+            }
+            return;
+        };
         match self.answer(watch) {
             Some(reply) => {
                 self.waiting.forget(ticket);
                 effects.wake(ticket, reply);
             }
-            None => self.waiting.watch(ticket, watch.clone()),
+            None => self.waiting.watch(ticket, id, watch.clone()),
         }
     }
 
     fn unwatch(&mut self, ticket: Ticket) {
         self.waiting.forget(ticket);
+        self.unwatch_services(ticket);
     }
 
     /// Processes go on while the server is down: nothing ends by its start. The grace of a stop begins again, since its
@@ -204,16 +296,24 @@ impl Machine for ProcessMachine {
 
 impl Timed for ProcessMachine {
     fn deadline(&self, offset: Offset) -> Option<Timestamp> {
-        self.state.deadline(offset)
+        let service = self.state.services.first().map(|(at, _)| at);
+        let record = self.state.deadline(offset);
+        [service, record].into_iter().flatten().min()
     }
 
     fn due(&mut self, now: Now) -> Option<u64> {
-        self.state.due(now).map(|slot| slot.0.into())
+        // Most steps of services are due at once.
+        let service = self.state.services.due(now).map(service::item_of);
+        service.or_else(|| self.state.due(now).map(|slot| slot.0.into()))
     }
 
     fn tick(&self, item: u64) -> Message {
-        let slot = slot_of(item);
-        Message::Lapse { slot }
+        match service::slot_of(item) {
+            Some(slot) => Message::Service(service::Message::Lapse { slot }),
+            None => Message::Lapse {
+                slot: slot_of(item),
+            },
+        }
     }
 
     fn hold(&mut self, held: bool) {
@@ -221,11 +321,17 @@ impl Timed for ProcessMachine {
     }
 
     fn is_quarantined(&self, item: u64) -> bool {
-        self.state.is_quarantined(slot_of(item))
+        match service::slot_of(item) {
+            Some(slot) => self.state.services.is_quarantined(slot),
+            None => self.state.is_quarantined(slot_of(item)),
+        }
     }
 
     fn quarantine(&mut self, item: u64, now: Now) {
-        self.state.quarantine(slot_of(item), now);
+        match service::slot_of(item) {
+            Some(slot) => self.state.services.quarantine(slot),
+            None => self.state.quarantine(slot_of(item), now),
+        }
     }
 }
 
@@ -246,6 +352,7 @@ impl Paged for ProcessMachine {
                     write(&*record.profile, content);
                 }
             }
+            None if page.kind() == SERVICES => self.state.services.kept.encode(page, content),
             None => self.state.records.encode(page, content),
         }
     }
@@ -275,7 +382,7 @@ impl Shown for ProcessMachine {
     fn gauges(&self) -> Vec<Gauge> {
         let totals = self.totals();
         let gauge = |name, help, value| Gauge { name, help, value };
-        vec![
+        let mut gauges = vec![
             gauge("queued", "processes to be launched", totals.queued.into()),
             gauge("running", "processes that run", totals.running.into()),
             gauge(
@@ -305,11 +412,28 @@ impl Shown for ProcessMachine {
             ),
             gauge("bytes", "bytes of what records say", totals.bytes),
             gauge(
+                "launches",
+                "processes that were to be launched since the start",
+                self.counted.launches,
+            ),
+            gauge(
+                "launch_failures",
+                "processes that could not be started since the start",
+                self.counted.failures,
+            ),
+            gauge(
+                "service_restarts",
+                "restarts of processes of services since the start",
+                self.counted.restarts,
+            ),
+            gauge(
                 "contradictions",
                 "reports that contradict what was reported before",
                 totals.contradictions,
             ),
-        ]
+        ];
+        gauges.extend(self.service_gauges());
+        gauges
     }
 
     fn events(

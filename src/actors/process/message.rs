@@ -1,8 +1,9 @@
 //! What can be asked of the `ProcessActor`, what the kernel tells it, what can come of it, and what it wants done.
 //! Messages and outcomes are stored: see the change rule in `persist/format.rs`.
 
+use crate::actors::binding;
 use crate::actors::process::identity::Identity;
-use crate::actors::process::spec::{Parentage, Spec, Tags};
+use crate::actors::process::spec::{Expectation, Parentage, Spec, Tags};
 use crate::bytes::Bytes;
 use crate::clock::Date;
 use crate::ids::{ProcessId, Slot};
@@ -106,6 +107,33 @@ pub enum Message {
         /// Why not.
         errno: Option<i32>,
     },
+    /// Another actor: say when it is gone.
+    Watch(binding::Watch),
+    /// Another actor: stop its tree, since the right that it has is over.
+    Fence(ProcessId),
+    /// The port: it has said something of itself, or nothing for too long.
+    Notice {
+        /// Which.
+        id: ProcessId,
+        /// What.
+        notice: Notice,
+    },
+    /// The port: a hook says in its output that it ran a process.
+    Child {
+        /// Which hook.
+        of: ProcessId,
+        /// What it ran.
+        child: Box<Child>,
+    },
+    /// The port: the output of a hook has been read.
+    Found {
+        /// Which.
+        id: ProcessId,
+        /// What there is in it.
+        found: Box<Found>,
+    },
+    /// Services, and what becomes of them.
+    Service(crate::actors::process::service::Message),
     /// Time acts on a record: its timeout, its grace, or its end of retention.
     Lapse {
         /// Which.
@@ -125,13 +153,116 @@ impl Message {
             | Self::Ended { id, .. }
             | Self::Empty { id }
             | Self::Stuck { id, .. }
-            | Self::Signalled { id, .. } => Some(*id),
-            Self::Launch(_) | Self::Register(_) | Self::Prune { .. } | Self::Lapse { .. } => None,
+            | Self::Notice { id, .. }
+            | Self::Child { of: id, .. }
+            | Self::Found { id, .. }
+            | Self::Signalled { id, .. }
+            | Self::Fence(id) => Some(*id),
+            Self::Watch(watch) => Some(watch.process),
+            Self::Launch(_)
+            | Self::Register(_)
+            | Self::Prune { .. }
+            | Self::Service(_)
+            | Self::Lapse { .. } => None,
         }
     }
 
     /// The longest error text.
     pub const ERROR_BYTES_MAX: usize = 1024;
+}
+
+/// What a process says of itself, by a line of its output or by the protocol of `sd_notify`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Notice {
+    /// It is ready.
+    Ready,
+    /// It is about to end.
+    Leaving,
+    /// What it does, in at most [`Notice::WORDS_BYTES_MAX`] bytes.
+    Words(String),
+    /// It gave no sign of life for as long as its watchdog waits.
+    Silent,
+}
+
+impl Notice {
+    /// The longest words.
+    pub const WORDS_BYTES_MAX: usize = 256;
+}
+
+/// A process that a hook says it ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Child {
+    /// The line of its output, from 1.
+    pub line: u32,
+    /// Program and arguments.
+    pub argv: Vec<Bytes>,
+    /// Its directory; that of the hook if left out.
+    pub dir: Option<Bytes>,
+    /// Its PID.
+    pub pid: Option<u32>,
+    /// How it ended.
+    pub end: Option<End>,
+    /// When it started.
+    pub started: Option<Date>,
+    /// When it ended.
+    pub ended: Option<Date>,
+}
+
+/// What was found in the output of a hook beside those.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Found {
+    /// Processes.
+    pub children: u32,
+    /// Records of other types.
+    pub records: u32,
+    /// The first of those as they were printed, in at most [`Found::BYTES_MAX`] bytes.
+    pub kept: Vec<Bytes>,
+    /// Lines that should be records and are none.
+    pub broken: u32,
+    /// What is wrong with the first of them, at most [`Found::WARNINGS_MAX`].
+    pub warnings: Vec<Warning>,
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Warning {
+    /// Which line, from 1.
+    pub line: u32,
+    /// What, in at most [`Found::WORDS_BYTES_MAX`] bytes.
+    pub words: String,
+}
+
+impl Found {
+    /// The most bytes of records that are kept. All are in the file of its output.
+    pub const BYTES_MAX: usize = 16 << 10;
+    /// The most records that are kept.
+    pub const KEPT_MAX: usize = 64;
+    /// The most processes of one hook that get records.
+    pub const CHILDREN_MAX: u32 = 1000;
+    /// The most warnings.
+    pub const WARNINGS_MAX: usize = 16;
+    /// The longest words of a warning.
+    pub const WORDS_BYTES_MAX: usize = 256;
+
+    /// How many bytes it says.
+    pub(super) fn bytes(&self) -> usize {
+        let kept = self.kept.iter().map(|it| it.as_bytes().len());
+        let words = self.warnings.iter().map(|it| it.words.len());
+        kept.chain(words).sum()
+    }
+
+    /// Whether it is within its bounds.
+    pub(super) fn fits(&self) -> bool {
+        let is_short = |it: &Warning| it.words.len() <= Self::WORDS_BYTES_MAX;
+        self.kept.len() <= Self::KEPT_MAX
+            && self.warnings.len() <= Self::WARNINGS_MAX
+            && self.warnings.iter().all(is_short)
+            && self.bytes() <= Self::BYTES_MAX + Self::WARNINGS_MAX * Self::WORDS_BYTES_MAX
+    }
 }
 
 /// What is to be run, for whom.
@@ -205,6 +336,26 @@ pub enum Step {
     Abandoned,
 }
 
+impl Step {
+    /// The word for it that programs compare.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Keeper => "keeper",
+            Self::Files => "files",
+            Self::Output => "output",
+            Self::Environment => "environment",
+            Self::Parcel => "parcel",
+            Self::Fork => "fork",
+            Self::Group => "group",
+            Self::Directory => "directory",
+            Self::User => "user",
+            Self::Limits => "limits",
+            Self::Exec => "exec",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -273,6 +424,29 @@ pub struct Remains {
     pub cpu_ms: u64,
     /// The most memory that it had at once, in bytes.
     pub memory_max: u64,
+    /// Whether another process has its output open, and may go on writing there.
+    pub leak: Option<Leak>,
+}
+
+/// Output that is open after the end of the process that it is of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leak {
+    /// Who has it open, at most [`Leak::HOLDERS_MAX`]. None if they were not looked for, or not found.
+    pub holders: Vec<Holder>,
+}
+
+impl Leak {
+    /// The most that are named.
+    pub const HOLDERS_MAX: usize = 8;
+}
+
+/// A process that has output of another open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// Its PID then.
+    pub pid: u32,
+    /// The name of its program.
+    pub name: String,
 }
 
 /// A stream of output that ended in a file.
@@ -314,6 +488,8 @@ pub enum Action {
         contained: bool,
         /// Where its files are, if not in `DATA/run/ID`.
         run_dir: Option<Bytes>,
+        /// What of it is to be looked for: the part of its spec that says so.
+        expects: Option<Box<Expectation>>,
     },
     /// Send a signal, by its verified descriptor.
     Signal {
@@ -341,6 +517,13 @@ pub enum Action {
         id: ProcessId,
         /// The process.
         identity: Identity,
+    },
+    /// It was a hook: read its output for records. Answered by `Child` for each process in it, and then by `Found`.
+    Read {
+        /// Which.
+        id: ProcessId,
+        /// Where its files are, if not in `DATA/run/ID`.
+        run_dir: Option<Bytes>,
     },
     /// That it ended is durable: the keeper need not remember it, and its PID file goes.
     Forget {

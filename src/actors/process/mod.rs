@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `identity.rs` | which process is meant, so that a reused PID is never taken for it |
 //! | `spec.rs` `secret.rs` | what is to be run, and how; what looks like a secret |
-//! | `message.rs` `outcome.rs` | what is asked, what the kernel tells, what is to be done; what can come of a message |
+//! | `message.rs` `outcome.rs` `insertion.rs` | what is asked, what the kernel tells, what is to be done; what can come of a message |
 //! | `reply.rs` | what can be asked and waited for, and what is answered |
 //! | `rules.rs` | configuration |
 //! | `record.rs` `state.rs` `index.rs` | one record; all of them, and how they change; where they are found |
@@ -15,16 +15,20 @@
 //! | `pages.rs` | durable state as pages |
 //! | `machine.rs` | what the host asks, and what is due when |
 //! | `decide.rs` `adding.rs` `commit.rs` | the rules: what becomes of a process; what is added; and making it so |
+//! | `hook.rs` | the same of what a hook says that it did |
 //! | `look.rs` | answers to questions, in shares where they walk far |
 //! | `event.rs` | what is told to subscribers |
+//! | `service/` | what is to run as long as the configuration has it |
 //! | `invariants.rs` `model/` `tests/` | the machine compared with a plain model, its state walked |
 
 mod adding;
 mod commit;
 mod decide;
 mod event;
+mod hook;
 mod identity;
 mod index;
+mod insertion;
 #[cfg(test)]
 mod invariants;
 mod look;
@@ -38,6 +42,7 @@ mod record;
 mod reply;
 mod rules;
 mod secret;
+mod service;
 mod spec;
 mod state;
 #[cfg(test)]
@@ -45,17 +50,23 @@ mod tests;
 mod waiting;
 
 pub use identity::Identity;
+pub use insertion::Insertion;
 pub use machine::ProcessMachine;
 pub use message::{
-    Action, End, Failure, Launching, Lost, Message, Output, Reach, Registering, Remains, Step,
+    Action, Child, End, Failure, Found, Holder, Launching, Leak, Lost, Message, Notice, Output,
+    Reach, Registering, Remains, Step, Warning,
 };
-pub use outcome::{Insertion, Outcome, Refused};
+pub use outcome::{Outcome, Refused, Turn};
 pub use pages::Page;
-pub use record::{Cause, Phase, Profile, Record, Sending, Sent, Stop, Stuck};
+pub use record::{Announced, Cause, Phase, Profile, Record, Sending, Sent, Stop, Stuck};
 pub use reply::{Query, RecordView, Reply, Selection, Totals, View, Watch};
 pub use rules::Rules;
 pub use secret::{MASK, has_secret, is_secret_name, masked};
-pub use spec::{Flaw, Parentage, Spec, Tags, kind_of};
+pub use service::{
+    Definition, Fault, Instance, InstanceView, Last, Message as ServiceMessage, Policy, Service,
+    ServiceView, Status, Step as ServiceStep, Then, Verdict,
+};
+pub use spec::{Expectation, Flaw, Parentage, Ready, Spec, Tags, kind_of};
 
 /// The actor around the records.
 pub type ProcessActor = crate::spine::Host<ProcessMachine>;

@@ -1,7 +1,9 @@
 //! What can come of a message. Stored: see the change rule in `persist/format.rs`.
 
+pub(super) use crate::actors::process::insertion::Insertion;
 use crate::actors::process::message::End;
 use crate::actors::process::record::Stop;
+use crate::actors::process::service::Step;
 use crate::actors::process::spec::Flaw;
 use crate::clock::{Date, Timestamp};
 use crate::ids::{ProcessId, Slot};
@@ -85,6 +87,32 @@ pub enum Outcome {
         /// Whether there are more that were asked for.
         more: bool,
     },
+    /// Another actor is told when it is gone.
+    Watched {
+        /// Where.
+        slot: Slot,
+    },
+    /// It is gone, as far as another actor wants to know: that is told.
+    Gone,
+    /// What lives of its tree is to end.
+    Fenced {
+        /// Where, and how each is stopped.
+        stops: Vec<(Slot, Stop)>,
+    },
+    /// It said something of itself.
+    Noticed {
+        /// Where.
+        slot: Slot,
+    },
+    /// A record was made, of a process that a hook ran.
+    Child(Box<Insertion>),
+    /// What is in the output of a hook is known.
+    Found {
+        /// Where.
+        slot: Slot,
+    },
+    /// Something becomes of services.
+    Service(Box<Turn>),
     /// The message says nothing new, or is about a record that is gone or has ended: nothing changes.
     Unchanged,
     /// The port reports another process for an attempt that has one: nothing changes, but it is counted.
@@ -93,33 +121,22 @@ pub enum Outcome {
     Refused(Refused),
 }
 
-/// A new record, and what makes room for it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Insertion {
-    /// Where it is put.
-    pub slot: Slot,
-    /// Its id.
-    pub id: ProcessId,
-    /// Whose child it is.
-    pub parent: Option<ProcessId>,
-    /// Its root; itself if it has no parent.
-    pub root: ProcessId,
-    /// How many are above it.
-    pub depth: u16,
-    /// Its number among those of its type.
-    pub number: u64,
-    /// Its type, also where the message names none.
-    pub kind: String,
-    /// When, by the wall clock.
-    pub at: Date,
-    /// Records that are removed to make room.
-    pub evicted: Vec<Slot>,
+/// What comes of a message for services.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turn {
+    /// What comes of it for one of their processes.
+    pub process: Option<Outcome>,
+    /// What comes of it for them, in order.
+    pub steps: Vec<Step>,
 }
 
 /// Why a request was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum Refused {
+    /// No service has this name.
+    #[error("no service has this name")]
+    NoService,
     /// There is no record of this id, or no longer.
     #[error("no process has this id")]
     Unknown,

@@ -3,13 +3,17 @@
 //! Change rule: the layout is part of the on-disk format, see `persist/format.rs`.
 
 use crate::actors::process::record::{Profile, Record};
+use crate::actors::process::service::Service;
 use crate::clock::Timestamp;
 use crate::ids::{PageId, Seq, Slot};
-use crate::lookup::kept::{Kept, Loaded, Once, Single};
+use crate::lookup::kept::{Kept, Loaded, Once, Plain, Single};
 use serde::{Deserialize, Serialize};
 
 /// The kind of pages that each hold the profile of one record, by its slot. Records are of kind 0.
 const PROFILES: u8 = 2;
+
+/// The kind of pages that hold services.
+pub(super) const SERVICES: u8 = <Service as Plain>::KIND;
 
 /// The page of the profile of the record in this slot.
 pub(super) const fn profile_page(slot: Slot) -> PageId {
@@ -30,6 +34,8 @@ pub enum Page {
     Records(Loaded<Record>),
     /// What never changes of the record in a slot.
     Profile(Slot, Box<Profile>),
+    /// Services by slot.
+    Services(Loaded<Service>),
 }
 
 impl Page {
@@ -44,6 +50,7 @@ impl Page {
                 let profile = profile.map_err(|error| error.to_string())?;
                 Ok(Self::Profile(slot, Box::new(profile)))
             }
+            None if page.kind() == SERVICES => Kept::decode(page, content).map(Self::Services),
             None => Kept::decode(page, content).map(Self::Records),
         }
     }

@@ -1,12 +1,14 @@
 //! One record: what is known of a process. Stored: see the change rule in `persist/format.rs`.
 
+use crate::actors::binding::Until;
 use crate::actors::process::identity::Identity;
-use crate::actors::process::message::{End, Failure, Output, Remains};
-use crate::actors::process::spec::{Spec, Tags};
+use crate::actors::process::message::{End, Failure, Found, Output, Remains};
+use crate::actors::process::spec::{Ready, Spec, Tags};
 use crate::clock::{Date, Deadline, Timestamp};
-use crate::ids::{ProcessId, Seq};
+use crate::ids::{ActorId, ProcessId, Seq};
 use crate::lookup::kept::Plain;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// How far a process has come. It never goes back.
@@ -107,12 +109,42 @@ pub struct Record {
     pub signals: Vec<Sending>,
     /// What became of the newest signal that was sent.
     pub sent: Option<Sent>,
+    /// Which actors are told when it is gone, and when that is.
+    #[serde(default)]
+    pub watchers: BTreeSet<(ActorId, Until)>,
+    /// What it said of its readiness.
+    #[serde(default)]
+    pub announced: Announced,
+    /// When it is stopped if it is not ready, in node time, as `expires`.
+    #[serde(default)]
+    pub ready_by: Option<Timestamp>,
+    /// What it said it does.
+    #[serde(default)]
+    pub said: Option<String>,
+    /// Of a hook, what is in its output.
+    #[serde(default)]
+    pub found: Option<Box<Found>>,
     /// What never changes. On a page of its own.
     #[serde(skip)]
     pub profile: Arc<Profile>,
     /// How many of its children live, or have descendants that do. Volatile.
     #[serde(skip)]
     pub(super) held: u32,
+}
+
+/// What a process said of its readiness.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Announced {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// It is ready.
+    Ready,
+    /// It is about to end.
+    Leaving,
 }
 
 /// How a process is being stopped.
@@ -144,6 +176,25 @@ pub enum Cause {
     Request,
     /// It ran longer than it may.
     Timeout,
+    /// The right that it had is over, and nobody else has it before it is gone.
+    Fence,
+    /// It was not ready in time.
+    NotReady,
+    /// It gave no sign of life in time.
+    Watchdog,
+}
+
+impl Cause {
+    /// The word for it that programs compare.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::Timeout => "timeout",
+            Self::Fence => "fence",
+            Self::NotReady => "not-ready",
+            Self::Watchdog => "watchdog",
+        }
+    }
 }
 
 /// What SIGKILL did not end.
@@ -186,6 +237,17 @@ impl Record {
         !matches!(self.phase, Phase::Exited)
     }
 
+    /// Whether it runs, and is ready as far as it is to say so.
+    pub(super) fn is_ready(&self) -> bool {
+        let says = self.profile.spec.ready != Ready::Running;
+        self.phase == Phase::Running && (!says || self.announced == Announced::Ready)
+    }
+
+    /// When time acts on it while it runs.
+    fn expiry(&self) -> Option<Timestamp> {
+        [self.expires, self.ready_by].into_iter().flatten().min()
+    }
+
     /// When it ended, if it has.
     pub(super) fn ended_at(&self) -> Date {
         self.ended.unwrap_or_default()
@@ -197,8 +259,10 @@ impl Record {
         let remains = self.remains.as_ref();
         let remains = remains.map_or(0, |it| output(&it.stdout) + output(&it.stderr));
         let about = self.failure.as_ref().and_then(|it| it.about.as_ref());
-        let texts = [self.error.as_ref(), about].into_iter().flatten();
+        let texts = [self.error.as_ref(), about, self.said.as_ref()];
+        let texts = texts.into_iter().flatten();
         let texts: usize = texts.map(String::len).sum();
+        let texts = texts + self.found.as_ref().map_or(0, |it| it.bytes());
         self.profile.bytes() + (remains + texts) as u64
     }
 
@@ -206,6 +270,14 @@ impl Record {
     pub(super) fn is_elsewhere(&self, machine: Option<u128>) -> bool {
         let identity = self.identity.as_ref();
         identity.is_some_and(|it| machine.is_some_and(|machine| machine != it.machine))
+    }
+
+    /// Whether it is gone, as far as this asks.
+    pub(super) const fn is_gone(&self, until: Until) -> bool {
+        match until {
+            Until::Process => self.end.is_some() || !self.is_live(),
+            Until::Tree => !self.stays(),
+        }
     }
 
     /// Whether it must stay: it lives, or a descendant does.
@@ -221,11 +293,12 @@ impl Plain for Record {
     /// When time acts on a process. Its removal is told by an index: it hangs on whether a descendant lives.
     fn deadline(&self, epoch: Timestamp) -> Option<Deadline> {
         match (self.phase, self.stop) {
-            (Phase::Stopping, Some(stop)) if !stop.killed => {
+            // Of one that has ended it is the rest that is to end, or nothing.
+            (Phase::Stopping, Some(stop)) if !stop.killed && (stop.tree || self.end.is_none()) => {
                 let since = stop.since.max(epoch);
                 Some(Deadline::Time(since.plus_ms(stop.grace_ms.into())))
             }
-            (Phase::Running, _) => self.expires.map(Deadline::Time),
+            (Phase::Running, _) => self.expiry().map(Deadline::Time),
             (Phase::Queued | Phase::Stopping | Phase::Exited, _) => None,
         }
     }

@@ -1,9 +1,9 @@
 //! What can be asked of the `ProcessActor` without changing anything, what can be waited for, and what is answered.
 
 use crate::actors::process::identity::Identity;
-use crate::actors::process::message::{End, Failure, Remains};
+use crate::actors::process::message::{End, Failure, Found, Remains};
 use crate::actors::process::outcome::Refused;
-use crate::actors::process::record::{Phase, Sent, Stop, Stuck};
+use crate::actors::process::record::{Announced, Phase, Sent, Stop, Stuck};
 use crate::bytes::Bytes;
 use crate::clock::Date;
 use crate::ids::{ProcessId, Seq};
@@ -38,6 +38,8 @@ pub enum Query {
         /// At most so many.
         most: u32,
     },
+    /// Services, all or the one of this name: [`Reply::Services`], or refused as no service.
+    Services(Option<String>),
     /// How many records there are, by what is the matter with them: [`Reply::Totals`].
     Totals,
 }
@@ -80,17 +82,23 @@ pub struct Selection {
 pub enum Watch {
     /// It has been started, or could not be: [`Reply::Record`].
     Start(ProcessId),
-    /// It has ended, and all its tree if that is being stopped: [`Reply::Record`].
+    /// It has ended, and all its tree if that is being stopped or a right is bound to it: [`Reply::Record`].
     End(ProcessId),
+    /// The process itself has ended, or could not be started: [`Reply::Record`].
+    Leader(ProcessId),
     /// A signal was sent: [`Reply::Sent`].
     Signal(ProcessId, Seq),
+    /// Services stand still, all or the one of this name: each runs, or is down and stays so. [`Reply::Done`], or refused
+    /// as no service.
+    Services(Option<String>),
 }
 
 impl Watch {
-    /// Whose record it is about.
-    pub const fn id(&self) -> ProcessId {
+    /// Whose record it is about, if it is about one.
+    pub const fn id(&self) -> Option<ProcessId> {
         match self {
-            Self::Start(id) | Self::End(id) | Self::Signal(id, _) => *id,
+            Self::Start(id) | Self::End(id) | Self::Leader(id) | Self::Signal(id, _) => Some(*id),
+            Self::Services(_) => None,
         }
     }
 }
@@ -144,6 +152,8 @@ pub enum Reply {
     },
     /// All records.
     Totals(Totals),
+    /// Services, by name.
+    Services(Vec<crate::actors::process::service::ServiceView>),
     /// It was refused.
     Refused(Refused),
 }
@@ -213,6 +223,12 @@ pub struct RecordView {
     pub stuck: Option<Stuck>,
     /// What became of the newest signal that was sent.
     pub sent: Option<Sent>,
+    /// What it said of its readiness.
+    pub announced: Announced,
+    /// Of a hook, what is in its output.
+    pub found: Option<Box<Found>>,
+    /// What it said it does.
+    pub said: Option<String>,
     /// Children that live, or have descendants that do.
     pub live_children: u32,
 }

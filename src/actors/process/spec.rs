@@ -35,6 +35,48 @@ pub struct Spec {
     pub appends: bool,
     /// Whether its standard output is read for records when it has ended, see `docs/processes.md`, "Hooks".
     pub is_hook: bool,
+    /// When it is ready for those that come after it.
+    pub ready: Ready,
+    /// Milliseconds from its start within which it is to be ready; if it is not, it is stopped. 0 waits for ever.
+    pub ready_timeout_ms: u32,
+    /// The most milliseconds between two signs of life of one that gives notice; 0 asks for none.
+    pub watchdog_ms: u32,
+    /// The user to be, by name or number, if another than the coordinator's.
+    pub user: Option<String>,
+    /// The group to be, by name or number, if another than that user's.
+    pub group: Option<String>,
+    /// Resource limits beside those of the keeper: which, soft, hard. `u64::MAX` is none.
+    pub limits: Vec<(u32, u64, u64)>,
+    /// How long each file of its output may become before it is rotated; 0 for as long as it likes.
+    pub output_bytes_max: u64,
+    /// How many files that were rotated are kept of each.
+    pub output_kept: u8,
+}
+
+/// When a process is ready.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ready {
+    /// As soon as it runs.
+    #[default]
+    Running,
+    /// When a line of its standard output has this text in it.
+    Line(String),
+    /// When it says so by the protocol of `sd_notify`.
+    Notify,
+}
+
+/// What is to be looked for of a process that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expectation {
+    /// What makes it ready.
+    pub ready: Ready,
+    /// Whether it has said that it is.
+    pub is_ready: bool,
+    /// The most milliseconds between two signs of life; 0 asks for none.
+    pub watchdog_ms: u32,
+    /// How long its output may become before it is rotated, and how much of that is kept.
+    pub output: (u64, u8),
 }
 
 /// What cannot be asked for.
@@ -71,6 +113,34 @@ pub enum Flaw {
     /// No such signal.
     #[error("signals are 1 to {}", Spec::SIGNAL_MAX)]
     Signal,
+    /// The text of a line is empty, has a line break in it, or is too long.
+    #[error(
+        "the text of a line has 1 to {} bytes, and no line break",
+        Spec::LINE_BYTES_MAX
+    )]
+    Line,
+    /// Signs of life of one that gives none.
+    #[error("a watchdog needs ready = \"notify\"")]
+    Watchdog,
+    /// A name of a user or a group that cannot be one.
+    #[error(
+        "a user or group has a name or number of 1 to {} bytes",
+        Tags::NAME_BYTES_MAX
+    )]
+    User,
+    /// Too many limits, or a soft one above the hard one.
+    #[error(
+        "there are at most {} limits, each soft one no more than its hard one",
+        Spec::LIMITS_MAX
+    )]
+    Limits,
+    /// Files of output that are too short, or too many.
+    #[error(
+        "a file of output has at least {} bytes, and at most {} are kept",
+        Spec::OUTPUT_BYTES_MIN,
+        Spec::OUTPUT_KEPT_MAX
+    )]
+    Output,
     /// The type is too long.
     #[error("a type has at most {} bytes", Tags::NAME_BYTES_MAX)]
     Kind,
@@ -88,6 +158,9 @@ pub enum Flaw {
     /// The error text is too long.
     #[error("an error has at most 1024 bytes")]
     Error,
+    /// The services cannot be as they are defined.
+    #[error("the services cannot be as they are defined")]
+    Services,
     /// No process is meant.
     #[error("an identity has a PID and a start time")]
     Identity,
@@ -130,6 +203,14 @@ impl Spec {
     pub const ENV_MAX: usize = 1024;
     /// The longest grace, an hour.
     pub const GRACE_MS_MAX: u32 = 3_600_000;
+    /// The longest text of a line that says that it is ready.
+    pub const LINE_BYTES_MAX: usize = 1024;
+    /// The most limits.
+    pub const LIMITS_MAX: usize = 16;
+    /// The shortest file of output that is rotated.
+    pub const OUTPUT_BYTES_MIN: u64 = 64 << 10;
+    /// The most rotated files of one stream.
+    pub const OUTPUT_KEPT_MAX: u8 = 100;
 
     /// The first signal of a stop.
     pub const fn first_signal(&self) -> u8 {
@@ -155,7 +236,14 @@ impl Spec {
             self.run_dir.as_ref(),
         ];
         let paths = paths.into_iter().flatten().map(length);
-        argv + env.chain(secrets).chain(paths).sum::<usize>()
+        let line = match &self.ready {
+            Ready::Line(text) => text.len(),
+            Ready::Running | Ready::Notify => 0,
+        };
+        let names = [self.user.as_ref(), self.group.as_ref()];
+        let names = names.into_iter().flatten().map(String::len);
+        let rest = line + size_of_val(self.limits.as_slice());
+        argv + rest + env.chain(secrets).chain(paths).chain(names).sum::<usize>()
     }
 
     /// What of it cannot be.
@@ -202,7 +290,45 @@ impl Spec {
         if self.stop_signal > Self::SIGNAL_MAX {
             return Err(Flaw::Signal);
         }
+        self.check_more()
+    }
+
+    fn check_more(&self) -> Result<(), Flaw> {
+        if let Ready::Line(text) = &self.ready
+            && (!(1..=Self::LINE_BYTES_MAX).contains(&text.len()) || text.contains('\n'))
+        {
+            return Err(Flaw::Line);
+        }
+        if self.watchdog_ms > 0 && self.ready != Ready::Notify {
+            return Err(Flaw::Watchdog);
+        }
+        let is_name = |name: &String| (1..=Tags::NAME_BYTES_MAX).contains(&name.len());
+        if !self.user.iter().chain(&self.group).all(is_name) {
+            return Err(Flaw::User);
+        }
+        let fits = |(_, soft, hard): &(u32, u64, u64)| soft <= hard;
+        if self.limits.len() > Self::LIMITS_MAX || !self.limits.iter().all(fits) {
+            return Err(Flaw::Limits);
+        }
+        let is_short = (1..Self::OUTPUT_BYTES_MIN).contains(&self.output_bytes_max);
+        if is_short || self.output_kept > Self::OUTPUT_KEPT_MAX {
+            return Err(Flaw::Output);
+        }
         Ok(())
+    }
+
+    /// What is to be looked for while it runs, if anything.
+    pub fn expects(&self, is_ready: bool) -> Option<Box<Expectation>> {
+        let is_watched = self.watchdog_ms > 0 || self.output_bytes_max > 0;
+        let is_awaited = self.ready != Ready::Running;
+        (is_watched || is_awaited).then(|| {
+            Box::new(Expectation {
+                ready: self.ready.clone(),
+                is_ready,
+                watchdog_ms: self.watchdog_ms,
+                output: (self.output_bytes_max, self.output_kept),
+            })
+        })
     }
 }
 
@@ -269,6 +395,8 @@ pub struct Parentage {
     /// Who asked, its parent, and so on upwards, as the kernel has them: the first that has a record counts, if no name
     /// does.
     pub line: Vec<super::identity::Identity>,
+    /// Whether it is launched only while the one that is named lives: what that has a right to ends with it.
+    pub bound: bool,
 }
 
 impl Parentage {

@@ -5,13 +5,15 @@
     reason = "slots come from indexes over the slab: one that leads nowhere is an impossible state"
 )]
 
+use crate::actors::binding::{Gone, Until};
 use crate::actors::process::identity::Identity;
 use crate::actors::process::index::Index;
 use crate::actors::process::pages::{Head, Page, profile_page, write};
 use crate::actors::process::record::{Profile, Record};
 use crate::actors::process::rules::Rules;
+use crate::actors::process::service::Services;
 use crate::clock::{Date, Now, Offset, Timestamp};
-use crate::ids::{Digest, ProcessId, Seq, Slot};
+use crate::ids::{ActorId, Digest, ProcessId, Seq, Slot};
 use crate::lookup::kept::{Kept, Once};
 use crate::lookup::pages::Pages;
 use crate::spine::machine::Start;
@@ -26,10 +28,13 @@ pub(super) struct State {
     pub(super) head: Once<Head>,
     pub(super) pages: Pages,
     pub(super) index: Index,
+    pub(super) services: Services,
     /// The sum of all profiles.
     profiles: Digest,
     /// Whether no date removes anything: the wall clock is in doubt.
     held: bool,
+    /// What is gone that somebody watches, until the end of the entry by which it is.
+    departed: Vec<(ActorId, Gone)>,
 }
 
 impl State {
@@ -40,8 +45,10 @@ impl State {
             head: Once::default(),
             pages: Pages::default(),
             index: Index::default(),
+            services: Services::default(),
             profiles: Digest::default(),
             held: false,
+            departed: Vec::new(),
         }
     }
 
@@ -73,6 +80,21 @@ impl State {
         std::iter::successors(first, |(_, record)| self.find(record.parent?))
     }
 
+    /// A record and all below it, as far as something lives there.
+    pub(super) fn below(&self, id: ProcessId) -> Vec<(Slot, &Record)> {
+        let mut found: Vec<(Slot, &Record)> = self.find(id).into_iter().collect();
+        let mut next = 0;
+        while let Some((_, above)) = found.get(next) {
+            next += 1;
+            let all = (ProcessId(0), ProcessId(u128::MAX));
+            let children = (above.id, all.0)..=(above.id, all.1);
+            let children = self.index.children.range(children);
+            let children = children.filter_map(|(_, id)| self.find(*id));
+            found.extend(children.filter(|(_, record)| record.stays()));
+        }
+        found
+    }
+
     /// Puts a new record into a free slot.
     pub(super) fn insert(&mut self, entry: Seq, slot: Slot, record: Record) {
         self.touch_profile(entry, slot);
@@ -90,11 +112,18 @@ impl State {
     pub(super) fn change(&mut self, entry: Seq, slot: Slot, make: impl FnOnce(&mut Record)) {
         let record = &self.records[slot];
         let (stayed, parent) = (record.stays(), record.parent);
+        let was_gone = record.is_gone(Until::Process);
         self.index.leave(slot, record);
         self.records.change(self.pages.by(entry), slot, make);
         let record = &self.records[slot];
         self.index.enter(slot, record);
         let stays = record.stays();
+        if !was_gone && record.is_gone(Until::Process) {
+            depart(&mut self.departed, record, Until::Process);
+        }
+        if stayed && !stays {
+            depart(&mut self.departed, record, Until::Tree);
+        }
         if stays != stayed {
             self.hold_above(parent, stays);
         }
@@ -129,6 +158,9 @@ impl State {
             if record.stays() == stayed {
                 return;
             }
+            if stayed {
+                depart(&mut self.departed, record, Until::Tree);
+            }
             next = record.parent;
         }
     }
@@ -154,6 +186,20 @@ impl State {
         self.records.begin_spans(stamp.at);
     }
 
+    /// What is gone since the last time this was asked, and who is to be told.
+    pub(super) fn take_departed(&mut self) -> Vec<(ActorId, Gone)> {
+        std::mem::take(&mut self.departed)
+    }
+
+    /// Whether somebody waits for the tree of this record to end, or for one above it.
+    pub(super) fn is_tree_watched(&self, record: &Record) -> bool {
+        let is_watched = |record: &Record| {
+            let mut watchers = record.watchers.iter();
+            watchers.any(|(_, until)| *until == Until::Tree)
+        };
+        is_watched(record) || self.above(record.parent).any(|(_, it)| is_watched(it))
+    }
+
     /// Holds back what is removed on its date, or no longer.
     pub(super) fn hold(&mut self, held: bool) {
         self.held = held;
@@ -161,7 +207,9 @@ impl State {
 
     /// The first record whose time to be kept ends, and when that is.
     fn first_removal(&self) -> Option<(Date, Slot)> {
-        let (ended, slot) = self.index.removable.first()?;
+        let mut removable = self.index.removable.iter();
+        let first = removable.find(|(_, slot)| !self.index.quarantined.contains(slot));
+        let (ended, slot) = first?;
         let removal = (ended.plus_ms(self.rules.retention_ms), *slot);
         (!self.held).then_some(removal)
     }
@@ -190,11 +238,7 @@ impl State {
 
     /// Whether time no longer acts on a record, although it would.
     pub(super) fn is_quarantined(&self, slot: Slot) -> bool {
-        let is_kept = |record: &Record| {
-            let key = (record.ended_at(), slot);
-            !record.stays() && !self.index.removable.contains(&key)
-        };
-        self.records.get(slot).is_some_and(is_kept) || self.records.is_forgotten(slot)
+        self.index.quarantined.contains(&slot) || self.records.is_forgotten(slot)
     }
 
     /// Takes a record on which time failed to act out of all order, until something else puts it back.
@@ -205,7 +249,7 @@ impl State {
         };
         let removal = record.ended_at().plus_ms(self.rules.retention_ms);
         if !record.stays() && removal <= now.date() {
-            self.index.removable.remove(&(record.ended_at(), slot));
+            self.index.quarantined.insert(slot);
         }
     }
 
@@ -214,6 +258,7 @@ impl State {
         let mut digest = self.records.digest();
         digest.merge(self.profiles);
         digest.merge(self.head.digest());
+        digest.merge(self.services.kept.digest());
         digest
     }
 
@@ -241,6 +286,7 @@ impl State {
                     state.profiles.add(&profile_bytes(slot, &profile));
                     state.records.volatile()[slot].profile = Arc::new(*profile);
                 }
+                Page::Services(page) => state.services.load(page),
             }
         }
         assert!(without.is_empty(), "every record has a profile");
@@ -261,7 +307,16 @@ impl State {
                 self.hold_above(parent, true);
             }
         }
+        self.services.build();
+        self.settle_services();
     }
+}
+
+/// Notes who is to be told that a process is gone, or its tree.
+fn depart(departed: &mut Vec<(ActorId, Gone)>, record: &Record, until: Until) {
+    let process = record.id;
+    let watchers = record.watchers.iter().filter(|(_, its)| *its == until);
+    departed.extend(watchers.map(|(by, _)| (*by, Gone { process, until })));
 }
 
 /// What the digest is made of for a profile.

@@ -12,17 +12,17 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Begins to wait, in the place of what the ticket stood for.
-    pub(super) fn watch(&mut self, ticket: Ticket, watch: Watch) {
+    /// Begins to wait for something of this record, in the place of what the ticket stood for.
+    pub(super) fn watch(&mut self, ticket: Ticket, id: ProcessId, watch: Watch) {
         self.forget(ticket);
-        self.by_id.insert((watch.id(), ticket));
+        self.by_id.insert((id, ticket));
         self.watches.insert(ticket, watch);
     }
 
     /// Ends a wait.
     pub(super) fn forget(&mut self, ticket: Ticket) {
-        if let Some(watch) = self.watches.remove(&ticket) {
-            self.by_id.remove(&(watch.id(), ticket));
+        if let Some(id) = self.watches.remove(&ticket).and_then(|it| it.id()) {
+            self.by_id.remove(&(id, ticket));
         }
     }
 

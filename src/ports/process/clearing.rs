@@ -51,8 +51,17 @@ impl Clearing {
         }
     }
 
-    /// Goes on with what more is asked.
-    pub(super) fn join(&mut self, other: &Self) {
+    /// Whether it is about all of the tree.
+    pub(super) const fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// Goes on with what more is asked. A tree is waited for when its leader has ended: who was to be killed alone.
+    pub(super) fn join(&mut self, other: Self) {
+        if !self.whole && other.whole && !other.kills {
+            *self = other;
+            return;
+        }
         if other.kills && !self.kills {
             self.since = other.since;
         }

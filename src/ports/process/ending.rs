@@ -149,7 +149,7 @@ impl<W: World> Follower<W> {
     }
 
     /// Whether a keeper may still say what is not known here.
-    fn may_learn(&self) -> bool {
+    pub(super) fn may_learn(&self) -> bool {
         let now = self.world.clock();
         match self.link {
             Link::Up => false,

@@ -26,17 +26,23 @@ const NOT_INHERITED: [&str; 7] = [
     "WATCHDOG_USEC",
 ];
 
-/// The environment, as `NAME=VALUE`: that of the coordinator unless a parcel has one, then that of the file, then what the
-/// spec says, each above the one before.
+/// The environment, as `NAME=VALUE`: that of the coordinator unless a parcel has one, then what is its `own` (who it is, where it
+/// gives notice), then that of the file, then what the spec says, each above the one before.
 ///
 /// # Errors
 /// If the file cannot be read, or a secret is in none of them.
-pub(super) fn of(id: ProcessId, spec: &Spec, data: &Path) -> Result<Vec<Bytes>, Failure> {
+pub(super) fn of(
+    id: ProcessId,
+    spec: &Spec,
+    (data, own): (&Path, Vec<(&'static str, Vec<u8>)>),
+) -> Result<Vec<Bytes>, Failure> {
     let mut all: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
     if spec.parcel.is_none() {
         let own = std::env::vars_os().map(|(name, value)| (name.into_vec(), value.into_vec()));
         all.extend(own.filter(|(name, _)| !NOT_INHERITED.iter().any(|it| it.as_bytes() == name)));
     }
+    let own = own.into_iter();
+    all.extend(own.map(|(name, value)| (name.as_bytes().to_vec(), value)));
     if let Some(file) = &spec.env_file {
         let variables = files::variables(&files::path_of(file))?;
         all.extend(
@@ -92,7 +98,7 @@ mod tests {
             secrets: vec!["API_TOKEN".to_owned()],
             ..Spec::default()
         };
-        let made = |spec: &Spec| of(ProcessId(5), spec, Path::new("/data"));
+        let made = |spec: &Spec| of(ProcessId(5), spec, (Path::new("/data"), Vec::new()));
         let all = made(&spec).expect("all is there");
         let has = |text: &str| all.iter().any(|it| it.as_bytes() == text.as_bytes());
         for variable in [

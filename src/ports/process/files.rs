@@ -3,9 +3,12 @@
 use crate::actors::process::{Failure, Output, Spec, Step};
 use crate::bytes::Bytes;
 use crate::ids::ProcessId;
+use crate::kernel::lease;
+use rustix::fs::OFlags;
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -38,9 +41,12 @@ pub(crate) fn bytes_of(path: &Path) -> Bytes {
     Bytes::new(path.as_os_str().as_bytes())
 }
 
-/// The directory of a process.
+/// The directory of a process. One of its own that is relative is below the data directory.
 pub(crate) fn run_dir(data: &Path, id: ProcessId, own: Option<&Bytes>) -> PathBuf {
-    own.map_or_else(|| data.join(RUN).join(id.to_string()), path_of)
+    own.map_or_else(
+        || data.join(RUN).join(id.to_string()),
+        |own| data.join(path_of(own)),
+    )
 }
 
 /// A failure of a step, about a path.
@@ -50,6 +56,35 @@ pub(super) fn failure(step: Step, error: &io::Error, about: &Path) -> Failure {
         errno: error.raw_os_error().unwrap_or(0),
         about: Some(about.display().to_string()),
     }
+}
+
+/// A file of output, to be read from its beginning.
+#[cfg(any(feature = "http", feature = "replay"))]
+pub(super) fn reader(path: &Path) -> io::Result<impl io::BufRead> {
+    let mut options = OpenOptions::new();
+    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or(0);
+    let file = options.read(true).custom_flags(flags).open(path)?;
+    Ok(io::BufReader::with_capacity(64 << 10, file))
+}
+
+/// What a program that is there says it is to be executed by, in words.
+pub(super) fn interpreter(path: &Path) -> Option<String> {
+    let mut begin = Vec::new();
+    let file = File::open(path).ok()?;
+    file.take(256).read_to_end(&mut begin).ok()?;
+    let first = begin.split(|byte| *byte == b'\n').next()?;
+    let name = first.strip_prefix(b"#!").map(String::from_utf8_lossy);
+    let name = name.as_deref().map_or("its interpreter", str::trim);
+    Some(format!("{name}, which is to execute it, is not there"))
+}
+
+/// Whether a process has a file of output open for writing; also if that cannot be found out, it has not.
+pub(super) fn is_written(path: &Path) -> bool {
+    let mut options = OpenOptions::new();
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).unwrap_or(0);
+    let file = options.read(true).custom_flags(flags).open(path);
+    file.is_ok_and(|file| lease::is_written(file.as_fd()).unwrap_or(false))
 }
 
 /// Makes the directory of a process, with `cmd.sh` in it.
@@ -62,8 +97,25 @@ pub(super) fn prepare(dir: &Path, spec: &Spec) -> Result<(), Failure> {
         made.map_err(|error| failure(Step::Directory, &error, &own))?;
     }
     let path = dir.join(COMMAND);
-    let written = replace(&path, 0o700, &script(spec));
+    let script = script(spec);
+    // That of a service is there from the launch before.
+    if holds(&path, &script) {
+        return Ok(());
+    }
+    let written = replace(&path, 0o700, &script);
     written.map_err(|error| failure(Step::Files, &error, &path))
+}
+
+/// Whether a file has this content, and is no link.
+fn holds(path: &Path, content: &[u8]) -> bool {
+    let read = open_as_it_is(path).and_then(|mut file| {
+        let length = u64::try_from(content.len()).unwrap_or(u64::MAX);
+        if file.metadata()?.size() != length {
+            return Ok(false);
+        }
+        Ok(read_some(&mut file, length)? == content)
+    });
+    read.unwrap_or(false)
 }
 
 /// Writes a file anew, never through a link.
@@ -143,14 +195,18 @@ pub(super) fn output(path: &Path) -> Output {
     read_output(path).unwrap_or_default()
 }
 
-fn read_output(path: &Path) -> io::Result<Output> {
+/// Opens a file to read it: never through a link, and without waiting for anybody.
+fn open_as_it_is(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    let no_follow =
-        i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits() | rustix::fs::OFlags::NONBLOCK.bits());
-    let mut file = options
+    let no_follow = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits());
+    options
         .read(true)
         .custom_flags(no_follow.unwrap_or(0))
-        .open(path)?;
+        .open(path)
+}
+
+fn read_output(path: &Path) -> io::Result<Output> {
+    let mut file = open_as_it_is(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Ok(Output::default());
@@ -225,6 +281,7 @@ mod tests {
     use super::{output, prepare, quote, script, variables};
     use crate::actors::process::{Output, Spec, Step};
     use crate::bytes::Bytes;
+    use std::os::unix::fs::MetadataExt as _;
 
     fn quoted(word: &[u8]) -> String {
         let mut script = Vec::new();
@@ -252,6 +309,31 @@ mod tests {
         let script = String::from_utf8(script(&spec)).expect("it is text");
         let expected = "#!/bin/sh\n: \"${API_TOKEN:?is a secret, and is not kept here}\"\nexport API_TOKEN\ncd '/srv/x y' || exit\nexec env 'COLOUR=red one' echo 'a b'\n";
         assert_eq!(script, expected);
+    }
+
+    #[test]
+    fn a_script_that_is_there_stays_and_another_or_a_link_is_replaced() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = folder.path().join("cmd.sh");
+        let inode = || std::fs::symlink_metadata(&path).expect("it is there").ino();
+        let spec = |word: &[u8]| Spec {
+            argv: vec![Bytes::new(*b"echo"), Bytes::new(word)],
+            ..Spec::default()
+        };
+        let written = || std::fs::read_to_string(&path).expect("it reads");
+        prepare(folder.path(), &spec(b"one")).expect("it is written");
+        let first = inode();
+        prepare(folder.path(), &spec(b"one")).expect("it is there");
+        assert_eq!(inode(), first, "the same file");
+        prepare(folder.path(), &spec(b"two")).expect("it is written");
+        assert_eq!(written(), "#!/bin/sh\nexec echo two\n");
+        // A link to what has the very content is none of ours.
+        let other = folder.path().join("other");
+        std::fs::rename(&path, &other).expect("it is moved");
+        std::os::unix::fs::symlink(&other, &path).expect("it is linked");
+        prepare(folder.path(), &spec(b"two")).expect("it is written");
+        let found = std::fs::symlink_metadata(&path).expect("it is there");
+        assert!(found.is_file(), "{found:?}");
     }
 
     #[test]

@@ -78,10 +78,15 @@ impl<W: World> Follower<W> {
                 launched,
                 contained,
                 run_dir,
+                expects,
             } => {
                 self.stated.insert(id);
                 if self.is_elsewhere(&identity) {
                     return;
+                }
+                if let Some(expectation) = expects {
+                    let run_dir = run_dir.as_ref();
+                    self.world.expect(id, run_dir, &expectation);
                 }
                 let attempt = self.attempts.entry(id);
                 let attempt = attempt.or_insert_with(|| Attempt::new(launched, run_dir));
@@ -106,7 +111,8 @@ impl<W: World> Follower<W> {
                 self.stated.insert(id);
                 self.clear(id, identity, Clearing::waiting(self.world.clock()));
             }
-            Action::Forget { id } => self.forget(id),
+            Action::Read { id, run_dir } => self.world.read(id, run_dir.as_ref()),
+            Action::Forget { id } => self.forget(&[id]),
             Action::Census => {
                 self.counted = true;
                 self.census = Some(std::mem::take(&mut self.stated));
@@ -271,7 +277,7 @@ impl<W: World> Follower<W> {
         let attempt = attempt.or_insert_with(|| Attempt::new(false, None));
         attempt.identity.get_or_insert(identity);
         match &mut attempt.clearing {
-            Some(before) => before.join(&clearing),
+            Some(before) => before.join(clearing),
             None => attempt.clearing = Some(clearing),
         }
         self.clear_on(id);
@@ -286,26 +292,37 @@ impl<W: World> Follower<W> {
             return;
         };
         let gone = attempt.ended.is_some();
+        let whole = clearing.is_whole();
         if let Some(message) = clearing.step(&mut self.world, &tree, gone) {
-            if matches!(message, Message::Empty { .. }) {
+            let is_over = matches!(message, Message::Empty { .. });
+            if is_over {
                 attempt.clearing = None;
             }
-            self.world.report(message);
+            // The end of a leader alone is reported as such, and says nothing of its tree.
+            if whole || !is_over {
+                self.world.report(message);
+            }
         }
         if let Some(clearing) = &attempt.clearing {
             self.timers.insert((clearing.next(), id));
         }
     }
 
-    fn forget(&mut self, id: ProcessId) {
-        self.stated.remove(&id);
-        if let Some(attempt) = self.attempts.remove(&id)
-            && let Some(tree) = attempt.tree(id)
-        {
-            self.world.clear(&tree, attempt.run_dir.as_ref());
+    /// The ends of these are durable: nothing of them is of use any more.
+    pub(super) fn forget(&mut self, ids: &[ProcessId]) {
+        let mut attempts = Vec::new();
+        for id in ids {
+            self.stated.remove(id);
+            if let Some(attempt) = self.attempts.remove(id)
+                && let Some(tree) = attempt.tree(*id)
+            {
+                self.world.clear(&tree, attempt.run_dir.as_ref());
+            }
+            if self.held.remove(id).is_some() {
+                attempts.push(*id);
+            }
         }
-        if self.held.remove(&id).is_some() {
-            let attempts = vec![id];
+        if !attempts.is_empty() {
             self.world.ask(Request::Forget { attempts });
         }
     }

@@ -1,12 +1,15 @@
 //! What the keeper says, and what becomes of all when it is gone.
 
-use crate::actors::process::{Failure, Identity, Message};
+use crate::actors::process::{Failure, Identity, Message, Step};
 use crate::clock::Date;
 use crate::ids::ProcessId;
 use crate::keeper::protocol::{self, Report};
 use crate::ports::process::attempt::{Link, about, end_of, step_of};
 use crate::ports::process::follower::Follower;
 use crate::ports::process::world::World;
+
+/// `ENOENT`.
+const NO_SUCH_FILE: i32 = 2;
 
 impl<W: World> Follower<W> {
     /// The keeper says something.
@@ -37,7 +40,11 @@ impl<W: World> Follower<W> {
                 self.held.insert(attempt, true);
                 let step = step_of(step);
                 let launch = self.attempts.get(&attempt);
-                let about = about(step, launch.and_then(|it| it.launch.as_deref()));
+                let launch = launch.and_then(|it| it.launch.as_deref());
+                let is_absent = step == Step::Exec && errno == NO_SUCH_FILE;
+                let lacks = launch.filter(|_| is_absent);
+                let lacks = lacks.and_then(|launch| self.world.lacks(launch));
+                let about = about(step, launch).or(lacks);
                 self.fail(attempt, Failure { step, errno, about });
             }
             Report::Absent { attempt } => {
@@ -61,6 +68,12 @@ impl<W: World> Follower<W> {
 
     /// It runs. `is_child` says whether the keeper waits for it.
     fn heard_started(&mut self, started: &protocol::Started, is_child: bool) {
+        self.learn_start(started, (is_child, true));
+        self.look(started.attempt);
+    }
+
+    /// Which process it is. Of one that has ended there is nothing to be followed, and its PID is nobody's any more.
+    fn learn_start(&mut self, started: &protocol::Started, (is_child, lives): (bool, bool)) {
         let id = started.attempt;
         self.held.insert(id, is_child);
         let identity = self.identity_of(started);
@@ -70,7 +83,9 @@ impl<W: World> Follower<W> {
         (attempt.spec, attempt.launch) = (None, None);
         attempt.contained = started.contained;
         if attempt.identity.replace(identity).is_none() {
-            self.world.note(id, attempt.run_dir.as_ref(), started.pid);
+            if lives {
+                self.world.note(id, attempt.run_dir.as_ref(), started.pid);
+            }
             let message = Message::Started {
                 id,
                 identity,
@@ -80,12 +95,11 @@ impl<W: World> Follower<W> {
             attempt.started = Some(message.clone());
             self.world.report(message);
         }
-        self.look(id);
     }
 
     fn heard_exited(&mut self, exited: &protocol::Exited) {
         let id = exited.started.attempt;
-        self.heard_started(&exited.started, true);
+        self.learn_start(&exited.started, (true, false));
         if self.attempts.get(&id).is_some_and(|it| it.ended.is_none()) {
             let used = [exited.cpu_ms, exited.memory_max];
             self.end(id, end_of(exited.status), Some(Date(exited.at)), used);

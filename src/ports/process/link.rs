@@ -1,6 +1,7 @@
 //! The connection to the keeper, and the keeper's start where none runs.
 
 use crate::actors::process::{Failure, Step};
+use crate::keeper::framed;
 use crate::keeper::protocol::{FRAME_BYTES_MAX, Report, Request, VERSION};
 use crate::ports::process::files;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -71,19 +72,7 @@ impl Link {
 
     /// Says something to the keeper.
     pub(super) fn ask(&mut self, request: &Request) -> io::Result<()> {
-        let mut frame = vec![0; 4];
-        rmp_serde::encode::write(&mut frame, request).map_err(io::Error::other)?;
-        let length = frame.len() - 4;
-        if length > FRAME_BYTES_MAX {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "too long a frame",
-            ));
-        }
-        let length = u32::try_from(length).map_err(io::Error::other)?;
-        let (head, _) = frame.split_at_mut(4);
-        head.copy_from_slice(&length.to_le_bytes());
-        self.send(&frame)
+        self.send(&framed(request)?)
     }
 
     /// Sends it all. A keeper whose answers nobody reads takes no more requests, so they are read meanwhile.

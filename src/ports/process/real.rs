@@ -1,6 +1,8 @@
 //! The world as it is.
 
-use crate::actors::process::{Failure, Identity, Message, Remains, Spec, Step};
+use crate::actors::process::{
+    Expectation, Failure, Holder, Identity, Leak, Message, Remains, Spec, Step,
+};
 use crate::bytes::Bytes;
 use crate::clock::{Clock as _, Date, SystemClock, Timestamp};
 use crate::ids::ProcessId;
@@ -8,10 +10,16 @@ use crate::keeper::protocol::{Launch, Report, Request};
 use crate::kernel::host;
 use crate::kernel::identity as identities;
 use crate::kernel::pidfd::{ExitStatus, Pidfd};
+use crate::kernel::{proc, wait};
+use crate::ports::process::account;
 use crate::ports::process::environment;
 use crate::ports::process::files::{self, run_dir};
 use crate::ports::process::link::{self, KeeperProgram, Link};
+use crate::ports::process::namespaces::Ended;
+use crate::ports::process::notices::Notices;
+use crate::ports::process::output::{Bound, Outputs};
 use crate::ports::process::tree::Groups;
+use crate::ports::process::usage::{self, Usage};
 use crate::ports::process::world::{Found, Survivors, Tree, World};
 use rustix::event::epoll;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -32,6 +40,9 @@ const STARTS_MAX: usize = 5;
 /// See [`STARTS_MAX`], in milliseconds.
 const STARTS_WITHIN_MS: u64 = 10_000;
 
+/// How soon a search for those that have output open is followed by another, in milliseconds.
+const SEARCHES_MS: u64 = 100;
+
 /// What the port is told of where it is.
 #[derive(Clone, Debug)]
 pub struct Place {
@@ -39,6 +50,8 @@ pub struct Place {
     pub data: Option<PathBuf>,
     /// Which program is the keeper.
     pub keeper: KeeperProgram,
+    /// Whether this process inherits the children of others, and reaps them.
+    pub is_init: bool,
 }
 
 impl Place {
@@ -72,15 +85,27 @@ pub(super) struct Real<R> {
     tokens: BTreeMap<ProcessId, u64>,
     watched: BTreeMap<u64, ProcessId>,
     leaders: BTreeMap<ProcessId, u32>,
+    /// When it is looked again for children that have ended.
+    pub(super) reaps_at: Option<u64>,
+    ended: Ended,
+    pub(super) notices: Notices,
+    outputs: Outputs,
+    /// When it is searched again for those that have output open.
+    searches_at: u64,
     report: R,
 }
 
 impl<R: FnMut(Message)> Real<R> {
-    pub(super) fn new(place: Place, report: R) -> io::Result<Self> {
+    pub(super) fn new(place: Place, report: R, outputs: Outputs) -> io::Result<Self> {
+        let ended = place.data.as_deref();
+        let ended = ended.map(|data| Ended::before(data, place.is_init));
+        let ended = ended.unwrap_or_default();
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let notices = Notices::open(place.data.as_deref(), &epoll);
         Ok(Self {
             place,
             clock: SystemClock::starting_at(Timestamp(0)),
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            epoll,
             link: None,
             keepers: Vec::new(),
             starts: VecDeque::new(),
@@ -89,6 +114,11 @@ impl<R: FnMut(Message)> Real<R> {
             tokens: BTreeMap::new(),
             watched: BTreeMap::new(),
             leaders: BTreeMap::new(),
+            reaps_at: None,
+            ended,
+            notices,
+            outputs,
+            searches_at: 0,
             report,
         })
     }
@@ -96,6 +126,11 @@ impl<R: FnMut(Message)> Real<R> {
     /// Which process epoll means.
     pub(super) fn watched(&mut self, token: u64) -> Option<ProcessId> {
         self.watched.remove(&token)
+    }
+
+    /// What a tree's leader uses now, or all of its control group.
+    pub(super) fn usage(&self, tree: &Tree) -> Option<Usage> {
+        usage::read(&tree.leader, self.groups.group(tree).as_deref())
     }
 
     /// Whether the keeper has said something that nobody has heard.
@@ -127,8 +162,13 @@ impl<R: FnMut(Message)> Real<R> {
         read.is_ok()
     }
 
+    /// Whether this is a keeper that this process started: its end is looked for by [`Child`].
+    pub(super) fn is_keeper(&self, pid: u32) -> bool {
+        self.keepers.iter().any(|child| child.id() == pid)
+    }
+
     /// What this process started and that has ended is no zombie for long.
-    fn reap_keepers(&mut self) {
+    pub(super) fn reap_keepers(&mut self) {
         self.keepers
             .retain_mut(|child| matches!(child.try_wait(), Ok(None)));
     }
@@ -170,8 +210,40 @@ impl<R: FnMut(Message)> Real<R> {
         Ok(link)
     }
 
+    /// Where control groups are.
+    pub(super) const fn groups(&self) -> &Groups {
+        &self.groups
+    }
+
     fn leaders(&self) -> BTreeSet<u32> {
         self.leaders.values().copied().collect()
+    }
+
+    fn bound(&mut self, id: ProcessId, dir: &Path, (bytes_max, kept): (u64, u8)) {
+        if bytes_max > 0 {
+            self.outputs.bound(id, dir, Bound { bytes_max, kept });
+        }
+    }
+
+    /// Who has the output of a process open that has ended. That somebody has is found at once, who that is takes a search, which
+    /// is not made for each of many.
+    fn leak(&mut self, id: ProcessId, dir: &Path) -> Option<Leak> {
+        let paths = [files::STDOUT, files::STDERR].map(|name| dir.join(name));
+        if !paths.iter().any(|path| files::is_written(path)) {
+            return None;
+        }
+        let now = self.clock();
+        let mut holders = Vec::new();
+        if now >= self.searches_at {
+            self.searches_at = now + SEARCHES_MS;
+            let found = proc::writers(&paths, Leak::HOLDERS_MAX).unwrap_or_default();
+            holders = found
+                .into_iter()
+                .map(|(pid, name)| Holder { pid, name })
+                .collect();
+        }
+        tracing::warn!(process = %id, ?holders, "its output is still open after its end");
+        Some(Leak { holders })
     }
 
     /// The directory of a process that was launched.
@@ -205,6 +277,9 @@ impl<R: FnMut(Message)> World for Real<R> {
                 ExitStatus::Untold => Found::Gone(None),
             },
             identities::Found::Gone => Found::Gone(None),
+            identities::Found::Unknown(_) if self.ended.has(identity.namespace) => {
+                Found::Gone(None)
+            }
             identities::Found::Unknown(error) => {
                 tracing::debug!("whether {identity} lives cannot be told: {error}");
                 Found::Unknown
@@ -227,6 +302,12 @@ impl<R: FnMut(Message)> World for Real<R> {
     }
 
     fn status(&mut self, handle: &Pidfd) -> ExitStatus {
+        // What a keeper left behind may be a child of ours now: then nobody else is told how it ended.
+        if self.place.is_init
+            && let Ok(Some(status)) = wait::reap_process(handle)
+        {
+            return ExitStatus::Known(status);
+        }
         handle.exit_status().unwrap_or(ExitStatus::Untold)
     }
 
@@ -284,27 +365,50 @@ impl<R: FnMut(Message)> World for Real<R> {
     }
 
     fn prepare(&mut self, id: ProcessId, spec: &Spec) -> Result<Launch, Failure> {
-        let data = self.place.data()?;
-        let dir = run_dir(data, id, spec.run_dir.as_ref());
+        let data = self.place.data()?.to_owned();
+        let dir = run_dir(&data, id, spec.run_dir.as_ref());
         files::prepare(&dir, spec)?;
+        let account = account::of(spec)?;
+        let mut own = self.notices.launch(id, spec, &dir)?;
+        let (user, of_user) = account.map_or((None, Vec::new()), |it| (Some(it.ids), it.env));
+        own.extend(of_user);
+        if spec.parcel.is_none() {
+            self.bound(id, &dir, (spec.output_bytes_max, spec.output_kept));
+        }
         let output = |name| files::bytes_of(&dir.join(name));
         Ok(Launch {
             argv: spec.argv.clone(),
             dir: spec.dir.clone(),
-            env: environment::of(id, spec, data)?,
+            env: environment::of(id, spec, (&data, own))?,
             parcel: spec.parcel,
             output: spec
                 .parcel
                 .is_none()
                 .then(|| (output(files::STDOUT), output(files::STDERR))),
             appends: spec.appends,
-            user: None,
-            limits: Vec::new(),
+            user,
+            limits: spec.limits.clone(),
         })
+    }
+
+    fn expect(&mut self, id: ProcessId, own: Option<&Bytes>, expectation: &Expectation) {
+        if let Some(dir) = self.run_dir(id, own) {
+            self.notices.expect(id, expectation, &dir);
+            self.bound(id, &dir, expectation.output);
+            // It runs: what it said before this one listened may be lost.
+            self.notices.start(id, self.clock());
+        }
+    }
+
+    fn read(&mut self, id: ProcessId, own: Option<&Bytes>) {
+        if let Some(dir) = self.run_dir(id, own) {
+            self.outputs.read(id, &dir);
+        }
     }
 
     fn note(&mut self, id: ProcessId, own: Option<&Bytes>, pid: u32) {
         self.leaders.insert(id, pid);
+        self.notices.start(id, self.clock());
         if let Some(dir) = self.run_dir(id, own)
             && let Err(error) = files::write_pid(&dir, pid)
         {
@@ -314,6 +418,8 @@ impl<R: FnMut(Message)> World for Real<R> {
 
     fn remains(&mut self, tree: &Tree, own: Option<&Bytes>) -> Remains {
         self.leaders.remove(&tree.id);
+        self.notices.forget(tree.id);
+        self.outputs.release(tree.id);
         let Some(dir) = self.run_dir(tree.id, own).filter(|_| tree.launched) else {
             return Remains::default();
         };
@@ -327,21 +433,29 @@ impl<R: FnMut(Message)> World for Real<R> {
             },
             stdout: files::output(&dir.join(files::STDOUT)),
             stderr: files::output(&dir.join(files::STDERR)),
+            leak: self.leak(tree.id, &dir),
             ..Remains::default()
         }
     }
 
-    fn clear(&mut self, tree: &Tree, own: Option<&Bytes>) {
+    fn clear(&mut self, tree: &Tree, _own: Option<&Bytes>) {
         if let Some(token) = self.tokens.remove(&tree.id) {
             self.watched.remove(&token);
         }
         self.leaders.remove(&tree.id);
+        self.notices.forget(tree.id);
+        self.outputs.release(tree.id);
         if tree.launched {
-            if let Some(dir) = self.run_dir(tree.id, own) {
-                files::remove_pid(&dir);
-            }
             self.groups.remove(tree);
         }
+    }
+
+    fn lacks(&mut self, launch: &Launch) -> Option<String> {
+        let program = files::path_of(launch.argv.first()?);
+        // One that is looked for along a path is passed over where it cannot be executed.
+        let has_place = program.components().count() > 1;
+        let path = files::path_of(&launch.dir).join(program);
+        has_place.then(|| files::interpreter(&path)).flatten()
     }
 
     fn report(&mut self, message: Message) {

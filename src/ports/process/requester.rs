@@ -3,7 +3,7 @@
 use crate::actors::process::{Identity, Parentage, Registering, Tags};
 use crate::clock::{Clock as _, Date, SystemClock, Timestamp};
 use crate::ids::ProcessId;
-use crate::kernel::identity::identify;
+use crate::kernel::identity::identify_with_parent;
 use crate::kernel::proc;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -12,18 +12,11 @@ pub(crate) fn line(pid: u32) -> Vec<Identity> {
     let mut line = Vec::new();
     let mut next = pid;
     while next > 1 && line.len() < Parentage::LINE_MAX {
-        let Ok(Some((pidfd, identity))) = identify(next) else {
+        let Ok(Some((identity, parent))) = identify_with_parent(next) else {
             break;
         };
-        let Ok(Some(stat)) = proc::stat(next) else {
-            break;
-        };
-        // Its parent is that of this process, if it is still there after it was read.
-        if !pidfd.is_held().unwrap_or(false) {
-            break;
-        }
         line.push(identity);
-        next = stat.parent;
+        next = parent;
     }
     line
 }
@@ -43,6 +36,7 @@ pub(crate) fn describe(pid: u32, tags: Tags, named: Option<ProcessId>) -> Option
         parentage: Parentage {
             named,
             line: line.collect(),
+            bound: false,
         },
     })
 }

@@ -6,7 +6,7 @@ mod kernel;
 
 use crate::actors::process::{Action, End, Failure, Identity, Lost, Message, Reach, Spec};
 use crate::ids::{ProcessId, Seq};
-use crate::ports::process::Follower;
+use crate::ports::process::{Follower, Tree};
 use kernel::{Event, Kernel};
 
 const ID: ProcessId = ProcessId(1);
@@ -72,6 +72,7 @@ fn follow(identity: Identity, launched: bool) -> Action {
         launched,
         contained: true,
         run_dir: None,
+        expects: None,
     }
 }
 
@@ -117,6 +118,8 @@ fn an_attempt_is_launched_once_and_its_answer_comes_again() {
     };
     assert_eq!(ends(&mut follower), [signal]);
     assert_eq!(follower.world().launched[&ID].len(), 1);
+    // A PID of what has ended is nobody's: no file says it.
+    assert_eq!(follower.world().noted, [identity.pid]);
 }
 
 #[test]
@@ -396,4 +399,59 @@ fn what_cannot_be_started_is_told_with_its_errno() {
             "{told:?}"
         );
     }
+}
+
+/// The tree of the one that was launched.
+fn tree_of(identity: Identity) -> Tree {
+    Tree {
+        id: ID,
+        leader: identity,
+        contained: true,
+        launched: true,
+    }
+}
+
+#[test]
+fn an_end_that_nobody_heard_of_is_found_when_somebody_asks() {
+    let (mut follower, identity) = launched(Kernel::default());
+    let tree = tree_of(identity);
+    assert!(!follower.reconcile(&tree, None), "it lives");
+    settle(&mut follower, 60_000);
+    assert_eq!(ends(&mut follower), []);
+    // Its descriptor and the keeper have said so, and neither was heard.
+    follower.world().end(identity.pid, 3 << 8);
+    follower.world().events.clear();
+    settle(&mut follower, 60_000);
+    assert_eq!(ends(&mut follower), []);
+    assert!(follower.reconcile(&tree, None), "it is gone");
+    settle(&mut follower, 10_000);
+    assert_eq!(ends(&mut follower), [End::Code(3)]);
+    // Whoever asks again hears it again.
+    assert!(follower.reconcile(&tree, None));
+    assert_eq!(ends(&mut follower), [End::Code(3)]);
+}
+
+#[test]
+fn one_that_is_not_known_here_is_looked_for_by_its_identity() {
+    let (mut follower, identity) = launched(Kernel::default());
+    let tree = tree_of(identity);
+    follower.world().exhausted = true;
+    assert!(!follower.reconcile(&tree, None), "nobody can say");
+    follower.world().exhausted = false;
+    let mut follower = restarted(follower);
+    assert!(!follower.reconcile(&tree, None), "it lives");
+    follower.world().end(identity.pid, 9);
+    settle(&mut follower, 10_000);
+    assert_eq!(ends(&mut follower).len(), 1, "it is followed from then on");
+
+    let (mut follower, identity) = launched(Kernel::default());
+    follower.world().reboot();
+    let mut follower = restarted(follower);
+    assert!(follower.reconcile(&tree_of(identity), None));
+    assert_eq!(ends(&mut follower), [End::Lost(Lost::Rebooted)]);
+    // What is of another machine is left as it is.
+    let mut elsewhere = tree_of(identity);
+    elsewhere.leader.machine ^= 1;
+    assert!(!follower.reconcile(&elsewhere, None));
+    assert_eq!(ends(&mut follower), []);
 }

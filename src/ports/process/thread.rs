@@ -4,8 +4,11 @@ use crate::actors::process::{Action, Failure, Message, ProcessMachine};
 use crate::bytes::Bytes;
 use crate::ids::{ProcessId, Seq};
 use crate::ports::process::follower::Follower;
+use crate::ports::process::notices::{LINES, NOTICES, NOTICES_APART};
+use crate::ports::process::output::Outputs;
 use crate::ports::process::real::{KEEPER, Place, Real};
-use crate::ports::process::world::World as _;
+use crate::ports::process::usage::Usage;
+use crate::ports::process::world::{Tree, World as _};
 use crate::ports::process::{files, link};
 use crate::spine::effect;
 use crate::spine::port::Port;
@@ -24,10 +27,21 @@ const ASKED: u64 = 0;
 /// The most that is taken from epoll at once.
 const EVENTS: usize = 64;
 
+/// How long what is to be forgotten waits for more of it, in milliseconds, and how much of it is enough.
+const FORGET_MS: u64 = 2;
+const FORGET_AT_ONCE: usize = 256;
+
 /// What the thread is asked.
 enum Asked {
     Perform(Seq, Box<Action>),
     Join(Box<dyn FnOnce(Result<(), Failure>) + Send>),
+    /// Trees, each with the directory of its files.
+    Reconcile(
+        Vec<(Tree, Option<Bytes>)>,
+        Box<dyn FnOnce(Vec<bool>) + Send>,
+    ),
+    Usage(Vec<Tree>, Box<dyn FnOnce(Vec<Option<Usage>>) + Send>),
+    Reap,
     End,
 }
 
@@ -67,6 +81,36 @@ impl Keeping {
         self.ask(Asked::Join(Box::new(answer)));
     }
 
+    /// Reads what these use now, in their order: `None` for what cannot be read. Nothing at all if no process was ever
+    /// followed.
+    pub fn usage(
+        &self,
+        trees: Vec<Tree>,
+        answer: impl FnOnce(Vec<Option<Usage>>) + Send + 'static,
+    ) {
+        let asked = Asked::Usage(trees, Box::new(answer));
+        match self.0.started.get() {
+            Some(Some(started)) => started.ask(asked),
+            Some(None) | None => asked.refuse(&mut |_| {}),
+        }
+    }
+
+    /// Looks again for these, each with the directory of its files; which are gone, in their order.
+    pub fn reconcile(
+        &self,
+        trees: Vec<(Tree, Option<Bytes>)>,
+        answer: impl FnOnce(Vec<bool>) + Send + 'static,
+    ) {
+        self.ask(Asked::Reconcile(trees, Box::new(answer)));
+    }
+
+    /// Reaps inherited children that have ended, if that is to be done for this process.
+    pub fn reap(&self) {
+        if self.0.place.is_init {
+            self.ask(Asked::Reap);
+        }
+    }
+
     /// Where the keeper listens, if there can be one.
     pub fn socket(&self) -> Option<PathBuf> {
         let data = self.0.place.data.as_ref()?;
@@ -83,7 +127,8 @@ impl Keeping {
             return asked.refuse(&mut |_| {});
         };
         let started = self.0.started.get_or_init(|| {
-            let started = start(self.0.place.clone(), reporter());
+            let outputs = Outputs::new(reporter());
+            let started = start(self.0.place.clone(), reporter(), outputs);
             let failed = |error: &io::Error| {
                 tracing::error!("there is no thread for processes: {error}");
             };
@@ -115,7 +160,9 @@ impl Asked {
                 }
             }
             Self::Join(answer) => answer(Err(link::none())),
-            Self::End => {}
+            Self::Reconcile(_, answer) => answer(Vec::new()),
+            Self::Usage(_, answer) => answer(Vec::new()),
+            Self::Reap | Self::End => {}
         }
     }
 }
@@ -161,9 +208,13 @@ impl Drop for ProcessPort {
     }
 }
 
-fn start(place: Place, report: Box<dyn FnMut(Message) + Send>) -> io::Result<Arc<Started>> {
+fn start(
+    place: Place,
+    report: Box<dyn FnMut(Message) + Send>,
+    outputs: Outputs,
+) -> io::Result<Arc<Started>> {
     let (asks, asked) = unbounded();
-    let real = Real::new(place, report)?;
+    let real = Real::new(place, report, outputs)?;
     let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
     let flags = epoll::EventFlags::IN;
     epoll::add(&real.epoll, &wake, epoll::EventData::new_u64(ASKED), flags)?;
@@ -177,17 +228,47 @@ fn start(place: Place, report: Box<dyn FnMut(Message) + Send>) -> io::Result<Arc
     }))
 }
 
+/// What is to be forgotten, and when. It waits a moment, since the end of a service comes with the launch that follows: that
+/// is not to wait until a control group is removed.
+#[derive(Default)]
+struct Past {
+    ids: Vec<ProcessId>,
+    at: u64,
+}
+
+impl Past {
+    fn add(&mut self, id: ProcessId, now: u64) {
+        if self.ids.is_empty() {
+            self.at = now + FORGET_MS;
+        }
+        self.ids.push(id);
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        (!self.ids.is_empty()).then_some(self.at)
+    }
+
+    /// Forgets, if it is time or if there is much.
+    fn forget<R: FnMut(Message)>(&mut self, follower: &mut Follower<Real<R>>) {
+        let now = follower.world().clock();
+        if self.ids.len() >= FORGET_AT_ONCE || self.deadline().is_some_and(|at| at <= now) {
+            follower.forget(&std::mem::take(&mut self.ids));
+        }
+    }
+}
+
 fn run<R: FnMut(Message)>(
     mut follower: Follower<Real<R>>,
     asked: &Receiver<Asked>,
     wake: &OwnedFd,
 ) {
     let mut buffer = [MaybeUninit::<epoll::Event>::uninit(); EVENTS];
+    let mut past = Past::default();
     loop {
         let now = follower.world().clock();
-        let due = follower
-            .deadline()
-            .map(|at| timespec(at.saturating_sub(now)));
+        let deadlines = [follower.next(), past.deadline()];
+        let due = deadlines.into_iter().flatten().min();
+        let due = due.map(|at| timespec(at.saturating_sub(now)));
         let tokens: Vec<u64> = match epoll::wait(&follower.world().epoll, &mut buffer, due.as_ref())
         {
             Ok((events, _)) => events.iter().map(|event| event.data.u64()).collect(),
@@ -203,11 +284,13 @@ fn run<R: FnMut(Message)>(
                     let mut count = [0; 8];
                     // Read so that it is not heard of again.
                     let _ = rustix::io::read(wake, &mut count);
-                    if !perform(&mut follower, asked) {
-                        return;
+                    if !perform(&mut follower, asked, &mut past) {
+                        return follower.forget(&past.ids);
                     }
                 }
                 KEEPER => hear(&mut follower),
+                NOTICES | NOTICES_APART => follower.notified(token),
+                LINES => follower.output_grew(),
                 token => {
                     if let Some(id) = follower.world().watched(token) {
                         follower.ended(id);
@@ -216,6 +299,9 @@ fn run<R: FnMut(Message)>(
             }
         }
         follower.time_has_come();
+        past.forget(&mut follower);
+        follower.reap_again();
+        follower.expect_more();
         while follower.world().is_unheard() {
             hear(&mut follower);
         }
@@ -223,11 +309,32 @@ fn run<R: FnMut(Message)>(
 }
 
 /// Does what is asked; whether to go on.
-fn perform<R: FnMut(Message)>(follower: &mut Follower<Real<R>>, asked: &Receiver<Asked>) -> bool {
+fn perform<R: FnMut(Message)>(
+    follower: &mut Follower<Real<R>>,
+    asked: &Receiver<Asked>,
+    past: &mut Past,
+) -> bool {
     while let Ok(asked) = asked.try_recv() {
         match asked {
-            Asked::Perform(seq, action) => follower.perform(seq, *action),
+            Asked::Perform(seq, action) => {
+                if let Action::Forget { id } = *action {
+                    past.add(id, follower.world().clock());
+                } else {
+                    follower.perform(seq, *action);
+                }
+            }
             Asked::Join(answer) => answer(follower.join()),
+            Asked::Reconcile(trees, answer) => {
+                let gone = trees
+                    .iter()
+                    .map(|(tree, dir)| follower.reconcile(tree, dir.as_ref()));
+                answer(gone.collect());
+            }
+            Asked::Usage(trees, answer) => {
+                let world = follower.world();
+                answer(trees.iter().map(|tree| world.usage(tree)).collect());
+            }
+            Asked::Reap => follower.reap(),
             Asked::End => return false,
         }
     }

@@ -14,6 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// How many searches that find nothing are enough, if others make processes all the time.
+const SEARCHES: u32 = 8;
+
 /// Where control groups are, and who inherits orphans.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Groups {
@@ -31,19 +34,26 @@ struct Members {
 }
 
 impl Groups {
-    fn group(&self, tree: &Tree) -> Option<PathBuf> {
+    /// The control group of a tree, if it has one.
+    pub(super) fn group(&self, tree: &Tree) -> Option<PathBuf> {
         let base = self.base.as_ref().filter(|_| tree.contained)?;
         Some(base.join(tree.id.to_string()))
+    }
+
+    /// The attempt in whose control group a process is, if it is in one.
+    pub(super) fn attempt_of(&self, pid: u32) -> Option<ProcessId> {
+        let base = self.base.as_ref()?;
+        let group = cgroup::of(pid)?;
+        let rest = group.strip_prefix(base).ok()?;
+        let name = rest.components().next()?.as_os_str().to_str()?;
+        name.parse().ok()
     }
 
     /// What lives of a tree. If that cannot be found out, one is unknown.
     pub(super) fn survivors(&self, tree: &Tree, leaders: &BTreeSet<u32>) -> Survivors {
         let survivors = match self.group(tree) {
             Some(group) => contained(&group),
-            None => search(tree, self.keeper, leaders).map(|members| Survivors {
-                alive: members.alive.len().try_into().unwrap_or(u32::MAX),
-                unknown: members.unknown,
-            }),
+            None => search_on(tree, self.keeper, leaders),
         };
         survivors.unwrap_or(Survivors {
             alive: 0,
@@ -116,6 +126,24 @@ fn send((pid, ticks): (u32, u64), leader: &Identity, signal: u8) -> io::Result<(
     Ok(())
 }
 
+/// What lives of a tree without a control group. That a search found nothing proves it only if nothing was made meanwhile: a process
+/// that goes on in its children may always be where the search is not. On a machine that never rests it is searched for several times.
+fn search_on(tree: &Tree, keeper: u32, leaders: &BTreeSet<u32>) -> io::Result<Survivors> {
+    let mut survivors = Survivors::default();
+    for _ in 0..SEARCHES {
+        let made = proc::made()?;
+        let members = search(tree, keeper, leaders)?;
+        survivors = Survivors {
+            alive: members.alive.len().try_into().unwrap_or(u32::MAX),
+            unknown: members.unknown,
+        };
+        if !survivors.is_empty() || proc::made()? == made {
+            break;
+        }
+    }
+    Ok(survivors)
+}
+
 fn search(tree: &Tree, keeper: u32, leaders: &BTreeSet<u32>) -> io::Result<Members> {
     let mut stats = BTreeMap::new();
     for pid in proc::pids()? {
@@ -172,9 +200,21 @@ fn is_process(pid: u32, which: &Identity) -> io::Result<bool> {
 
 /// Whether the environment says that it belongs to this attempt; `None` if it names none, or cannot be read.
 fn attributed(pid: u32, id: ProcessId) -> Option<bool> {
+    Some(id_in_environment(pid)? == id.to_string().into_bytes())
+}
+
+/// The record that the environment of a process names.
+pub(super) fn named(pid: u32) -> Option<ProcessId> {
+    String::from_utf8(id_in_environment(pid)?)
+        .ok()?
+        .parse()
+        .ok()
+}
+
+fn id_in_environment(pid: u32) -> Option<Vec<u8>> {
     let environment = proc::environ(pid).ok()??;
     let prefix = format!("{ID}=");
     let mut variables = environment.iter();
     let its = variables.find_map(|it| it.as_bytes().strip_prefix(prefix.as_bytes()))?;
-    Some(its == id.to_string().as_bytes())
+    Some(its.to_vec())
 }

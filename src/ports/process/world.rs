@@ -1,7 +1,7 @@
 //! What the port needs of kernel, keeper and files. The real world is in `real.rs`, and the simulation has one that reuses
 //! PIDs, loses descriptors, delays exits and reboots.
 
-use crate::actors::process::{Failure, Identity, Message, Remains, Spec};
+use crate::actors::process::{Expectation, Failure, Identity, Message, Remains, Spec};
 use crate::bytes::Bytes;
 use crate::clock::Date;
 use crate::ids::ProcessId;
@@ -83,13 +83,22 @@ pub trait World {
 
     /// Makes what a launch needs, files and environment.
     fn prepare(&mut self, id: ProcessId, spec: &Spec) -> Result<Launch, Failure>;
+    /// What was launched is to be looked after as this says, unless it is already.
+    fn expect(&mut self, _id: ProcessId, _run_dir: Option<&Bytes>, _expectation: &Expectation) {}
+    /// Has the output of a hook read, aside.
+    fn read(&mut self, _id: ProcessId, _run_dir: Option<&Bytes>) {}
     /// It runs: writes its PID file.
     fn note(&mut self, id: ProcessId, run_dir: Option<&Bytes>, pid: u32);
     /// What is left of a process that ended.
     fn remains(&mut self, tree: &Tree, run_dir: Option<&Bytes>) -> Remains;
-    /// Its end is durable: removes its PID file and its control group.
+    /// Its end is durable: removes its control group. Its PID file went with its end; by now another process, the next of the
+    /// same service, may have one there.
     fn clear(&mut self, tree: &Tree, run_dir: Option<&Bytes>);
 
+    /// What a program lacks that is there, and of which the kernel says that it is not: its interpreter.
+    fn lacks(&mut self, _launch: &Launch) -> Option<String> {
+        None
+    }
     /// Tells the actor.
     fn report(&mut self, message: Message);
 }

@@ -2,8 +2,8 @@
 
 use super::{Changed, Entry, Model, Modelled};
 use sexton::actors::process::{
-    Flaw, Identity, Launching, Parentage, Phase, RecordView, Refused, Registering, Reply, Spec,
-    Tags, kind_of, masked,
+    Announced, Cause, Flaw, Identity, Launching, Parentage, Phase, RecordView, Refused,
+    Registering, Reply, Spec, Tags, kind_of, masked,
 };
 use sexton::clock::Date;
 use sexton::ids::{ProcessId, Slot};
@@ -47,6 +47,19 @@ impl Model {
         } = launching;
         if running.is_none() {
             spec.check().map_err(Refused::Invalid)?;
+        }
+        if running.is_none() {
+            let named = parentage.named.and_then(|id| self.find(id));
+            let lives =
+                named.is_some_and(|it| it.view.phase != Phase::Exited && it.view.end.is_none());
+            let fenced = |id: &ProcessId| {
+                let it = &self.find(*id).expect("it is above").view;
+                it.phase != Phase::Exited && it.stop.is_some_and(|stop| stop.cause == Cause::Fence)
+            };
+            let above = named.map_or_else(Vec::new, |it| self.and_above(Some(it.view.id)));
+            if parentage.bound && !lives || above.iter().any(fenced) {
+                return Err(Refused::Ended);
+            }
         }
         tags.check().map_err(Refused::Invalid)?;
         let live = self.records.iter();
@@ -137,6 +150,9 @@ impl Model {
             remains: None,
             stuck: None,
             sent: None,
+            announced: Announced::Nothing,
+            said: None,
+            found: None,
             live_children: 0,
         };
         Modelled {
@@ -149,6 +165,8 @@ impl Model {
             signals: Vec::new(),
             bytes: 0,
             quarantined: false,
+            watchers: Vec::new(),
+            tree_watched: false,
         }
     }
 

@@ -64,7 +64,7 @@ impl Model {
             },
             Query::Ancestors(of) => page(*of, self.ancestors(*of)),
             Query::Descendants { of, .. } => page(*of, self.descendants(*of)),
-            Query::Prefix(_) | Query::Spec(_) | Query::Totals => {
+            Query::Prefix(_) | Query::Spec(_) | Query::Totals | Query::Services(_) => {
                 unreachable!("what is the machine's own is not asked of a model")
             }
         }
@@ -72,12 +72,15 @@ impl Model {
 
     /// What somebody who waits for this is answered, if it is so.
     pub(crate) fn wakes(&self, watch: &Watch) -> Option<Reply> {
-        let Some(it) = self.find(watch.id()) else {
+        let id = watch.id().expect("services are not compared here");
+        let Some(it) = self.find(id) else {
             return Some(Reply::Refused(Refused::Unknown));
         };
         let is_so = match watch {
             Watch::Start(_) => it.view.phase != Phase::Queued,
             Watch::End(_) => it.view.phase == Phase::Exited,
+            Watch::Leader(_) => it.view.phase == Phase::Exited || it.view.end.is_some(),
+            Watch::Services(_) => unreachable!("it is about a record"),
             Watch::Signal(_, asked) => {
                 let is_on_its_way = it.signals.iter().any(|(its, ..)| its == asked);
                 let sent = it.view.sent.filter(|sent| sent.asked == *asked);

@@ -13,11 +13,12 @@ mod look;
 mod record;
 
 use record::new_stop;
+use sexton::actors::binding::{Gone, Until, Watch};
 use sexton::actors::process::{
     Action, Cause, Identity, Message, Phase, RecordView, Refused, Reply, Rules, Spec,
 };
 use sexton::clock::{Date, Now, Timestamp};
-use sexton::ids::{ProcessId, Seq, Slot};
+use sexton::ids::{ActorId, ProcessId, Seq, Slot};
 
 /// A record, and what is not shown of it.
 #[derive(Clone, Debug)]
@@ -32,6 +33,10 @@ pub(super) struct Modelled {
     pub(super) bytes: u64,
     /// Time no longer acts on it: that panicked.
     pub(super) quarantined: bool,
+    /// Which actors are told when it is gone.
+    watchers: Vec<(ActorId, Until)>,
+    /// Whether somebody watches its tree, or one that it belongs to.
+    tree_watched: bool,
 }
 
 /// All of them, in the order in which they were made.
@@ -59,6 +64,8 @@ pub(super) struct Answer {
     pub(super) reply: Reply,
     /// What the port is asked to do. What a new record asks for comes last.
     pub(super) actions: Actions,
+    /// Who is told that something is gone, in no order.
+    pub(super) tells: Vec<(ActorId, Gone)>,
 }
 
 /// Actions with the slot and the entry that they are of.
@@ -106,7 +113,7 @@ impl Model {
     /// Slots of those that may go, the oldest first.
     fn removable(&self) -> Vec<(Date, Slot)> {
         let free = self.records.iter();
-        let free = free.filter(|it| !it.quarantined && !self.stays(it.view.id));
+        let free = free.filter(|it| !self.stays(it.view.id));
         let mut free: Vec<_> = free
             .map(|it| (it.view.ended.expect("it has ended"), it.slot))
             .collect();
@@ -130,7 +137,9 @@ impl Model {
         let acts = acts.filter_map(|it| {
             let at = match (it.view.phase, it.view.stop) {
                 (Phase::Running, _) => it.expires,
-                (Phase::Stopping, Some(stop)) if !stop.killed => {
+                (Phase::Stopping, Some(stop))
+                    if !stop.killed && (stop.tree || it.view.end.is_none()) =>
+                {
                     Some(record::ends(&stop, self.epoch))
                 }
                 (Phase::Queued | Phase::Stopping | Phase::Exited, _) => None,
@@ -138,7 +147,13 @@ impl Model {
             at.map(|at| (at, it.slot))
         });
         let kept = self.rules.retention_ms;
+        let resting = |slot: Slot| {
+            self.records
+                .iter()
+                .any(|it| it.slot == slot && it.quarantined)
+        };
         let removals = self.removable().into_iter().filter(|_| !held);
+        let removals = removals.filter(|(_, slot)| !resting(*slot));
         let removals = removals.map(|(ended, slot)| (now.offset.time(ended.plus_ms(kept)), slot));
         let due = acts.chain(removals).filter(|(at, _)| *at <= now.at);
         due.min().map(|(_, slot)| slot)
@@ -163,7 +178,16 @@ impl Model {
     /// Does what a message says.
     pub(super) fn send(&mut self, message: &Message, entry: Entry) -> Answer {
         let mut actions = Actions::new();
+        self.note_watched();
+        let before = self.watched_and_gone();
         let done = self.change(message, entry, &mut actions);
+        let mut tells = self.watched_and_gone();
+        tells.retain(|it| !before.contains(it));
+        if let (Message::Watch(watch), Ok((true, _))) = (message, &done) {
+            let &Watch { by, process, until } = watch;
+            let gone = self.find(process).is_none_or(|it| self.is_gone(it, until));
+            tells.extend(gone.then_some((by, Gone { process, until })));
+        }
         self.count_below();
         let (verdict, reply) = match done {
             Err(refused) => (Verdict::Refused(refused), Reply::Refused(refused)),
@@ -179,7 +203,108 @@ impl Model {
             verdict,
             reply,
             actions,
+            tells,
         }
+    }
+
+    /// What is gone that somebody wants to know of.
+    fn watched_and_gone(&self) -> Vec<(ActorId, Gone)> {
+        let watched = |it: &Modelled| {
+            let process = it.view.id;
+            let gone = it
+                .watchers
+                .iter()
+                .filter(|(_, until)| self.is_gone(it, *until));
+            let gone = gone.map(|(by, until)| {
+                (
+                    *by,
+                    Gone {
+                        process,
+                        until: *until,
+                    },
+                )
+            });
+            gone.collect::<Vec<_>>()
+        };
+        self.records.iter().flat_map(watched).collect()
+    }
+
+    fn is_gone(&self, it: &Modelled, until: Until) -> bool {
+        match until {
+            Until::Process => it.view.end.is_some() || it.view.phase == Phase::Exited,
+            Until::Tree => !self.stays(it.view.id),
+        }
+    }
+
+    /// Notes of each record whether its tree is watched, or one that it belongs to.
+    fn note_watched(&mut self) {
+        let is_watched = |it: &Modelled| it.watchers.iter().any(|(_, until)| *until == Until::Tree);
+        let watched: Vec<bool> = self
+            .records
+            .iter()
+            .map(|it| {
+                let above = self.ancestors(it.view.id);
+                let mut above = above.iter().filter_map(|it| self.find(it.id));
+                is_watched(it) || above.any(is_watched)
+            })
+            .collect();
+        for (it, watched) in self.records.iter_mut().zip(watched) {
+            it.tree_watched = watched;
+        }
+    }
+
+    /// Whether that is news: it is told at once, or noted.
+    fn watch(&mut self, watch: Watch) -> bool {
+        let found = self.find(watch.process);
+        if found.is_none_or(|it| self.is_gone(it, watch.until)) {
+            return true;
+        }
+        let it = self.find_mut(watch.process).expect("it is there");
+        let watcher = (watch.by, watch.until);
+        let is_new = !it.watchers.contains(&watcher);
+        if is_new {
+            it.watchers.push(watcher);
+            it.quarantined = false;
+        }
+        is_new
+    }
+
+    /// Stops what was launched, here and below, as far as it lives.
+    fn fence(&mut self, id: ProcessId, entry: Entry, actions: &mut Actions) -> bool {
+        let mut ids = vec![id];
+        let mut next = 0;
+        while let Some(above) = ids.get(next).copied() {
+            next += 1;
+            let mut children: Vec<ProcessId> = self
+                .records
+                .iter()
+                .filter(|it| it.view.parent == Some(above))
+                .map(|it| it.view.id)
+                .collect();
+            children.sort_unstable();
+            ids.extend(children);
+        }
+        let mut changed = false;
+        let epoch = self.epoch;
+        for id in ids {
+            let it = self.find_mut(id);
+            let Some(it) = it.filter(|it| it.view.launched && it.view.phase != Phase::Exited)
+            else {
+                continue;
+            };
+            if it.view.stop.is_some_and(|stop| stop.cause == Cause::Fence) {
+                continue;
+            }
+            let signal = (Cause::Fence, record::first_signal(&it.spec));
+            let asked = new_stop(entry, signal, (it.spec.grace_ms, true));
+            it.stop(asked, epoch, actions);
+            if let Some(stop) = &mut it.view.stop {
+                stop.cause = Cause::Fence;
+            }
+            it.quarantined = false;
+            changed = true;
+        }
+        changed
     }
 
     /// Counts for each record which of its children live, or have descendants that do.
@@ -209,6 +334,10 @@ impl Model {
                 keep,
                 limit,
             } => Ok(self.prune(*before, *keep as usize, *limit as usize)),
+            Message::Watch(watch) => Ok((self.watch(*watch), Reply::Done)),
+            Message::Fence(id) => Ok((self.fence(*id, entry, actions), Reply::Done)),
+            Message::Service(_) => unreachable!("the model has no services"),
+            Message::Child { .. } | Message::Found { .. } => unreachable!("the model has no hooks"),
             Message::Lapse { slot } => Ok((true, self.lapse(*slot, entry, actions))),
             Message::Finish { id, .. } | Message::Stop { id, .. } | Message::Signal { id, .. } => {
                 let epoch = self.epoch;
@@ -232,6 +361,7 @@ impl Model {
             | Message::Ended { id, .. }
             | Message::Empty { id }
             | Message::Stuck { id, .. }
+            | Message::Notice { id, .. }
             | Message::Signalled { id, .. } => {
                 let it = self.find_mut(*id);
                 let it = it.filter(|it| it.view.phase != Phase::Exited);
@@ -290,13 +420,11 @@ impl Model {
             for signal in &it.signals {
                 it.signal(*signal, &mut actions);
             }
-            if let Some(stop) = it.view.stop.filter(|_| it.view.phase == Phase::Stopping) {
-                it.step(stop.asked, &mut actions);
-                if it.view.end.is_some() && !stop.killed {
-                    let (id, identity) = it.known();
-                    let wait = Action::Await { id, identity };
-                    actions.push((it.slot.0.into(), stop.asked, wait));
-                }
+            if it.view.phase == Phase::Stopping {
+                it.step(
+                    it.view.stop.map_or(it.made, |stop| stop.asked),
+                    &mut actions,
+                );
             }
         }
         actions.push((u64::MAX, self.started, Action::Census));

@@ -7,7 +7,8 @@
 
 use super::{Actions, Entry, Modelled};
 use sexton::actors::process::{
-    Action, Cause, End, Identity, Lost, Message, Phase, Reach, Refused, Sent, Spec, Stop, Stuck,
+    Action, Announced, Cause, End, Identity, Lost, Message, Notice, Phase, Reach, Refused, Sent,
+    Spec, Stop, Stuck,
 };
 use sexton::clock::{Date, Timestamp};
 use sexton::ids::{ProcessId, Seq};
@@ -61,6 +62,7 @@ impl Modelled {
                 launched: self.view.launched,
                 contained: self.view.contained,
                 run_dir: self.spec.run_dir.clone(),
+                expects: self.spec.expects(false).filter(|_| self.view.launched),
             },
         };
         actions.push((self.slot.0.into(), self.made, what));
@@ -68,11 +70,19 @@ impl Modelled {
 
     /// The step of a stop, if this entry asks for it.
     pub(super) fn step(&self, entry: Seq, actions: &mut Actions) {
-        let stop = self.view.stop.expect("it is stopped");
-        if stop.asked != entry || self.view.phase == Phase::Queued {
+        if self.view.phase == Phase::Queued {
             return;
         }
-        let ((id, identity), tree) = (self.known(), stop.tree);
+        let (id, identity) = self.known();
+        let wait = (self.slot.0.into(), entry, Action::Await { id, identity });
+        let Some(stop) = self.view.stop else {
+            actions.push(wait);
+            return;
+        };
+        if stop.asked != entry {
+            return;
+        }
+        let tree = stop.tree;
         let what = if stop.killed {
             Action::Kill { id, identity, tree }
         } else {
@@ -84,7 +94,13 @@ impl Modelled {
                 reach,
             }
         };
-        actions.push((self.slot.0.into(), entry, what));
+        let has_ended = self.view.end.is_some();
+        if !has_ended || tree {
+            actions.push((self.slot.0.into(), entry, what));
+        }
+        if has_ended && (!stop.killed || !tree) {
+            actions.push(wait);
+        }
     }
 
     pub(super) fn signal(&self, (asked, signal, group): (Seq, u8, bool), actions: &mut Actions) {
@@ -150,7 +166,30 @@ impl Modelled {
         Ok(changed)
     }
 
-    fn stop(&mut self, asked: Stop, epoch: Timestamp, actions: &mut Actions) -> bool {
+    /// It says something of itself, or nothing for too long.
+    fn noticed(&mut self, notice: &Notice, entry: Entry, actions: &mut Actions) -> bool {
+        const ABORT: u8 = 6;
+        let before = (self.view.announced, self.view.said.clone());
+        match notice {
+            Notice::Silent => {
+                let runs = self.view.phase == Phase::Running;
+                let grace = (self.spec.grace_ms, true);
+                let stop = new_stop(entry, (Cause::Watchdog, ABORT), grace);
+                return runs && self.stop(stop, Timestamp(0), actions);
+            }
+            _ if self.view.end.is_some() => {}
+            Notice::Ready => self.view.announced = Announced::Ready,
+            Notice::Leaving => self.view.announced = Announced::Leaving,
+            Notice::Words(words) => {
+                let old = self.view.said.replace(words.clone());
+                self.bytes += words.len() as u64;
+                self.bytes -= old.map_or(0, |old| old.len() as u64);
+            }
+        }
+        before != (self.view.announced, self.view.said.clone())
+    }
+
+    pub(super) fn stop(&mut self, asked: Stop, epoch: Timestamp, actions: &mut Actions) -> bool {
         match &mut self.view.stop {
             None => self.view.stop = Some(asked),
             Some(stop) => {
@@ -202,7 +241,7 @@ impl Modelled {
             // Whose tree is to be stopped is known by its start, which comes again.
             Message::Ended { .. }
                 if self.view.phase == Phase::Queued
-                    && self.view.stop.is_some_and(|stop| stop.tree) =>
+                    && (self.view.stop.is_some_and(|stop| stop.tree) || self.tree_watched) =>
             {
                 (false, false)
             }
@@ -215,6 +254,7 @@ impl Modelled {
             Message::Ended { .. } => (false, false),
             Message::Empty { .. } => (self.emptied(entry, actions), false),
             Message::Stuck { .. } => (self.stuck(message), false),
+            Message::Notice { notice, .. } => (self.noticed(notice, entry, actions), false),
             Message::Signalled { asked, errno, .. } => (self.signalled(*asked, *errno), false),
             _ => unreachable!("the port reports nothing else"),
         };
@@ -249,7 +289,7 @@ impl Modelled {
 
     fn emptied(&mut self, entry: Entry, actions: &mut Actions) -> bool {
         let view = &mut self.view;
-        let awaited = view.stop.is_some_and(|stop| stop.tree);
+        let awaited = view.stop.is_some_and(|stop| stop.tree) || view.end.is_some();
         if view.phase != Phase::Stopping || !awaited || self.empty {
             return false;
         }
@@ -304,15 +344,15 @@ impl Modelled {
         self.signals.clear();
         let stop = self.view.stop;
         let stop = stop.filter(|_| self.view.phase == Phase::Stopping);
-        let stop = stop.filter(|stop| stop.tree && !self.empty);
-        match stop {
-            Some(stop) if end != End::Lost(Lost::Rebooted) => {
-                if !stop.killed {
-                    let (id, identity) = self.known();
-                    actions.push((self.slot.0.into(), entry, Action::Await { id, identity }));
-                }
-            }
-            _ => self.leave(entry, actions),
+        let stop = stop.filter(|stop| stop.tree);
+        let awaited = stop.is_some() || self.view.launched && self.tree_watched;
+        if !awaited || self.empty || end == End::Lost(Lost::Rebooted) {
+            return self.leave(entry, actions);
+        }
+        self.view.phase = Phase::Stopping;
+        if stop.is_none_or(|stop| !stop.killed) {
+            let (id, identity) = self.known();
+            actions.push((self.slot.0.into(), entry, Action::Await { id, identity }));
         }
     }
 

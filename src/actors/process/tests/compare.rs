@@ -1,9 +1,10 @@
 //! All that must be alike: what can be asked, what is to be done, who is woken.
 
 use super::pair::Pair;
+use crate::actors::binding::{Gone, ToHolder};
 use crate::actors::process::model::Actions;
 use crate::actors::process::{Phase, ProcessMachine, Query, RecordView, Reply, Selection, View};
-use crate::ids::ProcessId;
+use crate::ids::{ActorId, ProcessId};
 use crate::spine::effect::Effect;
 use crate::spine::machine::{Effects, Machine as _, Paged as _, Shown as _};
 use std::collections::BTreeMap;
@@ -13,8 +14,10 @@ impl Pair {
         &mut self,
         mut effects: Effects<ProcessMachine>,
         actions: &Actions,
+        mut tells: Vec<(ActorId, Gone)>,
     ) {
         let (mut acts, mut woken) = (Actions::new(), BTreeMap::new());
+        let mut told = Vec::new();
         for effect in effects.take() {
             match effect {
                 Effect::Act(action) => acts.push((action.id, action.attempt, action.what)),
@@ -24,9 +27,18 @@ impl Pair {
                         "a wait is answered once"
                     );
                 }
-                Effect::Tell(..) => panic!("nobody is told anything"),
+                Effect::Tell(to, message) => {
+                    let message = rmp_serde::from_slice(&message);
+                    let ToHolder::Gone(gone) = message.expect("it is one of those");
+                    told.push((to, gone));
+                    self.note("told");
+                }
             }
         }
+        let order = |it: &(ActorId, Gone)| (it.0, it.1.process, it.1.until);
+        told.sort_by_key(order);
+        tells.sort_by_key(order);
+        assert_eq!(told, tells, "who watches is told");
         assert_eq!(acts, *actions);
         let waits = self.waits.iter();
         let right = waits.filter_map(|(ticket, watch)| Some((*ticket, self.model.wakes(watch)?)));

@@ -134,7 +134,10 @@ impl Pair {
             | Message::Failed { id, .. }
             | Message::Ended { id, .. }
             | Message::Empty { id }
-            | Message::Stuck { id, .. } => *id = its,
+            | Message::Notice { id, .. }
+            | Message::Stuck { id, .. }
+            | Message::Fence(id) => *id = its,
+            Message::Watch(watch) => watch.process = its,
             Message::Signalled { id, asked, .. } => {
                 *id = its;
                 *asked = Seq(self.seq.0.saturating_sub(asked.0));
@@ -151,6 +154,7 @@ impl Pair {
                 .take(usize::from(line % 3))
                 .map(identity)
                 .collect(),
+            bound: which.is_multiple_of(5),
         }
     }
 
@@ -200,7 +204,7 @@ impl Pair {
             self.log
                 .push(Logged::Entry(stamp, message.clone(), outcome.clone()));
         }
-        self.compare_effects(effects, &right.actions);
+        self.compare_effects(effects, &right.actions, right.tells);
         let reply = self.machine.reply(stamp.seq, message, &outcome);
         assert_eq!(reply, right.reply, "{message:?}");
     }
@@ -230,6 +234,7 @@ impl Pair {
         let watch = match what {
             0 => Watch::Start(id),
             1 => Watch::End(id),
+            2 => Watch::Leader(id),
             _ => Watch::Signal(id, self.seq),
         };
         self.tickets += 1;
@@ -277,7 +282,7 @@ impl Pair {
         let mut effects = Effects::<ProcessMachine>::default();
         self.machine.resume(&mut effects);
         let right = self.model.resume();
-        self.compare_effects(effects, &right);
+        self.compare_effects(effects, &right, Vec::new());
     }
 
     /// As after a panic: the newest snapshot, and what the log has since.

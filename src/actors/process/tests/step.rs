@@ -1,12 +1,13 @@
 //! What happens in the model test: few records, small limits, and everything in any order.
 
+use crate::actors::binding::{Until, Watch};
 use crate::actors::process::{
-    End, Failure, Identity, Launching, Lost, Message, Output, Parentage, Registering, Remains,
-    Rules, Spec, Step as LaunchStep, Tags,
+    End, Failure, Identity, Launching, Lost, Message, Notice, Output, Parentage, Registering,
+    Remains, Rules, Spec, Step as LaunchStep, Tags,
 };
 use crate::bytes::Bytes;
 use crate::clock::{Date, Timestamp};
-use crate::ids::{ProcessId, Seq};
+use crate::ids::{ActorId, ProcessId, Seq};
 use proptest::prelude::*;
 
 pub(super) const BEGIN: Timestamp = Timestamp(1_000_000_000_000);
@@ -69,6 +70,10 @@ fn any_request() -> impl Strategy<Value = Message> {
         3 => (1u8..20, any::<bool>()).prop_map(move |(signal, group)| Message::Signal { id, signal, group }),
         1 => (prop::option::of(any_date()), 0u32..6, 0u32..3)
             .prop_map(|(before, keep, limit)| Message::Prune { before, keep, limit }),
+        4 => (1u8..3, prop::sample::select(vec![Until::Process, Until::Tree])).prop_map(
+            move |(by, until)| Message::Watch(Watch { by: ActorId(by), process: id, until })
+        ),
+        1 => Just(Message::Fence(id)),
     ]
 }
 
@@ -112,6 +117,7 @@ fn any_report() -> impl Strategy<Value = Message> {
         2 => (0u32..2, 0u32..2).prop_map(move |(unkillable, unknown)| {
             Message::Stuck { id, unkillable, unknown }
         }),
+        2 => any_notice().prop_map(move |notice| Message::Notice { id, notice }),
         9 => (0u64..3, prop::option::of(1i32..3)).prop_map(move |(back, errno)| {
             Message::Signalled { id, asked: Seq(back), errno }
         }),
@@ -169,7 +175,16 @@ pub(super) fn any_step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Start),
         2 => Just(Step::Reload),
         6 => Just(Step::Checkpoint),
-        4 => (any::<u8>(), 0u8..3).prop_map(|(which, what)| Step::Watch(which, what)),
+        4 => (any::<u8>(), 0u8..4).prop_map(|(which, what)| Step::Watch(which, what)),
         1 => Just(Step::Unwatch),
+    ]
+}
+
+fn any_notice() -> impl Strategy<Value = Notice> {
+    prop_oneof![
+        Just(Notice::Ready),
+        Just(Notice::Leaving),
+        Just(Notice::Silent),
+        "[ab]{0,2}".prop_map(Notice::Words),
     ]
 }

@@ -1,0 +1,131 @@
+//! What a hook printed about its work: processes that it ran, which become records below its own, and other records, which are kept
+//! with it. The rules; the port reads the output. See `docs/processes.md`, "Hooks".
+
+use crate::actors::process::adding::Wanted;
+use crate::actors::process::identity::Identity;
+use crate::actors::process::machine::ProcessMachine;
+use crate::actors::process::message::{Child, End, Found, Lost};
+use crate::actors::process::outcome::{Insertion, Outcome, Refused};
+use crate::actors::process::record::{Phase, Profile, Record};
+use crate::actors::process::secret::masked;
+use crate::actors::process::spec::{Parentage, Spec, Tags};
+use crate::ids::{ProcessId, Slot};
+use crate::spine::machine::{Moment, Stamp};
+
+/// The type of the processes that a hook ran.
+const KIND: &str = "binary";
+
+/// The label that says which line of its output a record comes from: read again, the line makes no second one.
+const LINE: &str = "line";
+
+impl Child {
+    /// What never changes of its record.
+    fn profile(&self, hook: &Record) -> Profile {
+        let dir = self.dir.clone();
+        let spec = Spec {
+            argv: masked(&self.argv),
+            dir: dir.unwrap_or_else(|| hook.profile.spec.dir.clone()),
+            ..Spec::default()
+        };
+        let tags = Tags {
+            kind: KIND.to_owned(),
+            url: None,
+            labels: vec![(LINE.to_owned(), self.line.to_string())],
+        };
+        Profile { spec, tags }
+    }
+}
+
+impl Record {
+    /// Whether its output is still to be read for records.
+    pub(super) fn is_to_be_read(&self) -> bool {
+        let has_run = self.phase == Phase::Exited && self.end.is_some() && self.launched;
+        has_run && self.profile.spec.is_hook && self.found.is_none()
+    }
+}
+
+impl ProcessMachine {
+    /// A hook says that it ran a process.
+    pub(super) fn child(
+        &self,
+        moment: &Moment,
+        (of, child): (ProcessId, &Child),
+    ) -> Result<Outcome, Refused> {
+        let found = self.state.find(of).filter(|(_, hook)| hook.is_to_be_read());
+        let Some((_, hook)) = found else {
+            return Ok(Outcome::Unchanged);
+        };
+        if self.has_child_of_line(of, child.line) {
+            return Ok(Outcome::Unchanged);
+        }
+        let profile = child.profile(hook);
+        profile.spec.check().map_err(Refused::Invalid)?;
+        let parentage = Parentage {
+            named: Some(of),
+            line: Vec::new(),
+            bound: false,
+        };
+        let wanted = Wanted {
+            kind: KIND.to_owned(),
+            profile,
+            parentage: &parentage,
+            identity: None,
+            is_past: true,
+        };
+        let insertion = self.insertion(moment, &wanted)?;
+        Ok(Outcome::Child(Box::new(insertion)))
+    }
+
+    fn has_child_of_line(&self, of: ProcessId, line: u32) -> bool {
+        let least = (of, ProcessId(0));
+        let children = self
+            .state
+            .index
+            .children
+            .range(least..=(of, ProcessId(u128::MAX)));
+        let line = (LINE.to_owned(), line.to_string());
+        let mut records = children.filter_map(|(_, id)| self.state.find(*id));
+        records.any(|(_, record)| record.profile.tags.labels.contains(&line))
+    }
+
+    /// The output of a hook has been read.
+    pub(super) fn found(&self, id: ProcessId, found: &Found) -> Outcome {
+        let hook = self.state.find(id).filter(|(_, hook)| hook.is_to_be_read());
+        match hook {
+            Some((slot, _)) if found.fits() => Outcome::Found { slot },
+            Some(_) | None => Outcome::Unchanged,
+        }
+    }
+
+    pub(super) fn commit_child(
+        &mut self,
+        entry: Stamp,
+        (of, child): (ProcessId, &Child),
+        insertion: &Insertion,
+    ) {
+        let (_, hook) = self.state.find(of).expect("a hook has a record");
+        let (profile, begin) = (child.profile(hook), hook.queued);
+        let of_hook = hook.identity.unwrap_or_default();
+        self.add(entry.seq, insertion, profile, |it| {
+            it.phase = Phase::Exited;
+            // What it says it was; that nobody can look for any more.
+            it.identity = child.pid.map(|pid| Identity {
+                pid,
+                inode: 0,
+                ticks: 0,
+                ..of_hook
+            });
+            it.started = child.started;
+            // A date that cannot be would have it removed at once, or never.
+            let ended = child.ended.unwrap_or(insertion.at);
+            it.ended = Some(ended.min(insertion.at).max(begin));
+            it.end = Some(child.end.unwrap_or(End::Lost(Lost::NotOurs)));
+        });
+    }
+
+    pub(super) fn commit_found(&mut self, entry: Stamp, slot: Slot, found: &Found) {
+        self.state.change(entry.seq, slot, |it| {
+            it.found = Some(Box::new(found.clone()));
+        });
+    }
+}

@@ -1,0 +1,309 @@
+//! The rules of services. Decides without changing anything.
+
+use crate::actors::process::insertion::Insertion;
+use crate::actors::process::machine::ProcessMachine;
+use crate::actors::process::message::{End, Lost, Message};
+use crate::actors::process::outcome::{Outcome, Refused, Turn};
+use crate::actors::process::record::{Cause, Record};
+use crate::actors::process::service::definition::{Definition, Policy};
+use crate::actors::process::service::item::{Instance, Last, Service, Verdict};
+use crate::actors::process::service::message;
+use crate::actors::process::service::next::Next;
+use crate::actors::process::service::step::{Step, Then};
+use crate::actors::process::spec::Flaw;
+use crate::clock::{Date, Timestamp};
+use crate::ids::{ProcessId, Slot};
+use crate::spine::machine::Moment;
+use std::collections::BTreeSet;
+
+/// How long a launch waits that was refused for want of room, or since the server drains.
+const DEFERRAL_MS: u64 = 5000;
+
+impl Turn {
+    fn of(steps: Vec<Step>) -> Outcome {
+        if steps.is_empty() {
+            return Outcome::Unchanged;
+        }
+        let process = None;
+        Outcome::Service(Box::new(Self { process, steps }))
+    }
+}
+
+impl ProcessMachine {
+    /// What becomes of services by a message about them.
+    pub(in crate::actors::process) fn serve(
+        &self,
+        moment: &Moment,
+        message: &message::Message,
+    ) -> Result<Outcome, Refused> {
+        use message::Message as Asked;
+        let steps = match message {
+            Asked::Configure(definitions) => self.configured(definitions)?,
+            Asked::Start(name) => self.each(name.as_deref(), |slot, it| self.started(slot, it))?,
+            Asked::Stop(name) => self.each(name.as_deref(), |slot, it| {
+                it.wanted.then_some(Step::Stopped { slot })
+            })?,
+            // All are those that are to be up; one that is named is brought up.
+            Asked::Restart(name) => self.each(name.as_deref(), |slot, it| {
+                (it.wanted || name.is_some()).then_some(Step::Restarted { slot })
+            })?,
+            Asked::Hold => self.each(None, |slot, it| (!it.held).then_some(Step::Held { slot }))?,
+            Asked::Lapse { slot } => return Ok(self.step(moment, *slot)),
+        };
+        Ok(Turn::of(steps))
+    }
+
+    /// A step for each of these that the configuration has.
+    fn each(
+        &self,
+        name: Option<&str>,
+        step: impl Fn(Slot, &Service) -> Option<Step>,
+    ) -> Result<Vec<Step>, Refused> {
+        let services = &self.state.services;
+        let Some(name) = name else {
+            let listed = services.kept.iter().filter(|(_, it)| it.listed);
+            return Ok(listed.filter_map(|(slot, it)| step(slot, it)).collect());
+        };
+        let found = services.named(name).filter(|(_, it)| it.listed);
+        let (slot, service) = found.ok_or(Refused::NoService)?;
+        Ok(step(slot, service).into_iter().collect())
+    }
+
+    fn started(&self, slot: Slot, service: &Service) -> Option<Step> {
+        let waits = |it: &Instance| it.next.is_some() || it.verdict.is_some();
+        let is_new = !service.is_up() || service.instances.iter().any(waits);
+        let replaces = self.state.is_being_stopped(service);
+        is_new.then_some(Step::Started { slot, replaces })
+    }
+
+    /// What differs between the services that there are and those of the configuration.
+    fn configured(&self, definitions: &[Definition]) -> Result<Vec<Step>, Refused> {
+        if !Definition::check_all(definitions).is_empty() {
+            return Err(Refused::Invalid(Flaw::Services));
+        }
+        let services = &self.state.services;
+        let free = (0..).map(Slot);
+        let mut free = free.filter(|slot| services.kept.get(*slot).is_none());
+        let mut steps = Vec::new();
+        for (place, definition) in (0..).zip(definitions) {
+            let Some((slot, service)) = services.named(&definition.name) else {
+                let slot = free.next().expect("there are more slots than services");
+                steps.push(Step::Added { slot, place });
+                continue;
+            };
+            let replaces = self.state.is_being_stopped(service);
+            if service.held {
+                steps.push(Step::Released { slot, replaces });
+            }
+            if !service.listed || service.definition != *definition {
+                let is_back = !service.listed && replaces;
+                let replaces = is_back || definition.replaces(&service.definition);
+                steps.push(Step::Changed {
+                    slot,
+                    place,
+                    replaces,
+                });
+            }
+        }
+        let names: BTreeSet<&str> = definitions.iter().map(|it| it.name.as_str()).collect();
+        let gone = services.kept.iter().filter(|(_, it)| it.listed);
+        let gone = gone.filter(|(_, it)| !names.contains(it.definition.name.as_str()));
+        steps.extend(gone.map(|(slot, _)| Step::Dropped { slot }));
+        Ok(steps)
+    }
+
+    /// The next step of a service, which is due.
+    fn step(&self, moment: &Moment, slot: Slot) -> Outcome {
+        let next = self.state.next_of(slot);
+        let (_, next) = next.expect("time acts on what has a next step");
+        match next {
+            Next::Remove => Turn::of(vec![Step::Removed { slot }]),
+            Next::Stop(id) => {
+                let stop = Message::Stop {
+                    id,
+                    signal: None,
+                    grace_ms: None,
+                    tree: true,
+                };
+                let process = self.stop(moment, &stop);
+                let process = process.expect("what lives can be stopped");
+                let (process, steps) = (Some(process), Vec::new());
+                Outcome::Service(Box::new(Turn { process, steps }))
+            }
+            Next::Launch(nth) => {
+                let service = self.state.services.get(slot);
+                let launched = self.launched(moment, service, nth);
+                let nth = place(nth);
+                Turn::of(vec![match launched {
+                    Some(insertion) => Step::Launched {
+                        slot,
+                        nth,
+                        insertion,
+                    },
+                    None => Step::Deferred {
+                        slot,
+                        nth,
+                        until: moment.now.at.plus_ms(DEFERRAL_MS),
+                    },
+                }])
+            }
+        }
+    }
+
+    fn launched(&self, moment: &Moment, service: &Service, nth: usize) -> Option<Box<Insertion>> {
+        let launching = service.launching(nth);
+        match self.launching(moment, &launching) {
+            Ok(Outcome::Launched(insertion)) => Some(insertion),
+            Ok(other) => unreachable!("a launch comes to a record, not to {other:?}"),
+            Err(_) => None,
+        }
+    }
+
+    /// Adds to the end of a process what follows from it for its service. A restart that waits for nothing is part of the
+    /// same entry.
+    pub(in crate::actors::process) fn followed(
+        &self,
+        moment: &Moment,
+        message: &Message,
+        outcome: Outcome,
+    ) -> Outcome {
+        let Some((id, last)) = self.ended_by(message, &outcome) else {
+            return outcome;
+        };
+        let Some((slot, nth)) = self.state.services.of(id) else {
+            return outcome;
+        };
+        let service = self.state.services.get(slot);
+        let record = self.state.record_of(id);
+        let then = then(moment.now.at, (service, nth), (record, &last));
+        let at_once = match then {
+            Then::Nothing => true,
+            Then::Again { at, .. } => at <= moment.now.at,
+            Then::Never(_) => false,
+        };
+        let last = Box::new(last);
+        let mut steps = vec![Step::Ended {
+            slot,
+            nth: place(nth),
+            last,
+            then,
+        }];
+        let is_up = service.is_up() && nth < service.size() && self.state.is_ready_for(service);
+        // Where there is no room now, the launch is tried as a step of its own.
+        let launched = || self.launched(moment, service, nth);
+        if let Some(insertion) = (at_once && is_up).then(launched).flatten() {
+            steps.push(Step::Launched {
+                slot,
+                nth: place(nth),
+                insertion,
+            });
+        }
+        let process = Some(outcome);
+        Outcome::Service(Box::new(Turn { process, steps }))
+    }
+
+    /// The process that has ended by an outcome, with all that is waited for of its tree.
+    fn ended_by(&self, message: &Message, outcome: &Outcome) -> Option<(ProcessId, Last)> {
+        let record = |slot: &Slot| self.state.records.get(*slot);
+        let last = |record: &Record, at: Date| Last {
+            process: record.id,
+            at,
+            end: None,
+            failure: None,
+            stopped_by: record.stop.map(|stop| stop.cause),
+        };
+        let last = match (outcome, message) {
+            (
+                Outcome::Ended {
+                    slot,
+                    end,
+                    at,
+                    tree: false,
+                },
+                _,
+            ) => Last {
+                end: Some(*end),
+                ..last(record(slot)?, *at)
+            },
+            (Outcome::Failed { slot, at }, Message::Failed { failure, .. }) => Last {
+                failure: Some(failure.clone()),
+                ..last(record(slot)?, *at)
+            },
+            (Outcome::Emptied { slot }, _) => {
+                let record = record(slot)?;
+                let end = Some(record.end?);
+                Last {
+                    end,
+                    ..last(record, record.ended_at())
+                }
+            }
+            _ => return None,
+        };
+        Some((last.process, last))
+    }
+}
+
+/// What follows from the end of a process.
+fn then(
+    now: Timestamp,
+    (service, nth): (&Service, usize),
+    (record, last): (&Record, &Last),
+) -> Then {
+    if service.is_to_end(nth) {
+        return Then::Nothing;
+    }
+    let definition = &service.definition;
+    let code = last.end.and_then(End::code);
+    // What had to be stopped did not succeed, whatever it says.
+    let fails = [Cause::NotReady, Cause::Watchdog, Cause::Timeout];
+    let fails = last.stopped_by.is_some_and(|cause| fails.contains(&cause));
+    let is_success = !fails && code.is_some_and(|code| definition.is_success(code));
+    let is_launched = match definition.restart {
+        Policy::Always => true,
+        Policy::OnFailure => !is_success,
+        Policy::Never => false,
+    };
+    if !is_launched {
+        return Then::Never(if is_success {
+            Verdict::Finished
+        } else {
+            Verdict::Failed
+        });
+    }
+    // The machine was started again: that is not the service's fault.
+    if last.end == Some(End::Lost(Lost::Rebooted)) {
+        return Then::Again {
+            at: now,
+            series: 0,
+            counts: false,
+        };
+    }
+    let Some(instance) = service.instances.get(nth) else {
+        return Then::Nothing;
+    };
+    if let Some(intensity) = definition.intensity {
+        let recent = instance.recent(now, intensity.period_ms).count();
+        if recent >= intensity.restarts_max as usize {
+            return Then::Never(Verdict::Failed);
+        }
+    }
+    let ran_ms = record
+        .started
+        .map_or(0, |started| last.at.0.saturating_sub(started.0));
+    // What ran for as long as the longest wait begins a new series.
+    let before = if ran_ms >= definition.backoff.max_ms.max(1) {
+        0
+    } else {
+        instance.series
+    };
+    Then::Again {
+        at: now.plus_ms(definition.backoff.wait_ms(before)),
+        series: before.saturating_add(1),
+        counts: true,
+    }
+}
+
+/// The number of an instance, as it is stored.
+fn place(nth: usize) -> u8 {
+    u8::try_from(nth).expect("a service has few processes")
+}

@@ -1,0 +1,208 @@
+//! What is shown of services, and who waits until they stand still.
+
+use crate::actors::process::machine::ProcessMachine;
+use crate::actors::process::outcome::Refused;
+use crate::actors::process::record::{Announced, Phase};
+use crate::actors::process::reply::Reply;
+use crate::actors::process::secret::masked;
+use crate::actors::process::service::item::{Instance, Service, Verdict};
+use crate::actors::process::service::view::{InstanceView, ServiceView, Status};
+use crate::clock::{Now, Timestamp};
+use crate::ids::Ticket;
+use crate::spine::machine::{Effects, Gauge};
+
+impl ProcessMachine {
+    /// The services by name, or the one that is named.
+    pub(in crate::actors::process) fn look_at_services(
+        &self,
+        now: Now,
+        name: Option<&str>,
+    ) -> Reply {
+        let services = &self.state.services;
+        let Some(name) = name else {
+            let slots = services.names.values();
+            let views = slots.map(|slot| self.service_view(now, services.get(*slot)));
+            return Reply::Services(views.collect());
+        };
+        match services.named(name) {
+            Some((_, service)) => Reply::Services(vec![self.service_view(now, service)]),
+            None => Reply::Refused(Refused::NoService),
+        }
+    }
+
+    fn service_view(&self, now: Now, service: &Service) -> ServiceView {
+        let definition = &service.definition;
+        let instances: Vec<_> = (0..service.instances.len())
+            .filter_map(|nth| self.instance_view(now, service, nth))
+            .collect();
+        let statuses = instances.iter().map(|it| it.status);
+        let waits_for = self.state.awaited_by(service).map(str::to_owned);
+        ServiceView {
+            name: definition.name.clone(),
+            status: statuses.max().unwrap_or_default(),
+            wanted: service.wanted && !service.held,
+            listed: service.listed,
+            argv: masked(&definition.spec.argv),
+            restart: definition.restart,
+            after: definition.after.clone(),
+            waits_for: waits_for.collect(),
+            instances,
+        }
+    }
+
+    fn instance_view(&self, now: Now, service: &Service, nth: usize) -> Option<InstanceView> {
+        let instance = service.instances.get(nth)?;
+        let record = instance.process.map(|id| self.state.record_of(id));
+        let period_ms = service.definition.intensity.map_or(0, |it| it.period_ms);
+        let next = instance.next.filter(|at| *at > now.at);
+        Some(InstanceView {
+            number: nth + 1,
+            status: self.status_of(service, nth, now.at),
+            process: instance.process,
+            pid: record.and_then(|it| it.identity).map(|it| it.pid),
+            started: record.and_then(|it| it.started),
+            said: record.and_then(|it| it.said.clone()),
+            restarts: instance.recent(now.at, period_ms).count(),
+            next: next.map(|at| now.offset.date(at)),
+            last: instance.last.clone(),
+            run_dir: service.definition.run_dir(nth),
+        })
+    }
+
+    fn status_of(&self, service: &Service, nth: usize, now: Timestamp) -> Status {
+        let Some(instance) = service.instances.get(nth) else {
+            return Status::Stopped;
+        };
+        if let Some(id) = instance.process {
+            return match self.state.record_of(id).phase {
+                _ if service.is_to_end(nth) => Status::Stopping,
+                Phase::Running if self.state.record_of(id).announced == Announced::Leaving => {
+                    Status::Stopping
+                }
+                Phase::Running if self.state.record_of(id).is_ready() => Status::Running,
+                Phase::Queued | Phase::Running => Status::Starting,
+                Phase::Stopping | Phase::Exited => Status::Stopping,
+            };
+        }
+        match instance.verdict {
+            Some(Verdict::Finished) => Status::Finished,
+            Some(Verdict::Failed) => Status::Failed,
+            None if !service.is_up() => Status::Stopped,
+            None if instance.next.is_some_and(|at| at > now) => Status::Backoff,
+            None if !self.state.is_ready_for(service) => Status::Waiting,
+            None => Status::Starting,
+        }
+    }
+
+    /// Whether services stand still: each runs, or is down and stays so. A service that waits for one that has failed
+    /// stands still, too.
+    fn stands_still(&self, name: Option<&str>) -> Option<Reply> {
+        let services = &self.state.services;
+        if let Some(name) = name {
+            let Some((_, service)) = services.named(name) else {
+                return Some(Reply::Refused(Refused::NoService));
+            };
+            return self.is_still(service).then_some(Reply::Done);
+        }
+        let mut all = services.kept.iter();
+        let still = all.all(|(_, service)| self.is_still(service));
+        still.then_some(Reply::Done)
+    }
+
+    fn is_still(&self, service: &Service) -> bool {
+        let is_still = |nth: usize, it: &Instance| match it.process {
+            Some(id) => !service.is_to_end(nth) && self.state.record_of(id).is_ready(),
+            None => it.verdict.is_some() || !service.is_up() || self.waits_in_vain(service),
+        };
+        let mut places = service.instances.iter().enumerate();
+        service.listed && places.all(|(nth, it)| is_still(nth, it))
+    }
+
+    /// Whether one that has failed is waited for. What is waited for never leads back, so this ends.
+    fn waits_in_vain(&self, service: &Service) -> bool {
+        let services = &self.state.services;
+        let mut awaited = self.state.awaited_by(service);
+        awaited.any(|name| {
+            let others = services.named(name);
+            others.is_some_and(|(_, other)| {
+                let failed = |it: &Instance| it.verdict == Some(Verdict::Failed);
+                other.instances.iter().any(failed) || self.waits_in_vain(other)
+            })
+        })
+    }
+
+    /// Begins to wait until services stand still.
+    pub(in crate::actors::process) fn watch_services(
+        &mut self,
+        ticket: Ticket,
+        name: Option<&str>,
+        effects: &mut Effects<Self>,
+    ) {
+        let waiting = &mut self.state.services.waiting;
+        waiting.insert(ticket, name.map(str::to_owned));
+        self.wake_for_services(effects);
+    }
+
+    pub(in crate::actors::process) fn unwatch_services(&mut self, ticket: Ticket) {
+        self.state.services.waiting.remove(&ticket);
+    }
+
+    /// Answers those who wait for services that stand still now.
+    pub(in crate::actors::process) fn wake_for_services(&mut self, effects: &mut Effects<Self>) {
+        let waiting = self.state.services.waiting.iter();
+        let answers = waiting.filter_map(|(ticket, name)| {
+            let reply = self.stands_still(name.as_deref())?;
+            Some((*ticket, reply))
+        });
+        for (ticket, reply) in answers.collect::<Vec<_>>() {
+            self.state.services.waiting.remove(&ticket);
+            effects.wake(ticket, reply);
+        }
+    }
+
+    /// How many services stand how. Waits that are over since nothing acts on them yet count as waits.
+    pub(in crate::actors::process) fn service_gauges(&self) -> Vec<Gauge> {
+        let services = self.state.services.kept.iter().map(|(_, service)| service);
+        let statuses = services.map(|service| {
+            let places = 0..service.instances.len();
+            let each = places.map(|nth| self.status_of(service, nth, Timestamp(0)));
+            each.max().unwrap_or_default()
+        });
+        let statuses: Vec<Status> = statuses.collect();
+        let many = |status| statuses.iter().filter(|it| **it == status).count() as u64;
+        let gauge = |name, help, value| Gauge { name, help, value };
+        let mut gauges = vec![gauge("services", "services", statuses.len() as u64)];
+        let each = Status::ALL.map(|status| {
+            let (name, help) = gauge_of(status);
+            gauge(name, help, many(status))
+        });
+        gauges.extend(each);
+        gauges
+    }
+}
+
+/// The gauge of services that stand so, and what it counts.
+const fn gauge_of(status: Status) -> (&'static str, &'static str) {
+    match status {
+        Status::Stopped => ("services_stopped", "services that are down, and are to be"),
+        Status::Finished => (
+            "services_finished",
+            "services that have done what they were to do",
+        ),
+        Status::Running => ("services_running", "services that run"),
+        Status::Waiting => (
+            "services_waiting",
+            "services that wait until others are ready",
+        ),
+        Status::Starting => ("services_starting", "services that are not ready yet"),
+        Status::Stopping => ("services_stopping", "services that are being stopped"),
+        Status::Backoff => (
+            "services_backoff",
+            "services that wait before they are launched again",
+        ),
+        Status::Failed => (
+            "services_failed",
+            "services that are not launched again by themselves, having ended badly",
+        ),
+    }
+}

@@ -1,0 +1,128 @@
+//! What is next for each service, and how services change.
+//!
+//! What is next follows from the services and the records of their processes alone, so that nothing has to be remembered of
+//! what was intended: a start of the server, and a rebuild, go on where it stood.
+
+use crate::actors::process::record::Record;
+use crate::actors::process::service::item::{Service, Verdict};
+use crate::actors::process::state::State;
+use crate::clock::Timestamp;
+use crate::ids::{ProcessId, Seq, Slot};
+
+/// The next step of a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Next {
+    /// It goes.
+    Remove,
+    /// This process is stopped.
+    Stop(ProcessId),
+    /// A process of this number is launched.
+    Launch(usize),
+}
+
+impl State {
+    pub(super) fn add_service(&mut self, entry: Seq, slot: Slot, service: Service) {
+        let change = self.pages.by(entry);
+        self.services.kept.insert(change, slot, service);
+        self.services.enter(slot);
+    }
+
+    pub(super) fn change_service(
+        &mut self,
+        entry: Seq,
+        slot: Slot,
+        make: impl FnOnce(&mut Service),
+    ) {
+        self.services.leave(slot);
+        let change = self.pages.by(entry);
+        self.services.kept.change(change, slot, make);
+        self.services.enter(slot);
+    }
+
+    pub(super) fn remove_service(&mut self, entry: Seq, slot: Slot) {
+        self.services.leave(slot);
+        let change = self.pages.by(entry);
+        self.services.kept.remove(change, slot);
+        self.services.quarantined.remove(&slot);
+    }
+
+    /// Works out anew what is next for each service: after every entry that changed one of them, or a process of one.
+    pub(in crate::actors::process) fn settle_services(&mut self) {
+        let services = &self.services;
+        let each = services.kept.iter().map(|(slot, _)| slot);
+        let each = each.filter(|slot| !services.quarantined.contains(slot));
+        let due = each.filter_map(|slot| Some((self.next_of(slot)?.0, slot)));
+        self.services.due = due.collect();
+    }
+
+    /// What is next for a service, and when.
+    pub(super) fn next_of(&self, slot: Slot) -> Option<(Timestamp, Next)> {
+        const AT_ONCE: Timestamp = Timestamp(0);
+        let service = self.services.get(slot);
+        if !service.listed && service.is_empty() {
+            return Some((AT_ONCE, Next::Remove));
+        }
+        if let Some(id) = self.first_to_stop(service) {
+            return Some((AT_ONCE, Next::Stop(id)));
+        }
+        if !service.is_up() || !self.is_ready_for(service) {
+            return None;
+        }
+        let places = service.instances.iter().enumerate().take(service.size());
+        let idle = places.filter(|(_, it)| it.process.is_none() && it.verdict.is_none());
+        let steps = idle.map(|(nth, it)| (it.next.unwrap_or(AT_ONCE), Next::Launch(nth)));
+        steps.min()
+    }
+
+    /// A process of a service that is to end and was not told so, unless others are to end before it.
+    fn first_to_stop(&self, service: &Service) -> Option<ProcessId> {
+        let ending = service.instances.iter().enumerate();
+        let ending = ending.filter(|(nth, _)| service.is_to_end(*nth));
+        let mut ids = ending.filter_map(|(_, it)| it.process);
+        let id = ids.find(|id| self.record_of(*id).stop.is_none())?;
+        let name = &service.definition.name;
+        let others = self.services.kept.iter().map(|(_, other)| other);
+        let mut later = others.filter(|other| other.definition.after.contains(name));
+        // What SIGKILL does not end holds up nothing.
+        let is_ending = |other: &Service| {
+            let mut ids = other.instances.iter().filter_map(|it| it.process);
+            let is_stuck = |id| self.record_of(id).stuck.is_some();
+            other.is_ending() && !ids.all(is_stuck)
+        };
+        (!later.any(is_ending)).then_some(id)
+    }
+
+    /// The record of a process of a service.
+    pub(super) fn record_of(&self, id: ProcessId) -> &Record {
+        let found = self.find(id);
+        found.expect("the record of what lives stays").1
+    }
+
+    /// Whether a process of a service was told to end and has not.
+    pub(super) fn is_being_stopped(&self, service: &Service) -> bool {
+        let mut ids = service.instances.iter().filter_map(|it| it.process);
+        ids.any(|id| self.record_of(id).stop.is_some())
+    }
+
+    /// Whether those are ready that are to run before a service.
+    pub(super) fn is_ready_for(&self, service: &Service) -> bool {
+        self.awaited_by(service).next().is_none()
+    }
+
+    /// Those that are to run before a service and do not. What is to be down is not waited for.
+    pub(super) fn awaited_by<'a>(&'a self, service: &'a Service) -> impl Iterator<Item = &'a str> {
+        let names = service.definition.after.iter();
+        let found = names.filter_map(|name| self.services.named(name));
+        let missing = found.filter(|(_, other)| other.is_up() && !self.has_come_up(other));
+        missing.map(|(_, other)| other.definition.name.as_str())
+    }
+
+    /// Whether all processes of a service run and are ready, or have done what they were to do.
+    fn has_come_up(&self, service: &Service) -> bool {
+        let mut places = service.instances.iter().enumerate().take(service.size());
+        places.all(|(nth, it)| match it.process {
+            None => it.verdict == Some(Verdict::Finished),
+            Some(id) => self.record_of(id).is_ready() && !service.is_to_end(nth),
+        })
+    }
+}

@@ -1,0 +1,149 @@
+//! What holds whatever happens: as many processes as defined and never more, none of a service that is to be down once the
+//! world has done what it was told, and always the same state from the log and from pages.
+
+use super::bench::{Bench, after, defined};
+use crate::actors::process::End;
+use crate::actors::process::service::{Definition, Message as Asked, Policy, Status};
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+enum Happens {
+    Configure(u8),
+    Ask(u8, u8),
+    Starts,
+    Fails,
+    Ends(u8, u8),
+    Obeys,
+    Passes(u16),
+    Kill,
+}
+
+fn any_step() -> impl Strategy<Value = Happens> {
+    prop_oneof![
+        1 => any::<u8>().prop_map(Happens::Configure),
+        2 => (any::<u8>(), any::<u8>()).prop_map(|(what, who)| Happens::Ask(what, who)),
+        6 => Just(Happens::Starts),
+        1 => Just(Happens::Fails),
+        3 => (any::<u8>(), any::<u8>()).prop_map(|(which, code)| Happens::Ends(which, code)),
+        4 => Just(Happens::Obeys),
+        2 => any::<u16>().prop_map(Happens::Passes),
+        1 => Just(Happens::Kill),
+    ]
+}
+
+/// Some of four services, which differ by the bits of a number.
+fn configuration(bits: u8) -> Vec<Definition> {
+    let has = |bit: u8| bits & (1 << bit) != 0;
+    let mut all = vec![Definition {
+        instances: if has(0) { 2 } else { 1 },
+        ..defined("a")
+    }];
+    if has(1) {
+        let restart = if has(2) {
+            Policy::Never
+        } else {
+            Policy::OnFailure
+        };
+        all.push(Definition {
+            restart,
+            ..after("b", &["a"])
+        });
+    }
+    if has(3) {
+        all.push(Definition {
+            autostart: has(4),
+            ..after("c", if has(1) { &["b"] } else { &["a"] })
+        });
+    }
+    if has(5) {
+        all[0].spec.grace_ms = 500;
+    }
+    all
+}
+
+fn ask(what: u8, who: u8) -> Asked {
+    let name = ["a", "b", "c"].get(usize::from(who % 4));
+    let name = name.map(|name| (*name).to_owned());
+    match what % 8 {
+        0..3 => Asked::Start(name),
+        3..5 => Asked::Stop(name),
+        5..7 => Asked::Restart(name),
+        _ => Asked::Hold,
+    }
+}
+
+fn happen(bench: &mut Bench, step: &Happens) {
+    match step {
+        Happens::Configure(bits) => bench.configure(&configuration(*bits)),
+        Happens::Ask(what, who) => {
+            bench.ask(ask(*what, *who));
+        }
+        Happens::Starts if !bench.launched.is_empty() => bench.start(0),
+        Happens::Fails if !bench.launched.is_empty() => bench.fail(0),
+        Happens::Ends(which, code) => {
+            let all: Vec<_> = bench.running.keys().copied().collect();
+            if let Some(id) = all.get(usize::from(*which) % all.len().max(1)) {
+                bench.end(*id, End::Code(code % 3));
+            }
+        }
+        Happens::Obeys => {
+            let running = bench.told.iter().find(|id| bench.running.contains_key(id));
+            if let Some(id) = running.copied() {
+                bench.end(id, End::Code(0));
+            }
+        }
+        Happens::Passes(ms) => bench.wait_ms((*ms).into()),
+        Happens::Kill => bench.start_again(),
+        Happens::Starts | Happens::Fails => {}
+    }
+    bench.go_on();
+}
+
+fn hold_to_it(bench: &Bench, bits: u8) {
+    for definition in configuration(bits) {
+        let view = bench.view(&definition.name).expect("it is there");
+        let live = view.instances.iter().filter(|it| it.process.is_some());
+        let live = live.count();
+        if view.wanted {
+            assert!(live <= usize::from(definition.instances));
+            let rests = [
+                Status::Running,
+                Status::Finished,
+                Status::Failed,
+                Status::Waiting,
+            ];
+            assert!(rests.contains(&view.status), "{view:?}");
+        } else {
+            assert_eq!(live, 0, "{view:?}");
+        }
+    }
+    let names = configuration(bits).len();
+    assert_eq!(
+        bench.machine.state.services.kept.len(),
+        names,
+        "no other is left"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn services_come_to_rest_as_they_are_wanted(
+        steps in prop::collection::vec(any_step(), 1..60),
+        bits in any::<u8>(),
+    ) {
+        let mut bench = Bench::new();
+        bench.is_prompt = false;
+        for step in &steps {
+            happen(&mut bench, step);
+        }
+        bench.is_prompt = true;
+        bench.configure(&configuration(bits));
+        // Every wait is over by then, and every grace.
+        for _ in 0..3 {
+            bench.wait_ms(40_000);
+        }
+        hold_to_it(&bench, bits);
+    }
+}

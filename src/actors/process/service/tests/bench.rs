@@ -1,0 +1,291 @@
+//! A machine beside one that only commits, and a world in which processes start at once and end when told to.
+
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "a test looks at what it is about"
+)]
+
+use crate::actors::process::service::{Definition, Message as Asked, ServiceView, Status};
+use crate::actors::process::{
+    Action, End, Failure, Identity, Message, Outcome, ProcessMachine, Query, Reach, Remains, Reply,
+    Rules, Step, Watch,
+};
+use crate::bytes::Bytes;
+use crate::clock::{Date, Now, Offset, Timestamp};
+use crate::ids::{Chance, ProcessId, Seq, Ticket};
+use crate::spine::effect::Effect;
+use crate::spine::machine::{
+    Effects, Keeping, Machine as _, Moment, Paged as _, Stamp, Start, Timed as _,
+};
+use crate::spine::shelf::Shelf;
+use std::collections::BTreeMap;
+
+const BEGIN: Timestamp = Timestamp(1_000_000_000_000);
+
+pub(super) struct Bench {
+    pub(super) machine: ProcessMachine,
+    replica: ProcessMachine,
+    pub(super) now: Now,
+    seq: Seq,
+    shelf: Shelf<ProcessMachine>,
+    /// Processes that were launched and have not started.
+    pub(super) launched: Vec<ProcessId>,
+    /// Those that run.
+    pub(super) running: BTreeMap<ProcessId, u32>,
+    /// Those that were told to end and have not, in the order in which they were told.
+    pub(super) told: Vec<ProcessId>,
+    /// Who waited and was answered.
+    pub(super) woken: Vec<(Ticket, Reply)>,
+    /// Whether what is launched starts at once, and what is told to end does so.
+    pub(super) is_prompt: bool,
+    /// What the newest entry came to.
+    pub(super) newest: Option<Outcome>,
+    pids: u32,
+}
+
+pub(super) fn defined(name: &str) -> Definition {
+    let mut definition = Definition {
+        name: name.to_owned(),
+        ..Definition::default()
+    };
+    definition.spec.argv = vec![Bytes::new(name.as_bytes())];
+    definition
+}
+
+pub(super) fn after(name: &str, others: &[&str]) -> Definition {
+    Definition {
+        after: others.iter().map(|name| (*name).to_owned()).collect(),
+        ..defined(name)
+    }
+}
+
+fn shown(machine: &ProcessMachine) -> String {
+    machine.assert_whole();
+    format!("{:?}", machine.state.services.indexes())
+}
+
+impl Bench {
+    pub(super) fn new() -> Self {
+        let rules = Rules {
+            live_max: 12,
+            ..Rules::default()
+        };
+        Self {
+            machine: ProcessMachine::new(rules),
+            replica: ProcessMachine::new(rules),
+            now: Now {
+                at: BEGIN,
+                offset: Offset(0),
+            },
+            seq: Seq(0),
+            shelf: Shelf::new(rules, shown),
+            launched: Vec::new(),
+            running: BTreeMap::new(),
+            told: Vec::new(),
+            woken: Vec::new(),
+            is_prompt: true,
+            newest: None,
+            pids: 100,
+        }
+    }
+
+    /// One on which these run.
+    pub(super) fn with(definitions: &[Definition]) -> Self {
+        let mut bench = Self::new();
+        bench.configure(definitions);
+        bench
+    }
+
+    pub(super) fn configure(&mut self, definitions: &[Definition]) {
+        let reply = self.ask(Asked::Configure(definitions.to_vec()));
+        assert_eq!(reply, Reply::Done);
+    }
+
+    pub(super) fn ask(&mut self, asked: Asked) -> Reply {
+        let reply = self.send(&Message::Service(asked));
+        self.go_on();
+        reply
+    }
+
+    /// Decides, commits here and in the replica.
+    pub(super) fn send(&mut self, message: &Message) -> Reply {
+        let moment = Moment {
+            seq: Seq(self.seq.0 + 1),
+            now: self.now,
+            chance: Chance([3; 32]),
+            ..Moment::default()
+        };
+        let outcome = self.machine.decide(&moment, message);
+        assert_eq!(outcome, self.replica.decide(&moment, message));
+        if self.machine.keeping(message, &outcome) != Keeping::Nothing {
+            self.seq = moment.seq;
+            let mut effects = Effects::<ProcessMachine>::default();
+            self.machine
+                .commit(moment.stamp(), message, &outcome, &mut effects);
+            let mut none = Effects::<ProcessMachine>::default();
+            self.replica
+                .commit(moment.stamp(), message, &outcome, &mut none);
+            assert_eq!(self.machine.digest(), self.replica.digest());
+            self.take(effects);
+        }
+        let reply = self.machine.reply(moment.seq, message, &outcome);
+        self.newest = Some(outcome);
+        reply
+    }
+
+    fn take(&mut self, mut effects: Effects<ProcessMachine>) {
+        for effect in effects.take() {
+            match effect {
+                Effect::Act(action) => self.act(&action.what),
+                Effect::Wake(ticket, reply) => self.woken.push((ticket, reply)),
+                Effect::Tell(..) => panic!("nobody is told anything"),
+            }
+        }
+    }
+
+    fn act(&mut self, action: &Action) {
+        match action {
+            Action::Launch { id, .. } => self.launched.push(*id),
+            Action::Signal { id, reach, .. } => {
+                assert_eq!(
+                    *reach,
+                    Reach::Tree,
+                    "a service ends with all that it started"
+                );
+                self.told.push(*id);
+            }
+            Action::Kill { id, .. } => self.told.push(*id),
+            Action::Follow { .. }
+            | Action::Await { .. }
+            | Action::Read { .. }
+            | Action::Forget { .. }
+            | Action::Census => {}
+        }
+    }
+
+    /// Lets time act, and the world, until nothing is to be done.
+    pub(super) fn go_on(&mut self) {
+        for round in 0.. {
+            assert!(round < 10_000, "it comes to rest");
+            if let Some(item) = self.due() {
+                let message = self.machine.tick(item);
+                self.send(&message);
+            } else if self.is_prompt && !self.launched.is_empty() {
+                self.start(0);
+            } else if self.is_prompt && !self.told.is_empty() {
+                let id = self.told.remove(0);
+                self.end(id, End::Code(0));
+            } else {
+                break;
+            }
+        }
+        self.shelf.step(&mut self.machine, self.seq);
+    }
+
+    fn due(&mut self) -> Option<u64> {
+        let deadline = self.machine.deadline(self.now.offset);
+        let is_due = deadline.is_some_and(|at| at <= self.now.at);
+        is_due.then(|| self.machine.due(self.now)).flatten()
+    }
+
+    /// What was launched starts.
+    pub(super) fn start(&mut self, nth: usize) {
+        let id = self.launched.remove(nth);
+        self.pids += 1;
+        self.running.insert(id, self.pids);
+        self.send(&Message::Started {
+            id,
+            identity: Identity {
+                pid: self.pids,
+                ticks: u64::from(self.pids),
+                ..Identity::default()
+            },
+            at: Date(self.now.at.0),
+            contained: false,
+        });
+    }
+
+    /// What was launched cannot be started.
+    pub(super) fn fail(&mut self, nth: usize) {
+        let id = self.launched.remove(nth);
+        self.told.retain(|told| *told != id);
+        let failure = Failure {
+            step: Step::Exec,
+            errno: 2,
+            about: None,
+        };
+        self.send(&Message::Failed { id, failure });
+    }
+
+    /// A process ends, with all that it started.
+    pub(super) fn end(&mut self, id: ProcessId, end: End) {
+        if self.running.remove(&id).is_none() {
+            return;
+        }
+        self.told.retain(|told| *told != id);
+        self.send(&Message::Ended {
+            id,
+            end,
+            at: Date(self.now.at.0),
+            left: Box::new(Remains::default()),
+        });
+        let is_live = |machine: &ProcessMachine| machine.state.record_of(id).is_live();
+        if is_live(&self.machine) {
+            self.send(&Message::Empty { id });
+        }
+    }
+
+    /// The only process of a service ends so, and what follows comes about.
+    pub(super) fn ends(&mut self, name: &str, end: End) {
+        let id = self.process(name).expect("it has one");
+        self.end(id, end);
+        self.go_on();
+    }
+
+    pub(super) fn wait_ms(&mut self, ms: u64) {
+        self.now.at = self.now.at.plus_ms(ms);
+        self.go_on();
+    }
+
+    /// The server is killed and starts again: pages and what the log has since, and all processes as they were.
+    pub(super) fn start_again(&mut self) {
+        self.seq.0 += 1;
+        let stamp = Stamp {
+            seq: self.seq,
+            at: self.now.at,
+        };
+        let start = Start { stamp, skipped: 0 };
+        self.machine.start(start);
+        self.replica.start(start);
+        let mut effects = Effects::<ProcessMachine>::default();
+        self.machine.resume(&mut effects);
+        self.launched.clear();
+        self.told.clear();
+        self.take(effects);
+        self.go_on();
+    }
+
+    pub(super) fn watch(&mut self, ticket: u64, name: Option<&str>) {
+        let mut effects = Effects::<ProcessMachine>::default();
+        let watch = Watch::Services(name.map(str::to_owned));
+        self.machine.watch(Ticket(ticket), &watch, &mut effects);
+        self.take(effects);
+    }
+
+    pub(super) fn view(&self, name: &str) -> Option<ServiceView> {
+        let asked = Query::Services(Some(name.to_owned()));
+        match self.machine.query(self.now, &asked) {
+            Reply::Services(mut views) => views.pop(),
+            _ => None,
+        }
+    }
+
+    pub(super) fn status(&self, name: &str) -> Status {
+        self.view(name).expect("it is there").status
+    }
+
+    /// The first process of a service.
+    pub(super) fn process(&self, name: &str) -> Option<ProcessId> {
+        self.view(name)?.instances.first()?.process
+    }
+}

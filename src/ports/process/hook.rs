@@ -1,0 +1,306 @@
+//! Records in the output of a hook: lines that begin with `{`. Read when the hook has ended, from its file, on a thread aside.
+//!
+//! A `Process` among them is a process that the hook ran; all others are kept as they are. What is broken is a warning that names the
+//! line, and never an error.
+
+use crate::actors::process::{Child, End, Found, Message, Warning};
+use crate::bytes::Bytes;
+use crate::ids::ProcessId;
+use crate::ports::process::files;
+use crate::ports::process::moment;
+use serde_json::{Map, Value};
+use std::io::{self, BufRead};
+use std::path::Path;
+
+/// The longest line that is a record.
+const LINE_BYTES_MAX: usize = 1 << 20;
+
+/// Reads what a hook printed: a message for each process, and then one that says what else there is.
+pub(super) fn read(
+    id: ProcessId,
+    path: &Path,
+    report: &mut dyn FnMut(Message),
+    goes_on: &dyn Fn() -> bool,
+) {
+    let mut reading = Reading {
+        of: id,
+        found: Found::default(),
+        report,
+    };
+    let read = files::reader(path).and_then(|mut file| reading.lines(&mut file, goes_on));
+    match read {
+        // It is read again when the server starts.
+        Ok(false) => return,
+        Ok(true) => {}
+        Err(error) => reading.warn(0, format!("its output cannot be read: {error}")),
+    }
+    let found = Box::new(reading.found);
+    (reading.report)(Message::Found { id, found });
+}
+
+struct Reading<'a> {
+    of: ProcessId,
+    found: Found,
+    report: &'a mut dyn FnMut(Message),
+}
+
+/// What a line is.
+enum Line {
+    End,
+    /// Not one that should be a record.
+    Other,
+    Record(Vec<u8>),
+    TooLong,
+}
+
+impl Reading<'_> {
+    /// Whether it came to the end.
+    fn lines(&mut self, from: &mut dyn BufRead, goes_on: &dyn Fn() -> bool) -> io::Result<bool> {
+        for number in 1.. {
+            if !goes_on() {
+                return Ok(false);
+            }
+            match line(from)? {
+                Line::End => break,
+                Line::Other => {}
+                Line::Record(bytes) => self.record(number, &bytes),
+                Line::TooLong => {
+                    self.warn(number, format!("it has more than {LINE_BYTES_MAX} bytes"));
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn record(&mut self, number: u32, bytes: &[u8]) {
+        let object = match serde_json::from_slice::<Value>(bytes) {
+            Ok(Value::Object(object)) => object,
+            Ok(_) => return self.warn(number, "it is no object".to_owned()),
+            Err(error) => return self.warn(number, format!("it is no JSON: {error}")),
+        };
+        match object.get("type").and_then(Value::as_str) {
+            Some("Process") => match child(number, &object) {
+                Ok(_) if self.found.children >= Found::CHILDREN_MAX => {
+                    let most = Found::CHILDREN_MAX;
+                    self.warn(
+                        number,
+                        format!("only {most} processes of a hook get records"),
+                    );
+                }
+                Ok(child) => {
+                    self.found.children += 1;
+                    let child = Box::new(child);
+                    (self.report)(Message::Child { of: self.of, child });
+                }
+                Err(words) => self.warn(number, words),
+            },
+            Some(_) => self.keep(bytes),
+            None => self.warn(number, "it has no type".to_owned()),
+        }
+    }
+
+    /// Keeps a record of another type, as far as there is room.
+    fn keep(&mut self, bytes: &[u8]) {
+        self.found.records += 1;
+        let kept = &mut self.found.kept;
+        let so_far: usize = kept.iter().map(|it| it.as_bytes().len()).sum();
+        // Those that are kept are the first, without gaps.
+        let is_next = kept.len() + 1 == self.found.records as usize;
+        let fits = so_far + bytes.len() <= Found::BYTES_MAX && kept.len() < Found::KEPT_MAX;
+        if is_next && fits {
+            kept.push(Bytes::new(bytes));
+        }
+    }
+
+    fn warn(&mut self, line: u32, mut words: String) {
+        self.found.broken += 1;
+        if self.found.warnings.len() < Found::WARNINGS_MAX {
+            while words.len() > Found::WORDS_BYTES_MAX {
+                words.pop();
+            }
+            self.found.warnings.push(Warning { line, words });
+        }
+    }
+}
+
+/// The next line, without its end. Of one that is too long, and of one that is no record, nothing is kept.
+fn line(from: &mut dyn BufRead) -> io::Result<Line> {
+    let mut bytes = Vec::new();
+    let mut length = 0;
+    let mut is_record = None;
+    loop {
+        let chunk = match from.fill_buf() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            chunk => chunk?,
+        };
+        let end = chunk.iter().position(|byte| *byte == b'\n');
+        let part = chunk.get(..end.unwrap_or(chunk.len())).unwrap_or_default();
+        if chunk.is_empty() && length == 0 {
+            return Ok(Line::End);
+        }
+        let is_over = chunk.is_empty() || end.is_some();
+        if let Some(first) = part.first() {
+            is_record.get_or_insert(*first == b'{');
+        }
+        length += part.len().max(1);
+        if is_record == Some(true) && bytes.len() <= LINE_BYTES_MAX {
+            bytes.extend_from_slice(part);
+        }
+        let read = part.len() + usize::from(end.is_some());
+        from.consume(read);
+        if is_over {
+            break;
+        }
+    }
+    Ok(match is_record {
+        Some(true) if bytes.len() > LINE_BYTES_MAX => Line::TooLong,
+        Some(true) => Line::Record(bytes),
+        Some(false) | None => Line::Other,
+    })
+}
+
+/// A process, by the names that a record of one has.
+fn child(line: u32, object: &Map<String, Value>) -> Result<Child, String> {
+    let there = |name: &str| object.get(name).filter(|it| !it.is_null());
+    let text = |value: &Value| value.as_str().map(|text| Bytes::new(text.as_bytes()));
+    let argv = match there("cmd") {
+        Some(Value::String(command)) => Some(vec![Bytes::new(command.as_bytes())]),
+        Some(Value::Array(words)) => words.iter().map(text).collect(),
+        _ => None,
+    };
+    let argv = argv.filter(|argv| !argv.is_empty());
+    let argv = argv.ok_or("cmd: expected the command, a list of words")?;
+    let dir = there("pwd").map(|it| text(it).ok_or("pwd: expected a path"));
+    let pid = there("pid").map(|it| {
+        let pid = it.as_u64().and_then(|pid| u32::try_from(pid).ok());
+        pid.ok_or("pid: expected a PID")
+    });
+    let end = there("exit_code").map(|it| {
+        let end = it.as_i64().and_then(end_of);
+        end.ok_or("exit_code: expected 0 to 255, or the number of a signal with a minus")
+    });
+    let at = |name: &'static str| {
+        let at = there(name).map(|it| moment::date(it).ok_or(name));
+        let expected = |name| {
+            format!("{name}: expected a time such as 2026-01-31T12:00:00Z, or seconds since 1970")
+        };
+        at.transpose().map_err(expected)
+    };
+    Ok(Child {
+        line,
+        argv,
+        dir: dir.transpose()?,
+        pid: pid.transpose()?,
+        end: end.transpose()?,
+        started: at("started_at")?,
+        ended: at("ended_at")?,
+    })
+}
+
+fn end_of(code: i64) -> Option<End> {
+    if let Ok(signal) = u8::try_from(code.checked_neg()?)
+        && (1..=64).contains(&signal)
+    {
+        let dumped = false;
+        return Some(End::Signal { signal, dumped });
+    }
+    u8::try_from(code).ok().map(End::Code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LINE_BYTES_MAX, read};
+    use crate::actors::process::{Child, End, Found, Message};
+    use crate::bytes::Bytes;
+    use crate::clock::Date;
+    use crate::ids::ProcessId;
+    use std::fmt::Write as _;
+
+    const ID: ProcessId = ProcessId(7);
+
+    fn found(content: &[u8]) -> (Vec<Child>, Found) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("stdout.log");
+        std::fs::write(&path, content).expect("it is written");
+        let mut children = Vec::new();
+        let mut found = None;
+        let mut report = |message| {
+            if let Message::Child { of: ID, child } = message {
+                children.push(*child);
+            } else if let Message::Found { id: ID, found: it } = message {
+                found = Some(*it);
+            } else {
+                panic!("{message:?}");
+            }
+        };
+        read(ID, &path, &mut report, &|| true);
+        (children, found.expect("it is read"))
+    }
+
+    #[test]
+    fn processes_and_other_records_are_told_apart_and_other_lines_passed_over() {
+        let (children, found) = found(
+            br#"plain words
+{"type":"Process","cmd":["wget","-q","x"],"pwd":"/srv","pid":41,"exit_code":8,"started_at":"2026-01-31T12:00:00.5Z","ended_at":1769860801}
+ {"type":"Indented"}
+{"type":"Snapshot","url":"https://example.org"}
+{"type":"Process","cmd":"true","exit_code":-9}
+"#,
+        );
+        let first = &children[0];
+        assert_eq!(
+            (first.line, first.pid, first.end),
+            (2, Some(41), Some(End::Code(8)))
+        );
+        assert_eq!(first.argv.len(), 3);
+        assert_eq!(first.dir, Some(Bytes::new(*b"/srv")));
+        assert_eq!(first.started, Some(Date(1_769_860_800_500)));
+        assert_eq!(first.ended, Some(Date(1_769_860_801_000)));
+        let signal = End::Signal {
+            signal: 9,
+            dumped: false,
+        };
+        assert_eq!((children[1].line, children[1].end), (5, Some(signal)));
+        assert_eq!((found.children, found.records, found.broken), (2, 1, 0));
+        let kept = br#"{"type":"Snapshot","url":"https://example.org"}"#;
+        assert_eq!(found.kept, [Bytes::new(*kept)]);
+    }
+
+    #[test]
+    fn what_is_broken_is_named_by_its_line() {
+        let long = "x".repeat(LINE_BYTES_MAX);
+        let content = format!(
+            "{{\"type\":\"A\"\n\n{{\"type\":7}}\n{{\"type\":\"Process\"}}\n{{\"type\":\"B\",\"x\":\"{long}\"}}\n\
+             {{\"type\":\"Process\",\"cmd\":[\"a\"],\"exit_code\":256}}\n{{\"type\":\"C\"}}"
+        );
+        let (children, found) = found(content.as_bytes());
+        assert_eq!((children.len(), found.records, found.broken), (0, 1, 5));
+        let lines: Vec<u32> = found.warnings.iter().map(|it| it.line).collect();
+        assert_eq!(lines, [1, 3, 4, 5, 6]);
+        let words: Vec<&str> = found.warnings.iter().map(|it| it.words.as_str()).collect();
+        assert!(words[0].starts_with("it is no JSON"), "{words:?}");
+        assert_eq!(words[3], "it has more than 1048576 bytes");
+    }
+
+    #[test]
+    fn what_is_kept_has_bounds() {
+        let mut content = String::new();
+        for number in 0..200 {
+            let long = "y".repeat(1000);
+            writeln!(
+                content,
+                "{{\"type\":\"T\",\"n\":{number},\"x\":\"{long}\"}}"
+            )
+            .expect("it is memory");
+        }
+        content.push_str(&"{\n".repeat(100));
+        let (_, found) = found(content.as_bytes());
+        assert_eq!((found.records, found.broken), (200, 100));
+        assert_eq!(found.warnings.len(), Found::WARNINGS_MAX);
+        let kept: usize = found.kept.iter().map(|it| it.as_bytes().len()).sum();
+        assert!(
+            (Found::BYTES_MAX - 1100..=Found::BYTES_MAX).contains(&kept),
+            "{kept}"
+        );
+    }
+}

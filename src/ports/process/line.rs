@@ -1,0 +1,278 @@
+//! Lines of output that say that a process is ready. The kernel tells when a file has grown, and only as long as somebody waits for
+//! such a line.
+
+use crate::ids::ProcessId;
+use crate::ports::process::files;
+use rustix::event::epoll;
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::fs::{Mode, OFlags};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// The file beside the output that says where the output of the process begins: a coordinator that is started again looks from there.
+const BEGIN: &str = "stdout.begin";
+
+/// How much is looked through before others have their turn.
+const AT_ONCE_BYTES: usize = 1 << 20;
+
+/// How soon a file is looked at again that the kernel tells nothing of, in milliseconds.
+const LOOK_MS: u64 = 100;
+
+/// A line that is waited for.
+#[derive(Debug)]
+pub(super) struct Line {
+    path: PathBuf,
+    text: Vec<u8>,
+    /// Up to where it was looked for.
+    at: u64,
+    /// The end of what was looked through, as far as the text may have begun in it.
+    before: Vec<u8>,
+    watch: Option<i32>,
+    /// When it is looked for without being told.
+    next: Option<u64>,
+}
+
+/// All that are waited for.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    inotify: Option<OwnedFd>,
+    all: BTreeMap<ProcessId, Line>,
+    watches: BTreeMap<i32, ProcessId>,
+}
+
+/// What came of a look.
+enum Look {
+    Ready,
+    Nothing,
+    /// There is more than is looked through at once.
+    More,
+}
+
+impl Line {
+    /// A process is about to be launched: notes where its output begins. The file is there from then on.
+    pub(super) fn begin(dir: &Path, appends: bool) -> io::Result<()> {
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let output = rustix::fs::open(dir.join(files::STDOUT), flags, mode)?;
+        let length = if appends {
+            rustix::fs::fstat(&output)?.st_size
+        } else {
+            rustix::fs::ftruncate(&output, 0)?;
+            0
+        };
+        let begin = rustix::fs::open(dir.join(BEGIN), flags | OFlags::TRUNC, mode)?;
+        rustix::io::write(&begin, length.to_string().as_bytes())?;
+        Ok(())
+    }
+
+    /// A line with this text in the output there.
+    pub(super) fn of(dir: &Path, text: &str) -> Self {
+        Self {
+            path: dir.join(files::STDOUT),
+            text: text.as_bytes().to_vec(),
+            at: begin_of(dir).unwrap_or(0),
+            before: Vec::new(),
+            watch: None,
+            next: None,
+        }
+    }
+
+    /// Looks through what is new.
+    fn look(&mut self) -> io::Result<Look> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = rustix::fs::open(&self.path, flags, Mode::empty())?;
+        let length = u64::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or(0);
+        if length < self.at {
+            // Somebody began it anew.
+            self.at = 0;
+            self.before.clear();
+        }
+        let mut looked = 0;
+        let mut chunk = vec![0; 64 << 10];
+        loop {
+            let count = rustix::io::pread(&file, chunk.as_mut_slice(), self.at)?;
+            let new = chunk.get(..count).unwrap_or_default();
+            if new.is_empty() {
+                return Ok(Look::Nothing);
+            }
+            if self.is_in(new) {
+                return Ok(Look::Ready);
+            }
+            self.at += new.len() as u64;
+            looked += new.len();
+            if looked >= AT_ONCE_BYTES {
+                return Ok(Look::More);
+            }
+        }
+    }
+
+    /// Whether the text ends in what is new. It has no line break, so that it is never found across two lines.
+    fn is_in(&mut self, new: &[u8]) -> bool {
+        self.before.extend_from_slice(new);
+        let mut places = self.before.windows(self.text.len());
+        let is_there = places.any(|place| place == self.text);
+        let keep = self.text.len().saturating_sub(1).min(self.before.len());
+        self.before.drain(..self.before.len() - keep);
+        is_there
+    }
+}
+
+impl Lines {
+    /// None yet. What the kernel tells of is waited for by `epoll`, under this token.
+    pub(super) fn open(epoll: &OwnedFd, token: u64) -> Self {
+        let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
+        let waited = inotify.and_then(|inotify| {
+            let (data, flags) = (epoll::EventData::new_u64(token), epoll::EventFlags::IN);
+            epoll::add(epoll, &inotify, data, flags)?;
+            Ok(inotify)
+        });
+        Self {
+            inotify: waited.ok(),
+            ..Self::default()
+        }
+    }
+
+    /// Waits for a line.
+    pub(super) fn follow(&mut self, id: ProcessId, mut line: Line) {
+        let watched = self.inotify.as_ref().map(|inotify| {
+            // By the file itself, so that a link in its place leads nowhere.
+            let flags = WatchFlags::MODIFY | WatchFlags::DONT_FOLLOW;
+            inotify::add_watch(inotify, &line.path, flags)
+        });
+        // There may be as many watches as may be: then it is looked at without being told.
+        if let Some(Ok(watch)) = watched {
+            self.watches.insert(watch, id);
+            line.watch = Some(watch);
+        }
+        // Something may stand there already.
+        line.next = Some(0);
+        self.all.insert(id, line);
+    }
+
+    /// Waits no longer.
+    pub(super) fn forget(&mut self, id: ProcessId) {
+        let watch = self.all.remove(&id).and_then(|line| line.watch);
+        // Another that writes to the same file may have it by now.
+        let its = watch.filter(|watch| self.watches.get(watch) == Some(&id));
+        if let (Some(watch), Some(inotify)) = (its, &self.inotify) {
+            self.watches.remove(&watch);
+            // The file may be gone, and its watch with it.
+            let _gone = inotify::remove_watch(inotify, watch);
+        }
+    }
+
+    /// When one is looked for without being told.
+    pub(super) fn next(&self) -> Option<u64> {
+        self.all.values().filter_map(|line| line.next).min()
+    }
+
+    /// Looks at what grew and at what is due: those whose lines are there, which are waited for no longer.
+    pub(super) fn grown(&mut self, now: u64) -> Vec<ProcessId> {
+        let mut grown = self.told();
+        let due = self
+            .all
+            .iter()
+            .filter(|(_, line)| line.next.is_some_and(|at| at <= now));
+        grown.extend(due.map(|(id, _)| *id));
+        let mut ready = Vec::new();
+        for id in grown {
+            let Some(line) = self.all.get_mut(&id) else {
+                continue;
+            };
+            line.next = match line.look() {
+                Ok(Look::Ready) => {
+                    ready.push(id);
+                    None
+                }
+                Ok(Look::More) => Some(now),
+                Ok(Look::Nothing) if line.watch.is_some() => None,
+                Ok(Look::Nothing) => Some(now + LOOK_MS),
+                Err(error) => {
+                    tracing::debug!("{}: {error}", line.path.display());
+                    Some(now + LOOK_MS)
+                }
+            };
+        }
+        for id in &ready {
+            self.forget(*id);
+        }
+        ready
+    }
+
+    /// Those of whose output the kernel tells.
+    fn told(&self) -> BTreeSet<ProcessId> {
+        let mut told = BTreeSet::new();
+        let Some(inotify) = &self.inotify else {
+            return told;
+        };
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(inotify, &mut buffer);
+        // What overflows is looked at with the rest.
+        while let Ok(event) = reader.next() {
+            match self.watches.get(&event.wd()) {
+                Some(id) => {
+                    told.insert(*id);
+                }
+                None => told.extend(self.all.keys().copied()),
+            }
+        }
+        told
+    }
+}
+
+/// Where the output of the process begins there.
+fn begin_of(dir: &Path) -> Option<u64> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = rustix::fs::open(dir.join(BEGIN), flags, Mode::empty()).ok()?;
+    let mut text = [0; 20];
+    let count = rustix::io::read(&file, &mut text).ok()?;
+    std::str::from_utf8(text.get(..count)?).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Line, Lines};
+    use crate::ids::ProcessId;
+    use std::fs::OpenOptions;
+    use std::io::Write as _;
+
+    const ID: ProcessId = ProcessId(7);
+
+    #[test]
+    fn a_text_is_found_wherever_it_is_cut_and_not_before_it_begins() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("stdout.log");
+        std::fs::write(&path, "ready to serve, said one before\n").expect("it is written");
+        Line::begin(dir.path(), true).expect("it is noted");
+        let mut lines = Lines::default();
+        lines.follow(ID, Line::of(dir.path(), "ready to serve"));
+        assert!(lines.grown(0).is_empty());
+        let mut file = OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .expect("it is there");
+        for (at, part) in (1..).zip(["rea", "dy\nready", " to", " serv"]) {
+            file.write_all(part.as_bytes()).expect("it is written");
+            assert!(lines.grown(at * 1000).is_empty(), "{part}");
+        }
+        file.write_all(b"e").expect("it is written");
+        assert_eq!(lines.grown(9000), [ID]);
+        assert_eq!((lines.grown(9999), lines.next()), (vec![], None));
+    }
+
+    #[test]
+    fn a_file_that_is_begun_anew_is_looked_through_from_its_beginning() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("stdout.log");
+        std::fs::write(&path, "much that is old\n").expect("it is written");
+        Line::begin(dir.path(), true).expect("it is noted");
+        let mut lines = Lines::default();
+        lines.follow(ID, Line::of(dir.path(), "up"));
+        std::fs::write(&path, "up\n").expect("it is written");
+        assert_eq!(lines.grown(0), [ID]);
+    }
+}

@@ -1,0 +1,89 @@
+//! PID namespaces that have ended. What runs in another namespace cannot be looked for, and so is unknown, unless nothing can run
+//! there: that of a coordinator that was PID 1 ended with it, and all its processes did. Only one coordinator at a time has a data
+//! directory, so whoever has it now knows that those before it are gone.
+
+use crate::kernel::host;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::Path;
+
+/// The file in the data directory that names the namespaces of this boot whose PID 1 was a coordinator: boot and inode, a line each.
+const FILE: &str = "namespaces";
+
+/// The most that are remembered: the newest.
+const NAMESPACES_MAX: usize = 1024;
+
+/// Those that have ended.
+#[derive(Debug, Default)]
+pub(super) struct Ended(BTreeSet<u64>);
+
+impl Ended {
+    /// Those of the coordinators before this one. If this is PID 1, it notes its own for the ones after it.
+    pub(super) fn before(data: &Path, is_init: bool) -> Self {
+        let own = host::namespace();
+        let mut all = match read(data) {
+            Ok(all) => all,
+            Err(error) => {
+                tracing::warn!("{}: {error}", data.join(FILE).display());
+                Vec::new()
+            }
+        };
+        all.retain(|namespace| *namespace != own);
+        let ended = Self(all.iter().copied().collect());
+        if is_init {
+            all.push(own);
+            if let Err(error) = write(data, &all) {
+                tracing::warn!("{}: {error}", data.join(FILE).display());
+            }
+        }
+        ended
+    }
+
+    /// Whether nothing runs there any more.
+    pub(super) fn has(&self, namespace: u64) -> bool {
+        self.0.contains(&namespace)
+    }
+}
+
+fn read(data: &Path) -> io::Result<Vec<u64>> {
+    let text = match fs::read_to_string(data.join(FILE)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let boot = format!("{:032x}", host::boot());
+    let of_this_boot = text
+        .lines()
+        .filter_map(|line| line.strip_prefix(&boot)?.trim().parse().ok());
+    Ok(of_this_boot.collect())
+}
+
+fn write(data: &Path, all: &[u64]) -> io::Result<()> {
+    let newest = all.get(all.len().saturating_sub(NAMESPACES_MAX)..);
+    let line = |namespace: &u64| format!("{:032x} {namespace}\n", host::boot());
+    let text: String = newest.unwrap_or(all).iter().map(line).collect();
+    let (path, next) = (data.join(FILE), data.join(format!("{FILE}.new")));
+    let mut file = fs::File::create(&next)?;
+    file.write_all(text.as_bytes())?;
+    fs::rename(next, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ended, FILE, host, read};
+
+    #[test]
+    fn those_of_coordinators_before_have_ended_and_the_own_has_not() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let own = host::namespace();
+        assert!(!Ended::before(dir.path(), true).has(own));
+        assert_eq!(read(dir.path()).expect("it is read"), [own]);
+        let another_boot = format!("{:032x} 77\n", !host::boot());
+        let this_boot = format!("{:032x} 78\n", host::boot());
+        std::fs::write(dir.path().join(FILE), another_boot + &this_boot).expect("it is written");
+        let ended = Ended::before(dir.path(), false);
+        assert!(ended.has(78) && !ended.has(77) && !ended.has(own));
+        Ended::before(dir.path(), true);
+        assert_eq!(read(dir.path()).expect("it is read"), [78, own]);
+    }
+}

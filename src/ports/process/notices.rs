@@ -1,0 +1,402 @@
+//! What processes say of themselves: that they are ready, by a line of their output or by the protocol of `sd_notify`; what they
+//! do; and that they still live.
+//!
+//! Says nothing of who may say so: `sender.rs` does.
+
+use crate::actors::process::{Expectation, Failure, Message, Notice, Ready, Spec, Step};
+use crate::bytes::Bytes;
+use crate::ids::ProcessId;
+use crate::kernel::credentials::{Datagram, Receiver};
+use crate::ports::process::files;
+use crate::ports::process::line::{Line, Lines};
+use rustix::event::epoll;
+use rustix::net::SocketAddrUnix;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// The name of the socket in the data directory.
+const SOCKET: &str = "notify.sock";
+
+/// What epoll says of the socket, of the one without a file, and of output that grew.
+pub(super) const NOTICES: u64 = 2;
+pub(super) const NOTICES_APART: u64 = 3;
+pub(super) const LINES: u64 = 4;
+
+/// The longest datagram.
+pub(super) const DATAGRAM_BYTES_MAX: usize = 4096;
+
+/// How soon words follow others, in milliseconds.
+const WORDS_MS: u64 = 1000;
+
+/// What is looked for of one process.
+#[derive(Debug)]
+struct Expected {
+    ready: Ready,
+    is_ready: bool,
+    watchdog_ms: u64,
+    /// When its next sign of life is due.
+    beats_by: Option<u64>,
+    words: Words,
+}
+
+/// What a process says that it does. The newest counts, and they are not reported as fast as they may come.
+#[derive(Debug, Default)]
+struct Words {
+    said: Option<String>,
+    next: Option<String>,
+    not_before: u64,
+}
+
+/// What is looked for of all of them.
+#[derive(Debug, Default)]
+pub(super) struct Notices {
+    data: Option<PathBuf>,
+    by_path: Option<Receiver>,
+    /// For those that may not enter the data directory.
+    apart: Option<Receiver>,
+    lines: Lines,
+    expected: BTreeMap<ProcessId, Expected>,
+}
+
+impl Notices {
+    /// Sockets below a data directory, which `epoll` waits for.
+    pub(super) fn open(data: Option<&Path>, epoll: &OwnedFd) -> Self {
+        let mut notices = Self {
+            data: data.map(Path::to_owned),
+            lines: Lines::open(epoll, LINES),
+            ..Self::default()
+        };
+        if let Some(data) = data {
+            let failed = |error: &io::Error| {
+                tracing::warn!("a socket for notices of processes cannot be had: {error}");
+            };
+            let receiver = by_path(data).and_then(|it| waited(it, epoll, NOTICES));
+            notices.by_path = receiver.inspect_err(failed).ok();
+            let receiver = apart(data).and_then(|it| waited(it, epoll, NOTICES_APART));
+            notices.apart = receiver.inspect_err(failed).ok();
+        }
+        notices
+    }
+
+    /// A process is to be launched: what its environment has so that it can say what is expected of it.
+    pub(super) fn launch(
+        &mut self,
+        id: ProcessId,
+        spec: &Spec,
+        dir: &Path,
+    ) -> Result<Vec<(&'static str, Vec<u8>)>, Failure> {
+        let Some(expectation) = spec.expects(false) else {
+            return Ok(Vec::new());
+        };
+        if let Ready::Line(_) = &expectation.ready {
+            let begun = Line::begin(dir, spec.appends);
+            let path = dir.join(files::STDOUT);
+            begun.map_err(|error| files::failure(Step::Output, &error, &path))?;
+        }
+        self.expect(id, &expectation, dir);
+        let mut own = Vec::new();
+        if expectation.ready == Ready::Notify {
+            let address = self.address(spec.user.is_some() || spec.group.is_some());
+            let address = address.ok_or_else(|| Failure {
+                step: Step::Environment,
+                errno: 0,
+                about: Some("there is no socket by which it could say that it is ready".to_owned()),
+            })?;
+            own.push(("NOTIFY_SOCKET", address));
+        }
+        if spec.watchdog_ms > 0 {
+            let span = u64::from(spec.watchdog_ms) * 1000;
+            own.push(("WATCHDOG_USEC", span.to_string().into_bytes()));
+        }
+        Ok(own)
+    }
+
+    /// A process is looked after from now on, unless it is already.
+    pub(super) fn expect(&mut self, id: ProcessId, expectation: &Expectation, dir: &Path) {
+        if self.expected.contains_key(&id) {
+            return;
+        }
+        let Expectation {
+            ready,
+            is_ready,
+            watchdog_ms,
+            output: _,
+        } = expectation;
+        if let (Ready::Line(text), false) = (ready, is_ready) {
+            self.lines.follow(id, Line::of(dir, text));
+        }
+        let expected = Expected {
+            ready: ready.clone(),
+            is_ready: *is_ready,
+            watchdog_ms: (*watchdog_ms).into(),
+            beats_by: None,
+            words: Words::default(),
+        };
+        self.expected.insert(id, expected);
+    }
+
+    /// It runs: its signs of life are due from now on.
+    pub(super) fn start(&mut self, id: ProcessId, now: u64) {
+        if let Some(expected) = self.expected.get_mut(&id)
+            && expected.watchdog_ms > 0
+        {
+            expected.beats_by.get_or_insert(now + expected.watchdog_ms);
+        }
+    }
+
+    /// Nothing more is expected of it.
+    pub(super) fn forget(&mut self, id: ProcessId) {
+        self.expected.remove(&id);
+        self.lines.forget(id);
+    }
+
+    /// Whether it may say something by the protocol of `sd_notify`.
+    pub(super) fn may_say(&self, id: ProcessId) -> bool {
+        let expected = self.expected.get(&id);
+        expected.is_some_and(|it| it.ready == Ready::Notify)
+    }
+
+    /// The next datagram that has come.
+    pub(super) fn receive(&self, token: u64, buffer: &mut [u8]) -> Option<Datagram> {
+        let receiver = match token {
+            NOTICES => self.by_path.as_ref(),
+            _ => self.apart.as_ref(),
+        };
+        let received = receiver?.receive(buffer);
+        received.unwrap_or_else(|error| {
+            tracing::warn!("notices of processes cannot be read: {error}");
+            None
+        })
+    }
+
+    /// What a process said by the protocol of `sd_notify`.
+    pub(super) fn say(&mut self, id: ProcessId, text: &str, now: u64) -> Vec<Message> {
+        let Some(expected) = self.expected.get_mut(&id) else {
+            return Vec::new();
+        };
+        let mut messages = Vec::new();
+        let mut tell = |notice| messages.push(Message::Notice { id, notice });
+        for line in text.lines() {
+            match line.split_once('=') {
+                Some(("READY", "1")) => {
+                    expected.is_ready = true;
+                    tell(Notice::Ready);
+                }
+                Some(("STOPPING", "1")) => tell(Notice::Leaving),
+                Some(("STATUS", words)) => {
+                    expected.words.next = Some(shortened(words));
+                    if let Some(words) = expected.words.due(now) {
+                        tell(Notice::Words(words));
+                    }
+                }
+                Some(("WATCHDOG", "1")) if expected.watchdog_ms > 0 => {
+                    expected.beats_by = Some(now + expected.watchdog_ms);
+                }
+                Some(("WATCHDOG", "trigger")) => tell(Notice::Silent),
+                _ => {}
+            }
+        }
+        messages
+    }
+
+    /// Output grew: which are ready by it.
+    pub(super) fn grown(&mut self, now: u64) -> Vec<Message> {
+        let ready = self.lines.grown(now);
+        let each = ready.into_iter().map(|id| {
+            if let Some(expected) = self.expected.get_mut(&id) {
+                expected.is_ready = true;
+            }
+            let notice = Notice::Ready;
+            Message::Notice { id, notice }
+        });
+        each.collect()
+    }
+
+    /// When the next step is due.
+    pub(super) fn next(&self) -> Option<u64> {
+        let each = self.expected.values();
+        let times = each.flat_map(|it| [it.beats_by, it.words.next_at()]);
+        times.flatten().chain(self.lines.next()).min()
+    }
+
+    /// Does what is due.
+    pub(super) fn time_has_come(&mut self, now: u64) -> Vec<Message> {
+        let mut messages = Vec::new();
+        if self.lines.next().is_some_and(|at| at <= now) {
+            messages = self.grown(now);
+        }
+        for (id, expected) in &mut self.expected {
+            let id = *id;
+            if expected.beats_by.is_some_and(|at| at <= now) {
+                // It is told once: what is silent is stopped.
+                expected.beats_by = None;
+                let notice = Notice::Silent;
+                messages.push(Message::Notice { id, notice });
+            }
+            if let Some(words) = expected.words.due(now) {
+                let notice = Notice::Words(words);
+                messages.push(Message::Notice { id, notice });
+            }
+        }
+        messages
+    }
+
+    /// Where a process says that it is ready: one of another user may not be able to enter the data directory.
+    fn address(&self, is_another: bool) -> Option<Vec<u8>> {
+        let data = self.data.as_ref()?;
+        let path = || {
+            let path = data.join(SOCKET);
+            self.by_path.as_ref().map(|_| files::bytes_of(&path))
+        };
+        let apart = || {
+            let name = format!("@{}", name(data));
+            self.apart.as_ref().map(|_| Bytes::new(name.into_bytes()))
+        };
+        let address = if is_another {
+            apart().or_else(path)
+        } else {
+            path().or_else(apart)
+        };
+        address.map(|address| address.as_bytes().to_vec())
+    }
+}
+
+impl Words {
+    /// What is to be reported now.
+    fn due(&mut self, now: u64) -> Option<String> {
+        if now < self.not_before {
+            return None;
+        }
+        let words = self.next.take()?;
+        if self.said.as_ref() == Some(&words) {
+            return None;
+        }
+        self.not_before = now + WORDS_MS;
+        self.said = Some(words.clone());
+        Some(words)
+    }
+
+    fn next_at(&self) -> Option<u64> {
+        self.next.as_ref().map(|_| self.not_before)
+    }
+}
+
+/// What may be as long as it likes, as far as it is kept.
+fn shortened(words: &str) -> String {
+    let mut end = words.len().min(Notice::WORDS_BYTES_MAX);
+    while !words.is_char_boundary(end) {
+        end -= 1;
+    }
+    words.get(..end).unwrap_or_default().to_owned()
+}
+
+/// The name of the socket that has no file.
+fn name(data: &Path) -> String {
+    let digest = xxhash_rust::xxh3::xxh3_64(data.as_os_str().as_encoded_bytes());
+    format!("sexton-{digest:016x}/notify")
+}
+
+fn by_path(data: &Path) -> io::Result<Receiver> {
+    let path = data.join(SOCKET);
+    let address = SocketAddrUnix::new(&path)?;
+    match rustix::fs::unlink(&path) {
+        Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Receiver::bind(&address)
+}
+
+fn apart(data: &Path) -> io::Result<Receiver> {
+    Receiver::bind(&SocketAddrUnix::new_abstract_name(name(data).as_bytes())?)
+}
+
+fn waited(receiver: Receiver, epoll: &OwnedFd, token: u64) -> io::Result<Receiver> {
+    let flags = epoll::EventFlags::IN;
+    epoll::add(epoll, &receiver, epoll::EventData::new_u64(token), flags)?;
+    Ok(receiver)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Notices, WORDS_MS, shortened};
+    use crate::actors::process::{Expectation, Message, Notice, Ready};
+    use crate::ids::ProcessId;
+    use std::path::Path;
+
+    const ID: ProcessId = ProcessId(7);
+
+    fn expecting(watchdog_ms: u32) -> Notices {
+        let mut notices = Notices::default();
+        let expectation = Expectation {
+            ready: Ready::Notify,
+            is_ready: false,
+            watchdog_ms,
+            output: (0, 0),
+        };
+        notices.expect(ID, &expectation, Path::new("/nowhere"));
+        notices
+    }
+
+    fn words(messages: Vec<Message>) -> Vec<Notice> {
+        let each = messages.into_iter().map(|message| {
+            let Message::Notice { id: ID, notice } = message else {
+                panic!("{message:?}");
+            };
+            notice
+        });
+        each.collect()
+    }
+
+    #[test]
+    fn what_is_said_is_reported_and_what_is_unknown_is_not() {
+        let mut notices = expecting(0);
+        let said = notices.say(ID, "READY=1\nMAINPID=7\nSTATUS=up\nFOO\nSTOPPING=1\n", 5000);
+        let expected = [
+            Notice::Ready,
+            Notice::Words("up".to_owned()),
+            Notice::Leaving,
+        ];
+        assert_eq!(words(said), expected);
+        assert_eq!(notices.say(ProcessId(8), "READY=1", 5000), []);
+    }
+
+    #[test]
+    fn words_are_reported_at_their_pace_and_the_last_of_them_in_the_end() {
+        let mut notices = expecting(0);
+        let first = notices.say(ID, "STATUS=one", 5000);
+        assert_eq!(words(first), [Notice::Words("one".to_owned())]);
+        assert_eq!(notices.say(ID, "STATUS=two", 5001), []);
+        assert_eq!(notices.say(ID, "STATUS=three", 5002), []);
+        assert_eq!(notices.next(), Some(5000 + WORDS_MS));
+        assert_eq!(notices.time_has_come(5000 + WORDS_MS - 1), []);
+        let last = notices.time_has_come(5000 + WORDS_MS);
+        assert_eq!(words(last), [Notice::Words("three".to_owned())]);
+        assert_eq!(notices.next(), None);
+    }
+
+    #[test]
+    fn a_missing_sign_of_life_is_reported_once() {
+        let mut notices = expecting(100);
+        assert_eq!(notices.next(), None);
+        notices.start(ID, 1000);
+        assert_eq!(notices.say(ID, "WATCHDOG=1", 1050), []);
+        assert_eq!(notices.next(), Some(1150));
+        assert_eq!(notices.time_has_come(1149), []);
+        assert_eq!(words(notices.time_has_come(1150)), [Notice::Silent]);
+        assert_eq!(
+            (notices.next(), notices.time_has_come(9999)),
+            (None, vec![])
+        );
+    }
+
+    #[test]
+    fn words_are_cut_between_letters() {
+        assert_eq!(shortened("a"), "a");
+        let long = "\u{e9}".repeat(Notice::WORDS_BYTES_MAX);
+        assert_eq!(shortened(&long).len(), Notice::WORDS_BYTES_MAX);
+        let odd = format!("a{long}");
+        assert_eq!(shortened(&odd).len(), Notice::WORDS_BYTES_MAX - 1);
+    }
+}

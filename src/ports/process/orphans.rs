@@ -1,0 +1,86 @@
+//! Children that this process did not start: PID 1 inherits every orphan of its namespace, and has to reap it.
+//!
+//! What a keeper launched and left behind is among them. How such a process ended is read by its descriptor before it is reaped,
+//! see `Real::status`; here it is left alone until then. Strangers are reaped, and nobody asks how they ended.
+
+use crate::actors::process::Message;
+use crate::kernel::{proc, wait};
+use crate::ports::process::follower::Follower;
+use crate::ports::process::real::Real;
+use crate::ports::process::world::World as _;
+use std::io;
+
+/// How soon it is looked again for what was left alone, in milliseconds.
+const AGAIN_MS: u64 = 1000;
+
+impl<R: FnMut(Message)> Follower<Real<R>> {
+    /// Reaps children that have ended and of which nobody else reads the status.
+    pub(super) fn reap(&mut self) {
+        self.world.reap_keepers();
+        let is_left = self.reap_strangers().unwrap_or_else(|error| {
+            tracing::warn!("processes that ended cannot be reaped: {error}");
+            true
+        });
+        self.world.reaps_at = is_left.then(|| self.world.clock() + AGAIN_MS);
+    }
+
+    /// The same if it is time to look again.
+    pub(super) fn reap_again(&mut self) {
+        let now = self.world.clock();
+        if self.world.reaps_at.is_some_and(|at| at <= now) {
+            self.reap();
+        }
+    }
+
+    /// When the next step of anything is due.
+    pub(super) fn next(&self) -> Option<u64> {
+        let times = [
+            self.deadline(),
+            self.world.reaps_at,
+            self.world.notices.next(),
+        ];
+        times.into_iter().flatten().min()
+    }
+
+    /// Whether some were left alone. The kernel names one at a time, and always the same: only where that is to be left
+    /// alone are all processes looked through.
+    fn reap_strangers(&self) -> io::Result<bool> {
+        while let Some(pid) = wait::ended()? {
+            if self.is_awaited(pid) {
+                return self.reap_among_all();
+            }
+            wait::reap_pid(pid)?;
+        }
+        Ok(false)
+    }
+
+    fn reap_among_all(&self) -> io::Result<bool> {
+        let own = std::process::id();
+        let mut is_left = false;
+        for pid in proc::pids()? {
+            let stat = proc::stat(pid)?;
+            if !stat.is_some_and(|it| it.parent == own && it.is_zombie()) {
+                continue;
+            }
+            if self.is_awaited(pid) {
+                is_left = true;
+            } else {
+                wait::reap_pid(pid)?;
+            }
+        }
+        Ok(is_left)
+    }
+
+    /// Whether the status of a child is read elsewhere. Until a keeper has said what it holds, any may be one that the keeper before
+    /// it launched.
+    fn is_awaited(&self, pid: u32) -> bool {
+        let mut attempts = self.attempts.values();
+        let may_be_launched = || {
+            let mut attempts = self.attempts.values();
+            self.may_learn() && attempts.any(|it| it.is_pending() && it.asked)
+        };
+        self.world.is_keeper(pid)
+            || attempts.any(|it| it.ended.is_none() && it.identity.is_some_and(|it| it.pid == pid))
+            || may_be_launched()
+    }
+}

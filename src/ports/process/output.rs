@@ -1,0 +1,293 @@
+//! Files of output: rotated when they have become too long, and read for records when a hook has ended; on a thread of its own, since
+//! that takes its time. A process without a bound that is no hook costs nothing here.
+
+use crate::actors::process::Message;
+use crate::ids::ProcessId;
+use crate::ports::process::files;
+use crate::ports::process::rotation::{Rotated, rotate};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use rustix::fs::{AtFlags, CWD, statat};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often files that grow are looked at. One that is written to may become longer than it should by what comes meanwhile.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How many looks later one that does not grow is looked at again, at most.
+const LOOKS_MAX: u32 = 8;
+
+/// What the thread is asked.
+enum Asked {
+    /// The output in this directory has a bound from now on.
+    Bound(ProcessId, PathBuf, Bound),
+    /// It has none any more. One look is left: what was written last counts, too.
+    Release(ProcessId),
+    /// The output in this directory is that of a hook that has ended.
+    Read(ProcessId, PathBuf),
+}
+
+/// Tells the actor.
+type Report = Box<dyn FnMut(Message) + Send>;
+
+/// How long a file may become, and how many before it are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bound {
+    pub(super) bytes_max: u64,
+    pub(super) kept: u8,
+}
+
+/// Asks the thread, which is there as long as this is, from when there is something to do.
+pub(super) struct Outputs {
+    /// Until the thread has it.
+    report: Option<Report>,
+    thread: Option<Thread>,
+}
+
+struct Thread {
+    asks: Option<Sender<Asked>>,
+    is_over: Arc<AtomicBool>,
+    handle: Option<JoinHandle<()>>,
+}
+
+impl Outputs {
+    /// With no thread yet.
+    pub(super) const fn new(report: Report) -> Self {
+        Self {
+            report: Some(report),
+            thread: None,
+        }
+    }
+
+    /// Reads what a hook printed into a directory.
+    pub(super) fn read(&mut self, id: ProcessId, dir: &Path) {
+        self.ask(Asked::Read(id, dir.to_owned()));
+    }
+
+    /// Bounds the output in a directory.
+    pub(super) fn bound(&mut self, id: ProcessId, dir: &Path, bound: Bound) {
+        self.ask(Asked::Bound(id, dir.to_owned(), bound));
+    }
+
+    /// Nothing writes there any more, as far as is known.
+    pub(super) fn release(&mut self, id: ProcessId) {
+        if self.thread.is_some() {
+            self.ask(Asked::Release(id));
+        }
+    }
+
+    fn ask(&mut self, asked: Asked) {
+        if let Some(report) = self.report.take() {
+            match Thread::start(report) {
+                Ok(thread) => self.thread = Some(thread),
+                Err(error) => {
+                    return tracing::error!("there is no thread for files of output: {error}");
+                }
+            }
+        }
+        if let Some(asks) = self.thread.as_ref().and_then(|it| it.asks.as_ref()) {
+            // It ends only with us.
+            drop(asks.send(asked));
+        }
+    }
+}
+
+impl Thread {
+    fn start(report: Report) -> io::Result<Self> {
+        let (asks, asked) = unbounded();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&is_over);
+        let thread = std::thread::Builder::new().name("output".to_owned());
+        let thread = thread.spawn(move || {
+            let mut files = Files::new(report);
+            let goes_on = || !over.load(Ordering::Relaxed);
+            while goes_on() && files.step(&asked, &goes_on) {}
+        })?;
+        Ok(Self {
+            asks: Some(asks),
+            is_over,
+            handle: Some(thread),
+        })
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.asks = None;
+        if let Some(thread) = self.handle.take() {
+            // A panic there was logged by whoever set the hook.
+            drop(thread.join());
+        }
+    }
+}
+
+#[cfg(any(feature = "http", feature = "replay"))]
+use crate::ports::process::hook::read;
+
+/// Without JSON there is nobody who could read them.
+#[cfg(not(any(feature = "http", feature = "replay")))]
+fn read(id: ProcessId, _: &Path, report: &mut Report, _: &dyn Fn() -> bool) {
+    use crate::actors::process::{Found, Warning};
+    let words = "this build reads no records: it is without `http`".to_owned();
+    let found = Box::new(Found {
+        broken: 1,
+        warnings: vec![Warning { line: 0, words }],
+        ..Found::default()
+    });
+    report(Message::Found { id, found });
+}
+
+/// A file that has a bound.
+struct Bounded {
+    path: PathBuf,
+    bound: Bound,
+    /// How long it was when it was looked at last.
+    length: u64,
+    /// How many looks are left out, and how many are to be the next time.
+    skips: u32,
+    span: u32,
+    /// Whether what was wrong with it has been told.
+    is_told: bool,
+}
+
+struct Files {
+    all: BTreeMap<ProcessId, [Bounded; 2]>,
+    report: Report,
+}
+
+impl Files {
+    const fn new(report: Report) -> Self {
+        Self {
+            all: BTreeMap::new(),
+            report,
+        }
+    }
+
+    /// Waits for something to do; whether to go on.
+    fn step(&mut self, asked: &Receiver<Asked>, goes_on: &dyn Fn() -> bool) -> bool {
+        let next = if self.all.is_empty() {
+            asked.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        } else {
+            asked.recv_timeout(LOOK)
+        };
+        match next {
+            Ok(Asked::Bound(id, dir, bound)) => {
+                let files = [files::STDOUT, files::STDERR];
+                let files = files.map(|name| Bounded::new(dir.join(name), bound));
+                self.all.insert(id, files);
+            }
+            Ok(Asked::Release(id)) => {
+                for mut file in self.all.remove(&id).into_iter().flatten() {
+                    file.skips = 0;
+                    file.look(goes_on);
+                }
+            }
+            Ok(Asked::Read(id, dir)) => {
+                read(id, &dir.join(files::STDOUT), &mut self.report, goes_on);
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                for file in self.all.values_mut().flatten() {
+                    file.look(goes_on);
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => return false,
+        }
+        true
+    }
+}
+
+impl Bounded {
+    const fn new(path: PathBuf, bound: Bound) -> Self {
+        Self {
+            path,
+            bound,
+            length: 0,
+            skips: 0,
+            span: 1,
+            is_told: false,
+        }
+    }
+
+    fn look(&mut self, goes_on: &dyn Fn() -> bool) {
+        if self.skips > 0 {
+            self.skips -= 1;
+            return;
+        }
+        let stat = statat(CWD, &self.path, AtFlags::SYMLINK_NOFOLLOW);
+        let length = stat.map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
+        if length == self.length {
+            (self.skips, self.span) = (self.span - 1, (self.span * 2).min(LOOKS_MAX));
+        } else {
+            self.span = 1;
+        }
+        self.length = length;
+        if length <= self.bound.bytes_max {
+            return;
+        }
+        match rotate(&self.path, self.bound.kept, goes_on) {
+            Ok(Rotated { bytes, is_cut }) => {
+                tracing::debug!(bytes, is_cut, "{} is rotated", self.path.display());
+                self.is_told = false;
+            }
+            Err(error) if !self.is_told && goes_on() => {
+                tracing::warn!("{} cannot be rotated: {error}", self.path.display());
+                self.is_told = true;
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Asked, Bound, Bounded, Files, unbounded};
+    use crate::ids::ProcessId;
+    use crate::ports::process::rotation::rotated;
+
+    const BOUND: Bound = Bound {
+        bytes_max: 10_000,
+        kept: 2,
+    };
+
+    #[test]
+    fn a_file_that_is_too_long_is_rotated_and_one_that_does_not_grow_is_seldom_looked_at() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("stdout.log");
+        let mut file = Bounded::new(path.clone(), BOUND);
+        std::fs::write(&path, vec![b'a'; 9000]).expect("it is written");
+        file.look(&|| true);
+        assert!(!rotated(&path, 1).exists());
+        std::fs::write(&path, vec![b'a'; 20_000]).expect("it is written");
+        file.look(&|| true);
+        assert!(rotated(&path, 1).exists());
+        let mut skipped = Vec::new();
+        for _ in 0..40 {
+            file.look(&|| true);
+            skipped.push(file.skips);
+        }
+        assert_eq!(skipped.iter().max(), Some(&7), "{skipped:?}");
+    }
+
+    #[test]
+    fn the_last_look_is_when_a_process_has_ended() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("stderr.log");
+        let (asks, asked) = unbounded();
+        let mut files = Files::new(Box::new(|_| {}));
+        let bounded = Asked::Bound(ProcessId(7), dir.path().to_owned(), BOUND);
+        asks.send(bounded).expect("it is heard");
+        assert!(files.step(&asked, &|| true));
+        std::fs::write(&path, vec![b'a'; 20_000]).expect("it is written");
+        asks.send(Asked::Release(ProcessId(7)))
+            .expect("it is heard");
+        assert!(files.step(&asked, &|| true));
+        assert!(rotated(&path, 1).exists() && files.all.is_empty());
+        drop(asks);
+        assert!(!files.step(&asked, &|| true));
+    }
+}

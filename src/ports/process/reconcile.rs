@@ -1,0 +1,28 @@
+//! Looking again for what records say lives, because somebody asks.
+
+use crate::bytes::Bytes;
+use crate::ports::process::attempt::Attempt;
+use crate::ports::process::follower::Follower;
+use crate::ports::process::world::{Found, Tree, World};
+
+impl<W: World> Follower<W> {
+    /// Looks for a process whose record says that it lives, whatever is known of it here; whether it is gone. How it ended is
+    /// reported as of any other, as soon as that is known. One of which nobody can say is not gone.
+    pub fn reconcile(&mut self, tree: &Tree, run_dir: Option<&Bytes>) -> bool {
+        let Tree { id, leader, .. } = *tree;
+        if leader.machine != self.world.here().0 {
+            return false;
+        }
+        let attempt = self.attempts.entry(id);
+        let attempt = attempt.or_insert_with(|| Attempt::new(tree.launched, run_dir.cloned()));
+        attempt.contained |= tree.contained;
+        attempt.identity.get_or_insert(leader);
+        let is_gone = attempt.ended.is_some() || matches!(self.world.find(&leader), Found::Gone(_));
+        if is_gone {
+            // Its descriptor has not said so, or was not heard.
+            (attempt.handle, attempt.next_look) = (None, None);
+        }
+        self.follow(id);
+        is_gone
+    }
+}

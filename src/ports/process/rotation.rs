@@ -1,0 +1,293 @@
+//! Rotation of files of output, from outside: whoever writes them has them open, always at their end, and goes on.
+//!
+//! What was written is compressed into a file of its own first, and is on disk before it is taken away from the beginning of the
+//! other. Where the file system can take away a beginning (ext4, XFS), nothing is ever lost. Elsewhere the file is cut to nothing, and
+//! what is written in the moment between the last look and the cut is lost. A crash on the way may leave something in both files.
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use rustix::fs::{FallocateFlags, Mode, OFlags};
+use std::io::{self, Write as _};
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// How much is read at once.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// How many times a file that is cut to nothing is looked at again before.
+const LOOKS: u32 = 8;
+
+/// How much of it a rotation took away, and whether something may be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rotated {
+    pub(super) bytes: u64,
+    /// Whether it was cut to nothing, for want of something better.
+    pub(super) is_cut: bool,
+}
+
+/// Rotates a file; `kept` of those before it are kept. Given up between two chunks if `goes_on` says so: then nothing has changed.
+pub(super) fn rotate(path: &Path, kept: u8, goes_on: &dyn Fn() -> bool) -> io::Result<Rotated> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = rustix::fs::open(path, flags, Mode::empty())?;
+    let rotation = Rotation {
+        file,
+        path,
+        kept,
+        goes_on,
+    };
+    let block = can_shorten(path)?;
+    match block.map(|block| (rotation.length().map(|it| whole_blocks(it, block)), block)) {
+        Some((Ok(bytes), _)) if bytes > 0 => rotation.shorten(bytes),
+        Some((Err(error), _)) => Err(error),
+        Some((Ok(_), _)) | None => rotation.cut(),
+    }
+}
+
+/// The file of the rotation before, and so on.
+pub(super) fn rotated(path: &Path, nth: u8) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{nth}.gz"));
+    PathBuf::from(name)
+}
+
+struct Rotation<'a> {
+    file: OwnedFd,
+    path: &'a Path,
+    kept: u8,
+    goes_on: &'a dyn Fn() -> bool,
+}
+
+impl Rotation<'_> {
+    fn length(&self) -> io::Result<u64> {
+        let stat = rustix::fs::fstat(&self.file)?;
+        Ok(u64::try_from(stat.st_size).unwrap_or(0))
+    }
+
+    /// Takes away the beginning, which nobody writes to any more.
+    fn shorten(&self, bytes: u64) -> io::Result<Rotated> {
+        self.keep(0..bytes)?;
+        rustix::fs::fallocate(&self.file, FallocateFlags::COLLAPSE_RANGE, 0, bytes)?;
+        let is_cut = false;
+        Ok(Rotated { bytes, is_cut })
+    }
+
+    /// Cuts it to nothing.
+    fn cut(&self) -> io::Result<Rotated> {
+        let mut bytes = self.length()?;
+        self.keep(0..bytes)?;
+        for _ in 0..LOOKS {
+            let length = self.length()?;
+            if length <= bytes {
+                break;
+            }
+            if self.kept > 0 {
+                let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+                let newest = rotated(self.path, 1);
+                let newest = rustix::fs::open(newest, flags, Mode::empty())?;
+                // One that is appended to another is read as its continuation.
+                self.compress(bytes..length, &newest)?;
+            }
+            bytes = length;
+        }
+        rustix::fs::ftruncate(&self.file, 0)?;
+        let is_cut = true;
+        Ok(Rotated { bytes, is_cut })
+    }
+
+    /// Puts a part of it into the newest of the files before, the others after that.
+    fn keep(&self, part: Range<u64>) -> io::Result<()> {
+        if self.kept == 0 {
+            return Ok(());
+        }
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+        let next = rotated(self.path, 0);
+        let made = rustix::fs::open(&next, flags | OFlags::NOFOLLOW, Mode::RUSR | Mode::WUSR);
+        let made = made.map_err(io::Error::from);
+        let kept = made.and_then(|made| {
+            self.compress(part, &made)?;
+            Ok(rustix::fs::fdatasync(&made)?)
+        });
+        if let Err(error) = kept {
+            let _is_gone = rustix::fs::unlink(&next);
+            return Err(error);
+        }
+        for nth in (1..self.kept).rev() {
+            move_on(&rotated(self.path, nth), &rotated(self.path, nth + 1))?;
+        }
+        move_on(&next, &rotated(self.path, 1))
+    }
+
+    fn compress(&self, part: Range<u64>, to: &OwnedFd) -> io::Result<()> {
+        let mut encoder = GzEncoder::new(Descriptor(to), Compression::fast());
+        let mut chunk = vec![0; CHUNK_BYTES];
+        let mut at = part.start;
+        while at < part.end {
+            if !(self.goes_on)() {
+                return Err(io::Error::from(io::ErrorKind::Interrupted));
+            }
+            let rest = usize::try_from(part.end - at).unwrap_or(usize::MAX);
+            let space = chunk.get_mut(..rest.min(CHUNK_BYTES)).unwrap_or_default();
+            let count = rustix::io::pread(&self.file, space, at)?;
+            if count == 0 {
+                break;
+            }
+            encoder.write_all(chunk.get(..count).unwrap_or_default())?;
+            at += count as u64;
+        }
+        encoder.finish()?;
+        Ok(())
+    }
+}
+
+/// A descriptor as something to write to.
+struct Descriptor<'a>(&'a OwnedFd);
+
+impl io::Write for Descriptor<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::io::write(self.0, bytes)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn move_on(from: &Path, to: &Path) -> io::Result<()> {
+    match rustix::fs::rename(from, to) {
+        Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// As many whole blocks as leave something: all of a file cannot be taken away.
+const fn whole_blocks(length: u64, block: u64) -> u64 {
+    length.saturating_sub(1) / block * block
+}
+
+/// The length of the blocks that can be taken away from the beginning of files there, if that can be done: it is tried.
+fn can_shorten(path: &Path) -> io::Result<Option<u64>> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".trial");
+    let trial = PathBuf::from(name);
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+    let file = rustix::fs::open(&trial, flags | OFlags::NOFOLLOW, Mode::RUSR | Mode::WUSR)?;
+    let _is_gone = rustix::fs::unlink(&trial);
+    let block = u64::try_from(rustix::fs::fstat(&file)?.st_blksize).unwrap_or(0);
+    if block == 0 || rustix::fs::ftruncate(&file, block + 1).is_err() {
+        return Ok(None);
+    }
+    let done = rustix::fs::fallocate(&file, FallocateFlags::COLLAPSE_RANGE, 0, block);
+    Ok(done.is_ok().then_some(block))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Rotation, rotate, rotated, whole_blocks};
+    use flate2::read::MultiGzDecoder;
+    use rustix::fs::{Mode, OFlags};
+    use std::fmt::Write as _;
+    use std::fs::{File, OpenOptions};
+    use std::io::{Read as _, Write as _};
+    use std::path::Path;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    fn whole(path: &Path, kept: u8) -> String {
+        let mut all = String::new();
+        for nth in (1..=kept).rev() {
+            if let Ok(file) = File::open(rotated(path, nth)) {
+                let read = MultiGzDecoder::new(file).read_to_string(&mut all);
+                read.expect("it is whole");
+            }
+        }
+        all + &std::fs::read_to_string(path).expect("it is there")
+    }
+
+    fn lines(numbers: std::ops::Range<u32>) -> String {
+        let mut text = String::new();
+        for number in numbers {
+            writeln!(text, "line {number}").expect("it is memory");
+        }
+        text
+    }
+
+    #[test]
+    fn what_a_writer_wrote_is_all_there_in_order_after_rotations_beside_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("stdout.log");
+        let open = OpenOptions::new().create(true).append(true).open(&path);
+        let mut file = open.expect("it is made");
+        let is_over = AtomicBool::new(false);
+        let mut is_cut = false;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 0..100_000 {
+                    file.write_all(lines(number..number + 1).as_bytes())
+                        .expect("it is written");
+                }
+                is_over.store(true, Ordering::SeqCst);
+            });
+            let mut rotations = 0;
+            while !is_over.load(Ordering::SeqCst) || rotations == 0 {
+                let long = std::fs::metadata(&path).is_ok_and(|it| it.len() > 50_000);
+                if long && rotations < 40 {
+                    is_cut |= rotate(&path, 50, &|| true).expect("it can be").is_cut;
+                    rotations += 1;
+                }
+            }
+        });
+        // Cut to nothing beside a writer, some of it may be lost.
+        if !is_cut {
+            assert!(whole(&path, 50) == lines(0..100_000));
+            assert!(rotated(&path, 2).exists());
+        }
+    }
+
+    #[test]
+    fn what_is_cut_to_nothing_is_kept_and_the_writer_goes_on_at_the_beginning() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("stdout.log");
+        let open = OpenOptions::new().create(true).append(true).open(&path);
+        let mut writer = open.expect("it is made");
+        for part in 0..3 {
+            let text = lines(part * 1000..(part + 1) * 1000);
+            writer.write_all(text.as_bytes()).expect("it is written");
+            let flags = OFlags::RDWR | OFlags::CLOEXEC;
+            let rotation = Rotation {
+                file: rustix::fs::open(&path, flags, Mode::empty()).expect("it is there"),
+                path: &path,
+                kept: 5,
+                goes_on: &|| true,
+            };
+            let done = rotation.cut().expect("it can be");
+            assert_eq!((done.bytes, done.is_cut), (text.len() as u64, true));
+        }
+        writer.write_all(b"line 3000\n").expect("it is written");
+        assert_eq!(std::fs::metadata(&path).expect("it is there").len(), 10);
+        assert!(whole(&path, 5) == lines(0..3001));
+    }
+
+    #[test]
+    fn no_more_are_kept_than_are_to_be_and_one_that_is_given_up_changes_nothing() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("stdout.log");
+        for part in 0..4 {
+            let text = lines(part * 1000..(part + 1) * 1000);
+            std::fs::write(&path, text).expect("it is written");
+            rotate(&path, 2, &|| true).expect("it can be");
+        }
+        assert!(rotated(&path, 2).exists() && !rotated(&path, 3).exists());
+        let text = lines(0..1000);
+        std::fs::write(&path, &text).expect("it is written");
+        assert!(rotate(&path, 2, &|| false).is_err());
+        assert!(std::fs::read_to_string(&path).expect("it is there") == text);
+        assert!(!rotated(&path, 0).exists());
+    }
+
+    #[test]
+    fn something_is_always_left() {
+        assert_eq!(whole_blocks(0, 4096), 0);
+        assert_eq!(whole_blocks(4096, 4096), 0);
+        assert_eq!(whole_blocks(4097, 4096), 4096);
+    }
+}

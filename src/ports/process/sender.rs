@@ -1,0 +1,103 @@
+//! Who says something: a process speaks for the record that it was launched for, or that one of those above it was launched for.
+
+use crate::actors::process::{Message, Notice};
+use crate::ids::ProcessId;
+use crate::kernel::credentials::Sender;
+use crate::kernel::{identity, proc};
+use crate::ports::process::follower::Follower;
+use crate::ports::process::notices::DATAGRAM_BYTES_MAX;
+use crate::ports::process::real::Real;
+use crate::ports::process::tree;
+use crate::ports::process::world::World as _;
+
+/// The most datagrams that are read before others have their turn.
+const AT_ONCE: usize = 64;
+
+/// The most that are looked at upwards.
+const ABOVE_MAX: usize = 64;
+
+impl<R: FnMut(Message)> Follower<Real<R>> {
+    /// Something was said at the socket of this token.
+    pub(super) fn notified(&mut self, token: u64) {
+        let mut buffer = [0; DATAGRAM_BYTES_MAX];
+        for _ in 0..AT_ONCE {
+            let Some(datagram) = self.world.notices.receive(token, &mut buffer) else {
+                return;
+            };
+            // Before the next is read: whoever waits until it was heard may end then.
+            let of = datagram.sender.and_then(|sender| self.speaker(sender));
+            let Some(id) = of.filter(|id| self.world.notices.may_say(*id)) else {
+                tracing::debug!("a notice of {:?} is for no process", datagram.sender);
+                continue;
+            };
+            let text = buffer.get(..datagram.bytes).unwrap_or_default();
+            let now = self.world.clock();
+            let text = String::from_utf8_lossy(text);
+            let messages = self.world.notices.say(id, &text, now);
+            self.tell(messages);
+        }
+    }
+
+    /// Output grew that is looked through.
+    pub(super) fn output_grew(&mut self) {
+        let now = self.world.clock();
+        let messages = self.world.notices.grown(now);
+        self.tell(messages);
+    }
+
+    /// Does what is due of what is expected.
+    pub(super) fn expect_more(&mut self) {
+        let now = self.world.clock();
+        if self.world.notices.next().is_some_and(|at| at <= now) {
+            let messages = self.world.notices.time_has_come(now);
+            self.tell(messages);
+        }
+    }
+
+    fn tell(&mut self, messages: Vec<Message>) {
+        for message in messages {
+            if let Message::Notice {
+                id,
+                notice: Notice::Silent,
+            } = &message
+            {
+                tracing::warn!(process = %id, "no sign of life in time");
+            }
+            self.world.report(message);
+        }
+    }
+
+    /// The record that a process speaks for. A control group says so, or a leader above it. What has lost both is believed by its
+    /// environment, if it is of the leader's user.
+    fn speaker(&self, sender: Sender) -> Option<ProcessId> {
+        let contained = self.world.groups().attempt_of(sender.pid);
+        if let Some(id) = contained.filter(|id| self.attempts.contains_key(id)) {
+            return Some(id);
+        }
+        let mut next = sender.pid;
+        for _ in 0..ABOVE_MAX {
+            if let Some(id) = self.leads(next) {
+                return Some(id);
+            }
+            next = proc::stat(next).ok()??.parent;
+            if next <= 1 {
+                break;
+            }
+        }
+        let named = tree::named(sender.pid)?;
+        let attempt = self.attempts.get(&named).filter(|it| !it.contained)?;
+        let leader = attempt.identity.filter(|_| attempt.ended.is_none())?;
+        let of_leader = proc::user(leader.pid).ok().flatten();
+        (of_leader == Some(sender.user)).then_some(named)
+    }
+
+    /// The record whose leader has this PID.
+    fn leads(&self, pid: u32) -> Option<ProcessId> {
+        let has_its_pid = |identity: &crate::actors::process::Identity| identity.pid == pid;
+        let mut attempts = self.attempts.iter();
+        let (id, attempt) = attempts
+            .find(|(_, it)| it.ended.is_none() && it.identity.as_ref().is_some_and(has_its_pid))?;
+        let (_, found) = identity::identify(pid).ok().flatten()?;
+        attempt.identity.filter(|it| it.is(&found)).map(|_| *id)
+    }
+}

@@ -1,0 +1,93 @@
+//! What a process uses now. Read when somebody looks, and for those alone that are looked at.
+
+use crate::actors::process::Identity;
+use crate::kernel::identity::{Found, find};
+use crate::kernel::{cgroup, host, proc};
+use std::path::Path;
+
+/// What a process uses, or has used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Processor time since it began, in milliseconds.
+    pub cpu_ms: u64,
+    /// Memory, in bytes.
+    pub memory_bytes: u64,
+    /// Whether that is of all in its control group, and not of the process alone.
+    pub is_of_group: bool,
+}
+
+/// What is used: by all of a control group, where the kernel counts that, else by the leader alone.
+pub(super) fn read(leader: &Identity, group: Option<&Path>) -> Option<Usage> {
+    let counted = group.and_then(|group| cgroup::usage(group).ok().flatten());
+    if let Some((cpu_ms, memory_bytes)) = counted {
+        return Some(Usage {
+            cpu_ms,
+            memory_bytes,
+            is_of_group: true,
+        });
+    }
+    if leader.namespace != host::namespace() {
+        return None;
+    }
+    let Found::Alive(pidfd) = find(leader) else {
+        return None;
+    };
+    let stat = proc::stat(leader.pid).ok()??;
+    // Whoever has the PID after it was read had it before, too, if the descriptor says that it is still its own.
+    let is_its_own = pidfd.is_held().unwrap_or(false) && stat.start_ticks == leader.ticks;
+    is_its_own.then(|| Usage {
+        cpu_ms: stat.cpu_ms(),
+        memory_bytes: stat.memory_bytes(),
+        is_of_group: false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read;
+    use crate::kernel::identity::identify;
+    use std::process::{Child, Command};
+
+    struct Ended(Child);
+
+    impl Drop for Ended {
+        fn drop(&mut self) {
+            drop(self.0.kill());
+            drop(self.0.wait());
+        }
+    }
+
+    #[test]
+    fn a_living_process_is_read_and_no_other_in_its_place() {
+        let own = std::process::id();
+        let (_, leader) = identify(own).unwrap().expect("it lives");
+        let usage = read(&leader, None).expect("it can be read");
+        assert!(usage.memory_bytes > 0 && !usage.is_of_group, "{usage:?}");
+
+        let child = Ended(Command::new("sleep").arg("1000").spawn().unwrap());
+        let (_, theirs) = identify(child.0.id()).unwrap().expect("it lives");
+        assert!(read(&theirs, None).is_some());
+        drop(child);
+        assert_eq!(read(&theirs, None), None, "it is gone");
+        // One that had the PID of a living process before.
+        let mut before = leader;
+        before.inode = 0;
+        before.ticks -= 1;
+        assert_eq!(read(&before, None), None);
+    }
+
+    #[test]
+    fn a_group_that_is_counted_speaks_for_all_in_it() {
+        let (_, leader) = identify(std::process::id()).unwrap().expect("it lives");
+        let group = tempfile::tempdir().unwrap();
+        let of_group = || read(&leader, Some(group.path())).expect("it can be read");
+        assert!(!of_group().is_of_group, "there is nothing to read");
+        let stat = "usage_usec 1234567\nuser_usec 1\n";
+        std::fs::write(group.path().join("cpu.stat"), stat).unwrap();
+        assert!(!of_group().is_of_group, "its memory is not counted");
+        std::fs::write(group.path().join("memory.current"), "8192\n").unwrap();
+        let usage = of_group();
+        assert_eq!((usage.cpu_ms, usage.memory_bytes), (1234, 8192));
+        assert!(usage.is_of_group);
+    }
+}
