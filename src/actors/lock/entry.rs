@@ -2,7 +2,8 @@
 //!
 //! Change rule: the fields but for the rings are durable, see `message.rs`.
 
-use crate::actors::lock::message::{Message, Name};
+use crate::actors::binding::Binding;
+use crate::actors::lock::message::{Message, Name, Tie};
 use crate::clock::Timestamp;
 use crate::ids::{Seq, Slot, Token};
 use crate::spine::machine::{About, Stamp};
@@ -16,8 +17,8 @@ pub struct Entry {
     pub(super) since: Timestamp,
     /// The entry of the journal that made this one: its place among equals.
     pub(super) seq: Seq,
-    /// Only for who found the lock taken.
-    pub(super) waited: Option<Box<Waited>>,
+    /// What only few entries have.
+    pub(super) rare: Option<Box<Rare>>,
     pub(super) of_owner: Ring,
     pub(super) of_key: Ring,
     pub(super) ttl: u16,
@@ -27,25 +28,32 @@ pub struct Entry {
     pub(super) index_len: u8,
 }
 
-/// What `seq` tells of who found its lock free, which is nearly everyone: kept for the others alone.
+/// What is kept of few entries: of those that found their lock taken, of which `seq` does not tell the rest, and of those
+/// that are tied to something.
 #[derive(Debug)]
-pub(super) struct Waited {
+pub(super) struct Rare {
     token: Token,
     first: Seq,
-    /// A contender whose place belongs to a connection.
-    attended: bool,
+    tie: Tie,
+    /// Its time has run out, and its tree is being killed.
+    fencing: bool,
 }
 
-impl Waited {
-    /// Nothing, if both are `seq`.
-    pub(super) fn unless_free(seq: Seq, token: Token, first: Seq) -> Option<Box<Self>> {
+impl Rare {
+    /// Nothing, if both are `seq` and it is tied to nothing.
+    pub(super) fn unless_plain(
+        seq: Seq,
+        (token, first): (Token, Seq),
+        (tie, fencing): (Tie, bool),
+    ) -> Option<Box<Self>> {
         let found_free = first == seq && token == seq.into();
-        let waited = Self {
+        let rare = Self {
             token,
             first,
-            attended: false,
+            tie,
+            fencing,
         };
-        (!found_free).then(|| Box::new(waited))
+        (!found_free || tie != Tie::None).then(|| Box::new(rare))
     }
 }
 
@@ -72,7 +80,7 @@ pub(super) struct Terms {
     pub(super) ttl: u16,
     pub(super) ttw: u16,
     pub(super) priority: u8,
-    pub(super) attended: bool,
+    pub(super) tie: Tie,
 }
 
 /// What a request asks for, and for which entry; nothing of another message.
@@ -101,7 +109,11 @@ pub(super) fn requested(message: &Message) -> Option<((&Name, &Name, &Name), Ter
         ttl: *ttl,
         ttw: *ttw,
         priority: *priority,
-        attended: matches!(message, Message::Acquire { attended: true, .. }),
+        tie: if let Message::Acquire { tie, .. } = message {
+            *tie
+        } else {
+            Tie::None
+        },
     };
     Some(((key, index, owner), terms))
 }
@@ -131,31 +143,53 @@ impl Entry {
 
     /// The journal entry that granted the lock; zero for a contender.
     pub fn token(&self) -> Token {
-        self.waited
+        self.rare
             .as_ref()
-            .map_or_else(|| self.seq.into(), |waited| waited.token)
+            .map_or_else(|| self.seq.into(), |rare| rare.token)
     }
 
     /// The journal entry of the first request since the lock was last free: the order of a listing.
     pub fn first(&self) -> Seq {
-        self.waited.as_ref().map_or(self.seq, |waited| waited.first)
+        self.rare.as_ref().map_or(self.seq, |rare| rare.first)
     }
 
-    /// Whether it waits, and its place belongs to a connection.
-    pub(super) fn is_attended(&self) -> bool {
-        self.waited.as_ref().is_some_and(|waited| waited.attended)
+    /// What it ends with beside its spans.
+    pub(super) fn tie(&self) -> Tie {
+        self.rare.as_ref().map_or(Tie::None, |rare| rare.tie)
     }
 
-    /// Says so of a contender.
-    pub(super) fn set_attended(&mut self, attended: bool) {
-        if let Some(waited) = self.waited.as_mut().filter(|it| it.token == Token(0)) {
-            waited.attended = attended;
+    /// The process that it is bound to.
+    pub fn bound(&self) -> Option<Binding> {
+        self.tie().binding()
+    }
+
+    /// Whether its time has run out, and its tree is being killed.
+    pub fn is_fencing(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.fencing)
+    }
+
+    /// Says what it ends with. Only a place in line ends with a connection.
+    pub(super) fn set_tie(&mut self, tie: Tie) {
+        let tie = match tie {
+            Tie::Connection if self.is_owner() => Tie::None,
+            Tie::None | Tie::Connection | Tie::Process(_) => tie,
+        };
+        let standing = (self.token(), self.first());
+        self.rare = Rare::unless_plain(self.seq, standing, (tie, false));
+    }
+
+    /// Its time has run out, and its tree is to be killed.
+    pub(super) fn fence(&mut self) {
+        if let Some(rare) = &mut self.rare {
+            rare.fencing = true;
         }
     }
 
     /// Makes an owner of a contender.
     pub(super) fn grant(&mut self, entry: Stamp) {
-        self.waited = Waited::unless_free(self.seq, entry.seq.into(), self.first());
+        let tie = self.bound().map_or(Tie::None, Tie::Process);
+        let standing = (entry.seq.into(), self.first());
+        self.rare = Rare::unless_plain(self.seq, standing, (tie, false));
         self.since = entry.at;
     }
 
@@ -167,10 +201,12 @@ impl Entry {
         (self.key(), self.index())
     }
 
-    /// When its span ends, if spans began again at `epoch`.
-    pub(super) fn ends(&self, epoch: Timestamp) -> Timestamp {
+    /// When its span ends, if spans began again at `epoch`. What is bound to a process may have one without an end, and
+    /// what is being fenced ends with its tree alone.
+    pub(super) fn ends(&self, epoch: Timestamp) -> Option<Timestamp> {
         let span = if self.is_owner() { self.ttl } else { self.ttw };
-        self.since.max(epoch).plus_seconds(span.into())
+        let is_endless = self.is_fencing() || span == u16::MAX && self.bound().is_some();
+        (!is_endless).then(|| self.since.max(epoch).plus_seconds(span.into()))
     }
 
     /// Its names, as people read them.

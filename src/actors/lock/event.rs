@@ -32,14 +32,20 @@ pub(super) fn events(
             }
         }
         (Outcome::Ended { gone }, message) => {
-            let in_time = !matches!(message, Message::Expire { .. });
+            let cause = cause(message);
             for Gone { slot, heir } in gone {
                 if let Some(gone) = state.entries.get(*slot) {
-                    tell(ended(gone, in_time));
+                    tell(ended(gone, cause));
                 }
                 if let Some(heir) = heir.and_then(|heir| state.entries.get(heir)) {
                     tell(granted(names(heir), entry.seq.into(), heir.ttl));
                 }
+            }
+        }
+        (Outcome::Fenced { slot }, _) => {
+            if let Some(entry) = state.entries.get(*slot) {
+                let fencing = named("fencing", names(entry));
+                tell(fencing.number("token", entry.token().0));
             }
         }
         (Outcome::Draining, _) => tell(Happening::new("draining")),
@@ -68,15 +74,44 @@ pub(super) fn renewed((message, outcome): (&Message, &Outcome), tell: &mut dyn F
     tell(named("renewed", names).number("place", *place));
 }
 
+/// Why entries end.
+#[derive(Clone, Copy)]
+enum Cause {
+    Request,
+    Time,
+    /// The process that they were bound to is gone.
+    Process,
+    Force,
+}
+
+const fn cause(message: &Message) -> Cause {
+    match message {
+        Message::Expire { .. } => Cause::Time,
+        Message::Gone(_) => Cause::Process,
+        Message::Force { .. } => Cause::Force,
+        Message::Request { .. }
+        | Message::Acquire { .. }
+        | Message::Renew { .. }
+        | Message::Release { .. }
+        | Message::ReleaseAll { .. }
+        | Message::Drain => Cause::Request,
+    }
+}
+
 /// An owner that has lost its lock, or a contender that waits no longer.
-fn ended(entry: &Entry, in_time: bool) -> Happening {
-    let kind = match (entry.is_owner(), in_time) {
-        (true, true) => "released",
-        (true, false) => "expired",
-        (false, true) => "withdrawn",
-        (false, false) => "timed-out",
+fn ended(entry: &Entry, cause: Cause) -> Happening {
+    let kind = match (entry.is_owner(), cause) {
+        (true, Cause::Time) => "expired",
+        (true, _) => "released",
+        (false, Cause::Time) => "timed-out",
+        (false, _) => "withdrawn",
     };
     let ended = named(kind, names(entry));
+    let ended = match cause {
+        Cause::Process => ended.text("cause", "process"),
+        Cause::Force => ended.text("cause", "force"),
+        Cause::Time | Cause::Request => ended,
+    };
     if entry.is_owner() {
         ended.number("token", entry.token().0)
     } else {

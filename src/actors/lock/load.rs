@@ -25,6 +25,9 @@ impl State {
                 }
                 Page::Entries(page) => {
                     let contenders = page.items.iter().filter(|(_, entry)| !entry.is_owner());
+                    let bound = page.items.iter();
+                    let bound = bound.filter_map(|(slot, it)| Some((it.bound()?.process, *slot)));
+                    state.bound.extend(bound);
                     state.contenders += u32::try_from(contenders.count()).unwrap_or(u32::MAX);
                     state.entries.load(page);
                 }

@@ -3,9 +3,10 @@
 //! Follows LockServer 0.9b; the open points of that text are settled in `docs/protocols/lockserver.md`, whose rows
 //! are cited here as "row n". Decides without changing anything, and commits without deciding anything.
 
+use crate::actors::binding::{self, Binding, PROCESSES, ToProcesses};
 use crate::actors::lock::entry::{Entry, requested};
 use crate::actors::lock::message::{
-    Gone, Listed, Message, Name, Outcome, Query, Refused, Reply, Rules, Selection, Standing, Watch,
+    Gone, Message, Name, Outcome, Query, Refused, Reply, Rules, Standing, Watch,
 };
 use crate::actors::lock::pages::Page;
 use crate::actors::lock::state::State;
@@ -17,6 +18,7 @@ use crate::spine::machine::{
     Asked, Draining, Effects, Keeping, Machine, Moment, Never, Now, Paged, Stamp, Start, Timed,
     Weight,
 };
+use std::collections::BTreeSet;
 
 /// Keys that begin so belong to the coordinator: shown everywhere, changed through no door.
 const RESERVED_PREFIX: &[u8] = b"wip-pool-lock-";
@@ -27,7 +29,7 @@ pub(super) const SLOTS_IN_A_ROW: u32 = 8192;
 /// The rules of locks, over their state.
 #[derive(Debug)]
 pub struct LockMachine {
-    rules: Rules,
+    pub(super) rules: Rules,
     pub(super) state: State,
     waiting: Waiting,
 }
@@ -82,7 +84,11 @@ impl LockMachine {
     }
 
     fn renewed(&self, slot: Slot) -> Outcome {
-        let token = self.state.entries.get(slot).map_or(Token(0), Entry::token);
+        let entry = self.state.entries.get(slot);
+        if entry.is_some_and(Entry::is_fencing) {
+            return Outcome::Refused(Refused::Fencing);
+        }
+        let token = entry.map_or(Token(0), Entry::token);
         Outcome::Renewed {
             slot,
             place: self.state.place(slot, self.rules.high_first),
@@ -93,12 +99,17 @@ impl LockMachine {
     /// Entries end in the order given; each lock passes to the first in its line.
     fn decide_end(&self, slots: impl Iterator<Item = Slot>, token: Option<Token>) -> Outcome {
         let mut gone = Vec::new();
+        let mut is_fencing = false;
         for slot in slots {
             let Some(entry) = self.state.entries.get(slot) else {
                 continue;
             };
             if token.is_some_and(|token| token != entry.token()) {
                 return Outcome::Refused(Refused::StaleToken);
+            }
+            if entry.is_fencing() {
+                is_fencing = true;
+                continue;
             }
             if entry.key().starts_with(RESERVED_PREFIX) {
                 continue;
@@ -108,6 +119,47 @@ impl LockMachine {
                 heir: self.in_line(slot).next(),
             });
         }
+        match gone.is_empty() {
+            true if is_fencing => Outcome::Refused(Refused::Fencing),
+            true => Outcome::Absent,
+            false => Outcome::Ended { gone },
+        }
+    }
+
+    /// Ends an owner's entry, whatever is known of its process.
+    fn decide_force(&self, key: &Name, index: &Name) -> Outcome {
+        let (key, index) = (key.as_bytes(), index.as_bytes());
+        let Some(slot) = self.state.holder(key, index) else {
+            return Outcome::Absent;
+        };
+        if key.starts_with(RESERVED_PREFIX) {
+            return Outcome::Refused(Refused::Reserved);
+        }
+        let heir = self.in_line(slot).next();
+        let gone = vec![Gone { slot, heir }];
+        Outcome::Ended { gone }
+    }
+
+    /// A process is gone, and with it what is bound to it. Its places in line go first, so that none of them inherits.
+    fn decide_gone(&self, departed: binding::Gone) -> Outcome {
+        let ends = |slot: &Slot| {
+            let entry = self.state.entries.get(*slot);
+            let bound = entry.and_then(Entry::bound);
+            bound.is_some_and(|bound| departed.ends(bound.until))
+        };
+        let all: BTreeSet<Slot> = self
+            .state
+            .of_process(departed.process)
+            .filter(ends)
+            .collect();
+        let is_owner = |slot: &Slot| self.state.entries.get(*slot).is_some_and(Entry::is_owner);
+        let (owners, waiting): (Vec<Slot>, Vec<Slot>) = all.iter().copied().partition(is_owner);
+        let waiting = waiting.into_iter().map(|slot| Gone { slot, heir: None });
+        let owners = owners.into_iter().map(|slot| {
+            let heir = self.in_line(slot).find(|heir| !all.contains(heir));
+            Gone { slot, heir }
+        });
+        let gone: Vec<Gone> = waiting.chain(owners).collect();
         if gone.is_empty() {
             Outcome::Absent
         } else {
@@ -123,10 +175,14 @@ impl LockMachine {
         let Some(entry) = self.state.entries.get(slot) else {
             return Outcome::Absent;
         };
+        if entry.is_owner() && entry.bound().is_some_and(|bound| bound.fence) {
+            return Outcome::Fenced { slot };
+        }
         let deadline = self.state.deadline_of(entry);
         let dead = |slot: &Slot| {
             let contender = self.state.entries.get(*slot);
-            contender.is_some_and(|contender| self.state.deadline_of(contender) <= deadline)
+            let ends = contender.and_then(|contender| self.state.deadline_of(contender));
+            ends.is_some_and(|ends| Some(ends) <= deadline)
         };
         let mut line = self.in_line(slot).peekable();
         let mut gone = Vec::new();
@@ -139,80 +195,22 @@ impl LockMachine {
     }
 
     /// The contenders behind an owner; none behind a contender.
-    fn in_line(&self, slot: Slot) -> impl Iterator<Item = Slot> + '_ {
+    pub(super) fn in_line(&self, slot: Slot) -> impl Iterator<Item = Slot> + '_ {
         self.state.contenders(slot, self.rules.high_first)
     }
 
-    pub(super) fn list(&self, key: Option<&Name>, entries_max: u32) -> Vec<Listed> {
-        let mut heads: Vec<Slot> = match key {
-            Some(key) => self.state.of_key(key.as_bytes()).collect(),
-            None => self
-                .state
-                .entries
-                .iter()
-                .filter(|(_, e)| e.is_owner())
-                .map(|(s, _)| s)
-                .collect(),
+    /// Asks to be told when the process of an entry is gone.
+    fn state_binding(&self, slot: Slot, effects: &mut Effects<Self>) {
+        let Some(entry) = self.state.entries.get(slot) else {
+            return;
         };
-        if key.is_none() {
-            heads.sort_by_key(|slot| {
-                self.state
-                    .entries
-                    .get(*slot)
-                    .map(|entry| (entry.key(), entry.first()))
-            });
-        }
-        heads
-            .into_iter()
-            .flat_map(|head| std::iter::once(head).chain(self.in_line(head)).zip(1..))
-            .take(entries_max as usize)
-            .filter_map(|(slot, place)| Some(self.listed(self.state.entries.get(slot)?, place)))
-            .collect()
-    }
-
-    /// Walks the table from a slot on, and no further than a share of it: others get their turn in between.
-    fn select(&self, selection: &Selection) -> Reply {
-        let Selection {
-            key,
-            index,
-            owner,
-            from,
-            entries_max,
-        } = selection;
-        let is = |wanted: &Option<Name>, found: &[u8]| {
-            wanted.as_ref().is_none_or(|it| it.as_bytes() == found)
-        };
-        let mut entries = Vec::new();
-        let end = from.0.saturating_add(SLOTS_IN_A_ROW);
-        for slot in (from.0..end.min(self.state.entries.extent())).map(Slot) {
-            if entries.len() == *entries_max as usize {
-                let next = Some(slot);
-                return Reply::Page { entries, next };
+        if let Some(Binding { process, until, .. }) = entry.bound() {
+            let by = Self::ID;
+            let watch = binding::Watch { by, process, until };
+            effects.tell(PROCESSES, &ToProcesses::Watch(watch));
+            if entry.is_fencing() {
+                effects.tell(PROCESSES, &ToProcesses::Fence(process));
             }
-            let found = self.state.entries.get(slot).filter(|entry| {
-                is(key, entry.key()) && is(index, entry.index()) && is(owner, entry.owner())
-            });
-            entries.extend(found.map(|entry| {
-                let place = self.state.place(slot, self.rules.high_first);
-                self.listed(entry, place)
-            }));
-        }
-        let next = (end < self.state.entries.extent()).then_some(Slot(end));
-        Reply::Page { entries, next }
-    }
-
-    fn listed(&self, entry: &Entry, place: u32) -> Listed {
-        let name = |bytes: &[u8]| Name::new(bytes).unwrap_or_default();
-        Listed {
-            key: name(entry.key()),
-            index: name(entry.index()),
-            owner: name(entry.owner()),
-            place,
-            ttl: entry.ttl,
-            ttw: entry.ttw,
-            priority: entry.priority,
-            deadline: self.state.deadline_of(entry),
-            token: Some(entry.token()).filter(|token| *token != Token(0)),
         }
     }
 
@@ -222,13 +220,18 @@ impl LockMachine {
         (all - contenders, contenders)
     }
 
+    /// Who waits for what becomes of this entry is told that it does not own its lock.
+    fn wake_lost(&mut self, slot: Slot, effects: &mut Effects<Self>) {
+        for ticket in self.waiting.take_on_slot(slot) {
+            effects.wake(ticket, Reply::Absent);
+        }
+    }
+
     /// Entries have ended, and others own their locks now.
     fn wake(&mut self, gone: &[Gone], effects: &mut Effects<Self>) {
         if self.waiting.is_anybody_on_slots() {
             for Gone { slot, heir } in gone {
-                for ticket in self.waiting.take_on_slot(*slot) {
-                    effects.wake(ticket, Reply::Absent);
-                }
+                self.wake_lost(*slot, effects);
                 // An heir may have ended in its turn.
                 for slot in heir
                     .iter()
@@ -346,6 +349,8 @@ impl Machine for LockMachine {
             Message::ReleaseAll { owner } => {
                 self.decide_end(self.state.of_owner(owner.as_bytes()), None)
             }
+            Message::Force { key, index } => self.decide_force(key, index),
+            Message::Gone(gone) => self.decide_gone(*gone),
             Message::Expire { slot } => self.decide_expire(*slot),
             Message::Drain if self.state.head.draining => Outcome::Absent,
             Message::Drain => Outcome::Draining,
@@ -358,6 +363,7 @@ impl Machine for LockMachine {
             | Outcome::Queued { .. }
             | Outcome::Renewed { .. }
             | Outcome::Ended { .. }
+            | Outcome::Fenced { .. }
             | Outcome::Draining => Keeping::Durable,
             Outcome::Absent | Outcome::Refused(_) => Keeping::Nothing,
         }
@@ -374,10 +380,12 @@ impl Machine for LockMachine {
             Outcome::Granted { slot } | Outcome::Queued { slot, .. } => {
                 let (names, terms) = requested(message).expect("only a request makes an entry");
                 self.state.insert(*slot, entry, names, terms);
+                self.state_binding(*slot, effects);
             }
             Outcome::Renewed { slot, .. } => match requested(message) {
                 Some((_, terms)) if matches!(message, Message::Acquire { .. }) => {
                     self.state.extend(*slot, entry, terms);
+                    self.state_binding(*slot, effects);
                 }
                 _ => self.state.renew(*slot, entry),
             },
@@ -386,6 +394,11 @@ impl Machine for LockMachine {
                     self.state.remove(*slot, *heir, entry);
                 }
                 self.wake(gone, effects);
+            }
+            Outcome::Fenced { slot } => {
+                self.state.fence(*slot, entry);
+                self.wake_lost(*slot, effects);
+                self.state_binding(*slot, effects);
             }
             Outcome::Draining => self.state.drain(entry.seq),
             Outcome::Absent | Outcome::Refused(_) => {}
@@ -408,6 +421,7 @@ impl Machine for LockMachine {
             }),
             Outcome::Ended { gone } => Reply::Ended(u32::try_from(gone.len()).unwrap_or(u32::MAX)),
             Outcome::Draining => Reply::Draining,
+            Outcome::Fenced { .. } => Reply::Ended(0),
             Outcome::Absent => Reply::Absent,
             Outcome::Refused(refused) => Reply::Refused(*refused),
         }
@@ -458,6 +472,8 @@ impl Machine for LockMachine {
             Message::Renew { .. } => Weight::Keeps,
             Message::Release { .. }
             | Message::ReleaseAll { .. }
+            | Message::Force { .. }
+            | Message::Gone(_)
             | Message::Expire { .. }
             | Message::Drain => Weight::Frees,
         }
@@ -498,6 +514,13 @@ impl Machine for LockMachine {
     /// in line with its connection.
     fn start(&mut self, start: Start) {
         self.state.start(start.stamp);
+    }
+
+    /// Each binding: a process may have ended while nobody was there to be told.
+    fn resume(&mut self, effects: &mut Effects<Self>) {
+        for (_, slot) in &self.state.bound {
+            self.state_binding(*slot, effects);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! Change rule: `Message` and `Outcome` are stored in the journal. A change that an old reader or an old log would
 //! not understand raises `FORMAT_VERSION`, with a golden directory and a CHANGELOG line under "Formats".
 
+use crate::actors::binding::{self, Binding};
 use crate::clock::Timestamp;
 use crate::ids::{Slot, Token};
 use crate::spine::machine::Refusal;
@@ -146,10 +147,9 @@ pub enum Message {
         ttw: u16,
         /// Standing among contenders.
         priority: u8,
-        /// Whether somebody waits for the answer and nobody will come back for it: a place in line then ends with the
-        /// connection, and so with every start of the server.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        attended: bool,
+        /// What the entry ends with beside its spans.
+        #[serde(default, skip_serializing_if = "Tie::is_none")]
+        tie: Tie,
     },
     /// Begin the span of an entry again.
     Renew {
@@ -175,6 +175,15 @@ pub enum Message {
         #[serde(default)]
         token: Option<Token>,
     },
+    /// End the entry that owns a lock, regardless of its owner and of what lives of its process.
+    Force {
+        /// The key.
+        key: Name,
+        /// The index.
+        index: Name,
+    },
+    /// The `ProcessActor`: a process is gone to which entries may be bound.
+    Gone(binding::Gone),
     /// Give up every entry of this owner, owned and contended.
     ReleaseAll {
         /// Whose entries.
@@ -187,6 +196,34 @@ pub enum Message {
     },
     /// Take no new entries from now on, until the next start.
     Drain,
+}
+
+/// What an entry ends with, beside its spans.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tie {
+    /// Nothing else. What is bound to a process stays so.
+    #[default]
+    None,
+    /// A place in line ends with the connection that asked for it, and so with every start of the server: somebody waits
+    /// for the answer, and nobody will come back for it.
+    Connection,
+    /// A place in line, and what comes of it, ends with a process. A span of 65,535 seconds has no end.
+    Process(Binding),
+}
+
+impl Tie {
+    pub(super) const fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
+    /// The process that it is bound to.
+    pub const fn binding(&self) -> Option<Binding> {
+        match self {
+            Self::Process(binding) => Some(*binding),
+            Self::None | Self::Connection => None,
+        }
+    }
 }
 
 /// What was decided. Entries are named by their slots.
@@ -219,6 +256,11 @@ pub enum Outcome {
         /// Which, and who owns the lock then.
         gone: Vec<Gone>,
     },
+    /// The owner's time has run out: its tree is killed, and the lock passes on when that is gone.
+    Fenced {
+        /// Which.
+        slot: Slot,
+    },
     /// No new entries from now on.
     Draining,
     /// Nothing of the kind is there. Changes nothing.
@@ -248,6 +290,8 @@ pub enum Refused {
     Reserved,
     /// The entry has another token: the right has passed on.
     StaleToken,
+    /// The owner's time has run out, and its tree is being killed.
+    Fencing,
     /// There are as many entries as are allowed.
     Full,
     /// The disk is full.
@@ -319,8 +363,8 @@ pub struct Contended {
     pub owner: Name,
     /// How many wait for it.
     pub waiting: u32,
-    /// When it passes on, if nobody renews it.
-    pub deadline: Timestamp,
+    /// When it passes on, if nobody renews it; `None` if only with its process.
+    pub deadline: Option<Timestamp>,
 }
 
 /// Which entries are asked for, and how many of them. What is left out lets all through.
@@ -433,10 +477,14 @@ pub struct Listed {
     pub ttw: u16,
     /// Standing among contenders.
     pub priority: u8,
-    /// When it ends if nobody renews it.
-    pub deadline: Timestamp,
+    /// When it ends if nobody renews it; `None` if only with its process.
+    pub deadline: Option<Timestamp>,
     /// The owner's token.
     pub token: Option<Token>,
+    /// The process that it is bound to.
+    pub bound: Option<Binding>,
+    /// Whether its time has run out and its tree is being killed.
+    pub fencing: bool,
 }
 
 /// The state of locks, to look at.

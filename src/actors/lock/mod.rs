@@ -11,7 +11,7 @@
 //! | `waiting.rs` | who waits for something about locks |
 //! | `pages.rs` `load.rs` | durable state as pages; indexes built again from them |
 //! | `machine.rs` | the rules: who gets a lock, when, and for how long |
-//! | `shown.rs` `contended.rs` | what people and programs are shown; which locks are waited for most |
+//! | `look.rs` `shown.rs` `contended.rs` | answers to questions; what people and programs are shown; which locks are waited for most |
 //! | `invariants.rs` `model.rs` `tests.rs` | the machine compared with a plain model, its state walked |
 
 mod contended;
@@ -20,6 +20,7 @@ mod event;
 #[cfg(test)]
 mod invariants;
 mod load;
+mod look;
 mod machine;
 mod message;
 mod pages;
@@ -31,7 +32,7 @@ pub use entry::Entry;
 pub use machine::LockMachine;
 pub use message::{
     Contended, Gone, Listed, Message, Name, Outcome, Query, Refused, Reply, Rules, Selection,
-    Standing, View, Watch,
+    Standing, Tie, View, Watch,
 };
 pub use pages::Page;
 

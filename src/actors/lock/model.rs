@@ -2,9 +2,10 @@
 //! `tests.rs` and by the simulation (`tests/sim/locks.rs`), which is why it names the library as programs do.
 //! Follows `docs/protocols/lockserver.md`; shares no code with `machine.rs` or `state.rs`.
 
-use sexton::actors::lock::{Listed, Message, Name, Refused, Reply, Standing};
+use sexton::actors::binding::{Binding, Gone, ToProcesses, Until, Watch};
+use sexton::actors::lock::{Listed, Message, Name, Refused, Reply, Standing, Tie};
 use sexton::clock::Timestamp;
-use sexton::ids::{Seq, Slot, Token};
+use sexton::ids::{ActorId, Seq, Slot, Token};
 
 /// What the model knows: entries in no particular order, and nothing beside them.
 #[derive(Clone)]
@@ -13,6 +14,8 @@ pub(super) struct Model {
     entries_max: u32,
     pub(super) draining: bool,
     pub(super) entries: Vec<Place>,
+    /// What the `ProcessActor` was told since this was last taken.
+    pub(super) tells: Vec<ToProcesses>,
 }
 
 #[derive(Clone, Debug)]
@@ -27,9 +30,11 @@ pub(super) struct Place {
     ttl: u16,
     ttw: u16,
     priority: u8,
-    /// As a contender, it belongs to a connection.
-    attended: bool,
-    deadline: Timestamp,
+    /// What it ends with.
+    pub(super) tie: Tie,
+    /// Its time has run out, and its tree is being killed.
+    pub(super) fencing: bool,
+    pub(super) deadline: Option<Timestamp>,
     /// Time does not act on it until its span begins again.
     pub(super) quarantined: bool,
 }
@@ -42,7 +47,26 @@ impl Place {
     fn begin_span(&mut self, at: Timestamp) {
         self.quarantined = false;
         let span = if self.owns() { self.ttl } else { self.ttw };
-        self.deadline = at.plus_seconds(span.into());
+        let endless = self.fencing || span == 65_535 && self.tie.binding().is_some();
+        self.deadline = (!endless).then(|| at.plus_seconds(span.into()));
+    }
+
+    /// Whether it ends when this is gone.
+    fn ends_with(&self, gone: Gone) -> bool {
+        let bound = self.tie.binding();
+        let bound = bound.filter(|bound| bound.process == gone.process);
+        bound.is_some_and(|bound| gone.until == Until::Tree || bound.until == gone.until)
+    }
+
+    /// What the `ProcessActor` is told of it.
+    pub(super) fn tells(&self) -> Vec<ToProcesses> {
+        let Some(Binding { process, until, .. }) = self.tie.binding() else {
+            return Vec::new();
+        };
+        let by = ActorId::LOCK;
+        let mut tells = vec![ToProcesses::Watch(Watch { by, process, until })];
+        tells.extend(self.fencing.then_some(ToProcesses::Fence(process)));
+        tells
     }
 
     fn token(&self) -> Option<Token> {
@@ -57,13 +81,15 @@ impl Model {
             entries_max,
             draining: false,
             entries: Vec::new(),
+            tells: Vec::new(),
         }
     }
 
     /// The coordinator starts: every span begins again, and a drain is over.
     pub(super) fn start(&mut self, at: Timestamp) {
         self.draining = false;
-        self.entries.retain(|it| it.owns() || !it.attended);
+        self.entries
+            .retain(|it| it.owns() || it.tie != Tie::Connection);
         for it in &mut self.entries {
             it.begin_span(at);
         }
@@ -107,14 +133,14 @@ impl Model {
                 priority,
                 ..
             } => {
-                let attended = if let Message::Acquire { attended, .. } = message {
-                    Some(*attended)
+                let tie = if let Message::Acquire { tie, .. } = message {
+                    Some(*tie)
                 } else {
                     None
                 };
                 let lock = (key.clone(), index.clone());
                 let terms = (*ttl, *ttw, *priority);
-                self.request((&lock, owner), terms, attended, (seq, at))
+                self.request((&lock, owner), terms, tie, (seq, at))
             }
             Message::Renew {
                 key,
@@ -124,13 +150,7 @@ impl Model {
             } => {
                 let lock = (key.clone(), index.clone());
                 let owner = self.meant(&lock, owner, *token);
-                match self.standing(&lock, &owner) {
-                    None => Reply::Absent,
-                    Some((_, it)) if token.is_some_and(|token| token != it.token) => {
-                        Reply::Refused(Refused::StaleToken)
-                    }
-                    Some(_) => self.renew(&lock, &owner, at),
-                }
+                self.renew_with((&lock, &owner), *token, at)
             }
             Message::Release {
                 key,
@@ -148,6 +168,12 @@ impl Model {
                 self.end(meant, *token, seq, at)
             }
             Message::ReleaseAll { owner } => self.end(|it| it.owner == *owner, None, seq, at),
+            Message::Force { key, index } => {
+                let lock = (key.clone(), index.clone());
+                let holder = self.line(&lock).first().map(|it| it.slot);
+                self.take(|it| Some(it.slot) == holder, seq, at)
+            }
+            Message::Gone(gone) => self.take(|it| it.ends_with(*gone), seq, at),
             Message::Drain if self.draining => Reply::Absent,
             Message::Drain => {
                 self.draining = true;
@@ -157,29 +183,54 @@ impl Model {
         }
     }
 
-    /// Who asks with `acquire` says whether its place is attended, and has its terms.
+    /// Who asks with `acquire` says what its place ends with, and has its terms.
     fn request(
         &mut self,
         (lock, owner): (&(Name, Name), &Name),
         (ttl, ttw, priority): (u16, u16, u8),
-        acquire: Option<bool>,
+        acquire: Option<Tie>,
         (seq, at): (Seq, Timestamp),
     ) -> Reply {
-        let is_new = self.standing(lock, owner).is_none();
+        let standing = self.standing(lock, owner);
+        if standing.is_some_and(|(_, it)| it.fencing) {
+            return Reply::Refused(Refused::Fencing);
+        }
+        let is_new = standing.is_none();
         if is_new {
             if let Some(refused) = self.refused(&lock.0, owner) {
                 return Reply::Refused(refused);
             }
             self.add(lock, owner, (ttl, ttw, priority), (seq, at));
         }
-        if let Some(attended) = acquire {
+        if let Some(tie) = acquire {
             let its = |it: &&mut Place| it.lock == *lock && it.owner == *owner;
             for it in self.entries.iter_mut().filter(its) {
                 (it.ttl, it.ttw) = (ttl, it.ttw.max(ttw));
-                it.attended = attended && (is_new || it.attended);
+                let is_line = !it.owns();
+                let stays = tie != Tie::Connection || is_line && (is_new || it.tie == tie);
+                if tie.binding().is_some() || it.tie.binding().is_none() {
+                    it.tie = if stays { tie } else { Tie::None };
+                }
+                self.tells.extend(it.tells());
             }
         }
         self.renew(lock, owner, at)
+    }
+
+    fn renew_with(
+        &mut self,
+        (lock, owner): (&(Name, Name), &Name),
+        token: Option<Token>,
+        at: Timestamp,
+    ) -> Reply {
+        match self.standing(lock, owner) {
+            None => Reply::Absent,
+            Some((_, it)) if token.is_some_and(|token| token != it.token) => {
+                Reply::Refused(Refused::StaleToken)
+            }
+            Some((_, it)) if it.fencing => Reply::Refused(Refused::Fencing),
+            Some(_) => self.renew(lock, owner, at),
+        }
     }
 
     /// Who is meant: with a token and no name, whoever holds the lock.
@@ -222,8 +273,9 @@ impl Model {
             ttl,
             ttw,
             priority,
-            attended: false,
-            deadline: at,
+            tie: Tie::None,
+            fencing: false,
+            deadline: Some(at),
             quarantined: false,
         };
         self.entries.push(place);
@@ -267,6 +319,15 @@ impl Model {
         {
             return Reply::Refused(Refused::StaleToken);
         }
+        if !gone.is_empty() && gone.iter().all(|it| it.fencing) {
+            return Reply::Refused(Refused::Fencing);
+        }
+        self.take(|it| meant(it) && !it.fencing, seq, at)
+    }
+
+    fn take(&mut self, meant: impl Fn(&Place) -> bool, seq: Seq, at: Timestamp) -> Reply {
+        let gone = self.entries.iter().filter(|it| meant(it));
+        let gone: Vec<Place> = gone.cloned().collect();
         self.entries.retain(|it| !meant(it));
         for it in &gone {
             self.pass_on(&it.lock, seq, at);
@@ -287,13 +348,15 @@ impl Model {
             .map(|it| it.slot);
         for heir in self.entries.iter_mut().filter(|it| Some(it.slot) == first) {
             heir.token = seq.into();
+            heir.tie = heir.tie.binding().map_or(Tie::None, Tie::Process);
             heir.begin_span(at);
         }
     }
 
     pub(super) fn next_due(&self, at: Timestamp) -> Option<&Place> {
         let entries = self.entries.iter();
-        let due = entries.filter(|it| it.deadline <= at && !it.quarantined);
+        let is_due = |it: &&Place| it.deadline.is_some_and(|ends| ends <= at);
+        let due = entries.filter(|it| is_due(it) && !it.quarantined);
         due.min_by_key(|it| (it.deadline, it.slot))
     }
 
@@ -302,12 +365,20 @@ impl Model {
         let Some(dead) = self.next_due(at).cloned() else {
             return false;
         };
+        if dead.owns() && dead.tie.binding().is_some_and(|bound| bound.fence) {
+            let its = |it: &&mut Place| it.slot == dead.slot;
+            for it in self.entries.iter_mut().filter(its) {
+                (it.fencing, it.deadline) = (true, None);
+                self.tells.extend(it.tells());
+            }
+            return true;
+        }
         // Those who are dead at that instant too and stand before whoever inherits.
         let with_it: Vec<Slot> = self
             .line(&dead.lock)
             .into_iter()
             .skip(1)
-            .take_while(|it| dead.owns() && it.deadline <= dead.deadline)
+            .take_while(|it| dead.owns() && it.deadline.is_some() && it.deadline <= dead.deadline)
             .map(|it| it.slot)
             .collect();
         self.entries
@@ -338,6 +409,8 @@ impl Model {
             ttw: it.ttw,
             priority: it.priority,
             deadline: it.deadline,
+            bound: it.tie.binding(),
+            fencing: it.fencing,
         };
         locks.into_iter().flat_map(of_lock).map(listed).collect()
     }

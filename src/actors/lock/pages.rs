@@ -2,7 +2,9 @@
 //!
 //! Change rule: the layout is part of the on-disk format, see `persist/format.rs`.
 
-use crate::actors::lock::entry::{Entry, Ring, Waited};
+use crate::actors::binding::{Binding, Until};
+use crate::actors::lock::entry::{Entry, Rare, Ring};
+use crate::actors::lock::message::Tie;
 use crate::clock::{Deadline, Timestamp};
 use crate::ids::{PageId, Seq, Slot, Token};
 use crate::lookup::kept::{Item, Kept, Loaded, Once, Single};
@@ -62,8 +64,11 @@ pub struct Stored<'a> {
     ttl: u16,
     ttw: u16,
     priority: u8,
+    #[serde(default, skip_serializing_if = "Tie::is_none")]
+    tie: Tie,
+    /// Only of what is bound to a process.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    attended: bool,
+    fencing: bool,
 }
 
 impl Item for Entry {
@@ -85,7 +90,8 @@ impl Item for Entry {
             ttl: self.ttl,
             ttw: self.ttw,
             priority: self.priority,
-            attended: self.is_attended(),
+            tie: self.tie(),
+            fencing: self.is_fencing(),
         }
     }
 
@@ -98,11 +104,12 @@ impl Item for Entry {
         if lens > stored.names.0.len() {
             return Err(format!("the entry of slot {slot:?} is impossible"));
         }
-        let mut entry = Self {
+        let standing = (stored.token, stored.first);
+        Ok(Self {
             names: stored.names.0.into(),
             since: stored.since,
             seq: stored.seq,
-            waited: Waited::unless_free(stored.seq, stored.token, stored.first),
+            rare: Rare::unless_plain(stored.seq, standing, (stored.tie, stored.fencing)),
             of_owner: Ring::alone(slot),
             of_key: Ring::alone(slot),
             ttl: stored.ttl,
@@ -110,9 +117,7 @@ impl Item for Entry {
             priority: stored.priority,
             key_len: stored.key_len,
             index_len: stored.index_len,
-        };
-        entry.set_attended(stored.attended);
-        Ok(entry)
+        })
     }
 
     fn canonical(&self, _slot: Slot, bytes: &mut Vec<u8>) {
@@ -121,13 +126,29 @@ impl Item for Entry {
         }
         bytes.extend_from_slice(&self.ttl.to_le_bytes());
         bytes.extend_from_slice(&self.ttw.to_le_bytes());
-        let attended = self.is_attended().into();
-        bytes.extend_from_slice(&[self.priority, self.key_len, self.index_len, attended]);
+        bytes.extend_from_slice(&[self.priority, self.key_len, self.index_len]);
+        match self.tie() {
+            Tie::None => bytes.push(0),
+            Tie::Connection => bytes.push(1),
+            Tie::Process(Binding {
+                process,
+                until,
+                fence,
+            }) => {
+                bytes.push(2);
+                bytes.extend_from_slice(&process.0.to_le_bytes());
+                let until = match until {
+                    Until::Process => 0,
+                    Until::Tree => 1,
+                };
+                bytes.extend_from_slice(&[until, fence.into(), self.is_fencing().into()]);
+            }
+        }
         bytes.extend_from_slice(&self.names);
     }
 
     fn deadline(&self, epoch: Timestamp) -> Option<Deadline> {
-        Some(Deadline::Time(self.ends(epoch)))
+        self.ends(epoch).map(Deadline::Time)
     }
 }
 

@@ -11,6 +11,7 @@ impl Shown for LockMachine {
     const KINDS: &'static [&'static str] = &[
         "draining",
         "expired",
+        "fencing",
         "granted",
         "released",
         "timed-out",

@@ -11,16 +11,16 @@
     reason = "slots come from indexes over the slab: one that leads nowhere is an impossible state"
 )]
 
-use crate::actors::lock::entry::{Entry, Ring, Terms, Waited};
-use crate::actors::lock::message::Name;
+use crate::actors::lock::entry::{Entry, Rare, Ring, Terms};
+use crate::actors::lock::message::{Name, Tie};
 use crate::actors::lock::pages::Head;
 use crate::clock::Timestamp;
-use crate::ids::{Digest, PageId, Seq, Slot, Token};
+use crate::ids::{Digest, PageId, ProcessId, Seq, Slot, Token};
 use crate::lookup::kept::{Kept, Once};
 use crate::lookup::pages::Pages;
 use crate::lookup::table::Table;
 use crate::spine::machine::Stamp;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// Those who wait for one lock.
 #[derive(Debug, Default)]
@@ -44,6 +44,8 @@ pub(super) struct State {
     pub(super) owners: Table,
     /// The contenders, by the slot of the lock's owner.
     pub(super) lines: HashMap<Slot, Box<Line>, foldhash::fast::RandomState>,
+    /// Entries that are bound to a process, by it.
+    pub(super) bound: BTreeSet<(ProcessId, Slot)>,
     pub(super) contenders: u32,
     pub(super) head: Once<Head>,
     pub(super) pages: Pages,
@@ -182,14 +184,14 @@ impl State {
         std::iter::successors(head, next)
     }
 
-    /// Whether an entry owns its lock with this token.
+    /// Whether an entry owns its lock with this token, and is not being fenced.
     pub(super) fn is_held_with(&self, slot: Slot, token: Token) -> bool {
         let entry = &self.entries[slot];
-        entry.is_owner() && entry.token() == token
+        entry.token() == token && !entry.is_fencing()
     }
 
-    /// When an entry's span ends.
-    pub(super) fn deadline_of(&self, entry: &Entry) -> Timestamp {
+    /// When an entry's span ends, if it does.
+    pub(super) fn deadline_of(&self, entry: &Entry) -> Option<Timestamp> {
         entry.ends(self.head.epoch)
     }
 
@@ -229,9 +231,9 @@ impl State {
                 .into(),
             since: at,
             seq,
-            waited: holder.and_then(|holder| {
+            rare: holder.and_then(|holder| {
                 let first = self.entries[holder].first();
-                Waited::unless_free(seq, Token(0), first)
+                Rare::unless_plain(seq, (Token(0), first), (Tie::None, false))
             }),
             of_owner: Ring::alone(slot),
             of_key: Ring::alone(slot),
@@ -241,9 +243,10 @@ impl State {
             key_len: len(key),
             index_len: len(index),
         };
-        entry.set_attended(terms.attended);
+        entry.set_tie(terms.tie);
         self.entries.insert(self.pages.by(seq), slot, entry);
         self.join_owner(slot);
+        self.join_process(slot);
         match holder {
             None => {
                 self.join_locks(slot);
@@ -265,16 +268,37 @@ impl State {
     /// The same, with another TTL from now on, and a TTW that is no shorter than this one. A place that somebody may
     /// come back to stays one.
     pub(super) fn extend(&mut self, slot: Slot, entry: Stamp, terms: Terms) {
+        self.leave_process(slot);
         let change = self.pages.by(entry.seq);
         self.entries.change(change, slot, |it| {
             (it.since, it.ttl, it.ttw) = (entry.at, terms.ttl, it.ttw.max(terms.ttw));
-            it.set_attended(it.is_attended() && terms.attended);
+            it.set_tie(match (terms.tie, it.tie()) {
+                (Tie::Process(binding), _) | (_, Tie::Process(binding)) => Tie::Process(binding),
+                (Tie::Connection, Tie::Connection) => Tie::Connection,
+                (Tie::None | Tie::Connection, Tie::None) | (Tie::None, Tie::Connection) => {
+                    Tie::None
+                }
+            });
         });
+        self.join_process(slot);
+    }
+
+    /// An owner's time has run out, and its tree is to be killed.
+    pub(super) fn fence(&mut self, slot: Slot, entry: Stamp) {
+        let change = self.pages.by(entry.seq);
+        self.entries.change(change, slot, Entry::fence);
+    }
+
+    /// The entries that are bound to a process.
+    pub(super) fn of_process(&self, process: ProcessId) -> impl Iterator<Item = Slot> + '_ {
+        let all = (process, Slot(0))..=(process, Slot(u32::MAX));
+        self.bound.range(all).map(|(_, slot)| *slot)
     }
 
     /// Ends an entry. An owner's lock passes to `heir`, or is free if nobody waits.
     pub(super) fn remove(&mut self, slot: Slot, heir: Option<Slot>, entry: Stamp) {
         self.leave_owner(slot);
+        self.leave_process(slot);
         if self.entries[slot].is_owner() {
             match heir {
                 Some(heir) => self.promote(slot, heir, entry),
@@ -321,7 +345,7 @@ impl State {
     pub(super) fn start(&mut self, entry: Stamp) {
         if self.contenders > 0 {
             let entries = self.entries.iter();
-            let attended = entries.filter(|(_, entry)| entry.is_attended());
+            let attended = entries.filter(|(_, entry)| entry.tie() == Tie::Connection);
             let slots: Vec<Slot> = attended.map(|(slot, _)| slot).collect();
             for slot in slots {
                 self.remove(slot, None, entry);
@@ -395,6 +419,18 @@ impl State {
         line.len -= 1;
         if line.len == 0 {
             self.lines.remove(&holder);
+        }
+    }
+
+    pub(super) fn join_process(&mut self, slot: Slot) {
+        if let Some(binding) = self.entries[slot].bound() {
+            self.bound.insert((binding.process, slot));
+        }
+    }
+
+    fn leave_process(&mut self, slot: Slot) {
+        if let Some(binding) = self.entries[slot].bound() {
+            self.bound.remove(&(binding.process, slot));
         }
     }
 

@@ -1,11 +1,13 @@
 //! The lock rules against a model of a few lines that searches a plain list for everything.
 
-use crate::actors::lock::model::Model;
+use crate::actors::binding::{Binding, Gone, ToProcesses, Until};
+use crate::actors::lock::model::{Model, Place};
 use crate::actors::lock::{
-    Listed, LockMachine, Message, Name, Outcome, Query, Reply, Rules, Selection, Standing, Watch,
+    Listed, LockMachine, Message, Name, Outcome, Query, Reply, Rules, Selection, Standing, Tie,
+    Watch,
 };
 use crate::clock::{Offset, Timestamp};
-use crate::ids::{Seq, Slot, Ticket, Token};
+use crate::ids::{ActorId, ProcessId, Seq, Slot, Ticket, Token};
 use crate::spine::effect::Effect;
 use crate::spine::machine::{
     Effects, Keeping, Machine as _, Moment, Now, Paged as _, Shown as _, Stamp, Start, Timed as _,
@@ -108,14 +110,33 @@ impl Pair {
         reply
     }
 
+    /// Who waited for nothing to be left is woken; the `ProcessActor` is told what the model says.
     fn note_wakes(&mut self, effects: &mut Effects<LockMachine>) {
-        let wakes = effects.take();
-        assert!(
-            wakes
-                .iter()
-                .all(|effect| matches!(effect, Effect::Wake(_, Reply::Due)))
-        );
-        self.woken += wakes.len() as u64;
+        let mut told: Vec<ToProcesses> = Vec::new();
+        for effect in effects.take() {
+            match effect {
+                Effect::Wake(_, reply) => {
+                    assert_eq!(reply, Reply::Due);
+                    self.woken += 1;
+                }
+                Effect::Tell(to, message) => {
+                    assert_eq!(to, ActorId::PROCESS);
+                    told.push(rmp_serde::from_slice(&message).expect("it is one of those"));
+                }
+                Effect::Act(_) => unreachable!("nothing is done in the world"),
+            }
+        }
+        assert_eq!(told, std::mem::take(&mut self.model.tells));
+    }
+
+    /// All that stands is stated again.
+    fn resume(&mut self) {
+        let mut effects = Effects::<LockMachine>::default();
+        self.machine.resume(&mut effects);
+        let mut bound: Vec<_> = self.model.entries.iter().collect();
+        bound.sort_by_key(|it| (it.tie.binding().map(|it| it.process), it.slot));
+        self.model.tells = bound.into_iter().flat_map(Place::tells).collect();
+        self.note_wakes(&mut effects);
     }
 
     fn let_time_act(&mut self) {
@@ -133,8 +154,8 @@ impl Pair {
             self.model.tick(next, self.now);
             let reply = self.apply(self.machine.tick(item));
             assert!(
-                matches!(reply, Reply::Ended(1..)),
-                "a tick ends what was due"
+                matches!(reply, Reply::Ended(_)),
+                "a tick ends what was due, or begins to"
             );
             self.compare();
         }
@@ -163,6 +184,7 @@ impl Pair {
                 self.machine.start(start);
                 self.log.push(Logged::Start(start));
                 self.model.start(self.now);
+                self.resume();
             }
             Step::Watch => {
                 self.watching += 1;
@@ -252,7 +274,7 @@ impl Pair {
             }
         }
         self.compare_pages(&list);
-        if let Some(first) = list.iter().map(|it| it.deadline).min() {
+        if let Some(first) = list.iter().filter_map(|it| it.deadline).min() {
             let said = self.machine.deadline(Offset::default());
             assert!(
                 said.is_some_and(|said| said <= first),
@@ -344,6 +366,7 @@ impl Pair {
             "whoever waits has something to wait for"
         );
         self.machine = machine;
+        self.resume();
     }
 
     /// The log alone, committed into a machine with other rules, gives the same state.
@@ -392,7 +415,24 @@ fn name(names: &'static [&'static str]) -> impl Strategy<Value = Name> {
 
 /// Few different ones, so that deadlines meet.
 fn span() -> impl Strategy<Value = u16> {
-    prop::sample::select(&[0, 1, 4, 4, 4, 8, 8, 20][..])
+    prop::sample::select(&[0, 1, 4, 4, 4, 8, 8, 20, u16::MAX][..])
+}
+
+fn process() -> impl Strategy<Value = (ProcessId, Until)> {
+    let until = prop::sample::select(&[Until::Process, Until::Tree][..]);
+    ((1u128..4).prop_map(ProcessId), until)
+}
+
+fn tie() -> impl Strategy<Value = Tie> {
+    let bound = (process(), any::<bool>()).prop_map(|((process, until), fence)| {
+        let fence = fence && until == Until::Tree;
+        Tie::Process(Binding {
+            process,
+            until,
+            fence,
+        })
+    });
+    prop_oneof![1 => Just(Tie::None), 2 => Just(Tie::Connection), 3 => bound]
 }
 
 fn message() -> impl Strategy<Value = Message> {
@@ -420,11 +460,13 @@ fn message() -> impl Strategy<Value = Message> {
                 Message::Request { key, index, owner, ttl, ttw, priority }
             }
         ),
-        6 => ((key(), index(), owner()), span(), span(), 0u8..3, any::<bool>()).prop_map(
-            |((key, index, owner), ttl, ttw, priority, attended)| {
-                Message::Acquire { key, index, owner, ttl, ttw, priority, attended }
+        9 => ((key(), index(), owner()), span(), span(), 0u8..3, tie()).prop_map(
+            |((key, index, owner), ttl, ttw, priority, tie)| {
+                Message::Acquire { key, index, owner, ttl, ttw, priority, tie }
             }
         ),
+        4 => process().prop_map(|(process, until)| Message::Gone(Gone { process, until })),
+        1 => (key(), index()).prop_map(|(key, index)| Message::Force { key, index }),
         3 => (key(), index(), owner())
             .prop_map(|(key, index, owner)| Message::Renew { key, index, owner, token: None }),
         3 => (key(), prop::option::weighted(0.7, index()), owner()).prop_map(
@@ -469,6 +511,7 @@ fn the_model_meets_every_outcome_it_is_there_for() {
     let mut runner = TestRunner::deterministic();
     let (mut heirs, mut shared_ends, mut renewed, mut queued, mut full) = (0, 0, 0, 0, 0);
     let (mut taken, mut early) = (0, 0);
+    let (mut fenced, mut departed, mut fencing) = (0, 0, 0);
     for _ in 0..200 {
         let steps = steps()
             .new_tree(&mut runner)
@@ -476,6 +519,7 @@ fn the_model_meets_every_outcome_it_is_there_for() {
             .current();
         let mut pair = Pair::new(true);
         for step in steps {
+            fencing += u32::from(pair.model.list().iter().any(|it| it.fencing));
             full += u32::from(pair.model.entries.len() >= ENTRIES_MAX as usize);
             pair.step(step);
         }
@@ -488,11 +532,14 @@ fn the_model_meets_every_outcome_it_is_there_for() {
             let ticked = matches!(message, Message::Expire { .. });
             match outcome {
                 Outcome::Ended { gone } => {
+                    let is_heir = gone.iter().any(|it| it.heir.is_some());
+                    departed += u32::from(matches!(message, Message::Gone(_)) && is_heir);
                     heirs += u32::from(gone.iter().any(|it| it.heir.is_some()));
                     shared_ends += u32::from(ticked && gone.len() > 1);
                 }
                 Outcome::Renewed { .. } => renewed += 1,
                 Outcome::Queued { .. } => queued += 1,
+                Outcome::Fenced { .. } => fenced += 1,
                 Outcome::Granted { .. }
                 | Outcome::Draining
                 | Outcome::Absent
@@ -501,5 +548,7 @@ fn the_model_meets_every_outcome_it_is_there_for() {
         }
     }
     let seen = [heirs, shared_ends, renewed, queued, full, taken, early];
+    let bound = [fenced, departed, fencing];
+    assert!(bound.iter().all(|count| *count >= 20), "{bound:?}");
     assert!(seen.iter().all(|count| *count >= 20), "{seen:?}");
 }
