@@ -67,6 +67,7 @@ reasons! {
     Absent       "absent"         404 No          Final   "there is no such entry, job, queue or process"
     Held         "held"           409 No          Final   "another owner holds the lock, and the wait is over"
     Stale        "stale"          409 No          Final   "the lock, or the claim of the job, has another token"
+    Fencing      "fencing"        409 No          Later   "the time of the lock has run out, and its process is being killed"
     Claimed      "claimed"        409 No          Final   "the job is claimed, and ends with its token"
     Reserved     "reserved"       403 No          Changed "the key is kept for the coordinator itself"
     ReadOnly     "read-only"      403 No          Changed "the queue takes no jobs"

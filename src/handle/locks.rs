@@ -3,8 +3,9 @@
 //! A call can be awaited in any runtime, and from a plain thread through [`crate::block_on`]. One that changes something
 //! is answered when the journal has it.
 
+use crate::actors::binding::Binding;
 use crate::actors::lock::{
-    Contended, Listed, LockMachine, Message, Name, Query, Refused, Reply, Selection, Standing,
+    Contended, Listed, LockMachine, Message, Name, Query, Refused, Reply, Selection, Standing, Tie,
     Watch,
 };
 use crate::ids::{RequestKey, Slot, Token};
@@ -93,6 +94,7 @@ impl LockError {
             Self::Refused(Refused::NoOwner) => Reason::Field,
             Self::Refused(Refused::Reserved) => Reason::Reserved,
             Self::Refused(Refused::StaleToken) => Reason::Stale,
+            Self::Refused(Refused::Fencing) => Reason::Fencing,
             Self::Refused(Refused::Full) => Reason::Full,
             Self::Refused(Refused::DiskFull) => Reason::DiskFull,
             Self::Refused(Refused::KeyReused) => Reason::KeyReused,
@@ -108,6 +110,7 @@ const fn words(refused: Refused) -> &'static str {
         Refused::NoOwner => "the owner is empty",
         Refused::Reserved => "the key is kept for the coordinator itself",
         Refused::StaleToken => "the token is stale: the lock has passed on",
+        Refused::Fencing => "the time of the lock has run out, and its process is being killed",
         Refused::Full => "there are as many entries as are allowed",
         Refused::DiskFull => "the disk is full",
         Refused::KeyReused => "the key came before, with another request",
@@ -119,19 +122,36 @@ const fn words(refused: Refused) -> &'static str {
 pub struct Locks {
     mailbox: Mailbox<LockMachine>,
     key: Option<RequestKey>,
+    bound: Option<Binding>,
 }
 
 impl Locks {
     pub(super) const fn new(mailbox: Mailbox<LockMachine>) -> Self {
-        Self { mailbox, key: None }
+        Self {
+            mailbox,
+            key: None,
+            bound: None,
+        }
     }
 
     /// A handle for one request: what it changes is changed once, however often the request is made under this key.
     #[must_use]
     pub fn once(&self, key: RequestKey) -> Self {
         Self {
-            mailbox: self.mailbox.clone(),
             key: Some(key),
+            ..self.clone()
+        }
+    }
+
+    /// A handle whose locks, and places in line, end with a process: at once when it is gone, and not before. Terms of
+    /// 65,535 seconds have no end then. With [`Binding::fence`], which needs [`Until::Tree`](crate::actors::binding::Until),
+    /// a lock whose time runs out passes on only when the process and its tree have been killed and are proved gone; until
+    /// then it is neither renewed nor released, but by [`Locks::force`].
+    #[must_use]
+    pub fn bound(&self, binding: Binding) -> Self {
+        Self {
+            bound: Some(binding),
+            ..self.clone()
         }
     }
 
@@ -150,7 +170,7 @@ impl Locks {
     /// The token is to be shown to whatever the lock guards: it only ever grows, so who comes with an older one has
     /// lost the lock since. Dropping the future before it
     /// has resolved ends the entry, waiting or not, and so does a start of the node while it waits; but not under a key, by
-    /// which it can be asked for again.
+    /// which it can be asked for again, nor where it is bound to a process.
     ///
     /// # Errors
     /// [`LockError::Held`] when the wait is over, [`LockError::Absent`] when somebody ended the entry meanwhile.
@@ -159,7 +179,12 @@ impl Locks {
         let mut withdrawal = Withdrawal {
             locks: self,
             entry,
-            due: self.key.is_none(),
+            due: self.key.is_none() && self.bound.is_none(),
+        };
+        let tie = match (self.bound, self.key) {
+            (Some(binding), _) => Tie::Process(binding),
+            (None, None) => Tie::Connection,
+            (None, Some(_)) => Tie::None,
         };
         let standing = self
             .standing(self.message(Message::Acquire {
@@ -169,7 +194,7 @@ impl Locks {
                 ttl: terms.ttl,
                 ttw: terms.wait,
                 priority: terms.priority,
-                attended: self.key.is_none(),
+                tie,
             }))
             .await;
         // What is refused made no entry, and one that was there before stays.
@@ -244,6 +269,22 @@ impl Locks {
         }
     }
 
+    /// Ends the entry that holds a lock, regardless of its owner and of what lives of the process that it is bound to.
+    ///
+    /// # Errors
+    /// [`LockError::Absent`] if nobody holds it.
+    pub async fn force(&self, key: &Name, index: &Name) -> Result<(), LockError> {
+        let (key, index) = (key.clone(), index.clone());
+        let reply = self
+            .one(self.message(Message::Force { key, index }))
+            .await?;
+        if let Reply::Ended(_) = reply {
+            Ok(())
+        } else {
+            Err(refusal(&reply))
+        }
+    }
+
     /// Ends every entry of an owner, held and waiting; how many there were.
     pub async fn release_all(&self, owner: &Name) -> Result<u32, LockError> {
         let owner = owner.clone();
@@ -251,7 +292,8 @@ impl Locks {
         let reply = self.one(self.message(release)).await?;
         match (&reply, refusal(&reply)) {
             (Reply::Ended(ended), _) => Ok(*ended),
-            (_, LockError::Absent) => Ok(0),
+            // What is being fenced ends with its tree.
+            (_, LockError::Absent | LockError::Refused(Refused::Fencing)) => Ok(0),
             (_, refused) => Err(refused),
         }
     }

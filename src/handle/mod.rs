@@ -8,14 +8,18 @@ mod locks;
 mod processes;
 mod queue_error;
 mod queues;
+mod services;
 mod system;
 
 pub use self::draining::{Drain, Drains, Left};
 pub use self::events::Events;
 pub use self::locks::{Entry, LockError, Locks, Terms};
-pub use self::processes::{ProcessError, Processes, Stopping, words as failure_words};
+pub use self::processes::{
+    ProcessError, Processes, Reconciled, Stopping, Usage, words as failure_words,
+};
 pub use self::queue_error::QueueError;
 pub use self::queues::{Added, JobWait, Queues};
+pub use self::services::Services;
 pub(crate) use self::system::System;
 use crate::actors::lock::{Query, Reply};
 use crate::actors::{Actors, each, queue, supervisor};
@@ -111,6 +115,12 @@ impl Handle {
     pub fn processes(&self) -> Processes {
         let keeping = self.facts.keeping.clone();
         Processes::new(self.actors.process.clone(), keeping)
+    }
+
+    /// The services.
+    pub fn services(&self) -> Services {
+        let keeping = self.facts.keeping.clone();
+        Services::new(self.actors.process.clone(), keeping)
     }
 
     /// What holds for the queues, for as long as the node runs.

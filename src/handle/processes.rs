@@ -9,17 +9,25 @@
 )]
 
 use crate::actors::process::{
-    Failure, Identity, Launching, Message, ProcessMachine, Query, RecordView, Refused, Registering,
-    Reply, Selection, Sent, Spec, Tags, Totals, Watch,
+    Failure, Identity, Launching, Message, Phase, ProcessMachine, Query, RecordView, Refused,
+    Registering, Reply, Selection, Sent, Spec, Tags, Totals, Watch,
 };
+use crate::bytes::Bytes;
 use crate::clock::Date;
 use crate::ids::{ProcessId, RequestKey, Seq};
-use crate::ports::process::{Keeping, requester};
+pub use crate::ports::process::Usage;
+use crate::ports::process::{Keeping, Tree, requester};
 use crate::refusal::Reason;
 use crate::spine::delivery::{Failed, Item};
 use crate::spine::runtime::{Mailbox, Stopped};
 use std::path::PathBuf;
 use tokio::sync::oneshot;
+
+/// Of how many processes it is read at once what they use: their ends wait for that.
+const READ_AT_ONCE: usize = 32;
+
+/// How many processes are looked for again at once.
+const RECONCILED_AT_ONCE: u32 = 100;
 
 /// How many records are removed at once.
 const PRUNED_AT_ONCE: u32 = 1000;
@@ -51,7 +59,7 @@ impl ProcessError {
     /// Why, for programs: with its status over HTTP and the exit status of the command line.
     pub const fn reason(&self) -> Reason {
         match self {
-            Self::Refused(Refused::Unknown) => Reason::Absent,
+            Self::Refused(Refused::Unknown | Refused::NoService) => Reason::Absent,
             Self::Refused(Refused::Ended) => Reason::Ended,
             Self::Refused(Refused::Queued) => Reason::NotStarted,
             Self::Refused(Refused::Launched) => Reason::Launched,
@@ -92,6 +100,15 @@ pub struct Stopping {
     pub grace_ms: Option<u32>,
     /// Whether all that it started is to end, too.
     pub tree: bool,
+}
+
+/// What came of looking again for all that is said to live.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reconciled {
+    /// How many were looked for.
+    pub asked: u64,
+    /// Those that are gone.
+    pub gone: Vec<ProcessId>,
 }
 
 /// The processes of a node, from any thread. Cloning gives another handle.
@@ -187,7 +204,12 @@ impl Processes {
         record(self.mailbox.watch(Watch::Start(id)).await??)
     }
 
-    /// Resolves when a process has ended, and all of its tree if that is being stopped.
+    /// Resolves when a process itself has ended, or could not be started.
+    pub async fn leader_ended(&self, id: ProcessId) -> Result<RecordView, ProcessError> {
+        record(self.mailbox.watch(Watch::Leader(id)).await??)
+    }
+
+    /// Resolves when a process has ended, and all of its tree if that is being stopped or a right is bound to it.
     pub async fn ended(&self, id: ProcessId) -> Result<RecordView, ProcessError> {
         record(self.mailbox.watch(Watch::End(id)).await??)
     }
@@ -217,6 +239,72 @@ impl Processes {
         selection: Selection,
     ) -> Result<(Vec<RecordView>, Option<ProcessId>), ProcessError> {
         page(self.walk(Query::List(selection)).await?)
+    }
+
+    /// What these use now, in their order; `None` for what does not run, or cannot be read. It is read when this is called,
+    /// a few at a time, beside the actors.
+    pub async fn usage(&self, records: &[RecordView]) -> Result<Vec<Option<Usage>>, ProcessError> {
+        let mut all = Vec::with_capacity(records.len());
+        for some in records.chunks(READ_AT_ONCE) {
+            let trees: Vec<Option<Tree>> = some.iter().map(tree).collect();
+            let (answer, read) = oneshot::channel();
+            self.keeping
+                .usage(trees.iter().flatten().copied().collect(), |usage| {
+                    // Whoever asked may be gone.
+                    drop(answer.send(usage));
+                });
+            let mut read = read.await.map_err(|_| Stopped)?.into_iter();
+            all.extend(
+                trees
+                    .iter()
+                    .map(|tree| tree.and_then(|_| read.next().flatten())),
+            );
+        }
+        Ok(all)
+    }
+
+    /// Has each process that is said to live looked for again, now. The record of one that is gone says so as soon as it is
+    /// known how it ended: see [`Processes::ended`].
+    pub async fn reconcile(&self) -> Result<Reconciled, ProcessError> {
+        let mut found = Reconciled::default();
+        let mut selection = Selection {
+            phases: vec![Phase::Running, Phase::Stopping],
+            most: RECONCILED_AT_ONCE,
+            ..Selection::default()
+        };
+        loop {
+            let (records, next) = self.list(selection.clone()).await?;
+            // Of one that has ended, and whose tree has not, nothing more is to be found out here.
+            let live = records.iter().filter(|record| record.end.is_none());
+            let trees = live.filter_map(|it| Some((tree(it)?, it.run_dir.clone())));
+            let trees: Vec<(Tree, Option<Bytes>)> = trees.collect();
+            let ids: Vec<ProcessId> = trees.iter().map(|(tree, _)| tree.id).collect();
+            let (answer, gone) = oneshot::channel();
+            self.keeping.reconcile(trees, |gone| {
+                // Whoever asked may be gone.
+                drop(answer.send(gone));
+            });
+            let gone = gone.await.map_err(|_| Stopped)?;
+            found.asked += ids.len() as u64;
+            let gone = ids.into_iter().zip(gone).filter(|(_, is_gone)| *is_gone);
+            found.gone.extend(gone.map(|(id, _)| id));
+            match next {
+                Some(_) => selection.after = next,
+                None => return Ok(found),
+            }
+        }
+    }
+
+    /// The records of these, as far as they are there.
+    pub async fn each(&self, ids: &[ProcessId]) -> Result<Vec<RecordView>, ProcessError> {
+        let items = ids.iter().map(|id| Item::Query(Query::One(*id))).collect();
+        let mut records = Vec::new();
+        for answer in self.mailbox.call(items).await? {
+            if let Reply::Record(record) = answer? {
+                records.push(*record);
+            }
+        }
+        Ok(records)
     }
 
     /// How many records a selection lets through.
@@ -319,6 +407,12 @@ impl Processes {
         self.keeping.socket().ok_or(Stopped.into())
     }
 
+    /// A child of this process has ended (SIGCHLD): those that it inherited are reaped, if the configuration says that it is
+    /// to ([`Config::is_init`](crate::Config::is_init)). How a process ended that has a record is recorded before.
+    pub fn reap(&self) {
+        self.keeping.reap();
+    }
+
     async fn record(&self, message: Message) -> Result<RecordView, ProcessError> {
         record(self.tell(message).await?)
     }
@@ -340,6 +434,17 @@ impl Processes {
         let answer = self.mailbox.walk(vec![Item::Query(query)]).await?.pop();
         Ok(answer.ok_or(Stopped)??)
     }
+}
+
+/// What lives of a record, if anything may.
+fn tree(record: &RecordView) -> Option<Tree> {
+    let lives = matches!(record.phase, Phase::Running | Phase::Stopping);
+    Some(Tree {
+        id: record.id,
+        leader: record.identity.filter(|_| lives)?,
+        contained: record.contained,
+        launched: record.launched,
+    })
 }
 
 fn record(reply: Reply) -> Result<RecordView, ProcessError> {
@@ -372,6 +477,7 @@ fn refusal(reply: Reply) -> ProcessError {
         | Reply::Spec(_)
         | Reply::Page { .. }
         | Reply::Count { .. }
-        | Reply::Totals(_) => ProcessError::Refused(Refused::Unknown),
+        | Reply::Totals(_)
+        | Reply::Services(_) => ProcessError::Refused(Refused::Unknown),
     }
 }

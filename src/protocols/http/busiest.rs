@@ -57,7 +57,7 @@ pub(crate) struct Wanted {
     /// Who waits for it.
     waiting: u32,
     /// Milliseconds until it passes on, if nobody renews it.
-    remaining_ms: u64,
+    remaining_ms: Option<u64>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -103,6 +103,6 @@ fn wanted(lock: Contended, now: Timestamp) -> Wanted {
     Wanted {
         names: EntryNames { key, index, owner },
         waiting,
-        remaining_ms: deadline.0.saturating_sub(now.0),
+        remaining_ms: deadline.map(|it| it.0.saturating_sub(now.0)),
     }
 }

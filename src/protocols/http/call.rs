@@ -121,6 +121,11 @@ impl Call {
         }
     }
 
+    /// Where it was asked from.
+    pub(crate) fn peer(&self) -> Peer {
+        self.caller.peer
+    }
+
     /// The process that asks, where the kernel says.
     pub(crate) fn peer_pid(&self) -> Option<u32> {
         match self.caller.peer {

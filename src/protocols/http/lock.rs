@@ -8,6 +8,7 @@ use crate::clock::Timestamp;
 use crate::handle::{Entry, LockError, Terms};
 use crate::ids::Token;
 use crate::protocols::http::access::Scope;
+use crate::protocols::http::binding::{Bound, Extent};
 use crate::protocols::http::call::Call;
 use crate::protocols::http::listing::{self, After, Limit, Listing, Written};
 use crate::protocols::http::problem::Problem;
@@ -25,7 +26,10 @@ impl Routed for LockMachine {
 
 #[expect(clippy::too_many_lines, reason = "a table, route after route")]
 fn routes() -> Vec<Route> {
-    use Reason::{Absent, DiskFull, Draining, Failed, Full, Held, Large, Reserved, Stale, Waits};
+    use Reason::{
+        Absent, DiskFull, Draining, Ended as HasEnded, Failed, Fencing, Full, Held, Large,
+        OutOfScope, Reserved, Stale, Waits,
+    };
     vec![
         Route::get(
             "/v1/locks",
@@ -69,7 +73,10 @@ fn routes() -> Vec<Route> {
                 more: "Without an owner it is one of its own, which the answer names. What the owner has there already is renewed, with the new `ttl`. With `wait`, answers when the lock is granted or the wait ends; a client that closes the connection stands in line no longer.",
                 answer: "The lock is held.",
             },
-            &[Held, Reserved, Draining, Full, Waits, DiskFull, Failed],
+            &[
+                Held, Reserved, Draining, Full, Waits, DiskFull, Failed, Fencing, Absent, HasEnded,
+                OutOfScope,
+            ],
         ),
         Route::post_once(
             "/v1/locks/renew",
@@ -80,7 +87,7 @@ fn routes() -> Vec<Route> {
                 more: "The time to live of an owner, the time to wait of a contender. The owner or the token says whose; if both are there, both must fit.",
                 answer: "Where it stands.",
             },
-            &[Absent, Stale, DiskFull, Failed],
+            &[Absent, Stale, Fencing, DiskFull, Failed],
         ),
         Route::post_once(
             "/v1/locks/release",
@@ -91,7 +98,18 @@ fn routes() -> Vec<Route> {
                 more: "Held or waiting. The lock passes on in the same instant. The owner or the token says whose; if both are there, both must fit.",
                 answer: "It has ended.",
             },
-            &[Absent, Stale, Failed],
+            &[Absent, Stale, Fencing, Failed],
+        ),
+        Route::post_once(
+            "/v1/locks/force",
+            force,
+            Words {
+                id: "force_lock",
+                summary: "End the entry that holds a lock",
+                more: "Regardless of its owner, and of what still lives of the process that it is bound to: for a lock whose process cannot be killed.",
+                answer: "It has ended.",
+            },
+            &[Absent, Reserved, Failed],
         ),
         Route::post_once(
             "/v1/locks/release-all",
@@ -129,15 +147,22 @@ pub(crate) struct Acquire {
     /// Who wants the lock; one name for each that does. One that nobody else has, if it is left out.
     #[schemars(extend("minLength" = 1))]
     owner: Option<Name>,
-    /// Seconds until the lock passes on, unless it is renewed.
-    #[serde(default)]
-    ttl: Number<u16, 1, 65_535, 60>,
+    /// Seconds until the lock passes on, unless it is renewed; a minute if left out, and as long as its process lives if it has one.
+    ttl: Option<Number<u16, 1, 65_535>>,
     /// Seconds to wait for it at most.
     #[serde(default)]
     wait: Number<u16, 0, 3600>,
     /// Standing among those who wait; the larger goes first, unless the node is set otherwise.
     #[serde(default)]
     priority: u8,
+    /// The process that it ends with, by its id or the first eight or more digits of it. Only for the coordinator's own user on its Unix socket.
+    process: Option<String>,
+    /// How much of the process has to end.
+    #[serde(default)]
+    release: Extent,
+    /// Whether the tree is killed, and proved gone, before somebody else has the lock when its time runs out. Only of what the coordinator launched.
+    #[serde(default)]
+    kill_before_grant: bool,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -157,16 +182,51 @@ async fn acquire(call: &Call, Body(wanted): Body<Acquire>) -> Result<Json<Grante
         key: wanted.key,
         index: wanted.index,
     };
+    let bound = Bound {
+        process: wanted.process,
+        release: wanted.release,
+        kill_before_grant: wanted.kill_before_grant,
+    };
+    let bound = bound.binding(call).await?;
+    let locks = match bound {
+        None => call.locks(),
+        Some(binding) => call.locks().bound(binding),
+    };
+    let default = match bound {
+        None => Terms::default().ttl,
+        Some(_) => u16::MAX,
+    };
     let terms = Terms {
-        ttl: wanted.ttl.0,
+        ttl: wanted.ttl.map_or(default, |ttl| ttl.0),
         wait: wanted.wait.0,
         priority: wanted.priority,
     };
-    let locks = call.locks();
-    let acquired = if terms.wait == 0 {
-        locks.acquire(&entry, terms).await
-    } else {
-        call.wait(locks.acquire(&entry, terms)).await?
+    let acquired = match (bound, terms.wait) {
+        (_, 0) => locks.acquire(&entry, terms).await,
+        (None, _) => call.wait(locks.acquire(&entry, terms)).await?,
+        // A place in line that is bound stays when the wait is over: asked for again, it goes on.
+        (Some(_), wait) => {
+            let place = Terms {
+                wait: u16::MAX,
+                ..terms
+            };
+            let acquired = timeout(
+                Duration::from_secs(wait.into()),
+                locks.acquire(&entry, place),
+            );
+            match call.wait(acquired).await? {
+                Ok(acquired) => acquired,
+                Err(_) => {
+                    let standing = locks.place(&entry).await?;
+                    match standing.token {
+                        Some(token) => Ok(token),
+                        None => Err(LockError::Held {
+                            place: standing.place,
+                        }),
+                    }
+                }
+            }
+        }
     };
     match acquired {
         Ok(token) => Ok(Json(Granted {
@@ -233,6 +293,21 @@ pub(crate) struct Ended {
 async fn release(call: &Call, Body(target): Body<Target>) -> Result<Json<Ended>, Problem> {
     let locks = call.locks();
     locks.release(&target.entry()?, target.token).await?;
+    Ok(Json(Ended { ended: 1 }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Forced {
+    /// The key of the lock.
+    key: Name,
+    /// The index below the key; empty if left out.
+    #[serde(default)]
+    index: Name,
+}
+
+/// Ends the entry that holds a lock.
+async fn force(call: &Call, Body(lock): Body<Forced>) -> Result<Json<Ended>, Problem> {
+    call.locks().force(&lock.key, &lock.index).await?;
     Ok(Json(Ended { ended: 1 }))
 }
 
@@ -366,8 +441,16 @@ pub(crate) struct Shown {
     ttl: u16,
     /// Seconds to wait as contender.
     wait: u16,
-    /// Milliseconds until the entry ends, if nobody renews it.
-    remaining_ms: u64,
+    /// Milliseconds until the entry ends, if nobody renews it; null if only with its process.
+    remaining_ms: Option<u64>,
+    /// The process that it ends with; null if with none.
+    process: Option<String>,
+    /// How much of the process has to end.
+    release: Option<Extent>,
+    /// Whether the tree is killed before somebody else has the lock.
+    kill_before_grant: bool,
+    /// Whether its time has run out and its process is being killed.
+    fencing: bool,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -416,6 +499,8 @@ fn shown(listed: &Listed, now: Timestamp) -> Shown {
         priority,
         deadline,
         token,
+        bound,
+        fencing,
     } = listed.clone();
     Shown {
         names: EntryNames { key, index, owner },
@@ -423,7 +508,11 @@ fn shown(listed: &Listed, now: Timestamp) -> Shown {
         priority,
         ttl,
         wait: ttw,
-        remaining_ms: deadline.0.saturating_sub(now.0),
+        remaining_ms: deadline.map(|it| it.0.saturating_sub(now.0)),
+        process: bound.map(|it| it.process.to_string()),
+        release: bound.map(|it| it.until.into()),
+        kill_before_grant: bound.is_some_and(|it| it.fence),
+        fencing,
     }
 }
 

@@ -2,12 +2,14 @@
 //! its numbers belong together. Labels come from closed sets, but for the names of queues, of which only so many are
 //! shown: no client can make series without end.
 
+use crate::actors::process::{Phase, ProcessMachine, Status};
 use crate::actors::queue::{Counts, QueueSelection, QueueView, Totals};
 use crate::handle::{QueueError, Queues};
 use crate::ids::Slot;
 use crate::persist::snapshots::SlotId;
 use crate::protocols::http::queue_look::PHASES;
 use crate::spine::checkpoint::SnapshotStatus;
+use crate::spine::machine::{self, Machine as _};
 use crate::status::{
     ActorReport, BeanstalkStats, HostStatus, HttpStats, JournalStatus, LockserverStats, NodeStatus,
     ProcessStatus,
@@ -61,6 +63,8 @@ pub(crate) fn page(status: &NodeStatus, queues: &[QueueView]) -> String {
     page.node(status);
     page.jobs(&status.queues, queues);
     page.actors(&status.actors);
+    let process = status.actors.iter().find(|it| it.status.name == PROCESS);
+    page.processes(process.map_or(&[], |it| it.status.gauges.as_slice()));
     page.host(&status.host);
     page.process(&status.process);
     if let Some(journal) = &status.journal {
@@ -82,6 +86,9 @@ pub(crate) fn page(status: &NodeStatus, queues: &[QueueView]) -> String {
     encode(&mut text, &page.0).expect("writing to memory does not fail");
     text
 }
+
+/// The actor of processes.
+const PROCESS: &str = ProcessMachine::NAME;
 
 struct Page(Registry);
 
@@ -158,6 +165,33 @@ impl Page {
         }
         let help = "Jobs of the hundred queues with the most, by phase";
         self.0.register("queue_jobs", help, family);
+    }
+
+    /// Processes and services by how they stand, and what becomes of them.
+    fn processes(&mut self, gauges: &[machine::Gauge]) {
+        let of = |name: &str| {
+            gauges
+                .iter()
+                .find(|it| it.name == name)
+                .map_or(0, |it| it.value)
+        };
+        let phases = Phase::ALL.map(|phase| (phase.name(), of(phase.name())));
+        self.gauges(
+            "processes",
+            "Records of processes, by status",
+            "status",
+            &phases,
+        );
+        let of_services = |status: Status| of(&format!("services_{}", status.name()));
+        let statuses = Status::ALL.map(|status| (status.name(), of_services(status)));
+        self.gauges("services", "Services, by status", "status", &statuses);
+        let since = "since the start, with what was repeated of the journal then";
+        let launches = format!("Processes that were to be launched {since}");
+        self.counter("processes_launched", &launches, of("launches"));
+        let failures = format!("Processes that could not be started {since}");
+        self.counter("processes_failed", &failures, of("launch_failures"));
+        let restarts = format!("Restarts of processes of services {since}");
+        self.counter("service_restarts", &restarts, of("service_restarts"));
     }
 
     fn actors(&mut self, actors: &[ActorReport]) {

@@ -20,7 +20,8 @@
 //! | `operate.rs` | the node: routes, types, calls |
 //! | `lock.rs` | locks, the same way |
 //! | `job.rs` `queue.rs` `queue_look.rs` | queues, the same way: work with jobs, operation, and what only looks |
-//! | `process.rs` `process_look.rs` | processes, the same way |
+//! | `process.rs` `process_look.rs` `process_now.rs` | processes, the same way |
+//! | `service.rs` | services, the same way |
 //! | `event.rs` | what happens, as server-sent events |
 //! | `busiest.rs` | what has the most to do, for those who look at the whole |
 //! | `listing.rs` | lists and other large answers, with their bounds |
@@ -32,6 +33,7 @@
 //! | `counters.rs` | the door's statistics |
 
 mod access;
+mod binding;
 mod busiest;
 mod call;
 mod counters;
@@ -48,6 +50,7 @@ mod operate;
 mod problem;
 mod process;
 mod process_look;
+mod process_now;
 mod queue;
 mod queue_look;
 mod room;
@@ -55,6 +58,7 @@ mod route;
 mod routes;
 mod schema;
 mod schemas;
+mod service;
 mod session;
 mod shared;
 mod socket;

@@ -11,8 +11,10 @@ use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process_look::{self, Process, id, which};
+use crate::protocols::http::process_now;
 use crate::protocols::http::route::{Body, Json, Route, Routed, Words};
 use crate::protocols::http::schema::{List, Number};
+use crate::protocols::http::service;
 use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -27,7 +29,12 @@ pub(crate) const LAUNCH: &str = "/v1/processes/launch";
 type Span = Number<u64, 0, { u32::MAX as u64 * 1000 }>;
 
 impl Routed for ProcessMachine {
-    const ROUTES: &'static [fn() -> Vec<Route>] = &[acting, process_look::routes];
+    const ROUTES: &'static [fn() -> Vec<Route>] = &[
+        acting,
+        process_look::routes,
+        process_now::routes,
+        service::routes,
+    ];
 }
 
 #[expect(clippy::too_many_lines, reason = "a table, route after route")]
@@ -136,6 +143,7 @@ fn acting() -> Vec<Route> {
 
 /// A process to be launched.
 #[derive(Deserialize, JsonSchema)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a member of its own")]
 pub(crate) struct Launch {
     /// The program, looked for in `PATH` if it has no slash, and its arguments.
     command: List<String, { Spec::ARGV_MAX }>,
@@ -168,6 +176,15 @@ pub(crate) struct Launch {
     /// Whether its output goes behind what is in its files.
     #[serde(default)]
     append: bool,
+    /// Whether it is a hook: its standard output is read for records when it has ended.
+    #[serde(default)]
+    records: bool,
+    /// How many bytes each file of its output may have before it is rotated; 0 for as many as it likes.
+    #[serde(default)]
+    output_bytes_max: Number<u64, 0, { 1 << 50 }>,
+    /// How many files that were rotated are kept of each.
+    #[serde(default)]
+    output_kept: Number<u8, 0, { Spec::OUTPUT_KEPT_MAX as u64 }, 5>,
     /// `cli`, `supervisord`, `orchestrator`, `worker`, `hook`, `binary`, or any other word; `binary` if left out.
     r#type: Option<String>,
     /// A URL that it is about.
@@ -177,6 +194,9 @@ pub(crate) struct Launch {
     labels: BTreeMap<String, String>,
     /// Whose child it is, unless the kernel says otherwise: `SEXTON_PROCESS_ID` of whoever asks.
     parent: Option<String>,
+    /// Whether it is launched only while `parent` lives: what it does rests on a right of that one.
+    #[serde(default)]
+    bound: bool,
 }
 
 fn bytes(text: String) -> Bytes {
@@ -209,7 +229,10 @@ async fn launch(call: &Call, Body(launch): Body<Launch>) -> Result<Json<Process>
             run_dir: launch.run_dir.map(bytes),
             makes_dirs: launch.mkdir,
             appends: launch.append,
-            is_hook: false,
+            is_hook: launch.records,
+            output_bytes_max: launch.output_bytes_max.0,
+            output_kept: launch.output_kept.0,
+            ..Spec::default()
         },
         tags: Tags {
             kind: launch.r#type.unwrap_or_else(|| "binary".to_owned()),
@@ -219,6 +242,7 @@ async fn launch(call: &Call, Body(launch): Body<Launch>) -> Result<Json<Process>
         parentage: Parentage {
             named,
             line: call.peer_pid().map(Processes::line_of).unwrap_or_default(),
+            bound: launch.bound,
         },
     };
     let processes = call.processes();
@@ -335,19 +359,29 @@ async fn signal(call: &Call, Body(asked): Body<Signal>) -> Result<Json<Process>,
 }
 
 #[derive(Deserialize, JsonSchema)]
-pub(crate) struct Wait {
+pub(crate) struct Awaited {
     /// Which.
     id: String,
     /// Seconds to wait at most.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
+    /// Whether only for the process itself, where its tree is being stopped, or a right is bound to it.
+    #[serde(default)]
+    leader: bool,
 }
 
-async fn wait(call: &Call, Body(asked): Body<Wait>) -> Result<Json<Process>, Problem> {
+async fn wait(call: &Call, Body(asked): Body<Awaited>) -> Result<Json<Process>, Problem> {
     let id = which(call, &asked.id).await?;
     let processes = call.processes();
     if asked.wait.0 > 0 {
-        let ended = timeout(Duration::from_secs(asked.wait.0), processes.ended(id));
+        let ended = async {
+            if asked.leader {
+                processes.leader_ended(id).await
+            } else {
+                processes.ended(id).await
+            }
+        };
+        let ended = timeout(Duration::from_secs(asked.wait.0), ended);
         if let Ok(ended) = call.wait(ended).await? {
             return Ok(Json(Process::of(call, ended?)));
         }

@@ -3,15 +3,18 @@
 //!
 //! Never here: a walk over all there is in one turn of the actor. Long answers are put together of shares.
 
-use crate::actors::process::{Cause, End, Output, Phase, Query as Asked, RecordView, Selection};
+use crate::actors::process::{
+    End, Failure, Found, Leak, Output, Phase, Query as Asked, RecordView, Selection,
+};
 use crate::bytes::Bytes;
 use crate::clock::{Date, Timestamp};
-use crate::handle::failure_words;
+use crate::handle::{Usage, failure_words};
 use crate::ids::ProcessId;
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::listing::{Listing, Written};
 use crate::protocols::http::problem::Problem;
+use crate::protocols::http::process_now::ProcessUsage;
 use crate::protocols::http::route::{Json, Large, Query, Route, Words};
 use crate::protocols::http::schema::Number;
 use crate::refusal::Reason;
@@ -29,7 +32,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "list_processes",
                 summary: "Which processes there are, and were",
-                more: "Many are walked page by page, and are no picture of one moment. Arguments that look like secrets are masked.",
+                more: "Many are walked page by page, and are no picture of one moment. Arguments that look like secrets are masked. What processes use is read only if it is asked for.",
                 answer: "Records, by id, which is by when they were made.",
             },
             &[Failed, Reason::Large],
@@ -116,7 +119,7 @@ async fn ancestors(call: &Call, Query(asked): Query<One>) -> Result<Large<Record
     let id = which(call, &asked.id).await?;
     let page =
         async |_: Option<ProcessId>, _| Ok((call.node.processes().ancestors(id).await?, None));
-    Records::gather(call, (None, Asked::MOST), page).await
+    Records::gather(call, (None, Asked::MOST), false, page).await
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -137,7 +140,7 @@ async fn descendants(call: &Call, Query(asked): Query<Below>) -> Result<Large<Re
         let (records, next) = call.node.processes().descendants(of, after, most).await?;
         Ok((records, next.map(Some)))
     };
-    Records::gather(call, (from, asked.limit.0), page).await
+    Records::gather(call, (from, asked.limit.0), false, page).await
 }
 
 /// Which records are meant.
@@ -158,6 +161,9 @@ pub(crate) struct Filter {
     /// Whether the newest come first.
     #[serde(default)]
     newest_first: Truth,
+    /// Whether to read what those that run use now.
+    #[serde(default)]
+    usage: Truth,
     /// The most records to answer.
     #[serde(default)]
     limit: Number<u32, 1, { Asked::MOST as u64 }, 1000>,
@@ -215,12 +221,25 @@ impl Records {
     async fn gather(
         call: &Call,
         from: (Option<ProcessId>, u32),
+        is_used: bool,
         page: impl AsyncFn(
             Option<ProcessId>,
             u32,
         ) -> Result<(Vec<RecordView>, Option<Option<ProcessId>>), Problem>,
     ) -> Result<Large<Self>, Problem> {
-        let show = |record: &RecordView| Process::of(call, record.clone());
+        let page = async |after, most| {
+            let (records, next) = page(after, most).await?;
+            let mut usage = Vec::new();
+            if is_used {
+                usage = call.node.processes().usage(&records).await?;
+            }
+            usage.resize(records.len(), None);
+            Ok((records.into_iter().zip(usage).collect(), next))
+        };
+        let show = |(record, usage): &(RecordView, Option<Usage>)| Process {
+            usage: usage.map(ProcessUsage::from),
+            ..Process::of(call, record.clone())
+        };
         let listing = Listing::gather(call, from, page, show).await?;
         let (processes, next, place) = listing.in_order();
         let next = next.flatten().map(|id| id.to_string());
@@ -229,6 +248,7 @@ impl Records {
 }
 
 async fn list(call: &Call, Query(filter): Query<Filter>) -> Result<Large<Records>, Problem> {
+    let is_used = filter.usage == Truth::True;
     let selection = filter.selection()?;
     let from = (selection.after, selection.most);
     let page = async |after, most| {
@@ -240,7 +260,7 @@ async fn list(call: &Call, Query(filter): Query<Filter>) -> Result<Large<Records
         let (records, next) = call.node.processes().list(selection).await?;
         Ok((records, next.map(Some)))
     };
-    Records::gather(call, from, page).await
+    Records::gather(call, from, is_used, page).await
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -301,7 +321,9 @@ pub(crate) struct Process {
     failure: Option<Failed>,
     /// What it said of its end.
     error: Option<String>,
-    /// Why it is being stopped, or was: `request` or `timeout`.
+    /// What it says that it does (`STATUS=`).
+    said: Option<String>,
+    /// Why it is being stopped, or was: `request`, `timeout`, `not-ready` or `watchdog`.
     stopped_by: Option<&'static str>,
     /// Processes that SIGKILL did not end.
     unkillable: u32,
@@ -315,13 +337,74 @@ pub(crate) struct Process {
     memory_max: Option<u64>,
     stdout: Option<Stream>,
     stderr: Option<Stream>,
+    /// Who had its output open when it had ended: a leak. Null if nobody had; empty if it is not known who.
+    output_held_by: Option<Vec<Holder>>,
+    /// Of a hook, what is in its output, once it has been read.
+    hook: Option<Hook>,
+    /// What it uses now; only there if that was asked for, and of one that runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<ProcessUsage>,
+}
+
+/// What is in the output of a hook. The processes in it are its children.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Hook {
+    /// How many processes.
+    processes: u32,
+    /// How many records of other types.
+    records_count: u32,
+    /// The first of those, as far as there is room.
+    records: Vec<serde_json::Map<String, serde_json::Value>>,
+    /// How many lines should be records and are none.
+    broken: u32,
+    /// The first of those.
+    warnings: Vec<Broken>,
+}
+
+/// A line that should be a record and is none.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Broken {
+    /// Which, from 1; 0 if it is about no line.
+    line: u32,
+    /// What is wrong with it.
+    words: String,
+}
+
+impl Hook {
+    fn of(found: Found) -> Self {
+        let kept = found.kept.iter();
+        let warnings = found.warnings.into_iter();
+        Self {
+            processes: found.children,
+            records_count: found.records,
+            records: kept
+                .filter_map(|it| serde_json::from_slice(it.as_bytes()).ok())
+                .collect(),
+            broken: found.broken,
+            warnings: warnings
+                .map(|it| Broken {
+                    line: it.line,
+                    words: it.words,
+                })
+                .collect(),
+        }
+    }
+}
+
+/// A process that has output of another open.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Holder {
+    /// Its PID then.
+    pid: u32,
+    /// The name of its program.
+    name: String,
 }
 
 /// Why a process could not be started.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Failed {
     /// Where: `keeper`, `files`, `output`, `environment`, `parcel`, `fork`, `group`, `directory`, `user`, `limits`, `exec` or `abandoned`.
-    step: String,
+    step: &'static str,
     /// The error of the kernel; 0 if it was none of its.
     errno: i32,
     /// The same in words.
@@ -333,7 +416,7 @@ pub(crate) struct Failed {
 pub(crate) struct Stream {
     /// Bytes written.
     bytes: u64,
-    /// The first of them; what is no text has the form `\xNN`.
+    /// The first of them; what is no UTF-8 is replaced by U+FFFD.
     head: String,
     /// The last of them, if there are more.
     tail: String,
@@ -357,15 +440,8 @@ impl Process {
         let shown = |bytes: &Bytes| text::escaped(bytes.as_bytes());
         let run_dir = call.node.processes().run_dir(&record);
         let run_dir = run_dir.map(|dir| dir.display().to_string());
-        let failure = record.failure.map(|failure| Failed {
-            step: step(&failure),
-            errno: failure.errno,
-            words: failure_words(&failure),
-        });
-        let (signal, core_dumped) = match record.end {
-            Some(End::Signal { signal, dumped }) => (Some(signal), dumped),
-            Some(End::Code(_) | End::Lost(_)) | None => (None, false),
-        };
+        let failure = record.failure.map(Failed::from);
+        let (signal, core_dumped) = signal(record.end);
         let remains = record.remains.filter(|_| record.launched);
         let remains = remains.map(|it| *it);
         Self {
@@ -392,29 +468,56 @@ impl Process {
             code: record.end.and_then(End::code),
             signal,
             core_dumped,
-            lost: match record.end {
-                Some(End::Lost(lost)) => Some(lost.name()),
-                Some(End::Code(_) | End::Signal { .. }) | None => None,
-            },
+            lost: lost(record.end),
             failure,
             error: record.error,
-            stopped_by: record.stop.map(|stop| match stop.cause {
-                Cause::Request => "request",
-                Cause::Timeout => "timeout",
-            }),
+            said: record.said,
+            stopped_by: record.stop.map(|stop| stop.cause.name()),
             unkillable: record.stuck.map_or(0, |it| it.unkillable),
             unknown: record.stuck.map_or(0, |it| it.unknown),
             alive: remains.as_ref().map_or(0, |it| it.alive),
             cpu_ms: remains.as_ref().map(|it| it.cpu_ms),
             memory_max: remains.as_ref().map(|it| it.memory_max),
             stdout: remains.clone().map(|it| it.stdout.into()),
-            stderr: remains.map(|it| it.stderr.into()),
+            stderr: remains.clone().map(|it| it.stderr.into()),
+            hook: record.found.map(|it| Hook::of(*it)),
+            output_held_by: remains.and_then(|it| it.leak).map(held),
+            usage: None,
         }
     }
 }
 
-fn step(failure: &crate::actors::process::Failure) -> String {
-    let step = serde_json::to_value(failure.step).ok();
-    let word = step.as_ref().and_then(serde_json::Value::as_str);
-    word.unwrap_or_default().to_owned()
+fn held(leak: Leak) -> Vec<Holder> {
+    let holders = leak.holders.into_iter();
+    let each = holders.map(|it| Holder {
+        pid: it.pid,
+        name: it.name,
+    });
+    each.collect()
+}
+
+/// The signal that ended a process, and whether its memory was written to a file.
+pub(crate) const fn signal(end: Option<End>) -> (Option<u8>, bool) {
+    match end {
+        Some(End::Signal { signal, dumped }) => (Some(signal), dumped),
+        Some(End::Code(_) | End::Lost(_)) | None => (None, false),
+    }
+}
+
+/// Why nobody can know how a process ended.
+pub(crate) const fn lost(end: Option<End>) -> Option<&'static str> {
+    match end {
+        Some(End::Lost(lost)) => Some(lost.name()),
+        Some(End::Code(_) | End::Signal { .. }) | None => None,
+    }
+}
+
+impl From<Failure> for Failed {
+    fn from(failure: Failure) -> Self {
+        Self {
+            step: failure.step.name(),
+            errno: failure.errno,
+            words: failure_words(&failure),
+        }
+    }
 }

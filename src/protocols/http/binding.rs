@@ -1,0 +1,76 @@
+//! What ties a right to a process, in requests and in answers.
+
+use crate::actors::binding::{Binding, Until};
+use crate::protocols::http::access;
+use crate::protocols::http::call::Call;
+use crate::protocols::http::problem::Problem;
+use crate::protocols::http::process_look;
+use crate::refusal::Reason;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How much of a process has to end.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Extent {
+    /// The process itself.
+    Process,
+    /// All that it started, too, and all that has a record below its own.
+    #[default]
+    Tree,
+}
+
+/// What a request says of the process that a right is to end with.
+pub(crate) struct Bound {
+    /// Which.
+    pub(crate) process: Option<String>,
+    /// How much of it has to end.
+    pub(crate) release: Extent,
+    /// Whether its tree is killed before somebody else has the right.
+    pub(crate) kill_before_grant: bool,
+}
+
+impl Bound {
+    /// The binding that is asked for, to a process that lives.
+    pub(crate) async fn binding(&self, call: &Call) -> Result<Option<Binding>, Problem> {
+        let Some(process) = &self.process else {
+            if self.kill_before_grant {
+                return Err(Problem::field("kill_before_grant", "needs a process"));
+            }
+            return Ok(None);
+        };
+        access::check_run(call.peer())?;
+        let until = match self.release {
+            Extent::Process => Until::Process,
+            Extent::Tree => Until::Tree,
+        };
+        let fence = self.kill_before_grant;
+        if fence && until == Until::Process {
+            let words = "is for a whole tree: release must be tree";
+            return Err(Problem::field("kill_before_grant", words));
+        }
+        let id = process_look::which(call, process).await?;
+        let record = call.node.processes().get(id).await?;
+        if record.end.is_some() {
+            return Err(Problem::new(Reason::Ended, "the process has ended"));
+        }
+        if fence && !record.launched {
+            let words = "is for what the coordinator launched, and this registered itself";
+            return Err(Problem::field("kill_before_grant", words));
+        }
+        Ok(Some(Binding {
+            process: id,
+            until,
+            fence,
+        }))
+    }
+}
+
+impl From<Until> for Extent {
+    fn from(until: Until) -> Self {
+        match until {
+            Until::Process => Self::Process,
+            Until::Tree => Self::Tree,
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Services over HTTP: requests into calls of [`Services`](crate::handle::Services). The members are those of
+//! `docs/protocols/http.md`, "Services".
+//!
+//! Never here: what a service is. The configuration alone defines them.
+
+use crate::actors::process::{Cause, Definition, InstanceView, Last, ServiceView};
+use crate::clock::{Date, Timestamp};
+use crate::handle::{ProcessError, Services};
+use crate::protocols::http::access::Scope;
+use crate::protocols::http::call::Call;
+use crate::protocols::http::problem::Problem;
+use crate::protocols::http::process_look::{Failed, lost, signal};
+use crate::protocols::http::route::{Body, Json, Query, Route, Words};
+use crate::protocols::http::schema::Number;
+use crate::refusal::Reason;
+use crate::text;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use tokio::time::timeout;
+
+pub(crate) fn routes() -> Vec<Route> {
+    use Reason::{Absent, Waits};
+    let failed = Reason::Failed;
+    let all = vec![
+        Route::get(
+            "/v1/services",
+            list,
+            Words {
+                id: "list_services",
+                summary: "Which services there are, and how they stand",
+                more: "",
+                answer: "Services, by name.",
+            },
+            &[failed],
+        ),
+        Route::get(
+            "/v1/services/service",
+            service,
+            Words {
+                id: "service",
+                summary: "One service",
+                more: "",
+                answer: "How it stands.",
+            },
+            &[Absent, failed],
+        ),
+        Route::post(
+            "/v1/services/start",
+            Scope::Run,
+            start,
+            Words {
+                id: "start_services",
+                summary: "Bring a service up, or all",
+                more: "Also one that was given up. It stays up until it is stopped, and over every restart of the coordinator.",
+                answer: "How they stand, when they run or the wait is over.",
+            },
+            &[Absent, Waits, failed],
+        ),
+        Route::post(
+            "/v1/services/stop",
+            Scope::Run,
+            stop,
+            Words {
+                id: "stop_services",
+                summary: "Bring a service down, or all",
+                more: "It stays down until it is started, over every restart of the coordinator.",
+                answer: "How they stand, when they are down or the wait is over.",
+            },
+            &[Absent, Waits, failed],
+        ),
+        Route::post(
+            "/v1/services/restart",
+            Scope::Run,
+            restart,
+            Words {
+                id: "restart_services",
+                summary: "Replace the processes of a service, or of all, by new ones",
+                more: "One that is down is brought up if it is named.",
+                answer: "How they stand, when they run or the wait is over.",
+            },
+            &[Absent, Waits, failed],
+        ),
+    ];
+    all.into_iter()
+        .map(|route| route.with_scope(Scope::Run))
+        .collect()
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct One {
+    /// Its name.
+    name: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Which {
+    /// Which; all, if left out.
+    name: Option<String>,
+    /// Seconds to wait at most until they run, or are down.
+    #[serde(default)]
+    wait: Number<u64, 0, 3600>,
+}
+
+/// A service, as it stands.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Service {
+    name: String,
+    /// `running`, `waiting` (until others run), `starting`, `stopping`, `backoff` (before it is launched again), `finished`, `failed` or `stopped`. Of several processes, that of the one with the most amiss.
+    status: &'static str,
+    /// Whether it is to be up.
+    wanted: bool,
+    /// Whether the configuration has it. One that it no longer has is stopped, and then gone.
+    configured: bool,
+    /// The program and its arguments. What looks like a secret is masked.
+    command: Vec<String>,
+    /// When it is launched again: `always`, `on-failure` or `never`.
+    restart: &'static str,
+    /// Services that are to run before it is started.
+    after: Vec<String>,
+    /// Of those, the ones that do not run.
+    waits_for: Vec<String>,
+    /// Its processes.
+    instances: Vec<Instance>,
+}
+
+/// A process of a service.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Instance {
+    /// Its number, from 1.
+    number: usize,
+    /// As for the service.
+    status: &'static str,
+    /// The id of its record; null while it has none.
+    process: Option<String>,
+    pid: Option<u32>,
+    started_at: Option<Timestamp>,
+    /// What it says that it does (`STATUS=`).
+    said: Option<String>,
+    /// Restarts within the period of its intensity.
+    restarts: usize,
+    /// When it is launched again, of one that waits for that.
+    next_at: Option<Timestamp>,
+    /// Where its output is.
+    run_dir: Option<String>,
+    /// How its process before ended.
+    last: Option<LastEnd>,
+}
+
+/// How a process of a service ended.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct LastEnd {
+    /// The id of its record, which may have gone since.
+    process: String,
+    ended_at: Timestamp,
+    /// Its exit code, or 128 and the signal; null if nobody can know how it ended.
+    code: Option<u8>,
+    /// The signal that ended it.
+    signal: Option<u8>,
+    /// Why nobody can know how it ended: `rebooted`, `keeper-gone`, `not-ours` or `unknown`.
+    lost: Option<&'static str>,
+    /// Why it could not be started.
+    failure: Option<Failed>,
+    /// Why it was stopped: `request`, `timeout`, `not-ready` or `watchdog`; null if it was not.
+    stopped_by: Option<&'static str>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Listed {
+    services: Vec<Service>,
+}
+
+async fn list(call: &Call, (): ()) -> Result<Json<Listed>, Problem> {
+    listed(call, None).await
+}
+
+async fn service(call: &Call, Query(asked): Query<One>) -> Result<Json<Service>, Problem> {
+    let services = call.node.services();
+    let found = services.list(Some(known(asked.name)?)).await?.pop();
+    let view = found.ok_or_else(|| Problem::new(Reason::Absent, Reason::Absent.title()))?;
+    Ok(Json(Service::of(&services, view)))
+}
+
+async fn start(call: &Call, Body(asked): Body<Which>) -> Result<Json<Listed>, Problem> {
+    let act = async |services: Services, name| services.start(name).await;
+    act_on(call, asked, act).await
+}
+
+async fn stop(call: &Call, Body(asked): Body<Which>) -> Result<Json<Listed>, Problem> {
+    let act = async |services: Services, name| services.stop(name).await;
+    act_on(call, asked, act).await
+}
+
+async fn restart(call: &Call, Body(asked): Body<Which>) -> Result<Json<Listed>, Problem> {
+    let act = async |services: Services, name| services.restart(name).await;
+    act_on(call, asked, act).await
+}
+
+async fn act_on(
+    call: &Call,
+    Which { name, wait }: Which,
+    act: impl AsyncFn(Services, Option<String>) -> Result<(), ProcessError>,
+) -> Result<Json<Listed>, Problem> {
+    let name = name.map(known).transpose()?;
+    let services = call.node.services();
+    act(services.clone(), name.clone()).await?;
+    if wait.0 > 0 {
+        let settled = services.settled(name.clone());
+        // How they stand is answered also when the wait is over.
+        if let Ok(settled) = call
+            .wait(timeout(Duration::from_secs(wait.0), settled))
+            .await?
+        {
+            settled?;
+        }
+    }
+    listed(call, name).await
+}
+
+async fn listed(call: &Call, name: Option<String>) -> Result<Json<Listed>, Problem> {
+    let services = call.node.services();
+    let views = services.list(name).await?.into_iter();
+    let services = views.map(|view| Service::of(&services, view)).collect();
+    Ok(Json(Listed { services }))
+}
+
+/// A name that is not too long to be one.
+fn known(name: String) -> Result<String, Problem> {
+    if name.len() > Definition::NAME_BYTES_MAX {
+        let most = Definition::NAME_BYTES_MAX;
+        return Err(Problem::field("name", format!("has at most {most} bytes")));
+    }
+    Ok(name)
+}
+
+fn at(date: Date) -> Timestamp {
+    Timestamp(date.0)
+}
+
+impl Service {
+    fn of(services: &Services, view: ServiceView) -> Self {
+        let instances = view.instances.into_iter();
+        Self {
+            name: view.name,
+            status: view.status.name(),
+            wanted: view.wanted,
+            configured: view.listed,
+            command: view
+                .argv
+                .iter()
+                .map(|word| text::escaped(word.as_bytes()))
+                .collect(),
+            restart: view.restart.name(),
+            after: view.after,
+            waits_for: view.waits_for,
+            instances: instances.map(|it| Instance::of(services, it)).collect(),
+        }
+    }
+}
+
+impl Instance {
+    fn of(services: &Services, view: InstanceView) -> Self {
+        let run_dir = services.run_dir(&view.run_dir);
+        Self {
+            number: view.number,
+            status: view.status.name(),
+            process: view.process.map(|id| id.to_string()),
+            pid: view.pid,
+            started_at: view.started.map(at),
+            said: view.said,
+            restarts: view.restarts,
+            next_at: view.next.map(at),
+            run_dir: run_dir.map(|dir| dir.display().to_string()),
+            last: view.last.map(LastEnd::of),
+        }
+    }
+}
+
+impl LastEnd {
+    fn of(last: Last) -> Self {
+        Self {
+            process: last.process.to_string(),
+            ended_at: at(last.at),
+            code: last.end.and_then(crate::actors::process::End::code),
+            signal: signal(last.end).0,
+            lost: lost(last.end),
+            failure: last.failure.map(Failed::from),
+            stopped_by: last.stopped_by.map(Cause::name),
+        }
+    }
+}
