@@ -1,0 +1,112 @@
+//! `sexton import`: the subcommand. Writes nothing but the new file, and starts nothing.
+
+use crate::import::page::page;
+use crate::import::supervisord::import;
+use crate::report::{Failure, print, tell};
+use crate::settings::problems_of;
+use crate::text::{count, plain};
+use clap::{Args, Subcommand};
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+/// Turn the configuration of another supervisor into services
+#[derive(Args)]
+pub(crate) struct Import {
+    #[command(subcommand)]
+    from: From,
+}
+
+#[derive(Subcommand)]
+enum From {
+    Supervisord(Supervisord),
+}
+
+impl Import {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let From::Supervisord(supervisord) = self.from;
+        supervisord.run()
+    }
+}
+
+/// Turn a configuration of supervisord into [services.NAME] tables
+///
+/// Each [program:x] becomes a service. What has no counterpart is named on standard error, a line for each key, with the
+/// reason; docs/services.md, "Coming from supervisord", has a table of all keys. Files that an include section names are
+/// read, too. Nothing is started, and supervisord is left alone.
+///
+/// Variables are filled in from the environment of this command: run it with that of supervisord. Secrets are never
+/// written: a variable with TOKEN, SECRET, PASSWORD or KEY in its name is to be put into a file that the new table names. A
+/// program with a `user` is imported with `autostart = false`, and refuses to run as any other user.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sexton import supervisord /etc/supervisor/supervisord.conf              what would come of it
+  sexton import supervisord /etc/supervisor/supervisord.conf -o app.toml
+  sexton config --config app.toml                                         is it right? nothing is started
+  systemctl stop supervisor && sexton serve --config app.toml --data data
+
+Exit status: 0 it is written, whatever was not carried over; 1 there is no program in it; 2 it is no configuration that supervisord would
+take, and everything wrong is told; 3 a file cannot be read or written.")]
+struct Supervisord {
+    /// Its main file, such as /etc/supervisor/supervisord.conf
+    file: PathBuf,
+
+    /// Write to this file, which must not be there yet [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+impl Supervisord {
+    fn run(self) -> Result<(), Failure> {
+        let uname = rustix::system::uname();
+        let host = uname.nodename().to_string_lossy();
+        let imported = import(&self.file, &host, variables())?;
+        let text = page(&self.file.display().to_string(), &imported.services);
+        let name = self.output.as_deref().unwrap_or(Path::new("services.toml"));
+        let problems = problems_of(name, &text);
+        if !problems.is_empty() {
+            let words = "what came of it cannot be a configuration of services";
+            return Err(Failure::usage(words).listing(problems));
+        }
+        match &self.output {
+            Some(path) => create(path, &text)?,
+            None => print(&text)?,
+        }
+        for note in &imported.notes {
+            tell(&plain(&note.to_string()));
+        }
+        let disabled = imported.services.iter().filter(|it| !it.remarks.is_empty());
+        let (all, disabled) = (imported.services.len(), disabled.count());
+        tell(&format!(
+            "{}, {disabled} of them not started as they are; {} about what is not carried over",
+            count(all as u64, "service"),
+            count(imported.notes.len() as u64, "remark")
+        ));
+        Ok(())
+    }
+}
+
+/// Those of the environment that are text.
+fn variables() -> BTreeMap<String, String> {
+    let variables = std::env::vars_os();
+    let texts =
+        variables.map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    texts.flatten().collect()
+}
+
+fn create(path: &Path, text: &str) -> Result<(), Failure> {
+    let shown = path.display();
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create_new(true).open(path);
+    let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| {
+        let failure = Failure::unreachable(format!("failed to write {shown}: {error}"));
+        if error.kind() == std::io::ErrorKind::AlreadyExists {
+            failure.help("nothing is overwritten; name another file, or move this one away")
+        } else {
+            failure
+        }
+    })
+}

@@ -1,0 +1,105 @@
+//! Why a key, or a section, of supervisord becomes nothing here.
+
+/// Where output is.
+const OUTPUT: &str = "output is appended to stdout.log and stderr.log in DATA/services/NAME";
+/// What is not done to it.
+const ROTATION: &str = "output is not rotated by size";
+/// Who listens.
+const EVENTS: &str = "there are no event listeners; `sexton events` shows what happens to services";
+const SYSLOG: &str = "output goes to files only";
+
+/// Keys of a program.
+const PROGRAM: &[(&str, &str)] = &[
+    (
+        "priority",
+        "supervisord launches in this order and waits for nothing; `after` makes a service wait until others run",
+    ),
+    (
+        "startsecs",
+        "a service runs as soon as it is launched; one that ends again is restarted after a wait that doubles (`backoff`)",
+    ),
+    (
+        "startretries",
+        "a service is given up after more than 10 restarts in a minute (`intensity`, `period`)",
+    ),
+    ("stdout_logfile", OUTPUT),
+    ("stderr_logfile", OUTPUT),
+    ("stdout_logfile_maxbytes", ROTATION),
+    ("stderr_logfile_maxbytes", ROTATION),
+    ("stdout_logfile_backups", ROTATION),
+    ("stderr_logfile_backups", ROTATION),
+    ("stdout_capture_maxbytes", EVENTS),
+    ("stderr_capture_maxbytes", EVENTS),
+    ("stdout_events_enabled", EVENTS),
+    ("stderr_events_enabled", EVENTS),
+    ("stdout_syslog", SYSLOG),
+    ("stderr_syslog", SYSLOG),
+    (
+        "serverurl",
+        "there is no supervisord to ask; `sexton service` asks the coordinator",
+    ),
+];
+
+/// Keys of `[supervisord]`.
+const SUPERVISORD: &[(&str, &str)] = &[
+    ("logfile", "`sexton serve` logs to standard error"),
+    ("logfile_maxbytes", "`sexton serve` logs to standard error"),
+    ("logfile_backups", "`sexton serve` logs to standard error"),
+    ("loglevel", "give `sexton serve` the flag --log"),
+    ("pidfile", "the data directory says who serves it"),
+    ("umask", "services have that of `sexton serve`"),
+    ("nodaemon", "`sexton serve` stays in the foreground"),
+    ("silent", "`sexton serve` logs to standard error"),
+    ("minfds", "limits are those of `sexton serve`"),
+    ("minprocs", "limits are those of `sexton serve`"),
+    ("nocleanup", OUTPUT),
+    ("childlogdir", OUTPUT),
+    ("strip_ansi", "output is kept as it is written"),
+    ("user", "run `sexton serve` as that user"),
+    ("identifier", "a coordinator is known by its data directory"),
+];
+
+/// Sections that become nothing.
+const SECTIONS: &[(&str, &str)] = &[
+    (
+        "unix_http_server",
+        "the coordinator listens at DATA/sexton.sock by itself",
+    ),
+    (
+        "inet_http_server",
+        "give `sexton serve` the flags --http and --token-file",
+    ),
+    ("supervisorctl", "`sexton service` takes its place"),
+    (
+        "rpcinterface",
+        "docs/protocols/http.md says what can be asked for",
+    ),
+    (
+        "eventlistener",
+        "it waits for events of supervisord, which never come; `sexton events` has ours",
+    ),
+    (
+        "fcgi-program",
+        "its socket would have to be opened for it; let it open one itself, as a [program:x]",
+    ),
+    ("ctlplugin", "`sexton service` has no plug-ins"),
+];
+
+pub(super) fn of_program(key: &str) -> &'static str {
+    find(PROGRAM, key).unwrap_or("supervisord has no such key of a program")
+}
+
+pub(super) fn of_supervisord(key: &str) -> &'static str {
+    find(SUPERVISORD, key).unwrap_or("supervisord has no such key")
+}
+
+/// By what stands before the colon of its name.
+pub(super) fn of_section(name: &str) -> &'static str {
+    let kind = name.split(':').next().unwrap_or(name);
+    find(SECTIONS, kind).unwrap_or("supervisord has no such section")
+}
+
+fn find(table: &[(&str, &'static str)], key: &str) -> Option<&'static str> {
+    let found = table.iter().find(|(known, _)| *known == key);
+    found.map(|(_, why)| *why)
+}

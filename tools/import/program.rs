@@ -1,0 +1,516 @@
+//! What a `[program:x]` becomes: a service, or one for each of its processes if its number stands in what they are.
+//!
+//! Promises that a program whose user cannot be had is never run as another, and that no value of a secret is written.
+
+use crate::import::document::directory;
+use crate::import::expansion::{Names, expand, unfilled};
+use crate::import::ini::{Note, Place, Section, Value};
+use crate::import::keys;
+use crate::process::signal;
+use crate::words;
+use sexton::actors::process::{Definition, Spec, has_secret, is_secret_name};
+use sexton::bytes::Bytes;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// Keys that may be another for each process.
+const OF_PROCESS: [&str; 3] = ["command", "environment", "directory"];
+
+/// From so many tries on a program is never given up, as far as anybody waits.
+const TRIES_FOR_EVER: i64 = 1000;
+
+/// A service as it is to be written.
+#[derive(Clone, Debug)]
+pub(super) struct Service {
+    pub(super) place: Place,
+    pub(super) name: String,
+    /// What stands above it.
+    pub(super) remarks: Vec<String>,
+    pub(super) command: Vec<String>,
+    pub(super) dir: Option<String>,
+    pub(super) env: Vec<(String, String)>,
+    pub(super) secrets: Vec<String>,
+    pub(super) is_disabled: bool,
+    pub(super) restart: &'static str,
+    pub(super) success: Vec<u8>,
+    pub(super) is_never_given_up: bool,
+    pub(super) stop_signal: Option<String>,
+    pub(super) grace_s: Option<u64>,
+    pub(super) instances: i64,
+}
+
+/// What is the same for all programs of a configuration.
+pub(super) struct Surroundings<'a> {
+    pub(super) host: &'a str,
+    /// The environment of the import, with that of `[supervisord]`.
+    pub(super) variables: BTreeMap<String, String>,
+    /// What `[supervisord]` puts into every program's environment.
+    pub(super) env: Vec<(String, String)>,
+    /// Where programs run that say nothing of it.
+    pub(super) dir: Option<String>,
+    /// The groups of programs, by the name of the program.
+    pub(super) groups: BTreeMap<String, String>,
+}
+
+/// What is told of a configuration.
+#[derive(Default)]
+pub(super) struct Findings {
+    /// What is not carried over, and why.
+    pub(super) notes: Vec<Note>,
+    /// What supervisord itself would refuse.
+    pub(super) problems: Vec<Note>,
+}
+
+/// Reads a program.
+pub(super) fn services(
+    section: &Section,
+    around: &Surroundings<'_>,
+    findings: &mut Findings,
+) -> Vec<Service> {
+    let name = section.name.split_once(':').map_or("", |(_, name)| name);
+    let mut program = Program {
+        section,
+        name: name.trim(),
+        around,
+        before: findings.notes.len(),
+        own: Vec::new(),
+        findings,
+    };
+    program.services()
+}
+
+struct Program<'a> {
+    section: &'a Section,
+    name: &'a str,
+    around: &'a Surroundings<'a>,
+    findings: &'a mut Findings,
+    /// How many notes are of others.
+    before: usize,
+    /// The environment of the process that is being read, as far as the program says.
+    own: Vec<(String, String)>,
+}
+
+impl<'a> Program<'a> {
+    fn services(&mut self) -> Vec<Service> {
+        if self.name.is_empty() || self.name.contains([' ', ':', '/']) {
+            let words = "a program has a name without blanks, colons and slashes";
+            self.findings
+                .problems
+                .push(Note::new(&self.section.place, words));
+            return Vec::new();
+        }
+        let count = self.read("numprocs", 1, integer);
+        let first = self.read("numprocs_start", 0, integer);
+        let mut all = self.shared();
+        all.instances = count;
+        if count < 1 {
+            self.note("numprocs", "no process of it runs; it is left out");
+            return Vec::new();
+        }
+        let varies = OF_PROCESS
+            .into_iter()
+            .filter_map(|key| self.section.get(key));
+        let varies = varies
+            .into_iter()
+            .any(|it| it.text.contains("%(process_num)"));
+        if count > 1 {
+            self.check_process_name();
+        }
+        if count > 1 && varies {
+            return self.each(&all, first, count);
+        }
+        let most = i64::from(Definition::INSTANCES_MAX);
+        if count > most {
+            self.note(
+                "numprocs",
+                &format!("a service has at most {most} processes; it is given those"),
+            );
+            all.instances = most;
+        }
+        if let Some(value) = self.section.get("process_name")
+            && value.text != "%(program_name)s"
+        {
+            self.note(
+                "process_name",
+                "a service has one name; its processes are told apart by number",
+            );
+        }
+        self.process(&mut all, first, count);
+        vec![all]
+    }
+
+    /// A service for each process.
+    fn each(&mut self, all: &Service, first: i64, count: i64) -> Vec<Service> {
+        let most = i64::try_from(Definition::SERVICES_MAX).unwrap_or(i64::MAX);
+        if count > most {
+            let words = format!(
+                "{count} services, as the number of a process stands in what it is; at most {most} can be defined"
+            );
+            self.problem("numprocs", &words);
+            return Vec::new();
+        }
+        let numbers = first..first.saturating_add(count);
+        let each = numbers.map(|number| {
+            let mut one = all.clone();
+            one.instances = 1;
+            self.process(&mut one, number, count);
+            let own = self.text("process_name", number, count);
+            one.name = own.unwrap_or_else(|| format!("{}_{number}", self.name));
+            one
+        });
+        let each: Vec<Service> = each.collect();
+        self.note(
+            "numprocs",
+            &format!(
+                "the number of a process stands in what it is: {} services of their own, {} to {}",
+                each.len(),
+                each.first().map_or("", |it| &it.name),
+                each.last().map_or("", |it| &it.name)
+            ),
+        );
+        each
+    }
+
+    /// What holds for each of its processes.
+    fn shared(&mut self) -> Service {
+        let starts = self.read("autostart", true, boolean);
+        let restart = self.read("autorestart", "on-failure", policy);
+        let grace_s = self.optional("stopwaitsecs", integer);
+        let stop_signal = self.optional("stopsignal", |text| {
+            let name = text.trim().to_ascii_uppercase();
+            signal(&name).map(|_| name)
+        });
+        let tries = self.optional("startretries", integer);
+        let mut service = Service {
+            is_disabled: !starts,
+            restart,
+            success: self.success(),
+            is_never_given_up: tries.is_some_and(|it| it >= TRIES_FOR_EVER),
+            stop_signal,
+            place: self.section.place.clone(),
+            name: self.name.to_owned(),
+            remarks: Vec::new(),
+            command: Vec::new(),
+            dir: None,
+            env: Vec::new(),
+            secrets: Vec::new(),
+            grace_s: None,
+            instances: 1,
+        };
+        if let Some(seconds) = grace_s {
+            let most = i64::from(Spec::GRACE_MS_MAX / 1000);
+            if seconds > most {
+                self.note(
+                    "stopwaitsecs",
+                    &format!("a grace is at most {most} seconds; it is given those"),
+                );
+            }
+            service.grace_s = u64::try_from(seconds.clamp(0, most)).ok();
+        }
+        for key in ["stopasgroup", "killasgroup"] {
+            if self.optional(key, boolean) == Some(false) {
+                self.note(key, "a stop is for all that a service started");
+            }
+        }
+        if self.read("redirect_stderr", false, boolean) {
+            self.note(
+                "redirect_stderr",
+                "standard error has a file of its own, stderr.log",
+            );
+        }
+        self.others(service.is_never_given_up);
+        service
+    }
+
+    /// Names the keys that become nothing.
+    fn others(&mut self, has_tries: bool) {
+        const READ: [&str; 16] = [
+            "command",
+            "environment",
+            "directory",
+            "process_name",
+            "numprocs",
+            "numprocs_start",
+            "autostart",
+            "autorestart",
+            "exitcodes",
+            "stopwaitsecs",
+            "stopsignal",
+            "stopasgroup",
+            "killasgroup",
+            "redirect_stderr",
+            "umask",
+            "user",
+        ];
+        for (key, _) in &self.section.keys {
+            let is_read = READ.contains(&key.as_str()) || (has_tries && key == "startretries");
+            if !is_read {
+                self.note(key, keys::of_program(key));
+            }
+        }
+    }
+
+    /// Exit codes that are a success beside 0.
+    fn success(&mut self) -> Vec<u8> {
+        let codes = self.optional("exitcodes", |text| {
+            let codes = text
+                .split(',')
+                .filter(|it| !text.trim().is_empty() || !it.trim().is_empty());
+            let codes = codes.map(|it| it.trim().parse::<u8>());
+            codes.collect::<Result<Vec<u8>, _>>().map_err(|_| {
+                "expected exit codes from 0 to 255 with commas between them".to_owned()
+            })
+        });
+        let Some(mut codes) = codes else {
+            return Vec::new();
+        };
+        if !codes.contains(&0) {
+            self.note("exitcodes", "exit code 0 is always a success here");
+        }
+        if let Some(code) = codes.iter().find(|code| **code > 128) {
+            let words = format!(
+                "{code} stands here for an end by signal {}, too",
+                code - 128
+            );
+            self.note("exitcodes", &words);
+        }
+        codes.retain(|code| *code != 0);
+        codes.sort_unstable();
+        codes.dedup();
+        codes
+    }
+
+    /// What is run as a process of it.
+    fn process(&mut self, to: &mut Service, number: i64, count: i64) {
+        self.environment(to, number, count);
+        if self.section.get("command").is_none() {
+            self.problem("command", "is missing");
+        }
+        if let Some(line) = self.text("command", number, count) {
+            match words::command(&line) {
+                Ok(words) if words.first().is_none_or(String::is_empty) => {
+                    self.problem("command", "it is empty");
+                }
+                Ok(words) => to.command = words,
+                Err(words) => self.problem("command", &words),
+            }
+        }
+        let argv: Vec<Bytes> = to
+            .command
+            .iter()
+            .map(|it| Bytes::new(it.as_bytes()))
+            .collect();
+        if has_secret(&argv) {
+            self.note("command", "what looks like a secret stands in it, and in the result; better read it from env_file");
+        }
+        self.directory(to, number, count);
+        self.fill_gaps(to);
+        self.shell(to);
+    }
+
+    fn environment(&mut self, to: &mut Service, number: i64, count: i64) {
+        let mut variables = self.around.env.clone();
+        self.own.clear();
+        if let Some(text) = self.text("environment", number, count) {
+            match words::variables(&text) {
+                Ok(own) => {
+                    variables.retain(|(name, _)| own.iter().all(|(other, _)| other != name));
+                    variables.extend(own.iter().cloned());
+                    self.own = own;
+                }
+                Err(words) => self.problem("environment", &words),
+            }
+        }
+        let (secrets, env): (Vec<_>, Vec<_>) = variables
+            .into_iter()
+            .partition(|(name, _)| is_secret_name(name));
+        to.env = env;
+        to.secrets = secrets.into_iter().map(|(name, _)| name).collect();
+        if !to.secrets.is_empty() {
+            let names = to.secrets.join(", ");
+            let words = format!(
+                "{names}: secrets are read from a file, which has to be written: see env_file"
+            );
+            self.note("environment", &words);
+        }
+    }
+
+    fn directory(&mut self, to: &mut Service, number: i64, count: i64) {
+        to.dir.clone_from(&self.around.dir);
+        if let Some(dir) = self.text("directory", number, count) {
+            if !dir.starts_with('/') {
+                self.note(
+                    "directory",
+                    "it is relative, and counts from the directory of the new file",
+                );
+            }
+            to.dir = Some(dir);
+        }
+    }
+
+    /// Keeps it from being started while something of it is not known.
+    fn fill_gaps(&mut self, to: &mut Service) {
+        let command = to.command.iter().map(|it| ("command", it));
+        let dir = to.dir.iter().map(|it| ("directory", it));
+        let env = to.env.iter().map(|(_, it)| ("environment", it));
+        let mut texts = command.chain(dir).chain(env);
+        let gap = texts.find_map(|(key, text)| Some((key, unfilled(text)?.to_owned())));
+        let Some((key, name)) = gap else {
+            return;
+        };
+        let why = if is_secret_name(&name) {
+            "is a secret, and is not written down"
+        } else {
+            "is not in the environment of the import"
+        };
+        let words = format!(
+            "%(ENV_{name})s: {why}; `__ENV_{name}__` stands in its place, and autostart = false"
+        );
+        self.note(key, &words);
+        to.remarks.push(format!(
+            "Not started: put in what stands for __ENV_{name}__ first."
+        ));
+        to.is_disabled = true;
+    }
+
+    /// Puts a shell before it where a user or a umask is to hold.
+    fn shell(&mut self, to: &mut Service) {
+        let umask = self.optional("umask", |text| {
+            let mask = u32::from_str_radix(text.trim().trim_start_matches("0o"), 8);
+            mask.ok()
+                .filter(|it| *it <= 0o777)
+                .ok_or_else(|| "expected an octal number".to_owned())
+        });
+        let user = self.optional("user", |text| match text.trim() {
+            "" => Err("expected the name of a user".to_owned()),
+            user => Ok(user.to_owned()),
+        });
+        if user.is_none() && umask.is_none() {
+            return;
+        }
+        let mut script = String::new();
+        let mut name = "sh".to_owned();
+        if let Some(user) = user {
+            let flags = if user.bytes().all(|it| it.is_ascii_digit()) {
+                "-u"
+            } else {
+                "-un"
+            };
+            script = format!(
+                "[ \"$(/usr/bin/id {flags})\" = \"$0\" ] || {{ echo \"not run: its user is $0\" >&2; exit 126; }}; "
+            );
+            self.note(
+                "user",
+                "services run as the user of `sexton serve`; autostart = false, and it refuses to run as any other than its own",
+            );
+            to.remarks.push(format!(
+                "Not started: it is to run as {user}, and services run as the user of `sexton serve`. As any other it refuses to run."
+            ));
+            to.is_disabled = true;
+            name = user;
+        }
+        if let Some(mask) = umask {
+            write!(script, "umask {mask:03o}; ").expect("writing to memory does not fail");
+        }
+        script.push_str("exec \"$@\"");
+        let before = ["/bin/sh".to_owned(), "-c".to_owned(), script, name];
+        to.command.splice(0..0, before);
+    }
+
+    fn check_process_name(&mut self) {
+        let named = self.section.get("process_name");
+        if !named.is_some_and(|it| it.text.contains("%(process_num)")) {
+            let words = "with more than one process, process_name has to have %(process_num) in it";
+            self.problem("process_name", words);
+        }
+    }
+
+    /// The value of a key that is no other for each process.
+    fn optional<T>(&mut self, key: &str, read: impl Fn(&str) -> Result<T, String>) -> Option<T> {
+        let text = self.text(key, 0, 1)?;
+        match read(&text) {
+            Ok(value) => Some(value),
+            Err(words) => {
+                self.problem(key, &words);
+                None
+            }
+        }
+    }
+
+    fn read<T>(&mut self, key: &str, default: T, read: impl Fn(&str) -> Result<T, String>) -> T {
+        self.optional(key, read).unwrap_or(default)
+    }
+
+    /// A value with everything filled in.
+    fn text(&mut self, key: &str, number: i64, count: i64) -> Option<String> {
+        let value: &'a Value = self.section.get(key)?;
+        let here = directory(&value.place.file);
+        let group = self.around.groups.get(self.name);
+        let names = Names {
+            texts: vec![
+                ("program_name", self.name),
+                ("group_name", group.map_or(self.name, String::as_str)),
+                ("host_node_name", self.around.host),
+            ],
+            numbers: vec![("process_num", number), ("numprocs", count)],
+            own: &self.own,
+            variables: &self.around.variables,
+        };
+        match expand(&value.text, &here.to_string_lossy(), &names) {
+            Ok(text) => Some(text),
+            Err(words) => {
+                self.problem(key, &words);
+                None
+            }
+        }
+    }
+
+    fn note(&mut self, key: &str, words: &str) {
+        let note = self.about(key, words);
+        let notes = &mut self.findings.notes;
+        // Each of its processes may come to say it.
+        let own = notes.get(self.before..).unwrap_or_default();
+        if !own.contains(&note) {
+            notes.push(note);
+        }
+    }
+
+    fn problem(&mut self, key: &str, words: &str) {
+        let note = self.about(key, words);
+        if self.findings.problems.last() != Some(&note) {
+            self.findings.problems.push(note);
+        }
+    }
+
+    fn about(&self, key: &str, words: &str) -> Note {
+        let place = self
+            .section
+            .get(key)
+            .map_or(&self.section.place, |it| &it.place);
+        Note::new(place, format!("[{}] {key}: {words}", self.section.name))
+    }
+}
+
+pub(super) fn boolean(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "yes" | "true" | "on" | "1" => Ok(true),
+        "no" | "false" | "off" | "0" => Ok(false),
+        _ => Err("expected true or false".to_owned()),
+    }
+}
+
+fn integer(text: &str) -> Result<i64, String> {
+    let number = text.trim().parse();
+    number.map_err(|_| "expected a whole number".to_owned())
+}
+
+fn policy(text: &str) -> Result<&'static str, String> {
+    if text.eq_ignore_ascii_case("unexpected") {
+        return Ok("on-failure");
+    }
+    match boolean(text) {
+        Ok(true) => Ok("always"),
+        Ok(false) => Ok("never"),
+        Err(_) => Err("expected true, false or unexpected".to_owned()),
+    }
+}

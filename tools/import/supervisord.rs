@@ -1,0 +1,212 @@
+//! A configuration of supervisord as a whole: which sections become services, and what is told of the others.
+
+use crate::import::document::{Document, directory};
+use crate::import::expansion::{Names, expand};
+use crate::import::ini::{Note, Section};
+use crate::import::keys;
+use crate::import::program::{Findings, Service, Surroundings, boolean, services};
+use crate::report::Failure;
+use crate::words;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// The most programs of a group.
+const PROGRAMS_MAX: usize = 1024;
+
+/// What came of a configuration.
+pub(super) struct Imported {
+    pub(super) services: Vec<Service>,
+    /// What is not carried over, in the order of the files.
+    pub(super) notes: Vec<Note>,
+}
+
+/// Reads a configuration; `variables` are those that supervisord would have been started with.
+pub(super) fn import(
+    path: &Path,
+    host: &str,
+    variables: BTreeMap<String, String>,
+) -> Result<Imported, Failure> {
+    let document = Document::read(path, host, &variables)?;
+    let mut findings = Findings {
+        notes: document.notes,
+        problems: document.parsed.problems,
+    };
+    findings.notes.extend(document.parsed.repeated);
+    let sections = document.parsed.sections;
+    let around = surroundings(&sections, host, variables, &mut findings);
+    let mut all = Vec::new();
+    for section in &sections {
+        match section.name.split_once(':') {
+            Some(("program", _)) => all.extend(services(section, &around, &mut findings)),
+            Some(("group", _)) => {}
+            None if section.name == "supervisord" => {}
+            Some(_) | None => {
+                let words = format!("[{}]: {}", section.name, keys::of_section(&section.name));
+                findings.notes.push(Note::new(&section.place, words));
+            }
+        }
+    }
+    // The files stand in the order in which they were read, as do their first sections.
+    let mut files: Vec<&Path> = vec![path];
+    for section in &sections {
+        if !files.contains(&section.place.file.as_ref()) {
+            files.push(&section.place.file);
+        }
+    }
+    let place = |note: &Note| {
+        let file = files.iter().position(|it| **it == *note.place.file);
+        (file, note.place.line)
+    };
+    if !findings.problems.is_empty() {
+        findings.problems.sort_by_key(place);
+        let found = findings.problems.iter().map(ToString::to_string);
+        let words = format!("supervisord would not take {}", path.display());
+        return Err(Failure::usage(words).listing(found.collect()));
+    }
+    if all.is_empty() {
+        let words = format!("{} has no [program:NAME]", path.display());
+        return Err(Failure::found(words).help(
+            "give it the main file, whose [include] names the others, or the file of a program",
+        ));
+    }
+    name_apart(&mut all, &mut findings);
+    let mut notes = findings.notes;
+    notes.sort_by_key(place);
+    Ok(Imported {
+        services: all,
+        notes,
+    })
+}
+
+/// What `[supervisord]` and the groups say of all programs.
+fn surroundings<'a>(
+    sections: &[Section],
+    host: &'a str,
+    variables: BTreeMap<String, String>,
+    findings: &mut Findings,
+) -> Surroundings<'a> {
+    let mut around = Surroundings {
+        host,
+        variables,
+        env: Vec::new(),
+        dir: None,
+        groups: BTreeMap::new(),
+    };
+    for section in sections {
+        if section.name == "supervisord" {
+            supervisord(section, &mut around, findings);
+        } else if let Some(("group", name)) = section.name.split_once(':') {
+            group(section, name.trim(), sections, &mut around, findings);
+        }
+    }
+    around
+}
+
+fn supervisord(section: &Section, around: &mut Surroundings<'_>, findings: &mut Findings) {
+    let is_daemon = section
+        .get("nodaemon")
+        .is_none_or(|it| boolean(&it.text) != Ok(true));
+    for (key, value) in &section.keys {
+        let names = Names {
+            texts: vec![("host_node_name", around.host)],
+            numbers: Vec::new(),
+            own: &[],
+            variables: &around.variables,
+        };
+        let here = directory(&value.place.file);
+        let read = || expand(&value.text, &here.to_string_lossy(), &names);
+        let wrong = match key.as_str() {
+            "environment" => read().and_then(|text| words::variables(&text)).map(|env| {
+                around.variables.extend(env.iter().cloned());
+                around.env = env;
+            }),
+            "directory" if is_daemon => read().map(|dir| around.dir = Some(dir)),
+            "directory" => {
+                let words = "it counts only without nodaemon; services that name no directory run in that of the new file";
+                findings.notes.push(about(section, key, words));
+                Ok(())
+            }
+            other => {
+                let words = keys::of_supervisord(other);
+                findings.notes.push(about(section, other, words));
+                Ok(())
+            }
+        };
+        if let Err(words) = wrong {
+            findings.problems.push(about(section, key, &words));
+        }
+    }
+}
+
+fn group(
+    section: &Section,
+    name: &str,
+    sections: &[Section],
+    around: &mut Surroundings<'_>,
+    findings: &mut Findings,
+) {
+    let programs = section.get("programs").map_or("", |it| it.text.as_str());
+    let programs = programs.split(',').map(str::trim);
+    let programs: Vec<&str> = programs.filter(|it| !it.is_empty()).collect();
+    if programs.len() > PROGRAMS_MAX {
+        let words = format!("there are more than {PROGRAMS_MAX}");
+        findings.problems.push(about(section, "programs", &words));
+        return;
+    }
+    for program in &programs {
+        let of = |kind: &str| format!("{kind}:{program}");
+        let has = |kind: &str| sections.iter().any(|it| it.name == of(kind));
+        if !has("program") && !has("fcgi-program") {
+            let words = format!("there is no [program:{program}]");
+            findings.problems.push(about(section, "programs", &words));
+        }
+        around.groups.insert((*program).to_owned(), name.to_owned());
+    }
+    let names = programs.join(" ");
+    let words = format!(
+        "there are no groups; name their services instead, as in `sexton service restart {names}`"
+    );
+    findings.notes.push(about(section, "programs", &words));
+    for (key, _) in section.keys.iter().filter(|(key, _)| key != "programs") {
+        findings
+            .notes
+            .push(about(section, key, keys::of_program(key)));
+    }
+}
+
+fn about(section: &Section, key: &str, words: &str) -> Note {
+    let place = section.get(key).map_or(&section.place, |it| &it.place);
+    Note::new(place, format!("[{}] {key}: {words}", section.name))
+}
+
+/// Gives each service a name that can be one, and that no other has.
+fn name_apart(services: &mut [Service], findings: &mut Findings) {
+    let mut taken = BTreeSet::new();
+    for service in services {
+        let may_be = |letter: char| letter.is_ascii_alphanumeric() || "-+;.$_()".contains(letter);
+        let mut name: String = service
+            .name
+            .chars()
+            .map(|letter| if may_be(letter) { letter } else { '_' })
+            .take(150)
+            .collect();
+        if name.starts_with(['-', '.']) || name.is_empty() {
+            name.insert(0, '_');
+        }
+        let base = name.clone();
+        let mut number = 2;
+        while taken.contains(&name) {
+            name = format!("{base}_{number}");
+            number += 1;
+        }
+        if name != service.name {
+            let words = format!(
+                "{}: cannot be the name of a service here, or is taken; it is {name}",
+                service.name
+            );
+            findings.notes.push(Note::new(&service.place, words));
+            service.name.clone_from(&name);
+        }
+        taken.insert(name);
+    }
+}

@@ -1,0 +1,156 @@
+//! Command lines, split as by a shell that expands nothing; and lists of variables as supervisord has them. Both are what Python's
+//! `shlex` makes of them.
+
+/// The words of a command line.
+pub(crate) fn command(text: &str) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            ' ' | '\t' | '\r' | '\n' => words.extend(word.take()),
+            '\'' | '"' => quoted(letter, &mut letters, word.get_or_insert_default())?,
+            '\\' => {
+                let escaped = letters.next().ok_or("nothing follows the last \\")?;
+                word.get_or_insert_default().push(escaped);
+            }
+            _ => word.get_or_insert_default().push(letter),
+        }
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+/// Reads up to the closing quote. In double quotes a backslash is one, unless a quote or another follows.
+fn quoted(quote: char, letters: &mut std::str::Chars<'_>, word: &mut String) -> Result<(), String> {
+    let open = || format!("there is no closing {quote}");
+    loop {
+        let letter = letters.next().ok_or_else(open)?;
+        if letter == quote {
+            return Ok(());
+        }
+        if letter == '\\' && quote == '"' {
+            let escaped = letters.next().ok_or_else(open)?;
+            if !['"', '\\'].contains(&escaped) {
+                word.push('\\');
+            }
+            word.push(escaped);
+        } else {
+            word.push(letter);
+        }
+    }
+}
+
+/// Names and values of `A="x",B=y`.
+pub(crate) fn variables(text: &str) -> Result<Vec<(String, String)>, String> {
+    let tokens = tokens(text)?;
+    let mut tokens = tokens.iter().map(String::as_str);
+    let mut variables: Vec<(String, String)> = Vec::new();
+    while let Some(name) = tokens.next() {
+        let (Some("="), Some(value)) = (tokens.next(), tokens.next()) else {
+            return Err(format!(
+                "expected KEY=\"value\",KEY=\"value\" at {name:?}; a value with other letters than a-z 0-9 _/.+-(): needs quotes"
+            ));
+        };
+        if tokens.next().is_some_and(|comma| comma != ",") {
+            return Err(format!("expected a comma after the value of {name}"));
+        }
+        let value = value.trim_matches(['\'', '"']).to_owned();
+        // The later of two counts.
+        variables.retain(|(other, _)| other != name);
+        variables.push((name.to_owned(), value));
+    }
+    Ok(variables)
+}
+
+/// Words, quoted texts with their quotes, and single other letters.
+fn tokens(text: &str) -> Result<Vec<String>, String> {
+    let mut tokens = Vec::new();
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let mut token = String::from(letter);
+        match letter {
+            '#' => {
+                letters.by_ref().find(|it| *it == '\n');
+                continue;
+            }
+            '\'' | '"' => loop {
+                let open = || format!("there is no closing {letter}");
+                let next = letters.next().ok_or_else(open)?;
+                token.push(next);
+                if next == letter {
+                    break;
+                }
+            },
+            _ if is_of_word(letter) => {
+                let goes_on = |it: &char| is_of_word(*it) || ['\'', '"', '#'].contains(it);
+                while let Some(next) = letters.next_if(goes_on) {
+                    if next == '#' {
+                        letters.by_ref().find(|it| *it == '\n');
+                    } else {
+                        token.push(next);
+                    }
+                }
+            }
+            // It stands between tokens, or is one by itself.
+            _ => {}
+        }
+        if !letter.is_ascii_whitespace() {
+            tokens.push(token);
+        }
+    }
+    Ok(tokens)
+}
+
+fn is_of_word(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || "_/.+-():".contains(letter)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{command, variables};
+
+    #[test]
+    fn command_lines_are_split_as_by_a_shell() {
+        for (text, expected) in [
+            ("", &[] as &[&str]),
+            ("  /bin/cat \t-n\n x ", &["/bin/cat", "-n", "x"]),
+            ("sh -c 'a \"b\" $c'", &["sh", "-c", "a \"b\" $c"]),
+            (r#"a"b c"'d e'f"#, &["ab cd ef"]),
+            (r#"x "" '' "#, &["x", "", ""]),
+            (r#""a\"b\\c\d" e\ f"#, &[r#"a"b\c\d"#, "e f"]),
+            ("a # b", &["a", "#", "b"]),
+        ] {
+            let words = expected.iter().map(|it| (*it).to_owned()).collect();
+            assert_eq!(command(text), Ok(words), "{text}");
+        }
+        for open in ["a 'b", "a \"b", "a \"b\\", "a \\"] {
+            assert!(command(open).is_err(), "{open}");
+        }
+    }
+
+    #[test]
+    fn variables_are_split_as_supervisord_splits_them() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        for (text, expected) in [
+            ("", vec![]),
+            ("A=1", vec![pair("A", "1")]),
+            (
+                "A=\"x, y\",\n B='1 2' , C=/bin:/usr/bin,",
+                vec![
+                    pair("A", "x, y"),
+                    pair("B", "1 2"),
+                    pair("C", "/bin:/usr/bin"),
+                ],
+            ),
+            ("A=1,A=2", vec![pair("A", "2")]),
+            ("A=\"\\n\"", vec![pair("A", "\\n")]),
+            ("A=''", vec![pair("A", "")]),
+        ] {
+            assert_eq!(variables(text), Ok(expected), "{text}");
+        }
+        for wrong in ["A", "A=", "A=1 B=2", "A=\"x", "A=x@y", "A=1;B=2", "=1"] {
+            assert!(variables(wrong).is_err(), "{wrong}");
+        }
+    }
+}
