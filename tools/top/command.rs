@@ -19,17 +19,19 @@ const PRINTED: (u16, u16) = (80, 100);
 ///
 /// A queue has a row with its jobs, its oldest ready job, and what goes in and out a second; the busiest come first.
 ///
+/// Services and processes are asked for while they are shown, and what a process uses only while its line is on the screen.
+///
 /// Asks over `DATA/sexton.sock`, or where --url says, once a second, and goes on asking when the coordinator ends, until it is there again.
 /// Where standard output is no terminal, it prints one frame.
 #[derive(Args)]
 #[command(
-    after_help = "Keys: q, Esc or Ctrl-C quits; p pauses the picture, not the asking; tab shows the internals: journal, checkpoints, panics of actors; arrows scroll \
+    after_help = "Keys: q, Esc or Ctrl-C quits; p pauses the picture, not the asking; tab shows services and the tree of processes, then the internals: journal, checkpoints, panics of actors; arrows scroll \
 them; + and - change how often it asks; Ctrl-Z goes back to the shell for a while.\n\n\
 Exit status: 0 it was quit; 3 no coordinator runs there, or it cannot be asked; 4 it has halted. On a terminal, and with --json, \
 it goes on asking instead.",
     after_long_help = "Examples:\n  sexton top --data /var/lib/sexton\n  sexton top --once\n  \
 sexton top --json --every 10 | jq -c '[.at, .per_second.commands]'\n\n\
-Keys: q, Esc or Ctrl-C quits; p pauses the picture, not the asking; tab shows the internals: journal, checkpoints, panics of actors; arrows scroll \
+Keys: q, Esc or Ctrl-C quits; p pauses the picture, not the asking; tab shows services and the tree of processes, then the internals: journal, checkpoints, panics of actors; arrows scroll \
 them; + and - change how often it asks; Ctrl-Z goes back to the shell for a while.\n\n\
 Exit status: 0 it was quit; 3 no coordinator runs there, or it cannot be asked; 4 it has halted. On a terminal, and with --json, \
 it goes on asking instead."
@@ -56,14 +58,18 @@ impl Top {
         let target = self.at.target()?;
         let abilities = terminal::abilities();
         let mut screen = Screen::new(target.shown(), self.every, abilities);
+        let is_printed = self.once || !io::stdout().is_terminal();
+        if is_printed && !self.json {
+            screen.pane = Pane::Whole;
+        }
+        let asker = Asker::start(&target, screen.question())?;
         if self.json {
-            lines(screen, &Asker::start(&target, self.every)?, self.once)
-        } else if self.once || !io::stdout().is_terminal() {
-            let asker = Asker::start(&target, self.every)?;
+            lines(screen, &asker, self.once)
+        } else if is_printed {
             twice(&mut screen, &asker)?;
             written(write!(io::stdout(), "{}", frame(&mut screen)))
         } else {
-            terminal::watch(screen, &Asker::start(&target, self.every)?)
+            terminal::watch(screen, &asker)
         }
     }
 }
@@ -73,6 +79,11 @@ fn twice(screen: &mut Screen, asker: &Asker) -> Result<(), Failure> {
     for _ in 0..2 {
         let (at, answer) = asker.answer()?;
         screen.watched.take(at, Ok(answer?));
+        if screen.pane == Pane::Whole {
+            // Which processes have room is known when they are drawn.
+            frame(screen);
+            asker.ask(screen.question());
+        }
     }
     Ok(())
 }
@@ -101,7 +112,6 @@ fn frame(screen: &mut Screen) -> String {
         ..screen.abilities
     };
     screen.abilities = plain;
-    screen.pane = Pane::Whole;
     let (width, height) = PRINTED;
     let mut terminal =
         Terminal::new(TestBackend::new(width, height)).expect("a buffer cannot fail");

@@ -4,6 +4,7 @@
 //! is none across a restart or a silence: a gap stays a gap, and nothing is guessed to fill it.
 
 use crate::text::{self, number};
+use crate::top::family::Family;
 use crate::top::work::Work;
 use serde_json::{Value, json};
 use sexton::clock::Timestamp;
@@ -97,6 +98,8 @@ pub(crate) struct Watched {
     pub(crate) status: Option<(Timestamp, Value)>,
     /// Queues and locks, as of then.
     pub(crate) work: Work,
+    /// Services and processes, as of then, if they were asked for.
+    pub(crate) family: Family,
     pub(crate) points: VecDeque<Point>,
     /// How many samples there ever were.
     pub(crate) taken: usize,
@@ -109,6 +112,7 @@ impl Watched {
             contact: Contact::Asking,
             status: None,
             work: Work::default(),
+            family: Family::default(),
             points: VecDeque::new(),
             taken: 0,
             succession: None,
@@ -131,6 +135,7 @@ impl Watched {
     /// What `/v1/busiest` answers stands in the status under that name.
     fn heard(&mut self, at: Timestamp, mut status: Value) -> Point {
         let busiest = status.as_object_mut().and_then(|it| it.remove("busiest"));
+        let family = status.as_object_mut().and_then(|it| it.remove("processes"));
         let gauge = |path| status.pointer(path).and_then(Value::as_u64);
         let mut point = Point {
             at,
@@ -143,6 +148,7 @@ impl Watched {
         if let Some((_, before)) = &self.status {
             if self.contact != Contact::Heard || !is_same(before, &status) {
                 self.work = Work::default();
+                self.family = Family::default();
             }
             if is_same(before, &status) {
                 // What happened in a silence is known in sum, but not when.
@@ -155,6 +161,7 @@ impl Watched {
         }
         let uptime_ms = number(&status, "/uptime_ms");
         self.work.take(&busiest.unwrap_or_default(), uptime_ms);
+        self.family.take(&mut family.unwrap_or_default(), uptime_ms);
         self.contact = Contact::Heard;
         self.status = Some((at, status));
         point

@@ -11,9 +11,11 @@ const PACES_MS: [u64; 9] = [100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_
 pub(crate) enum Pane {
     /// Queues, locks, what comes in over each door.
     Work,
+    /// Services, and the tree of processes.
+    Processes,
     /// Journal, checkpoints, machine; panics and quarantined items of each actor, in full.
     Internals,
-    /// Both, where nobody can press a key.
+    /// All, where nobody can press a key.
     Whole,
 }
 
@@ -33,14 +35,20 @@ pub(crate) enum Key {
     Suspend,
 }
 
+/// What is asked, and how often.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Question {
+    pub(crate) every: Duration,
+    /// Of which processes it is asked what they use; none where processes are not asked for at all.
+    pub(crate) processes: Option<Vec<String>>,
+}
+
 /// What the terminal has to do about a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     Draw,
     Quit,
     Suspend,
-    /// Ask so often from now on.
-    Every(Duration),
 }
 
 /// What the terminal can show.
@@ -65,6 +73,8 @@ pub(crate) struct Screen {
     pub(crate) pane: Pane,
     /// Lines of the pane that are above the screen. Drawing bounds it.
     pub(crate) scroll: usize,
+    /// The processes whose lines are on the screen, as of the last drawing.
+    pub(crate) in_view: Vec<String>,
 }
 
 impl Screen {
@@ -78,6 +88,19 @@ impl Screen {
             overdue: None,
             pane: Pane::Work,
             scroll: 0,
+            in_view: Vec::new(),
+        }
+    }
+
+    /// What has to be asked for what is shown. Of processes nothing is read for nobody.
+    pub(crate) fn question(&self) -> Question {
+        let is_shown = match self.pane {
+            Pane::Processes | Pane::Whole => true,
+            Pane::Work | Pane::Internals => false,
+        };
+        Question {
+            every: self.every,
+            processes: is_shown.then(|| self.in_view.clone()),
         }
     }
 
@@ -90,8 +113,8 @@ impl Screen {
         match key {
             Key::Quit => return Wish::Quit,
             Key::Suspend => return Wish::Suspend,
-            Key::Faster => return self.pace(faster(self.every)),
-            Key::Slower => return self.pace(slower(self.every)),
+            Key::Faster => self.pace(faster(self.every)),
+            Key::Slower => self.pace(slower(self.every)),
             Key::Pause => {
                 self.frozen = match self.frozen {
                     None => Some(Box::new(self.watched.clone())),
@@ -101,7 +124,8 @@ impl Screen {
             Key::NextPane => {
                 self.scroll = 0;
                 self.pane = match self.pane {
-                    Pane::Work => Pane::Internals,
+                    Pane::Work => Pane::Processes,
+                    Pane::Processes => Pane::Internals,
                     Pane::Internals => Pane::Work,
                     Pane::Whole => Pane::Whole,
                 };
@@ -114,13 +138,9 @@ impl Screen {
         Wish::Draw
     }
 
-    fn pace(&mut self, every: Option<u64>) -> Wish {
-        match every {
-            None => Wish::Draw,
-            Some(ms) => {
-                self.every = Duration::from_millis(ms);
-                Wish::Every(self.every)
-            }
+    fn pace(&mut self, every: Option<u64>) {
+        if let Some(ms) = every {
+            self.every = Duration::from_millis(ms);
         }
     }
 }

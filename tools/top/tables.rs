@@ -160,7 +160,7 @@ fn rank(place: usize, step: usize) -> u8 {
 }
 
 /// As much of a text as has room, and a mark where it was cut.
-fn cut(text: &str, width: usize) -> String {
+pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }

@@ -3,16 +3,16 @@
 //!
 //! Promises: the terminal is as it was at every end, also after a panic or SIGTERM; one question at a time is open.
 
-use crate::client::{self, Target};
+use crate::client::{self, Target, fields};
 use crate::report::Failure;
 use crate::status;
 use crate::top::sample::Silence;
-use crate::top::screen::{Abilities, Key, Screen, Wish};
+use crate::top::screen::{Abilities, Key, Question, Screen, Wish};
 use crate::top::view;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use rustix::process::{Signal, getpid, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sexton::clock::Timestamp;
 use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -21,6 +21,12 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// An answer may be so late before it is spoken of.
 const LATE: Duration = Duration::from_secs(2);
+
+/// The most processes that are asked for.
+const PROCESSES_MAX: usize = 512;
+
+/// Of how many at most it is asked what they use.
+const USAGE_MAX: usize = 256;
 
 /// Without anything else, the screen is drawn so often.
 const TICK: Duration = Duration::from_secs(1);
@@ -40,33 +46,37 @@ pub(crate) enum Happening {
 pub(crate) struct Asker {
     happenings: Receiver<Happening>,
     happened: Sender<Happening>,
-    pace: Sender<Duration>,
+    asked: Sender<Question>,
 }
 
 impl Asker {
-    pub(crate) fn start(target: &Target, every: Duration) -> Result<Self, Failure> {
+    pub(crate) fn start(target: &Target, mut question: Question) -> Result<Self, Failure> {
         let (happened, happenings) = mpsc::channel();
-        let (pace, paces) = mpsc::channel();
+        let (asked, questions) = mpsc::channel();
         let target = target.clone();
         thread("sexton-ask", &happened, move |out| {
-            let (mut every, mut after) = (every, None);
+            let mut after = None;
             loop {
-                let answer = ask(&target, &mut after);
+                let answer = ask(&target, &mut after, question.processes.as_deref());
                 if out.send(Happening::Answer(now(), answer)).is_err() {
                     return;
                 }
-                match paces.recv_timeout(every) {
-                    Ok(changed) => every = changed,
-                    Err(RecvTimeoutError::Timeout) => {}
-                    Err(RecvTimeoutError::Disconnected) => return,
+                if !wait(&questions, &mut question) {
+                    return;
                 }
             }
         })?;
         Ok(Self {
             happenings,
             happened,
-            pace,
+            asked,
         })
+    }
+
+    /// Asks this from now on.
+    pub(crate) fn ask(&self, question: Question) {
+        // Its thread says itself when it has ended.
+        drop(self.asked.send(question));
     }
 
     /// The next answer, where nothing else happens.
@@ -82,9 +92,33 @@ impl Asker {
     }
 }
 
+/// Waits until it is time to ask again; whether anybody wants to know. Another pace, and the first look at processes, are
+/// asked for at once; other processes than before with the rest.
+fn wait(questions: &Receiver<Question>, question: &mut Question) -> bool {
+    let until = instant() + question.every;
+    loop {
+        match questions.recv_timeout(until.saturating_duration_since(instant())) {
+            Ok(next) => {
+                let looks = |it: &Question| it.processes.is_some();
+                let at_once = next.every != question.every || looks(&next) != looks(question);
+                *question = next;
+                if at_once {
+                    return true;
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => return true,
+            Err(RecvTimeoutError::Disconnected) => return false,
+        }
+    }
+}
+
 /// The status, and in it what has the most to do: of very many queues a share, `after` the one before. A coordinator that
 /// does not tell of these has a status all the same.
-fn ask(target: &Target, after: &mut Option<String>) -> Result<Value, Failure> {
+fn ask(
+    target: &Target,
+    after: &mut Option<String>,
+    processes: Option<&[String]>,
+) -> Result<Value, Failure> {
     let mut status = status::ask(target)?;
     let path = match &*after {
         Some(after) => format!("/v1/busiest?limit=100&after={after}"),
@@ -99,7 +133,54 @@ fn ask(target: &Target, after: &mut Option<String>) -> Result<Value, Failure> {
         put(&mut busiest, "after", after.into());
         put(&mut status, "busiest", busiest);
     }
+    if let Some(ids) = processes {
+        let found = family(target, ids);
+        let found = found.unwrap_or_else(|failure| json!({"refused": failure.words()}));
+        put(&mut status, "processes", found);
+    }
     Ok(status)
+}
+
+/// Services, processes that live, and what these of them use.
+fn family(target: &Target, ids: &[String]) -> Result<Value, Failure> {
+    let services = client::get(target, "/v1/services")?.well(&[])?;
+    let mut processes = Vec::new();
+    let mut next = None;
+    while processes.len() < PROCESSES_MAX {
+        let limit = (PROCESSES_MAX - processes.len()).to_string();
+        let mut query = fields([
+            ("status", "queued,running,stopping".into()),
+            ("limit", limit.into()),
+        ]);
+        if let Some(after) = next.take() {
+            query.insert("after".to_owned(), after);
+        }
+        let path = client::with_query("/v1/processes", &query);
+        let mut said = client::get(target, &path)?.well(&[])?;
+        if let Some(Value::Array(some)) = said.pointer_mut("/processes").map(Value::take) {
+            processes.extend(some);
+        }
+        next = said.get("next").filter(|next| next.is_string()).cloned();
+        if next.is_none() {
+            break;
+        }
+    }
+    let mut usage = Value::Null;
+    if !ids.is_empty() {
+        let ids: Vec<&String> = ids.iter().take(USAGE_MAX).collect();
+        let asked = fields([("ids", json!(ids))]);
+        let mut said = client::send(target, "/v1/processes/usage", asked, 0)?.well(&[])?;
+        usage = said
+            .pointer_mut("/usage")
+            .map(Value::take)
+            .unwrap_or_default();
+    }
+    Ok(json!({
+        "services": services.get("services"),
+        "processes": processes,
+        "more": next.is_some(),
+        "usage": usage,
+    }))
 }
 
 fn put(object: &mut Value, name: &str, value: Value) {
@@ -114,10 +195,16 @@ pub(crate) fn watch(mut screen: Screen, asker: &Asker) -> Result<(), Failure> {
     let mut shown = Shown::open()?;
     thread("sexton-keys", &asker.happened, keys)?;
     let mut heard = instant();
+    let mut asked = screen.question();
     loop {
         let overdue = heard.elapsed().saturating_sub(screen.every);
         screen.overdue = (overdue >= LATE).then_some(overdue);
         shown.draw(&mut screen)?;
+        let question = screen.question();
+        if question != asked {
+            asker.ask(question.clone());
+            asked = question;
+        }
         match asker.happenings.recv_timeout(TICK) {
             Ok(Happening::Answer(at, answer)) => {
                 heard = instant();
@@ -128,7 +215,6 @@ pub(crate) fn watch(mut screen: Screen, asker: &Asker) -> Result<(), Failure> {
                 Wish::Draw => {}
                 Wish::Quit => return Ok(()),
                 Wish::Suspend => shown.suspend()?,
-                Wish::Every(every) => drop(asker.pace.send(every)),
             },
             Ok(Happening::Stop) => return Ok(()),
             Ok(Happening::Gone(name)) => return Err(gone(name)),

@@ -2,6 +2,7 @@
 //! anew; read the change before it is committed.
 
 use crate::top::command::text;
+use crate::top::kin_tests;
 use crate::top::sample::{Contact, Rate, Silence, Watched};
 use crate::top::screen::{Abilities, Key, Pane, Screen, Wish};
 use crate::top::view;
@@ -15,15 +16,15 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Noon of a day, in milliseconds since 1970.
-const NOON: u64 = 1_795_262_400_000;
+pub(super) const NOON: u64 = 1_795_262_400_000;
 
-const FULL: Abilities = Abilities {
+pub(super) const FULL: Abilities = Abilities {
     unicode: true,
     colours: true,
 };
 
 /// The status after so many seconds: load that comes and goes, and a quiet half minute.
-fn status(second: u64) -> Value {
+pub(super) fn status(second: u64) -> Value {
     let busy = |until: u64| (0..until).map(|at| if at % 90 < 60 { 100 + at % 60 * 200 } else { 0 });
     let requests: u64 = busy(second).sum();
     let done = 2 * requests;
@@ -117,7 +118,7 @@ fn panics(mut status: Value) -> Value {
     status
 }
 
-fn screen(
+pub(super) fn screen(
     abilities: Abilities,
     answers: impl IntoIterator<Item = (u64, Result<Value, Silence>)>,
 ) -> Screen {
@@ -210,6 +211,7 @@ fn states() -> Vec<(&'static str, Screen)> {
     returned.watched.take(Timestamp(NOON + 160_000), Ok(again));
     let mut internals = after(147, panics(status(147)));
     assert_eq!(internals.key(Key::NextPane), Wish::Draw);
+    assert_eq!(internals.key(Key::NextPane), Wish::Draw);
     let mut idle = status(0);
     idle["busiest"]["queues"] = json!([]);
     let mut paused = busy(FULL);
@@ -241,7 +243,7 @@ fn states() -> Vec<(&'static str, Screen)> {
     ]
 }
 
-fn drawn(screen: &mut Screen, (width, height): (u16, u16)) -> Buffer {
+pub(super) fn drawn(screen: &mut Screen, (width, height): (u16, u16)) -> Buffer {
     let mut terminal =
         Terminal::new(TestBackend::new(width, height)).expect("a buffer cannot fail");
     let drawn = terminal.draw(|frame| view::draw(frame, screen));
@@ -253,9 +255,9 @@ fn every_state_is_drawn_as_recorded() {
     let update = std::env::var_os("UPDATE").is_some_and(|value| value == "1");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/top/screens");
     let mut pictures: Vec<(String, String)> = Vec::new();
-    for (name, mut screen) in states() {
+    for (name, mut screen) in states().into_iter().chain(kin_tests::states()) {
         pictures.push((format!("{name}-80x24"), text(&drawn(&mut screen, (80, 24)))));
-        if ["busy", "troubled"].contains(&name) {
+        if ["busy", "troubled", "processes"].contains(&name) {
             for size in [(160, 40), (60, 16), (40, 12), (20, 5)] {
                 let picture = text(&drawn(&mut screen, size));
                 pictures.push((format!("{name}-{}x{}", size.0, size.1), picture));
@@ -286,10 +288,10 @@ fn every_state_is_drawn_as_recorded() {
 
 #[test]
 fn every_size_is_drawn_and_says_how_it_stands() {
-    for (name, mut screen) in states() {
+    for (name, mut screen) in states().into_iter().chain(kin_tests::states()) {
         for width in (1..=90).step_by(3) {
             for height in 1..=30 {
-                for _ in 0..2 {
+                for _ in 0..3 {
                     let picture = text(&drawn(&mut screen, (width, height)));
                     let is_readable = width >= 20 && height >= 2;
                     let words = [
@@ -316,7 +318,7 @@ fn a_screen_without_colours_or_beyond_ascii_has_none() {
         colours: false,
     };
     let is_coloured = |buffer: &Buffer| buffer.content.iter().any(|cell| cell.fg != Color::Reset);
-    for (name, mut screen) in states() {
+    for (name, mut screen) in states().into_iter().chain(kin_tests::states()) {
         screen.abilities = FULL;
         assert!(is_coloured(&drawn(&mut screen, (80, 24))), "{name}");
         screen.abilities = plain;
@@ -421,7 +423,8 @@ fn what_is_kept_is_bounded_and_a_pause_holds_the_picture_only() {
 #[test]
 fn keys_change_the_pace_within_bounds_and_scroll_within_the_pane() {
     let mut screen = screen(FULL, [(0, Ok(panics(status(0))))]);
-    assert_eq!(screen.key(Key::Slower), Wish::Every(Duration::from_secs(2)));
+    assert_eq!(screen.key(Key::Slower), Wish::Draw);
+    assert_eq!(screen.question().every, Duration::from_secs(2));
     for _ in 0..20 {
         screen.key(Key::Slower);
     }
@@ -435,8 +438,12 @@ fn keys_change_the_pace_within_bounds_and_scroll_within_the_pane() {
     assert_eq!(screen.every, Duration::from_millis(100));
     screen.every = Duration::from_hours(1);
     assert_eq!(screen.key(Key::Slower), Wish::Draw);
-    assert_eq!(screen.key(Key::Faster), Wish::Every(Duration::from_mins(1)));
+    assert_eq!(screen.every, Duration::from_hours(1));
+    assert_eq!(screen.key(Key::Faster), Wish::Draw);
+    assert_eq!(screen.every, Duration::from_mins(1));
 
+    screen.key(Key::NextPane);
+    assert_eq!(screen.pane, Pane::Processes);
     screen.key(Key::NextPane);
     assert_eq!(screen.pane, Pane::Internals);
     let top = text(&drawn(&mut screen, (80, 12)));

@@ -4,7 +4,7 @@ use crate::text::{grouped, number, span, words};
 use crate::top::chart::{INTERNALS, Series, WORK, Window, rate_words};
 use crate::top::sample::{Contact, Watched};
 use crate::top::screen::{Pane, Screen};
-use crate::top::{details, tables};
+use crate::top::{details, kin, tables};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -23,6 +23,9 @@ const WIDE: usize = 60;
 
 /// A part's lines behind its first.
 pub(crate) const FURTHER: u8 = 15;
+
+/// The most lines of services and processes where all is printed.
+const KIN_PRINTED: usize = 30;
 
 /// Between parts: first to go.
 const BLANK: u8 = 255;
@@ -58,10 +61,29 @@ pub(crate) fn draw(frame: &mut Frame<'_>, screen: &mut Screen) {
         Pane::Whole => {
             rows.extend(work(screen.shown(), width, screen.abilities.unicode));
             rows.push(Row::blank());
+            let mut kin = kin(screen, width);
+            kin.truncate(KIN_PRINTED);
+            screen.in_view = kin.iter().filter_map(|row| row.id.clone()).collect();
+            let kin = kin.into_iter().enumerate();
+            rows.extend(kin.map(|(place, row)| Row::new(rank_of_kin(place), row.line)));
+            rows.push(Row::blank());
             rows.extend(internals(screen.shown(), width, screen.abilities.unicode));
             rows.push(Row::blank());
             rows.extend(details::table(screen.shown()));
             fit(rows, height)
+        }
+        Pane::Processes => {
+            let mut lines = fit(rows, height.div_ceil(3));
+            let all = kin(screen, width);
+            let room = height - lines.len();
+            screen.scroll = screen.scroll.min(all.len().saturating_sub(room));
+            let in_view = all.into_iter().skip(screen.scroll).take(room);
+            screen.in_view.clear();
+            for row in in_view {
+                screen.in_view.extend(row.id);
+                lines.push(row.line);
+            }
+            lines
         }
         Pane::Internals => {
             let mut lines = fit(rows, height.div_ceil(2));
@@ -87,6 +109,22 @@ pub(crate) fn draw(frame: &mut Frame<'_>, screen: &mut Screen) {
     };
     frame.render_widget(Paragraph::new(keys(screen)), foot);
     reduce(frame.buffer_mut(), screen);
+}
+
+/// Services and processes.
+fn kin(screen: &Screen, width: usize) -> Vec<kin::Row> {
+    match &screen.shown().status {
+        None => Vec::new(),
+        Some((at, _)) => {
+            let family = &screen.shown().family;
+            kin::rows(family, at.0, width, screen.abilities.unicode)
+        }
+    }
+}
+
+/// The further down a process stands, the sooner it gives way, where not all can be shown.
+fn rank_of_kin(place: usize) -> u8 {
+    u8::try_from(20 + place).unwrap_or(u8::MAX).min(250)
 }
 
 /// What is always there: how it stands, whose figures these are, and what needs a person's eye.
@@ -221,7 +259,8 @@ fn charts(all: &[Series], watched: &Watched, width: usize, unicode: bool) -> Vec
 /// What can be done here.
 fn keys(screen: &Screen) -> Line<'static> {
     let (pane, scroll) = match screen.pane {
-        Pane::Work | Pane::Whole => ("internals", ""),
+        Pane::Work | Pane::Whole => ("processes", ""),
+        Pane::Processes => ("internals", "  up/down"),
         Pane::Internals => ("work", "  up/down"),
     };
     let mut line: Vec<Span<'static>> = Vec::new();

@@ -1,0 +1,239 @@
+//! The pane of processes: a line for each process of a service, and the tree of what lives.
+
+use crate::process::{about, command, last, standing};
+use crate::text::{self, bytes, number, plain, span, words};
+use crate::top::family::{Family, Standing, Usage, Way, id};
+use crate::top::sample::list;
+use crate::top::tables::cut;
+use ratatui::style::Stylize as _;
+use ratatui::text::Line;
+use serde_json::Value;
+
+/// Columns that a name has at least, where there are others.
+const NAME_MIN: usize = 24;
+
+/// A line of the pane, and the process that it is about.
+pub(crate) struct Row {
+    pub(crate) line: Line<'static>,
+    pub(crate) id: Option<String>,
+}
+
+impl Row {
+    fn new(line: impl Into<Line<'static>>) -> Self {
+        let line = line.into();
+        Self { line, id: None }
+    }
+}
+
+/// A column, and which goes first where there is no room: the highest rank.
+struct Column<T> {
+    head: &'static str,
+    width: usize,
+    rank: u8,
+    cell: fn(&T) -> String,
+}
+
+/// A process of a service, at a time of the wall clock.
+struct Instance<'a> {
+    stands: &'a Value,
+    now: u64,
+}
+
+/// A process that lives.
+struct Member<'a> {
+    record: &'a Value,
+    usage: Option<&'a Usage>,
+    now: u64,
+}
+
+/// All lines of the pane.
+pub(crate) fn rows(family: &Family, now: u64, width: usize, unicode: bool) -> Vec<Row> {
+    let words = match &family.standing {
+        Standing::Unasked => Some("asking for processes".to_owned()),
+        Standing::Refused(why) => Some(format!("processes are not known: {}", plain(why))),
+        Standing::Known => None,
+    };
+    if let Some(words) = words {
+        let lines = crate::top::details::folded(&words, width);
+        return lines.into_iter().map(|line| Row::new(line.dim())).collect();
+    }
+    let mut rows = services(family, now, width);
+    rows.push(Row::new(""));
+    rows.extend(processes(family, now, width, unicode));
+    rows
+}
+
+fn services(family: &Family, now: u64, width: usize) -> Vec<Row> {
+    let columns: [Column<Instance<'_>>; 5] = [
+        column("status", 10, 0, |it| words(it.stands, "/status")),
+        column("restarts", 10, 1, |it| {
+            number(it.stands, "/restarts").to_string()
+        }),
+        column("last end", 14, 2, |it| cut(&last(it.stands), 12)),
+        column("up", 13, 3, |it| up(it.stands, it.now)),
+        column("pid", 10, 4, |it| words(it.stands, "/pid")),
+    ];
+    let (columns, room) = fitting(columns.into(), width);
+    if family.services.is_empty() {
+        let words = "no services: each would stand here with its restarts and its last end";
+        return vec![Row::new(cut(words, width).dim())];
+    }
+    let all = text::count(family.services.len() as u64, "service");
+    let mut rows = vec![head(&all, &columns, room)];
+    for service in &family.services {
+        let instances = list(service, "/instances");
+        for instance in instances {
+            let mut name = plain(&words(service, "/name"));
+            if instances.len() > 1 {
+                name = format!("{name} {}", number(instance, "/number"));
+            }
+            let about = about(service, instance, now);
+            if !["-".to_owned(), last(instance)].contains(&about) {
+                name = format!("{name}  {about}");
+            }
+            let it = Instance {
+                stands: instance,
+                now,
+            };
+            let line = line(&name, &it, &columns, room);
+            rows.push(match words(it.stands, "/status").as_str() {
+                "failed" => Row::new(line.red()),
+                "backoff" => Row::new(line.yellow()),
+                _ => Row::new(line),
+            });
+        }
+        if instances.is_empty() {
+            rows.push(Row::new(cut(&plain(&words(service, "/name")), width)));
+        }
+    }
+    rows
+}
+
+fn processes(family: &Family, now: u64, width: usize, unicode: bool) -> Vec<Row> {
+    let columns: [Column<Member<'_>>; 6] = [
+        column("cpu", 8, 0, |it| share(it.usage)),
+        column("memory", 11, 1, |it| {
+            used(it.usage, |usage| bytes(usage.memory_bytes))
+        }),
+        column("pid", 9, 3, |it| words(it.record, "/pid")),
+        column("status", 10, 4, |it| cut(&standing(it.record), 9)),
+        column("cpu time", 13, 5, |it| {
+            used(it.usage, |usage| span(usage.cpu_ms))
+        }),
+        column("up", 13, 2, |it| up(it.record, it.now)),
+    ];
+    let (columns, room) = fitting(columns.into(), width);
+    if family.members.is_empty() {
+        let words = "no processes: each would stand here under its parent; `sexton run` starts one";
+        return vec![Row::new(cut(words, width).dim())];
+    }
+    let all = match family.members.len() {
+        count if family.has_more => format!("the first {count} of more"),
+        1 => "1 process".to_owned(),
+        count => format!("{count} processes"),
+    };
+    let mut rows = vec![head(&all, &columns, room)];
+    for (way, record) in &family.members {
+        let name = format!("{}{}", lead(way, room / 2, unicode), named(record));
+        let member = Member {
+            record,
+            usage: family.usage(record),
+            now,
+        };
+        rows.push(Row {
+            id: Some(id(record).to_owned()),
+            ..Row::new(line(&name, &member, &columns, room))
+        });
+    }
+    rows
+}
+
+/// What a process is called: by its service, or its type, and its command.
+fn named(record: &Value) -> String {
+    let command = command(record);
+    let kind = words(record, "/type");
+    let service = record.pointer("/labels/service").and_then(Value::as_str);
+    match service.filter(|_| kind == "service") {
+        Some(service) => format!("{}: {command}", plain(service)),
+        None if kind == "binary" => command,
+        None => format!("{kind}: {command}"),
+    }
+}
+
+/// The lines from a process to its ancestors. Of a tree that is too deep for the screen only the nearest are drawn.
+fn lead(way: &Way, room: usize, unicode: bool) -> String {
+    let (more, none, branch, end) = if unicode {
+        ("\u{2502} ", "  ", "\u{251c} ", "\u{2514} ")
+    } else {
+        ("| ", "  ", "|-", "`-")
+    };
+    let Some((own, above)) = way.split_last() else {
+        return String::new();
+    };
+    let fits = (room / 2).max(1) - 1;
+    let hidden = above.len().saturating_sub(fits);
+    let mut lead = String::new();
+    for follows in above.iter().skip(hidden) {
+        lead.push_str(if *follows { more } else { none });
+    }
+    lead.push_str(if *own { branch } else { end });
+    lead
+}
+
+fn up(value: &Value, now: u64) -> String {
+    let started = value.get("started_at").and_then(Value::as_u64);
+    started.map_or_else(|| "-".to_owned(), |at| span(now.saturating_sub(at)))
+}
+
+fn share(usage: Option<&Usage>) -> String {
+    let share = usage.and_then(|usage| usage.share);
+    share.map_or_else(
+        || "-".to_owned(),
+        |share| format!("{}.{}%", share / 10, share % 10),
+    )
+}
+
+fn used(usage: Option<&Usage>, words: fn(&Usage) -> String) -> String {
+    usage.map_or_else(|| "-".to_owned(), words)
+}
+
+const fn column<T>(
+    head: &'static str,
+    width: usize,
+    rank: u8,
+    cell: fn(&T) -> String,
+) -> Column<T> {
+    Column {
+        head,
+        width,
+        rank,
+        cell,
+    }
+}
+
+/// The columns that have room beside a name, and the room of that.
+fn fitting<T>(mut columns: Vec<Column<T>>, width: usize) -> (Vec<Column<T>>, usize) {
+    let taken = |columns: &[Column<T>]| columns.iter().map(|it| it.width).sum::<usize>();
+    while columns.len() > 1 && taken(&columns) + NAME_MIN > width {
+        let highest = columns.iter().map(|it| it.rank).max().unwrap_or_default();
+        columns.retain(|it| it.rank < highest);
+    }
+    let room = width.saturating_sub(taken(&columns)).max(1);
+    (columns, room)
+}
+
+fn head<T>(all: &str, columns: &[Column<T>], room: usize) -> Row {
+    let heads = columns
+        .iter()
+        .map(|it| format!("{:>1$}", it.head, it.width));
+    let line = format!("{:room$}{}", cut(all, room), heads.collect::<String>());
+    Row::new(line.dim())
+}
+
+fn line<T>(name: &str, of: &T, columns: &[Column<T>], room: usize) -> String {
+    let cells = columns.iter().map(|Column { width, cell, .. }| {
+        let cell = cell(of);
+        format!("{cell:>width$}")
+    });
+    format!("{:room$}{}", cut(name, room), cells.collect::<String>())
+}
