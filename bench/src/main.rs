@@ -14,10 +14,12 @@ mod chance;
 mod churn;
 mod codec;
 mod contend;
+mod coordinator;
 mod course;
 mod cycle;
 mod embed;
 mod embed_jobs;
+mod ending;
 mod failure;
 mod fdatasync;
 mod figures;
@@ -26,15 +28,19 @@ mod held;
 mod http;
 mod interrupt;
 mod job;
+mod limits;
 mod load;
 mod locks;
 mod output;
 mod peer;
+mod processes;
+mod pulse;
 mod question;
 mod queue;
 mod rebuild;
 mod recovery;
 mod replay;
+mod restarts;
 mod row;
 mod site;
 mod table;
@@ -64,6 +70,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
   sexton-bench http                              locks over HTTP, beside etcd
   sexton-bench queue                             jobs over TCP, beside beanstalkd and Redis
   sexton-bench backlog                           a million waiting jobs: memory, cycles, restarts
+  sexton-bench processes                         services, launches, ends, beside supervisord and runit
   sexton-bench replay --entries 1000000          how fast a start reads the log
 
 docs/benchmarks.md says what each row does and how to read it.")]
@@ -71,8 +78,12 @@ enum Measure {
     Backlog(backlog::Backlog),
     Churn(churn::Churn),
     Embed(embed::Embed),
+    /// What `processes` launches.
+    #[command(hide = true)]
+    Ending(ending::Ending),
     Http(http::Http),
     Locks(locks::Locks),
+    Processes(processes::Processes),
     Queue(queue::Queue),
     Recovery(recovery::Recovery),
     Replay(replay::Replay),
@@ -80,13 +91,18 @@ enum Measure {
 
 fn main() -> Result<(), Failure> {
     let measure = Measure::parse();
+    if let Measure::Ending(ending) = measure {
+        return ending.run();
+    }
     raise_descriptor_limit()?;
     interrupt::watched(move |stop| match measure {
         Measure::Backlog(backlog) => backlog.run(stop),
         Measure::Churn(churn) => churn.run(stop),
         Measure::Embed(embed) => embed.run(stop),
+        Measure::Ending(ending) => ending.run(),
         Measure::Http(http) => http.run(stop),
         Measure::Locks(locks) => locks.run(stop),
+        Measure::Processes(processes) => processes.run(stop),
         Measure::Queue(queue) => queue.run(stop),
         Measure::Recovery(recovery) => recovery.run(stop),
         Measure::Replay(replay) => replay.run(stop),

@@ -102,7 +102,7 @@ fn version(
 impl Peer {
     /// sexton as a server, with its data below the directory for data or without files.
     pub(crate) fn sexton(durable: bool, site: &Site) -> Result<Self, Failure> {
-        Self::start_sexton(Protocol::Lockserver, LOCKSERVER, (durable, site))
+        Self::start_sexton(Protocol::Lockserver, LOCKSERVER, (durable, site), None)
     }
 
     /// Redis, with an append-only file below the directory for data that is synced before each answer, or without files.
@@ -125,7 +125,15 @@ impl Peer {
 impl Peer<()> {
     /// sexton with its HTTP door open, with its data below the directory for data or without files.
     pub(crate) fn sexton_over_http(durable: bool, site: &Site) -> Result<Self, Failure> {
-        Self::start_sexton((), "http", (durable, site))
+        Self::start_sexton((), "http", (durable, site), None)
+    }
+
+    /// sexton with its data below the directory for data, and the services of a configuration if there is one.
+    pub(crate) fn sexton_for_processes(
+        config: Option<&Path>,
+        site: &Site,
+    ) -> Result<Self, Failure> {
+        Self::start_sexton((), LOCKSERVER, (true, site), config)
     }
 
     /// etcd as it comes: a cluster of one, everything on disk before the answer, with its data below the directory for data.
@@ -152,7 +160,7 @@ impl Peer<()> {
 impl Peer<Speech> {
     /// sexton with its beanstalkd door open, with its data below the directory for data or without files.
     pub(crate) fn sexton_for_jobs(durable: bool, site: &Site) -> Result<Self, Failure> {
-        Self::start_sexton(Speech::Beanstalk, "beanstalk", (durable, site))
+        Self::start_sexton(Speech::Beanstalk, "beanstalk", (durable, site), None)
     }
 
     /// beanstalkd, with its log below the directory for data and synced before each answer, or without files.
@@ -226,12 +234,18 @@ impl<P> Peer<P> {
         protocol: P,
         door: &'static str,
         (durable, site): (bool, &Site),
+        config: Option<&Path>,
     ) -> Result<Self, Failure> {
         let directory = directory(&site.root())?;
         let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let program = site.program()?.to_owned();
+        let config = config.map(Path::to_owned);
         let again: Again = Box::new(move |data, address| {
-            Ok(sexton(&program, door, durable.then_some(data), address))
+            let mut command = sexton(&program, door, durable.then_some(data), address);
+            if let Some(config) = &config {
+                command.arg("--config").arg(config);
+            }
+            Ok(command)
         });
         let command = again(directory.path(), any_port)?;
         let (child, mut output) = start(command, SEXTON)?;
@@ -277,6 +291,11 @@ impl<P> Peer<P> {
             .and_then(|()| self.child.wait())
             .map(drop)
             .map_err(Failure::to("kill a server"))
+    }
+
+    /// Its PID.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Where it keeps its data.

@@ -72,7 +72,7 @@ fn panics(
                 .block_on(handle.checkpoint())
                 .map_err(|error| Failure::new(format!("failed to {error}")))?;
         }
-        let (served, longest) = with_others(data, || served(runtime, handle, locks))?;
+        let (served, longest) = with_others(data, "/healthz", || served(runtime, handle, locks))?;
         round.insert(row, ms(served?));
         others = others.max(longest);
     }
@@ -120,8 +120,12 @@ fn served(runtime: &Runtime, handle: &Handle, locks: u32) -> Result<Duration, Fa
     }
 }
 
-/// Asks the node something else all the while; the longest that this took.
-fn with_others<T>(data: &Path, work: impl FnOnce() -> T) -> Result<(T, Duration), Failure> {
+/// Asks the node this all the while; the longest that an answer took.
+pub(crate) fn with_others<T>(
+    data: &Path,
+    question: &'static str,
+    work: impl FnOnce() -> T,
+) -> Result<(T, Duration), Failure> {
     let over = Arc::new(AtomicBool::new(false));
     let (data, until) = (data.to_owned(), Arc::clone(&over));
     let asking = std::thread::Builder::new()
@@ -131,7 +135,7 @@ fn with_others<T>(data: &Path, work: impl FnOnce() -> T) -> Result<(T, Duration)
             while !until.load(Ordering::Relaxed) {
                 let began = now();
                 let answer = on_socket(&data, PATIENCE)
-                    .and_then(|mut stream| exchange(&mut stream, "/healthz", None));
+                    .and_then(|mut stream| exchange(&mut stream, question, None));
                 answer.map_err(Failure::to("ask others"))?;
                 longest = longest.max(now() - began);
                 rest(POLL);

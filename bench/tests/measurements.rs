@@ -177,6 +177,84 @@ fn a_written_log_is_replayed() {
 }
 
 /// The named row of `bench recovery`.
+const PROCESSES: [&str; 15] = [
+    "processes",
+    "--rounds",
+    "1",
+    "--kills",
+    "10",
+    "--launches",
+    "20",
+    "--ends",
+    "10",
+    "--children",
+    "20",
+    "--records",
+    "30",
+    "--output",
+    "1",
+];
+
+/// A directory with the commands that are launched, and no supervisor.
+fn without_supervisors() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary directory can be made");
+    let path = std::env::var_os("PATH").expect("there is a PATH");
+    for name in ["sh", "sleep", "head"] {
+        let mut places = std::env::split_paths(&path).map(|place| place.join(name));
+        let program = places.find(|program| program.exists());
+        let program = program.expect("every system has it");
+        std::os::unix::fs::symlink(program, folder.path().join(name)).expect("a link can be made");
+    }
+    folder
+}
+
+#[test]
+fn processes_are_measured_and_missing_supervisors_are_named() {
+    let path = without_supervisors();
+    let figures = bench(&PROCESSES, Some(path.path()));
+    let notes = figures["notes"].to_string();
+    for missing in ["supervisord is not installed", "runsv is not installed"] {
+        assert!(notes.contains(missing), "{notes}");
+    }
+    let rows = figures["rows"].as_array().expect("rows are a list");
+    assert_eq!(rows.len(), 17);
+    for row in rows {
+        // Memory that a few children or records add may be none, and so may be what an idle coordinator takes.
+        let weighed = ["memory_child", "memory_record", "output_cpu"];
+        if !weighed.contains(&row["row"].as_str().expect("a name")) {
+            positive(&row["sexton"]["median"]);
+        }
+        assert!(row["runit"].is_null() && row["supervisord"].is_null());
+    }
+}
+
+#[test]
+fn restarts_are_measured_beside_supervisors_where_they_are_installed() {
+    let arguments = [
+        "processes",
+        "--parts",
+        "restart",
+        "--rounds",
+        "1",
+        "--kills",
+        "10",
+    ];
+    let figures = bench(&arguments, None);
+    let notes = figures["notes"].to_string();
+    let rows = figures["rows"].as_array().expect("rows are a list");
+    assert_eq!(rows.len(), 2);
+    for (name, program) in [("supervisord", "supervisord"), ("runit", "runsv")] {
+        for row in rows {
+            positive(&row["sexton"]["median"]);
+            if notes.contains(&format!("{program} is not installed")) {
+                assert!(row[name].is_null());
+            } else {
+                positive(&row[name]["median"]);
+            }
+        }
+    }
+}
+
 fn recovery_row<'a>(figures: &'a Value, name: &str) -> &'a Value {
     let rows = figures["rows"].as_array().expect("rows are a list");
     rows.iter()

@@ -1,0 +1,282 @@
+//! A coordinator under test that launches processes. Whatever it launched ends with it, and so does its keeper: nothing
+//! outlives a measurement, also not one that failed.
+
+use crate::failure::Failure;
+use crate::interrupt::Stop;
+use crate::load::now;
+use crate::peer::Peer;
+use crate::question::{exchange, on_socket, rest};
+use crate::site::Site;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Connections that ask for launches side by side.
+const CLIENTS: u32 = 16;
+
+/// A coordinator that does not answer for so long has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Between two questions whether all is as it is to be.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Where coordinators are started, and where their directories stay until all is measured: for minutes after files were removed,
+/// ext4 looks at each of them again whenever it makes another, which would be part of whatever is measured next.
+#[derive(Clone, Copy)]
+pub(crate) struct Grounds<'a> {
+    pub(crate) site: &'a Site,
+    pub(crate) attic: &'a Path,
+}
+
+/// A coordinator that runs, with everything on disk before it answers.
+pub(crate) struct Coordinator {
+    peer: Peer<()>,
+    attic: PathBuf,
+}
+
+/// A process that was launched.
+#[derive(Clone, Debug)]
+pub(crate) struct Launched {
+    pub(crate) id: String,
+    pub(crate) pid: u32,
+}
+
+impl Coordinator {
+    /// Starts one on a fresh directory, with the services of a configuration if there is one.
+    pub(crate) fn start(config: Option<&Path>, grounds: Grounds<'_>) -> Result<Self, Failure> {
+        let peer = Peer::sexton_for_processes(config, grounds.site)?;
+        let attic = grounds.attic.to_owned();
+        Ok(Self { peer, attic })
+    }
+
+    /// Where it keeps its data.
+    pub(crate) fn data(&self) -> &Path {
+        self.peer.data()
+    }
+
+    /// A connection to its Unix socket.
+    pub(crate) fn connect(&self) -> Result<UnixStream, Failure> {
+        connect(self.data())
+    }
+
+    /// Asks it once, on a connection of its own.
+    pub(crate) fn ask(&self, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
+        ask(&mut self.connect()?, path, body)
+    }
+
+    /// Has the keeper run.
+    pub(crate) fn has_keeper(&self) -> Result<(), Failure> {
+        self.ask("/v1/processes/keeper", Some(&json!({}))).map(drop)
+    }
+
+    /// Launches as many, side by side; each is answered when it runs and that is on disk.
+    pub(crate) fn launch(
+        &self,
+        count: u32,
+        body: &Value,
+        stop: &Stop,
+    ) -> Result<Vec<Launched>, Failure> {
+        let (data, next) = (self.data(), AtomicU32::new(0));
+        let client = || {
+            let mut stream = connect(data)?;
+            let mut launched = Vec::new();
+            while next.fetch_add(1, Ordering::Relaxed) < count {
+                stop.check()?;
+                let record = ask(&mut stream, "/v1/processes/launch", Some(body))?;
+                launched.push(launched_of(&record)?);
+            }
+            Ok::<_, Failure>(launched)
+        };
+        std::thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for _ in 0..CLIENTS {
+                let thread = std::thread::Builder::new().name("sexton-bench-launch".to_owned());
+                let thread = thread.spawn_scoped(scope, client);
+                threads.push(thread.map_err(Failure::to("start"))?);
+            }
+            let mut all = Vec::new();
+            for thread in threads {
+                let launched = thread.join();
+                let launched = launched.map_err(|_| Failure::new("a launching thread panicked"))?;
+                all.extend(launched?);
+            }
+            Ok(all)
+        })
+    }
+
+    /// How many records have one of these statuses. None if it does not answer yet.
+    fn count(&self, status: &str) -> Option<u64> {
+        let path = format!("/v1/processes/count?status={status}");
+        let mut stream = on_socket(self.peer.data(), PATIENCE).ok()?;
+        ask(&mut stream, &path, None).ok()?.get("count")?.as_u64()
+    }
+
+    /// Waits until as many records have this status.
+    pub(crate) fn await_count(
+        &mut self,
+        status: &str,
+        wanted: u32,
+        stop: &Stop,
+    ) -> Result<(), Failure> {
+        let patience = now() + PATIENCE;
+        loop {
+            stop.check()?;
+            let counted = self.count(status);
+            if counted == Some(wanted.into()) {
+                return Ok(());
+            }
+            self.peer.check()?;
+            if now() > patience {
+                let words = format!("{counted:?} records are {status}, and {wanted} were to be");
+                return Err(Failure::new(words));
+            }
+            rest(LOOK);
+        }
+    }
+
+    /// Ends it as a crash does. Its keeper and what that launched run on.
+    pub(crate) fn kill(&mut self) -> Result<(), Failure> {
+        self.peer.kill()
+    }
+
+    /// Starts it again. Returns before it serves.
+    pub(crate) fn start_again(&mut self) -> Result<(), Failure> {
+        self.peer.start_again()
+    }
+
+    /// Bytes of memory that it and its keeper have: what they share with others counts in parts.
+    pub(crate) fn memory(&self) -> Result<f64, Failure> {
+        let keeper = self.keeper();
+        let keeper = keeper.ok_or_else(|| Failure::new("there is no keeper"))?;
+        Ok(proportional(self.peer.pid())? + proportional(keeper)?)
+    }
+
+    /// Processor time that its threads have taken so far, to the nanosecond.
+    pub(crate) fn processor_time(&self) -> Result<Duration, Failure> {
+        let cannot = || Failure::to("read what the coordinator took");
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.peer.pid())).map_err(cannot())?;
+        let mut all = Duration::ZERO;
+        for task in tasks {
+            let task = task.map_err(cannot())?.path();
+            // A thread may end meanwhile.
+            let taken = fs::read_to_string(task.join("schedstat")).unwrap_or_default();
+            let taken = taken.split_whitespace().next();
+            let nanos = taken.and_then(|taken| taken.parse().ok()).unwrap_or(0);
+            all += Duration::from_nanos(nanos);
+        }
+        Ok(all)
+    }
+
+    /// The PID of its keeper, if it has one.
+    fn keeper(&self) -> Option<u32> {
+        let lock = fs::read_to_string(self.peer.data().join("keeper.lock"));
+        lock.ok()?.trim().parse().ok()
+    }
+}
+
+impl Drop for Coordinator {
+    fn drop(&mut self) {
+        // Whatever cannot be ended is nothing that anybody could be told of here.
+        drop(self.peer.kill());
+        if let Some(keeper) = self.keeper() {
+            end_keeper(keeper);
+        }
+        // If it cannot be moved, it is removed now.
+        let data = self.peer.data();
+        drop(fs::rename(
+            data,
+            self.attic.join(data.file_name().unwrap_or_default()),
+        ));
+    }
+}
+
+fn connect(data: &Path) -> Result<UnixStream, Failure> {
+    on_socket(data, PATIENCE).map_err(Failure::to("connect"))
+}
+
+fn end_keeper(keeper: u32) {
+    let patience = now() + PATIENCE;
+    while is_alive(keeper) && now() < patience {
+        let children = children_of(keeper);
+        for child in &children {
+            signal(*child, Signal::KILL);
+        }
+        if children.is_empty() {
+            // It ends by this when it has no child, and removes its control group.
+            signal(keeper, Signal::TERM);
+        }
+        rest(LOOK);
+    }
+}
+
+/// One request on a connection that stays; the answer has to be that it was done.
+pub(crate) fn ask(
+    stream: &mut UnixStream,
+    path: &str,
+    body: Option<&Value>,
+) -> Result<Value, Failure> {
+    let (status, answer) = exchange(stream, path, body).map_err(Failure::to(path))?;
+    if status != 200 {
+        return Err(Failure::new(format!("{path}: {status} {answer}")));
+    }
+    serde_json::from_str(&answer).map_err(Failure::to(path))
+}
+
+fn launched_of(record: &Value) -> Result<Launched, Failure> {
+    let id = record.get("id").and_then(Value::as_str);
+    let pid = record.get("pid").and_then(Value::as_u64);
+    match (id, pid.and_then(|pid| u32::try_from(pid).ok())) {
+        (Some(id), Some(pid)) => Ok(Launched {
+            id: id.to_owned(),
+            pid,
+        }),
+        _ => Err(Failure::new(format!("it was not launched: {record}"))),
+    }
+}
+
+/// Sends a signal to the process that has this PID, if one has.
+pub(crate) fn signal(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let pidfd = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    if let Some(pidfd) = pidfd {
+        // One that has ended meanwhile needs none.
+        let _ = pidfd_send_signal(pidfd, signal);
+    }
+}
+
+/// Whether it runs: a zombie does not.
+fn is_alive(pid: u32) -> bool {
+    stat(pid).is_some_and(|(state, _)| state != "Z")
+}
+
+fn children_of(parent: u32) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_child = |pid: &u32| stat(*pid).is_some_and(|(state, of)| of == parent && state != "Z");
+    pids.filter(is_child).collect()
+}
+
+/// State and parent of a process.
+fn stat(pid: u32) -> Option<(String, u32)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // proc(5): the name, in parentheses, may hold anything.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace();
+    Some((fields.next()?.to_owned(), fields.next()?.parse().ok()?))
+}
+
+/// Its proportional set size in bytes.
+fn proportional(pid: u32) -> Result<f64, Failure> {
+    let path = format!("/proc/{pid}/smaps_rollup");
+    let text = fs::read_to_string(&path).map_err(Failure::to(format!("read {path}")))?;
+    let kibibytes = text.lines().find_map(|line| {
+        let line = line.strip_prefix("Pss:")?.trim().strip_suffix("kB")?;
+        line.trim().parse::<f64>().ok()
+    });
+    let kibibytes = kibibytes.ok_or_else(|| Failure::new(format!("{path} has no Pss")))?;
+    Ok(kibibytes * 1024.0)
+}

@@ -1,0 +1,197 @@
+//! How long it takes from the last act of a process until its end is on record: the processes, and who hears of it.
+
+use crate::coordinator::Coordinator;
+use crate::failure::Failure;
+use crate::figures::Latencies;
+use crate::interrupt::Stop;
+use crate::load::now;
+use crate::pulse::Fifo;
+use crate::question::{read_more, rest};
+use clap::Args;
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+/// Between two ends that come one after the other: long enough for each to be on record before the next.
+const APART: Duration = Duration::from_millis(4);
+
+/// How long all ends together may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a process writes: its id, and the nanoseconds of its clock; 0 if it is only ready to end.
+const FRAME: usize = 24;
+
+/// A process that ends when it is told to, and writes as its last act what its clock says. Started by `processes`.
+#[derive(Args)]
+pub(crate) struct Ending {
+    /// A pipe from which it reads one byte before it ends
+    go: PathBuf,
+    /// A pipe to which it writes
+    last: PathBuf,
+}
+
+impl Ending {
+    /// Waits, and returns so that the process ends.
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let own = std::env::var_os("SEXTON_PROCESS_ID").unwrap_or_default();
+        let id = parse(&own.to_string_lossy())
+            .ok_or_else(|| Failure::new("no coordinator launched this"))?;
+        self.live(id).map_err(Failure::to("end"))
+    }
+
+    fn live(&self, id: u128) -> io::Result<()> {
+        let mut last = File::options().append(true).open(&self.last)?;
+        let mut go = File::open(&self.go)?;
+        let mut frame = [0; FRAME];
+        frame[..16].copy_from_slice(&id.to_ne_bytes());
+        last.write_all(&frame)?;
+        go.read_exact(&mut [0])?;
+        frame[16..].copy_from_slice(&clock().to_ne_bytes());
+        last.write_all(&frame)
+    }
+}
+
+/// Nanoseconds of the clock that all processes of a machine share.
+fn clock() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+fn parse(id: &str) -> Option<u128> {
+    u128::from_str_radix(&id.replace('-', ""), 16).ok()
+}
+
+/// The pipes to the processes, and the events of a coordinator.
+pub(crate) struct Ends<'a> {
+    coordinator: &'a Coordinator,
+    go: Fifo,
+    last: Fifo,
+    events: Receiver<Result<(u128, u64), Failure>>,
+    command: Value,
+}
+
+impl<'a> Ends<'a> {
+    /// Listens to what ends from now on.
+    pub(crate) fn of(coordinator: &'a Coordinator, folder: &Path) -> Result<Self, Failure> {
+        let go = Fifo::create(&folder.join("go"))?;
+        let last = Fifo::create(&folder.join("last"))?;
+        let own = std::env::current_exe().map_err(Failure::to("find this program"))?;
+        let words = [own.as_path(), Path::new("ending"), go.path(), last.path()];
+        let command = words.map(|word| word.to_string_lossy().into_owned());
+        let (heard, events) = channel();
+        let mut stream = coordinator.connect()?;
+        let path = "/v1/events?actor=process&kind=exited";
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let asked = stream.write_all(request.as_bytes());
+        asked.map_err(Failure::to("ask for events"))?;
+        let (begun, begins) = channel();
+        std::thread::Builder::new()
+            .name("sexton-bench-events".to_owned())
+            .spawn(move || listen(stream, &begun, &heard))
+            .map_err(Failure::to("start"))?;
+        let begins = begins.recv_timeout(PATIENCE);
+        begins.map_err(|_| Failure::new("no events come"))?;
+        Ok(Self {
+            coordinator,
+            go,
+            last,
+            events,
+            command: json!({ "command": command }),
+        })
+    }
+
+    /// Launches as many, and has them end: all at once, or one after the other. From the clock of each, read as its last
+    /// act, to when its end was heard of, which is when it is on record and on disk.
+    pub(crate) fn measure(
+        &mut self,
+        count: u32,
+        at_once: bool,
+        stop: &Stop,
+    ) -> Result<Latencies, Failure> {
+        self.coordinator.launch(count, &self.command, stop)?;
+        for _ in 0..count {
+            self.frame()?;
+        }
+        let bytes = vec![b'!'; usize::try_from(count).unwrap_or(0)];
+        if at_once {
+            self.go.write(&bytes)?;
+        } else {
+            for byte in &bytes {
+                stop.check()?;
+                self.go.write(std::slice::from_ref(byte))?;
+                rest(APART);
+            }
+        }
+        let mut began = BTreeMap::new();
+        for _ in 0..count {
+            let (id, clock) = self.frame()?;
+            began.insert(id, clock);
+        }
+        let mut latencies = Latencies::default();
+        let patience = now() + PATIENCE;
+        while !began.is_empty() {
+            stop.check()?;
+            let left = patience.saturating_duration_since(now());
+            let heard = self.events.recv_timeout(left);
+            let missing = || Failure::new(format!("{} ends were not heard of", began.len()));
+            let (id, heard) = heard.map_err(|_| missing())??;
+            if let Some(clock) = began.remove(&id) {
+                latencies.note(Duration::from_nanos(heard.saturating_sub(clock)));
+            }
+        }
+        Ok(latencies)
+    }
+
+    fn frame(&mut self) -> Result<(u128, u64), Failure> {
+        let mut frame = [0; FRAME];
+        self.last.read(&mut frame)?;
+        let (id, clock) = frame.split_at(16);
+        let id = id.try_into().map(u128::from_ne_bytes);
+        let clock = clock.try_into().map(u64::from_ne_bytes);
+        Ok((
+            id.expect("sixteen bytes were split off"),
+            clock.expect("eight are left of twenty-four"),
+        ))
+    }
+}
+
+/// Notes when which process was said to have ended. Ends with the connection, or when nobody wants to know any more.
+fn listen(
+    mut stream: UnixStream,
+    begun: &Sender<()>,
+    heard: &Sender<Result<(u128, u64), Failure>>,
+) {
+    let mut input = Vec::new();
+    loop {
+        let before = input.len();
+        if let Err(error) = read_more(&mut stream, &mut input) {
+            drop(heard.send(Err(Failure::to("hear of ends")(error))));
+            return;
+        }
+        let at = clock();
+        if before == 0 {
+            // Its head has come, and so whatever ends from now on is told.
+            let _ = begun.send(());
+        }
+        while let Some(end) = input.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = input.drain(..=end).collect();
+            let Some(data) = line.strip_prefix(b"data: ") else {
+                continue;
+            };
+            let event: Value = serde_json::from_slice(data).unwrap_or_default();
+            let id = event.get("process").and_then(Value::as_str);
+            let id = id.and_then(parse);
+            let told = id.ok_or_else(|| Failure::new(format!("an event is {event}")));
+            if heard.send(told.map(|id| (id, at))).is_err() {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Named pipes by which processes under test say when they run, whoever started them.
+
+use crate::failure::Failure;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+/// A process that says nothing for so long has failed.
+const PATIENCE: Timespec = Timespec {
+    tv_sec: 30,
+    tv_nsec: 0,
+};
+
+/// A named pipe, open at both ends, so that nobody waits for the other and nobody sees its end.
+pub(crate) struct Fifo {
+    file: File,
+    path: PathBuf,
+}
+
+impl Fifo {
+    /// Makes one.
+    pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
+        let mode = Mode::RUSR | Mode::WUSR;
+        let made = mknodat(CWD, path, FileType::Fifo, mode, 0).map_err(io::Error::from);
+        let file = made.and_then(|()| File::options().read(true).write(true).open(path));
+        Ok(Self {
+            file: file.map_err(Failure::to(format!("create {}", path.display())))?,
+            path: path.to_owned(),
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.file.write_all(bytes).map_err(Failure::to("write"))
+    }
+
+    /// Fills this. An error if nobody writes for long.
+    pub(crate) fn read(&mut self, bytes: &mut [u8]) -> Result<(), Failure> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let ready = poll(
+                &mut [PollFd::new(&self.file, PollFlags::IN)],
+                Some(&PATIENCE),
+            );
+            match ready {
+                Ok(0) => return Err(Failure::new("no process says that it runs")),
+                Ok(_) => {}
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(Failure::to("wait")(error)),
+            }
+            let read = self.file.read(rest).map_err(Failure::to("read"))?;
+            rest = rest.get_mut(read..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// The PID of the next process that writes its own, in a line.
+    pub(crate) fn next_pid(&mut self) -> Result<u32, Failure> {
+        let mut line = String::new();
+        loop {
+            let mut byte = [0];
+            self.read(&mut byte)?;
+            if byte == *b"\n" {
+                return line.parse().map_err(Failure::to(format!("read {line:?}")));
+            }
+            line.push(byte[0].into());
+        }
+    }
+}

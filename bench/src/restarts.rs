@@ -1,0 +1,184 @@
+//! How soon a service that was killed runs again: under sexton, supervisord and runit, which all run the same script.
+
+use crate::coordinator::{Coordinator, Grounds, signal};
+use crate::failure::Failure;
+use crate::figures::Latencies;
+use crate::interrupt::Stop;
+use crate::load::now;
+use crate::peer::directory;
+use crate::pulse::Fifo;
+use crate::question::rest;
+use rustix::process::Signal;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+
+const SUPERVISORD: &str = "supervisord";
+const RUNSV: &str = "runsv";
+
+/// How long a supervisor may take to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Who restarts the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Supervisor {
+    Sexton,
+    Supervisord,
+    Runit,
+}
+
+impl Supervisor {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Sexton => "sexton",
+            Self::Supervisord => SUPERVISORD,
+            Self::Runit => "runit",
+        }
+    }
+
+    /// Whether it is installed; if not, why it is left out.
+    pub(crate) fn installed(self) -> Result<(), String> {
+        let program = match self {
+            Self::Sexton => return Ok(()),
+            Self::Supervisord => SUPERVISORD,
+            Self::Runit => RUNSV,
+        };
+        let mut command = Command::new(program);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        // `runsv` knows no flag, and says how it is used.
+        let ran = command.stderr(Stdio::null()).arg("--version").status();
+        ran.map(drop).map_err(|error| {
+            if error.kind() == io::ErrorKind::NotFound {
+                format!("{program} is not installed")
+            } else {
+                format!("{program} does not start: {error}")
+            }
+        })
+    }
+
+    /// Between a start and the next kill. A service of runit that ran for less than a second is started a second after its
+    /// start before, and one of supervisord has not started until then.
+    const fn apart(self) -> Duration {
+        match self {
+            Self::Sexton => Duration::from_millis(25),
+            Self::Supervisord | Self::Runit => Duration::from_millis(1200),
+        }
+    }
+
+    /// Kills the service as many times; from the kill to the first word of the process that follows.
+    pub(crate) fn measure(
+        self,
+        kills: u32,
+        grounds: Grounds<'_>,
+        stop: &Stop,
+    ) -> Result<Latencies, Failure> {
+        let folder = directory(&grounds.site.root())?;
+        let mut pulse = Fifo::create(&folder.path().join("pulse"))?;
+        let running = self.start(folder, grounds)?;
+        let mut latencies = Latencies::default();
+        let mut pid = pulse.next_pid()?;
+        for _ in 0..kills {
+            stop.check()?;
+            rest(self.apart());
+            let began = now();
+            signal(pid, Signal::KILL);
+            pid = pulse.next_pid()?;
+            latencies.note(now() - began);
+        }
+        drop(running);
+        Ok(latencies)
+    }
+
+    fn start(self, folder: TempDir, grounds: Grounds<'_>) -> Result<Running, Failure> {
+        let cannot = || Failure::to(format!("start {}", self.name()));
+        let root = folder.path();
+        let script = root.join("run");
+        let pulse = root.join("pulse");
+        let words = format!(
+            "#!/bin/sh\necho $$ >{}\nexec sleep 1000000\n",
+            pulse.display()
+        );
+        write_program(&script, &words).map_err(cannot())?;
+        let command = match self {
+            Self::Sexton => {
+                let config = root.join("services.toml");
+                fs::write(&config, services(&script)).map_err(cannot())?;
+                let coordinator = Coordinator::start(Some(&config), grounds)?;
+                return Ok(Running::Sexton(coordinator, folder));
+            }
+            Self::Supervisord => {
+                let config = root.join("supervisord.conf");
+                fs::write(&config, programs(root)).map_err(cannot())?;
+                let mut command = Command::new(SUPERVISORD);
+                command.arg("--configuration").arg(config);
+                command
+            }
+            Self::Runit => {
+                let mut command = Command::new(RUNSV);
+                command.arg(root);
+                command
+            }
+        };
+        let child = peer(command).map_err(cannot())?;
+        Ok(Running::Peer(child, folder))
+    }
+}
+
+/// A supervisor that runs, and the directory that it has.
+enum Running {
+    Sexton(Coordinator, TempDir),
+    Peer(Child, TempDir),
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        match self {
+            // They end by themselves.
+            Self::Sexton(_coordinator, _folder) => {}
+            Self::Peer(child, _folder) => {
+                // It ends its service before it ends.
+                signal(child.id(), Signal::TERM);
+                let patience = now() + PATIENCE;
+                while matches!(child.try_wait(), Ok(None)) && now() < patience {
+                    rest(Duration::from_millis(1));
+                }
+                drop(child.kill());
+                drop(child.wait());
+            }
+        }
+    }
+}
+
+fn peer(mut command: Command) -> io::Result<Child> {
+    // A Ctrl-C is for the measurement, which then ends it.
+    command.process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(Stdio::null()).spawn()
+}
+
+fn write_program(path: &Path, words: &str) -> io::Result<()> {
+    fs::write(path, words)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+}
+
+/// Restarted at once however often: what is measured is a restart, and not a wait that somebody asked for.
+fn services(script: &Path) -> String {
+    format!(
+        "[services.killed]\ncommand = [{:?}]\nbackoff = {{ first = \"0ms\", max = \"0ms\" }}\nintensity = false\n",
+        script.display().to_string()
+    )
+}
+
+fn programs(root: &Path) -> String {
+    let root = root.display();
+    format!(
+        "[supervisord]\nnodaemon=true\nlogfile=/dev/null\nlogfile_maxbytes=0\npidfile={root}/supervisord.pid\n\n\
+         [program:killed]\ncommand={root}/run\nautorestart=true\n\
+         stdout_logfile={root}/stdout.log\nstderr_logfile={root}/stderr.log\n"
+    )
+}
