@@ -9,6 +9,7 @@ mod clock;
 mod directory;
 mod drain;
 mod events;
+mod import;
 mod inspect;
 mod isolated;
 mod keeper;
@@ -25,6 +26,8 @@ mod report;
 mod scratch;
 mod serve;
 mod settings;
+mod signals;
+mod size;
 mod sockets;
 mod span;
 mod status;
@@ -32,6 +35,7 @@ mod system;
 mod table;
 mod text;
 mod top;
+mod words;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
@@ -53,6 +57,7 @@ enum Command {
     ConfirmClock(clock::ConfirmClock),
     Drain(drain::Drain),
     Events(events::Events),
+    Import(import::Import),
     Inspect(inspect::Inspect),
     Keeper(keeper::Keeper),
     KeepScratch(scratch::KeepScratch),
@@ -68,6 +73,7 @@ enum Command {
     Replay(replay::Replaying),
     Run(Box<process::Run>),
     Serve(Box<serve::Serve>),
+    Service(process::Service),
     Status(status::Status),
     Top(top::Top),
     Wait(process::WaitFor),
@@ -93,6 +99,7 @@ fn main() -> std::process::ExitCode {
         Command::ConfirmClock(confirm) => confirm.run(),
         Command::Drain(drain) => drain.run(),
         Command::Events(events) => events.run(),
+        Command::Import(import) => import.run(),
         Command::Keeper(keeper) => keeper.run(),
         Command::Kill(kill) => kill.run(),
         Command::Lock(lock) => lock.run(),
@@ -102,6 +109,7 @@ fn main() -> std::process::ExitCode {
         Command::Queue(queue) => queue.run(),
         Command::Register(register) => register.run(),
         Command::Run(run) => run.run(),
+        Command::Service(service) => service.run(),
         Command::Inspect(inspect) => inspect.run(),
         Command::ReadStore(read) => read.run(),
         Command::Recover(recover) => recover.run(),

@@ -35,7 +35,28 @@ pub(crate) struct Answer {
     pub(crate) body: String,
 }
 
+/// Fields of a request.
+pub(crate) type Fields = Map<String, Value>;
+
+/// Fields, of which those that are null are left out.
+pub(crate) fn fields<const COUNT: usize>(members: [(&str, Value); COUNT]) -> Fields {
+    let members = members.into_iter().filter(|(_, value)| !value.is_null());
+    members
+        .map(|(field, value)| (field.to_owned(), value))
+        .collect()
+}
+
 impl Answer {
+    /// What it says, if it is as asked; else a refusal with what to do about it.
+    pub(crate) fn well(&self, helps: &[(Reason, &'static str)]) -> Result<Value, Failure> {
+        let said = self.said()?;
+        if self.status == 200 {
+            Ok(said)
+        } else {
+            Err(Failure::refused(&said, helps))
+        }
+    }
+
     /// What stands in it.
     pub(crate) fn said(&self) -> Result<Value, Failure> {
         serde_json::from_str(&self.body).map_err(|error| {
@@ -293,7 +314,7 @@ fn unreachable_because(error: &io::Error, target: &Target) -> Trouble {
     clippy::disallowed_methods,
     reason = "how long a command may wait is about real time"
 )]
-fn instant() -> Instant {
+pub(crate) fn instant() -> Instant {
     Instant::now()
 }
 
@@ -301,7 +322,7 @@ fn instant() -> Instant {
     clippy::disallowed_methods,
     reason = "nobody says when a coordinator that ended is there again"
 )]
-fn rest(pause: Duration) {
+pub(crate) fn rest(pause: Duration) {
     std::thread::sleep(pause);
 }
 

@@ -8,5 +8,5 @@
 mod ask;
 mod target;
 
-pub(crate) use ask::{Answer, follow, get, post, send, with_query};
+pub(crate) use ask::{Answer, Fields, fields, follow, get, instant, post, rest, send, with_query};
 pub(crate) use target::{Target, Where};

@@ -132,6 +132,11 @@ pub(super) trait Connection: Read + Write {}
 impl<T: Read + Write> Connection for T {}
 
 impl Target {
+    /// Whether it is asked on a Unix socket, so on this machine.
+    pub(crate) const fn is_socket(&self) -> bool {
+        matches!(self.way, Way::Socket(_))
+    }
+
     /// The coordinator of this directory.
     pub(crate) fn of(data: &Path) -> Self {
         Self {

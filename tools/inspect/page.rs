@@ -109,13 +109,14 @@ fn held(page: &mut Page, found: &KeyFound) {
         page.line(&key, "nobody owns anything under it");
     }
     for entry in &found.entries {
+        let until = match (entry.deadline, entry.bound) {
+            (Some(deadline), _) => time(deadline),
+            (None, Some(bound)) => format!("the end of process {}", bound.process),
+            (None, None) => "without end".to_owned(),
+        };
         let stands = match entry.token {
-            Some(token) => format!("owns it with token {token}, until {}", time(entry.deadline)),
-            None => format!(
-                "waits in place {}, until {}",
-                entry.place,
-                time(entry.deadline)
-            ),
+            Some(token) => format!("owns it with token {token}, until {until}"),
+            None => format!("waits in place {}, until {until}", entry.place),
         };
         let (index, owner) = (entry.index.to_text(), entry.owner.to_text());
         page.line(&key, &format!("{index:?}: {owner:?} {stands}"));

@@ -4,7 +4,7 @@ use crate::client::Answer;
 use crate::lock::named::shown;
 use crate::report::Failure;
 use crate::table::Column;
-use crate::text::{number, span, words};
+use crate::text::{span, words};
 use serde_json::Value;
 use sexton::refusal::Reason;
 
@@ -62,6 +62,7 @@ pub(super) fn table(entries: &[Value]) -> String {
         ("PRIORITY", Column::Number),
         ("REMAINING", Column::Number),
         ("TOKEN", Column::Number),
+        ("PROCESS", Column::Words),
     ];
     let rows = entries.iter().map(|entry| {
         [
@@ -72,11 +73,21 @@ pub(super) fn table(entries: &[Value]) -> String {
             words(entry, "/place"),
             shown(entry, "owner"),
             words(entry, "/priority"),
-            span(number(entry, "/remaining_ms")),
+            left(entry),
             words(entry, "/token"),
+            words(entry, "/process"),
         ]
     });
     crate::table::table(heads, rows)
+}
+
+/// How long an entry lasts, if nobody renews it.
+fn left(entry: &Value) -> String {
+    if entry.pointer("/fencing") == Some(&true.into()) {
+        return "fencing".to_owned();
+    }
+    let left = entry.pointer("/remaining_ms").and_then(Value::as_u64);
+    left.map_or_else(|| "-".to_owned(), span)
 }
 
 fn blank_as_dash(text: String) -> String {

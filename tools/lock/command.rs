@@ -4,6 +4,7 @@ use crate::client::{self, Answer, Target, Where};
 use crate::events::{self, Wanted};
 use crate::lock::answer::{table, well};
 use crate::lock::named::{Shown, Which, Whose, name, own_name, put, shown};
+use crate::lock::run;
 use crate::report::{Failure, print};
 use crate::span::{SPAN, seconds};
 use crate::text::{number, words};
@@ -12,10 +13,10 @@ use serde_json::{Map, Value, json};
 use sexton::actors::lock::Name;
 
 /// The longest wait of one request, in seconds. A longer one is made of several.
-const WAIT_MAX: u64 = 3600;
+pub(super) const WAIT_MAX: u64 = 3600;
 
 /// The longest time of a lock, in seconds.
-const TTL_MAX: u64 = u16::MAX as u64;
+pub(super) const TTL_MAX: u64 = u16::MAX as u64;
 
 /// Entries that are asked for at a time.
 const PAGE: u64 = 1000;
@@ -76,6 +77,7 @@ Examples:
         #[arg(long, default_value_t = 0)]
         priority: u8,
     },
+    Run(run::Run),
     /// Begin the time of a lock again, or of waiting for it
     #[command(after_help = "Example: sexton lock renew backup --token 17")]
     Renew {
@@ -85,12 +87,21 @@ Examples:
         of: Shown,
     },
     /// Give a lock back, or its place in line
-    #[command(after_help = "Example: sexton lock release backup --token 17")]
+    ///
+    /// With --force, regardless of who holds it: for a lock whose holder is gone for good, or whose process cannot be killed. What
+    /// `sexton lock run` runs under it is stopped.
+    #[command(after_help = "\
+Examples:
+  sexton lock release backup --token 17
+  sexton lock release backup --force           take it away from its holder")]
     Release {
         #[command(flatten)]
         which: Which,
         #[command(flatten)]
         of: Shown,
+        /// Take it away from its holder, even while its command runs
+        #[arg(long, conflicts_with_all = ["token"])]
+        force: bool,
     },
     /// Give back every lock of an owner, and every place in line
     #[command(after_help = "Example: sexton lock release-all --owner worker-7")]
@@ -178,6 +189,9 @@ struct Asking {
 
 impl Lock {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        if let Action::Run(run) = self.action {
+            return run.run(&self.at);
+        }
         let asking = Asking {
             target: self.at.target()?,
             json: self.json,
@@ -217,16 +231,20 @@ impl Asking {
                 fields.extend(members(terms));
                 self.acquire(fields, wait)
             }
+            Action::Run(_) => unreachable!("it asks in its own way"),
             Action::Renew { which, of } => {
                 let mut fields = lock(&which);
                 of.put(&mut fields)?;
                 let answer = self.post("renew", fields, 0)?;
                 self.tell(&answer, |said| format!("renewed, {}\n", place(said)))
             }
-            Action::Release { which, of } => {
+            Action::Release { which, of, force } => {
                 let mut fields = lock(&which);
-                of.put(&mut fields)?;
-                let answer = self.post("release", fields, 0)?;
+                if !force {
+                    of.put(&mut fields)?;
+                }
+                let what = if force { "force" } else { "release" };
+                let answer = self.post(what, fields, 0)?;
                 self.tell(&answer, |_| "released\n".to_owned())
             }
             Action::ReleaseAll { whose } => {
@@ -387,7 +405,7 @@ fn lock(which: &Which) -> Map<String, Value> {
     fields
 }
 
-fn entry(which: &Which, owner: &Name) -> Map<String, Value> {
+pub(super) fn entry(which: &Which, owner: &Name) -> Map<String, Value> {
     let mut fields = lock(which);
     put(&mut fields, "owner", owner);
     fields

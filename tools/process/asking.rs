@@ -1,8 +1,9 @@
 //! What a coordinator is asked about processes, and what it answers.
 
-use crate::client::{self, Target, Where};
+use crate::client::{self, Fields, Target, Where, fields};
 use crate::report::{Failure, print};
-use serde_json::{Map, Value};
+use rustix::process::Pid;
+use serde_json::Value;
 use sexton::refusal::Reason;
 
 /// What to do about a refusal.
@@ -22,57 +23,96 @@ const HELPS: &[(Reason, &str)] = &[
     ),
 ];
 
+/// The same where services are asked about.
+const SERVICE_HELPS: &[(Reason, &str)] = &[
+    (
+        Reason::Absent,
+        "`sexton service` shows which services there are; [services.NAME] in the configuration defines one",
+    ),
+    (
+        Reason::OutOfScope,
+        "run it as the user that the coordinator runs as, on its machine",
+    ),
+];
+
 /// The longest that one request waits, in seconds.
 const WAIT_MAX: u64 = 3600;
 
-/// Fields of a request.
-pub(super) type Fields = Map<String, Value>;
-
 /// Where a command asks.
-pub(super) struct Asking {
-    pub(super) target: Target,
-    pub(super) json: bool,
+pub(crate) struct Asking {
+    pub(crate) target: Target,
+    pub(crate) json: bool,
 }
 
-/// Fields, of which those that are null are left out.
-pub(super) fn fields<const COUNT: usize>(members: [(&str, Value); COUNT]) -> Fields {
-    let members = members.into_iter().filter(|(_, value)| !value.is_null());
-    members
-        .map(|(field, value)| (field.to_owned(), value))
-        .collect()
+/// What of a process is waited for.
+#[derive(Clone, Copy)]
+pub(crate) enum Of {
+    /// The process itself.
+    Leader,
+    /// Its tree, too, where that is being stopped or a right is bound to it.
+    Tree,
 }
 
 impl Asking {
-    pub(super) fn at(at: &Where, json: bool) -> Result<Self, Failure> {
+    pub(crate) fn at(at: &Where, json: bool) -> Result<Self, Failure> {
         let target = at.target()?;
         Ok(Self { target, json })
     }
 
     /// Has something done; what is answered.
-    pub(super) fn act(&self, what: &str, fields: Fields) -> Result<Value, Failure> {
+    pub(crate) fn act(&self, what: &str, fields: Fields) -> Result<Value, Failure> {
         let path = format!("/v1/processes/{what}");
-        well(&client::send(&self.target, &path, fields, 0)?)
+        client::send(&self.target, &path, fields, 0)?.well(HELPS)
+    }
+
+    /// Has something done with services; what is answered. `wait` is in seconds.
+    pub(super) fn serve(&self, what: &str, fields: Fields, wait: u64) -> Result<Value, Failure> {
+        let path = format!("/v1/services/{what}");
+        client::send(&self.target, &path, fields, wait)?.well(SERVICE_HELPS)
+    }
+
+    /// The coordinator, where it is on this machine.
+    pub(super) fn pid(&self) -> Result<Pid, Failure> {
+        if !self.target.is_socket() {
+            return Err(Failure::usage(
+                "only a coordinator on this machine is signalled: send SIGHUP to it where it runs",
+            ));
+        }
+        let said = client::get(&self.target, "/v1/status")?.well(HELPS)?;
+        let pid = said.pointer("/pid").and_then(Value::as_i64);
+        let pid = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        pid.ok_or_else(|| Failure::unreachable("the coordinator does not say which process it is"))
+    }
+
+    /// What is known of services, or of the one of this name.
+    pub(super) fn services(&self, name: Option<&str>) -> Result<Value, Failure> {
+        let path = match name {
+            None => "/v1/services".to_owned(),
+            Some(name) => {
+                client::with_query("/v1/services/service", &fields([("name", name.into())]))
+            }
+        };
+        client::get(&self.target, &path)?.well(SERVICE_HELPS)
     }
 
     /// What is known, by a path below `/v1/processes` and a query of text.
     pub(super) fn look(&self, what: &str, query: &Fields) -> Result<Value, Failure> {
         let path = format!("/v1/processes{what}");
-        well(&client::get(
-            &self.target,
-            &client::with_query(&path, query),
-        )?)
+        client::get(&self.target, &client::with_query(&path, query))?.well(HELPS)
     }
 
     /// Waits until a process has ended, at most so many seconds: its record, as it is then.
-    pub(super) fn wait(&self, id: &str, seconds: Option<u64>) -> Result<Value, Failure> {
+    pub(crate) fn wait(&self, id: &str, seconds: Option<u64>, of: Of) -> Result<Value, Failure> {
         let mut left = seconds;
         loop {
             let now = left.map_or(WAIT_MAX, |left| left.min(WAIT_MAX));
-            let asked = fields([("id", id.into())]);
+            let leader = matches!(of, Of::Leader);
+            let asked = fields([("id", id.into()), ("leader", leader.into())]);
             let answer = client::send(&self.target, "/v1/processes/wait", asked, now)?;
-            let record = well(&answer)?;
+            let record = answer.well(HELPS)?;
             left = left.map(|left| left - now);
-            if has_ended(&record) || left == Some(0) {
+            let leader_ended = record.pointer("/ended_at").is_some_and(|it| !it.is_null());
+            if has_ended(&record) || leader && leader_ended || left == Some(0) {
                 return Ok(record);
             }
         }
@@ -93,16 +133,18 @@ impl Asking {
 }
 
 /// Whether a record is of a process that has ended.
-pub(super) fn has_ended(record: &Value) -> bool {
+pub(crate) fn has_ended(record: &Value) -> bool {
     record.pointer("/status").and_then(Value::as_str) == Some("exited")
 }
 
-/// What an answer says, if it is as asked.
-fn well(answer: &client::Answer) -> Result<Value, Failure> {
-    let said = answer.said()?;
-    if answer.status == 200 {
-        Ok(said)
-    } else {
-        Err(Failure::refused(&said, HELPS))
-    }
+/// What a flag that may be given several times says, each as `NAME=VALUE`.
+pub(super) fn pairs(given: &[String], flag: &str) -> Result<Fields, Failure> {
+    let pair = |pair: &String| {
+        let split = pair.split_once('=').filter(|(name, _)| !name.is_empty());
+        let (name, value) = split.ok_or_else(|| {
+            Failure::usage(format!("--{flag} {pair:?} is not of the form NAME=VALUE"))
+        })?;
+        Ok((name.to_owned(), Value::from(value)))
+    };
+    given.iter().map(pair).collect()
 }

@@ -1,12 +1,15 @@
 //! A command in the foreground: it has the streams, the environment, the umask and the limits of this process, which hands
 //! them to the keeper itself, so that they stand nowhere. Signals that come here go on to it.
 
-use crate::process::asking::{Asking, Fields, fields, has_ended};
+use crate::client::{Fields, fields};
+use crate::process::asking::{Asking, Of, has_ended};
 use crate::report::Failure;
+use crate::signals::Signals;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Resource, getrlimit, umask};
 use serde_json::Value;
 use sexton::bytes::Bytes;
+use sexton::keeper::framed;
 use sexton::keeper::protocol::{Parcel, Report, Request};
 use std::fmt::Display;
 use std::io::{IoSlice, Read as _, Write as _};
@@ -16,7 +19,6 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
 
 /// How long the keeper may take to take a parcel.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -38,10 +40,11 @@ const LIMITS: [Resource; 10] = [
     Resource::Nice,
 ];
 
-/// Runs a command, and waits for its end.
-pub(super) fn run(
+/// Runs a command, and waits for its end. `started` hears of it when it runs, with its record.
+pub(crate) fn run(
     asking: &Asking,
     mut asked: Fields,
+    started: impl FnOnce(&Value),
     outcome: &dyn Fn(&Value) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -49,8 +52,8 @@ pub(super) fn run(
         .build();
     let runtime = runtime.map_err(|error| failed(&error))?;
     // Before it is launched: what comes from here on is for it.
-    let mut signals = runtime
-        .block_on(async { listen() })
+    let signals = runtime
+        .block_on(async { Signals::listen(&FORWARDED) })
         .map_err(|error| failed(&error))?;
     let keeper = asking.act("keeper", Fields::new())?;
     let socket = keeper
@@ -68,10 +71,11 @@ pub(super) fn run(
         .pointer("/id")
         .and_then(Value::as_str)
         .unwrap_or_default();
+    started(&record);
     let (ended, end) = tokio::sync::oneshot::channel();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(move || {
-            let record = asking.wait(id, None);
+            let record = asking.wait(id, None, Of::Leader);
             let _ = ended.send(());
             record
         });
@@ -87,42 +91,15 @@ pub(super) fn run(
                 drop(asking.act("signal", asked));
             }
         });
-        runtime.block_on(pass_on(&mut signals, &forward, end));
+        runtime.block_on(signals.pass_on(end, |number| {
+            // The thread that sends them ends after this.
+            let _ = forward.send(number);
+        }));
         drop(forward);
         let record = waiting.join();
         let record = record.map_err(|_| failed(&"the wait for it panicked"))??;
         outcome(&record)
     })
-}
-
-type Signals = Vec<(i32, tokio::signal::unix::Signal)>;
-
-fn listen() -> std::io::Result<Signals> {
-    let listened = FORWARDED
-        .iter()
-        .map(|number| Ok((*number, signal(SignalKind::from_raw(*number))?)));
-    listened.collect()
-}
-
-/// Passes signals on until the command has ended.
-async fn pass_on(
-    signals: &mut Signals,
-    forward: &mpsc::Sender<i32>,
-    mut end: tokio::sync::oneshot::Receiver<()>,
-) {
-    loop {
-        let next = std::future::poll_fn(|context| {
-            let mut polled = signals.iter_mut();
-            let came = polled.find_map(|(number, signal)| {
-                signal.poll_recv(context).is_ready().then_some(*number)
-            });
-            came.map_or(std::task::Poll::Pending, std::task::Poll::Ready)
-        });
-        tokio::select! {
-            _ = &mut end => return,
-            number = next => drop(forward.send(number)),
-        }
-    }
 }
 
 fn failed(error: &dyn Display) -> Failure {
@@ -141,12 +118,7 @@ fn hand_over(socket: &str) -> std::io::Result<(u128, UnixStream)> {
         ticket,
         parcel: Box::new(parcel()),
     };
-    let mut frame = vec![0; 4];
-    rmp_serde::encode::write(&mut frame, &request).map_err(std::io::Error::other)?;
-    let length = u32::try_from(frame.len() - 4).map_err(std::io::Error::other)?;
-    let (head, _) = frame.split_at_mut(4);
-    head.copy_from_slice(&length.to_le_bytes());
-
+    let frame = framed(&request)?;
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;

@@ -1,8 +1,9 @@
 //! `sexton kill` and `sexton wait`.
 
-use crate::client::Where;
-use crate::process::asking::{Asking, fields, has_ended};
+use crate::client::{Where, fields};
+use crate::process::asking::{Asking, Of, has_ended};
 use crate::process::page::{self, standing};
+use crate::process::pid_file_command;
 use crate::process::run::outcome;
 use crate::report::Failure;
 use crate::span::{SPAN, milliseconds, seconds};
@@ -10,6 +11,7 @@ use crate::text::words;
 use clap::Args;
 use serde_json::Value;
 use sexton::clock::{Clock as _, SystemClock, Timestamp};
+use std::path::PathBuf;
 
 /// Names of signals that people use, as on Linux.
 const SIGNALS: [(&str, u8); 16] = [
@@ -32,7 +34,7 @@ const SIGNALS: [(&str, u8); 16] = [
 ];
 
 /// A signal by its name or number.
-fn signal(text: &str) -> Result<u8, String> {
+pub(crate) fn signal(text: &str) -> Result<u8, String> {
     let name = text.to_ascii_uppercase();
     let name = name.strip_prefix("SIG").unwrap_or(&name);
     let named = SIGNALS.iter().find(|(known, _)| *known == name);
@@ -58,13 +60,19 @@ Examples:
   sexton kill 0192f5e0 --tree        all that it started, too
   sexton kill 0192f5e0 --now         SIGKILL at once
   sexton kill 0192f5e0 --signal HUP  send a signal, and nothing else
+  sexton kill --pid-file DIR/process.pid   what another program launched, if it is still that
 
-Exit status: 0 well; 1 there is no such process, or it has ended; 2 wrong flags; 3 no coordinator runs there.")]
+Exit status: 0 well; 1 there is no such process, or it has ended, or another has its PID; 2 wrong flags; 3 no coordinator runs there.")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Kill {
     /// Which, by id or the first eight or more digits of it
-    #[arg(value_name = "ID", required = true)]
+    #[arg(value_name = "ID", required_unless_present = "pid_file")]
     ids: Vec<String>,
+
+    /// The process of a PID file that another program wrote: signalled only if it began when the file was written, and runs what `cmd.sh`
+    /// beside the file says. No coordinator is asked
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["ids", "tree", "group"])]
+    pid_file: Option<PathBuf>,
 
     /// Send this signal, and nothing else
     #[arg(long, short, value_name = "SIGNAL", value_parser = signal, conflicts_with_all = ["tree", "grace", "now", "wait"])]
@@ -100,8 +108,11 @@ pub(crate) struct Kill {
 
 impl Kill {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let asking = Asking::at(&self.at, self.json)?;
         let grace = if self.now { Some(0) } else { self.grace };
+        if let Some(file) = &self.pid_file {
+            return pid_file_command::kill(file, self.signal, grace, self.json);
+        }
+        let asking = Asking::at(&self.at, self.json)?;
         for id in &self.ids {
             let id = Value::from(id.as_str());
             let mut record = match self.signal {
@@ -123,7 +134,7 @@ impl Kill {
                 )?,
             };
             if self.wait {
-                record = asking.wait(&words(&record, "/id"), None)?;
+                record = asking.wait(&words(&record, "/id"), None, Of::Tree)?;
             }
             asking.tell(&record, |record| {
                 format!("{}  {}\n", words(record, "/id"), standing(record))
@@ -166,7 +177,7 @@ pub(crate) struct WaitFor {
 impl WaitFor {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let asking = Asking::at(&self.at, self.json)?;
-        let record = asking.wait(&self.id, self.timeout)?;
+        let record = asking.wait(&self.id, self.timeout, Of::Tree)?;
         if self.json {
             let now = SystemClock::starting_at(Timestamp(0)).wall().0;
             asking.tell(&record, |record| page::whole(record, now))?;

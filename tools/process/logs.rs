@@ -1,14 +1,14 @@
 //! `sexton logs`: what a process wrote. Its files are read here, where whoever asks may read them.
 
-use crate::client::Where;
-use crate::process::asking::{Asking, fields, has_ended};
+use crate::client::{Where, fields};
+use crate::process::asking::{Asking, has_ended};
 use crate::report::{Failure, print_bytes};
 use crate::text::words;
 use clap::Args;
 use serde_json::Value;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// How soon a file is looked at again that is being written.
@@ -32,6 +32,16 @@ pub(crate) struct Logs {
     /// Which, by id or the first eight or more digits of it
     id: String,
 
+    #[command(flatten)]
+    how: How,
+
+    #[command(flatten)]
+    at: Where,
+}
+
+/// What of the output is shown.
+#[derive(Args)]
+pub(super) struct How {
     /// Its standard error
     #[arg(long)]
     stderr: bool,
@@ -43,9 +53,6 @@ pub(crate) struct Logs {
     /// Begin with the last so many lines
     #[arg(long, value_name = "LINES")]
     tail: Option<usize>,
-
-    #[command(flatten)]
-    at: Where,
 }
 
 impl Logs {
@@ -56,23 +63,35 @@ impl Logs {
         let dir = record.pointer("/run_dir").and_then(Value::as_str);
         let dir =
             dir.ok_or_else(|| Failure::found("it was not launched here, so it has no files"))?;
+        let id = words(&record, "/id");
+        let query = fields([("id", id.as_str().into())]);
+        let ended = || Ok(has_ended(&asking.look("/process", &query)?));
+        self.how.show(Path::new(dir), ended)
+    }
+}
+
+impl How {
+    /// Shows the files of a directory, until what writes them has ended if they are followed.
+    pub(super) fn show(
+        &self,
+        dir: &Path,
+        has_ended: impl Fn() -> Result<bool, Failure>,
+    ) -> Result<(), Failure> {
         let name = if self.stderr {
             "stderr.log"
         } else {
             "stdout.log"
         };
-        let path = PathBuf::from(dir).join(name);
+        let path = dir.join(name);
         let mut file = File::open(&path).map_err(|error| unread(&path, &error))?;
         if let Some(lines) = self.tail {
             let from = last_lines(&mut file, lines).map_err(|error| unread(&path, &error))?;
             let sought = file.seek(SeekFrom::Start(from));
             sought.map_err(|error| unread(&path, &error))?;
         }
-        let id = words(&record, "/id");
         loop {
             // Whether it has ended is asked before the file is read: what it wrote until then is there.
-            let ended = !self.follow
-                || has_ended(&asking.look("/process", &fields([("id", id.as_str().into())]))?);
+            let ended = !self.follow || has_ended()?;
             copy(&mut file, &path)?;
             if ended {
                 return Ok(());
@@ -83,6 +102,14 @@ impl Logs {
 }
 
 fn copy(file: &mut File, path: &Path) -> Result<(), Failure> {
+    // Rotated: what was taken away has been read, and what is left begins at the beginning.
+    let is_shorter = file
+        .stream_position()
+        .and_then(|at| Ok(at > file.metadata()?.len()));
+    if is_shorter.unwrap_or(false) {
+        let sought = file.rewind();
+        sought.map_err(|error| unread(path, &error))?;
+    }
     let mut chunk = vec![0; CHUNK];
     loop {
         let length = file

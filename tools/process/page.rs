@@ -1,7 +1,7 @@
 //! Processes as people read them.
 
 use crate::table::{Column, table};
-use crate::text::{bytes, number, plain, span, time, words};
+use crate::text::{bytes, grouped, number, plain, span, time, words};
 use serde_json::Value;
 use sexton::clock::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ fn at(record: &Value, path: &str) -> Option<u64> {
 }
 
 /// The beginning of a command.
-pub(super) fn command(record: &Value) -> String {
+pub(crate) fn command(record: &Value) -> String {
     let all = record.pointer("/command").and_then(Value::as_array);
     let all = all.map(Vec::as_slice).unwrap_or_default();
     let shown: Vec<&str> = all.iter().filter_map(Value::as_str).take(WORDS).collect();
@@ -36,7 +36,7 @@ pub(super) fn command(record: &Value) -> String {
 }
 
 /// How it stands, in a few words.
-pub(super) fn standing(record: &Value) -> String {
+pub(crate) fn standing(record: &Value) -> String {
     match text(record, "/status") {
         Some("exited") => ending(record),
         Some("stopping") if number(record, "/unkillable") > 0 => "stopping, unkillable".to_owned(),
@@ -175,6 +175,47 @@ pub(super) fn trees(records: &[Value], current: Option<&str>, now: u64) -> Strin
     page
 }
 
+/// What a hook printed.
+fn hook(record: &Value) -> Vec<(&'static str, String)> {
+    let Some(hook) = record.pointer("/hook").filter(|it| !it.is_null()) else {
+        return Vec::new();
+    };
+    let counts = [
+        ("/processes", "processes"),
+        ("/records_count", "other records"),
+    ];
+    let counts = counts.map(|(path, words)| format!("{} {words}", number(hook, path)));
+    let mut lines = vec![("printed", counts.join(", "))];
+    let warnings = hook.pointer("/warnings").and_then(Value::as_array);
+    let warnings = warnings.map(Vec::as_slice).unwrap_or_default();
+    lines.extend(warnings.iter().map(|it| {
+        let (place, wrong) = (number(it, "/line"), words(it, "/words"));
+        ("warning", format!("line {place} of its output: {wrong}"))
+    }));
+    let more = number(hook, "/broken").saturating_sub(warnings.len() as u64);
+    if more > 0 {
+        lines.push(("warning", format!("{more} lines more are broken")));
+    }
+    lines
+}
+
+/// Who had its output open when it had ended.
+fn leak(record: &Value) -> Option<(&'static str, String)> {
+    let holders = record
+        .pointer("/output_held_by")
+        .and_then(Value::as_array)?;
+    let each = holders
+        .iter()
+        .map(|it| format!("{} ({})", words(it, "/name"), number(it, "/pid")));
+    let each: Vec<String> = each.collect();
+    let who = if each.is_empty() {
+        "another process".to_owned()
+    } else {
+        each.join(", ")
+    };
+    Some(("leak", format!("its output was still open in {who}")))
+}
+
 /// All that is known of one.
 pub(super) fn whole(record: &Value, now: u64) -> String {
     let mut page = String::new();
@@ -225,6 +266,9 @@ pub(super) fn whole(record: &Value, now: u64) -> String {
             ),
         );
     }
+    for (name, text) in hook(record).into_iter().chain(leak(record)) {
+        line(name, &text);
+    }
     for name in ["stdout", "stderr"] {
         let stream = record.pointer(&format!("/{name}"));
         if let Some(stream) = stream.filter(|stream| number(stream, "/bytes") > 0) {
@@ -239,4 +283,30 @@ pub(super) fn whole(record: &Value, now: u64) -> String {
         }
     }
     page
+}
+
+/// What came of looking again for all that is said to live.
+pub(super) fn reconciled(said: &Value) -> String {
+    let at = |name: &str| number(said, name);
+    let mut page = format!(
+        "looked for {}: {} changed\n",
+        counted(at("/asked")),
+        at("/changed")
+    );
+    let all = said.pointer("/processes").and_then(Value::as_array);
+    for id in all.into_iter().flatten().filter_map(Value::as_str) {
+        writeln!(page, "{}", plain(id)).expect("a string takes all");
+    }
+    if at("/open") > 0 {
+        let words = "gone; nobody knows yet how it ended, which the keeper is asked for";
+        writeln!(page, "{} {words}", at("/open")).expect("a string takes all");
+    }
+    page
+}
+
+fn counted(number: u64) -> String {
+    match number {
+        1 => "1 process".to_owned(),
+        _ => format!("{} processes", grouped(number)),
+    }
 }

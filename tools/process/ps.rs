@@ -1,8 +1,9 @@
 //! `sexton ps`: which processes there are, and were.
 
-use crate::client::Where;
-use crate::process::asking::{Asking, Fields, fields};
+use crate::client::{Fields, Where, fields};
+use crate::process::asking::Asking;
 use crate::process::page;
+use crate::process::pid_file_command;
 use crate::process::run::PARENT;
 use crate::report::{Failure, print};
 use crate::span::{SPAN, milliseconds};
@@ -10,6 +11,7 @@ use crate::text::count;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use sexton::clock::{Clock as _, SystemClock, Timestamp};
+use std::path::PathBuf;
 
 /// The most records that are asked for at once.
 const PAGE: u64 = 1000;
@@ -26,6 +28,8 @@ Examples:
   sexton ps 0192f5e0                all that is known of one, by the beginning of its id
   sexton ps --status exited --count how many
   sexton ps prune --older-than 7d   forget what ended more than a week ago
+  sexton ps reconcile               look again for all that is said to live
+  sexton ps --pid-files snapshots   what the PID files below a directory say, and whether it is so
 
 Exit status: 0 well; 1 there is no such process; 2 wrong flags; 3 no coordinator runs there."
 )]
@@ -66,6 +70,10 @@ pub(crate) struct Ps {
     #[arg(long)]
     label: Option<String>,
 
+    /// Show the PID files below a directory, and whether the process of each is still the one that wrote it. No coordinator is asked
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["id", "all", "tree", "kind", "status", "parent", "search", "label", "count"])]
+    pid_files: Option<PathBuf>,
+
     /// The record of whoever asks, which a tree marks
     #[arg(long, env = PARENT, hide = true)]
     current: Option<String>,
@@ -98,12 +106,24 @@ enum Action {
         #[arg(long, value_name = "N", default_value_t = 0)]
         keep: u32,
     },
+    /// Look again for every process that is said to live, and say how many records changed
+    ///
+    /// The coordinator sees an end by itself, at once. This is for who does not trust that.
+    #[command(after_help = "Example: sexton ps reconcile --json")]
+    Reconcile,
 }
 
 impl Ps {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        if let Some(directory) = &self.pid_files {
+            return pid_file_command::list(directory, self.json);
+        }
         let asking = Asking::at(&self.at, self.json)?;
         let now = SystemClock::starting_at(Timestamp(0)).wall().0;
+        if let Some(Action::Reconcile) = self.action {
+            let said = asking.act("reconcile", fields([]))?;
+            return asking.tell(&said, page::reconciled);
+        }
         if let Some(Action::Prune { older_than, keep }) = self.action {
             let asked = fields([("older_than_ms", older_than.into()), ("keep", keep.into())]);
             let said = asking.act("prune", asked)?;

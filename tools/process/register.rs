@@ -1,12 +1,11 @@
 //! `sexton register`: a record for a process that runs already.
 
-use crate::client::Where;
-use crate::process::asking::{Asking, fields};
+use crate::client::{Where, fields};
+use crate::process::asking::{Asking, pairs};
 use crate::process::run::PARENT;
 use crate::report::Failure;
 use crate::text::words;
 use clap::Args;
-use serde_json::{Map, Value};
 
 /// Give the calling process a record, or say how it ended.
 ///
@@ -63,19 +62,11 @@ impl Register {
         let asking = Asking::at(&self.at, self.json)?;
         let parent = rustix::process::getppid().map(|pid| pid.as_raw_pid().unsigned_abs());
         let pid = self.pid.or(parent);
-        let labels = self.labels.iter().map(|label| {
-            let pair = label.split_once('=').filter(|(name, _)| !name.is_empty());
-            let (name, value) = pair.ok_or_else(|| {
-                Failure::usage(format!("--label {label:?} is not of the form NAME=VALUE"))
-            })?;
-            Ok((name.to_owned(), Value::from(value)))
-        });
-        let labels: Map<String, Value> = labels.collect::<Result<_, Failure>>()?;
         let asked = fields([
             ("pid", pid.into()),
             ("type", self.kind.clone().into()),
             ("url", self.about.clone().into()),
-            ("labels", labels.into()),
+            ("labels", pairs(&self.labels, "label")?.into()),
             ("parent", self.parent.clone().into()),
         ]);
         let mut record = asking.act("register", asked)?;

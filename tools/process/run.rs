@@ -1,10 +1,11 @@
 //! `sexton run`: a command under the eyes of a coordinator, in the foreground as a shell has it, or detached.
 
-use crate::client::Where;
-use crate::process::asking::{Asking, Fields, fields, has_ended};
+use crate::client::{Fields, Where, fields};
+use crate::process::asking::{Asking, has_ended, pairs};
 use crate::process::attached;
 use crate::process::page::{ending, failure};
 use crate::report::{Failure, tell};
+use crate::size::{self, SIZE};
 use crate::span::{SPAN, milliseconds};
 use crate::text::words;
 use clap::Args;
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 use sexton::actors::process::{has_secret, is_secret_name};
 use sexton::bytes::Bytes;
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 /// What a shell has for a command that is not there.
 const NOT_FOUND: u8 = 127;
@@ -79,6 +81,18 @@ pub(crate) struct Run {
     #[arg(long = "run-dir", value_name = "DIR")]
     files: Option<String>,
 
+    /// With --detach: lines of its standard output that begin with { are records, read when it has ended
+    #[arg(long, requires = "detach")]
+    records: bool,
+
+    /// With --detach, how long each file of its output may become before it is rotated
+    #[arg(long, value_name = SIZE, value_parser = size::bytes, requires = "detach")]
+    output_max: Option<u64>,
+
+    /// How many files that were rotated are kept of each
+    #[arg(long, value_name = "N", default_value = "5", requires = "output_max")]
+    output_keep: u8,
+
     /// Whose child it is, by id
     #[arg(long, value_name = "ID", env = PARENT)]
     parent: Option<String>,
@@ -110,71 +124,41 @@ impl Run {
         if self.detach {
             return detached(&asking, asked);
         }
-        attached::run(&asking, asked, &|record| self.outcome(record))
+        attached::run(&asking, asked, |_| {}, &|record| self.outcome(record))
     }
 
     fn fields(&self) -> Result<Fields, Failure> {
-        let command = self.command.iter().map(|word| {
-            let word = word.to_str();
-            word.ok_or_else(|| Failure::usage("the command and its arguments must be UTF-8"))
-        });
-        let command: Vec<&str> = command.collect::<Result<_, _>>()?;
-        if has_secret(
-            &command
-                .iter()
-                .map(|it| Bytes::new(it.as_bytes()))
-                .collect::<Vec<_>>(),
-        ) && !self.allow_secrets
-        {
-            return Err(Failure::usage("the arguments look like they hold a secret, and every process can read those")
-                .help("hand it over in --env-file, or in the environment; --allow-secrets runs it all the same"));
-        }
-        let pairs = |pairs: &[String], flag: &str| {
-            let pair = |pair: &String| {
-                let (name, value) = pair
-                    .split_once('=')
-                    .filter(|(name, _)| !name.is_empty())
-                    .ok_or_else(|| {
-                        Failure::usage(format!("--{flag} {pair:?} is not of the form NAME=VALUE"))
-                    })?;
-                Ok((name.to_owned(), Value::from(value)))
-            };
-            pairs.iter().map(pair).collect::<Result<Fields, Failure>>()
-        };
+        let here = here()?;
+        let dir = here.join(self.dir.as_deref().unwrap_or_default());
+        let mut asked = plain(&self.command, self.allow_secrets, &dir)?;
         let env = pairs(&self.env, "env")?;
         if let Some(name) = env.keys().find(|name| is_secret_name(name)) {
             return Err(Failure::usage(format!("--env {name}: its name says that it is a secret, and what is set so is stored"))
                 .help("hand it over in --env-file, or set it in this environment and run in the foreground"));
         }
-        let here = std::env::current_dir();
-        let here = here.map_err(|error| {
-            Failure::unreachable(format!("failed to read the current directory: {error}"))
-        })?;
-        let dir = here.join(self.dir.as_deref().unwrap_or_default());
         let absolute = |path: &Option<String>| {
             path.as_ref()
                 .map(|path| here.join(path).display().to_string())
         };
-        Ok(fields([
-            ("command", command.into()),
+        asked.extend(fields([
             ("type", self.kind.clone().into()),
             ("timeout_ms", self.timeout.into()),
             ("grace_ms", self.grace.into()),
             ("labels", pairs(&self.labels, "label")?.into()),
             ("url", self.about.clone().into()),
-            (
-                "dir",
-                dir.to_str()
-                    .map(|dir| dir.trim_end_matches('/'))
-                    .map(|dir| if dir.is_empty() { "/" } else { dir })
-                    .into(),
-            ),
             ("mkdir", self.mkdir.into()),
             ("env", env.into()),
             ("env_file", absolute(&self.env_file).into()),
             ("run_dir", absolute(&self.files).into()),
             ("parent", self.parent.clone().into()),
-        ]))
+            ("records", self.records.into()),
+            ("output_bytes_max", self.output_max.into()),
+            (
+                "output_kept",
+                self.output_max.map(|_| self.output_keep).into(),
+            ),
+        ]));
+        Ok(asked)
     }
 
     /// How this command ends after that one.
@@ -187,8 +171,44 @@ impl Run {
     }
 }
 
+/// What is asked for a command that runs in a directory, and nothing else.
+pub(crate) fn plain(
+    command: &[OsString],
+    allow_secrets: bool,
+    dir: &Path,
+) -> Result<Fields, Failure> {
+    let command = command.iter().map(|word| {
+        let word = word.to_str();
+        word.ok_or_else(|| Failure::usage("the command and its arguments must be UTF-8"))
+    });
+    let command: Vec<&str> = command.collect::<Result<_, _>>()?;
+    let bytes = command.iter().map(|it| Bytes::new(it.as_bytes()));
+    if !allow_secrets && has_secret(&bytes.collect::<Vec<_>>()) {
+        return Err(Failure::usage("the arguments look like they hold a secret, and every process can read those")
+            .help("hand it over in --env-file, or in the environment; --allow-secrets runs it all the same"));
+    }
+    Ok(fields([
+        ("command", command.into()),
+        ("dir", shown(dir).into()),
+    ]))
+}
+
+/// The current directory.
+pub(crate) fn here() -> Result<PathBuf, Failure> {
+    let here = std::env::current_dir();
+    here.map_err(|error| {
+        Failure::unreachable(format!("failed to read the current directory: {error}"))
+    })
+}
+
+/// A directory without a slash at its end, if it is text.
+fn shown(dir: &Path) -> Option<&str> {
+    let dir = dir.to_str()?.trim_end_matches('/');
+    Some(if dir.is_empty() { "/" } else { dir })
+}
+
 /// The variable that names the record of whoever asks.
-pub(super) const PARENT: &str = "SEXTON_PROCESS_ID";
+pub(crate) const PARENT: &str = "SEXTON_PROCESS_ID";
 
 fn detached(asking: &Asking, asked: Fields) -> Result<(), Failure> {
     let record = asking.act("launch", asked)?;
@@ -199,7 +219,7 @@ fn detached(asking: &Asking, asked: Fields) -> Result<(), Failure> {
 }
 
 /// An exit status that says how a process ended.
-pub(super) fn outcome(record: &Value, name: &str) -> Result<(), Failure> {
+pub(crate) fn outcome(record: &Value, name: &str) -> Result<(), Failure> {
     if let Some(found) = record.pointer("/failure").filter(|it| !it.is_null()) {
         let errno = found.pointer("/errno").and_then(Value::as_u64);
         let status = match (found.pointer("/step").and_then(Value::as_str), errno) {

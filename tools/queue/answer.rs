@@ -1,8 +1,8 @@
 //! What a coordinator is asked about queues, and what it answers: for people, as JSON, and as an exit status.
 
-use crate::client::{self, Answer, Target};
+use crate::client::{self, Answer, Fields, Target};
 use crate::report::{Failure, print};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use sexton::refusal::Reason;
 
 /// What to do about a job that is too long.
@@ -33,21 +33,10 @@ const HELPS: &[(Reason, &str)] = &[
     ),
 ];
 
-/// Fields of a request.
-pub(super) type Fields = Map<String, Value>;
-
 /// Where a command asks.
 pub(super) struct Asking {
     pub(super) target: Target,
     pub(super) json: bool,
-}
-
-/// Fields, of which those that are null are left out.
-pub(super) fn fields<const COUNT: usize>(members: [(&str, Value); COUNT]) -> Fields {
-    let members = members.into_iter().filter(|(_, value)| !value.is_null());
-    members
-        .map(|(field, value)| (field.to_owned(), value))
-        .collect()
 }
 
 impl Asking {
@@ -91,10 +80,5 @@ impl Asking {
 
 /// What an answer says, if it is as asked.
 pub(super) fn well(answer: &Answer) -> Result<Value, Failure> {
-    let said = answer.said()?;
-    if answer.status == 200 {
-        Ok(said)
-    } else {
-        Err(Failure::refused(&said, HELPS))
-    }
+    answer.well(HELPS)
 }

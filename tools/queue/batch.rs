@@ -2,7 +2,8 @@
 //!
 //! Never here: what a job may be. That the coordinator checks, and names the line of what is wrong.
 
-use crate::queue::answer::{Asking, fields, well};
+use crate::client::fields;
+use crate::queue::answer::{Asking, well};
 use crate::report::{Failure, print};
 use crate::text::number;
 use serde_json::{Map, Value, json};

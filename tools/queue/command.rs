@@ -1,7 +1,8 @@
 //! The subcommands of `sexton queue`.
 
 use crate::client::Where;
-use crate::queue::answer::{Asking, Fields, fields};
+use crate::client::{Fields, fields};
+use crate::queue::answer::Asking;
 use crate::queue::config::Configured;
 use crate::queue::job::{Done, Given, Popped, Pushed, Span};
 use crate::queue::list::{Chosen, Listed, Shown};

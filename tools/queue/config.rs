@@ -2,7 +2,8 @@
 //!
 //! Never here: what the file says by now. `sexton config` shows that.
 
-use crate::queue::answer::{Asking, fields};
+use crate::client::fields;
+use crate::queue::answer::Asking;
 use crate::queue::command::name;
 use crate::report::Failure;
 use crate::settings::types_table;

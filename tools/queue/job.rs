@@ -1,6 +1,7 @@
 //! What is done with jobs: added, claimed, ended, given back. On the command line spans are seconds, perhaps with decimals.
 
-use crate::queue::answer::{Asking, Fields, JOB_BYTES, fields};
+use crate::client::{Fields, fields};
+use crate::queue::answer::{Asking, JOB_BYTES};
 use crate::queue::batch;
 use crate::queue::command::name;
 use crate::report::{Failure, print, print_bytes, tell};

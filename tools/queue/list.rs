@@ -1,7 +1,8 @@
 //! What only looks: which queues and jobs there are, how they stand, and which queue is ready.
 
 use crate::client;
-use crate::queue::answer::{Asking, Fields, fields, well};
+use crate::client::{Fields, fields};
+use crate::queue::answer::{Asking, well};
 use crate::queue::command::name;
 use crate::queue::job::{print_body, until};
 use crate::report::{Failure, print};

@@ -1,5 +1,6 @@
 //! `sexton serve`: the daemon. Opens the node that the settings lead to, and serves until a signal ends it.
 
+mod on_stop;
 mod reload;
 mod signals;
 
@@ -33,7 +34,12 @@ const DESCRIPTORS_ENOUGH: u64 = 4096;
 /// When every door is open it prints one line that begins with `ready`, with the addresses of the doors. Everything
 /// it acknowledges is on disk before the answer leaves; kill it any way you like and start it again.
 ///
-/// Signals: INT, TERM and TSTP stop in good order. HUP reads the configuration, the hosts list, the token file and the
+/// Services of the configuration run as long as it has them, and are launched again when they end. A stop in good order
+/// ends them first, unless --on-stop leave lets them run on until the next start; processes of `sexton run` always run on.
+///
+/// As PID 1 of a container it reaps what it inherits, and a stop ends the processes of `sexton run`, too: they could not outlast it.
+///
+/// Signals: INT, TERM and TSTP stop in good order; a second one waits for no service. HUP reads the configuration, the hosts list, the token file and the
 /// certificate again, and says what took effect and what needs a restart. USR1 takes a checkpoint, and writes
 /// DATA/lockserver.stats and DATA/lockserver.locks. SYS or USR2 drains: nothing new, exit when no lock and no claim is left.
 ///
@@ -73,11 +79,12 @@ impl Serve {
         if let Some(data) = &node.data {
             say_who_may_change(data);
         }
+        let on_stop = on_stop::Stopping::new(settings.on_stop, node.is_init);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| Failure::unreachable(format!("failed to start: {error}")))?;
-        let ended = runtime.block_on(serve(node, settings.log_format, reload));
+        let ended = runtime.block_on(serve(node, settings.log_format, (reload, on_stop)));
         match settings.log_format {
             LogFormat::Text => ended,
             LogFormat::Json => ended.map_err(Failure::logged),
@@ -85,9 +92,14 @@ impl Serve {
     }
 }
 
-async fn serve(config: Config, format: LogFormat, mut reload: Reload) -> Result<(), Failure> {
+async fn serve(
+    config: Config,
+    format: LogFormat,
+    (mut reload, on_stop): (Reload, on_stop::Stopping),
+) -> Result<(), Failure> {
     // Signals first: one that comes while opening must not end the process half-way.
-    let mut signals = Signals::listen()
+    let is_init = config.is_init;
+    let mut signals = Signals::listen(is_init)
         .map_err(|error| Failure::unreachable(format!("failed to listen for signals: {error}")))?;
     let data = config.data.clone();
     let notify = Notify::from_environment();
@@ -95,6 +107,10 @@ async fn serve(config: Config, format: LogFormat, mut reload: Reload) -> Result<
     announce(&node.handle());
     notify.ready();
     let handle = node.handle();
+    if is_init {
+        // Those that ended before this listened.
+        handle.processes().reap();
+    }
     let mut alive = std::pin::pin!(notify.watch(&handle));
     let mut freed = std::pin::pin!(give_back_forever());
     loop {
@@ -104,8 +120,9 @@ async fn serve(config: Config, format: LogFormat, mut reload: Reload) -> Result<
                     tracing::info!(signal = name, "stopping");
                     break;
                 }
-                Asked::Reload => reload.reload(&node),
+                Asked::Reload => reload.reload(&node).await,
                 Asked::Dump => dump(&node, data.as_deref()).await,
+                Asked::Reap => handle.processes().reap(),
                 Asked::Drain => {
                     notify.status("draining");
                     // A node that has halted says so below.
@@ -128,6 +145,7 @@ async fn serve(config: Config, format: LogFormat, mut reload: Reload) -> Result<
         }
     }
     let _patience = notify.stopping();
+    on_stop.carry_out(&handle, &mut signals).await;
     node.stop().map_err(Failure::from)
 }
 

@@ -3,6 +3,7 @@
 use crate::log::Filter;
 use crate::settings::{Effective, Entry, Given};
 use sexton::actors::queue::Rules;
+use sexton::config::Config;
 use sexton::node::Node;
 
 /// What a running coordinator goes by.
@@ -28,8 +29,8 @@ impl Reload {
     }
 
     /// Reads everything again. What cannot be read stays as it was.
-    pub(crate) fn reload(&mut self, node: &Node) {
-        self.reload_settings();
+    pub(crate) async fn reload(&mut self, node: &Node) {
+        self.reload_settings(node).await;
         if let Some(door) = node.lockserver() {
             reloaded("hosts list", door.reload_hosts());
         }
@@ -39,12 +40,12 @@ impl Reload {
         }
     }
 
-    /// Of the settings, what is logged can change while it runs. Of all others it says which wait for a restart; it says
+    /// Of the settings, services and what is logged can change while it runs. Of all others it says which wait for a restart; it says
     /// so each time, as long as they differ from what is in force.
-    fn reload_settings(&mut self) {
+    async fn reload_settings(&mut self, node: &Node) {
         let Effective {
             settings,
-            node,
+            node: read,
             entries,
             ..
         } = match self.given.settle() {
@@ -72,14 +73,23 @@ impl Reload {
                 waiting.push(format!("{} ({})", entry.key, entry.source));
             }
         }
-        if node.rules.queue.types != self.queues.types {
+        if read.rules.queue.types != self.queues.types {
             waiting.push("the tables of [queues]".to_owned());
         }
+        reload_services(node, read).await;
         if waiting.is_empty() {
             tracing::info!("the settings are read: none waits for a restart");
         } else {
             tracing::warn!("these changed, and need a restart: {}", waiting.join(", "));
         }
+    }
+}
+
+/// Makes the services those of the file. Only what differs is started, stopped or replaced.
+async fn reload_services(node: &Node, read: Config) {
+    match node.handle().services().configure(read.services).await {
+        Ok(()) => tracing::info!("the services are those of the configuration"),
+        Err(error) => tracing::error!(%error, "failed to reload, the old services stay in force"),
     }
 }
 

@@ -15,16 +15,17 @@ pub(crate) enum Asked {
     Reload,
     Dump,
     Drain,
+    Reap,
 }
 
-/// The signals of LockServer, and those that people expect of a daemon.
+/// The signals of LockServer, those that people expect of a daemon, and for PID 1 that of children that ended.
 pub(crate) struct Signals {
     listened: Vec<(Asked, Signal)>,
 }
 
 impl Signals {
-    pub(crate) fn listen() -> std::io::Result<Self> {
-        let kinds = [
+    pub(crate) fn listen(is_init: bool) -> std::io::Result<Self> {
+        let mut kinds = vec![
             (Asked::Stop("INT"), SignalKind::interrupt()),
             (Asked::Stop("TERM"), SignalKind::terminate()),
             (
@@ -39,6 +40,10 @@ impl Signals {
                 SignalKind::from_raw(rustix::process::Signal::SYS.as_raw()),
             ),
         ];
+        // Others leave their children to those that started them.
+        if is_init {
+            kinds.push((Asked::Reap, SignalKind::child()));
+        }
         let listened = kinds
             .into_iter()
             .map(|(asked, kind)| Ok((asked, signal(kind)?)))

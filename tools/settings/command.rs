@@ -3,7 +3,7 @@
 
 use crate::report::{Failure, tell, written};
 use crate::settings::layer::{Effective, Entry, Given, Values};
-use crate::settings::queue;
+use crate::settings::{queue, service};
 use crate::table::{self, Column};
 use crate::text;
 use clap::Args;
@@ -43,15 +43,22 @@ impl ShowConfig {
             tell(&format!("the environment has {name}, which is no setting"));
         }
         let text = if self.json {
-            format!("{:#}\n", document(&entries, &node.rules.queue))
+            let mut document = document(&entries, &node.rules.queue);
+            document.insert("services".to_owned(), service::document(&node.services));
+            format!("{:#}\n", Value::Object(document))
         } else {
-            format!("{}\n{}", table(&entries), queue::table(&node.rules.queue))
+            let mut text = format!("{}\n{}", table(&entries), queue::table(&node.rules.queue));
+            if !node.services.is_empty() {
+                text.push('\n');
+                text.push_str(&service::table(&node.services));
+            }
+            text
         };
         written(std::io::stdout().lock().write_all(text.as_bytes()))
     }
 }
 
-fn document(entries: &[Entry], queues: &Rules) -> Value {
+fn document(entries: &[Entry], queues: &Rules) -> Map<String, Value> {
     let settings = entries.iter().map(|entry| {
         let value = match &entry.values {
             Values::Unset => Value::Null,
@@ -64,10 +71,12 @@ fn document(entries: &[Entry], queues: &Rules) -> Value {
         let shown = json!({"value": value, "from": from, "place": place});
         (entry.key.clone(), shown)
     });
-    json!({
-        "settings": settings.collect::<Map<_, _>>(),
-        "queues": queue::document(queues),
-    })
+    let settings = Value::Object(settings.collect());
+    let queues = queue::document(queues);
+    Map::from_iter([
+        ("settings".to_owned(), settings),
+        ("queues".to_owned(), queues),
+    ])
 }
 
 /// A number where it is one, else a string.

@@ -1,4 +1,4 @@
-//! The configuration file: TOML, its keys the names of the flags, and beside them the tables of queues. Reads it and
+//! The configuration file: TOML, its keys the names of the flags, and beside them the tables of queues and services. Reads it and
 //! knows each key's line.
 //!
 //! A file that does not read as a whole still gives what does read, so that everything wrong with it is told at once.
@@ -6,7 +6,8 @@
 
 use crate::report::Failure;
 use crate::settings::layer::{Entry, Problem, Source, Values};
-use crate::settings::queue;
+use crate::settings::{queue, service};
+use sexton::actors::process::Definition;
 use std::path::Path;
 use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
@@ -19,6 +20,7 @@ const BYTES_MAX: u64 = 1 << 20;
 pub(crate) struct Content {
     pub(crate) entries: Vec<Entry>,
     pub(crate) queues: Vec<queue::Table>,
+    pub(crate) services: Vec<Definition>,
     pub(crate) problems: Vec<Problem>,
 }
 
@@ -34,6 +36,12 @@ pub(crate) fn read(path: &Path) -> Result<Content, Failure> {
         return Err(unreadable(std::io::Error::other(words)));
     }
     Ok(parse(path, &bytes))
+}
+
+/// What is wrong with a text that is to be the file of this name, apart from what its settings mean.
+pub(crate) fn problems_of(path: &Path, text: &str) -> Vec<String> {
+    let problems = parse(path, text.as_bytes()).problems;
+    problems.iter().map(ToString::to_string).collect()
 }
 
 fn parse(path: &Path, bytes: &[u8]) -> Content {
@@ -60,7 +68,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
             problems.push((line, Problem::new(source(line), "", words)));
         }
     }
-    let (mut entries, mut queues) = (Vec::new(), Vec::new());
+    let (mut entries, mut queues, mut services) = (Vec::new(), Vec::new(), Vec::new());
     for (key, value) in table.get_ref() {
         let line = line(bytes, key.span().start);
         if problems.iter().any(|(told, _)| *told == line) {
@@ -71,6 +79,13 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
             let of = |at| source(self::line(bytes, at));
             let (tables, wrong) = queue::tables(value.get_ref(), of);
             queues = tables;
+            problems.extend(wrong.into_iter().map(|wrong| (wrong.source.line(), wrong)));
+            continue;
+        }
+        if key == "services" {
+            let of = |at| source(self::line(bytes, at));
+            let (tables, wrong) = service::tables(value.get_ref(), &path, of);
+            services = tables;
             problems.extend(wrong.into_iter().map(|wrong| (wrong.source.line(), wrong)));
             continue;
         }
@@ -90,6 +105,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
     Content {
         entries,
         queues,
+        services,
         problems: problems.into_iter().map(|(_, told)| told).collect(),
     }
 }

@@ -121,6 +121,10 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "N")]
     checkpoint_every: Option<u64>,
 
+    /// What becomes of services when the coordinator stops in good order: stop ends them, leave lets them run on
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = OnStop::Stop)]
+    pub(crate) on_stop: OnStop,
+
     /// Print each LockServer command and its answer to standard error
     #[arg(short = 'd', long)]
     pub(crate) debug: bool,
@@ -133,6 +137,13 @@ pub(crate) struct Settings {
     /// How log lines are written: text for people, json for programs
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
+}
+
+/// What becomes of services when the coordinator stops in good order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnStop {
+    Stop,
+    Leave,
 }
 
 /// How log lines are written.
@@ -342,6 +353,7 @@ impl Settings {
             } else {
                 KeeperProgram::None
             },
+            is_init: std::process::id() == 1,
             data,
             fsync: self.fsync,
             rules: Rules {

@@ -10,6 +10,7 @@ use crate::settings::queue;
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use sexton::actors::process::Definition;
 use sexton::config::Config;
 use std::any::TypeId;
 use std::error::Error as _;
@@ -182,12 +183,14 @@ impl Given {
             let file::Content {
                 mut entries,
                 queues,
+                services,
                 problems,
             } = file::read(Path::new(&path))?;
             settled.problems.extend(problems);
             entries.retain(|entry| settled.is_of_a_file(&flags, entry));
             settled.rank(&flags, entries);
             settled.queues = queues;
+            settled.services = services;
         }
         let words = settled.entries.iter().flat_map(Entry::words);
         let words = std::iter::once(OsString::from("serve")).chain(words);
@@ -199,6 +202,7 @@ impl Given {
             .map_err(|error| Failure::usage(format!("failed to check the settings: {error}")))?;
         let mut node = settings.node()?;
         queue::settle(&settled.queues, &mut node.rules.queue);
+        node.services.clone_from(&settled.services);
         for problem in node.problems() {
             let source = settled.source(problem.setting);
             let problem = Problem::new(source, problem.setting, problem.words);
@@ -235,6 +239,7 @@ fn refuse(problems: &[Problem]) -> Failure {
 struct Settled {
     entries: Vec<Entry>,
     queues: Vec<queue::Table>,
+    services: Vec<Definition>,
     problems: Vec<Problem>,
 }
 

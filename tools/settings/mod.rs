@@ -6,6 +6,7 @@
 //! | `layer.rs` | flag, environment, file, default: which prevails, and everything that is wrong |
 //! | `file.rs` | the configuration file, with the line of each key |
 //! | `queue.rs` | the tables of that file that say what holds for the jobs of a type |
+//! | `service.rs` | the tables that define services |
 //! | `command.rs` | `sexton config`, which shows them |
 
 mod command;
@@ -13,8 +14,11 @@ mod file;
 mod flag;
 mod layer;
 mod queue;
+mod service;
+mod value;
 
 pub(crate) use command::ShowConfig;
-pub(crate) use flag::{LogFormat, Settings, data_directory};
+pub(crate) use file::problems_of;
+pub(crate) use flag::{LogFormat, OnStop, Settings, data_directory};
 pub(crate) use layer::{Effective, Entry, Given, strange_variables};
 pub(crate) use queue::types_table;

@@ -5,6 +5,7 @@
 //! file alone.
 
 use crate::settings::layer::{Problem, Source};
+use crate::settings::value::{number, switch};
 use crate::span::milliseconds;
 use crate::table::{self, Column};
 use crate::text;
@@ -161,17 +162,6 @@ fn order(value: &DeValue<'_>) -> Result<Order, String> {
             "{other:?}: expected priority, fifo, timestamp, random or any"
         )),
     }
-}
-
-fn switch(value: &DeValue<'_>) -> Result<bool, String> {
-    let found = || format!("expected true or false, found {}", value.type_str());
-    value.as_bool().ok_or_else(found)
-}
-
-fn number<T: std::str::FromStr>(value: &DeValue<'_>) -> Result<T, String> {
-    let whole = value.as_integer().filter(|number| number.radix() == 10);
-    let whole = whole.and_then(|number| number.as_str().parse().ok());
-    whole.ok_or_else(|| "expected a whole number that is not too large, from 0 on".to_owned())
 }
 
 /// Seconds, or a number with a unit; in milliseconds.

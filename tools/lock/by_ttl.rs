@@ -1,0 +1,156 @@
+//! A command under a lock of a coordinator that cannot see it, over TCP: a TTL is renewed while it runs. Weaker than a
+//! binding: a machine that stops for longer than the TTL loses the lock, and learns it afterwards.
+
+use crate::client::{Fields, instant, rest};
+use crate::lock::run::{Held, OnLost};
+use crate::report::{Failure, tell};
+use crate::signals::Signals;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use sexton::refusal::Reason;
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Builder;
+use std::time::Duration;
+
+/// Between TERM and KILL.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Signals that go on to the command.
+const FORWARDED: [Signal; 4] = [Signal::HUP, Signal::USR1, Signal::USR2, Signal::TERM];
+
+/// What a terminal sends to the command itself, whose end is what counts.
+const IGNORED: [Signal; 2] = [Signal::INT, Signal::QUIT];
+
+/// A lock with a TTL, and what becomes of a command that loses it.
+pub(super) struct ByTtl {
+    held: Held,
+    ttl: Duration,
+    on_lost: OnLost,
+    lost_exit: u8,
+}
+
+impl ByTtl {
+    pub(super) const fn new(held: Held, ttl: u64, (on_lost, lost_exit): (OnLost, u8)) -> Self {
+        Self {
+            held,
+            ttl: Duration::from_secs(ttl),
+            on_lost,
+            lost_exit,
+        }
+    }
+
+    /// Runs the command, and ends as it does.
+    pub(super) fn run(self, command: &[OsString]) -> Result<(), Failure> {
+        let (name, arguments) = command.split_first().expect("a command is required");
+        let failed = |error: &dyn std::fmt::Display| {
+            Failure::of_command(125, format!("{}: {error}", name.to_string_lossy()))
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let runtime = runtime.map_err(|error| failed(&error))?;
+        // Before it is started: what comes from here on is for it.
+        let heard = [&FORWARDED[..], &IGNORED].concat();
+        let heard: Vec<i32> = heard.into_iter().map(Signal::as_raw).collect();
+        let signals = runtime.block_on(async { Signals::listen(&heard) });
+        let signals = signals.map_err(|error| failed(&error))?;
+        let mut child = Command::new(name)
+            .args(arguments)
+            .env("SEXTON_FENCE", self.held.token.to_string())
+            .spawn()
+            .map_err(|error| {
+                let is_absent = error.kind() == std::io::ErrorKind::NotFound;
+                let status = if is_absent { 127 } else { 126 };
+                Failure::of_command(status, format!("{}: {error}", name.to_string_lossy()))
+            })?;
+        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap_or(0));
+        let process = pid.map(|pid| pidfd_open(pid, PidfdFlags::empty()));
+        // It is our child and not waited for yet, so that this is no other's number.
+        let process = Arc::new(
+            process
+                .transpose()
+                .map_err(|error| failed(&error))?
+                .expect("a child has a PID"),
+        );
+        let lost = Arc::new(AtomicBool::new(false));
+        self.renew(&process, &lost);
+        let (ended, end) = tokio::sync::oneshot::channel();
+        let waiting = move || {
+            let status = child.wait();
+            let _ = ended.send(());
+            status
+        };
+        let waiting = Builder::new().name("wait".to_owned()).spawn(waiting);
+        let waiting = waiting.map_err(|error| failed(&error))?;
+        runtime.block_on(signals.pass_on(end, |number| {
+            let forwarded = FORWARDED.into_iter().find(|it| it.as_raw() == number);
+            if let Some(signal) = forwarded {
+                // It may have ended meanwhile: its end says so.
+                let _ = pidfd_send_signal(&*process, signal);
+            }
+        }));
+        let status = waiting
+            .join()
+            .map_err(|_| failed(&"the wait for it panicked"))?;
+        let status = status.map_err(|error| failed(&error))?;
+        drop(self.held.post("release", Fields::new(), 0));
+        if lost.load(Ordering::Acquire) && self.on_lost == OnLost::Stop {
+            let words = format!(
+                "{}: the lock was lost, so it was stopped",
+                name.to_string_lossy()
+            );
+            return Err(Failure::of_command(self.lost_exit, words));
+        }
+        exit(status)
+    }
+
+    /// Renews the lock until this process ends, or the lock is lost.
+    fn renew(&self, process: &Arc<OwnedFd>, lost: &Arc<AtomicBool>) {
+        let (held, ttl, on_lost) = (self.held.clone(), self.ttl, self.on_lost);
+        let (process, lost) = (Arc::clone(process), Arc::clone(lost));
+        let renewing = move || {
+            let mut kept = instant();
+            loop {
+                rest(ttl / 3);
+                let asked = instant();
+                let answer = held.post("renew", Fields::new(), 0);
+                let is_gone = |answer: &crate::client::Answer| {
+                    let reasons = [Reason::Absent, Reason::Stale, Reason::Fencing];
+                    reasons
+                        .into_iter()
+                        .any(|reason| answer.is_refused_as(reason))
+                };
+                match answer {
+                    Ok(answer) if answer.status == 200 => kept = asked,
+                    Ok(answer) if is_gone(&answer) => break,
+                    // Nobody can be asked: it is held as long as the TTL says.
+                    Ok(_) | Err(_) if kept.elapsed() < ttl => {}
+                    Ok(_) | Err(_) => break,
+                }
+            }
+            lost.store(true, Ordering::Release);
+            if on_lost == OnLost::Warn {
+                tell("the lock is lost; the command goes on");
+                return;
+            }
+            let _ = pidfd_send_signal(&*process, Signal::TERM);
+            rest(GRACE);
+            let _ = pidfd_send_signal(&*process, Signal::KILL);
+        };
+        // Without it the lock is lost when its time is over, as that of a machine that stops.
+        drop(Builder::new().name("renew".to_owned()).spawn(renewing));
+    }
+}
+
+/// Ends as a command did.
+fn exit(status: ExitStatus) -> Result<(), Failure> {
+    let code = status.code().or_else(|| Some(128 + status.signal()?));
+    match code.and_then(|code| u8::try_from(code).ok()) {
+        Some(0) => Ok(()),
+        code => Err(Failure::of_command(code.unwrap_or(125), "")),
+    }
+}

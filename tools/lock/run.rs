@@ -1,0 +1,282 @@
+//! `sexton lock run`: a command that runs only while it holds a lock.
+//!
+//! On the coordinator's machine the lock is bound to the record of this process and all below it, of which the command is
+//! part. Whichever process is killed, nobody else gets the lock while anything of the command lives. Elsewhere only a TTL guards
+//! it: `by_ttl.rs`.
+
+use crate::client::{self, Fields, Target, Where, fields, rest};
+use crate::lock::answer::refused;
+use crate::lock::by_ttl::ByTtl;
+use crate::lock::command::{TTL_MAX, WAIT_MAX, entry};
+use crate::lock::named::{Which, name, own_name};
+use crate::process::{Asking, Of, PARENT, attached, has_ended, here, outcome, plain};
+use crate::report::{Failure, tell};
+use crate::span::{SPAN, seconds};
+use crate::text::words;
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+use sexton::actors::lock::Name;
+use sexton::refusal::Reason;
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Builder;
+use std::time::Duration;
+
+/// How long what a command left may take to end before it is said that it has not, in seconds.
+const SETTLE: u64 = 1;
+
+/// What becomes of the command when its lock is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum OnLost {
+    /// TERM, ten seconds of grace, KILL
+    Stop,
+    /// A word on standard error; it goes on
+    Warn,
+}
+
+/// Run a command while it holds a lock
+///
+/// Waits in line, runs the command, and gives the lock back when the command and all that it started have ended. The
+/// command has this terminal's streams and signals and its exit status is this command's; the token of the lock is in
+/// its environment, as `SEXTON_FENCE`.
+///
+/// The lock is bound to the processes themselves: if this command, the command that it runs, or the coordinator is
+/// killed, the lock passes on when nothing of the command lives, and not before. It needs no TTL. Over TCP (--url) the
+/// coordinator cannot see the processes: there a TTL is renewed while the command runs, which is weaker, since a machine
+/// that stops for longer than that loses the lock unawares.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sexton lock run nightly -- ./backup               waits for as long as it takes
+  sexton lock run --no-wait nightly -- ./backup     exit status 1 if somebody else holds it
+  sexton lock run account 42 --wait 30 -- ./settle
+  sexton lock run deploy -- sh -c './deploy --fence \"$SEXTON_FENCE\"'
+
+Exit status: that of the command, or 128 and the signal that ended it; 1 (--conflict-exit) it did not get the lock; 75 (--lost-exit)
+it lost the lock and was stopped; 125, 126, 127 it could not be launched, as for `sexton run`; 3 no coordinator runs there.")]
+pub(super) struct Run {
+    #[command(flatten)]
+    which: Which,
+
+    /// Who wants the lock [default: USER@HOST:PID of the shell, and 16 digits of chance]
+    #[arg(long, value_name = "NAME", value_parser = name, env = "SEXTON_OWNER")]
+    owner: Option<Name>,
+
+    /// How long to wait for it at most [default: without end]
+    #[arg(long, value_name = SPAN, value_parser = seconds(0, u64::MAX), conflicts_with = "no_wait")]
+    wait: Option<u64>,
+
+    /// Do not wait: it is free, or this ends
+    #[arg(long)]
+    no_wait: bool,
+
+    /// Standing among those who wait; the larger goes first
+    #[arg(long, default_value_t = 0)]
+    priority: u8,
+
+    /// Kill the command when this one has not renewed the lock for so long [default: only over TCP, 60 s]
+    #[arg(long, value_name = SPAN, value_parser = seconds(1, TTL_MAX))]
+    ttl: Option<u64>,
+
+    /// The exit status when it did not get the lock
+    #[arg(long, value_name = "STATUS", default_value_t = 1)]
+    conflict_exit: u8,
+
+    /// The exit status when the lock was lost while the command ran
+    #[arg(long, value_name = "STATUS", default_value_t = 75)]
+    lost_exit: u8,
+
+    /// Over TCP: what becomes of the command when the lock is lost
+    #[arg(long, value_enum, default_value = "stop")]
+    on_lost: OnLost,
+
+    /// Whose child it is, by id
+    #[arg(long, value_name = "ID", env = PARENT)]
+    parent: Option<String>,
+
+    /// Run it although its arguments look like they hold a secret; they are stored, and shown masked
+    #[arg(long)]
+    allow_secrets: bool,
+
+    /// The command and its arguments
+    #[arg(required = true, last = true)]
+    command: Vec<OsString>,
+}
+
+/// A lock that is held.
+#[derive(Clone)]
+pub(super) struct Held {
+    pub(super) target: Target,
+    /// Key, index and owner.
+    pub(super) lock: Fields,
+    pub(super) token: u64,
+}
+
+impl Run {
+    pub(super) fn run(self, at: &Where) -> Result<(), Failure> {
+        let asking = Asking::at(at, false)?;
+        if !asking.target.is_socket() {
+            let held = self.acquire(
+                &asking.target,
+                &fields([("ttl", self.ttl.unwrap_or(60).into())]),
+            )?;
+            let lost = (self.on_lost, self.lost_exit);
+            return ByTtl::new(held, self.ttl.unwrap_or(60), lost).run(&self.command);
+        }
+        if self.on_lost == OnLost::Warn {
+            let words = "--on-lost warn is for a coordinator over TCP: here the command never outlives its lock";
+            return Err(Failure::usage(words));
+        }
+        let command = plain(&self.command, self.allow_secrets, &here()?)?;
+        let parent = self.parent.clone();
+        let asked = fields([("type", "cli".into()), ("parent", parent.into())]);
+        let registered = asking.act("register", asked)?;
+        let own = words(&registered, "/id");
+        let bound = fields([("process", own.clone().into())]);
+        let held = self.acquire(&asking.target, &bound)?;
+        self.attached(&asking, (&own, command), &held)
+    }
+
+    /// Waits for the lock, and has it.
+    fn acquire(&self, target: &Target, how: &Fields) -> Result<Held, Failure> {
+        let owner = self.owner.clone().map_or_else(own_name, Ok)?;
+        let lock = entry(&self.which, &owner);
+        let mut asked = lock.clone();
+        asked.insert("priority".to_owned(), self.priority.into());
+        asked.extend(how.clone());
+        let mut left = if self.no_wait { Some(0) } else { self.wait };
+        loop {
+            let turn = left.unwrap_or(WAIT_MAX).min(WAIT_MAX);
+            let answer = client::send(target, "/v1/locks/acquire", asked.clone(), turn)?;
+            let said = answer.said()?;
+            if answer.status == 200 {
+                let token = said.pointer("/token").and_then(Value::as_u64);
+                let token =
+                    token.ok_or_else(|| Failure::unreachable("the coordinator gives no token"))?;
+                let target = target.clone();
+                return Ok(Held {
+                    target,
+                    lock,
+                    token,
+                });
+            }
+            left = left.map(|left| left - turn);
+            if !answer.is_refused_as(Reason::Held) {
+                return Err(refused(said));
+            }
+            if left == Some(0) {
+                let words = refused(said).words().to_owned();
+                return Err(Failure::of_command(self.conflict_exit, words));
+            }
+        }
+    }
+
+    /// Runs the command below this process, whose whole tree has the lock.
+    fn attached(
+        &self,
+        asking: &Asking,
+        (own, mut asked): (&str, Fields),
+        held: &Held,
+    ) -> Result<(), Failure> {
+        let env = fields([("SEXTON_FENCE", held.token.to_string().into())]);
+        asked.extend(fields([
+            ("env", env.into()),
+            ("parent", own.into()),
+            ("bound", true.into()),
+            ("type", "cli".into()),
+        ]));
+        let lost = Arc::new(AtomicBool::new(false));
+        let started = |record: &Value| {
+            let id = words(record, "/id");
+            if let Some(ttl) = self.ttl {
+                held.keep_alive(&id, ttl);
+            }
+            let (held, lost) = (held.clone(), Arc::clone(&lost));
+            // Ends with this process.
+            let watching = move || held.stop_when_lost(&id, &lost);
+            drop(Builder::new().name("watch".to_owned()).spawn(watching));
+        };
+        let name = self
+            .command
+            .first()
+            .map(|it| it.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        attached::run(asking, asked, started, &|record| {
+            let is_fenced = record.pointer("/stopped_by") == Some(&"fence".into());
+            if is_fenced || lost.load(Ordering::Acquire) {
+                let words = format!("{name}: the lock was lost, so it was stopped");
+                return Err(Failure::of_command(self.lost_exit, words));
+            }
+            settle(asking, record, held);
+            outcome(record, &name)
+        })
+    }
+}
+
+/// Gives the lock back, if nothing of the command lives. Otherwise it is given back when that has ended.
+fn settle(asking: &Asking, record: &Value, held: &Held) {
+    let id = words(record, "/id");
+    let record = asking.wait(&id, Some(SETTLE), Of::Tree);
+    if record.as_ref().is_ok_and(has_ended) {
+        // It ends with this process in any case; so nobody is told that it is held for a moment longer.
+        drop(held.post("release", Fields::new(), 0));
+    } else {
+        tell("what the command started still runs: the lock passes on when that has ended");
+    }
+}
+
+impl Held {
+    /// Asks for something about this lock.
+    pub(super) fn post(
+        &self,
+        what: &str,
+        more: Fields,
+        wait: u64,
+    ) -> Result<client::Answer, Failure> {
+        let mut asked = self.lock.clone();
+        asked.insert("token".to_owned(), self.token.into());
+        asked.extend(more);
+        client::send(&self.target, &format!("/v1/locks/{what}"), asked, wait)
+    }
+
+    /// Stops the command if the lock is taken from it.
+    fn stop_when_lost(&self, id: &str, lost: &AtomicBool) {
+        loop {
+            let Ok(answer) = self.post("watch", Fields::new(), WAIT_MAX) else {
+                // Nobody says so. When the coordinator is back, the lock is as it was.
+                rest(Duration::from_secs(1));
+                continue;
+            };
+            let said = answer.said().unwrap_or_default();
+            if said.pointer("/lost") == Some(&true.into()) {
+                lost.store(true, Ordering::Release);
+                let stop = fields([("id", id.into()), ("tree", true.into())]);
+                drop(client::send(&self.target, "/v1/processes/stop", stop, 0));
+                return;
+            }
+        }
+    }
+
+    /// Binds the lock to the command, which is killed when the lock has not been renewed for so long; and renews it.
+    fn keep_alive(&self, id: &str, ttl: u64) {
+        let bound = fields([
+            ("process", id.into()),
+            ("kill_before_grant", true.into()),
+            ("ttl", ttl.into()),
+        ]);
+        let mut asked = self.lock.clone();
+        asked.extend(bound);
+        // If this fails, it stays bound to this process.
+        drop(client::send(&self.target, "/v1/locks/acquire", asked, 0));
+        let held = self.clone();
+        let renewing = move || {
+            loop {
+                rest(Duration::from_millis(ttl * 1000 / 3));
+                drop(held.post("renew", Fields::new(), 0));
+            }
+        };
+        // Without it the command is killed when the time is over.
+        drop(Builder::new().name("renew".to_owned()).spawn(renewing));
+    }
+}

@@ -1,0 +1,157 @@
+//! `sexton kill --pid-file` and `sexton ps --pid-files`: what is done with PID files of others, and how they are shown.
+
+use crate::process::pid_file::{Found, Verdict, files};
+use crate::report::{Failure, print};
+use crate::table::{Column, table};
+use crate::text::{plain, time};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::{Value, json};
+use sexton::clock::Timestamp;
+use sexton::kernel::pidfd::Pidfd;
+use std::io;
+use std::path::Path;
+
+const TERM: u8 = 15;
+const KILL: u8 = 9;
+
+/// How long a process may take to end, unless it is said.
+const GRACE_MS: u64 = 10_000;
+
+/// How long SIGKILL may take.
+const KILLED_MS: u64 = 2000;
+
+/// Sends a signal and nothing else, or has the process end: SIGTERM, a grace, SIGKILL.
+pub(super) fn kill(
+    file: &Path,
+    signal: Option<u8>,
+    grace_ms: Option<u64>,
+    json: bool,
+) -> Result<(), Failure> {
+    let unreadable =
+        |error| Failure::unreachable(format!("failed to read {}: {error}", file.display()));
+    let found = Found::read(file).map_err(unreadable)?;
+    let pid = found.claim.pid;
+    let Some(process) = &found.process else {
+        let words = format!(
+            "not done: process {pid} of {}: {}",
+            file.display(),
+            found.verdict
+        );
+        let failure = Failure::found(words);
+        return Err(if found.verdict == Verdict::NoProgram {
+            failure.help("write cmd.sh there, with the command that it runs on its last line")
+        } else {
+            failure
+        });
+    };
+    let failed =
+        |error: io::Error| Failure::unreachable(format!("failed to signal process {pid}: {error}"));
+    let outcome = match signal {
+        Some(signal) => process.signal(signal).map(|_| "signalled"),
+        None => end(process, grace_ms.unwrap_or(GRACE_MS)),
+    };
+    let outcome = outcome.map_err(failed)?;
+    if json {
+        let said = json!({"pid": pid, "file": file.display().to_string(), "outcome": outcome});
+        print(&format!("{said}\n"))?;
+    } else {
+        print(&format!("process {pid}: {outcome}\n"))?;
+    }
+    if outcome == UNKILLABLE {
+        return Err(Failure::found(format!(
+            "process {pid} has not ended, though it was killed"
+        )));
+    }
+    Ok(())
+}
+
+const UNKILLABLE: &str = "unkillable";
+
+/// Has a process end.
+fn end(process: &Pidfd, grace_ms: u64) -> io::Result<&'static str> {
+    if grace_ms > 0 {
+        process.signal(TERM)?;
+        if has_ended(process, grace_ms)? {
+            return Ok("ended");
+        }
+    }
+    process.signal(KILL)?;
+    Ok(if has_ended(process, KILLED_MS)? {
+        "killed"
+    } else {
+        UNKILLABLE
+    })
+}
+
+/// Waits until a process has ended, for so long at most.
+fn has_ended(process: &Pidfd, ms: u64) -> io::Result<bool> {
+    let wait = Timespec {
+        tv_sec: i64::try_from(ms / 1000).unwrap_or(i64::MAX),
+        tv_nsec: i64::try_from(ms % 1000 * 1_000_000).unwrap_or(0),
+    };
+    let mut polled = [PollFd::new(process, PollFlags::IN)];
+    loop {
+        match poll(&mut polled, Some(&wait)) {
+            Ok(count) => return Ok(count > 0),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Shows what PID files below a directory say, and whether it is so.
+pub(super) fn list(directory: &Path, json: bool) -> Result<(), Failure> {
+    let unreadable =
+        |error| Failure::unreachable(format!("failed to read {}: {error}", directory.display()));
+    let paths = files(directory).map_err(unreadable)?;
+    let all: Vec<_> = paths
+        .iter()
+        .map(|path| (path.as_path(), Found::read(path)))
+        .collect();
+    if json {
+        let all: Vec<Value> = all.iter().map(|(path, found)| line(path, found)).collect();
+        return print(&format!("{}\n", json!({ "pid_files": all })));
+    }
+    if all.is_empty() {
+        return print("no PID files: those end with .pid\n");
+    }
+    let heads = [
+        ("PID", Column::Number),
+        ("WRITTEN", Column::Words),
+        ("PROGRAM", Column::Words),
+        ("STATUS", Column::Words),
+        ("FILE", Column::Words),
+    ];
+    let rows = all.iter().map(|(path, found)| {
+        let file = plain(&path.display().to_string());
+        match found {
+            Ok(found) => [
+                found.claim.pid.to_string(),
+                time(Timestamp(found.claim.written_ms)),
+                plain(found.claim.program.as_deref().unwrap_or("-")),
+                found.verdict.to_string(),
+                file,
+            ],
+            Err(error) => {
+                let none = || "-".to_owned();
+                [none(), none(), none(), format!("not known: {error}"), file]
+            }
+        }
+    });
+    print(&table(heads, rows))
+}
+
+fn line(path: &Path, found: &io::Result<Found>) -> Value {
+    let file = path.display().to_string();
+    match found {
+        Ok(found) => json!({
+            "file": file,
+            "pid": found.claim.pid,
+            "written_at": found.claim.written_ms,
+            "program": found.claim.program,
+            "status": found.verdict.name(),
+            "started_at": found.facts.as_ref().map(|facts| facts.started_ms),
+        }),
+        Err(error) => json!({"file": file, "status": "unreadable", "error": error.to_string()}),
+    }
+}

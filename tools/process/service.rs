@@ -1,0 +1,204 @@
+//! `sexton service`: services of a running coordinator.
+
+use crate::client::Where;
+use crate::client::{Fields, fields};
+use crate::process::asking::Asking;
+use crate::process::logs;
+use crate::process::service_page;
+use crate::report::{Failure, print};
+use crate::span::{SPAN, seconds};
+use crate::text::words;
+use clap::{Args, Subcommand};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde_json::{Value, json};
+use sexton::clock::{Clock as _, SystemClock, Timestamp};
+use std::path::Path;
+
+/// Show services, and start, stop and restart them.
+///
+/// A service is what is to run as long as the configuration has it: a table [services.NAME] in the file of `sexton serve
+/// --config`. It is launched again when it ends.
+#[derive(Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  sexton service                     how all of them stand
+  sexton service restart web         replace its process by a new one, and wait until that runs
+  sexton service stop worker         until it is started: also over restarts of the coordinator
+  sexton service logs web --follow   what it writes
+  sexton service reload              read the configuration again: only what changed is touched
+
+Exit status: 0 well; 1 there is no such service, or it does not stand as asked when the wait is over; 2 wrong flags; 3 no
+coordinator runs there."
+)]
+pub(crate) struct Service {
+    #[command(subcommand)]
+    action: Option<Action>,
+
+    #[command(flatten)]
+    at: Where,
+
+    /// Print what is answered, in JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Show how services stand
+    Status {
+        /// Only this one
+        name: Option<String>,
+    },
+    /// Bring services up, also those that were given up
+    Start(Acting),
+    /// Bring services down until they are started, each after those that come after it
+    Stop(Acting),
+    /// Replace the processes of services by new ones
+    Restart(Acting),
+    /// Show what a service wrote
+    Logs(Reading),
+    /// Have the coordinator read its configuration again, as SIGHUP does; its log says what came of it
+    Reload,
+}
+
+#[derive(Args)]
+struct Acting {
+    /// Which
+    #[arg(value_name = "NAME", required_unless_present = "all")]
+    names: Vec<String>,
+
+    /// All of them
+    #[arg(long, conflicts_with = "names")]
+    all: bool,
+
+    /// How long to wait until they run, or are down; 0 for not at all
+    #[arg(long, value_name = SPAN, value_parser = seconds(0, 3600), default_value = "60")]
+    wait: u64,
+}
+
+#[derive(Args)]
+struct Reading {
+    /// Which
+    name: String,
+
+    /// Which of its processes
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    instance: u64,
+
+    #[command(flatten)]
+    how: logs::How,
+}
+
+impl Service {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let asking = Asking::at(&self.at, self.json)?;
+        match self.action {
+            None => status(&asking, None),
+            Some(Action::Status { name }) => status(&asking, name.as_deref()),
+            Some(Action::Start(acting)) => acting.carry_out(&asking, "start"),
+            Some(Action::Stop(acting)) => acting.carry_out(&asking, "stop"),
+            Some(Action::Restart(acting)) => acting.carry_out(&asking, "restart"),
+            Some(Action::Logs(reading)) => reading.show(&asking),
+            Some(Action::Reload) => reload(&asking),
+        }
+    }
+}
+
+fn show(asking: &Asking, services: &[Value]) -> Result<(), Failure> {
+    if asking.json {
+        return print(&format!("{}\n", json!({ "services": services })));
+    }
+    let now = SystemClock::starting_at(Timestamp(0)).wall().0;
+    print(&service_page::list(services, now))
+}
+
+fn all(mut said: Value) -> Vec<Value> {
+    match said.pointer_mut("/services").map(Value::take) {
+        Some(Value::Array(all)) => all,
+        Some(_) | None => vec![said],
+    }
+}
+
+fn status(asking: &Asking, name: Option<&str>) -> Result<(), Failure> {
+    show(asking, &all(asking.services(name)?))
+}
+
+impl Acting {
+    fn carry_out(self, asking: &Asking, what: &str) -> Result<(), Failure> {
+        let mut found = Vec::new();
+        let asked = |name: Option<&str>| -> Fields { fields([("name", name.into())]) };
+        if self.all {
+            found = all(asking.serve(what, asked(None), self.wait)?);
+        } else {
+            // All are told before any is waited for: they come up side by side.
+            let told = self.names.len() > 1;
+            for name in self.names.iter().filter(|_| told) {
+                asking.serve(what, asked(Some(name)), 0)?;
+            }
+            let again = if told && what == "restart" {
+                "start"
+            } else {
+                what
+            };
+            for name in &self.names {
+                found.extend(all(asking.serve(again, asked(Some(name)), self.wait)?));
+            }
+        }
+        show(asking, &found)?;
+        let well: &[&str] = match what {
+            "stop" => &["stopped", "finished", "failed"],
+            _ => &["running", "finished"],
+        };
+        let is_well = |it: &Value| {
+            let status = it.pointer("/status").and_then(Value::as_str);
+            let wanted = it.pointer("/wanted") == Some(&Value::Bool(true));
+            (what != "stop" && !wanted) || status.is_some_and(|status| well.contains(&status))
+        };
+        match found.iter().find(|it| !is_well(it)) {
+            Some(other) if self.wait > 0 => {
+                let [name, status] = ["/name", "/status"].map(|path| words(other, path));
+                Err(Failure::found(format!("{name} is {status}")))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+impl Reading {
+    fn show(&self, asking: &Asking) -> Result<(), Failure> {
+        let service = asking.services(Some(&self.name))?;
+        let instances = service.pointer("/instances").and_then(Value::as_array);
+        let is_it =
+            |it: &&Value| it.pointer("/number").and_then(Value::as_u64) == Some(self.instance);
+        let instance = instances.into_iter().flatten().find(is_it);
+        let instance = instance.ok_or_else(|| {
+            Failure::found(format!("{} has no process {}", self.name, self.instance))
+        })?;
+        let dir = instance.pointer("/run_dir").and_then(Value::as_str);
+        let dir = dir.ok_or_else(|| Failure::found("it has no files"))?;
+        // A service writes to the same files whatever becomes of its processes.
+        self.how.show(Path::new(dir), || Ok(false))
+    }
+}
+
+/// Sends the coordinator SIGHUP, by a descriptor that is known to be its own: it answers as this process after the
+/// descriptor was opened.
+fn reload(asking: &Asking) -> Result<(), Failure> {
+    let failed = |error: rustix::io::Errno| {
+        Failure::unreachable(format!("failed to signal the coordinator: {error}"))
+    };
+    let pid = asking.pid()?;
+    let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(failed)?;
+    if asking.pid()? != pid {
+        return Err(Failure::unreachable(
+            "the coordinator was restarted meanwhile; ask again",
+        ));
+    }
+    pidfd_send_signal(&pidfd, Signal::HUP).map_err(failed)?;
+    if asking.json {
+        return print(&format!("{}\n", json!({"pid": Pid::as_raw(Some(pid))})));
+    }
+    print("the coordinator reads its configuration again; its log says what came of it\n")
+}

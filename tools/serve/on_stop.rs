@@ -1,0 +1,120 @@
+//! What becomes of services when the coordinator stops in good order, and of all other processes if it is PID 1: what those
+//! leave undone when it ends, the kernel ends.
+
+use crate::serve::signals::{Asked, Signals};
+use crate::settings::OnStop;
+use sexton::actors::process::{Phase, Query, Selection};
+use sexton::handle::{ProcessError, Processes, Stopping as Stop};
+use sexton::ids::ProcessId;
+use sexton::node::Handle;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// The longest that services, and as PID 1 all processes, are waited for. Each is killed when its grace is over, but what SIGKILL
+/// does not end, or a chain of many, may take longer than anybody waits.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+/// Brings down what is to end with the coordinator.
+pub(super) struct Stopping {
+    what: OnStop,
+    is_init: bool,
+}
+
+impl Stopping {
+    pub(super) fn new(what: OnStop, is_init: bool) -> Self {
+        if is_init && what == OnStop::Leave {
+            tracing::warn!(
+                "this is PID 1: with --on-stop leave, the kernel kills all processes when it stops"
+            );
+        }
+        Self { what, is_init }
+    }
+
+    /// Stops all services, each after those that come after it, and waits until they are down. Another signal to stop ends
+    /// the wait: what still runs then is stopped by nobody, and found again by the next start.
+    pub(super) async fn carry_out(self, handle: &Handle, signals: &mut Signals) {
+        if self.what == OnStop::Leave {
+            return;
+        }
+        let mut rest = std::pin::pin!(timeout(PATIENCE, self.bring_down(handle)));
+        loop {
+            tokio::select! {
+                done = &mut rest => {
+                    if done.is_err() {
+                        tracing::warn!("processes are still being stopped, and are not waited for");
+                    }
+                    return;
+                }
+                asked = signals.next() => match asked {
+                    Asked::Stop(_) => {
+                        tracing::warn!("what is being stopped is not waited for");
+                        return;
+                    }
+                    Asked::Reap => handle.processes().reap(),
+                    Asked::Reload | Asked::Dump | Asked::Drain => {}
+                },
+                _ = handle.halted() => return,
+            }
+        }
+    }
+
+    async fn bring_down(&self, handle: &Handle) {
+        let services = handle.services();
+        if services.list(None).await.is_ok_and(|all| !all.is_empty()) {
+            if let Err(error) = services.hold().await {
+                return tracing::error!(%error, "failed to stop the services");
+            }
+            tracing::info!("the services are being stopped");
+            match services.settled(None).await {
+                Ok(()) => tracing::info!("the services are stopped"),
+                Err(error) => tracing::error!(%error, "failed to wait for the services"),
+            }
+        }
+        if self.is_init
+            && let Err(error) = stop_all(&handle.processes()).await
+        {
+            tracing::error!(%error, "failed to stop the processes");
+        }
+    }
+}
+
+/// Stops all that was launched, each with its tree and within its grace, and waits until it has ended.
+async fn stop_all(processes: &Processes) -> Result<(), ProcessError> {
+    loop {
+        let ids = launched(processes).await?;
+        if ids.is_empty() {
+            return Ok(());
+        }
+        tracing::info!(processes = ids.len(), "processes are being stopped");
+        for id in &ids {
+            let how = Stop {
+                tree: true,
+                ..Stop::default()
+            };
+            // It may have ended meanwhile.
+            drop(processes.stop(*id, how).await);
+        }
+        for id in ids {
+            processes.ended(id).await?;
+        }
+    }
+}
+
+/// What was launched and lives. What has a record for another reason is not ours to stop.
+async fn launched(processes: &Processes) -> Result<Vec<ProcessId>, ProcessError> {
+    let mut ids = Vec::new();
+    let mut selection = Selection {
+        phases: vec![Phase::Queued, Phase::Running, Phase::Stopping],
+        most: Query::MOST,
+        ..Selection::default()
+    };
+    loop {
+        let (records, next) = processes.list(selection.clone()).await?;
+        let launched = records.iter().filter(|it| it.launched);
+        ids.extend(launched.map(|it| it.id));
+        if next.is_none() {
+            return Ok(ids);
+        }
+        selection.after = next;
+    }
+}

@@ -1,0 +1,404 @@
+//! The tables `[services.NAME]` of the configuration file: what is to run as long as the file has it.
+//!
+//! Paths that are relative count from the directory of the file. Never here: what becomes of a service that runs.
+
+use crate::process::signal;
+use crate::settings::layer::{Problem, Source};
+use crate::settings::value::{number, switch};
+use crate::size::bytes as bytes_of;
+use crate::span::milliseconds;
+use crate::table::{self, Column};
+use crate::text;
+use serde_json::{Value, json};
+use sexton::actors::process::{Definition, Policy, Ready, Spec, is_secret_name, masked};
+use sexton::bytes::Bytes;
+use std::borrow::Cow;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use toml::de::{DeTable, DeValue};
+
+/// Keys of a table.
+const KEYS: &str = "command, dir, env, env_file, secrets, user, group, limits, autostart, restart, backoff, intensity, period, after, ready, ready_timeout, watchdog, output, stop_signal, grace, success, instances";
+
+/// The numbers of limits, as Linux has them.
+const LIMITS: [(&str, u32); 16] = [
+    ("cpu", 0),
+    ("fsize", 1),
+    ("data", 2),
+    ("stack", 3),
+    ("core", 4),
+    ("rss", 5),
+    ("nproc", 6),
+    ("nofile", 7),
+    ("memlock", 8),
+    ("as", 9),
+    ("locks", 10),
+    ("sigpending", 11),
+    ("msgqueue", 12),
+    ("nice", 13),
+    ("rtprio", 14),
+    ("rttime", 15),
+];
+
+/// Keys of `output`.
+const OUTPUT_KEYS: &str = "max, keep";
+
+/// Keys of `backoff`.
+const BACKOFF_KEYS: &str = "first, max";
+
+/// Reads the tables of a file; `source` names the place of a byte.
+pub(crate) fn tables(
+    value: &DeValue<'_>,
+    file: &Path,
+    source: impl Fn(usize) -> Source,
+) -> (Vec<Definition>, Vec<Problem>) {
+    let mut problems = Vec::new();
+    let mut tell = |name: &str, place: usize, words: String| {
+        let key = format!("services.{name}");
+        problems.push(Problem::new(source(place), &key, words));
+    };
+    let DeValue::Table(all) = value else {
+        let words = "expected tables such as [services.web]";
+        return (Vec::new(), vec![Problem::new(source(0), "services", words)]);
+    };
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let base = file.parent().unwrap_or(Path::new("/"));
+    let mut definitions = Vec::new();
+    let mut places = Vec::new();
+    let mut is_right = true;
+    for (name, value) in all {
+        let (at, name) = (name.span().start, name.get_ref().as_ref());
+        let mut definition = Definition {
+            name: name.to_owned(),
+            spec: Spec {
+                dir: bytes(base),
+                ..Definition::default().spec
+            },
+            ..Definition::default()
+        };
+        if let DeValue::Table(table) = value.get_ref() {
+            for (place, words) in read(table, base, &mut definition) {
+                is_right = false;
+                tell(name, place, words);
+            }
+        } else {
+            is_right = false;
+            tell(name, at, format!("expected a table with {KEYS}"));
+        }
+        definitions.push(definition);
+        places.push((name, at));
+    }
+    // What a table says wrong may be wrong in other ways, too; it is told once.
+    if is_right {
+        for (place, fault) in Definition::check_all(&definitions) {
+            let (name, at) = places.get(place).copied().unwrap_or(("", 0));
+            tell(name, at, fault.to_string());
+        }
+    }
+    if !problems.is_empty() {
+        definitions.clear();
+    }
+    (definitions, problems)
+}
+
+/// Reads one table; what is wrong with it, and where.
+fn read(table: &DeTable<'_>, base: &Path, to: &mut Definition) -> Vec<(usize, String)> {
+    let mut wrong = Vec::new();
+    for (key, value) in table {
+        let read = one(key.get_ref().as_ref(), value.get_ref(), base, to);
+        if let Err(words) = read {
+            wrong.push((key.span().start, format!("{}: {words}", key.get_ref())));
+        }
+    }
+    wrong
+}
+
+fn one(key: &str, value: &DeValue<'_>, base: &Path, to: &mut Definition) -> Result<(), String> {
+    let spec = &mut to.spec;
+    match key {
+        "command" => {
+            let advice = "write it as a list of words, as in [\"sh\", \"-c\", \"exec ./run.sh\"]";
+            let words = words(value).map_err(|words| format!("{words}; {advice}"))?;
+            spec.argv = words
+                .into_iter()
+                .map(|it| Bytes::new(it.into_bytes()))
+                .collect();
+        }
+        "dir" => spec.dir = bytes(&base.join(word(value)?)),
+        "env_file" => spec.env_file = Some(bytes(&base.join(word(value)?))),
+        "env" => spec.env = variables(value)?,
+        "secrets" => spec.secrets = words(value)?,
+        "autostart" => to.autostart = switch(value)?,
+        "restart" => to.restart = policy(word(value)?)?,
+        "backoff" => backoff(value, to)?,
+        "intensity" => intensity(value, to)?,
+        "period" => {
+            let period_ms = span(value)?;
+            if let Some(it) = &mut to.intensity {
+                it.period_ms = period_ms;
+            }
+        }
+        "after" => to.after = words(value)?,
+        "stop_signal" => {
+            spec.stop_signal = match number::<u8>(value) {
+                Ok(number) => number,
+                Err(_) => signal(word(value)?)?,
+            }
+        }
+        "grace" => {
+            let grace = u32::try_from(span(value)?).ok();
+            let within = grace.filter(|ms| *ms <= Spec::GRACE_MS_MAX);
+            spec.grace_ms = within.ok_or("expected an hour at most")?;
+        }
+        "success" => {
+            let codes = value.as_array().map(|codes| {
+                let codes = codes.iter().map(|code| number(code.get_ref()));
+                codes.collect::<Result<Vec<u8>, _>>()
+            });
+            to.success = codes.ok_or("expected a list of exit codes")??;
+        }
+        "instances" => to.instances = number(value)?,
+        "user" => spec.user = Some(account(value)?),
+        "group" => spec.group = Some(account(value)?),
+        "limits" => spec.limits = limits(value)?,
+        "ready" => spec.ready = ready(word(value)?)?,
+        "ready_timeout" => spec.ready_timeout_ms = milliseconds_of(value)?,
+        "output" => output(value, spec)?,
+        "watchdog" => spec.watchdog_ms = milliseconds_of(value)?,
+        _ => return Err(format!("there is no such key; expected one of {KEYS}")),
+    }
+    Ok(())
+}
+
+fn bytes(path: &Path) -> Bytes {
+    Bytes::new(path.as_os_str().as_bytes())
+}
+
+fn word<'a>(value: &'a DeValue<'_>) -> Result<&'a str, String> {
+    let found = || format!("expected a string, found {}", value.type_str());
+    value.as_str().ok_or_else(found)
+}
+
+fn words(value: &DeValue<'_>) -> Result<Vec<String>, String> {
+    let list = value.as_array().and_then(|list| {
+        let words = list.iter().map(|it| it.get_ref().as_str());
+        words.map(|it| it.map(str::to_owned)).collect()
+    });
+    list.ok_or_else(|| format!("expected a list of strings, found {}", value.type_str()))
+}
+
+/// Seconds, or a number with a unit; in milliseconds.
+fn span(value: &DeValue<'_>) -> Result<u64, String> {
+    let expected = || "expected seconds, or a span such as \"500ms\", \"90s\", \"2h\"".to_owned();
+    if value.is_integer() {
+        let seconds = number::<u64>(value).ok();
+        return seconds
+            .and_then(|it| it.checked_mul(1000))
+            .ok_or_else(expected);
+    }
+    let text = value.as_str().ok_or_else(expected)?;
+    milliseconds(text).map_err(|_| expected())
+}
+
+/// The same, where it is no longer than some weeks.
+fn milliseconds_of(value: &DeValue<'_>) -> Result<u32, String> {
+    u32::try_from(span(value)?).map_err(|_| "expected a shorter span".to_owned())
+}
+
+/// A name, or a number.
+fn account(value: &DeValue<'_>) -> Result<String, String> {
+    match number::<u32>(value) {
+        Ok(number) => Ok(number.to_string()),
+        Err(_) => word(value).map(str::to_owned),
+    }
+}
+
+fn ready(word: &str) -> Result<Ready, String> {
+    match (word, word.strip_prefix("line:")) {
+        (_, Some(text)) => Ok(Ready::Line(text.to_owned())),
+        ("running", None) => Ok(Ready::Running),
+        ("notify", None) => Ok(Ready::Notify),
+        _ => Err(format!("{word:?}: expected running, notify or line:TEXT")),
+    }
+}
+
+/// Resource limits by the names of `ulimit -a` of the kernel: one value, or a soft and a hard one.
+fn limits(value: &DeValue<'_>) -> Result<Vec<(u32, u64, u64)>, String> {
+    let names = || LIMITS.map(|(name, _)| name).join(", ");
+    let DeValue::Table(table) = value else {
+        return Err(format!("expected a table with {}", names()));
+    };
+    let mut limits = Vec::new();
+    for (name, value) in table {
+        let name = name.get_ref().as_ref();
+        let found = LIMITS.iter().find(|(known, _)| *known == name);
+        let (_, which) = found
+            .ok_or_else(|| format!("there is no limit {name}; expected one of {}", names()))?;
+        let bound = |value: &DeValue<'_>| match value.as_str() {
+            Some("unlimited") => Ok(u64::MAX),
+            _ => number(value),
+        };
+        let two = value.get_ref().as_array().map(|two| {
+            let two: Result<Vec<u64>, String> = two.iter().map(|it| bound(it.get_ref())).collect();
+            two.and_then(|two| match two.as_slice() {
+                [soft, hard] => Ok((*soft, *hard)),
+                _ => Err(String::new()),
+            })
+        });
+        let both = two.unwrap_or_else(|| bound(value.get_ref()).map(|it| (it, it)));
+        let expected = || {
+            format!("{name}: expected a number or \"unlimited\", or a list of two: soft and hard")
+        };
+        let (soft, hard) = both.map_err(|_| expected())?;
+        limits.push((*which, soft, hard));
+    }
+    Ok(limits)
+}
+
+fn policy(word: &str) -> Result<Policy, String> {
+    let all = [Policy::Always, Policy::OnFailure, Policy::Never];
+    let found = all.into_iter().find(|policy| policy.name() == word);
+    found.ok_or_else(|| format!("{word:?}: expected always, on-failure or never"))
+}
+
+/// How many restarts are too many; `false` for never.
+fn intensity(value: &DeValue<'_>, to: &mut Definition) -> Result<(), String> {
+    if value.as_bool() == Some(false) {
+        to.intensity = None;
+        return Ok(());
+    }
+    let expected = "expected a number of restarts, or false to never give up";
+    let restarts_max = number(value).map_err(|_| expected)?;
+    if let Some(it) = &mut to.intensity {
+        it.restarts_max = restarts_max;
+    }
+    Ok(())
+}
+
+fn output(value: &DeValue<'_>, to: &mut Spec) -> Result<(), String> {
+    let DeValue::Table(table) = value else {
+        return Err(format!("expected a table with {OUTPUT_KEYS}"));
+    };
+    for (key, value) in table {
+        let value = value.get_ref();
+        match key.get_ref().as_ref() {
+            "max" => {
+                to.output_bytes_max = match number(value) {
+                    Ok(bytes) => bytes,
+                    Err(_) => bytes_of(word(value)?).map_err(|words| format!("max: {words}"))?,
+                }
+            }
+            "keep" => to.output_kept = number(value).map_err(|words| format!("keep: {words}"))?,
+            other => {
+                return Err(format!(
+                    "there is no key {other}; expected one of {OUTPUT_KEYS}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn backoff(value: &DeValue<'_>, to: &mut Definition) -> Result<(), String> {
+    let DeValue::Table(table) = value else {
+        return Err(format!("expected a table with {BACKOFF_KEYS}"));
+    };
+    for (key, value) in table {
+        let ms = span(value.get_ref()).map_err(|words| format!("{}: {words}", key.get_ref()));
+        match key.get_ref().as_ref() {
+            "first" => to.backoff.first_ms = ms?,
+            "max" => to.backoff.max_ms = ms?,
+            other => {
+                return Err(format!(
+                    "there is no key {other}; expected one of {BACKOFF_KEYS}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Names and values. Values that are secret are read from `env_file` when they are needed.
+fn variables(value: &DeValue<'_>) -> Result<Vec<(String, Bytes)>, String> {
+    let DeValue::Table(table) = value else {
+        return Err("expected a table of names and values".to_owned());
+    };
+    let mut variables = Vec::new();
+    for (name, value) in table {
+        let name = name.get_ref().as_ref();
+        if is_secret_name(name) {
+            return Err(format!(
+                "{name} is the name of a secret: put its value into env_file, and its name into secrets"
+            ));
+        }
+        let value = word(value.get_ref()).map_err(|words| format!("{name}: {words}"))?;
+        variables.push((name.to_owned(), Bytes::new(value.as_bytes())));
+    }
+    Ok(variables)
+}
+
+fn command(definition: &Definition) -> Vec<String> {
+    let argv = masked(&definition.spec.argv);
+    let words = argv.iter().map(|it| String::from_utf8_lossy(it.as_bytes()));
+    words.map(Cow::into_owned).collect()
+}
+
+/// The services as programs are shown them.
+pub(crate) fn document(definitions: &[Definition]) -> Value {
+    let each = definitions.iter().map(|it| {
+        let shown = json!({
+            "command": command(it),
+            "dir": String::from_utf8_lossy(it.spec.dir.as_bytes()),
+            "autostart": it.autostart,
+            "restart": it.restart.name(),
+            "backoff": {"first_ms": it.backoff.first_ms, "max_ms": it.backoff.max_ms},
+            "intensity": it.intensity.map(|it| it.restarts_max),
+            "period_ms": it.intensity.map(|it| it.period_ms),
+            "after": it.after,
+            "stop_signal": it.spec.first_signal(),
+            "grace_ms": it.spec.grace_ms,
+            "success": it.success,
+            "instances": it.instances,
+            "ready": match &it.spec.ready {
+                Ready::Running => "running".to_owned(),
+                Ready::Notify => "notify".to_owned(),
+                Ready::Line(text) => format!("line:{text}"),
+            },
+            "ready_timeout_ms": it.spec.ready_timeout_ms,
+            "watchdog_ms": it.spec.watchdog_ms,
+            "output": {"bytes_max": it.spec.output_bytes_max, "kept": it.spec.output_kept},
+            "user": it.spec.user,
+            "group": it.spec.group,
+        });
+        (it.name.clone(), shown)
+    });
+    Value::Object(each.collect())
+}
+
+/// The same for people, in short.
+pub(crate) fn table(definitions: &[Definition]) -> String {
+    let heads = [
+        ("SERVICE", Column::Words),
+        ("COMMAND", Column::Words),
+        ("AUTOSTART", Column::Words),
+        ("RESTART", Column::Words),
+        ("AFTER", Column::Words),
+        ("INSTANCES", Column::Number),
+    ];
+    let rows = definitions.iter().map(|it| {
+        let after = if it.after.is_empty() {
+            "-".to_owned()
+        } else {
+            it.after.join(", ")
+        };
+        [
+            it.name.clone(),
+            text::plain(&command(it).join(" ")),
+            if it.autostart { "yes" } else { "no" }.to_owned(),
+            it.restart.name().to_owned(),
+            after,
+            it.instances.to_string(),
+        ]
+    });
+    table::table(heads, rows)
+}
