@@ -256,7 +256,8 @@ fn a_list_is_a_table_or_json() {
             "OWNER",
             "PRIORITY",
             "REMAINING",
-            "TOKEN"
+            "TOKEN",
+            "PROCESS"
         ]
     );
     assert_eq!(lines[1][..4], ["a\\xff", "1", "1", "one"]);

@@ -4,6 +4,7 @@
 
 mod ask;
 mod backup;
+mod bad_launches;
 mod beanstalk_hosts;
 mod beanstalkd;
 mod config;
@@ -11,25 +12,36 @@ mod descriptors;
 mod disk_full;
 mod drain;
 mod events;
+mod hooks;
+mod import;
+mod import_hostile;
+mod init;
 mod inspect;
 mod interrupted;
 mod lock;
+mod lock_run;
 mod log;
 mod manual;
+mod output;
+mod pid_files;
 mod pipes;
 mod processes;
 mod queue;
 mod queue_failed;
 mod queue_push;
+mod ready;
 mod recover;
 mod replay;
 mod replay_trimmed;
 mod serve;
 mod service;
+mod services;
 mod signals;
 mod status;
 mod story;
 mod top;
+mod tree;
+mod zoo;
 
 #[path = "../support/beanstalk.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
@@ -40,6 +52,8 @@ mod coordinator;
 mod daemon;
 #[path = "../support/directory.rs"]
 mod directory;
+#[path = "../support/groups.rs"]
+mod groups;
 #[path = "../support/left_out.rs"]
 mod left_out;
 #[path = "../support/lockserver.rs"]

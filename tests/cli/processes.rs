@@ -1,126 +1,13 @@
 //! Processes from a shell: run, looked at, waited for, stopped, and found again after kills of coordinator and keeper.
-
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
-)]
-
-use crate::coordinator::{Coordinator, Done, command, done};
-use crate::daemon::{Daemon, text};
+use crate::coordinator::done;
+use crate::daemon::{PROGRAM, forget_environment, text};
 use crate::patience::until;
+use crate::tree::Tree;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use tempfile::TempDir;
-
-/// A coordinator whose children and keeper do not outlast the test.
-struct Tree {
-    daemon: Option<Daemon>,
-    data: PathBuf,
-    _files: TempDir,
-}
-
-impl Tree {
-    fn start() -> Self {
-        let Coordinator {
-            daemon,
-            data,
-            files,
-            ..
-        } = Coordinator::start(&[]);
-        Self {
-            daemon: Some(daemon),
-            data,
-            _files: files,
-        }
-    }
-
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = command(&self.data, &[]);
-        let mut asked = Command::new(command.get_program());
-        for (name, value) in command.get_envs() {
-            match value {
-                Some(value) => asked.env(name, value),
-                None => asked.env_remove(name),
-            };
-        }
-        asked.env("SEXTON_DATA", &self.data);
-        asked.args(words).stdin(Stdio::null());
-        std::mem::swap(&mut command, &mut asked);
-        command
-    }
-
-    fn run(&self, words: &[&str]) -> Done {
-        done(self.command(words).output().expect("it runs"))
-    }
-
-    fn well(&self, words: &[&str]) -> String {
-        let done = self.run(words);
-        assert_eq!((done.status, done.err.as_str()), (0, ""), "{done:?}");
-        done.out
-    }
-
-    /// Launches a shell script in the background; its id.
-    fn detach(&self, script: &str) -> String {
-        let id = self.well(&["run", "--detach", "--", "sh", "-c", script]);
-        id.trim_end().to_owned()
-    }
-
-    fn record(&self, id: &str) -> Value {
-        let printed = self.well(&["ps", id, "--json"]);
-        serde_json::from_str(&printed).expect("it is JSON")
-    }
-
-    fn all(&self) -> Vec<Value> {
-        let printed = self.well(&["ps", "--all", "--json"]);
-        let mut said: Value = serde_json::from_str(&printed).expect("it is JSON");
-        let Value::Array(records) = said["processes"].take() else {
-            panic!("no list: {said}");
-        };
-        records
-    }
-
-    /// The PID of its keeper.
-    fn keeper(&self) -> Option<Pid> {
-        let held = std::fs::read_to_string(self.data.join("keeper.lock")).ok()?;
-        Pid::from_raw(held.trim().parse().ok()?)
-    }
-
-    fn kill_keeper(&self) {
-        let keeper = self.keeper().expect("a keeper runs");
-        kill_process(keeper, Signal::KILL).expect("it is there");
-    }
-
-    /// Kills the coordinator, and starts another on the same directory.
-    fn again(&mut self, between: impl FnOnce()) {
-        self.daemon.take().expect("one runs").kill();
-        between();
-        self.daemon = Some(Daemon::serve(&["--data", text(&self.data)]));
-    }
-}
-
-impl Drop for Tree {
-    fn drop(&mut self) {
-        let listed = self.command(&["ps", "--json"]).output();
-        let said = listed
-            .ok()
-            .and_then(|it| serde_json::from_slice(&it.stdout).ok());
-        let said: Value = said.unwrap_or_default();
-        for id in said["processes"].as_array().into_iter().flatten() {
-            let id = id["id"].as_str().unwrap_or_default();
-            drop(
-                self.command(&["kill", "--tree", "--now", "--wait", id])
-                    .output(),
-            );
-        }
-        if let Some(keeper) = self.keeper() {
-            // It may have ended by itself.
-            let _ = kill_process(keeper, Signal::KILL);
-        }
-    }
-}
 
 fn lives(pid: &Value) -> bool {
     let pid = pid.as_u64().expect("it has one");
@@ -369,16 +256,10 @@ fn a_script_registers_itself_and_what_it_runs_stands_below() {
          echo $SEXTON_PROCESS_ID",
         env!("CARGO_BIN_EXE_sexton")
     );
-    let mut shell = tree.command(&[]);
-    let mut command = Command::new("sh");
-    command.args(["-c", &script]).stdin(Stdio::null());
-    for (name, value) in shell.get_envs() {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
-    std::mem::swap(&mut shell, &mut command);
+    let mut shell = Command::new("sh");
+    forget_environment(&mut shell);
+    shell.env("SEXTON_DATA", &tree.data);
+    shell.args(["-c", &script]).stdin(Stdio::null());
     let done = done(shell.output().expect("it runs"));
     let id = done.out.trim_end();
     assert_eq!((done.status, done.err.as_str()), (0, ""), "{done:?}");
@@ -416,7 +297,6 @@ fn a_script_registers_itself_and_what_it_runs_stands_below() {
 fn a_secret_is_in_no_file_record_or_log() {
     const SECRET: &str = "hunter2-planted-and-looked-for";
     let mut tree = Tree::start();
-    let script = "test \"$API_TOKEN\" = hunter2-planted-and-looked-for";
     let mut command = tree.command(&["run", "--", "sh", "-c", "test -n \"$API_TOKEN\""]);
     assert_eq!(
         done(command.env("API_TOKEN", SECRET).output().expect("it runs")).status,
@@ -425,7 +305,8 @@ fn a_secret_is_in_no_file_record_or_log() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), format!("API_TOKEN={SECRET}\n")).expect("it can be written");
     let path = text(file.path());
-    // What compares with it has it in its arguments, so that alone is not looked for.
+    // Compared with the file: in the arguments it would be in the record.
+    let compares = format!("test \"$(printenv API_TOKEN)\" = \"$(cut -d= -f2 {path})\"");
     let asked = tree.run(&[
         "run",
         "--env-file",
@@ -434,11 +315,10 @@ fn a_secret_is_in_no_file_record_or_log() {
         "--",
         "sh",
         "-c",
-        "test -n \"$API_TOKEN\"",
+        &compares,
     ]);
     assert_eq!(asked.status, 0, "{asked:?}");
     assert_eq!(tree.run(&["wait", asked.out.trim_end()]).status, 0);
-    assert!(script.contains(SECRET));
     for words in [
         vec![
             "run",
@@ -516,4 +396,76 @@ fn wrong_words_are_refused_and_change_nothing() {
         assert!(done.err.contains(says), "{words:?}: {done:?}");
     }
     assert_eq!(tree.all(), Vec::<Value>::new());
+}
+
+#[test]
+fn top_shows_the_tree_and_what_it_uses() {
+    let tree = Tree::start();
+    let script = format!("'{PROGRAM}' run --type child -- sleep 1000; true");
+    let words = [
+        "run", "--detach", "--type", "parent", "--", "sh", "-c", &script,
+    ];
+    let parent = tree.well(&words);
+    let child = until(
+        "the child is shown under its parent, with what it uses",
+        || {
+            let mut top = tree.command(&["top", "--once", "--every", "0.1"]);
+            top.env("LANG", "C")
+                .env_remove("LC_ALL")
+                .env_remove("LC_CTYPE");
+            let page = done(top.output().expect("it runs")).out;
+            let lines = page.lines();
+            let mut lines = lines.skip_while(|line| !line.starts_with("parent: sh"));
+            let (parent, child) = (lines.next()?, lines.next()?);
+            let is_below = child.starts_with("`-child: sleep 1000");
+            let is_read = |line: &str| line.contains(" KiB") || line.contains(" MiB");
+            (is_below && is_read(parent) && is_read(child)).then(|| child.to_owned())
+        },
+    );
+    assert!(child.contains("running"), "{child}");
+    // What nobody asks for is not there, and what has ended uses nothing.
+    let asked = |usage: &str| {
+        let path = format!("/v1/processes?usage={usage}");
+        let said = tree.get(&path);
+        let all = said["processes"].as_array().expect("a list").clone();
+        let of = |it: &Value| {
+            it["usage"]["memory_bytes"]
+                .as_u64()
+                .is_some_and(|it| it > 0)
+        };
+        all.iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(asked("false"), [false, false]);
+    assert_eq!(asked("true"), [true, true]);
+    tree.well(&["kill", "--now", "--wait", parent.trim_end()]);
+    assert_eq!(asked("true"), [false, true], "one has ended");
+}
+
+#[test]
+fn what_is_said_to_live_is_looked_for_again_when_somebody_asks() {
+    let tree = Tree::start();
+    let reconcile = || -> Value {
+        let said = tree.well(&["ps", "reconcile", "--json"]);
+        serde_json::from_str(&said).expect("it is JSON")
+    };
+    assert_eq!(
+        reconcile(),
+        json!({"asked": 0, "changed": 0, "processes": [], "open": 0})
+    );
+    let lives = tree.detach("sleep 1000");
+    tree.detach("exit 3");
+    until("one of two has ended", || {
+        (reconcile()["asked"] == 1).then_some(())
+    });
+    let pid = tree.record(&lives)["pid"].as_i64().expect("it has one");
+    let pid = Pid::from_raw(i32::try_from(pid).expect("it is small")).expect("it is one");
+    kill_process(pid, Signal::KILL).expect("it is there");
+    // Whoever sees it first, it is no longer said to live.
+    until("the other has ended, too", || {
+        let said = reconcile();
+        assert_eq!(said["open"], 0, "{said}");
+        (tree.record(&lives)["signal"] == 9).then_some(())
+    });
+    let printed = tree.well(&["ps", "reconcile"]);
+    assert_eq!(printed, "looked for 0 processes: 0 changed\n");
 }

@@ -69,6 +69,8 @@ fn plant(handle: &Handle, at: Stage) -> Arc<Mutex<Option<Instant>>> {
                     Message::Renew { .. }
                     | Message::Release { .. }
                     | Message::ReleaseAll { .. }
+                    | Message::Force { .. }
+                    | Message::Gone(_)
                     | Message::Drain,
                 ) => false,
             };

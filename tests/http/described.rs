@@ -236,3 +236,29 @@ fn the_checker_finds_what_does_not_fit() {
     less.as_object_mut().expect("an object").remove("owner");
     assert!(valid(&granted, &less).is_err());
 }
+
+/// Fails if a schema within `value` is a bare `true`: JSON Schema allows it, and generators of clients refuse it.
+fn no_bare_schema(value: &Value, path: &str) {
+    let members = value.as_object().into_iter().flatten();
+    for (name, member) in members {
+        let path = format!("{path}/{name}");
+        let bare = match name.as_str() {
+            "items" | "schema" => member.is_boolean(),
+            "properties" => {
+                let properties = member.as_object().into_iter().flatten();
+                properties.into_iter().any(|(_, it)| it.is_boolean())
+            }
+            _ => false,
+        };
+        assert!(!bare, "{path}: {member}");
+        no_bare_schema(member, &path);
+    }
+    for (at, member) in value.as_array().into_iter().flatten().enumerate() {
+        no_bare_schema(member, &format!("{path}/{at}"));
+    }
+}
+
+#[test]
+fn every_schema_is_an_object() {
+    no_bare_schema(&DESCRIPTION, "");
+}

@@ -34,6 +34,7 @@ impl Asking {
                 (None, Some(json!({"key": "held", "owner": "me"})))
             }
             "/v1/locks/release-all" => (None, Some(json!({"owner": "me"}))),
+            "/v1/locks/force" => (None, Some(json!({"key": "held"}))),
             "/v1/locks/watch" => (
                 None,
                 Some(json!({"key": "held", "owner": "me", "token": 0})),
@@ -169,6 +170,7 @@ impl Nodes {
             well: Opened::configured(|config| {
                 queue_status::rules(config);
                 process_status::launches(config);
+                process_status::serves(config);
             }),
             guarded: Opened::with_token(),
             full,
@@ -202,6 +204,12 @@ impl Nodes {
             (401, _) => well.of(&self.guarded),
             (403, _) => well.with("Origin: http://evil.example").of(&self.well),
             (404, _) if is_of_queues => queue_status::absent(path, method, &self.well),
+            // A process that it is to be bound to is not there.
+            (404, "/v1/locks/acquire") => {
+                let process = "00000000-0000-7000-8000-000000000001";
+                let bound = well.about(&json!({"key": "a", "owner": "me", "process": process}));
+                process_status::at(&bound, &self.well.socket())
+            }
             (404, _) => absent(path, well).of(&self.well),
             (405, _) => {
                 let method = "PUT".to_owned();
@@ -277,7 +285,7 @@ impl Nodes {
                 answer
             }
             500 => {
-                let asking = Asking::as_described(path, method);
+                let asking = process_status::least(path, method);
                 process_status::at(&asking, &self.panicking.socket())
             }
             _ => return None,
@@ -291,6 +299,9 @@ fn absent(path: &str, well: Asking) -> Asking {
     if ["/v1/locks/owner", "/v1/locks/place"].contains(&path) {
         let target = well.target.replace("held", "absent");
         return Asking { target, ..well };
+    }
+    if path == "/v1/locks/force" {
+        return well.about(&json!({"key": "absent"}));
     }
     well.about(&json!({"key": "absent", "owner": "me"}))
 }

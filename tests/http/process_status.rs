@@ -8,21 +8,36 @@
 use crate::every_status::Asking;
 use crate::opened::{Answer, answers, read_all};
 use serde_json::{Value, json};
+use sexton::actors::process::{Definition, Policy};
+use sexton::bytes::Bytes;
 use sexton::config::{Config, KeeperProgram};
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+const SERVICE: &str = "once";
+
 const ABSENT: &str = "0192f5e0-7a4b-7c11-9d2e-5f6a7b8c9d0e";
 
 /// Whether a path is one of these.
 pub(crate) fn is_ours(path: &str) -> bool {
-    path.starts_with("/v1/processes")
+    path.starts_with("/v1/processes") || path.starts_with("/v1/services")
 }
 
 /// A node that launches.
 pub(crate) fn launches(config: &mut Config) {
     config.keeper = KeeperProgram::At(env!("CARGO_BIN_EXE_sexton").into());
+}
+
+/// Gives it a service that does its work at once.
+pub(crate) fn serves(config: &mut Config) {
+    let mut service = Definition {
+        name: SERVICE.to_owned(),
+        restart: Policy::Never,
+        ..Definition::default()
+    };
+    service.spec.argv = vec![Bytes::new(*b"true")];
+    config.services = vec![service];
 }
 
 fn post(socket: &Path, what: &str, body: &Value) -> Value {
@@ -69,10 +84,21 @@ pub(crate) fn well(path: &str, method: &str, socket: &Path) -> (Asking, Option<S
             let id = launched(socket);
             (asking.about(&json!({"id": id})), Some(id))
         }
+        "/v1/processes/usage" => {
+            let id = launched(socket);
+            (asking.about(&json!({"ids": [id]})), Some(id))
+        }
         "/v1/processes/signal" => {
             let id = launched(socket);
             let body = json!({"id": id, "signal": 18});
             (asking.about(&body), Some(id))
+        }
+        "/v1/services/service" => {
+            let target = format!("{path}?name={SERVICE}");
+            (asking.at_target(&target), None)
+        }
+        "/v1/services/start" | "/v1/services/stop" | "/v1/services/restart" => {
+            (asking.about(&json!({"name": SERVICE, "wait": 60})), None)
         }
         "/v1/processes/process" | "/v1/processes/ancestors" | "/v1/processes/descendants" => {
             let id = registered();
@@ -83,10 +109,21 @@ pub(crate) fn well(path: &str, method: &str, socket: &Path) -> (Asking, Option<S
     }
 }
 
+/// A request that comes as far as the actor.
+pub(crate) fn least(path: &str, method: &str) -> Asking {
+    let asking = Asking::as_described(path, method);
+    match path {
+        "/v1/processes/usage" => asking.about(&json!({"ids": [ABSENT]})),
+        _ => asking,
+    }
+}
+
 /// A request about one that is not there.
 pub(crate) fn absent(path: &str, method: &str) -> Asking {
     let asking = Asking::as_described(path, method);
     match path {
+        "/v1/services/service" => asking.at_target(&format!("{path}?name=none")),
+        _ if path.starts_with("/v1/services") => asking.about(&json!({"name": "none"})),
         "/v1/processes/register" => asking.about(&json!({"pid": i32::MAX})),
         "/v1/processes/finish" => asking.about(&json!({"id": ABSENT, "code": 0})),
         "/v1/processes/signal" => asking.about(&json!({"id": ABSENT, "signal": 18})),

@@ -1,10 +1,11 @@
 //! The lock actor's words. Every word of a script that is the actor's own is in [`Words::item`].
 
 use crate::node::{Heard, Tongue, moment, number, split};
+use sexton::actors::binding::{self, Binding, Until};
 use sexton::actors::lock::{
-    Gone, Listed, LockMachine, Message, Name, Outcome, Query, Refused, Reply, Rules, Watch,
+    Gone, Listed, LockMachine, Message, Name, Outcome, Query, Refused, Reply, Rules, Tie, Watch,
 };
-use sexton::ids::Slot;
+use sexton::ids::{ProcessId, Slot};
 use sexton::spine::delivery::Item;
 use sexton::spine::machine::Stamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,6 +77,12 @@ impl Words {
                 }
             }
             Outcome::Ended { gone } => ends.extend(gone.iter().map(|gone| self.end(gone))),
+            Outcome::Fenced { slot } => {
+                let [key, index, owner] = self.entries.get(slot).cloned().unwrap_or_default();
+                ends.push(format!(
+                    "{key} {index} waits for the tree of {owner} to end"
+                ));
+            }
             Outcome::Renewed { .. } | Outcome::Draining | Outcome::Absent | Outcome::Refused(_) => {
             }
         }
@@ -102,7 +109,7 @@ impl Words {
 fn item(words: &[&str]) -> Heard<Option<Item<LockMachine>>> {
     let known: &[&str] = match words {
         ["request", ..] => &["ttl", "ttw", "prio"],
-        ["acquire", ..] => &["ttl", "ttw", "prio", "attended"],
+        ["acquire", ..] => &["ttl", "ttw", "prio", "attended", "bound"],
         ["renew" | "release", ..] => &["token"],
         ["list", ..] => &["max"],
         _ => return plain(words),
@@ -128,7 +135,11 @@ fn item(words: &[&str]) -> Heard<Option<Item<LockMachine>>> {
             ttl: number(&options, "ttl", 60)?,
             ttw: number(&options, "ttw", 30)?,
             priority: number(&options, "prio", 5)?,
-            attended: number(&options, "attended", 1u8)? == 1,
+            tie: match options.get("bound") {
+                Some(bound) => Tie::Process(binding(bound)?),
+                None if number(&options, "attended", 1u8)? == 1 => Tie::Connection,
+                None => Tie::None,
+            },
         }),
         ["renew", key, index, owner] => Item::Message(Message::Renew {
             key: name(key)?,
@@ -161,6 +172,14 @@ fn plain(words: &[&str]) -> Heard<Option<Item<LockMachine>>> {
         ["release-all", owner] => Item::Message(Message::ReleaseAll {
             owner: name(owner)?,
         }),
+        ["force", key, index] => Item::Message(Message::Force {
+            key: name(key)?,
+            index: name(index)?,
+        }),
+        ["gone", process] => {
+            let Binding { process, until, .. } = binding(process)?;
+            Item::Message(Message::Gone(binding::Gone { process, until }))
+        }
         ["drain"] => Item::Message(Message::Drain),
         ["owner", key, index] => Item::Query(Query::Owner {
             key: name(key)?,
@@ -174,6 +193,24 @@ fn plain(words: &[&str]) -> Heard<Option<Item<LockMachine>>> {
         ["counts"] => Item::Query(Query::Counts),
         _ => return Ok(None),
     }))
+}
+
+/// A process by a small number, and how much of it has to end: `7`, `7:tree` or `7:fence`.
+fn binding(word: &str) -> Heard<Binding> {
+    let (number, until) = word.split_once(':').unwrap_or((word, "process"));
+    let number: u128 = number
+        .parse()
+        .map_err(|_| format!("`{word}` is no process"))?;
+    let until_tree = matches!(until, "tree" | "fence");
+    Ok(Binding {
+        process: ProcessId(number),
+        until: if until_tree {
+            Until::Tree
+        } else {
+            Until::Process
+        },
+        fence: until == "fence",
+    })
 }
 
 /// An answer in words.
@@ -210,13 +247,15 @@ fn listed(entry: &Listed) -> String {
         deadline,
         ..
     } = entry;
-    let until = moment(*deadline);
+    let until = match deadline {
+        Some(deadline) => format!("until {}", moment(*deadline)),
+        None if entry.fencing => "until its tree has ended".to_owned(),
+        None => "until its process has ended".to_owned(),
+    };
     let token = entry
         .token
         .map_or_else(String::new, |token| format!(" token {token}"));
-    format!(
-        "{key} {index} {place} {owner} prio={priority} ttl={ttl} ttw={ttw} until {until}{token}"
-    )
+    format!("{key} {index} {place} {owner} prio={priority} ttl={ttl} ttw={ttw} {until}{token}")
 }
 
 fn reason(refused: Refused) -> &'static str {
@@ -225,6 +264,7 @@ fn reason(refused: Refused) -> &'static str {
         Refused::NoOwner => "no owner",
         Refused::Reserved => "the key is reserved",
         Refused::StaleToken => "stale token",
+        Refused::Fencing => "fencing",
         Refused::Full => "full",
         Refused::DiskFull => "disk full",
         Refused::KeyReused => "key reused",

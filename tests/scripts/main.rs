@@ -10,6 +10,7 @@ mod json;
 mod lock;
 mod node;
 mod process;
+mod process_service;
 mod queue;
 
 use dialogue::Dialogue;

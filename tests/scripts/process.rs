@@ -4,14 +4,15 @@
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "time does few of all these things"
+    reason = "what has no words of its own is shown as it is"
 )]
 
 use crate::node::{Heard, Split, Tongue, milliseconds, number, split};
+use crate::process_service;
 use sexton::actors::process::{
-    Action, End, Failure, Identity, Launching, Lost, Message, Outcome, Parentage, Phase,
-    ProcessMachine, Query, Reach, RecordView, Registering, Remains, Reply, Rules, Selection, Spec,
-    Step, Tags, Watch,
+    Action, Child, End, Failure, Identity, Launching, Lost, Message, Notice, Outcome, Parentage,
+    Phase, ProcessMachine, Query, Reach, RecordView, Registering, Remains, Reply, Rules, Selection,
+    ServiceStep, Spec, Step, Tags, Watch,
 };
 use sexton::bytes::Bytes;
 use sexton::clock::Date;
@@ -52,6 +53,7 @@ const OPTIONS: &[&str] = &[
     "ticks",
     "timeout",
     "under",
+    "bound",
     "unkillable",
     "unknown",
 ];
@@ -95,6 +97,9 @@ impl Tongue for Words {
     }
 
     fn watch(&self, words: &[&str]) -> Heard<Option<(String, Watch)>> {
+        if let ["wait", who, "services"] = words {
+            return Ok(Some(((*who).to_owned(), Watch::Services(None))));
+        }
         let ["wait", who, what, name] = words else {
             return Ok(None);
         };
@@ -102,6 +107,7 @@ impl Tongue for Words {
         let watch = match *what {
             "start" => Watch::Start(id),
             "end" => Watch::End(id),
+            "leader" => Watch::Leader(id),
             entry => {
                 let asked = entry
                     .parse()
@@ -131,6 +137,16 @@ impl Tongue for Words {
             self.slots.insert(it.slot, name.clone());
             self.names.insert(name, it.id);
         }
+        if let Outcome::Service(turn) = outcome {
+            for step in &turn.steps {
+                if let ServiceStep::Launched { insertion: it, .. } = step {
+                    let name = format!("{}{}", it.kind, it.number);
+                    self.slots.insert(it.slot, name.clone());
+                    self.names.insert(name, it.id);
+                }
+            }
+            return process_service::note(message, turn);
+        }
         let Message::Lapse { slot } = message else {
             return None;
         };
@@ -139,7 +155,7 @@ impl Tongue for Words {
             Outcome::Stopping { .. } => format!("{name} ran too long"),
             Outcome::Killing { .. } => format!("the grace of {name} is over"),
             Outcome::Pruned { .. } => format!("{name} is removed"),
-            _ => format!("{name}: {outcome:?}"),
+            other => format!("{name}: {other:?}"),
         })
     }
 }
@@ -165,7 +181,8 @@ impl Words {
         for pid in pids.filter(|pid| !pid.is_empty()) {
             line.push(identity(&BTreeMap::from([("pid", pid)]))?);
         }
-        Ok(Parentage { named, line })
+        let bound = options.get("bound").is_some();
+        Ok(Parentage { named, line, bound })
     }
 
     /// What clients ask for.
@@ -184,6 +201,7 @@ impl Words {
                     timeout_ms: timeout.transpose()?.unwrap_or(0),
                     grace_ms: grace()?.unwrap_or(5000),
                     stop_signal: signal().transpose()?.unwrap_or(0),
+                    is_hook: *kind == "reader",
                     ..Spec::default()
                 };
                 Message::Launch(Box::new(Launching {
@@ -203,6 +221,9 @@ impl Words {
                 tags: tags(kind),
                 parentage: self.parentage(options)?,
             })),
+            ["configure" | "service" | "hold", ..] => {
+                return Ok(process_service::asked(places)?.map(Message::Service));
+            }
             ["finish", name] => Message::Finish {
                 id: self.id(name)?,
                 code: number(options, "code", 0)?,
@@ -261,6 +282,31 @@ impl Words {
                 unkillable: number(options, "unkillable", 0)?,
                 unknown: number(options, "unknown", 0)?,
             },
+            ["child", name, argv @ ..] => Message::Child {
+                of: self.id(name)?,
+                child: Box::new(Child {
+                    line: number(options, "line", 1)?,
+                    argv: argv
+                        .iter()
+                        .map(|word| Bytes::new(word.as_bytes()))
+                        .collect(),
+                    end: options.get("code").map(|_| end(options)).transpose()?,
+                    ..Child::default()
+                }),
+            },
+            ["found", name] => Message::Found {
+                id: self.id(name)?,
+                found: Box::default(),
+            },
+            ["notice", name, what] => Message::Notice {
+                id: self.id(name)?,
+                notice: match *what {
+                    "ready" => Notice::Ready,
+                    "leaving" => Notice::Leaving,
+                    "silent" => Notice::Silent,
+                    words => Notice::Words(words.to_owned()),
+                },
+            },
             ["signalled", name] => Message::Signalled {
                 id: self.id(name)?,
                 asked: Seq(number(options, "entry", 0)?),
@@ -275,6 +321,8 @@ impl Words {
 
     fn question(&self, (places, options): &Split<'_>) -> Heard<Option<Query>> {
         Ok(Some(match places.as_slice() {
+            ["services"] => Query::Services(None),
+            ["service", name] => Query::Services(Some((*name).to_owned())),
             ["show", name] => Query::One(self.id(name)?),
             ["find"] => Query::Process(identity(options)?),
             ["above", name] => Query::Ancestors(self.id(name)?),
@@ -313,6 +361,7 @@ impl Words {
             }],
             Reply::Count { count, .. } => vec![format!("{count} of them")],
             Reply::Done => Vec::new(),
+            Reply::Services(views) => views.iter().map(process_service::shown).collect(),
             Reply::Spec(_) | Reply::Ambiguous(_) | Reply::Totals(_) => vec![format!("{reply:?}")],
         }
     }
@@ -398,6 +447,7 @@ fn action(what: &Action) -> String {
         }
         Action::Kill { identity, tree, .. } => format!("kill {identity}{}", whole(tree)),
         Action::Await { identity, .. } => format!("await the end of the tree of {identity}"),
+        Action::Read { .. } => "read its output".to_owned(),
         Action::Forget { .. } => "forget".to_owned(),
         Action::Census => "census".to_owned(),
     }

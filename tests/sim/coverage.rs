@@ -71,6 +71,11 @@ coverage! {
     // 10,000 then: a promotion needs a contender.
     promotions >= 5_000,
     drains >= 100,
+    owners_gone >= 100,
+    fenced >= 20,
+    processes_watched >= 100,
+    processes_gone >= 100,
+    trees_fenced >= 20,
     reads_checked >= 20_000,
     refusals_checked >= 10_000,
     counter_changes >= 10_000,

@@ -7,7 +7,7 @@ use crate::damage;
 use crate::each::each;
 use crate::node::Stopped;
 use crate::platter::{Fate, Loss};
-use crate::processes::Processes;
+use crate::processes::{Processes, check_bound};
 use crate::queues::Queues;
 use crate::reference::Reference;
 use crate::run::Run;
@@ -253,7 +253,8 @@ impl Run<'_> {
             return Ok(());
         };
         let host = &node.actors.process.host;
-        self.world.processes.check_reconciled(host, over)
+        self.world.processes.check_reconciled(host, over)?;
+        check_bound(&node.actors.lock.host, host)
     }
 
     fn pass_ms(&mut self, ms: u64) {

@@ -107,7 +107,8 @@ fn a_hundred_crashes_leave_no_file_behind() {
     // A crash may leave a slot that is half written, the beginnings of a seal and of a segment: never two of them. How
     // many files a whole slot has goes up and down with what is in it.
     let (first, second) = (most(&files[..50]), most(&files[50..]));
-    assert!(second <= first + 8, "{files:?}");
+    // Of locks that are bound to processes and have no end there may be more with time.
+    assert!(second <= first + 16, "{files:?}");
     let (first, second) = (most(&bytes[..50]), most(&bytes[50..]));
     // More than a segment, which did for locks alone: what is there goes up and down with what is in the queues. That no
     // file is left over is looked at exactly below.

@@ -145,6 +145,7 @@ impl Reference for Locks {
             Outcome::Granted { .. }
             | Outcome::Queued { .. }
             | Outcome::Renewed { .. }
+            | Outcome::Fenced { .. }
             | Outcome::Draining
             | Outcome::Absent
             | Outcome::Refused(_) => Ok(()),
@@ -216,11 +217,13 @@ impl Reference for Locks {
     fn origin(message: &Message) -> Origin {
         match message {
             Message::Expire { .. } => Origin::Tick,
+            Message::Gone(_) => Origin::Tell,
             Message::Request { .. }
             | Message::Acquire { .. }
             | Message::Renew { .. }
             | Message::Release { .. }
             | Message::ReleaseAll { .. }
+            | Message::Force { .. }
             | Message::Drain => Origin::Client,
         }
     }
@@ -255,7 +258,8 @@ impl Reference for Locks {
                 let lock = (key.clone(), index.clone());
                 let line = self.model.line(&lock);
                 let holds = line.first().is_some_and(|it| {
-                    it.token == *token && (owner.as_bytes().is_empty() || it.owner == *owner)
+                    let is_held = it.token == *token && !it.fencing;
+                    is_held && (owner.as_bytes().is_empty() || it.owner == *owner)
                 });
                 (!holds).then_some(Reply::Absent)
             }
@@ -272,10 +276,13 @@ impl Reference for Locks {
                 counted.promotions += heirs;
                 if matches!(message, Message::Expire { .. }) {
                     counted.expiries += 1;
+                } else if matches!(message, Message::Gone(_)) {
+                    counted.owners_gone += 1;
                 } else {
                     counted.releases += 1;
                 }
             }
+            Outcome::Fenced { .. } => counted.fenced += 1,
             Outcome::Draining => counted.drains += 1,
             Outcome::Absent | Outcome::Refused(_) => {}
         }

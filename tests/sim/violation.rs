@@ -47,6 +47,8 @@ pub(crate) enum Promise {
     TreeEmpty,
     /// What is said to live lives, once all has come to rest.
     Reconciled,
+    /// What is bound to a process ends with it, once all has come to rest.
+    EndsWithOwner,
     /// Nothing gets a signal but what is meant.
     NoStranger,
     /// Whoever waits is woken when it is so, and only then.

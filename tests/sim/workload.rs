@@ -5,8 +5,9 @@ use crate::chance::Chance;
 use crate::locks::Locks;
 use crate::reference::Clients;
 use crate::setting::Setting;
-use sexton::actors::lock::{Message, Name, Query, Reply, Watch};
-use sexton::ids::Token;
+use sexton::actors::binding::{Binding, Until};
+use sexton::actors::lock::{Message, Name, Query, Reply, Tie, Watch};
+use sexton::ids::{ProcessId, Token};
 
 /// Clients of one run.
 pub(crate) struct Workload {
@@ -16,6 +17,8 @@ pub(crate) struct Workload {
     ttl_max: u64,
     /// Tokens that were shown, the newest last.
     tokens: Vec<Token>,
+    /// Processes that entries may be bound to.
+    processes: Vec<ProcessId>,
 }
 
 impl Clients<Locks> for Workload {
@@ -31,6 +34,7 @@ impl Clients<Locks> for Workload {
             owners: names("o", setting.owners),
             ttl_max: setting.ttl_max,
             tokens: Vec::new(),
+            processes: Vec::new(),
         }
     }
 
@@ -75,6 +79,26 @@ impl Clients<Locks> for Workload {
 }
 
 impl Workload {
+    /// These processes have records, or had.
+    pub(crate) fn see(&mut self, processes: Vec<ProcessId>) {
+        self.processes = processes;
+    }
+
+    fn tie(&self, chance: &mut Chance) -> Tie {
+        match chance.below(3) {
+            0 => Tie::None,
+            1 if !self.processes.is_empty() => {
+                let until = *chance.pick(&[Until::Process, Until::Tree]);
+                Tie::Process(Binding {
+                    process: *chance.pick(&self.processes),
+                    until,
+                    fence: until == Until::Tree && chance.per_mille(400),
+                })
+            }
+            _ => Tie::Connection,
+        }
+    }
+
     fn message(&self, chance: &mut Chance) -> Message {
         let key = chance.pick(&self.keys).clone();
         let index = chance.pick(&self.indexes).clone();
@@ -87,6 +111,7 @@ impl Workload {
             (50, 4),
             (2, 5),
             (8, 6),
+            (4, 7),
         ]) {
             0 if chance.per_mille(300) => Message::Acquire {
                 key,
@@ -95,7 +120,7 @@ impl Workload {
                 ttl: self.span(chance),
                 ttw: self.span(chance),
                 priority: u8::try_from(chance.below(3)).expect("a small number"),
-                attended: chance.per_mille(700),
+                tie: self.tie(chance),
             },
             0 => Message::Request {
                 key,
@@ -131,6 +156,7 @@ impl Workload {
             },
             4 => Message::ReleaseAll { owner },
             5 => Message::Drain,
+            7 => Message::Force { key, index },
             _ => Message::Request {
                 key,
                 index,

@@ -78,6 +78,8 @@ pub(crate) struct Kernel {
     pub(crate) skew: i64,
     pub(crate) events: VecDeque<Event>,
     pub(crate) reports: Vec<Message>,
+    /// PIDs of which a file was written.
+    pub(crate) noted: Vec<u32>,
     /// Every process that was ever launched, by attempt, and how each process truly ended.
     pub(crate) launched: BTreeMap<ProcessId, Vec<Key>>,
     pub(crate) truth: BTreeMap<Key, u32>,
@@ -112,6 +114,7 @@ impl Default for Kernel {
             skew: 0,
             events: VecDeque::new(),
             reports: Vec::new(),
+            noted: Vec::new(),
             launched: BTreeMap::new(),
             truth: BTreeMap::new(),
             orphaned: BTreeSet::new(),
@@ -484,7 +487,9 @@ impl World for Kernel {
         })
     }
 
-    fn note(&mut self, _id: ProcessId, _run_dir: Option<&Bytes>, _pid: u32) {}
+    fn note(&mut self, _id: ProcessId, _run_dir: Option<&Bytes>, pid: u32) {
+        self.noted.push(pid);
+    }
 
     fn remains(&mut self, tree: &Tree, _run_dir: Option<&Bytes>) -> Remains {
         Remains {

@@ -59,7 +59,9 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
             "src/kernel/",
             "src/persist/disk.rs",
             "src/persist/snapshots/sled.rs",
+            "src/ports/process/account.rs",
             "src/ports/process/files.rs",
+            "src/ports/process/namespaces.rs",
             "src/protocols/file.rs",
             "src/protocols/http/socket.rs",
             "tools/",
@@ -262,6 +264,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
         "src/actors/",
         &[
             ITS_OWN,
+            "actors::binding",
             "bytes",
             "clock",
             "ids",
@@ -277,7 +280,9 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
         "src/actors/lock/",
         &[
             "spine::event",
+            "actors::binding",
             "actors::lock",
+            "spine::effect",
             "spine::machine",
             "spine::parallel",
             "spine::shelf",
@@ -307,7 +312,8 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     (
         "src/actors/process/",
         &[
-            "actors::process",
+            ITS_OWN,
+            "actors::binding",
             "bytes",
             "clock",
             "ids",
@@ -316,6 +322,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "spine::event",
             "spine::machine",
             "spine::shelf",
+            "spine::supervision",
             "spine::Host",
         ],
     ),
@@ -339,7 +346,13 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     // What stands in the journal depends on nothing that may change beneath it.
     (
         "src/actors/lock/message.rs",
-        &["spine::machine::Refusal", "text", "clock", "ids"],
+        &[
+            "actors::binding",
+            "spine::machine::Refusal",
+            "text",
+            "clock",
+            "ids",
+        ],
     ),
     (
         "src/protocols/",
@@ -384,6 +397,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
         "src/handle/",
         &[
             "actors",
+            "bytes",
             "clock",
             "handle",
             "ids",
@@ -459,6 +473,7 @@ const LISTENERS: &[&str] = &[
 ];
 
 const LOCK_RULES: &[&str] = &[
+    "actors::binding",
     "spine::event",
     "actors::lock::entry",
     "actors::lock::event",
@@ -513,6 +528,8 @@ pub(crate) const CIRCLES: &[(&[&str], &str)] = &[
 /// Files in which `unsafe` may stand.
 pub(crate) const UNSAFE: &[&str] = &[
     "src/kernel/child.rs",
+    "src/kernel/credentials.rs",
+    "src/kernel/lease.rs",
     "src/kernel/pidfd.rs",
     "src/kernel/pidfs.rs",
     "src/kernel/proc.rs",

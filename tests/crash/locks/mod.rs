@@ -125,7 +125,9 @@ fn owner(message: &Message) -> &Name {
         | Message::Renew { owner, .. }
         | Message::Release { owner, .. }
         | Message::ReleaseAll { owner } => owner,
-        Message::Expire { .. } | Message::Drain => panic!("nobody asked for {message:?}"),
+        Message::Expire { .. } | Message::Force { .. } | Message::Gone(_) | Message::Drain => {
+            panic!("nobody asked for {message:?}")
+        }
     }
 }
 

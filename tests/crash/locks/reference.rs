@@ -47,7 +47,10 @@ impl Reference {
             }
             Message::ReleaseAll { owner } => self.leave(owner, |_| true, entry.seq),
             Message::Renew { .. } => {}
-            message @ (Message::Expire { .. } | Message::Drain) => {
+            message @ (Message::Expire { .. }
+            | Message::Force { .. }
+            | Message::Gone(_)
+            | Message::Drain) => {
                 panic!("nobody asked for {message:?}")
             }
         }

@@ -142,7 +142,7 @@ fn a_contender_that_waits_long_enough_inherits_and_its_time_begins_then() {
             let granted = promotion(&files);
             assert_eq!(
                 until,
-                granted.plus_seconds(60),
+                Some(granted.plus_seconds(60)),
                 "sixty seconds from the promotion"
             );
         }

@@ -33,6 +33,11 @@ impl Callers {
         self.strangers = strangers;
     }
 
+    /// Records that others may name.
+    pub(crate) fn known(&self) -> Vec<ProcessId> {
+        self.ids.clone()
+    }
+
     fn id(&self, chance: &mut Chance) -> ProcessId {
         if self.ids.is_empty() || chance.per_mille(20) {
             return ProcessId(1);
@@ -48,6 +53,7 @@ impl Callers {
         Parentage {
             named: chance.per_mille(400).then(|| self.id(chance)),
             line: line.collect(),
+            bound: chance.per_mille(100),
         }
     }
 
@@ -167,8 +173,9 @@ impl Clients<Processes> for Callers {
 
     fn watch(&self, chance: &mut Chance) -> Watch {
         let id = self.id(chance);
-        match chance.below(3) {
+        match chance.below(4) {
             0 => Watch::Start(id),
+            1 => Watch::Leader(id),
             2 if !self.signals.is_empty() => {
                 let (id, asked) = *chance.pick(&self.signals);
                 Watch::Signal(id, asked)

@@ -190,12 +190,18 @@ impl Reference for Processes {
             | Message::Ended { .. }
             | Message::Empty { .. }
             | Message::Stuck { .. }
+            | Message::Watch(_)
+            | Message::Fence(_)
+            | Message::Notice { .. }
+            | Message::Child { .. }
+            | Message::Found { .. }
             | Message::Signalled { .. } => Origin::Tell,
             Message::Launch(_)
             | Message::Register(_)
             | Message::Finish { .. }
             | Message::Stop { .. }
             | Message::Signal { .. }
+            | Message::Service(_)
             | Message::Prune { .. } => Origin::Client,
         }
     }
@@ -215,6 +221,7 @@ impl Reference for Processes {
             | Reply::Page { .. }
             | Reply::Count { .. }
             | Reply::Totals(_)
+            | Reply::Services(_)
             | Reply::Refused(_) => false,
         }
     }
@@ -257,7 +264,15 @@ impl Reference for Processes {
             Outcome::Signalling { .. } => counted.signals_asked += 1,
             Outcome::Signalled { .. } => counted.signals_answered += 1,
             Outcome::Pruned { .. } => counted.records_pruned += 1,
+            Outcome::Watched { .. } => counted.processes_watched += 1,
+            Outcome::Gone => counted.processes_gone += 1,
+            Outcome::Fenced { .. } => counted.trees_fenced += 1,
+            // Those that the simulation launches say nothing of themselves, and are no hooks.
             Outcome::Known { .. }
+            | Outcome::Noticed { .. }
+            | Outcome::Child(_)
+            | Outcome::Found { .. }
+            | Outcome::Service(_)
             | Outcome::Unchanged
             | Outcome::Contradicted
             | Outcome::Refused(_) => {}

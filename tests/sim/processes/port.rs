@@ -235,6 +235,7 @@ impl Room {
             | Action::Signal { .. }
             | Action::Kill { .. }
             | Action::Await { .. }
+            | Action::Read { .. }
             | Action::Forget { .. }
             | Action::Census => {}
         }

@@ -4,6 +4,8 @@ use super::kernel::Kernel;
 use super::machine::Machine;
 use super::port::Port;
 use crate::violation::{Promise, Violation, ensure};
+use sexton::actors::binding::Until;
+use sexton::actors::lock::LockMachine;
 use sexton::actors::process::{End, Lost, Phase, ProcessMachine, RecordView};
 use sexton::spine::Host;
 use sexton::spine::machine::Shown as _;
@@ -63,8 +65,10 @@ fn leader_lives(kernel: &Kernel, record: &RecordView) -> bool {
     identity.is_some_and(|it| kernel.lives((it.boot, it.inode)))
 }
 
+/// Whether SIGKILL was asked for, and not only for a process that left what somebody waits for.
 fn is_killed(record: &RecordView) -> bool {
-    record.stop.is_some_and(|stop| stop.killed)
+    let stop = record.stop.filter(|stop| stop.killed);
+    stop.is_some_and(|stop| stop.tree || record.end.is_none())
 }
 
 fn members(kernel: &Kernel, record: &RecordView) -> usize {
@@ -128,4 +132,36 @@ fn check_tree(kernel: &Kernel, record: &RecordView, end: End) -> Result<(), Viol
         Promise::TreeEmpty,
         || format!("{left} processes of a tree live that was stopped: {record:?}"),
     )
+}
+
+/// No lock is held, or waited for, on behalf of what is gone.
+pub(crate) fn check_bound(
+    locks: &Host<LockMachine>,
+    processes: &Host<ProcessMachine>,
+) -> Result<(), Violation> {
+    let is_whole = |spent: bool, stuck: usize| !spent && stuck == 0;
+    if !is_whole(locks.is_spent(), locks.quarantined().len())
+        || !is_whole(processes.is_spent(), processes.quarantined().len())
+    {
+        return Ok(());
+    }
+    let records = processes.machine().view();
+    for entry in locks.machine().view().entries {
+        let Some(bound) = entry.bound else {
+            continue;
+        };
+        let record = records.get(&bound.process);
+        let right = match bound.until {
+            Until::Process => {
+                record.is_some_and(|it| it.end.is_none() && it.phase != Phase::Exited)
+            }
+            Until::Tree => {
+                record.is_some_and(|it| it.phase != Phase::Exited || it.live_children > 0)
+            }
+        };
+        ensure(right, Promise::EndsWithOwner, || {
+            format!("{entry:?} of {record:?}")
+        })?;
+    }
+    Ok(())
 }

@@ -2,7 +2,6 @@
 
 use crate::node;
 use sexton::actors::lock::{self, Listed, LockMachine, Message, Name, Reply};
-use sexton::clock::Timestamp;
 use sexton::persist::disk::RealDisk;
 use sexton::persist::journal::Sizes;
 use sexton::persist::snapshots::{Found, SledStores, SlotId, Slots};
@@ -145,7 +144,7 @@ pub(crate) fn start(data: &Path) -> Result<(LockMachine, recovery::Past), Recove
 /// Every lock, but for when it ends: that begins again with each start.
 pub(crate) fn timeless(mut entries: Vec<Listed>) -> Vec<Listed> {
     for entry in &mut entries {
-        entry.deadline = Timestamp(0);
+        entry.deadline = None;
     }
     entries
 }

@@ -1,0 +1,228 @@
+//! Launches that cannot be: each is a record that says where it failed, with the kernel's error and in words, and the coordinator
+//! goes on.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "an answer that lacks a part fails the test"
+)]
+
+use crate::daemon::text;
+use crate::left_out::left_out;
+use crate::services::Application;
+use crate::tree::Tree;
+use rustix::process::{Pid, Resource, Rlimit, geteuid, prlimit};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+/// What cannot be launched, in the background.
+fn fails(tree: &Tree, words: &[&str]) -> (i32, String, Value) {
+    let done = tree.run(&[&["run", "--detach"], words].concat());
+    let printed = tree.well(&["ps", "--all", "--json"]);
+    let mut said: Value = serde_json::from_str(&printed).expect("it is JSON");
+    let newest = said["processes"].as_array_mut().and_then(Vec::pop);
+    let record = newest.expect("it has a record");
+    assert_eq!(
+        (&record["status"], &record["code"]),
+        (&json!("exited"), &Value::Null),
+        "{record}"
+    );
+    (done.status, done.err, record["failure"].clone())
+}
+
+fn file(path: &Path, content: &str, mode: u32) {
+    std::fs::write(path, content).expect("it can be written");
+    let mode = std::fs::Permissions::from_mode(mode);
+    std::fs::set_permissions(path, mode).expect("it is ours");
+}
+
+/// Words of a command, its exit status, and of its record the step, the error of the kernel and some words.
+type Case<'a> = (&'a [&'a str], i32, &'a str, i32, &'a str);
+
+fn check(tree: &Tree, (command, status, step, errno, words): Case<'_>) {
+    let (found, err, failure) = fails(tree, command);
+    assert_eq!(found, status, "{command:?}: {err}");
+    assert_eq!(
+        (&failure["step"], &failure["errno"]),
+        (&json!(step), &json!(errno)),
+        "{err}"
+    );
+    assert!(err.contains(words), "{command:?}: {err}");
+    let told = failure["words"].as_str().expect("it says why");
+    assert!(told.contains(words), "{failure}");
+}
+
+#[test]
+fn what_cannot_be_executed_says_why() {
+    let tree = Tree::start();
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let at = |name: &str| files.path().join(name);
+    file(&at("plain"), "#!/bin/sh\n", 0o644);
+    file(&at("interpreted"), "#!/no/such/interpreter -x\n", 0o755);
+    file(&at("garbage"), "neither a program nor a script\n", 0o755);
+    let [plain, interpreted, garbage] = ["plain", "interpreted", "garbage"].map(at);
+    let lacks = "/no/such/interpreter -x, which is to execute it, is not there";
+    let absent = "No such file or directory";
+    let cases: [Case<'_>; 5] = [
+        (&["--", "/no/such/program"], 127, "exec", 2, absent),
+        (&["--", "no-such-program"], 127, "exec", 2, absent),
+        (&["--", text(&plain)], 126, "exec", 13, "Permission denied"),
+        (&["--", text(&interpreted)], 127, "exec", 2, lacks),
+        (&["--", text(&garbage)], 126, "exec", 8, "Exec format error"),
+    ];
+    for case in cases {
+        check(&tree, case);
+    }
+    let long = "y".repeat(100_000);
+    let refused = tree.run(&["run", "--detach", "--", "true", &long, &long, &long]);
+    assert_eq!(refused.status, 2, "{}", refused.err);
+    assert!(refused.err.contains("at most"), "{}", refused.err);
+    assert_eq!(tree.run(&["run", "--", "true"]).status, 0);
+}
+
+#[test]
+fn directories_that_cannot_be_say_why() {
+    let tree = Tree::start();
+    let plain = tree.data.join("plain");
+    file(&plain, "", 0o644);
+    let missing = "/no/such/directory: No such file or directory";
+    let of_files = ["--run-dir", "/proc/no/such", "--", "true"];
+    let cases: [Case<'_>; 3] = [
+        (
+            &["--dir", "/no/such/directory", "--", "true"],
+            125,
+            "directory",
+            2,
+            missing,
+        ),
+        (
+            &["--dir", text(&plain), "--", "true"],
+            125,
+            "directory",
+            20,
+            "Not a directory",
+        ),
+        (&of_files, 125, "files", 2, "/proc/no/such"),
+    ];
+    for case in cases {
+        check(&tree, case);
+    }
+}
+
+#[test]
+fn more_arguments_than_the_kernel_takes_are_its_error() {
+    // As many as it takes depends on the limit of the stack.
+    let long = "x".repeat(100_000);
+    let application = Application::start(&format!(
+        "[services.long]\ncommand = [\"true\", \"{long}\", \"{long}\"]\nlimits = {{ stack = 262144 }}\nrestart = \"never\"\n"
+    ));
+    application.until_status("long", "failed");
+    let view = application.view("long");
+    let failure = &view["instances"][0]["last"]["failure"];
+    assert_eq!(
+        (&failure["step"], &failure["errno"]),
+        (&json!("exec"), &json!(7))
+    );
+    let words = failure["words"].as_str().expect("it says why");
+    assert!(words.contains("Argument list too long"), "{words}");
+}
+
+/// The limit below which so many numbers are free.
+fn limit(of: Pid, free: usize) -> u64 {
+    let path = format!("/proc/{}/fd", of.as_raw_nonzero());
+    let open = std::fs::read_dir(path).expect("it is ours").flatten();
+    let open = open.filter_map(|it| it.file_name().to_str()?.parse::<u64>().ok());
+    let open: BTreeSet<u64> = open.collect();
+    let mut numbers = (0..).filter(|number| !open.contains(number));
+    numbers.nth(free).expect("there are more")
+}
+
+/// Lets a process open only so many more, until this is dropped.
+struct Few(Pid, Rlimit);
+
+impl Few {
+    fn of(pid: Pid, more: usize) -> Self {
+        let few = Rlimit {
+            current: Some(limit(pid, more)),
+            maximum: rustix::process::getrlimit(Resource::Nofile).maximum,
+        };
+        Self(
+            pid,
+            prlimit(Some(pid), Resource::Nofile, few).expect("it is ours"),
+        )
+    }
+}
+
+impl Drop for Few {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ended = prlimit(Some(self.0), Resource::Nofile, self.1);
+    }
+}
+
+#[test]
+fn without_descriptors_a_launch_fails_and_the_next_does_not() {
+    const TOO_MANY: i64 = 24;
+    let tree = Tree::start();
+    assert_eq!(tree.run(&["run", "--", "true"]).status, 0);
+    let keeper = tree.keeper().expect("it runs");
+    let few = Few::of(keeper, 0);
+    let (status, err, failure) = fails(&tree, &["--", "true"]);
+    assert_eq!(
+        (status, failure["errno"].as_i64()),
+        (125, Some(TOO_MANY)),
+        "{err}"
+    );
+    assert!(err.contains("Too many open files"), "{err}");
+    drop(few);
+    assert_eq!(tree.run(&["run", "--", "true"]).status, 0);
+
+    let coordinator = tree.daemon.as_ref().expect("it runs").pid();
+    // The connection has the last.
+    let few = Few::of(coordinator, 1);
+    let done = tree.run(&["run", "--detach", "--", "true"]);
+    drop(few);
+    assert_eq!(done.status, 125, "{done:?}");
+    assert!(done.err.contains("Too many open files"), "{done:?}");
+    assert_eq!(tree.run(&["run", "--", "true"]).status, 0);
+    assert_eq!(tree.keeper(), Some(keeper));
+}
+
+#[test]
+fn what_a_user_may_not_fails_with_the_error_of_the_kernel() {
+    if !geteuid().is_root() {
+        return left_out("launches as other users: only root makes them");
+    }
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let closed = files.path().join("closed");
+    std::fs::create_dir(&closed).expect("it can be made");
+    file(&files.path().join("plain"), "#!/bin/sh\n", 0o700);
+    let mode = std::fs::Permissions::from_mode(0o700);
+    std::fs::set_permissions(&closed, mode).expect("it is ours");
+    // The kernel counts those that the user has already.
+    let limits = "limits = { nproc = 0 }\n";
+    let common = "user = \"nobody\"\nrestart = \"never\"\n";
+    let application = Application::start(&format!(
+        "[services.directory]\ncommand = [\"true\"]\ndir = \"{}\"\n{common}\
+         [services.program]\ncommand = [\"{}\"]\ndir = \"/\"\n{common}\
+         [services.other]\ncommand = [\"sleep\", \"1000\"]\ndir = \"/\"\n{common}\
+         [services.processes]\ncommand = [\"true\"]\ndir = \"/\"\nafter = [\"other\"]\n{limits}{common}",
+        text(&closed),
+        text(&files.path().join("plain")),
+    ));
+    for (name, step, errno) in [
+        ("directory", "directory", 13),
+        ("program", "exec", 13),
+        ("processes", "exec", 11),
+    ] {
+        application.until_status(name, "failed");
+        let view = application.view(name);
+        let failure = &view["instances"][0]["last"]["failure"];
+        assert_eq!(
+            (&failure["step"], &failure["errno"]),
+            (&json!(step), &json!(errno)),
+            "{view}"
+        );
+    }
+}

@@ -1,0 +1,148 @@
+//! What a hook prints about its work becomes records, also when the coordinator is killed before they are read.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "an answer that lacks a part fails the test"
+)]
+
+use crate::daemon::text;
+use crate::patience::until;
+use crate::tree::Tree;
+use serde_json::{Value, json};
+
+const PRINTED: &str = r#"words for people
+{"type":"Process","cmd":["wget","-q","https://example.org"],"pwd":"/srv","pid":4711,"exit_code":8,"started_at":"2026-01-31T12:00:00Z"}
+{"type":"Snapshot","url":"https://example.org"}
+{"type":"Process","cmd":["curl"]}
+{"type":"Broken"
+{"cmd":["without a type"]}
+"#;
+
+fn hook(tree: &Tree, script: &str) -> String {
+    let words = [
+        "run",
+        "--detach",
+        "--records",
+        "--type",
+        "hook",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ];
+    tree.well(&words).trim_end().to_owned()
+}
+
+fn read(tree: &Tree, id: &str) -> Value {
+    until("its output is read", || {
+        Some(tree.record(id)).filter(|record| !record["hook"].is_null())
+    })
+}
+
+fn children(tree: &Tree, id: &str) -> Vec<Value> {
+    let printed = tree.well(&["ps", "--all", "--parent", id, "--json"]);
+    let mut said: Value = serde_json::from_str(&printed).expect("it is JSON");
+    let Value::Array(records) = said["processes"].take() else {
+        panic!("no list: {said}");
+    };
+    records
+}
+
+#[test]
+fn processes_of_a_hook_are_its_children_and_other_records_are_kept_with_it() {
+    let tree = Tree::start();
+    let file = tree.data.join("printed");
+    std::fs::write(&file, PRINTED).expect("it can be written");
+    let id = hook(&tree, &format!("cat {}; exit 3", text(&file)));
+    let record = read(&tree, &id);
+    assert_eq!(
+        (&record["code"], &record["type"]),
+        (&json!(3), &json!("hook"))
+    );
+    let found = &record["hook"];
+    assert_eq!(
+        (&found["processes"], &found["records_count"]),
+        (&json!(2), &json!(1))
+    );
+    assert_eq!(
+        found["records"],
+        json!([{"type": "Snapshot", "url": "https://example.org"}])
+    );
+    let lines: Vec<&Value> = found["warnings"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|it| &it["line"])
+        .collect();
+    assert_eq!(lines, [&json!(5), &json!(6)]);
+    let children = children(&tree, &id);
+    assert_eq!(children.len(), 2, "{children:?}");
+    let first = &children[0];
+    assert_eq!(
+        first["command"],
+        json!(["wget", "-q", "https://example.org"])
+    );
+    let shown = [
+        &first["type"],
+        &first["status"],
+        &first["dir"],
+        &first["launched"],
+    ];
+    assert_eq!(
+        shown,
+        [
+            &json!("binary"),
+            &json!("exited"),
+            &json!("/srv"),
+            &json!(false)
+        ]
+    );
+    assert_eq!((&first["code"], &first["pid"]), (&json!(8), &json!(4711)));
+    assert_eq!(first["started_at"], 1_769_860_800_000_u64);
+    // Nobody knows how the other ended.
+    assert_eq!(
+        (&children[1]["code"], &children[1]["lost"]),
+        (&Value::Null, &json!("not-ours"))
+    );
+    let page = tree.well(&["ps", &id]);
+    assert!(page.contains("2 processes, 1 other records"), "{page}");
+    assert!(
+        page.contains("line 5 of its output: it is no JSON"),
+        "{page}"
+    );
+    // Without the flag they are words like others.
+    let id = tree.detach(&format!("cat {}", text(&file)));
+    until("it has ended", || {
+        (tree.record(&id)["status"] == "exited").then_some(())
+    });
+    assert!(tree.record(&id)["hook"].is_null());
+}
+
+#[test]
+fn what_a_hook_printed_is_read_once_whoever_was_killed_in_between() {
+    let mut tree = Tree::start();
+    let go = tree.data.join("go");
+    let line = r#"{"type":"Process","cmd":["true"],"exit_code":0}"#;
+    let script = format!(
+        "until test -e {}; do sleep 0.05; done; for i in 1 2 3; do echo '{line}'; done",
+        text(&go)
+    );
+    let id = hook(&tree, &script);
+    // It ends while nobody looks.
+    let over = tree.data.join("over");
+    let watch = tree.detach(&format!(
+        "until test -e {}; do sleep 0.05; done",
+        text(&over)
+    ));
+    tree.again(|| std::fs::write(&go, "").expect("it can be written"));
+    let record = read(&tree, &id);
+    assert_eq!(record["hook"]["processes"], 3);
+    assert_eq!(children(&tree, &id).len(), 3);
+    // Another start reads nothing again.
+    tree.again(|| {});
+    assert_eq!(children(&tree, &id).len(), 3);
+    std::fs::write(&over, "").expect("it can be written");
+    until("it has ended", || {
+        (tree.record(&watch)["status"] == "exited").then_some(())
+    });
+}

@@ -1,0 +1,339 @@
+//! `sexton lock run`: nobody else has the lock while anything of the command lives, whoever is killed.
+
+use crate::coordinator::{Done, done};
+use crate::daemon::{Daemon, sexton, text};
+use crate::patience::until;
+use crate::tree::Tree;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// Runs until its file is gone. It says that it began, and is found by its PID in a file.
+const HOLDS: &str = r#"
+echo $$ > "$1.pid"
+mkdir "$1" || { echo beside another >> "$1.wrong"; exit 99; }
+while [ ! -e "$1.end" ]; do sleep 0.02; done
+rmdir "$1"
+"#;
+
+/// Who is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Killed {
+    Run,
+    Command,
+    Coordinator,
+    Keeper,
+}
+
+/// A holder of a lock, and where it says that it holds it.
+struct Holder {
+    run: Child,
+    place: PathBuf,
+}
+
+impl Holder {
+    fn start(tree: &Tree, script: &str) -> Self {
+        let place = tree.data.join("held");
+        let mut command = tree.command(&["lock", "run", "k", "--", "sh", "-c", script, "sh"]);
+        command
+            .arg(&place)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let run = command.spawn().expect("it runs");
+        let holder = Self { run, place };
+        until("it holds the lock", || holder.place.exists().then_some(()));
+        holder
+    }
+
+    fn beside(&self, what: &str) -> PathBuf {
+        let mut name = self.place.clone().into_os_string();
+        name.push(what);
+        name.into()
+    }
+
+    fn command(&self) -> Pid {
+        let pid = std::fs::read_to_string(self.beside(".pid")).expect("it says its PID");
+        Pid::from_raw(pid.trim().parse().expect("a number")).expect("a PID")
+    }
+
+    fn end(&mut self) -> Option<i32> {
+        std::fs::write(self.beside(".end"), "").expect("it can be written");
+        self.run.wait().expect("it is ours").code()
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        // Also where the test failed.
+        drop(std::fs::write(self.beside(".end"), ""));
+        drop(self.run.kill());
+        drop(self.run.wait());
+    }
+}
+
+fn locks(tree: &Tree) -> Vec<Value> {
+    let printed = tree.well(&["lock", "list", "--json"]);
+    let said: Value = serde_json::from_str(&printed).expect("it is JSON");
+    said.pointer("/locks")
+        .and_then(Value::as_array)
+        .expect("a list")
+        .clone()
+}
+
+fn conflict(tree: &Tree) -> Done {
+    tree.run(&["lock", "run", "--no-wait", "k", "--", "true"])
+}
+
+#[test]
+fn it_ends_as_its_command_and_gives_the_lock_back() {
+    let tree = Tree::start();
+    let said = tree.run(&[
+        "lock",
+        "run",
+        "k",
+        "--",
+        "sh",
+        "-c",
+        "echo $SEXTON_FENCE; exit 7",
+    ]);
+    assert_eq!(said.status, 7, "{said:?}");
+    let token: u64 = said.out.trim().parse().expect("the token of the lock");
+    assert!(token > 0 && locks(&tree).is_empty());
+    let said = tree.run(&["lock", "run", "k", "--", "/nowhere/to/be/found"]);
+    assert_eq!(said.status, 127, "{said:?}");
+    assert!(locks(&tree).is_empty());
+}
+
+#[test]
+fn who_does_not_wait_ends_with_the_status_that_it_asks_for() {
+    let tree = Tree::start();
+    let mut holder = Holder::start(&tree, HOLDS);
+    let said = conflict(&tree);
+    assert_eq!(said.status, 1, "{said:?}");
+    assert!(said.err.contains("holds the lock"), "{said:?}");
+    let words = [
+        "lock",
+        "run",
+        "--wait",
+        "1",
+        "--conflict-exit",
+        "42",
+        "k",
+        "--",
+        "true",
+    ];
+    assert_eq!(tree.run(&words).status, 42);
+    assert_eq!(locks(&tree).len(), 1, "nobody stands in line any more");
+    assert_eq!(holder.end(), Some(0));
+    assert_eq!(conflict(&tree).status, 0);
+}
+
+/// The next holder starts when the command is gone, and not before.
+fn killed(whom: &[Killed]) {
+    let mut tree = Tree::start();
+    let mut holder = Holder::start(&tree, HOLDS);
+    let command = holder.command();
+    let next = tree.data.join("next");
+    let script = format!(
+        "test ! -d {0} || echo beside > {0}.wrong; touch {1}",
+        text(&holder.place),
+        text(&next)
+    );
+    let mut waiting = tree.command(&["lock", "run", "k", "--", "sh", "-c", &script]);
+    let mut waiting = waiting
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it runs");
+    until("the next waits", || (locks(&tree).len() == 2).then_some(()));
+    for whom in whom {
+        match whom {
+            Killed::Run => holder.run.kill().expect("it runs"),
+            Killed::Command => kill_process(command, Signal::KILL).expect("it runs"),
+            Killed::Keeper => tree.kill_keeper(),
+            Killed::Coordinator => tree.daemon.take().expect("one runs").kill(),
+        }
+    }
+    if tree.daemon.is_none() {
+        tree.serve();
+    }
+    if whom.contains(&Killed::Command) {
+        // What a command leaves when it is killed is no sign that it lives.
+        std::fs::remove_dir(&holder.place).expect("it was there");
+    } else {
+        let alive = Path::new("/proc").join(command.as_raw_nonzero().to_string());
+        assert!(
+            alive.exists() && !next.exists(),
+            "nobody has the lock beside it"
+        );
+        let listed = locks(&tree);
+        assert_eq!(listed.len(), 2, "{listed:?}");
+        std::fs::write(holder.beside(".end"), "").expect("it can be written");
+    }
+    until("the next runs", || next.exists().then_some(()));
+    assert!(waiting.wait().expect("it is ours").success());
+    assert!(
+        !holder.beside(".wrong").exists(),
+        "two held the lock at a time"
+    );
+    until("nobody holds it", || locks(&tree).is_empty().then_some(()));
+}
+
+#[test]
+fn a_kill_of_lock_run_leaves_the_lock_with_its_command() {
+    killed(&[Killed::Run]);
+}
+
+#[test]
+fn a_kill_of_the_command_gives_the_lock_back() {
+    killed(&[Killed::Command]);
+}
+
+#[test]
+fn a_kill_of_the_coordinator_changes_nothing() {
+    killed(&[Killed::Coordinator]);
+}
+
+#[test]
+fn a_kill_of_the_keeper_changes_nothing() {
+    killed(&[Killed::Keeper]);
+}
+
+#[test]
+fn kills_in_pairs_never_give_two_the_lock() {
+    use Killed::{Command, Coordinator, Keeper, Run};
+    for pair in [
+        [Run, Command],
+        [Run, Coordinator],
+        [Run, Keeper],
+        [Command, Coordinator],
+        [Command, Keeper],
+        [Coordinator, Keeper],
+    ] {
+        killed(&pair);
+    }
+}
+
+#[test]
+fn what_a_command_leaves_holds_the_lock_on() {
+    let tree = Tree::start();
+    let place = tree.data.join("left");
+    let script = format!(
+        "setsid sh -c 'touch {0}; while [ ! -e {0}.end ]; do sleep 0.02; done' >/dev/null 2>&1 & while [ ! -e {0} ]; do sleep 0.02; done; exit 5",
+        text(&place)
+    );
+    let said = tree.run(&["lock", "run", "k", "--", "sh", "-c", &script]);
+    assert_eq!(said.status, 5, "{said:?}");
+    assert!(said.err.contains("still runs"), "{said:?}");
+    assert_eq!(conflict(&tree).status, 1, "what it left runs on");
+    std::fs::write(format!("{}.end", text(&place)), "").expect("it can be written");
+    let said = tree.run(&["lock", "run", "--wait", "20", "k", "--", "true"]);
+    assert_eq!(said.status, 0, "{said:?}");
+}
+
+#[test]
+fn one_that_stops_renewing_is_killed_before_the_next_has_the_lock() {
+    let tree = Tree::start();
+    let place = tree.data.join("held");
+    let mut command = tree.command(&[
+        "lock", "run", "--ttl", "1", "k", "--", "sh", "-c", HOLDS, "sh",
+    ]);
+    let run = command
+        .arg(&place)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut holder = Holder {
+        run: run.expect("it runs"),
+        place,
+    };
+    until("it holds the lock", || holder.place.exists().then_some(()));
+    let bound = || {
+        locks(&tree)
+            .first()
+            .is_some_and(|it| it.pointer("/kill_before_grant") == Some(&true.into()))
+    };
+    until("it is bound to the command", || bound().then_some(()));
+    let own = Pid::from_child(&holder.run);
+    kill_process(own, Signal::STOP).expect("it runs");
+    let said = tree.run(&[
+        "lock",
+        "run",
+        "--wait",
+        "30",
+        "k",
+        "--",
+        "sh",
+        "-c",
+        "kill -0 $0 2>/dev/null && exit 9; exit 0",
+        &holder.command().as_raw_nonzero().to_string(),
+    ]);
+    kill_process(own, Signal::CONT).expect("it runs");
+    assert_eq!(said.status, 0, "the command is gone before: {said:?}");
+    assert_eq!(holder.run.wait().expect("it is ours").code(), Some(75));
+}
+
+#[test]
+fn a_lock_that_is_taken_away_takes_the_command_along() {
+    let tree = Tree::start();
+    let mut holder = Holder::start(&tree, HOLDS);
+    assert_eq!(tree.run(&["lock", "release", "--force", "k"]).status, 0);
+    assert_eq!(holder.run.wait().expect("it is ours").code(), Some(75));
+    let gone = Path::new("/proc").join(holder.command().as_raw_nonzero().to_string());
+    until("the command is gone", || (!gone.exists()).then_some(()));
+    assert_eq!(
+        tree.run(&["lock", "release", "--force", "k"]).status,
+        1,
+        "nobody holds it"
+    );
+}
+
+/// Over TCP.
+fn by_url(daemon: &Daemon, words: &[&str]) -> Command {
+    let mut command = sexton();
+    let url = format!("http://{}", daemon.http());
+    command.args(["lock", "run", "--url", &url]).args(words);
+    command.stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn over_tcp_a_ttl_is_renewed_while_the_command_runs() {
+    let daemon = Daemon::serve(&["--memory", "--http", "127.0.0.1:0"]);
+    let words = [
+        "--ttl",
+        "1",
+        "k",
+        "--",
+        "sh",
+        "-c",
+        "sleep 2.5; echo $SEXTON_FENCE; exit 3",
+    ];
+    let said = done(by_url(&daemon, &words).output().expect("it runs"));
+    assert_eq!(said.status, 3, "{said:?}");
+    assert!(said.out.trim().parse::<u64>().is_ok(), "{said:?}");
+    let said = done(
+        by_url(&daemon, &["k", "--", "/nowhere/to/be/found"])
+            .output()
+            .expect("it runs"),
+    );
+    assert_eq!(said.status, 127, "{said:?}");
+}
+
+#[test]
+fn over_tcp_a_lock_that_is_lost_stops_the_command_or_says_so() {
+    let daemon = Daemon::serve(&["--memory", "--http", "127.0.0.1:0"]);
+    for (how, status, words) in [("stop", 75, "was stopped"), ("warn", 0, "goes on")] {
+        let flags = ["--ttl", "1", "--on-lost", how, "k", "--", "sh", "-c"];
+        let mut command = by_url(&daemon, &flags);
+        let taken = format!(
+            "'{}' lock release --force k --url http://{}; sleep 3",
+            env!("CARGO_BIN_EXE_sexton"),
+            daemon.http()
+        );
+        let said = done(command.arg(taken).output().expect("it runs"));
+        assert_eq!(said.status, status, "{said:?}");
+        assert!(said.err.contains(words), "{said:?}");
+    }
+}

@@ -1,0 +1,152 @@
+//! Output of processes: it goes to its files without the coordinator, is rotated from outside, and whoever keeps it open is named.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "an answer that lacks a part fails the test"
+)]
+
+use crate::patience::until;
+use crate::services::Application;
+use crate::tree::Tree;
+use flate2::read::MultiGzDecoder;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+/// How much the coordinator may read and write while much is written past it.
+const LITTLE_BYTES: u64 = 64 << 20;
+
+fn rotated(log: &Path, nth: u32) -> PathBuf {
+    PathBuf::from(format!("{}.{nth}.gz", log.display()))
+}
+
+/// All that is kept of a file and of those before it.
+fn whole(log: &Path) -> String {
+    let mut all = String::new();
+    for nth in (1..100).rev() {
+        if let Ok(file) = File::open(rotated(log, nth)) {
+            let read = MultiGzDecoder::new(file).read_to_string(&mut all);
+            read.expect("it is whole");
+        }
+    }
+    all + &std::fs::read_to_string(log).expect("it is there")
+}
+
+fn run_dir(tree: &Tree, id: &str) -> PathBuf {
+    tree.data.join("run").join(id)
+}
+
+fn ended(tree: &Tree, id: &str) {
+    until("it has ended", || {
+        (tree.record(id)["status"] == "exited").then_some(())
+    });
+}
+
+#[test]
+fn a_gibibyte_of_output_passes_the_coordinator_by() {
+    let tree = Tree::start();
+    let pid = tree.daemon.as_ref().expect("it runs").pid();
+    let moved = || -> u64 {
+        let path = format!("/proc/{}/io", pid.as_raw_nonzero());
+        let counts = std::fs::read_to_string(path).expect("it is our child");
+        let of = |line: &str| {
+            line.split_once(": ")
+                .and_then(|(_, count)| count.parse::<u64>().ok())
+        };
+        counts.lines().take(2).filter_map(of).sum()
+    };
+    let before = moved();
+    let id = tree.detach("head -c 1073741824 /dev/zero");
+    ended(&tree, &id);
+    let record = tree.record(&id);
+    assert_eq!(record["stdout"]["bytes"], 1_073_741_824, "{record}");
+    let moved = moved() - before;
+    assert!(moved < LITTLE_BYTES, "{moved} bytes went through it");
+}
+
+#[test]
+fn output_that_is_too_long_is_rotated_while_it_is_written_and_afterwards() {
+    let tree = Tree::start();
+    let gate = tree.data.join("go-on");
+    let script = format!(
+        "seq 1 50000; until test -e {gate}; do sleep 0.05; done; seq 50001 100000",
+        gate = gate.display()
+    );
+    let words = [
+        "run",
+        "--detach",
+        "--output-max",
+        "64KiB",
+        "--output-keep",
+        "50",
+    ];
+    let id = tree.well(&[&words, &["--", "sh", "-c", &script][..]].concat());
+    let id = id.trim_end();
+    let log = run_dir(&tree, id).join("stdout.log");
+    until("it is rotated", || rotated(&log, 1).exists().then_some(()));
+    std::fs::write(&gate, "").expect("it can be written");
+    ended(&tree, id);
+    until("it is rotated again", || {
+        rotated(&log, 2).exists().then_some(())
+    });
+    until("the last rotation is over", || {
+        let length = std::fs::metadata(&log).expect("it is there").len();
+        (length <= 64 << 10).then_some(())
+    });
+    let mut expected = String::new();
+    for number in 1..=100_000 {
+        writeln!(expected, "{number}").expect("it is memory");
+    }
+    assert!(
+        whole(&log) == expected,
+        "every line is there once, in order"
+    );
+}
+
+#[test]
+fn output_of_a_service_is_bounded() {
+    let application = Application::start(
+        "[services.talks]\ncommand = [\"sh\", \"-c\", \"yes | head -c 300000; sleep 0.1\"]\n\
+         output = { max = \"64KiB\", keep = 2 }\nintensity = false\nbackoff = { first = \"300ms\", max = \"300ms\" }\n",
+    );
+    let log = application.data().join("services/talks/stdout.log");
+    until("two are kept", || rotated(&log, 2).exists().then_some(()));
+    assert!(!rotated(&log, 3).exists());
+}
+
+#[test]
+fn whoever_keeps_the_output_open_is_named() {
+    let tree = Tree::start();
+    let id = tree.detach("setsid sleep 1000 & exit 3");
+    ended(&tree, &id);
+    let record = tree.record(&id);
+    assert_eq!(record["code"], 3, "{record}");
+    // That of whatever it was just then.
+    let name = record["output_held_by"][0]["name"]
+        .as_str()
+        .expect("it has one");
+    let pid = record["output_held_by"][0]["pid"]
+        .as_u64()
+        .expect("it has one");
+    assert!(Path::new(&format!("/proc/{pid}")).exists());
+    let page = tree.well(&["ps", &id]);
+    assert!(
+        page.contains(&format!("its output was still open in {name} ({pid})")),
+        "{page}"
+    );
+    let pid = i32::try_from(pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
+    let pid = pid.expect("it is one");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it is ours");
+    // One that closed it is none.
+    let closed = tree.data.join("closed");
+    let id = tree.detach(&format!(
+        "(exec > /dev/null 2>&1; : > {closed}; sleep 1) & until test -e {closed}; do sleep 0.05; done",
+        closed = closed.display()
+    ));
+    ended(&tree, &id);
+    let record = tree.record(&id);
+    assert!(record["output_held_by"].is_null(), "{record}");
+}

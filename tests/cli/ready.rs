@@ -1,0 +1,201 @@
+//! Services that say when they are ready, that they still live, and as whom they run.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "an answer that lacks a part fails the test"
+)]
+
+use crate::daemon::{PROGRAM, text};
+use crate::left_out::left_out;
+use crate::patience::until;
+use crate::services::Application;
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+
+/// One that speaks the protocol of `sd_notify`: another coordinator, on a directory of its own.
+const NOTIFIER: &str = "\"serve\", \"--data\", \"inner\", \"--lockserver\", \"off\", \"--beanstalk\", \"off\", \"--http\", \"off\"";
+
+fn notifier(name: &str) -> String {
+    format!("[services.{name}]\ncommand = [\"{PROGRAM}\", {NOTIFIER}]\nready = \"notify\"\n")
+}
+
+const WEB: &str = "[services.web]\ncommand = [\"sleep\", \"1000\"]\nafter = [\"db\"]\n";
+
+fn process(pid: i32) -> Pid {
+    Pid::from_raw(pid).expect("it is one")
+}
+
+fn pid_of(application: &Application, name: &str) -> Option<i32> {
+    let view = application.view(name);
+    i32::try_from(view["instances"][0]["pid"].as_i64()?).ok()
+}
+
+fn output(application: &Application, name: &str) -> String {
+    let path = application
+        .data()
+        .join("services")
+        .join(name)
+        .join("stdout.log");
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+#[test]
+fn a_line_of_output_makes_a_service_ready_also_under_another_coordinator() {
+    let script = "echo up once; until test -e go; do sleep 0.05; done; printf 'now rea'; sleep 0.1; echo dy; exec sleep 1000";
+    let mut application = Application::start(&format!(
+        "[services.db]\ncommand = [\"sh\", \"-c\", \"{script}\"]\nready = \"line:now ready\"\n{WEB}"
+    ));
+    let said = |application: &Application| {
+        until("it says something", || {
+            output(application, "db").contains("up").then_some(())
+        });
+    };
+    said(&application);
+    let db = until("it runs", || pid_of(&application, "db"));
+    assert_eq!(application.status("db"), "starting");
+    assert_eq!(application.status("web"), "waiting");
+    application.kill();
+    application.serve();
+    assert_eq!(application.status("db"), "starting");
+    std::fs::write(application.files.path().join("go"), "").expect("it can be written");
+    assert_eq!(application.until_running("db"), db);
+    application.until_running("web");
+    // What the process before said does not count for the next: it says it again, when it is asked to.
+    std::fs::remove_file(application.files.path().join("go")).expect("it is there");
+    kill_process(process(db), Signal::KILL).expect("it is there");
+    until("it is back", || {
+        pid_of(&application, "db").filter(|pid| *pid != db)
+    });
+    until("it says something again", || {
+        (output(&application, "db").matches("up once").count() == 2).then_some(())
+    });
+    assert_eq!(application.status("db"), "starting");
+    std::fs::write(application.files.path().join("go"), "").expect("it can be written");
+    application.until_running("db");
+}
+
+#[test]
+fn a_notice_makes_a_service_ready_and_its_words_are_shown() {
+    let config = format!("{}{WEB}", notifier("db"));
+    let application = Application::start(&config);
+    application.until_running("db");
+    application.until_running("web");
+    // It says other things before that.
+    until("its words are shown", || {
+        let view = application.view("db");
+        (view["instances"][0]["said"] == "every door is open").then_some(())
+    });
+    let listed = application.well(&[]);
+    assert!(listed.contains("every door is open"), "{listed}");
+}
+
+#[test]
+fn a_notice_of_a_stranger_is_none() {
+    let application = Application::start(&format!(
+        "[services.db]\ncommand = [\"sleep\", \"1000\"]\nready = \"notify\"\n{WEB}\
+         [services.other]\ncommand = [\"sleep\", \"1000\"]\n"
+    ));
+    let pid = until("it runs", || pid_of(&application, "db"));
+    application.until_running("other");
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).expect("it is ours");
+    let mut variables = environment.split(|byte| *byte == 0);
+    let socket = variables.find_map(|it| it.strip_prefix(b"NOTIFY_SOCKET="));
+    let socket = String::from_utf8(socket.expect("it is told").to_vec()).expect("it is text");
+    assert_eq!(Path::new(&socket), application.data().join("notify.sock"));
+    let sender = UnixDatagram::unbound().expect("a socket");
+    for _ in 0..10 {
+        sender.send_to(b"READY=1", &socket).expect("it is sent");
+    }
+    // What another service is told after that is done after it.
+    application.well(&["restart", "other"]);
+    application.until_running("other");
+    assert_eq!(application.status("db"), "starting");
+    assert_eq!(application.status("web"), "waiting");
+}
+
+#[test]
+fn one_that_is_not_ready_in_time_is_stopped_and_has_failed() {
+    let application = Application::start(
+        "[services.db]\ncommand = [\"sh\", \"-c\", \"trap 'exit 0' TERM; while :; do sleep 0.05; done\"]\n\
+         ready = \"notify\"\nready_timeout = \"300ms\"\nrestart = \"never\"\n",
+    );
+    application.until_status("db", "failed");
+    let view = application.view("db");
+    assert_eq!(view["instances"][0]["last"]["stopped_by"], "not-ready");
+    let listed = application.well(&[]);
+    assert!(listed.contains("not ready in time"), "{listed}");
+}
+
+#[test]
+fn one_that_gives_no_sign_of_life_is_replaced() {
+    let config = format!("{}watchdog = \"1s\"\ngrace = \"100ms\"\n", notifier("db"));
+    let application = Application::start(&config);
+    let db = application.until_running("db");
+    // It gives signs of life: it is the same after some of them were due.
+    until("its words are shown", || {
+        application.view("db")["instances"][0]["said"]
+            .as_str()
+            .map(drop)
+    });
+    kill_process(process(db), Signal::STOP).expect("it is there");
+    until("it is back", || {
+        application.running("db").filter(|pid| *pid != db)
+    });
+    let view = application.view("db");
+    assert_eq!(view["instances"][0]["last"]["stopped_by"], "watchdog");
+}
+
+#[test]
+fn a_service_runs_as_its_user_with_its_limits_or_not_at_all() {
+    if !geteuid().is_root() {
+        return left_out("services of other users: only root starts them");
+    }
+    let script = "id -u; id -g; ulimit -n; echo $USER; exec sleep 1000";
+    let application = Application::start(&format!(
+        "[services.one]\ncommand = [\"sh\", \"-c\", \"{script}\"]\nuser = \"nobody\"\nready = \"line:nobody\"\n\
+         limits = {{ nofile = [77, 100] }}\ndir = \"/\"\n\
+         [services.two]\ncommand = [\"sh\", \"-c\", \"{script}\"]\nuser = \"no-such-user\"\nrestart = \"never\"\n\
+         [services.three]\ncommand = [\"sh\", \"-c\", \"{script}\"]\ngroup = \"no-such-group\"\nrestart = \"never\"\n"
+    ));
+    application.until_running("one");
+    let said = output(&application, "one");
+    let lines: Vec<&str> = said.lines().collect();
+    let nobody = std::fs::read_to_string("/etc/passwd").expect("it is there");
+    let nobody = nobody.lines().find(|line| line.starts_with("nobody:"));
+    let fields: Vec<&str> = nobody.expect("there is one").split(':').collect();
+    assert_eq!(lines, [fields[2], fields[3], "77", "nobody"]);
+    for (name, words) in [
+        ("two", "no user no-such-user"),
+        ("three", "no group no-such-group"),
+    ] {
+        application.until_status(name, "failed");
+        let view = application.view(name);
+        let failure = &view["instances"][0]["last"]["failure"];
+        assert_eq!(failure["step"], "user", "{view}");
+        let found = failure["words"].as_str().expect("it says why");
+        assert!(found.contains(words), "{found}");
+        assert_eq!(output(&application, name), "");
+    }
+}
+
+#[test]
+fn another_user_can_say_that_it_is_ready_without_a_way_into_the_data_directory() {
+    if !geteuid().is_root() {
+        return left_out("notices of other users: only root starts their services");
+    }
+    // It has a directory that it may write to, and the data of the other is root's alone.
+    let inner = tempfile::tempdir().expect("a temporary directory");
+    rustix::fs::chown(
+        inner.path(),
+        Some(rustix::fs::Uid::from_raw(65534)),
+        Some(rustix::fs::Gid::from_raw(65534)),
+    )
+    .expect("root may");
+    let application = Application::start(&format!(
+        "{}user = \"65534\"\ngroup = \"65534\"\ndir = \"{}\"\n",
+        notifier("db"),
+        text(inner.path())
+    ));
+    application.until_running("db");
+}

@@ -1,0 +1,152 @@
+//! A coordinator with processes, none of which outlasts the test.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "an answer that lacks a part fails the test"
+)]
+
+use crate::coordinator::{Coordinator, Done, done};
+use crate::daemon::{Daemon, serve_by, sexton, text};
+use crate::left_out::left_out;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+/// A coordinator whose children and keeper do not outlast the test.
+pub(crate) struct Tree {
+    pub(crate) daemon: Option<Daemon>,
+    pub(crate) data: PathBuf,
+    _files: TempDir,
+}
+
+impl Tree {
+    /// One whose processes have no control groups, since none can be seen; `None` where nobody may make namespaces.
+    pub(crate) fn without_groups() -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            left_out("processes without control groups: only root takes those away");
+            return None;
+        }
+        let files = tempfile::tempdir().expect("a temporary directory");
+        let data = files.path().join("data");
+        let mut starter = Command::new("unshare");
+        let hide = "awk '/ - cgroup2 /{print $5}' /proc/self/mountinfo | xargs -r -n1 umount -l; exec \"$@\"";
+        starter.args(["--mount", "--", "sh", "-c", hide, "sh"]);
+        let daemon = Daemon::start(serve_by(starter, &["--data", text(&data)]));
+        Some(Self {
+            daemon: Some(daemon),
+            data,
+            _files: files,
+        })
+    }
+
+    pub(crate) fn start() -> Self {
+        let Coordinator {
+            daemon,
+            data,
+            files,
+            ..
+        } = Coordinator::start(&[]);
+        Self {
+            daemon: Some(daemon),
+            data,
+            _files: files,
+        }
+    }
+
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        let mut command = sexton();
+        command.env("SEXTON_DATA", &self.data);
+        command.args(words).stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn run(&self, words: &[&str]) -> Done {
+        done(self.command(words).output().expect("it runs"))
+    }
+
+    pub(crate) fn well(&self, words: &[&str]) -> String {
+        let done = self.run(words);
+        assert_eq!((done.status, done.err.as_str()), (0, ""), "{done:?}");
+        done.out
+    }
+
+    /// Launches a shell script in the background; its id.
+    pub(crate) fn detach(&self, script: &str) -> String {
+        let id = self.well(&["run", "--detach", "--", "sh", "-c", script]);
+        id.trim_end().to_owned()
+    }
+
+    pub(crate) fn record(&self, id: &str) -> Value {
+        let printed = self.well(&["ps", id, "--json"]);
+        serde_json::from_str(&printed).expect("it is JSON")
+    }
+
+    pub(crate) fn all(&self) -> Vec<Value> {
+        let printed = self.well(&["ps", "--all", "--json"]);
+        let mut said: Value = serde_json::from_str(&printed).expect("it is JSON");
+        let Value::Array(records) = said["processes"].take() else {
+            panic!("no list: {said}");
+        };
+        records
+    }
+
+    /// What a path over HTTP answers.
+    pub(crate) fn get(&self, path: &str) -> Value {
+        let mut stream = UnixStream::connect(self.data.join("sexton.sock")).expect("it listens");
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("it is read");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
+        serde_json::from_str(body).expect("it is JSON")
+    }
+
+    /// The PID of its keeper.
+    pub(crate) fn keeper(&self) -> Option<Pid> {
+        let held = std::fs::read_to_string(self.data.join("keeper.lock")).ok()?;
+        Pid::from_raw(held.trim().parse().ok()?)
+    }
+
+    pub(crate) fn kill_keeper(&self) {
+        let keeper = self.keeper().expect("a keeper runs");
+        kill_process(keeper, Signal::KILL).expect("it is there");
+    }
+
+    /// Starts a coordinator on the directory, where none runs.
+    pub(crate) fn serve(&mut self) {
+        self.daemon = Some(Daemon::serve(&["--data", text(&self.data)]));
+    }
+
+    /// Kills the coordinator, and starts another on the same directory.
+    pub(crate) fn again(&mut self, between: impl FnOnce()) {
+        self.daemon.take().expect("one runs").kill();
+        between();
+        self.serve();
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        let listed = self.command(&["ps", "--json"]).output();
+        let said = listed
+            .ok()
+            .and_then(|it| serde_json::from_slice(&it.stdout).ok());
+        let said: Value = said.unwrap_or_default();
+        for id in said["processes"].as_array().into_iter().flatten() {
+            let id = id["id"].as_str().unwrap_or_default();
+            drop(
+                self.command(&["kill", "--tree", "--now", "--wait", id])
+                    .output(),
+            );
+        }
+        if let Some(keeper) = self.keeper() {
+            // It may have ended by itself.
+            let _ = kill_process(keeper, Signal::KILL);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Trees that are hard to stop: each is stopped until nothing of it lives, with control groups and without.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "an answer that lacks a part fails the test"
+)]
+
+use crate::daemon::text;
+use crate::patience::until;
+use crate::tree::Tree;
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How many processes have this record in their environment.
+fn members(id: &str) -> usize {
+    let variable = format!("SEXTON_PROCESS_ID={id}");
+    let processes = std::fs::read_dir("/proc").expect("it is mounted").flatten();
+    let environments = processes.filter_map(|it| std::fs::read(it.path().join("environ")).ok());
+    let has_it = |environment: &Vec<u8>| {
+        let mut all = environment.split(|byte| *byte == 0);
+        all.any(|it| it == variable.as_bytes())
+    };
+    environments.filter(has_it).count()
+}
+
+fn ended(tree: &Tree, id: &str) {
+    let stopped = tree.run(&["kill", "--tree", "--grace", "200ms", "--wait", id]);
+    assert_eq!(stopped.status, 0, "{stopped:?}");
+    let record = tree.record(id);
+    assert_eq!(record["status"], "exited", "{record}");
+    assert_eq!(members(id), 0, "{record}");
+}
+
+/// Scripts, and how many processes each has at least when it is stopped.
+fn zoo(tree: &Tree, is_contained: bool) {
+    let chain = tree.data.join("chain.sh");
+    let script = "sleep 0.02\nsh \"$0\" &\n";
+    std::fs::write(&chain, script).expect("it can be written");
+    let chain = format!("sh {} & exec sleep 1000", text(&chain));
+    for (animal, script, members_min) in [
+        ("escapee", "setsid sleep 1000 & exec sleep 1000", 2),
+        ("double fork", "(setsid sleep 1000 &); exec sleep 1000", 2),
+        ("fork chain", chain.as_str(), 2),
+        ("deaf", "trap '' TERM; while :; do sleep 0.05; done", 1),
+        ("stopped", "sh -c 'kill -STOP $$' & kill -STOP $$", 2),
+        (
+            "holder",
+            "setsid sh -c 'trap \"\" TERM; exec sleep 1000' & exit 0",
+            1,
+        ),
+    ] {
+        let id = tree.detach(script);
+        until(animal, || (members(&id) >= members_min).then_some(()));
+        let record = tree.record(&id);
+        assert_eq!(record["contained"], is_contained, "{animal}: {record}");
+        if animal == "holder" {
+            // The leader has ended, and what it left has its output: a leak, that a stop of a record that has ended cannot reach.
+            let record = until("it has ended", || {
+                Some(tree.record(&id)).filter(|it| it["status"] == "exited")
+            });
+            let pid = record["output_held_by"][0]["pid"].as_i64();
+            let pid = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+            kill_process(pid.expect("it is named"), Signal::KILL).expect("it is ours");
+            until("it is gone", || (members(&id) == 0).then_some(()));
+            continue;
+        }
+        ended(tree, &id);
+    }
+}
+
+#[test]
+fn with_control_groups_the_whole_zoo_is_stopped() {
+    let tree = Tree::start();
+    let id = tree.detach("exit 0");
+    until("it has ended", || {
+        (tree.record(&id)["status"] == "exited").then_some(())
+    });
+    let is_contained = tree.record(&id)["contained"] == true;
+    if !is_contained {
+        crate::left_out::left_out("the zoo with control groups: none can be made here");
+    }
+    zoo(&tree, is_contained);
+}
+
+#[test]
+fn without_control_groups_the_whole_zoo_is_stopped() {
+    if let Some(tree) = Tree::without_groups() {
+        zoo(&tree, false);
+    }
+}
+
+#[test]
+fn an_orphan_that_nobody_can_attribute_keeps_a_tree_from_being_empty() {
+    let Some(tree) = Tree::without_groups() else {
+        return;
+    };
+    let mark = format!("{}", 2_000_000 + std::process::id());
+    let id = tree.detach(&format!("(env -i setsid sleep {mark} &); exec sleep 1000"));
+    let stray = || {
+        let processes = std::fs::read_dir("/proc").expect("it is mounted").flatten();
+        let mut pids = processes.filter_map(|it| it.file_name().to_str()?.parse::<i32>().ok());
+        pids.find(|pid| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline"));
+            line.is_ok_and(|line| line.starts_with(format!("sleep\0{mark}\0").as_bytes()))
+        })
+    };
+    let stray = until("it is an orphan", stray);
+    tree.well(&["kill", "--tree", "--grace", "100ms", &id]);
+    let record = until("it is doubtful", || {
+        Some(tree.record(&id)).filter(|record| record["unknown"] == 1)
+    });
+    assert_eq!(record["status"], "stopping", "{record}");
+    kill_process(Pid::from_raw(stray).expect("it is one"), Signal::KILL).expect("it is ours");
+    until("nothing is left", || {
+        (tree.record(&id)["status"] == "exited").then_some(())
+    });
+}
