@@ -179,10 +179,13 @@ fn without_descriptors_a_launch_fails_and_the_next_does_not() {
     assert_eq!(tree.run(&["run", "--", "true"]).status, 0);
 
     let coordinator = tree.daemon.as_ref().expect("it runs").pid();
-    // The connection has the last.
-    let few = Few::of(coordinator, 1);
-    let done = tree.run(&["run", "--detach", "--", "true"]);
-    drop(few);
+    // The connection has the last, unless something else of the coordinator has it for a moment.
+    let mut tries = (0..20).map(|_| {
+        let _few = Few::of(coordinator, 1);
+        tree.run(&["run", "--detach", "--", "true"])
+    });
+    let done = tries.find(|done| done.status != 3);
+    let done = done.expect("a connection has the last of them sometimes");
     assert_eq!(done.status, 125, "{done:?}");
     assert!(done.err.contains("Too many open files"), "{done:?}");
     assert_eq!(tree.run(&["run", "--", "true"]).status, 0);
