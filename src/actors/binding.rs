@@ -46,6 +46,20 @@ pub struct Watch {
     pub until: Until,
 }
 
+/// How a process ended, as far as its watchers care.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exit {
+    /// By itself, with this code.
+    Code(u8),
+    /// By this signal.
+    Signal(u8),
+    /// Nobody can know how.
+    Lost,
+    /// It could not be started.
+    Failed,
+}
+
 /// A process is gone, or its whole tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gone {
@@ -53,6 +67,9 @@ pub struct Gone {
     pub process: ProcessId,
     /// How much of it.
     pub until: Until,
+    /// How the process itself ended. `None` if there is no record of it any more.
+    #[serde(default)]
+    pub exit: Option<Exit>,
 }
 
 impl Gone {
@@ -75,12 +92,15 @@ pub enum ToProcesses {
     Fence(ProcessId),
 }
 
-/// What the `ProcessActor` says: a variant of the message of each actor that keeps rights.
+/// What the `ProcessActor` says: a variant of the message of each actor that keeps rights. Only an actor that launches
+/// (`process::LaunchAs`) is told of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToHolder {
     /// It is gone.
     Gone(Gone),
+    /// Its launch is taken on: there is a record of it.
+    Launched(ProcessId),
 }
 
 /// Where processes are watched.

@@ -178,7 +178,11 @@ fn plain(words: &[&str]) -> Heard<Option<Item<LockMachine>>> {
         }),
         ["gone", process] => {
             let Binding { process, until, .. } = binding(process)?;
-            Item::Message(Message::Gone(binding::Gone { process, until }))
+            Item::Message(Message::Gone(binding::Gone {
+                process,
+                until,
+                exit: None,
+            }))
         }
         ["drain"] => Item::Message(Message::Drain),
         ["owner", key, index] => Item::Query(Query::Owner {

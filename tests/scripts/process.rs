@@ -9,14 +9,15 @@
 
 use crate::node::{Heard, Split, Tongue, milliseconds, number, split};
 use crate::process_service;
+use sexton::actors::binding;
 use sexton::actors::process::{
-    Action, Child, End, Failure, Identity, Launching, Lost, Message, Notice, Outcome, Parentage,
-    Phase, ProcessMachine, Query, Reach, RecordView, Registering, Remains, Reply, Rules, Selection,
-    ServiceStep, Spec, Step, Tags, Watch,
+    Action, Child, End, Failure, Identity, LaunchAs, Launching, Lost, Message, Notice, Outcome,
+    Parentage, Phase, ProcessMachine, Query, Reach, RecordView, Registering, Remains, Reply, Rules,
+    Selection, ServiceStep, Spec, Step, Tags, Watch,
 };
 use sexton::bytes::Bytes;
 use sexton::clock::Date;
-use sexton::ids::{ProcessId, Seq, Slot};
+use sexton::ids::{ActorId, ProcessId, Seq, Slot};
 use sexton::spine::delivery::Item;
 use sexton::spine::machine::Stamp;
 use std::collections::BTreeMap;
@@ -147,6 +148,9 @@ impl Tongue for Words {
             }
             return process_service::note(message, turn);
         }
+        if let Some(told) = for_another(message, outcome) {
+            return Some(told);
+        }
         let Message::Lapse { slot } = message else {
             return None;
         };
@@ -164,6 +168,9 @@ impl Words {
     fn id(&self, name: &str) -> Heard<ProcessId> {
         if name == "nobody" {
             return Ok(ProcessId(1));
+        }
+        if let Some(chosen) = name.strip_prefix('#') {
+            return chosen.parse().map(ProcessId).map_err(|_| name.to_owned());
         }
         let id = self.names.get(name).copied();
         id.ok_or_else(|| format!("no record was ever `{name}`"))
@@ -185,31 +192,43 @@ impl Words {
         Ok(Parentage { named, line, bound })
     }
 
-    /// What clients ask for.
+    fn launching(&self, kind: &str, argv: &[&str], options: &Options<'_>) -> Heard<Launching> {
+        let timeout = options.get("timeout").map(|span| milliseconds(span));
+        let spec = Spec {
+            argv: argv
+                .iter()
+                .map(|word| Bytes::new(word.as_bytes()))
+                .collect(),
+            timeout_ms: timeout.transpose()?.unwrap_or(0),
+            grace_ms: grace(options)?.unwrap_or(5000),
+            stop_signal: signal(options)?.unwrap_or(0),
+            is_hook: kind == "reader",
+            ..Spec::default()
+        };
+        Ok(Launching {
+            spec,
+            tags: tags(kind),
+            parentage: self.parentage(options)?,
+        })
+    }
+
+    /// What clients, and other actors, ask for.
     fn asked(&self, (places, options): &Split<'_>) -> Heard<Option<Message>> {
-        let grace = || options.get("grace").map(|span| milliseconds(span));
-        let grace = || grace().transpose().map(|ms| ms.map(small));
-        let signal = || options.get("signal").map(|_| number(options, "signal", 0));
         Ok(Some(match places.as_slice() {
             ["launch", kind, argv @ ..] => {
-                let timeout = options.get("timeout").map(|span| milliseconds(span));
-                let spec = Spec {
-                    argv: argv
-                        .iter()
-                        .map(|word| Bytes::new(word.as_bytes()))
-                        .collect(),
-                    timeout_ms: timeout.transpose()?.unwrap_or(0),
-                    grace_ms: grace()?.unwrap_or(5000),
-                    stop_signal: signal().transpose()?.unwrap_or(0),
-                    is_hook: *kind == "reader",
-                    ..Spec::default()
-                };
-                Message::Launch(Box::new(Launching {
-                    spec,
-                    tags: tags(kind),
-                    parentage: self.parentage(options)?,
-                }))
+                Message::Launch(Box::new(self.launching(kind, argv, options)?))
             }
+            // Another actor: under an id that it chose.
+            ["launch-as", by, id, kind, argv @ ..] => Message::LaunchAs(Box::new(LaunchAs {
+                by: actor(by)?,
+                id: self.id(id)?,
+                launching: self.launching(kind, argv, options)?,
+            })),
+            ["watch", by, id] => Message::Watch(binding::Watch {
+                by: actor(by)?,
+                process: self.id(id)?,
+                until: binding::Until::Tree,
+            }),
             ["register", kind, argv @ ..] => Message::Register(Box::new(Registering {
                 identity: identity(options)?,
                 argv: argv
@@ -231,8 +250,8 @@ impl Words {
             },
             ["stop", name, tree @ ..] => Message::Stop {
                 id: self.id(name)?,
-                signal: signal().transpose()?,
-                grace_ms: grace()?,
+                signal: signal(options)?,
+                grace_ms: grace(options)?,
                 tree: *tree == ["tree"],
             },
             ["signal", name, signal, group @ ..] => Message::Signal {
@@ -405,6 +424,38 @@ impl Words {
         words.extend(left.map(|it| format!("{} left alive", it.alive)));
         words.join("; ")
     }
+}
+
+/// What came of a message of another actor.
+fn for_another(message: &Message, outcome: &Outcome) -> Option<String> {
+    let (what, id) = match message {
+        Message::LaunchAs(asked) => ("launch", asked.id),
+        Message::Watch(watch) => ("watch", watch.process),
+        _ => return None,
+    };
+    let came = match outcome {
+        Outcome::Launched(_) => "taken on".to_owned(),
+        Outcome::Watched { .. } => "is there, and watched".to_owned(),
+        Outcome::Gone => "is gone".to_owned(),
+        Outcome::Declined(refused) => format!("declined: {refused}"),
+        other => format!("{other:?}"),
+    };
+    Some(format!("{what} of #{}: {came}", id.0))
+}
+
+fn actor(number: &str) -> Heard<ActorId> {
+    let number = number.parse().map_err(|_| "an actor has a number")?;
+    Ok(ActorId(number))
+}
+
+fn grace(options: &Options<'_>) -> Heard<Option<u32>> {
+    let grace = options.get("grace").map(|span| milliseconds(span));
+    Ok(grace.transpose()?.map(small))
+}
+
+fn signal(options: &Options<'_>) -> Heard<Option<u8>> {
+    let signal = options.get("signal").map(|_| number(options, "signal", 0));
+    signal.transpose()
 }
 
 fn ending(end: End) -> String {

@@ -21,6 +21,8 @@ pub(super) struct Wanted<'a> {
     pub(super) parentage: &'a Parentage,
     /// The process, if it runs already.
     pub(super) identity: Option<Identity>,
+    /// The id, if it was chosen: one that no record has.
+    pub(super) id: Option<ProcessId>,
     /// Whether it has ended long since: nothing is taken on by its record.
     pub(super) is_past: bool,
 }
@@ -30,6 +32,7 @@ impl ProcessMachine {
         &self,
         moment: &Moment,
         launching: &Launching,
+        id: Option<ProcessId>,
     ) -> Result<Outcome, Refused> {
         launching.spec.check().map_err(Refused::Invalid)?;
         let kind = kind(&launching.tags, &launching.spec.argv);
@@ -38,6 +41,7 @@ impl ProcessMachine {
             profile: launching.profile(kind),
             parentage: &launching.parentage,
             identity: None,
+            id,
             is_past: false,
         };
         self.check_above(&launching.parentage)?;
@@ -86,6 +90,7 @@ impl ProcessMachine {
             profile,
             parentage: &registering.parentage,
             identity: Some(registering.identity),
+            id: None,
             is_past: false,
         };
         let insertion = self.insertion(moment, &wanted)?;
@@ -110,7 +115,8 @@ impl ProcessMachine {
         let at = moment.now.date();
         let ids = (0..).map(|nth| ProcessId::new(at.0, moment.draw(nth)));
         let mut unused = ids.filter(|id| !state.index.ids.contains_key(id));
-        let id = unused.next().expect("there are more ids than records");
+        let drawn = || unused.next().expect("there are more ids than records");
+        let id = wanted.id.unwrap_or_else(drawn);
         let parent = self.parent(wanted);
         let depth = parent.map_or(0, |it| it.depth + 1);
         if depth > Record::DEPTH_MAX {

@@ -1,8 +1,8 @@
 //! Makes outcomes so, and says what the port is to do: once for each entry, and all of it again after a start.
 
-use crate::actors::binding::{self, Gone, ToHolder, Watch};
+use crate::actors::binding::Watch;
 use crate::actors::process::machine::ProcessMachine;
-use crate::actors::process::message::{Action, Message, Notice, Reach};
+use crate::actors::process::message::{Action, Launching, Message, Notice, Reach};
 use crate::actors::process::outcome::{Insertion, Outcome};
 use crate::actors::process::record::{
     Announced, Phase, Profile, Record, Sending, Sent, Stop, Stuck,
@@ -26,10 +26,10 @@ impl ProcessMachine {
     ) {
         match (outcome, message) {
             (Outcome::Launched(insertion), Message::Launch(launching)) => {
-                self.counted.launches += 1;
-                let profile = launching.profile(&insertion.kind);
-                self.add(entry.seq, insertion, profile, |it| it.launched = true);
-                self.state_attempt(insertion.slot, effects);
+                self.commit_launch(entry.seq, (launching, insertion), effects);
+            }
+            (outcome, Message::LaunchAs(asked)) => {
+                self.commit_launch_as(entry.seq, (asked, outcome), effects);
             }
             (Outcome::Registered(insertion), Message::Register(registering)) => {
                 let profile = registering.profile(&insertion.kind);
@@ -60,17 +60,9 @@ impl ProcessMachine {
                 self.state_signal(*slot, sending, effects);
             }
             (Outcome::Watched { slot }, Message::Watch(watch)) => {
-                self.state.change(entry.seq, *slot, |it| {
-                    it.watchers.insert((watch.by, watch.until));
-                });
+                self.commit_watch(entry.seq, (*slot, *watch));
             }
-            (Outcome::Gone, Message::Watch(watch)) => {
-                let &Watch { by, process, until } = watch;
-                effects.tell(
-                    binding::holder(by),
-                    &ToHolder::Gone(Gone { process, until }),
-                );
-            }
+            (Outcome::Gone, Message::Watch(watch)) => self.tell_gone(*watch, effects),
             (Outcome::Fenced { stops }, _) => {
                 for (slot, stop) in stops {
                     self.commit_stop(entry.seq, (*slot, *stop), effects);
@@ -175,6 +167,24 @@ impl ProcessMachine {
         };
         make(&mut record);
         self.state.insert(entry, insertion.slot, record);
+    }
+
+    pub(super) fn commit_launch(
+        &mut self,
+        entry: Seq,
+        (launching, insertion): (&Launching, &Insertion),
+        effects: &mut Effects<Self>,
+    ) {
+        self.counted.launches += 1;
+        let profile = launching.profile(&insertion.kind);
+        self.add(entry, insertion, profile, |it| it.launched = true);
+        self.state_attempt(insertion.slot, effects);
+    }
+
+    pub(super) fn commit_watch(&mut self, entry: Seq, (slot, watch): (Slot, Watch)) {
+        self.state.change(entry, slot, |it| {
+            it.watchers.insert((watch.by, watch.until));
+        });
     }
 
     fn commit_stop(&mut self, entry: Seq, (slot, stop): (Slot, Stop), effects: &mut Effects<Self>) {

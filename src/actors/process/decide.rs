@@ -16,7 +16,7 @@ const PRUNED_MAX: u32 = 1024;
 impl ProcessMachine {
     pub(super) fn decision(&self, moment: &Moment, message: &Message) -> Outcome {
         let decided = match message {
-            Message::Launch(launching) => self.launching(moment, launching),
+            Message::Launch(launching) => self.launching(moment, launching, None),
             Message::Register(registering) => self.registering(moment, registering),
             Message::Finish { id, code, error } => {
                 let too_long = error.as_ref().map_or(0, String::len) > Message::ERROR_BYTES_MAX;
@@ -38,6 +38,7 @@ impl ProcessMachine {
             | Message::Signalled { .. } => Ok(self.reported(moment, message)),
             Message::Watch(watch) => Ok(self.watched(*watch)),
             Message::Fence(id) => Ok(self.fence(moment, *id)),
+            Message::LaunchAs(asked) => Ok(self.launching_as(moment, asked)),
             Message::Child { of, child } => self.child(moment, (*of, child)),
             Message::Found { id, found } => Ok(self.found(*id, found)),
             Message::Service(message) => self.serve(moment, message),
@@ -232,6 +233,7 @@ impl ProcessMachine {
             | Message::Prune { .. }
             | Message::Watch(_)
             | Message::Fence(_)
+            | Message::LaunchAs(_)
             | Message::Child { .. }
             | Message::Found { .. }
             | Message::Service(_)

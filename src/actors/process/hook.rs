@@ -70,6 +70,7 @@ impl ProcessMachine {
             profile,
             parentage: &parentage,
             identity: None,
+            id: None,
             is_past: true,
         };
         let insertion = self.insertion(moment, &wanted)?;

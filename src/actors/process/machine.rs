@@ -73,6 +73,7 @@ impl ProcessMachine {
             | Outcome::Pruned { .. }
             | Outcome::Watched { .. }
             | Outcome::Gone
+            | Outcome::Declined(_)
             | Outcome::Unchanged
             | Outcome::Contradicted
             | Outcome::Refused(_) => return false,
@@ -145,6 +146,7 @@ impl Machine for ProcessMachine {
             | Outcome::Signalled { .. }
             | Outcome::Watched { .. }
             | Outcome::Gone
+            | Outcome::Declined(_)
             | Outcome::Fenced { .. }
             | Outcome::Noticed { .. }
             | Outcome::Child(_)
@@ -226,7 +228,7 @@ impl Machine for ProcessMachine {
                 Some(outcome) => self.reply(seq, message, outcome),
                 None => Reply::Done,
             },
-            Outcome::Refused(refused) => Reply::Refused(*refused),
+            Outcome::Refused(refused) | Outcome::Declined(refused) => Reply::Refused(*refused),
         }
     }
 
@@ -241,7 +243,10 @@ impl Machine for ProcessMachine {
     /// What the port reports is true whether there is space or not, and what ends a process is never refused.
     fn weight(&self, message: &Message) -> Weight {
         match message {
-            Message::Launch(_) | Message::Register(_) | Message::Child { .. } => Weight::Adds,
+            Message::Launch(_)
+            | Message::LaunchAs(_)
+            | Message::Register(_)
+            | Message::Child { .. } => Weight::Adds,
             Message::Service(service::Message::Configure(_))
             | Message::Signal { .. }
             | Message::Watch(_) => Weight::Keeps,

@@ -6,7 +6,8 @@ use crate::actors::process::identity::Identity;
 use crate::actors::process::spec::{Expectation, Parentage, Spec, Tags};
 use crate::bytes::Bytes;
 use crate::clock::Date;
-use crate::ids::{ProcessId, Slot};
+use crate::ids::{ActorId, ProcessId, Slot};
+use crate::spine::effect::To;
 use serde::{Deserialize, Serialize};
 
 /// What may change records.
@@ -111,6 +112,8 @@ pub enum Message {
     Watch(binding::Watch),
     /// Another actor: stop its tree, since the right that it has is over.
     Fence(ProcessId),
+    /// Another actor: run this, and say when its tree is gone.
+    LaunchAs(Box<LaunchAs>),
     /// The port: it has said something of itself, or nothing for too long.
     Notice {
         /// Which.
@@ -159,6 +162,7 @@ impl Message {
             | Self::Signalled { id, .. }
             | Self::Fence(id) => Some(*id),
             Self::Watch(watch) => Some(watch.process),
+            Self::LaunchAs(asked) => Some(asked.id),
             Self::Launch(_)
             | Self::Register(_)
             | Self::Prune { .. }
@@ -276,6 +280,25 @@ pub struct Launching {
     /// Whose child it is.
     pub parentage: Parentage,
 }
+
+/// A launch that another actor asks for, under an id that it chose itself. It watches the whole tree from the first.
+///
+/// An upsert: if there is a record of this id, nothing is launched, and the answer is the same. That is
+/// `ToHolder::Launched` once the launch is taken on, and then, once, `ToHolder::Gone` with `Until::Tree`. One that is
+/// refused is answered by `Gone` alone, with `Exit::Failed`. A sender that was told `Launched` states a `binding::Watch`
+/// from then on: a record that was removed since would be launched again by this.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaunchAs {
+    /// Which actor.
+    pub by: ActorId,
+    /// The id of the new record.
+    pub id: ProcessId,
+    /// What, and how.
+    pub launching: Launching,
+}
+
+/// Where another actor sends a [`Message::LaunchAs`].
+pub const LAUNCHES: To<Message> = To::new(ActorId::PROCESS);
 
 /// A process that runs already and is to have a record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -16,12 +16,14 @@
 //! | `machine.rs` | what the host asks, and what is due when |
 //! | `decide.rs` `adding.rs` `commit.rs` | the rules: what becomes of a process; what is added; and making it so |
 //! | `hook.rs` | the same of what a hook says that it did |
+//! | `behalf.rs` | the same of launches that other actors ask for |
 //! | `look.rs` | answers to questions, in shares where they walk far |
 //! | `event.rs` | what is told to subscribers |
 //! | `service/` | what is to run as long as the configuration has it |
 //! | `invariants.rs` `model/` `tests/` | the machine compared with a plain model, its state walked |
 
 mod adding;
+mod behalf;
 mod commit;
 mod decide;
 mod event;
@@ -53,8 +55,8 @@ pub use identity::Identity;
 pub use insertion::Insertion;
 pub use machine::ProcessMachine;
 pub use message::{
-    Action, Child, End, Failure, Found, Holder, Launching, Leak, Lost, Message, Notice, Output,
-    Reach, Registering, Remains, Step, Warning,
+    Action, Child, End, Failure, Found, Holder, LAUNCHES, LaunchAs, Launching, Leak, Lost, Message,
+    Notice, Output, Reach, Registering, Remains, Step, Warning,
 };
 pub use outcome::{Outcome, Refused, Turn};
 pub use pages::Page;

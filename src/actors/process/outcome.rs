@@ -94,6 +94,8 @@ pub enum Outcome {
     },
     /// It is gone, as far as another actor wants to know: that is told.
     Gone,
+    /// A launch that another actor asked for is refused: that is told.
+    Declined(Refused),
     /// What lives of its tree is to end.
     Fenced {
         /// Where, and how each is stopped.

@@ -314,9 +314,8 @@ impl State {
 
 /// Notes who is to be told that a process is gone, or its tree.
 fn depart(departed: &mut Vec<(ActorId, Gone)>, record: &Record, until: Until) {
-    let process = record.id;
     let watchers = record.watchers.iter().filter(|(_, its)| *its == until);
-    departed.extend(watchers.map(|(by, _)| (*by, Gone { process, until })));
+    departed.extend(watchers.map(|(by, _)| (*by, record.gone(until))));
 }
 
 /// What the digest is made of for a profile.

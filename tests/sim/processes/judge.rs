@@ -192,6 +192,7 @@ impl Reference for Processes {
             | Message::Stuck { .. }
             | Message::Watch(_)
             | Message::Fence(_)
+            | Message::LaunchAs(_)
             | Message::Notice { .. }
             | Message::Child { .. }
             | Message::Found { .. }
@@ -272,6 +273,7 @@ impl Reference for Processes {
             | Outcome::Noticed { .. }
             | Outcome::Child(_)
             | Outcome::Found { .. }
+            | Outcome::Declined(_)
             | Outcome::Service(_)
             | Outcome::Unchanged
             | Outcome::Contradicted
@@ -282,7 +284,10 @@ impl Reference for Processes {
     fn may_be_refused(message: &Message) -> bool {
         matches!(
             message,
-            Message::Launch(_) | Message::Register(_) | Message::Signal { .. }
+            Message::Launch(_)
+                | Message::LaunchAs(_)
+                | Message::Register(_)
+                | Message::Signal { .. }
         )
     }
 

@@ -13,9 +13,9 @@ mod look;
 mod record;
 
 use record::new_stop;
-use sexton::actors::binding::{Gone, Until, Watch};
+use sexton::actors::binding::{Exit, Gone, ToHolder, Until, Watch};
 use sexton::actors::process::{
-    Action, Cause, Identity, Message, Phase, RecordView, Refused, Reply, Rules, Spec,
+    Action, Cause, End, Identity, LaunchAs, Message, Phase, RecordView, Refused, Reply, Rules, Spec,
 };
 use sexton::clock::{Date, Now, Timestamp};
 use sexton::ids::{ActorId, ProcessId, Seq, Slot};
@@ -64,8 +64,8 @@ pub(super) struct Answer {
     pub(super) reply: Reply,
     /// What the port is asked to do. What a new record asks for comes last.
     pub(super) actions: Actions,
-    /// Who is told that something is gone, in no order.
-    pub(super) tells: Vec<(ActorId, Gone)>,
+    /// Which actors are told something, in no order.
+    pub(super) tells: Vec<(ActorId, ToHolder)>,
 }
 
 /// Actions with the slot and the entry that they are of.
@@ -184,9 +184,22 @@ impl Model {
         let mut tells = self.watched_and_gone();
         tells.retain(|it| !before.contains(it));
         if let (Message::Watch(watch), Ok((true, _))) = (message, &done) {
-            let &Watch { by, process, until } = watch;
-            let gone = self.find(process).is_none_or(|it| self.is_gone(it, until));
-            tells.extend(gone.then_some((by, Gone { process, until })));
+            tells.extend(self.gone_already(*watch));
+        }
+        if let (Message::LaunchAs(asked), Ok((_, reply))) = (message, &done) {
+            let (by, process, until) = (asked.by, asked.id, Until::Tree);
+            if matches!(reply, Reply::Refused(_)) {
+                let exit = Some(Exit::Failed);
+                let gone = Gone {
+                    process,
+                    until,
+                    exit,
+                };
+                tells.push((by, ToHolder::Gone(gone)));
+            } else {
+                tells.push((by, ToHolder::Launched(process)));
+                tells.extend(self.gone_already(Watch { by, process, until }));
+            }
         }
         self.count_below();
         let (verdict, reply) = match done {
@@ -194,7 +207,10 @@ impl Model {
             Ok((false, reply)) => (Verdict::Nothing, reply),
             Ok((true, reply)) => (Verdict::Changed, reply),
         };
-        let is_addition = matches!(message, Message::Launch(_) | Message::Register(_));
+        let is_addition = matches!(
+            reply,
+            Reply::Launched(_) | Reply::Registered { known: false, .. }
+        );
         let new = self.records.last().filter(|_| is_addition);
         if let Some(it) = new.filter(|_| verdict == Verdict::Changed) {
             it.attempt(&mut actions);
@@ -208,25 +224,51 @@ impl Model {
     }
 
     /// What is gone that somebody wants to know of.
-    fn watched_and_gone(&self) -> Vec<(ActorId, Gone)> {
+    fn watched_and_gone(&self) -> Vec<(ActorId, ToHolder)> {
         let watched = |it: &Modelled| {
-            let process = it.view.id;
             let gone = it
                 .watchers
                 .iter()
                 .filter(|(_, until)| self.is_gone(it, *until));
-            let gone = gone.map(|(by, until)| {
-                (
-                    *by,
-                    Gone {
-                        process,
-                        until: *until,
-                    },
-                )
-            });
+            let gone = gone.map(|(by, until)| (*by, ToHolder::Gone(gone_of(it, *until))));
             gone.collect::<Vec<_>>()
         };
         self.records.iter().flat_map(watched).collect()
+    }
+
+    /// What who watches something that is gone already is told.
+    fn gone_already(&self, watch: Watch) -> Option<(ActorId, ToHolder)> {
+        let Watch { by, process, until } = watch;
+        let gone = match self.find(process) {
+            Some(it) if !self.is_gone(it, until) => return None,
+            Some(it) => gone_of(it, until),
+            None => Gone {
+                process,
+                until,
+                exit: None,
+            },
+        };
+        Some((by, ToHolder::Gone(gone)))
+    }
+
+    /// Launches what another actor asks for, unless it is there; that watches its tree.
+    fn launch_as(&mut self, asked: &LaunchAs, entry: Entry) -> Reply {
+        let is_known = self.find(asked.id).is_some();
+        if !is_known {
+            let new = entry.new.map(|(_, slot)| (asked.id, slot));
+            let added = self.add(&asked.launching, None, Entry { new, ..entry });
+            if let Err(refused) = added {
+                return Reply::Refused(refused);
+            }
+        }
+        let (by, process, until) = (asked.by, asked.id, Until::Tree);
+        self.watch(Watch { by, process, until });
+        let stays = self.stays(process);
+        if let Some(it) = self.find_mut(process) {
+            it.quarantined &= !stays;
+        }
+        let view = self.view(asked.id).filter(|_| !is_known);
+        view.map_or(Reply::Done, Reply::Launched)
     }
 
     fn is_gone(&self, it: &Modelled, until: Until) -> bool {
@@ -335,6 +377,7 @@ impl Model {
                 limit,
             } => Ok(self.prune(*before, *keep as usize, *limit as usize)),
             Message::Watch(watch) => Ok((self.watch(*watch), Reply::Done)),
+            Message::LaunchAs(asked) => Ok((true, self.launch_as(asked, entry))),
             Message::Fence(id) => Ok((self.fence(*id, entry, actions), Reply::Done)),
             Message::Service(_) => unreachable!("the model has no services"),
             Message::Child { .. } | Message::Found { .. } => unreachable!("the model has no hooks"),
@@ -429,5 +472,19 @@ impl Model {
         }
         actions.push((u64::MAX, self.started, Action::Census));
         actions
+    }
+}
+
+fn gone_of(it: &Modelled, until: Until) -> Gone {
+    let exit = match it.view.end {
+        Some(End::Code(code)) => Exit::Code(code),
+        Some(End::Signal { signal, .. }) => Exit::Signal(signal),
+        Some(End::Lost(_)) => Exit::Lost,
+        None => Exit::Failed,
+    };
+    Gone {
+        process: it.view.id,
+        until,
+        exit: Some(exit),
     }
 }

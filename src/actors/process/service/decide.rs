@@ -152,7 +152,7 @@ impl ProcessMachine {
 
     fn launched(&self, moment: &Moment, service: &Service, nth: usize) -> Option<Box<Insertion>> {
         let launching = service.launching(nth);
-        match self.launching(moment, &launching) {
+        match self.launching(moment, &launching, None) {
             Ok(Outcome::Launched(insertion)) => Some(insertion),
             Ok(other) => unreachable!("a launch comes to a record, not to {other:?}"),
             Err(_) => None,

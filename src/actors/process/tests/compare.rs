@@ -1,7 +1,7 @@
 //! All that must be alike: what can be asked, what is to be done, who is woken.
 
 use super::pair::Pair;
-use crate::actors::binding::{Gone, ToHolder};
+use crate::actors::binding::ToHolder;
 use crate::actors::process::model::Actions;
 use crate::actors::process::{Phase, ProcessMachine, Query, RecordView, Reply, Selection, View};
 use crate::ids::{ActorId, ProcessId};
@@ -14,7 +14,7 @@ impl Pair {
         &mut self,
         mut effects: Effects<ProcessMachine>,
         actions: &Actions,
-        mut tells: Vec<(ActorId, Gone)>,
+        mut tells: Vec<(ActorId, ToHolder)>,
     ) {
         let (mut acts, mut woken) = (Actions::new(), BTreeMap::new());
         let mut told = Vec::new();
@@ -29,13 +29,12 @@ impl Pair {
                 }
                 Effect::Tell(to, message) => {
                     let message = rmp_serde::from_slice(&message);
-                    let ToHolder::Gone(gone) = message.expect("it is one of those");
-                    told.push((to, gone));
+                    told.push((to, message.expect("it is one of those")));
                     self.note("told");
                 }
             }
         }
-        let order = |it: &(ActorId, Gone)| (it.0, it.1.process, it.1.until);
+        let order = |it: &(ActorId, ToHolder)| format!("{it:?}");
         told.sort_by_key(order);
         tells.sort_by_key(order);
         assert_eq!(told, tells, "who watches is told");

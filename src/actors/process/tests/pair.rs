@@ -8,10 +8,10 @@
 use super::step::{BEGIN, Step, Which, identity, rules};
 use crate::actors::process::model::{Entry, Model, Verdict};
 use crate::actors::process::{
-    Message, Outcome, Parentage, ProcessMachine, RecordView, Rules, Watch,
+    LaunchAs, Message, Outcome, Parentage, ProcessMachine, RecordView, Rules, Watch,
 };
 use crate::clock::{Now, Offset};
-use crate::ids::{Chance, ProcessId, Seq, Slot, Ticket};
+use crate::ids::{ActorId, Chance, ProcessId, Seq, Slot, Ticket};
 use crate::spine::machine::{
     Effects, Keeping, Machine as _, Moment, Paged as _, Shown as _, Stamp, Start, Timed as _,
 };
@@ -91,6 +91,17 @@ impl Pair {
             Step::Launch(which, line, mut launching) => {
                 launching.parentage = self.parentage(which, line);
                 self.send(&Message::Launch(Box::new(launching)));
+            }
+            Step::LaunchAs(by, which, mut launching) => {
+                launching.parentage = self.parentage(which, by);
+                let chosen = ProcessId::new(self.now.date().0, which.into());
+                let id = match which % 2 {
+                    0 => self.pick(which / 2),
+                    _ => chosen,
+                };
+                let by = ActorId(by);
+                let asked = LaunchAs { by, id, launching };
+                self.send(&Message::LaunchAs(Box::new(asked)));
             }
             Step::Register(which, line, mut registering) => {
                 registering.parentage = self.parentage(which, line);

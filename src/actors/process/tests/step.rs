@@ -32,6 +32,8 @@ pub(super) enum Step {
     Send(Which, Message),
     /// A new process, as a child of the record that the number stands for, perhaps of a process that runs.
     Launch(Which, u8, Launching),
+    /// The same for this actor, under the id of a record, or one that was chosen.
+    LaunchAs(u8, Which, Launching),
     Register(Which, u8, Registering),
     Pass(u64),
     Wall(i64),
@@ -167,6 +169,8 @@ pub(super) fn any_step() -> impl Strategy<Value = Step> {
         50 => (any::<u8>(), any_report()).prop_map(|(which, message)| Step::Send(which, message)),
         16 => (any::<u8>(), 0u8..30, any_launch())
             .prop_map(|(which, line, launching)| Step::Launch(which, line, launching)),
+        6 => (1u8..3, any::<u8>(), any_launch())
+            .prop_map(|(by, which, launching)| Step::LaunchAs(by, which, launching)),
         8 => (any::<u8>(), 0u8..30, register)
             .prop_map(|(which, line, registering)| Step::Register(which, line, registering)),
         10 => (0u64..4000).prop_map(Step::Pass),
