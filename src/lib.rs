@@ -123,6 +123,7 @@
 //! | [`persist`] | the journal |
 //! | [`protocols`] | the doors |
 //! | [`replay`] | logs as JSON lines |
+//! | [`schedule`] | cron expressions in time zones |
 //! | [`status`] | what a node says of itself |
 
 // What the simulation shares with tests of the library names it from outside.
@@ -149,6 +150,7 @@ pub mod protocols;
 pub mod refusal;
 #[cfg(feature = "replay")]
 pub mod replay;
+pub mod schedule;
 pub mod spine;
 pub mod status;
 #[doc(hidden)]

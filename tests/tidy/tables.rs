@@ -49,6 +49,8 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
         ],
     ),
     ("libc", &["src/kernel/"]),
+    ("croner", &["src/schedule/"]),
+    ("jiff", &["src/schedule/"]),
     ("psutil", &["src/handle/system.rs"]),
     (
         "std::fs",
@@ -164,6 +166,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     ("src/ids.rs", &[]),
     ("src/clock.rs", &["ids"]),
     ("src/bytes.rs", &["text"]),
+    ("src/schedule/", &["clock", "schedule"]),
     // How records are encoded is no part of what they say.
     ("src/decode.rs", &[]),
     // What the kernel offers knows nothing of what it is for.

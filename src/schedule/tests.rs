@@ -1,0 +1,289 @@
+//! Dates of schedules: across changes of the clocks, and what is refused.
+
+use super::{EXPRESSION_BYTES_MAX, Schedule, ScheduleError, ZONE_BYTES_MAX};
+use crate::clock::Date;
+use jiff::Timestamp;
+use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
+
+const BERLIN: Option<&str> = Some("Europe/Berlin");
+
+fn date(text: &str) -> Date {
+    let at: Timestamp = text.parse().expect("a timestamp");
+    Date(u64::try_from(at.as_millisecond()).expect("it is after 1970"))
+}
+
+fn text(date: Date) -> String {
+    let ms = i64::try_from(date.0).expect("it is a date");
+    let at = Timestamp::from_millisecond(ms).expect("it is a date");
+    at.to_string()
+}
+
+/// The dates that follow, each from the one before.
+fn following(expression: &str, zone: Option<&str>, after: &str, count: usize) -> Vec<String> {
+    let schedule = Schedule::new(expression, zone).expect("it is a schedule");
+    let next = |date: &Date| schedule.next(*date);
+    let dates = std::iter::successors(schedule.next(date(after)), next);
+    dates.take(count).map(text).collect()
+}
+
+#[test]
+fn a_date_is_strictly_later_and_a_whole_minute() {
+    let daily = Schedule::new("0 3 * * *", None).expect("it is a schedule");
+    for (after, next) in [
+        ("2026-11-23T02:59:59.999Z", "2026-11-23T03:00:00Z"),
+        ("2026-11-23T03:00:00Z", "2026-11-24T03:00:00Z"),
+        ("2026-11-23T03:00:00.001Z", "2026-11-24T03:00:00Z"),
+        ("2026-12-31T23:00:00Z", "2027-01-01T03:00:00Z"),
+    ] {
+        assert_eq!(daily.next(date(after)).map(text).as_deref(), Some(next));
+    }
+    assert_eq!(daily.next(Date(u64::MAX)), None);
+    assert_eq!(daily.next(date("9999-12-30T00:00:00Z")), None);
+}
+
+#[test]
+fn a_time_that_the_clocks_skip_runs_once_right_after_the_gap() {
+    let night = "2026-03-28T12:00:00Z"; // 02:00 becomes 03:00 at 01:00 UTC
+    let daily = following("30 2 * * *", BERLIN, night, 2);
+    assert_eq!(daily, ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]);
+    let often = following("*/10 2 * * *", BERLIN, night, 2);
+    assert_eq!(often, ["2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"]);
+    // The end of the gap is a time of its own: the two are one.
+    let both = following("0,30 2,3 * * *", BERLIN, night, 3);
+    let expected = [
+        "2026-03-29T01:00:00Z",
+        "2026-03-29T01:30:00Z",
+        "2026-03-30T00:00:00Z",
+    ];
+    assert_eq!(both, expected);
+    // Samoa had no 30 December: the date line went across it.
+    let apia = following(
+        "0 12 30 12 *",
+        Some("Pacific/Apia"),
+        "2011-12-01T00:00:00Z",
+        1,
+    );
+    assert_eq!(apia, ["2011-12-30T10:00:00Z"]);
+}
+
+#[test]
+fn a_time_that_the_clocks_repeat_runs_the_first_time() {
+    let evening = "2026-10-24T12:00:00Z"; // 03:00 becomes 02:00 at 01:00 UTC
+    let daily = following("30 2 * * *", BERLIN, evening, 2);
+    assert_eq!(daily, ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"]);
+    let often = following("*/30 2-3 * * *", BERLIN, evening, 5);
+    let expected = [
+        "2026-10-25T00:00:00Z",
+        "2026-10-25T00:30:00Z",
+        "2026-10-25T02:00:00Z",
+        "2026-10-25T02:30:00Z",
+        "2026-10-26T01:00:00Z",
+    ];
+    assert_eq!(often, expected);
+    // Asked in the second of the two hours, with a time ahead that this hour shows again.
+    let asked = following("30 2 * * *", BERLIN, "2026-10-25T01:10:00Z", 1);
+    assert_eq!(asked, ["2026-10-26T01:30:00Z"]);
+}
+
+#[test]
+fn what_runs_by_the_hour_runs_every_hour_that_passes() {
+    for (from, change) in [
+        ("2026-03-28T22:00:00Z", "2026-03-29T01:00:00Z"),
+        ("2026-10-24T22:00:00Z", "2026-10-25T01:00:00Z"),
+    ] {
+        let hours = following("0 * * * *", BERLIN, from, 6);
+        let first = date(from);
+        let each = (1..=6).map(|hour| text(first.plus_ms(hour * 3_600_000)));
+        assert_eq!(hours, each.collect::<Vec<_>>());
+        assert!(hours.contains(&change.to_owned()));
+        assert_eq!(hours, following("@hourly", BERLIN, from, 6));
+    }
+    let quarters = following("*/15 * * * *", BERLIN, "2026-10-24T23:40:00Z", 9);
+    assert_eq!(
+        quarters.last().map(String::as_str),
+        Some("2026-10-25T01:45:00Z")
+    );
+    // Each second hour: 02:00 is skipped, and is shown twice.
+    let spring = following("0 */2 * * *", BERLIN, "2026-03-28T23:00:00Z", 1);
+    assert_eq!(spring, ["2026-03-29T02:00:00Z"]);
+    let autumn = following("0 */2 * * *", BERLIN, "2026-10-24T22:00:00Z", 3);
+    let expected = [
+        "2026-10-25T00:00:00Z",
+        "2026-10-25T01:00:00Z",
+        "2026-10-25T03:00:00Z",
+    ];
+    assert_eq!(autumn, expected);
+}
+
+#[test]
+fn clocks_that_change_around_midnight_lose_no_day() {
+    // 00:00 becomes 01:00 in Cairo, and became 23:00 of the day before in São Paulo.
+    let cairo = following("0 0 * * *", Some("Africa/Cairo"), "2026-04-23T12:00:00Z", 2);
+    assert_eq!(cairo, ["2026-04-23T22:00:00Z", "2026-04-24T21:00:00Z"]);
+    let paulo = Some("America/Sao_Paulo");
+    let late = following("30 23 * * *", paulo, "2019-02-16T12:00:00Z", 2);
+    assert_eq!(late, ["2019-02-17T01:30:00Z", "2019-02-18T02:30:00Z"]);
+    let hours = following("30 * * * *", paulo, "2019-02-17T01:00:00Z", 3);
+    let expected = [
+        "2019-02-17T01:30:00Z",
+        "2019-02-17T02:30:00Z",
+        "2019-02-17T03:30:00Z",
+    ];
+    assert_eq!(hours, expected);
+}
+
+#[test]
+fn days_of_month_and_week_are_as_crontab_has_them() {
+    let leap = following("0 0 29 2 *", None, "2096-03-01T00:00:00Z", 1);
+    assert_eq!(leap, ["2104-02-29T00:00:00Z"]);
+    let hourly = following("0 * 29 feb *", BERLIN, "2096-03-01T00:00:00Z", 1);
+    assert_eq!(hourly, ["2104-02-28T23:00:00Z"]);
+    let either = following("0 0 13 * FRI", None, "2026-11-09T00:00:00Z", 3);
+    let expected = [
+        "2026-11-13T00:00:00Z",
+        "2026-11-20T00:00:00Z",
+        "2026-11-27T00:00:00Z",
+    ];
+    assert_eq!(either, expected);
+    for sunday in ["0 0 * * 0", "0 0 * * 7", "0 0 * * Sun", "@weekly"] {
+        let next = following(sunday, None, "2026-11-23T00:00:00Z", 1);
+        assert_eq!(next, ["2026-11-29T00:00:00Z"], "{sunday}");
+    }
+    for (word, next) in [
+        ("@hourly", "2026-11-23T05:00:00Z"),
+        ("@daily", "2026-11-24T00:00:00Z"),
+        ("@midnight", "2026-11-24T00:00:00Z"),
+        ("@monthly", "2026-12-01T00:00:00Z"),
+        ("@yearly", "2027-01-01T00:00:00Z"),
+        ("@annually", "2027-01-01T00:00:00Z"),
+    ] {
+        assert_eq!(following(word, None, "2026-11-23T04:40:00Z", 1), [next]);
+    }
+}
+
+#[test]
+fn what_is_no_schedule_is_an_error_that_says_why() {
+    for (expression, why) in [
+        (
+            "",
+            "five fields (minute, hour, day of month, month, day of week), and this one has 0",
+        ),
+        ("0 3 * *", "has 4"),
+        ("0 0 3 * * *", "has 6"),
+        ("60 3 * * *", "`60` is no minute: 0 to 59"),
+        ("0 24 * * *", "`24` is no hour: 0 to 23"),
+        ("0 3 0 * *", "`0` is no day of the month: 1 to 31"),
+        ("0 3 * 13 *", "`13` is no month: 1 to 12 or jan to dec"),
+        ("0 3 * mon *", "`mon` is no month"),
+        ("0 3 * * jan", "`jan` is no day of the week"),
+        ("0 3 * * 8", "`8` is no day of the week"),
+        ("0 3 * * montue", "`montue` is no day"),
+        ("0 3 L * *", "`L` is no day of the month"),
+        ("0 3 * * 5#2", "`5#2` is no day of the week"),
+        ("0 3 ? * *", "`?` is no day of the month"),
+        ("*/0 3 * * *", "`*/0` is no minute"),
+        ("5-1 3 * * *", "`5-1` is no minute"),
+        ("1, 3 * * *", "`1,` is no minute"),
+        ("- 3 * * *", "`-` is no minute"),
+        ("1/2/3 3 * * *", "`1/2/3` is no minute"),
+        ("99999999999999999999 3 * * *", "is no minute"),
+        ("0 3 * * \u{130}", "is no day of the week"),
+        ("@reboot", "`@reboot` is no schedule: the words are @hourly"),
+        ("@daily 5", "`@daily 5` is no schedule"),
+        ("0 0 30 2 *", "`0 0 30 2 *` never comes"),
+        ("0 0 31 4,6,9,11 *", "never comes"),
+    ] {
+        let error = Schedule::new(expression, None)
+            .expect_err(expression)
+            .to_string();
+        assert!(error.contains(why), "{expression}: {error}");
+    }
+    let long = "0,".repeat(EXPRESSION_BYTES_MAX / 2) + "0 * * * *";
+    let error = Schedule::new(&long, None).expect_err("it is too long");
+    assert!(matches!(
+        error,
+        ScheduleError::TooLong {
+            limit: EXPRESSION_BYTES_MAX,
+            ..
+        }
+    ));
+    for zone in [
+        "",
+        "Europe/Berlim",
+        "Etc/Unknown",
+        "../../etc/passwd",
+        "CET-1CEST",
+    ] {
+        let error = Schedule::new("@daily", Some(zone)).expect_err(zone);
+        assert_eq!(error, ScheduleError::Zone(zone.to_owned()));
+    }
+    let error = Schedule::new("@daily", Some(&"a".repeat(ZONE_BYTES_MAX + 1)));
+    assert!(error.is_err_and(|error| error.to_string().contains("at most 64 bytes")));
+    // A day of the week comes in February too.
+    assert!(Schedule::new("0 0 30 2 1", None).is_ok());
+}
+
+#[test]
+fn the_text_form_says_all_and_is_what_is_stored() {
+    for (expression, zone, form) in [
+        ("0 3 * * *", None, "0 3 * * *"),
+        ("0 3 * * *", Some("utc"), "0 3 * * *"),
+        (
+            "  0\t3 *  * *  ",
+            Some("europe/berlin"),
+            "0 3 * * * Europe/Berlin",
+        ),
+        ("@daily", Some("Asia/Kolkata"), "@daily Asia/Kolkata"),
+    ] {
+        let schedule = Schedule::new(expression, zone).expect("it is a schedule");
+        assert_eq!(schedule.to_string(), form);
+        let stored = rmp_serde::to_vec(&schedule).expect("it is written");
+        assert_eq!(stored, rmp_serde::to_vec(form).expect("it is written"));
+        let read: Schedule = rmp_serde::from_slice(&stored).expect("it is read");
+        assert_eq!(read, schedule);
+        let again = Schedule::new(schedule.expression(), Some(schedule.zone()));
+        assert_eq!(again, Ok(schedule));
+    }
+    for unknown in ["", "0 3", "@never", "0 3 * * * Mars/Olympus", "0 3 30 2 *"] {
+        let stored = rmp_serde::to_vec(unknown).expect("it is written");
+        let read: Schedule = rmp_serde::from_slice(&stored).expect("any text is read");
+        assert_eq!(read.next(Date(0)), None, "{unknown}");
+    }
+}
+
+/// Fields that are a schedule mostly, and bytes that are none.
+fn expressions() -> impl Strategy<Value = String> {
+    let field = |max: u16| {
+        prop_oneof![
+            Just("*".to_owned()),
+            (0..=max).prop_map(|value| value.to_string()),
+            (0..=max, 0..=max).prop_map(|(from, to)| format!("{from}-{to}")),
+            (1..=max).prop_map(|step| format!("*/{step}")),
+        ]
+    };
+    let fields = (field(59), field(23), field(31), field(12), field(7));
+    prop_oneof![
+        4 => fields.prop_map(|(a, b, c, d, e)| format!("{a} {b} {c} {d} {e}")),
+        1 => "[-0-9*/,@LW#+? a-z]{0,40}",
+        1 => any::<String>(),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_schedule_goes_on_and_any_text_is_answered(
+        expression in expressions(),
+        zone in prop_oneof!["Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe", "UTC"],
+        after in 0..4_102_444_800_000u64,
+    ) {
+        if let Ok(schedule) = Schedule::new(&expression, Some(&zone)) {
+            let next = schedule.next(Date(after)).expect("none ends before 2100");
+            prop_assert!(next > Date(after));
+            prop_assert_eq!(next.0 % 60_000, 0);
+            // Whatever is asked in between leads there too: nothing was left out.
+            let between = after + (next.0 - after) / 2;
+            prop_assert_eq!(schedule.next(Date(between)), Some(next));
+            prop_assert_eq!(schedule.next(Date(next.0 - 1)), Some(next));
+        }
+    }
+}
