@@ -60,6 +60,8 @@ impl ActorId {
     pub const SUPERVISOR: Self = Self(3);
     /// The `ProcessActor`. 4 was a toy's.
     pub const PROCESS: Self = Self(5);
+    /// The `LeaseActor`.
+    pub const LEASE: Self = Self(6);
 }
 
 impl fmt::Display for ActorId {

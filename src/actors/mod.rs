@@ -4,6 +4,7 @@
 //! in, in [`crate::lookup`].
 
 pub mod binding;
+pub mod lease;
 pub mod lock;
 pub mod process;
 pub mod queue;
@@ -34,6 +35,8 @@ macro_rules! actors_of_a_node {
                 queue: $crate::actors::queue::QueueMachine,
                 /// Processes.
                 process: $crate::actors::process::ProcessMachine,
+                /// Leases.
+                lease: $crate::actors::lease::LeaseMachine,
                 $($more)*
             }
         }

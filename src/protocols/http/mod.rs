@@ -42,6 +42,7 @@ mod event;
 mod idempotency;
 mod input;
 mod job;
+mod lease;
 mod listing;
 mod lock;
 mod metric;

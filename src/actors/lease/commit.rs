@@ -1,0 +1,413 @@
+//! Makes so what was decided. Nothing is left to decide here.
+
+use crate::actors::binding::{Binding, PROCESSES, ToProcesses, Until, Watch as Watching};
+use crate::actors::lease::item::{Command, Current, Due, End, Holder, Lease, Place};
+use crate::actors::lease::machine::LeaseMachine;
+use crate::actors::lease::message::{Claim, Imported, Message, Requesting, Setting};
+use crate::actors::lease::outcome::{Source, Step};
+use crate::actors::process::{LAUNCHES, LaunchAs, Launching, Message as ToLaunch};
+use crate::bytes::Bytes;
+use crate::clock::Timestamp;
+use crate::ids::{ProcessId, Slot, Token};
+use crate::spine::machine::{Effects, Machine as _, Stamp};
+use std::sync::Arc;
+
+impl LeaseMachine {
+    /// Makes one step so.
+    pub(super) fn apply(
+        &mut self,
+        entry: Stamp,
+        message: &Message,
+        (slot, step): (Slot, &Step),
+        effects: &mut Effects<Self>,
+    ) {
+        match step {
+            Step::Made => self.state.insert(entry.seq, slot, Lease::named(message)),
+            Step::Forgotten => {
+                if self
+                    .state
+                    .leases
+                    .get(slot)
+                    .is_some_and(|it| it.running().is_some())
+                {
+                    self.state.change(entry.seq, slot, |it| it.leaves = true);
+                } else {
+                    self.state.remove(entry.seq, slot);
+                }
+            }
+            Step::Scheduled { at, place } => {
+                let due = at.map(|at| Due { lease: slot, at });
+                self.state.schedule(entry.seq, slot, (*place, due));
+            }
+            _ => {
+                self.state
+                    .change(entry.seq, slot, |it| it.apply(entry, message, step));
+                if step.binds() {
+                    self.state_obligations(slot, effects);
+                }
+            }
+        }
+    }
+
+    /// States what the other actors are to do for a lease.
+    pub(super) fn state_obligations(&self, slot: Slot, effects: &mut Effects<Self>) {
+        let Some(lease) = self.state.leases.get(slot) else {
+            return;
+        };
+        let by = Self::ID;
+        let watch = |binding: &Binding, effects: &mut Effects<Self>| {
+            let Binding { process, until, .. } = *binding;
+            let watch = Watching { by, process, until };
+            effects.tell(PROCESSES, &ToProcesses::Watch(watch));
+        };
+        if let Some(current) = lease.running() {
+            match &current.holder {
+                Holder::Launched {
+                    process,
+                    command,
+                    taken,
+                } => {
+                    if *taken {
+                        watch(&Binding::of_tree(*process), effects);
+                    } else {
+                        let launching = lease.launching(command, current.token);
+                        let launch = LaunchAs {
+                            by,
+                            id: *process,
+                            launching,
+                        };
+                        effects.tell(LAUNCHES, &ToLaunch::LaunchAs(Box::new(launch)));
+                    }
+                }
+                Holder::Process(binding) => watch(binding, effects),
+                Holder::Timed { .. } | Holder::Nobody => {}
+            }
+            if let Some(process) = current.holder.process().filter(|_| current.stopping) {
+                effects.tell(PROCESSES, &ToProcesses::Fence(process));
+            }
+        }
+        if let Some(binding) = lease.next.as_ref().and_then(|it| it.process) {
+            watch(&binding, effects);
+        }
+    }
+}
+
+impl Step {
+    /// Whether another actor has something to do for it.
+    const fn binds(&self) -> bool {
+        matches!(
+            self,
+            Self::Began { .. }
+                | Self::Relaunched { .. }
+                | Self::Placed { .. }
+                | Self::Returned { .. }
+                | Self::Stopping
+                | Self::Renewed
+                | Self::Taken
+                | Self::Imported { .. }
+        )
+    }
+}
+
+impl Binding {
+    /// As long as anything of a tree lives.
+    const fn of_tree(process: ProcessId) -> Self {
+        Self {
+            process,
+            until: Until::Tree,
+            fence: false,
+        }
+    }
+}
+
+impl Lease {
+    /// A new lease of the name that a message has.
+    fn named(message: &Message) -> Self {
+        let name = match message {
+            Message::Request(requesting) => &requesting.name,
+            Message::Set { name, .. } | Message::Import { name, .. } => name,
+            _ => unreachable!("nothing else makes a lease"),
+        };
+        Self {
+            name: name.clone(),
+            ..Self::default()
+        }
+    }
+
+    fn apply(&mut self, entry: Stamp, message: &Message, step: &Step) {
+        match step {
+            Step::Made | Step::Forgotten | Step::Scheduled { .. } => {}
+            Step::Ended { exit, whole } => self.end(entry, *exit, *whole),
+            Step::Began {
+                source,
+                process,
+                until,
+                owed,
+            } => {
+                self.begin(entry, message, (*source, *process), (*until, *owed));
+            }
+            Step::Relaunched { process } => {
+                let current = self.current.as_mut();
+                if let Some(Holder::Launched {
+                    process: its,
+                    command,
+                    taken,
+                }) = current.map(|it| &mut it.holder)
+                {
+                    *command = without_parcel(command);
+                    (*its, *taken) = (*process, false);
+                }
+            }
+            Step::Owed(source) => {
+                self.wanted = self.begun + 1;
+                self.keep(message, *source);
+            }
+            Step::Placed { until } => {
+                self.next = Some(Place::of(entry, message, self, *until));
+                self.wanted = self.begun + 1;
+                self.keep(message, Source::Request);
+            }
+            Step::Returned { until } => {
+                let fresh = Place::of(entry, message, self, *until);
+                if let Some(place) = &mut self.next {
+                    let token = place.token;
+                    *place = Place { token, ..fresh };
+                }
+            }
+            Step::Left => self.next = None,
+            Step::GaveUp => {
+                let running = self.running().is_some();
+                self.wanted = self
+                    .wanted
+                    .min(if running { self.begun } else { self.whole });
+                self.broken = 0;
+            }
+            Step::Stopping => self.change_current(|it| it.stopping = true),
+            Step::Warned => self.change_current(|it| it.warnings += 1),
+            Step::Renewed => self.renew(entry, message),
+            Step::Taken => self.change_current(|it| {
+                if let Holder::Launched { taken, .. } = &mut it.holder {
+                    *taken = true;
+                }
+            }),
+            Step::Set(setting) => self.set(setting),
+            Step::Imported { until } => self.import(entry, message, *until),
+            Step::Rests => self.rests = true,
+        }
+    }
+
+    fn change_current(&mut self, make: impl FnOnce(&mut Current)) {
+        if let Some(current) = &mut self.current {
+            make(current);
+        }
+    }
+
+    fn end(&mut self, entry: Stamp, exit: Option<crate::actors::binding::Exit>, whole: bool) {
+        let at = entry.at;
+        self.change_current(|it| it.end = Some(End { at, exit, whole }));
+        if whole {
+            self.whole = self.begun;
+            self.broken = 0;
+        } else {
+            self.broken += 1;
+        }
+    }
+
+    fn begin(
+        &mut self,
+        entry: Stamp,
+        message: &Message,
+        (source, process): (Source, Option<ProcessId>),
+        (until, owed): (Timestamp, bool),
+    ) {
+        let place = match source {
+            Source::Request => Place::of(entry, message, self, entry.at),
+            Source::Place => self.next.take().expect("somebody is next"),
+            Source::Kept | Source::Date => Place::kept(self),
+        };
+        self.begun += 1;
+        if source == Source::Request && owed {
+            self.wanted = self.begun;
+            self.keep(message, source);
+        }
+        let holder = match (process, &place.command, place.process) {
+            (Some(process), Some(command), _) => Holder::Launched {
+                process,
+                command: command.clone(),
+                taken: false,
+            },
+            (_, _, Some(binding)) => Holder::Process(binding),
+            _ => Holder::Timed {
+                ttl_ms: place.ttl_ms,
+                renewed: entry.at,
+            },
+        };
+        if source == Source::Request {
+            // A place that has lapsed, or that of the same client.
+            self.next = None;
+        }
+        self.current = Some(Current {
+            token: entry.seq.into(),
+            place: place.token,
+            holder,
+            pid: place.pid,
+            since: entry.at,
+            until,
+            end: None,
+            stopping: false,
+            warnings: 0,
+        });
+    }
+
+    /// Keeps what runs if the request is to be made up for.
+    fn keep(&mut self, message: &Message, source: Source) {
+        self.broken = 0;
+        let period_ms = self.settings.period_ms;
+        match (source, message) {
+            (Source::Request, Message::Request(requesting)) if requesting.claim.is_none() => {
+                let command = requesting.command_for(self).map(without_parcel);
+                let period_ms = requesting.period_ms.unwrap_or(period_ms);
+                self.command = command.map(|command| (command, period_ms));
+            }
+            (Source::Date, _) => self.command = None,
+            _ => {}
+        }
+    }
+
+    fn renew(&mut self, entry: Stamp, message: &Message) {
+        let Message::Renew { process, .. } = message else {
+            return;
+        };
+        self.change_current(|it| match (process, &mut it.holder) {
+            (Some(binding), holder) => *holder = Holder::Process(*binding),
+            (None, Holder::Timed { renewed, .. }) => *renewed = entry.at,
+            (None, _) => {}
+        });
+    }
+
+    fn set(&mut self, setting: &Setting) {
+        let settings = &mut self.settings;
+        match setting {
+            Setting::Period(span) => settings.period_ms = *span,
+            Setting::NoDelay(on) => settings.no_delay = *on,
+            Setting::Disabled(on) => settings.disabled = *on,
+            Setting::MaxRun(span) => settings.max_run_ms = *span,
+            Setting::Command(command) => settings.command.clone_from(command),
+            Setting::Schedule(schedule) => self.schedule.clone_from(schedule),
+            Setting::CatchesUp(on) => settings.catches_up = *on,
+        }
+    }
+
+    fn import(&mut self, entry: Stamp, message: &Message, until: (Timestamp, Timestamp)) {
+        let Message::Import { current, next, .. } = message else {
+            return;
+        };
+        let until_process = |process| Binding {
+            process,
+            until: Until::Process,
+            fence: false,
+        };
+        let (whole, exit) = (true, None);
+        let ended = End {
+            at: entry.at,
+            exit,
+            whole,
+        };
+        let is_there = |it: &Imported| it.pid != 0 || it.until.0 != 0;
+        self.current = Some(*current).filter(is_there).map(|it| Current {
+            token: entry.seq.into(),
+            place: Token(0),
+            holder: it
+                .process
+                .map_or(Holder::Nobody, |it| Holder::Process(until_process(it))),
+            pid: it.pid,
+            since: entry.at,
+            until: until.0,
+            end: it.process.is_none().then_some(ended),
+            stopping: false,
+            warnings: 0,
+        });
+        self.begun += u64::from(self.current.is_some());
+        if self.running().is_none() {
+            self.whole = self.begun;
+        }
+        self.next = Some(*next).filter(|it| it.pid != 0).map(|it| Place {
+            token: entry.seq.into(),
+            command: None,
+            process: it.process.map(until_process),
+            pid: it.pid,
+            period_ms: self.settings.period_ms,
+            ttl_ms: Claim::default().ttl_ms,
+            connected: false,
+            until: until.1,
+        });
+        self.wanted = self.whole;
+    }
+
+    /// What is launched for a pass: its token and the name of the lease are in its environment.
+    fn launching(&self, command: &Command, token: Token) -> Launching {
+        let mut launching = Launching::clone(command);
+        let name = self.name.to_text();
+        let more = [
+            ("SEXTON_FENCE", token.0.to_string()),
+            ("SEXTON_LEASE", name),
+        ];
+        let more = more.map(|(name, value)| (name.to_owned(), Bytes::new(value.into_bytes())));
+        launching.spec.env.extend(more);
+        launching
+    }
+}
+
+impl Place {
+    /// The place of the request that a message is.
+    fn of(entry: Stamp, message: &Message, lease: &Lease, until: Timestamp) -> Self {
+        let Message::Request(requesting) = message else {
+            unreachable!("only a request has a place");
+        };
+        let Requesting {
+            claim, period_ms, ..
+        } = &**requesting;
+        let command = requesting.command_for(lease).filter(|_| claim.is_none());
+        let Claim {
+            process,
+            pid,
+            ttl_ms,
+            waits,
+        } = claim.unwrap_or_default();
+        Self {
+            token: entry.seq.into(),
+            command: command.cloned(),
+            process,
+            pid,
+            period_ms: period_ms.unwrap_or(lease.settings.period_ms),
+            ttl_ms,
+            connected: waits,
+            until,
+        }
+    }
+
+    /// The place of a request that is made up for.
+    fn kept(lease: &Lease) -> Self {
+        let (command, period_ms) = lease.kept().expect("there is something to run");
+        Self {
+            token: Token(0),
+            command: Some(command.clone()),
+            process: None,
+            pid: 0,
+            period_ms,
+            ttl_ms: 0,
+            connected: false,
+            until: Timestamp(0),
+        }
+    }
+}
+
+/// A command that does without its caller.
+fn without_parcel(command: &Command) -> Command {
+    if command.spec.parcel.is_none() {
+        return command.clone();
+    }
+    let mut without = Launching::clone(command);
+    without.spec.parcel = None;
+    Arc::new(without)
+}

@@ -1,0 +1,433 @@
+//! The rules of leases. Follows Fossil's `backoffice.c`, step by step (A to D), where it runs one of the processes that
+//! ask; what sexton does otherwise is said in `docs/leases.md`.
+
+use crate::actors::binding::{Exit, Gone, Until};
+use crate::actors::lease::item::{Command, Current, Holder, Lease, Place, Settings};
+use crate::actors::lease::machine::LeaseMachine;
+use crate::actors::lease::message::{Claim, Imported, Message, Requesting, Setting};
+use crate::actors::lease::outcome::{Outcome, Refused, Source, Step, Turn};
+use crate::actors::lock::Name;
+use crate::clock::Timestamp;
+use crate::ids::{ProcessId, Slot, Token};
+use crate::spine::machine::Moment;
+
+/// How late a date may be noticed and still count as kept.
+const LATE_MS: u64 = 60_000;
+
+impl LeaseMachine {
+    pub(super) fn decision(&self, moment: &Moment, message: &Message) -> Outcome {
+        let decided = match message {
+            Message::Request(requesting) => self.request(moment, requesting),
+            Message::Renew { name, token, .. } => self
+                .of_client(name, *token)
+                .map(|slot| changed(slot, Step::Renewed)),
+            Message::Finish { name, token, code } => self.of_client(name, *token).map(|slot| {
+                let exit = Some(Exit::Code(*code));
+                changed_all(self.ended(slot, exit, true))
+            }),
+            Message::Withdraw { name, place } => Ok(self.withdraw(name, *place)),
+            Message::Set { name, setting } => self.set(moment, name, setting),
+            Message::Import {
+                name,
+                current,
+                next,
+            } => self.import(moment, name, (*current, *next)),
+            Message::Reset { name, force } => self.reset(name, *force),
+            Message::Gone(gone) => Ok(self.gone(moment, *gone)),
+            Message::Launched(process) => Ok(self.launched(*process)),
+            Message::Lapse { slot } => Ok(self.lapse(moment, *slot)),
+            Message::Due { slot } => Ok(self.due_date(moment, *slot)),
+        };
+        decided.unwrap_or_else(Outcome::Refused)
+    }
+
+    /// Where a lease is, or is to be made.
+    fn place_of(&self, name: &Name) -> Result<(Slot, Option<&Lease>, Vec<(Slot, Step)>), Refused> {
+        if name.as_bytes().is_empty() {
+            return Err(Refused::NoName);
+        }
+        if let Some((slot, lease)) = self.state.find(name) {
+            return Ok((slot, Some(lease), Vec::new()));
+        }
+        if self.state.leases.len() >= self.rules.leases_max as usize {
+            return Err(Refused::Full);
+        }
+        let slot = self.state.leases.next_free();
+        Ok((slot, None, vec![(slot, Step::Made)]))
+    }
+
+    fn request(&self, moment: &Moment, requesting: &Requesting) -> Result<Outcome, Refused> {
+        let now = moment.now.at;
+        check_request(requesting)?;
+        let (slot, lease, mut steps) = self.place_of(&requesting.name)?;
+        let fresh = Lease::default();
+        let lease = lease.unwrap_or(&fresh);
+        if lease.settings.disabled {
+            return Err(Refused::Disabled);
+        }
+        if requesting.command_for(lease).is_none() && requesting.claim.is_none() {
+            return Err(Refused::NoCommand);
+        }
+        if moment.draining.has_begun() {
+            return Err(Refused::Draining);
+        }
+        let period_ms = requesting.period_ms.unwrap_or(lease.settings.period_ms);
+        let no_delay = requesting.no_delay || lease.settings.no_delay;
+        let is_own = |place: &&Place| !requesting.is(place);
+        if let Some(other) = lease
+            .next
+            .as_ref()
+            .filter(|it| it.is_live(now))
+            .filter(is_own)
+        {
+            // A. If that one dies, nothing of it could be run for this request.
+            if other.command.is_some() || requesting.claim.is_some() || no_delay {
+                let turn = Turn::NotNeeded;
+                return Ok(Outcome::Turned { slot, turn });
+            }
+            steps.push((slot, Step::Owed(Source::Request)));
+            return Ok(turned(steps, Turn::NotNeeded));
+        }
+        let is_over = lease.free_at() <= now;
+        if is_over && lease.running().is_none() {
+            // B.
+            let process = requesting.claim.is_none().then(|| self.new_process(moment));
+            steps.push((
+                slot,
+                Step::Began {
+                    source: Source::Request,
+                    process,
+                    until: now.plus_ms(period_ms),
+                    owed: !no_delay,
+                },
+            ));
+            return Ok(turned(steps, Turn::Current));
+        }
+        if no_delay {
+            // C.
+            let turn = Turn::NoDelay;
+            return Ok(Outcome::Turned { slot, turn });
+        }
+        // D.
+        let until = lease.until().max(now).plus_ms(period_ms);
+        let returns = lease
+            .next
+            .as_ref()
+            .is_some_and(|place| requesting.is(place));
+        let step = if returns {
+            Step::Returned { until }
+        } else {
+            Step::Placed { until }
+        };
+        steps.push((slot, step));
+        Ok(turned(steps, Turn::Next))
+    }
+
+    /// A pass that a client runs itself, by its token.
+    fn of_client(&self, name: &Name, token: Token) -> Result<Slot, Refused> {
+        let found = self.state.find(name);
+        let (slot, lease) = found.ok_or(Refused::StaleToken)?;
+        let current = lease.running().filter(|it| it.token == token);
+        let is_clients =
+            |it: &Current| matches!(it.holder, Holder::Process(_) | Holder::Timed { .. });
+        if current.is_some_and(is_clients) {
+            Ok(slot)
+        } else {
+            Err(Refused::StaleToken)
+        }
+    }
+
+    /// What becomes of a lease whose pass ends.
+    fn ended(&self, slot: Slot, exit: Option<Exit>, whole: bool) -> Vec<(Slot, Step)> {
+        let mut steps = vec![(slot, Step::Ended { exit, whole })];
+        let Some(lease) = self.state.leases.get(slot) else {
+            return Vec::new();
+        };
+        if lease.leaves {
+            steps.push((slot, Step::Forgotten));
+        } else if !whole && lease.broken + 1 >= Lease::BROKEN_MAX && lease.is_owed() {
+            steps.push((slot, Step::GaveUp));
+        }
+        steps
+    }
+
+    fn withdraw(&self, name: &Name, token: Token) -> Outcome {
+        let found = self.state.find(name);
+        let is_its = |(_, lease): &(Slot, &Lease)| {
+            let place = lease.next.as_ref();
+            place.is_some_and(|it| it.token == token)
+        };
+        match found.filter(is_its) {
+            Some((slot, _)) => changed_all(vec![(slot, Step::Left), (slot, Step::GaveUp)]),
+            None => Outcome::Absent,
+        }
+    }
+
+    fn set(&self, moment: &Moment, name: &Name, setting: &Setting) -> Result<Outcome, Refused> {
+        let (slot, lease, mut steps) = self.place_of(name)?;
+        let fresh = Lease::default();
+        let lease = lease.unwrap_or(&fresh);
+        steps.push((slot, Step::Set(setting.clone())));
+        match setting {
+            Setting::Period(span) if !(1..=Settings::SPAN_MS_MAX).contains(span) => {
+                return Err(Refused::Span);
+            }
+            Setting::MaxRun(span) if *span > Settings::SPAN_MS_MAX => return Err(Refused::Span),
+            Setting::Disabled(true) => {
+                if lease.next.is_some() {
+                    steps.push((slot, Step::Left));
+                }
+                steps.push((slot, Step::GaveUp));
+            }
+            Setting::Command(Some(command)) => check_command(command)?,
+            Setting::Command(None) if lease.schedule.is_some() => return Err(Refused::NoCommand),
+            Setting::Schedule(Some(schedule)) => {
+                if lease.settings.command.is_none() {
+                    return Err(Refused::NoCommand);
+                }
+                let date = schedule.next(moment.now.date()).ok_or(Refused::NoDate)?;
+                let place = lease.due.unwrap_or(self.state.dues.next_free());
+                let at = Some(date);
+                steps.push((slot, Step::Scheduled { at, place }));
+            }
+            Setting::Schedule(None) => {
+                if let Some(place) = lease.due {
+                    let at = None;
+                    steps.push((slot, Step::Scheduled { at, place }));
+                }
+            }
+            Setting::Period(_)
+            | Setting::MaxRun(_)
+            | Setting::Disabled(false)
+            | Setting::NoDelay(_)
+            | Setting::Command(None)
+            | Setting::CatchesUp(_) => {}
+        }
+        Ok(changed_all(steps))
+    }
+
+    fn import(
+        &self,
+        moment: &Moment,
+        name: &Name,
+        (current, next): (Imported, Imported),
+    ) -> Result<Outcome, Refused> {
+        let (slot, lease, mut steps) = self.place_of(name)?;
+        if lease.is_some_and(|it| it.running().is_some()) {
+            return Err(Refused::Running);
+        }
+        let period_ms = lease.map_or(Settings::PERIOD_MS, |it| it.settings.period_ms);
+        let now = moment.now;
+        // A clock that went back since must not hold up anybody for longer than a period.
+        let of_current = now
+            .offset
+            .time(current.until)
+            .min(now.at.plus_ms(period_ms));
+        let most = now.at.plus_ms(period_ms.saturating_mul(2));
+        let until = (of_current, now.offset.time(next.until).min(most));
+        steps.push((slot, Step::Imported { until }));
+        Ok(changed_all(steps))
+    }
+
+    fn reset(&self, name: &Name, force: bool) -> Result<Outcome, Refused> {
+        let Some((slot, lease)) = self.state.find(name) else {
+            return Ok(Outcome::Absent);
+        };
+        let Some(current) = lease.running() else {
+            return Ok(changed(slot, Step::Forgotten));
+        };
+        if !force {
+            return Err(Refused::Running);
+        }
+        if matches!(current.holder, Holder::Timed { .. }) {
+            let exit = None;
+            let ended = Step::Ended { exit, whole: false };
+            return Ok(changed_all(vec![(slot, ended), (slot, Step::Forgotten)]));
+        }
+        if lease.leaves {
+            return Ok(Outcome::Unchanged);
+        }
+        let mut steps = vec![(slot, Step::Forgotten)];
+        if !current.stopping {
+            steps.push((slot, Step::Stopping));
+        }
+        Ok(changed_all(steps))
+    }
+
+    /// A process is gone, with what depends on it.
+    fn gone(&self, moment: &Moment, gone: Gone) -> Outcome {
+        let mut steps = Vec::new();
+        for slot in self.state.of_process(gone.process) {
+            let Some(lease) = self.state.leases.get(slot) else {
+                continue;
+            };
+            if let Some(current) = lease.running() {
+                steps.extend(self.gone_of_pass(moment, (slot, current), gone));
+            }
+            let next = lease.next.as_ref().and_then(|place| place.process);
+            if next.is_some_and(|it| it.process == gone.process && gone.ends(it.until)) {
+                steps.push((slot, Step::Left));
+            }
+        }
+        if steps.is_empty() {
+            Outcome::Unchanged
+        } else {
+            changed_all(steps)
+        }
+    }
+
+    fn gone_of_pass(
+        &self,
+        moment: &Moment,
+        (slot, current): (Slot, &Current),
+        gone: Gone,
+    ) -> Vec<(Slot, Step)> {
+        let until = match &current.holder {
+            Holder::Launched { process, .. } if *process == gone.process => Until::Tree,
+            Holder::Process(binding) if binding.process == gone.process => binding.until,
+            _ => return Vec::new(),
+        };
+        if !gone.ends(until) {
+            return Vec::new();
+        }
+        let has_parcel = match &current.holder {
+            Holder::Launched { command, .. } => command.spec.parcel.is_some(),
+            _ => false,
+        };
+        if has_parcel && gone.exit == Some(Exit::Failed) && !current.stopping {
+            // Its caller is gone with its streams: it does without.
+            let process = self.new_process(moment);
+            return vec![(slot, Step::Relaunched { process })];
+        }
+        // What is stopped since it ran too long has had its time.
+        let whole = current.stopping || matches!(gone.exit, Some(Exit::Code(_)));
+        self.ended(slot, gone.exit, whole)
+    }
+
+    fn launched(&self, process: ProcessId) -> Outcome {
+        let is_new = |slot: &Slot| {
+            let lease = self.state.leases.get(*slot);
+            let current = lease.and_then(Lease::running);
+            current.is_some_and(|it| {
+                matches!(&it.holder, Holder::Launched { process: its, taken: false, .. } if *its == process)
+            })
+        };
+        let mut slots = self.state.of_process(process);
+        match slots.find(is_new) {
+            Some(slot) => changed(slot, Step::Taken),
+            None => Outcome::Unchanged,
+        }
+    }
+
+    /// Time acts on a lease: on the pass that runs, or else on what comes after it.
+    fn lapse(&self, moment: &Moment, slot: Slot) -> Outcome {
+        let now = moment.now.at;
+        let Some(lease) = self.state.leases.get(slot) else {
+            return Outcome::Absent;
+        };
+        let has_come = |at: Option<Timestamp>| at.is_some_and(|at| at <= now);
+        if has_come(lease.lapses_at()) {
+            return changed(slot, Step::Left);
+        }
+        if let Some(current) = lease.running() {
+            if has_come(current.lost_at(self.state.head.epoch)) {
+                return changed_all(self.ended(slot, None, false));
+            }
+            if has_come(lease.stops_at(current)) {
+                return changed(slot, Step::Stopping);
+            }
+            return changed(slot, Step::Warned);
+        }
+        if moment.draining.has_begun() {
+            return changed(slot, Step::Rests);
+        }
+        let (source, launches, period_ms) = match (&lease.next, lease.kept()) {
+            (Some(place), _) => (Source::Place, place.command.is_some(), place.period_ms),
+            (None, Some((_, period_ms))) => (Source::Kept, true, period_ms),
+            (None, None) => return Outcome::Unchanged,
+        };
+        let process = launches.then(|| self.new_process(moment));
+        let until = now.plus_ms(period_ms);
+        let owed = true;
+        changed(
+            slot,
+            Step::Began {
+                source,
+                process,
+                until,
+                owed,
+            },
+        )
+    }
+
+    /// A date of a schedule has come.
+    fn due_date(&self, moment: &Moment, place: Slot) -> Outcome {
+        let due = self.state.dues.get(place);
+        let Some(due) = due else {
+            return Outcome::Absent;
+        };
+        let slot = due.lease;
+        let lease = self.state.leases.get(slot);
+        let lease = lease.expect("a date is that of a lease");
+        let today = moment.now.date();
+        let at = lease.schedule.as_ref().and_then(|it| it.next(today));
+        let mut steps = vec![(slot, Step::Scheduled { at, place })];
+        let is_late = today > due.at.plus_ms(LATE_MS);
+        if !lease.settings.disabled && (!is_late || lease.settings.catches_up) {
+            steps.push((slot, Step::Owed(Source::Date)));
+        }
+        changed_all(steps)
+    }
+
+    /// The record of a process that is to be launched.
+    fn new_process(&self, moment: &Moment) -> ProcessId {
+        ProcessId::new(moment.now.date().0, moment.draw(0))
+    }
+}
+
+impl Requesting {
+    /// What is run for it, if it brings no claim.
+    pub(super) fn command_for<'a>(&'a self, lease: &'a Lease) -> Option<&'a Command> {
+        self.command.as_ref().or(lease.settings.command.as_ref())
+    }
+
+    /// Whether this place is that of the same client, which comes again.
+    fn is(&self, place: &Place) -> bool {
+        let process = self.claim.and_then(|it| it.process).map(|it| it.process);
+        process.is_some() && place.process.map(|it| it.process) == process
+    }
+}
+
+impl Lease {
+    /// Until when no pass begins after the newest.
+    fn until(&self) -> Timestamp {
+        self.current.as_ref().map_or(Timestamp(0), |it| it.until)
+    }
+}
+
+fn check_request(requesting: &Requesting) -> Result<(), Refused> {
+    let spans = 1..=Settings::SPAN_MS_MAX;
+    let Claim { ttl_ms, .. } = requesting.claim.unwrap_or_default();
+    if !spans.contains(&ttl_ms) || requesting.period_ms.is_some_and(|it| !spans.contains(&it)) {
+        return Err(Refused::Span);
+    }
+    requesting.command.as_ref().map_or(Ok(()), check_command)
+}
+
+fn check_command(command: &Command) -> Result<(), Refused> {
+    command.spec.check().map_err(Refused::Command)?;
+    command.tags.check().map_err(Refused::Command)
+}
+
+fn changed(slot: Slot, step: Step) -> Outcome {
+    changed_all(vec![(slot, step)])
+}
+
+const fn changed_all(steps: Vec<(Slot, Step)>) -> Outcome {
+    Outcome::Changed { steps, turn: None }
+}
+
+const fn turned(steps: Vec<(Slot, Step)>, turn: Turn) -> Outcome {
+    let turn = Some(turn);
+    Outcome::Changed { steps, turn }
+}

@@ -1,0 +1,84 @@
+//! The four numbers in which Fossil writes a lease: who has the pass and until when, who is next and until when.
+//!
+//! Fossil's `backoffice.c` reads them so: blanks are skipped, digits are read, four times; at anything else it stops, and
+//! what it has not read is 0.
+
+/// A lease as Fossil has it: `idCurrent tmCurrent idNext tmNext`, times in seconds since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Four(pub [u64; 4]);
+
+impl Four {
+    /// Reads a lease. Whatever the text is, this is some lease, as it is for Fossil. A number that is too large is the
+    /// largest.
+    pub fn read(text: &str) -> Self {
+        let mut bytes = text.bytes().peekable();
+        let mut numbers = [0_u64; 4];
+        for number in &mut numbers {
+            while bytes.next_if(|it| *it == b' ').is_some() {}
+            while let Some(digit) = bytes.next_if(u8::is_ascii_digit) {
+                *number = number
+                    .saturating_mul(10)
+                    .saturating_add(u64::from(digit - b'0'));
+            }
+        }
+        Self(numbers)
+    }
+}
+
+impl std::fmt::Display for Four {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [current, until, next, until_next] = self.0;
+        write!(f, "{current} {until} {next} {until_next}")
+    }
+}
+
+/// When a lease was used last, in the words that Fossil's settings page has for it.
+///
+/// `age` says in words how many seconds ago that was.
+pub fn last_run(four: &Four, now: u64, age: impl Fn(u64) -> String) -> String {
+    const PERIOD: u64 = 60;
+    let [_, until, ..] = four.0;
+    if until == 0 {
+        "never".to_owned()
+    } else if now.saturating_add(PERIOD) <= until {
+        "moments ago".to_owned()
+    } else {
+        let ago = now.saturating_add(PERIOD).saturating_sub(until);
+        format!("{} ago", age(ago))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Four, last_run};
+
+    #[test]
+    fn a_lease_is_read_as_fossil_reads_it() {
+        for (text, four) in [
+            ("", [0; 4]),
+            (
+                "17294 1795217173 17388 1795217233",
+                [17_294, 1_795_217_173, 17_388, 1_795_217_233],
+            ),
+            ("12 abc 34 56", [12, 0, 0, 0]),
+            ("  1   2 3", [1, 2, 3, 0]),
+            ("1 -2 3 4", [1, 0, 0, 0]),
+            ("1\t2", [1, 0, 0, 0]),
+            ("99999999999999999999999 5", [u64::MAX, 5, 0, 0]),
+        ] {
+            assert_eq!(Four::read(text), Four(four), "{text:?}");
+        }
+        let text = "17294 1795217173 17388 1795217233";
+        assert_eq!(Four::read(text).to_string(), text);
+    }
+
+    #[test]
+    fn the_last_run_is_said_as_fossil_says_it() {
+        let age = |seconds: u64| format!("{seconds} seconds");
+        let of = |until| last_run(&Four([1, until, 0, 0]), 1000, age);
+        assert_eq!(of(0), "never");
+        assert_eq!(of(1060), "moments ago");
+        assert_eq!(of(1059), "1 seconds ago");
+        assert_eq!(of(560), "500 seconds ago");
+    }
+}

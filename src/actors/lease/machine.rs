@@ -1,0 +1,306 @@
+//! The machine: what the host asks of the rules of leases.
+
+use crate::actors::lease::message::{Message, Query, Reply, Rules, Watch};
+use crate::actors::lease::outcome::Outcome;
+use crate::actors::lease::state::{Page, State};
+use crate::clock::{Offset, Timestamp};
+use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket};
+use crate::lookup::pages::Pages;
+use crate::spine::machine::{
+    Asked, Effects, Keeping, Machine, Moment, Never, Now, Paged, Stamp, Start, Timed, Weight,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most leases in one list.
+pub(super) const LISTED_MAX: u32 = 1000;
+
+/// The rules of leases, over their state.
+#[derive(Debug)]
+pub struct LeaseMachine {
+    pub(super) rules: Rules,
+    pub(super) state: State,
+    waiting: BTreeMap<Ticket, Watch>,
+    /// Tickets by the lease that they wait for, which may not be there.
+    waiting_for: BTreeSet<(Slot, Ticket)>,
+}
+
+impl LeaseMachine {
+    fn around(rules: Rules, state: State) -> Self {
+        Self {
+            rules,
+            state,
+            waiting: BTreeMap::new(),
+            waiting_for: BTreeSet::new(),
+        }
+    }
+
+    /// Answers those who wait for what these leases have come to.
+    fn wake(&mut self, slots: &BTreeSet<Slot>, effects: &mut Effects<Self>) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        for slot in slots {
+            let range = (*slot, Ticket(0))..=(*slot, Ticket(u64::MAX));
+            let tickets: Vec<Ticket> = self.waiting_for.range(range).map(|(_, it)| *it).collect();
+            for ticket in tickets {
+                let watch = self.waiting.get(&ticket);
+                if let Some(reply) = watch.and_then(|watch| self.answer(watch)) {
+                    self.waiting.remove(&ticket);
+                    self.waiting_for.remove(&(*slot, ticket));
+                    effects.wake(ticket, reply);
+                }
+            }
+        }
+    }
+
+    /// What is answered to a wait that is over.
+    fn answer(&self, watch: &Watch) -> Option<Reply> {
+        let Some((slot, lease)) = self.state.find(watch.name()) else {
+            return Some(Reply::Absent);
+        };
+        let is_on_its_way = lease.next.is_some() || lease.is_owed() && lease.kept().is_some();
+        let is_over = match watch {
+            Watch::Begun { number, .. } => lease.begun >= *number || !is_on_its_way,
+            Watch::Whole { number, .. } => {
+                lease.whole >= *number || lease.running().is_none() && !is_on_its_way
+            }
+            Watch::Ended { token, .. } => lease.running().is_none_or(|it| it.token != *token),
+        };
+        is_over.then(|| self.shown(slot))
+    }
+
+    fn shown(&self, slot: Slot) -> Reply {
+        self.view_of(slot)
+            .map_or(Reply::Absent, |view| Reply::Lease(Box::new(view)))
+    }
+}
+
+#[cfg(test)]
+impl LeaseMachine {
+    /// Asserts that the state is whole.
+    pub(super) fn assert_whole(&self) {
+        self.state.assert_whole();
+    }
+}
+
+impl Machine for LeaseMachine {
+    const NAME: &'static str = "lease";
+    const ID: ActorId = ActorId::LEASE;
+
+    type Rules = Rules;
+    type Message = Message;
+    type Outcome = Outcome;
+    type Query = Query;
+    type Reply = Reply;
+    type Watch = Watch;
+    type Action = Never;
+
+    fn new(rules: Rules) -> Self {
+        Self::around(rules, State::default())
+    }
+
+    fn set_rules(&mut self, rules: Rules) {
+        self.rules = rules;
+    }
+
+    fn decide(&self, moment: &Moment, message: &Message) -> Outcome {
+        self.decision(moment, message)
+    }
+
+    fn keeping(&self, _message: &Message, outcome: &Outcome) -> Keeping {
+        match outcome {
+            Outcome::Changed { .. } => Keeping::Durable,
+            Outcome::Turned { .. } | Outcome::Absent | Outcome::Unchanged | Outcome::Refused(_) => {
+                Keeping::Nothing
+            }
+        }
+    }
+
+    fn commit(
+        &mut self,
+        entry: Stamp,
+        message: &Message,
+        outcome: &Outcome,
+        effects: &mut Effects<Self>,
+    ) {
+        let Outcome::Changed { steps, .. } = outcome else {
+            return;
+        };
+        for (slot, step) in steps {
+            self.apply(entry, message, (*slot, step), effects);
+        }
+        let slots: BTreeSet<Slot> = steps.iter().map(|(slot, _)| *slot).collect();
+        self.wake(&slots, effects);
+    }
+
+    fn reply(&self, _seq: Seq, message: &Message, outcome: &Outcome) -> Reply {
+        match (outcome, message.name()) {
+            (Outcome::Absent, _) => Reply::Absent,
+            (Outcome::Refused(refused), _) => Reply::Refused(*refused),
+            (Outcome::Turned { turn, .. }, Some(name))
+            | (
+                Outcome::Changed {
+                    turn: Some(turn), ..
+                },
+                Some(name),
+            ) => {
+                let found = self.state.find(name);
+                let view = found.and_then(|(slot, _)| self.view_of(slot));
+                view.map_or(Reply::Absent, |view| Reply::Turned(*turn, Box::new(view)))
+            }
+            (Outcome::Changed { .. } | Outcome::Unchanged, Some(name)) => {
+                let found = self.state.find(name);
+                found.map_or(Reply::Done, |(slot, _)| self.shown(slot))
+            }
+            (_, None) => Reply::Done,
+        }
+    }
+
+    fn query(&self, _now: Now, query: &Query) -> Reply {
+        match query {
+            Query::Of(name) => {
+                let found = self.state.find(name);
+                found.map_or(Reply::Absent, |(slot, _)| self.shown(slot))
+            }
+            Query::List {
+                prefix,
+                after,
+                limit,
+            } => {
+                let listing = self.list(prefix, after.as_ref(), *limit);
+                Reply::List(Box::new(listing))
+            }
+        }
+    }
+
+    fn cost(asked: Asked<'_, Self>) -> usize {
+        match asked {
+            Asked::Query(Query::List { limit, .. }) => (*limit).min(LISTED_MAX) as usize,
+            Asked::Query(_) | Asked::Message(_) | Asked::Watch(_) => 1,
+        }
+    }
+
+    fn weight(&self, message: &Message) -> Weight {
+        match message {
+            Message::Request(_) | Message::Import { .. } => Weight::Adds,
+            Message::Set { .. } | Message::Renew { .. } => Weight::Keeps,
+            Message::Finish { .. }
+            | Message::Withdraw { .. }
+            | Message::Reset { .. }
+            | Message::Gone(_)
+            | Message::Launched(_)
+            | Message::Lapse { .. }
+            | Message::Due { .. } => Weight::Frees,
+        }
+    }
+
+    fn watch(&mut self, ticket: Ticket, watch: &Watch, effects: &mut Effects<Self>) {
+        match (self.answer(watch), self.state.find(watch.name())) {
+            (None, Some((slot, _))) => {
+                self.waiting.insert(ticket, watch.clone());
+                self.waiting_for.insert((slot, ticket));
+            }
+            (reply, _) => {
+                self.unwatch(ticket);
+                effects.wake(ticket, reply.unwrap_or(Reply::Absent));
+            }
+        }
+    }
+
+    fn unwatch(&mut self, ticket: Ticket) {
+        if let Some(watch) = self.waiting.remove(&ticket)
+            && let Some((slot, _)) = self.state.find(watch.name())
+        {
+            self.waiting_for.remove(&(slot, ticket));
+        }
+    }
+
+    /// A pass goes on while the server is down, and its period with it. Who waited on a connection must come again.
+    fn start(&mut self, start: Start) {
+        self.state.start(start);
+    }
+
+    /// What other actors are to do: a process may have ended, or was not launched, while nobody was there.
+    fn resume(&mut self, effects: &mut Effects<Self>) {
+        for slot in self.state.bound() {
+            self.state_obligations(slot, effects);
+        }
+    }
+}
+
+/// Items are slots of leases, and of dates in the upper half.
+const DATES: u64 = 1 << 32;
+
+impl Timed for LeaseMachine {
+    fn deadline(&self, offset: Offset) -> Option<Timestamp> {
+        let both = [
+            self.state.leases.deadline(offset),
+            self.state.dues.deadline(offset),
+        ];
+        both.into_iter().flatten().min()
+    }
+
+    fn due(&mut self, now: Now) -> Option<u64> {
+        let date = self.state.dues.due(now);
+        let date = date.map(|(at, slot)| (at, DATES | u64::from(slot.0)));
+        let lease = self.state.leases.due(now);
+        let lease = lease.map(|(at, slot)| (at, u64::from(slot.0)));
+        let first = [date, lease].into_iter().flatten().min();
+        first.map(|(_, item)| item)
+    }
+
+    fn tick(&self, item: u64) -> Message {
+        let slot = slot_of(item);
+        if item >= DATES {
+            Message::Due { slot }
+        } else {
+            Message::Lapse { slot }
+        }
+    }
+
+    fn is_quarantined(&self, item: u64) -> bool {
+        let slot = slot_of(item);
+        if item >= DATES {
+            self.state.dues.is_forgotten(slot)
+        } else {
+            self.state.leases.is_forgotten(slot)
+        }
+    }
+
+    fn quarantine(&mut self, item: u64, now: Now) {
+        let slot = slot_of(item);
+        if item >= DATES {
+            self.state.dues.forget_deadline(slot, now);
+        } else {
+            self.state.leases.forget_deadline(slot, now);
+        }
+    }
+}
+
+fn slot_of(item: u64) -> Slot {
+    Slot(u32::try_from(item & (DATES - 1)).expect("items are slots"))
+}
+
+impl Paged for LeaseMachine {
+    type Page = Page;
+
+    fn pages(&mut self) -> &mut Pages {
+        &mut self.state.pages
+    }
+
+    fn encode_page(&self, page: PageId, content: &mut Vec<u8>) {
+        self.state.encode_page(page, content);
+    }
+
+    fn decode_page(page: PageId, content: &[u8]) -> Result<Page, String> {
+        Page::decode(page, content)
+    }
+
+    fn from_pages(rules: Rules, pages: &mut dyn Iterator<Item = Page>) -> Self {
+        Self::around(rules, State::from_pages(pages))
+    }
+
+    fn digest(&self) -> Digest {
+        self.state.digest()
+    }
+}

@@ -1,0 +1,244 @@
+//! All leases, and where they are found.
+
+use crate::actors::lease::item::{Due, Lease};
+use crate::actors::lock::Name;
+use crate::clock::Timestamp;
+use crate::ids::{Digest, PageId, ProcessId, Seq, Slot};
+use crate::lookup::kept::{Kept, Loaded, Once, Plain, Single};
+use crate::lookup::pages::Pages;
+use crate::spine::machine::Start;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+/// What there is but once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// When spans began again last: the newest start of the server.
+    pub(super) epoch: Timestamp,
+}
+
+impl Single for Head {
+    fn canonical(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(b"lease");
+        bytes.extend_from_slice(&self.epoch.0.to_le_bytes());
+    }
+}
+
+/// A page, decoded.
+#[derive(Debug)]
+pub enum Page {
+    /// What there is but once.
+    Head(Head),
+    /// Leases by slot.
+    Leases(Loaded<Lease>),
+    /// Dates of schedules.
+    Dues(Loaded<Due>),
+}
+
+impl Page {
+    /// Reads a page.
+    pub(super) fn decode(page: PageId, content: &[u8]) -> Result<Self, String> {
+        if page == PageId::HEAD {
+            Once::decode(content).map(Self::Head)
+        } else if page.kind() == <Due as Plain>::KIND {
+            Kept::decode(page, content).map(Self::Dues)
+        } else {
+            Kept::decode(page, content).map(Self::Leases)
+        }
+    }
+}
+
+/// All leases.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) head: Once<Head>,
+    pub(super) leases: Kept<Lease>,
+    pub(super) dues: Kept<Due>,
+    pub(super) pages: Pages,
+    by_name: BTreeMap<Name, Slot>,
+    /// Leases by the processes that they depend on.
+    by_process: BTreeSet<(ProcessId, Slot)>,
+    pub(super) totals: Totals,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Totals {
+    /// Passes that run.
+    pub(super) running: u64,
+    /// Leases with somebody next.
+    pub(super) waiting: u64,
+}
+
+/// The processes that a lease depends on.
+fn processes(lease: &Lease) -> impl Iterator<Item = ProcessId> {
+    let current = lease.running().and_then(|it| it.holder.process());
+    let next = lease.next.as_ref().and_then(|it| it.process);
+    [current, next.map(|it| it.process)].into_iter().flatten()
+}
+
+impl State {
+    pub(super) fn find(&self, name: &Name) -> Option<(Slot, &Lease)> {
+        let slot = *self.by_name.get(name)?;
+        Some((slot, self.leases.get(slot)?))
+    }
+
+    /// The leases that depend on a process.
+    pub(super) fn of_process(&self, process: ProcessId) -> impl Iterator<Item = Slot> + '_ {
+        let range = (process, Slot(0))..=(process, Slot::NONE);
+        self.by_process.range(range).map(|(_, slot)| *slot)
+    }
+
+    /// All leases that depend on processes.
+    pub(super) fn bound(&self) -> BTreeSet<Slot> {
+        self.by_process.iter().map(|(_, slot)| *slot).collect()
+    }
+
+    /// Leases after this name, by name.
+    pub(super) fn after(&self, after: Bound<&Name>) -> impl Iterator<Item = (&Name, Slot)> {
+        let range = self.by_name.range((after.cloned(), Bound::Unbounded));
+        range.map(|(name, slot)| (name, *slot))
+    }
+
+    pub(super) fn insert(&mut self, entry: Seq, slot: Slot, lease: Lease) {
+        self.include(slot, &lease);
+        self.leases.insert(self.pages.by(entry), slot, lease);
+    }
+
+    pub(super) fn change(&mut self, entry: Seq, slot: Slot, make: impl FnOnce(&mut Lease)) {
+        if let Some(lease) = self.leases.get(slot) {
+            let before: Vec<ProcessId> = processes(lease).collect();
+            self.totals.running -= u64::from(lease.running().is_some());
+            self.totals.waiting -= u64::from(lease.next.is_some());
+            for process in before {
+                self.by_process.remove(&(process, slot));
+            }
+        }
+        self.leases.change(self.pages.by(entry), slot, make);
+        if let Some(lease) = self.leases.get(slot) {
+            let after: Vec<ProcessId> = processes(lease).collect();
+            self.totals.running += u64::from(lease.running().is_some());
+            self.totals.waiting += u64::from(lease.next.is_some());
+            self.by_process
+                .extend(after.into_iter().map(|it| (it, slot)));
+        }
+    }
+
+    pub(super) fn remove(&mut self, entry: Seq, slot: Slot) {
+        let lease = self.leases.remove(self.pages.by(entry), slot);
+        if let Some(due) = lease.due {
+            self.dues.remove(self.pages.by(entry), due);
+        }
+        self.totals.running -= u64::from(lease.running().is_some());
+        self.totals.waiting -= u64::from(lease.next.is_some());
+        for process in processes(&lease) {
+            self.by_process.remove(&(process, slot));
+        }
+        self.by_name.remove(&lease.name);
+    }
+
+    /// Sets the date on which a lease asks by itself, or takes it away.
+    pub(super) fn schedule(&mut self, entry: Seq, slot: Slot, (place, due): (Slot, Option<Due>)) {
+        let is_there = self.dues.get(place).is_some();
+        let change = self.pages.by(entry);
+        match (is_there, due) {
+            (true, Some(due)) => self.dues.change(change, place, |it| *it = due),
+            (true, None) => drop(self.dues.remove(change, place)),
+            (false, Some(due)) => self.dues.insert(change, place, due),
+            (false, None) => {}
+        }
+        let stands = due.map(|_| place);
+        self.change(entry, slot, |it| it.due = stands);
+    }
+
+    /// The server started: signs of life are due in full from here on, and nobody waits on a connection.
+    pub(super) fn start(&mut self, Start { stamp, .. }: Start) {
+        let head = Head { epoch: stamp.at };
+        self.head.change(self.pages.by(stamp.seq), |it| *it = head);
+        let is_touched = |lease: &Lease| {
+            let place = lease.next.as_ref();
+            lease.rests || place.is_some_and(|it| it.connected)
+        };
+        let all = self.leases.iter();
+        let touched = all.filter(|(_, lease)| is_touched(lease));
+        let touched: Vec<Slot> = touched.map(|(slot, _)| slot).collect();
+        for slot in touched {
+            self.change(stamp.seq, slot, |lease| {
+                lease.rests = false;
+                let until = lease.current.as_ref().map_or(stamp.at, |it| it.until);
+                if let Some(place) = &mut lease.next {
+                    place.connected = false;
+                    place.until = until.max(stamp.at).plus_ms(place.period_ms);
+                }
+            });
+        }
+        self.leases.begin_spans(stamp.at);
+        self.dues.begin_spans(stamp.at);
+    }
+
+    pub(super) fn encode_page(&self, page: PageId, content: &mut Vec<u8>) {
+        if page == PageId::HEAD {
+            self.head.encode(content);
+        } else if page.kind() == <Due as Plain>::KIND {
+            self.dues.encode(page, content);
+        } else {
+            self.leases.encode(page, content);
+        }
+    }
+
+    pub(super) fn from_pages(pages: &mut dyn Iterator<Item = Page>) -> Self {
+        let mut state = Self::default();
+        for page in pages {
+            match page {
+                Page::Head(head) => {
+                    state.leases.begin_spans(head.epoch);
+                    state.head.load(head);
+                }
+                Page::Leases(page) => state.leases.load(page),
+                Page::Dues(page) => state.dues.load(page),
+            }
+        }
+        let leases = std::mem::take(&mut state.leases);
+        for (slot, lease) in leases.iter() {
+            state.include(slot, lease);
+        }
+        state.leases = leases;
+        state
+    }
+
+    pub(super) fn digest(&self) -> Digest {
+        let mut digest = self.leases.digest();
+        digest.merge(self.dues.digest());
+        digest.merge(self.head.digest());
+        digest
+    }
+
+    fn include(&mut self, slot: Slot, lease: &Lease) {
+        self.by_name.insert(lease.name.clone(), slot);
+        let all = processes(lease).map(|process| (process, slot));
+        self.by_process.extend(all);
+        self.totals.running += u64::from(lease.running().is_some());
+        self.totals.waiting += u64::from(lease.next.is_some());
+    }
+
+    /// Asserts that indexes and counts are those of the leases.
+    #[cfg(test)]
+    pub(super) fn assert_whole(&self) {
+        self.leases.assert_whole();
+        self.dues.assert_whole();
+        let mut fresh = Self::default();
+        for (slot, lease) in self.leases.iter() {
+            fresh.include(slot, lease);
+            if let Some(due) = lease.due {
+                assert_eq!(self.dues.get(due).map(|it| it.lease), Some(slot));
+            }
+        }
+        assert_eq!(self.by_name, fresh.by_name);
+        assert_eq!(self.by_process, fresh.by_process);
+        assert_eq!(self.totals.running, fresh.totals.running);
+        assert_eq!(self.totals.waiting, fresh.totals.waiting);
+        let with_dates = self.leases.iter().filter(|(_, it)| it.due.is_some());
+        assert_eq!(with_dates.count(), self.dues.len());
+    }
+}

@@ -1,0 +1,852 @@
+//! The rules of leases: Fossil's vectors, and what is promised whatever becomes of processes, tells and the server.
+
+use crate::actors::binding::{Binding, Exit, Gone, Until, Watch};
+use crate::actors::lease::{
+    Claim, Current, Imported, LeaseMachine, Message, Outcome, Query, Reply, Requesting, Rules,
+    Setting, Turn, fossil::Four,
+};
+use crate::actors::lock::Name;
+use crate::actors::process::{Launching, Message as Asked, Spec};
+use crate::bytes::Bytes;
+use crate::clock::{Date, Offset, Timestamp};
+use crate::ids::{ActorId, ProcessId, Seq, Token};
+use crate::schedule::Schedule;
+use crate::spine::effect::Effect;
+use crate::spine::machine::{
+    Effects, Keeping, Machine as _, Moment, Now, Paged as _, Shown as _, Stamp, Start, Timed as _,
+};
+use crate::spine::shelf::Shelf;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A machine as a host drives it: what is due comes before each message.
+struct Bench {
+    machine: LeaseMachine,
+    now: u64,
+    /// The wall clock is so far ahead.
+    offset: i64,
+    seq: u64,
+    /// What the `ProcessActor` was told, and not taken yet.
+    told: Vec<Asked>,
+    /// Entries, to be committed again.
+    log: Vec<Logged>,
+    shelf: Shelf<LeaseMachine>,
+}
+
+enum Logged {
+    Entry(Stamp, Message, Outcome),
+    Start(Start),
+}
+
+fn shown(machine: &LeaseMachine) -> String {
+    machine.assert_whole();
+    format!("{:?}", machine.view())
+}
+
+fn name() -> Name {
+    Name::try_from("nightly").expect("it is short")
+}
+
+fn command() -> Arc<Launching> {
+    let argv = vec![Bytes::new(&b"work"[..])];
+    let spec = Spec {
+        argv,
+        ..Spec::default()
+    };
+    Arc::new(Launching {
+        spec,
+        ..Launching::default()
+    })
+}
+
+fn process(pid: u64) -> ProcessId {
+    ProcessId(u128::from(pid))
+}
+
+impl Bench {
+    fn at(now: u64) -> Self {
+        Self {
+            machine: LeaseMachine::new(Rules::default()),
+            now,
+            offset: 0,
+            seq: 0,
+            told: Vec::new(),
+            log: Vec::new(),
+            shelf: Shelf::new(Rules::default(), shown),
+        }
+    }
+
+    fn both(&self) -> Now {
+        Now {
+            at: Timestamp(self.now),
+            offset: Offset(self.offset),
+        }
+    }
+
+    /// Decides twice, commits and logs, as the host does.
+    fn apply(&mut self, message: Message) -> Reply {
+        let moment = Moment {
+            seq: Seq(self.seq + 1),
+            now: self.both(),
+            ..Moment::default()
+        };
+        let outcome = self.machine.decide(&moment, &message);
+        assert_eq!(outcome, self.machine.decide(&moment, &message));
+        if self.machine.keeping(&message, &outcome) == Keeping::Nothing {
+            return self.machine.reply(Seq(0), &message, &outcome);
+        }
+        self.seq += 1;
+        let stamp = moment.stamp();
+        let mut effects = Effects::<LeaseMachine>::default();
+        self.machine.commit(stamp, &message, &outcome, &mut effects);
+        self.hear(&mut effects);
+        let reply = self.machine.reply(moment.seq, &message, &outcome);
+        self.log.push(Logged::Entry(stamp, message, outcome));
+        reply
+    }
+
+    fn hear(&mut self, effects: &mut Effects<LeaseMachine>) {
+        for effect in effects.take() {
+            if let Effect::Tell(to, message) = effect {
+                assert_eq!(to, ActorId::PROCESS);
+                let told = rmp_serde::from_slice(&message);
+                self.told.push(told.expect("it is a message of that actor"));
+            }
+        }
+    }
+
+    /// Lets pass what is due.
+    fn tick(&mut self) {
+        for _ in 0..100 {
+            let Some(item) = self.machine.due(self.both()) else {
+                return;
+            };
+            let message = self.machine.tick(item);
+            let before = self.seq;
+            self.apply(message);
+            assert!(self.seq > before, "a tick changes something");
+        }
+        panic!("time acts without end");
+    }
+
+    fn say(&mut self, message: Message) -> Reply {
+        self.tick();
+        self.apply(message)
+    }
+
+    fn advance(&mut self, ms: u64) {
+        let end = self.now + ms;
+        loop {
+            let deadline = self.machine.deadline(Offset(self.offset));
+            let next = deadline.map_or(end, |it| it.0.clamp(self.now, end));
+            self.now = next;
+            self.tick();
+            if next == end {
+                return;
+            }
+        }
+    }
+
+    /// The server is killed and starts again: what it was told and has not passed on is lost.
+    fn restart(&mut self) {
+        self.told.clear();
+        self.seq += 10;
+        let start = Start {
+            stamp: Stamp {
+                seq: Seq(self.seq),
+                at: Timestamp(self.now),
+            },
+            skipped: 9,
+        };
+        self.machine.start(start);
+        self.log.push(Logged::Start(start));
+        let mut effects = Effects::<LeaseMachine>::default();
+        self.machine.resume(&mut effects);
+        self.hear(&mut effects);
+    }
+
+    /// The machine anew, from the newest snapshot and by commits alone.
+    fn replayed(&mut self) -> LeaseMachine {
+        let (mut machine, upto) = self.shelf.load();
+        for logged in &self.log {
+            match logged {
+                Logged::Entry(stamp, message, outcome) if stamp.seq > upto => {
+                    let mut effects = Effects::<LeaseMachine>::default();
+                    machine.commit(*stamp, message, outcome, &mut effects);
+                }
+                Logged::Start(start) if start.stamp.seq > upto => machine.start(*start),
+                Logged::Entry(..) | Logged::Start(_) => {}
+            }
+        }
+        machine
+    }
+
+    fn lease(&self) -> crate::actors::lease::Lease {
+        match self.machine.query(self.both(), &Query::Of(name())) {
+            Reply::Lease(view) => view.lease,
+            other => panic!("there is no lease: {other:?}"),
+        }
+    }
+
+    fn current(&self) -> Current {
+        self.lease().current.expect("it has a pass")
+    }
+
+    /// The lease as Fossil writes it, in milliseconds.
+    fn four(&self) -> String {
+        let lease = self.lease();
+        let current = lease
+            .current
+            .as_ref()
+            .map_or((0, 0), |it| (it.pid, it.until.0));
+        let next = lease
+            .next
+            .as_ref()
+            .map_or((0, 0), |it| (it.pid, it.until.0));
+        Four([current.0, current.1, next.0, next.1]).to_string()
+    }
+
+    fn request(&mut self, requesting: Requesting) -> Turn {
+        let message = Message::Request(Box::new(Requesting {
+            name: name(),
+            ..requesting
+        }));
+        match self.say(message) {
+            Reply::Turned(turn, _) => turn,
+            other => panic!("a request has a turn: {other:?}"),
+        }
+    }
+
+    fn run(&mut self) -> Turn {
+        self.request(Requesting {
+            command: Some(command()),
+            ..Requesting::default()
+        })
+    }
+
+    /// Launches that were asked for, and not taken yet.
+    fn launches(&mut self) -> Vec<ProcessId> {
+        let launched = |told: Asked| match told {
+            Asked::LaunchAs(asked) => Some(asked.id),
+            _ => None,
+        };
+        std::mem::take(&mut self.told)
+            .into_iter()
+            .filter_map(launched)
+            .collect()
+    }
+
+    fn gone(&mut self, process: ProcessId, exit: Exit) {
+        self.say(Message::Gone(Gone {
+            process,
+            until: Until::Tree,
+            exit: Some(exit),
+        }));
+    }
+}
+
+/// Section 5 of the reference: self is 900, the period 60, now 1000. Seconds are read as milliseconds.
+#[test]
+fn every_vector_of_fossil() {
+    use Turn::{Current, Next, NoDelay, NotNeeded};
+    for (number, before, alive, no_delay, after, turn) in [
+        (1, "", &[][..], false, "900 1060 0 0", Current),
+        (2, "0 0 0 0", &[], false, "900 1060 0 0", Current),
+        (3, "800 1030 0 0", &[], false, "800 1030 900 1090", Next),
+        (4, "800 1030 0 0", &[800], false, "800 1030 900 1090", Next),
+        (5, "800 1030 0 0", &[], true, "800 1030 0 0", NoDelay),
+        (
+            6,
+            "800 1030 850 1090",
+            &[850],
+            false,
+            "800 1030 850 1090",
+            NotNeeded,
+        ),
+        (
+            7,
+            "800 1030 850 1090",
+            &[],
+            false,
+            "800 1030 900 1090",
+            Next,
+        ),
+        (
+            8,
+            "800 1030 850 999",
+            &[850],
+            false,
+            "800 1030 900 1090",
+            Next,
+        ),
+        (9, "800 1000 0 0", &[], false, "800 1000 900 1060", Next),
+        (10, "800 999 0 0", &[], false, "900 1060 0 0", Current),
+        (11, "800 999 0 0", &[800], false, "800 999 900 1060", Next),
+        (
+            12,
+            "800 999 900 1060",
+            &[900],
+            false,
+            "900 1060 0 0",
+            Current,
+        ),
+        (
+            13,
+            "800 999 850 1060",
+            &[850],
+            false,
+            "800 999 850 1060",
+            NotNeeded,
+        ),
+        (14, "12 abc 34 56", &[], false, "900 1060 0 0", Current),
+        // The PID of the pass is that of the caller now, who is another process.
+        (15, "900 999 0 0", &[], false, "900 1060 0 0", Current),
+    ] {
+        let mut bench = Bench::at(1000);
+        bench.say(Message::Set {
+            name: name(),
+            setting: Setting::Period(60),
+        });
+        let Four([current, until, next, until_next]) = Four::read(before);
+        let imported = |pid, until| Imported {
+            pid,
+            until: Date(until),
+            process: alive.contains(&pid).then(|| process(pid)),
+        };
+        if number > 1 {
+            bench.say(Message::Import {
+                name: name(),
+                current: imported(current, until),
+                next: imported(next, until_next),
+            });
+        }
+        let claim = Claim {
+            process: Some(Binding {
+                process: process(900),
+                until: Until::Process,
+                fence: false,
+            }),
+            pid: 900,
+            waits: true,
+            ..Claim::default()
+        };
+        let turned = bench.request(Requesting {
+            claim: Some(claim),
+            no_delay,
+            ..Requesting::default()
+        });
+        assert_eq!(
+            (bench.four().as_str(), turned),
+            (after, turn),
+            "vector {number}"
+        );
+    }
+}
+
+#[test]
+fn a_pass_that_is_killed_is_made_up_for_when_its_period_is_over() {
+    let mut bench = Bench::at(1_000_000);
+    assert_eq!(bench.run(), Turn::Current);
+    let first = bench.launches();
+    let [first] = first[..] else {
+        panic!("one is launched: {first:?}");
+    };
+    bench.advance(10_000);
+    bench.gone(first, Exit::Signal(9));
+    assert_eq!(bench.launches(), []);
+    bench.advance(50_000);
+    assert_eq!(
+        bench.launches(),
+        [],
+        "the period is not over at its last instant"
+    );
+    bench.advance(1);
+    let second = bench.launches();
+    let [second] = second[..] else {
+        panic!("one is launched: {second:?}");
+    };
+    bench.gone(second, Exit::Code(3));
+    bench.advance(1_000_000);
+    assert_eq!(bench.launches(), [], "it ran to its end: nothing is owed");
+}
+
+#[test]
+fn of_three_callers_one_runs_one_is_next_and_one_is_not_needed() {
+    let mut bench = Bench::at(1_000_000);
+    let turns = [bench.run(), bench.run(), bench.run()];
+    assert_eq!(turns, [Turn::Current, Turn::Next, Turn::NotNeeded]);
+    let first = bench.launches();
+    bench.advance(100_000);
+    assert_eq!(
+        bench.launches(),
+        [],
+        "the first pass runs on beyond its period"
+    );
+    assert_eq!(
+        bench.current().warnings,
+        1,
+        "which is said after half a minute"
+    );
+    bench.gone(first[0], Exit::Code(0));
+    bench.tick();
+    assert_eq!(bench.launches().len(), 1, "the next begins at once");
+}
+
+#[test]
+fn a_launch_without_its_caller_is_asked_for_again_without_what_that_had() {
+    let mut bench = Bench::at(1_000_000);
+    let mut attached = Launching::clone(&command());
+    attached.spec.parcel = Some(7);
+    bench.request(Requesting {
+        command: Some(Arc::new(attached)),
+        ..Requesting::default()
+    });
+    let first = bench.launches();
+    bench.gone(first[0], Exit::Failed);
+    let asked = bench.told.pop();
+    let Some(Asked::LaunchAs(asked)) = asked else {
+        panic!("it is launched again: {asked:?}");
+    };
+    assert_eq!(asked.launching.spec.parcel, None);
+    assert_ne!(asked.id, first[0]);
+    bench.gone(asked.id, Exit::Failed);
+    assert!(!bench.lease().running().is_some());
+    assert_eq!(bench.launches(), [], "the next try waits for its period");
+}
+
+#[test]
+fn what_is_always_killed_is_given_up_in_the_end() {
+    let mut bench = Bench::at(1_000_000);
+    bench.run();
+    let mut launched = 0;
+    loop {
+        bench.advance(61_000);
+        let launches = bench.launches();
+        let [process] = launches[..] else {
+            break;
+        };
+        launched += 1;
+        assert!(launched < 1000, "it is never given up");
+        bench.gone(process, Exit::Signal(11));
+    }
+    assert_eq!(launched, crate::actors::lease::Lease::BROKEN_MAX);
+    assert_eq!(bench.run(), Turn::Current, "another request begins anew");
+}
+
+#[test]
+fn a_schedule_asks_by_itself_and_what_was_missed_runs_once_or_not_at_all() {
+    for (catches_up, expected) in [(false, 0), (true, 1)] {
+        let mut bench = Bench::at(1_000_000_000_000);
+        let schedule = Schedule::new("0 * * * *", None).expect("it is one");
+        for setting in [
+            Setting::Command(Some(command())),
+            Setting::CatchesUp(catches_up),
+            Setting::Schedule(Some(schedule)),
+        ] {
+            bench.say(Message::Set {
+                name: name(),
+                setting,
+            });
+        }
+        bench.advance(3_600_000);
+        let first = bench.launches();
+        assert_eq!(first.len(), 1, "the hour has come once");
+        bench.gone(first[0], Exit::Code(0));
+        // Nobody is there for five hours.
+        bench.now += 5 * 3_600_000;
+        bench.restart();
+        bench.tick();
+        assert_eq!(bench.launches().len(), expected);
+    }
+}
+
+#[test]
+fn a_wall_clock_that_jumps_moves_no_period() {
+    let mut bench = Bench::at(1_000_000_000_000);
+    bench.run();
+    let first = bench.launches();
+    bench.gone(first[0], Exit::Code(0));
+    bench.run();
+    for jump in [3_600_000, -3_600_000] {
+        bench.offset += jump;
+        bench.advance(20_000);
+        assert_eq!(bench.launches(), []);
+    }
+    bench.advance(20_001);
+    assert_eq!(bench.launches().len(), 1);
+}
+
+#[test]
+fn a_reset_proves_that_the_pass_is_gone_first() {
+    let mut bench = Bench::at(1_000_000);
+    bench.run();
+    let first = bench.launches();
+    bench.say(Message::Launched(first[0]));
+    bench.told.clear();
+    let reset = |force| Message::Reset {
+        name: name(),
+        force,
+    };
+    assert!(matches!(bench.say(reset(false)), Reply::Refused(_)));
+    bench.say(reset(true));
+    let watched = Watch {
+        by: ActorId::LEASE,
+        process: first[0],
+        until: Until::Tree,
+    };
+    let told = [Asked::Watch(watched), Asked::Fence(first[0])];
+    assert_eq!(bench.told, told);
+    assert!(
+        bench.lease().running().is_some(),
+        "it is not known to be gone"
+    );
+    bench.gone(first[0], Exit::Signal(15));
+    let query = Query::Of(name());
+    assert_eq!(bench.machine.query(bench.both(), &query), Reply::Absent);
+}
+
+/// What the world does to leases.
+#[derive(Clone, Debug)]
+enum Act {
+    Run {
+        lease: u8,
+        no_delay: bool,
+    },
+    Claim {
+        lease: u8,
+        process: u8,
+        waits: bool,
+    },
+    Finish {
+        lease: u8,
+    },
+    Renew {
+        lease: u8,
+    },
+    Withdraw {
+        lease: u8,
+    },
+    Set(u8, Setting),
+    Reset(u8, bool),
+    /// The `ProcessActor` does what it was told; or all of it is lost.
+    Deliver,
+    Lose,
+    /// A process ends.
+    End {
+        nth: usize,
+        exit: Exit,
+    },
+    Pass(u64),
+    Jump(i64),
+    Restart,
+    Resume,
+    Checkpoint,
+    Reload,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let lease = 0..2_u8;
+    let exit = prop_oneof![
+        3 => Just(Exit::Code(0)),
+        1 => Just(Exit::Code(1)),
+        3 => Just(Exit::Signal(9)),
+        1 => Just(Exit::Lost),
+        1 => Just(Exit::Failed),
+    ];
+    let setting = prop_oneof![
+        Just(Setting::Period(30_000)),
+        Just(Setting::MaxRun(20_000)),
+        Just(Setting::MaxRun(0)),
+        Just(Setting::NoDelay(true)),
+        Just(Setting::NoDelay(false)),
+        Just(Setting::Disabled(true)),
+        Just(Setting::Disabled(false)),
+        Just(Setting::Command(Some(command()))),
+        Just(Setting::Schedule(Schedule::new("*/5 * * * *", None).ok())),
+    ];
+    prop_oneof![
+        6 => (lease.clone(), any::<bool>()).prop_map(|(lease, no_delay)| Act::Run { lease, no_delay }),
+        3 => (lease.clone(), 0..4_u8, any::<bool>())
+            .prop_map(|(lease, process, waits)| Act::Claim { lease, process, waits }),
+        2 => lease.clone().prop_map(|lease| Act::Finish { lease }),
+        1 => lease.clone().prop_map(|lease| Act::Renew { lease }),
+        1 => lease.clone().prop_map(|lease| Act::Withdraw { lease }),
+        2 => (lease.clone(), setting).prop_map(|(lease, setting)| Act::Set(lease, setting)),
+        1 => (lease, any::<bool>()).prop_map(|(lease, force)| Act::Reset(lease, force)),
+        8 => Just(Act::Deliver),
+        1 => Just(Act::Lose),
+        8 => (0..4_usize, exit).prop_map(|(nth, exit)| Act::End { nth, exit }),
+        8 => prop_oneof![Just(1_u64), 0..5_000_u64, 10_000..100_000_u64].prop_map(Act::Pass),
+        1 => prop_oneof![Just(3_600_000_i64), Just(-3_600_000_i64)].prop_map(Act::Jump),
+        1 => Just(Act::Restart),
+        1 => Just(Act::Resume),
+        1 => Just(Act::Checkpoint),
+        1 => Just(Act::Reload),
+    ]
+}
+
+/// Two leases, and the processes that run for them.
+struct World {
+    bench: Bench,
+    /// Processes that were launched: of which lease, and whether they live.
+    launched: BTreeMap<ProcessId, (Name, Option<Exit>)>,
+    /// When the newest pass of each began.
+    began: BTreeMap<Name, (u64, Token)>,
+    /// The shortest period that was ever set.
+    period: u64,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            bench: Bench::at(1_000_000_000_000),
+            launched: BTreeMap::new(),
+            began: BTreeMap::new(),
+            period: 30_000,
+        }
+    }
+
+    fn name(lease: u8) -> Name {
+        Name::try_from(if lease == 0 { "a" } else { "b" }).expect("it is short")
+    }
+
+    fn lease(&self, name: &Name) -> Option<crate::actors::lease::Lease> {
+        let query = Query::Of(name.clone());
+        match self.bench.machine.query(self.bench.both(), &query) {
+            Reply::Lease(view) => Some(view.lease),
+            _ => None,
+        }
+    }
+
+    /// The `ProcessActor` does what it was told. A launch is done once for each id.
+    fn deliver(&mut self) {
+        for told in std::mem::take(&mut self.bench.told) {
+            match told {
+                Asked::LaunchAs(asked) => {
+                    let named = |(name, _): &&(String, Bytes)| name == "SEXTON_LEASE";
+                    let its = asked.launching.spec.env.iter().find(named);
+                    let its = its.expect("the lease is in its environment").1.as_bytes();
+                    let name = Name::new(its).expect("it is short");
+                    let alive = |(_, (of, end)): &(&ProcessId, &(Name, Option<Exit>))| {
+                        *of == name && end.is_none()
+                    };
+                    let id = asked.id;
+                    if !self.launched.contains_key(&id) {
+                        let beside = self.launched.iter().find(alive);
+                        assert_eq!(beside, None, "a pass runs already");
+                        self.launched.insert(id, (name, None));
+                    }
+                    self.bench.say(Message::Launched(id));
+                    self.tell_if_gone(id);
+                }
+                Asked::Watch(watch) => self.tell_if_gone(watch.process),
+                Asked::Fence(process) => {
+                    if let Some((_, end)) = self.launched.get_mut(&process) {
+                        end.get_or_insert(Exit::Signal(15));
+                    }
+                    self.tell_if_gone(process);
+                }
+                other => panic!("nobody says {other:?}"),
+            }
+        }
+    }
+
+    fn tell_if_gone(&mut self, process: ProcessId) {
+        // Clients' processes 0 to 3 live; what was never launched is gone.
+        if process.0 < 4 {
+            return;
+        }
+        match self.launched.get(&process) {
+            Some((_, None)) => {}
+            Some((_, Some(exit))) => self.bench.gone(process, *exit),
+            None => self.bench.gone(process, Exit::Failed),
+        }
+    }
+
+    fn act(&mut self, act: &Act) {
+        match act {
+            Act::Run { lease, no_delay } => {
+                self.bench.say(Message::Request(Box::new(Requesting {
+                    name: Self::name(*lease),
+                    command: Some(command()),
+                    no_delay: *no_delay,
+                    ..Requesting::default()
+                })));
+            }
+            Act::Claim {
+                lease,
+                process: pid,
+                waits,
+            } => {
+                let by_process = (*pid > 0).then(|| Binding {
+                    process: process((*pid).into()),
+                    until: Until::Tree,
+                    fence: false,
+                });
+                let claim = Claim {
+                    process: by_process,
+                    waits: *waits,
+                    ..Claim::default()
+                };
+                self.bench.say(Message::Request(Box::new(Requesting {
+                    name: Self::name(*lease),
+                    claim: Some(claim),
+                    ..Requesting::default()
+                })));
+            }
+            Act::Finish { lease } => {
+                let name = Self::name(*lease);
+                let token = self.began.get(&name).map_or(Token(0), |it| it.1);
+                self.bench.say(Message::Finish {
+                    name,
+                    token,
+                    code: 0,
+                });
+            }
+            Act::Renew { lease } => {
+                let name = Self::name(*lease);
+                let token = self.began.get(&name).map_or(Token(0), |it| it.1);
+                let process = None;
+                self.bench.say(Message::Renew {
+                    name,
+                    token,
+                    process,
+                });
+            }
+            Act::Withdraw { lease } => {
+                let name = Self::name(*lease);
+                let next = self.lease(&name).and_then(|it| it.next);
+                let place = next.map_or(Token(0), |it| it.token);
+                self.bench.say(Message::Withdraw { name, place });
+            }
+            Act::Set(lease, setting) => {
+                let (name, setting) = (Self::name(*lease), setting.clone());
+                self.bench.say(Message::Set { name, setting });
+            }
+            Act::Reset(lease, force) => {
+                let (name, force) = (Self::name(*lease), *force);
+                self.bench.say(Message::Reset { name, force });
+            }
+            Act::Deliver => self.deliver(),
+            Act::Lose => self.bench.told.clear(),
+            Act::End { nth, exit } => self.end(*nth, *exit),
+            Act::Pass(ms) => self.pass(*ms),
+            Act::Jump(ms) => self.bench.offset += ms,
+            Act::Restart => self.bench.restart(),
+            Act::Resume => self.resume(),
+            Act::Checkpoint => self
+                .bench
+                .shelf
+                .step(&mut self.bench.machine, Seq(self.bench.seq)),
+            Act::Reload => self.reload(),
+        }
+        self.look();
+    }
+
+    /// A process that lives ends, and its watcher is told.
+    fn end(&mut self, nth: usize, exit: Exit) {
+        let alive = self.launched.iter().filter(|(_, (_, end))| end.is_none());
+        let Some(id) = alive.map(|(id, _)| *id).nth(nth) else {
+            return;
+        };
+        self.launched.get_mut(&id).expect("it was found").1 = Some(exit);
+        self.bench.gone(id, exit);
+    }
+
+    fn resume(&mut self) {
+        let mut effects = Effects::<LeaseMachine>::default();
+        self.bench.machine.resume(&mut effects);
+        self.bench.hear(&mut effects);
+    }
+
+    /// The machine is built anew from its log, and is the same.
+    fn reload(&mut self) {
+        let replayed = self.bench.replayed();
+        assert_eq!(replayed.digest(), self.bench.machine.digest());
+        self.bench.machine = replayed;
+        self.resume();
+    }
+
+    fn pass(&mut self, ms: u64) {
+        let end = self.bench.now + ms;
+        while self.bench.now < end {
+            let offset = Offset(self.bench.offset);
+            let deadline = self.bench.machine.deadline(offset);
+            let next = deadline.map_or(end, |it| it.0.clamp(self.bench.now + 1, end));
+            self.bench.now = next;
+            self.bench.tick();
+            self.look();
+        }
+    }
+
+    /// Passes begin one period apart, and each alone.
+    fn look(&mut self) {
+        self.bench.machine.assert_whole();
+        for lease in 0..2 {
+            let name = Self::name(lease);
+            let Some(lease) = self.lease(&name) else {
+                // Forgotten: whoever asks next has a pass at once.
+                self.began.remove(&name);
+                continue;
+            };
+            let Some(current) = &lease.current else {
+                continue;
+            };
+            let (since, token) = (current.since.0, current.token);
+            if let Some((before, old)) = self.began.insert(name, (since, token))
+                && old != token
+            {
+                assert!(token > old, "tokens only grow");
+                let apart = since - before;
+                assert!(apart > self.period, "passes begin {apart} ms apart");
+            }
+        }
+    }
+
+    /// Nothing disturbs any more: whatever was asked for is done.
+    fn settle(&mut self) {
+        for lease in 0..2 {
+            self.act(&Act::Set(lease, Setting::Schedule(None)));
+        }
+        for _ in 0..40 {
+            self.deliver();
+            self.end(0, Exit::Code(0));
+            for lease in 0..2 {
+                self.act(&Act::Finish { lease });
+            }
+            self.pass(31_000);
+            self.resume();
+        }
+        for lease in 0..2 {
+            let Some(lease) = self.lease(&Self::name(lease)) else {
+                continue;
+            };
+            let is_done = lease.whole >= lease.wanted || lease.kept().is_none();
+            assert!(
+                is_done || lease.settings.disabled,
+                "a request is forgotten: {lease:?}"
+            );
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+    #[test]
+    fn passes_never_overlap_nor_come_too_soon_and_every_request_has_one(
+        acts in prop::collection::vec(act(), 0..80)
+    ) {
+        let mut world = World::new();
+        for lease in 0..2 {
+            let setting = Setting::Period(30_000);
+            world.act(&Act::Set(lease, setting));
+        }
+        for act in &acts {
+            world.act(act);
+        }
+        world.reload();
+        world.settle();
+    }
+}
