@@ -312,6 +312,26 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "text",
         ],
     ),
+    // What runs for a lease is launched by the ProcessActor; its names are those of locks.
+    (
+        "src/actors/lease/",
+        &[
+            ITS_OWN,
+            "actors::binding",
+            "actors::lock::Name",
+            "actors::process",
+            "bytes",
+            "clock",
+            "ids",
+            "lookup",
+            "schedule",
+            "spine::effect",
+            "spine::event",
+            "spine::machine",
+            "spine::shelf",
+            "spine::Host",
+        ],
+    ),
     (
         "src/actors/process/",
         &[
@@ -390,6 +410,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "persist",
             "protocols",
             "refusal",
+            "schedule",
             "spine",
             "status",
             "text",

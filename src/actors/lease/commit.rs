@@ -168,11 +168,8 @@ impl Lease {
                 self.keep(message, Source::Request);
             }
             Step::Returned { until } => {
-                let fresh = Place::of(entry, message, self, *until);
-                if let Some(place) = &mut self.next {
-                    let token = place.token;
-                    *place = Place { token, ..fresh };
-                }
+                // Under a new token: what the client began before may end without taking this place away.
+                self.next = Some(Place::of(entry, message, self, *until));
             }
             Step::Left => self.next = None,
             Step::GaveUp => {

@@ -128,9 +128,7 @@ impl LeaseMachine {
         let found = self.state.find(name);
         let (slot, lease) = found.ok_or(Refused::StaleToken)?;
         let current = lease.running().filter(|it| it.token == token);
-        let is_clients =
-            |it: &Current| matches!(it.holder, Holder::Process(_) | Holder::Timed { .. });
-        if current.is_some_and(is_clients) {
+        if current.is_some_and(Current::is_clients) {
             Ok(slot)
         } else {
             Err(Refused::StaleToken)
@@ -157,8 +155,14 @@ impl LeaseMachine {
             let place = lease.next.as_ref();
             place.is_some_and(|it| it.token == token)
         };
-        match found.filter(is_its) {
-            Some((slot, _)) => changed_all(vec![(slot, Step::Left), (slot, Step::GaveUp)]),
+        if let Some((slot, _)) = found.filter(is_its) {
+            return changed_all(vec![(slot, Step::Left), (slot, Step::GaveUp)]);
+        }
+        // Its turn came meanwhile, and nobody is there to run the pass.
+        let is_unheard = |it: &Current| it.place == token && it.is_clients();
+        let runs = found.filter(|(_, lease)| lease.running().is_some_and(is_unheard));
+        match runs {
+            Some((slot, _)) => changed_all(self.ended(slot, None, false)),
             None => Outcome::Absent,
         }
     }

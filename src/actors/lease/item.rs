@@ -193,6 +193,16 @@ impl Current {
         self.end.is_none()
     }
 
+    /// Whether a client runs it itself.
+    pub const fn is_clients(&self) -> bool {
+        matches!(self.holder, Holder::Process(_) | Holder::Timed { .. })
+    }
+
+    /// Whether its command is about to be launched, and may have no record yet.
+    pub const fn is_launching(&self) -> bool {
+        self.runs() && matches!(self.holder, Holder::Launched { taken: false, .. })
+    }
+
     /// When its client is taken for dead; a start of the server gives it all of its time again.
     pub fn lost_at(&self, epoch: Timestamp) -> Option<Timestamp> {
         match &self.holder {
@@ -293,4 +303,13 @@ impl Plain for Due {
     fn deadline(&self, _epoch: Timestamp) -> Option<Deadline> {
         Some(Deadline::Date(self.at))
     }
+}
+
+/// What is counted of all leases. Not stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// Passes that run.
+    pub running: u64,
+    /// Leases with somebody next.
+    pub waiting: u64,
 }

@@ -1,14 +1,16 @@
 //! The machine: what the host asks of the rules of leases.
 
+use crate::actors::lease::item::Current;
 use crate::actors::lease::message::{Message, Query, Reply, Rules, Watch};
-use crate::actors::lease::outcome::Outcome;
+use crate::actors::lease::outcome::{Outcome, Turn};
 use crate::actors::lease::state::{Page, State};
 use crate::clock::{Offset, Timestamp};
-use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket};
+use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket, Token};
 use crate::lookup::pages::Pages;
 use crate::spine::machine::{
     Asked, Effects, Keeping, Machine, Moment, Never, Now, Paged, Stamp, Start, Timed, Weight,
 };
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most leases in one list.
@@ -22,6 +24,8 @@ pub struct LeaseMachine {
     waiting: BTreeMap<Ticket, Watch>,
     /// Tickets by the lease that they wait for, which may not be there.
     waiting_for: BTreeSet<(Slot, Ticket)>,
+    /// Tickets of those who wait until no pass runs.
+    waiting_for_none: BTreeSet<Ticket>,
 }
 
 impl LeaseMachine {
@@ -31,11 +35,17 @@ impl LeaseMachine {
             state,
             waiting: BTreeMap::new(),
             waiting_for: BTreeSet::new(),
+            waiting_for_none: BTreeSet::new(),
         }
     }
 
     /// Answers those who wait for what these leases have come to.
     fn wake(&mut self, slots: &BTreeSet<Slot>, effects: &mut Effects<Self>) {
+        if self.state.totals.running == 0 {
+            for ticket in std::mem::take(&mut self.waiting_for_none) {
+                effects.wake(ticket, Reply::Totals(self.state.totals));
+            }
+        }
         if self.waiting.is_empty() {
             return;
         }
@@ -55,16 +65,22 @@ impl LeaseMachine {
 
     /// What is answered to a wait that is over.
     fn answer(&self, watch: &Watch) -> Option<Reply> {
-        let Some((slot, lease)) = self.state.find(watch.name()) else {
+        let found = watch.name().and_then(|name| self.state.find(name));
+        let Some((slot, lease)) = found else {
             return Some(Reply::Absent);
         };
         let is_on_its_way = lease.next.is_some() || lease.is_owed() && lease.kept().is_some();
         let is_over = match watch {
-            Watch::Begun { number, .. } => lease.begun >= *number || !is_on_its_way,
+            Watch::Begun { number, .. } => match lease.begun.cmp(number) {
+                Ordering::Less => !is_on_its_way,
+                Ordering::Equal => !lease.running().is_some_and(Current::is_launching),
+                Ordering::Greater => true,
+            },
             Watch::Whole { number, .. } => {
                 lease.whole >= *number || lease.running().is_none() && !is_on_its_way
             }
             Watch::Ended { token, .. } => lease.running().is_none_or(|it| it.token != *token),
+            Watch::Idle => true,
         };
         is_over.then(|| self.shown(slot))
     }
@@ -133,7 +149,7 @@ impl Machine for LeaseMachine {
         self.wake(&slots, effects);
     }
 
-    fn reply(&self, _seq: Seq, message: &Message, outcome: &Outcome) -> Reply {
+    fn reply(&self, seq: Seq, message: &Message, outcome: &Outcome) -> Reply {
         match (outcome, message.name()) {
             (Outcome::Absent, _) => Reply::Absent,
             (Outcome::Refused(refused), _) => Reply::Refused(*refused),
@@ -146,7 +162,13 @@ impl Machine for LeaseMachine {
             ) => {
                 let found = self.state.find(name);
                 let view = found.and_then(|(slot, _)| self.view_of(slot));
-                view.map_or(Reply::Absent, |view| Reply::Turned(*turn, Box::new(view)))
+                let has_place = matches!(turn, Turn::Current | Turn::Next);
+                let place = if has_place { seq.into() } else { Token(0) };
+                view.map_or(Reply::Absent, |view| Reply::Turned {
+                    turn: *turn,
+                    place,
+                    lease: Box::new(view),
+                })
             }
             (Outcome::Changed { .. } | Outcome::Unchanged, Some(name)) => {
                 let found = self.state.find(name);
@@ -170,6 +192,7 @@ impl Machine for LeaseMachine {
                 let listing = self.list(prefix, after.as_ref(), *limit);
                 Reply::List(Box::new(listing))
             }
+            Query::Totals => Reply::Totals(self.state.totals),
         }
     }
 
@@ -195,7 +218,15 @@ impl Machine for LeaseMachine {
     }
 
     fn watch(&mut self, ticket: Ticket, watch: &Watch, effects: &mut Effects<Self>) {
-        match (self.answer(watch), self.state.find(watch.name())) {
+        let Some(name) = watch.name() else {
+            if self.state.totals.running == 0 {
+                effects.wake(ticket, Reply::Totals(self.state.totals));
+            } else {
+                self.waiting_for_none.insert(ticket);
+            }
+            return;
+        };
+        match (self.answer(watch), self.state.find(name)) {
             (None, Some((slot, _))) => {
                 self.waiting.insert(ticket, watch.clone());
                 self.waiting_for.insert((slot, ticket));
@@ -208,8 +239,9 @@ impl Machine for LeaseMachine {
     }
 
     fn unwatch(&mut self, ticket: Ticket) {
+        self.waiting_for_none.remove(&ticket);
         if let Some(watch) = self.waiting.remove(&ticket)
-            && let Some((slot, _)) = self.state.find(watch.name())
+            && let Some((slot, _)) = watch.name().and_then(|name| self.state.find(name))
         {
             self.waiting_for.remove(&(slot, ticket));
         }

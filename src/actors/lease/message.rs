@@ -3,7 +3,7 @@
 //! Messages are stored: see the change rule in `persist/format.rs`.
 
 use crate::actors::binding::{self, Binding};
-use crate::actors::lease::item::Command;
+use crate::actors::lease::item::{Command, Totals};
 use crate::actors::lease::outcome::{Refused, Turn};
 use crate::actors::lease::view::{LeaseView, Listing};
 use crate::actors::lock::Name;
@@ -53,7 +53,7 @@ pub enum Message {
         /// Its exit status.
         code: u8,
     },
-    /// A client: it does not wait for its turn any more.
+    /// A client that runs passes itself: it does not wait for its turn any more, nor for the answer that it has come.
     Withdraw {
         /// The lease.
         name: Name,
@@ -217,12 +217,14 @@ pub enum Query {
         /// At most so many.
         limit: u32,
     },
+    /// How many passes run, and how many places are taken.
+    Totals,
 }
 
 /// What a request may wait for: each is answered with the lease, or with its absence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// A pass of this number or a later one has begun, or none is on its way.
+    /// A pass of this number or a later one has begun, and what is launched for it has a record; or none is on its way.
     Begun {
         /// The lease.
         name: Name,
@@ -243,13 +245,18 @@ pub enum Watch {
         /// Its token.
         token: Token,
     },
+    /// No pass of any lease runs: answered by how many do.
+    Idle,
 }
 
 impl Watch {
-    /// The lease.
-    pub const fn name(&self) -> &Name {
+    /// The lease, if it is about one.
+    pub const fn name(&self) -> Option<&Name> {
         match self {
-            Self::Begun { name, .. } | Self::Whole { name, .. } | Self::Ended { name, .. } => name,
+            Self::Begun { name, .. } | Self::Whole { name, .. } | Self::Ended { name, .. } => {
+                Some(name)
+            }
+            Self::Idle => None,
         }
     }
 }
@@ -258,11 +265,20 @@ impl Watch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// What came of a request, and the lease.
-    Turned(Turn, Box<LeaseView>),
+    Turned {
+        /// What.
+        turn: Turn,
+        /// The entry of the request, by which its pass and its place are known; zero if it has neither.
+        place: Token,
+        /// The lease.
+        lease: Box<LeaseView>,
+    },
     /// The lease.
     Lease(Box<LeaseView>),
     /// Leases by name.
     List(Box<Listing>),
+    /// How many there are.
+    Totals(Totals),
     /// It is done.
     Done,
     /// There is no such lease, or pass, or place.

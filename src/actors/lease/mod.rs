@@ -27,7 +27,8 @@ mod state;
 mod tests;
 mod view;
 
-pub use item::{Command, Current, End, Holder, Lease, Place, Settings};
+pub use fossil::Four;
+pub use item::{Command, Current, End, Holder, Lease, Place, Settings, Totals};
 pub use machine::LeaseMachine;
 pub use message::{Claim, Imported, Message, Query, Reply, Requesting, Rules, Setting, Watch};
 pub use outcome::{Outcome, Refused, Source, Step, Turn};

@@ -1,6 +1,6 @@
 //! All leases, and where they are found.
 
-use crate::actors::lease::item::{Due, Lease};
+use crate::actors::lease::item::{Due, Lease, Totals};
 use crate::actors::lock::Name;
 use crate::clock::Timestamp;
 use crate::ids::{Digest, PageId, ProcessId, Seq, Slot};
@@ -60,15 +60,6 @@ pub(super) struct State {
     /// Leases by the processes that they depend on.
     by_process: BTreeSet<(ProcessId, Slot)>,
     pub(super) totals: Totals,
-}
-
-/// What is counted.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Totals {
-    /// Passes that run.
-    pub(super) running: u64,
-    /// Leases with somebody next.
-    pub(super) waiting: u64,
 }
 
 /// The processes that a lease depends on.

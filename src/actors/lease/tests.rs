@@ -213,7 +213,7 @@ impl Bench {
             ..requesting
         }));
         match self.say(message) {
-            Reply::Turned(turn, _) => turn,
+            Reply::Turned { turn, .. } => turn,
             other => panic!("a request has a turn: {other:?}"),
         }
     }
