@@ -34,7 +34,12 @@ pub(crate) enum Role {
     /// The coordinator.
     Coordinator(Box<Feed>),
     /// It handed over the parcel of this ticket, and wants it back if it goes before the launch.
-    Giver(u128),
+    Giver {
+        /// The ticket.
+        ticket: u128,
+        /// Whether it may wait for the launch for as long as it likes.
+        stays: bool,
+    },
     /// It has been answered for good, and the connection ends when the answer has left.
     Done,
 }
@@ -155,7 +160,7 @@ impl Client {
     pub(crate) const fn feed(&mut self) -> Option<&mut Feed> {
         match &mut self.role {
             Role::Coordinator(feed) => Some(feed),
-            Role::Unknown | Role::Giver(_) | Role::Done => None,
+            Role::Unknown | Role::Giver { .. } | Role::Done => None,
         }
     }
 
@@ -173,7 +178,7 @@ impl Client {
     pub(crate) fn is_choked(&self) -> bool {
         let answers = match &self.role {
             Role::Coordinator(feed) => feed.answers.len(),
-            Role::Unknown | Role::Giver(_) | Role::Done => 0,
+            Role::Unknown | Role::Giver { .. } | Role::Done => 0,
         };
         self.output.len() >= OUTPUT_MAX || answers >= ANSWERS_MAX
     }

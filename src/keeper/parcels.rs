@@ -1,7 +1,7 @@
 //! What callers hand over themselves: their environment, umask, limits and streams, in memory alone, until a launch names
-//! the ticket or a minute is over.
+//! the ticket, a minute is over, or the connection ends of one that asked for that.
 
-use crate::keeper::protocol::{PARCEL_SECONDS, PARCELS_MAX, Parcel};
+use crate::keeper::protocol::{PARCEL_SECONDS, PARCELS_MAX, PARCELS_STAYING_MAX, Parcel};
 use std::os::fd::OwnedFd;
 
 /// The most bytes of all parcels that wait.
@@ -14,8 +14,16 @@ pub(crate) struct Waiting {
     pub(crate) streams: [OwnedFd; 3],
     /// Its size as it came.
     pub(crate) bytes: usize,
-    /// Until when, in milliseconds since the boot.
+    /// Until when, in milliseconds since the boot; [`STAYS`] for as long as its connection is open.
     pub(crate) until: u64,
+}
+
+/// Until when a parcel waits that stays.
+pub(crate) const STAYS: u64 = u64::MAX;
+
+/// Until when one waits that came now, unless it stays.
+pub(crate) const fn until(now: u64) -> u64 {
+    now + PARCEL_SECONDS * 1000
 }
 
 /// All of them. There are few.
@@ -29,7 +37,7 @@ impl Parcels {
         (ticket, parcel): (u128, Parcel),
         fds: Vec<OwnedFd>,
         bytes: usize,
-        now: u64,
+        until: u64,
     ) -> Result<(), String> {
         let count = fds.len();
         let streams = <[OwnedFd; 3]>::try_from(fds)
@@ -40,6 +48,12 @@ impl Parcels {
         if self.0.len() >= PARCELS_MAX {
             return Err(format!("{PARCELS_MAX} parcels wait for their launches"));
         }
+        let staying = self.0.iter().filter(|waiting| waiting.until == STAYS);
+        if until == STAYS && staying.count() >= PARCELS_STAYING_MAX {
+            return Err(format!(
+                "{PARCELS_STAYING_MAX} parcels wait for as long as their connections are open"
+            ));
+        }
         let held: usize = self.0.iter().map(|waiting| waiting.bytes).sum();
         if held + bytes > BYTES_MAX {
             return Err(format!("parcels that wait have {BYTES_MAX} bytes"));
@@ -49,7 +63,7 @@ impl Parcels {
             parcel,
             streams,
             bytes,
-            until: now + PARCEL_SECONDS * 1000,
+            until,
         });
         Ok(())
     }
@@ -83,8 +97,8 @@ impl Parcels {
 
 #[cfg(test)]
 mod tests {
-    use super::{BYTES_MAX, Parcels};
-    use crate::keeper::protocol::{PARCEL_SECONDS, PARCELS_MAX, Parcel};
+    use super::{BYTES_MAX, Parcels, STAYS, until};
+    use crate::keeper::protocol::{PARCEL_SECONDS, PARCELS_MAX, PARCELS_STAYING_MAX, Parcel};
     use std::fs::File;
     use std::os::fd::OwnedFd;
 
@@ -98,7 +112,7 @@ mod tests {
         let mut parcels = Parcels::default();
         let mut put = |ticket, fds, bytes| {
             let parcel = (ticket, Parcel::default());
-            parcels.put(parcel, streams(fds), bytes, 0)
+            parcels.put(parcel, streams(fds), bytes, until(0))
         };
         put(0, 2, 1).expect_err("a stream is missing");
         put(0, 4, 1).expect_err("one is too many");
@@ -114,5 +128,22 @@ mod tests {
         assert!(!parcels.is_empty());
         parcels.expire(PARCEL_SECONDS * 1000);
         assert!(parcels.is_empty());
+    }
+
+    #[test]
+    fn those_that_stay_leave_room_for_others() {
+        let mut parcels = Parcels::default();
+        let mut put = |ticket: usize, until| {
+            let parcel = (ticket as u128, Parcel::default());
+            parcels.put(parcel, streams(3), 1, until)
+        };
+        for ticket in 0..PARCELS_STAYING_MAX {
+            put(ticket, STAYS).expect("there is room");
+        }
+        let words = put(1000, STAYS).expect_err("there are too many");
+        assert!(words.contains("32 parcels wait"), "{words}");
+        put(1001, until(0)).expect("there is room for one that does not stay");
+        parcels.expire(until(0));
+        assert!(parcels.take(1001).is_none() && parcels.take(0).is_some());
     }
 }

@@ -24,6 +24,9 @@ pub const PARCEL_SECONDS: u64 = 60;
 /// The most parcels that wait.
 pub const PARCELS_MAX: usize = 64;
 
+/// The most of those that wait for as long as their connections are open: the others have room in any case.
+pub const PARCELS_STAYING_MAX: usize = 32;
+
 /// What is asked of a keeper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
@@ -39,6 +42,9 @@ pub enum Request {
         ticket: u128,
         /// What it is.
         parcel: Box<Parcel>,
+        /// Whether it waits for as long as this connection is open, and not a minute.
+        #[serde(default, skip_serializing_if = "is_off")]
+        stays: bool,
     },
     /// Launch this attempt, unless it is held already: answered by what is known of it.
     Launch {
@@ -62,6 +68,12 @@ pub enum Request {
         /// Which.
         attempt: ProcessId,
     },
+}
+
+/// What is off is left out: so an older side reads what asks for nothing that it does not know.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_off(flag: &bool) -> bool {
+    !*flag
 }
 
 /// What whoever asks for a launch hands over itself. Kept in memory only.

@@ -2,6 +2,7 @@
 
 use crate::keeper::client::{Client, Feed, Role, is_allowed};
 use crate::keeper::core::{Keeper, now};
+use crate::keeper::parcels::{STAYS, until};
 use crate::keeper::poll::Source;
 use crate::keeper::protocol::{PARCEL_SECONDS, Report, Request, VERSION};
 use crate::kernel::host;
@@ -123,7 +124,8 @@ impl Keeper {
     pub(super) fn part_with_the_silent(&mut self, now: u64) {
         let is_late = |client: &Client| {
             let most = match client.role {
-                Role::Giver(_) => PARCEL_SECONDS * 1000,
+                Role::Giver { stays: true, .. } => return false,
+                Role::Giver { stays: false, .. } => PARCEL_SECONDS * 1000,
                 Role::Unknown | Role::Coordinator(_) | Role::Done => INTRODUCTION_MS,
             };
             now >= client.since + most
@@ -145,7 +147,7 @@ impl Keeper {
 
     fn part(&mut self, number: u32, client: &Client) {
         self.poll.remove(client);
-        if let Role::Giver(ticket) = client.role {
+        if let Role::Giver { ticket, .. } = client.role {
             // Whoever reads what that one wrote waits for the end of it.
             drop(self.parcels.take(ticket));
         }
@@ -157,15 +159,20 @@ impl Keeper {
     fn answer(&mut self, number: u32, client: &mut Client, request: Request, bytes: usize) {
         match request {
             Request::Hello { version: _ } => self.welcome(number, client),
-            Request::Parcel { ticket, parcel } => {
+            Request::Parcel {
+                ticket,
+                parcel,
+                stays,
+            } => {
                 if self.coordinator == Some(number) {
                     return client.refuse("a coordinator hands over no parcels");
                 }
                 let fds = client.take_fds();
-                match self.parcels.put((ticket, *parcel), fds, bytes, now()) {
+                let until = if stays { STAYS } else { until(now()) };
+                match self.parcels.put((ticket, *parcel), fds, bytes, until) {
                     Ok(()) => {
                         client.report(&Report::Taken { ticket });
-                        client.role = Role::Giver(ticket);
+                        client.role = Role::Giver { ticket, stays };
                     }
                     Err(words) => client.refuse(words),
                 }

@@ -1,7 +1,7 @@
 //! How a keeper hands over to the program that is executed in its place, and how that takes over.
 
-use crate::keeper::core::Keeper;
-use crate::keeper::parcels::Waiting;
+use crate::keeper::core::{Keeper, now};
+use crate::keeper::parcels::{Waiting, until};
 use crate::keeper::upgrade::{self, Carried, CarriedParcel};
 use crate::kernel::spawn::{Outcome, inherited};
 use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, OwnedFd};
@@ -65,6 +65,7 @@ fn carried(waiting: &Waiting) -> CarriedParcel {
         parcel: waiting.parcel.clone(),
         streams: waiting.streams.each_ref().map(AsRawFd::as_raw_fd),
         bytes: waiting.bytes,
-        until: waiting.until,
+        // Its connection ends here.
+        until: waiting.until.min(until(now())),
     }
 }

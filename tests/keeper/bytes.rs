@@ -2,7 +2,7 @@
 
 use crate::wire::{Kept, Peer, bytes, hex};
 use sexton::ids::ProcessId;
-use sexton::keeper::protocol::{Exited, Launch, Report, Request, Started};
+use sexton::keeper::protocol::{Exited, Launch, Parcel, Report, Request, Started};
 use std::io::{Read as _, Write as _};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/protocols/keeper.md");
@@ -22,6 +22,20 @@ fn request(name: &str, request: &Request) -> String {
 
 fn report(name: &str, report: &Report) -> String {
     line('<', name, &rmp_serde::to_vec(report).expect("it encodes"))
+}
+
+fn parcel(ticket: u128, stays: bool) -> String {
+    let parcel = Box::new(Parcel {
+        env: vec![bytes("PATH=/bin")],
+        umask: 0o022,
+        limits: vec![(7, 1024, 4096)],
+    });
+    let parcel = Request::Parcel {
+        ticket,
+        parcel,
+        stays,
+    };
+    request("Parcel", &parcel)
 }
 
 fn spoken() -> Vec<String> {
@@ -88,6 +102,9 @@ fn spoken() -> Vec<String> {
                 attempts: vec![ATTEMPT],
             },
         ),
+        parcel(7, false),
+        report("Taken", &Report::Taken { ticket: 7 }),
+        parcel(8, true),
     ]
 }
 

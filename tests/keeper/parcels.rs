@@ -2,20 +2,34 @@
 
 use crate::wire::{Kept, Peer, attempt, bytes, framed};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use sexton::keeper::protocol::{Launch, PARCELS_MAX, Parcel, Report, Request};
+use sexton::keeper::protocol::{Launch, PARCELS_MAX, PARCELS_STAYING_MAX, Parcel, Report, Request};
 use std::io::{IoSlice, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
-/// Hands over a parcel with these descriptors; the answer.
+/// Hands over a parcel with these descriptors, for a minute; the answer.
 pub(crate) fn hand_over(
     peer: &mut Peer,
     ticket: u128,
     parcel: Parcel,
     fds: &[BorrowedFd<'_>],
 ) -> Report {
+    give(peer, (ticket, false), parcel, fds)
+}
+
+/// The same, and whether it stays for as long as the connection.
+fn give(
+    peer: &mut Peer,
+    (ticket, stays): (u128, bool),
+    parcel: Parcel,
+    fds: &[BorrowedFd<'_>],
+) -> Report {
     let parcel = Box::new(parcel);
-    let frame = framed(&Request::Parcel { ticket, parcel });
+    let frame = framed(&Request::Parcel {
+        ticket,
+        parcel,
+        stays,
+    });
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() {
@@ -103,10 +117,16 @@ fn parcels_that_are_not_whole_or_too_many_are_refused() {
 
 #[test]
 fn a_parcel_is_let_go_of_with_whoever_gave_it() {
+    for stays in [false, true] {
+        let_go(stays);
+    }
+}
+
+fn let_go(stays: bool) {
     let kept = Kept::new();
     let (mut reader, output) = std::io::pipe().expect("there is one");
     let mut giver = kept.connect();
-    let taken = hand_over(&mut giver, 9, whole(), &[output.as_fd(); 3]);
+    let taken = give(&mut giver, (9, stays), whole(), &[output.as_fd(); 3]);
     assert_eq!(taken, Report::Taken { ticket: 9 });
     drop((giver, output));
     let mut words = String::new();
@@ -119,4 +139,23 @@ fn a_parcel_is_let_go_of_with_whoever_gave_it() {
     };
     coordinator.launch(attempt(1), launch);
     assert!(matches!(coordinator.next(), Report::Failed { step: 3, .. }));
+}
+
+#[test]
+fn parcels_that_stay_leave_room_for_others() {
+    let kept = Kept::new();
+    let null = std::fs::File::open("/dev/null").expect("it is there");
+    let fds = [null.as_fd(); 3];
+    let mut peers: Vec<Peer> = (0..=PARCELS_STAYING_MAX).map(|_| kept.connect()).collect();
+    let mut last = peers.pop().expect("there is one more");
+    for (ticket, peer) in (0_u128..).zip(&mut peers) {
+        let taken = give(peer, (ticket, true), whole(), &fds);
+        assert_eq!(taken, Report::Taken { ticket });
+    }
+    let Report::Refused { reason } = give(&mut last, (1000, true), whole(), &fds) else {
+        panic!("there are too many");
+    };
+    assert!(reason.contains("32 parcels wait"), "{reason}");
+    let taken = hand_over(&mut kept.connect(), 1001, whole(), &fds);
+    assert_eq!(taken, Report::Taken { ticket: 1001 });
 }

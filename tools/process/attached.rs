@@ -5,6 +5,7 @@ use crate::client::{Fields, fields};
 use crate::process::asking::{Asking, Of, has_ended};
 use crate::report::Failure;
 use crate::signals::Signals;
+use crate::text::words;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Resource, getrlimit, umask};
 use serde_json::Value;
@@ -19,6 +20,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 use std::time::Duration;
+use tokio::runtime::Runtime;
 
 /// How long the keeper may take to take a parcel.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -47,59 +49,95 @@ pub(crate) fn run(
     started: impl FnOnce(&Value),
     outcome: &dyn Fn(&Value) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let runtime = runtime.map_err(|error| failed(&error))?;
     // Before it is launched: what comes from here on is for it.
-    let signals = runtime
-        .block_on(async { Signals::listen(&FORWARDED) })
-        .map_err(|error| failed(&error))?;
-    let keeper = asking.act("keeper", Fields::new())?;
-    let socket = keeper
-        .pointer("/socket")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    let (ticket, given) = hand_over(socket).map_err(|error| failed(&error))?;
-    asked.insert("parcel".to_owned(), format!("{ticket:x}").into());
+    let foreground = Foreground::listen()?;
+    let handed = Handed::over(asking, false)?;
+    asked.insert("parcel".to_owned(), handed.ticket().into());
     let record = asking.act("launch", asked)?;
-    drop(given);
+    drop(handed);
     if has_ended(&record) {
         return outcome(&record);
     }
-    let id = record
-        .pointer("/id")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
     started(&record);
-    let (ended, end) = tokio::sync::oneshot::channel();
-    std::thread::scope(|scope| {
-        let waiting = scope.spawn(move || {
-            let record = asking.wait(id, None, Of::Leader);
-            let _ = ended.send(());
-            record
-        });
-        let (forward, forwarded) = mpsc::channel::<i32>();
-        scope.spawn(move || {
-            for number in forwarded {
-                // It may have ended meanwhile: its end says so.
-                let asked = fields([
-                    ("id", id.into()),
-                    ("signal", number.into()),
-                    ("group", true.into()),
-                ]);
-                drop(asking.act("signal", asked));
-            }
-        });
-        runtime.block_on(signals.pass_on(end, |number| {
-            // The thread that sends them ends after this.
-            let _ = forward.send(number);
-        }));
-        drop(forward);
-        let record = waiting.join();
-        let record = record.map_err(|_| failed(&"the wait for it panicked"))??;
-        outcome(&record)
-    })
+    foreground.follow(asking, &words(&record, "/id"), outcome)
+}
+
+/// Signals that come here, and what waits for them.
+pub(crate) struct Foreground {
+    runtime: Runtime,
+    signals: Signals,
+}
+
+impl Foreground {
+    /// Hears of signals from now on, instead of ending by them.
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let runtime = runtime.map_err(|error| failed(&error))?;
+        let signals = runtime.block_on(async { Signals::listen(&FORWARDED) });
+        let signals = signals.map_err(|error| failed(&error))?;
+        Ok(Self { runtime, signals })
+    }
+
+    /// Sends signals on to the process of this record, until it has ended.
+    pub(crate) fn follow(
+        self,
+        asking: &Asking,
+        id: &str,
+        outcome: &dyn Fn(&Value) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let (ended, end) = tokio::sync::oneshot::channel();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(move || {
+                let record = asking.wait(id, None, Of::Leader);
+                let _ = ended.send(());
+                record
+            });
+            let (forward, forwarded) = mpsc::channel::<i32>();
+            scope.spawn(move || {
+                for number in forwarded {
+                    // It may have ended meanwhile: its end says so.
+                    let asked = fields([
+                        ("id", id.into()),
+                        ("signal", number.into()),
+                        ("group", true.into()),
+                    ]);
+                    drop(asking.act("signal", asked));
+                }
+            });
+            self.runtime.block_on(self.signals.pass_on(end, |number| {
+                // The thread that sends them ends after this.
+                let _ = forward.send(number);
+            }));
+            drop(forward);
+            let record = waiting.join();
+            let record = record.map_err(|_| failed(&"the wait for it panicked"))??;
+            outcome(&record)
+        })
+    }
+}
+
+/// What the keeper was given, until a launch names its ticket. With this it lets go of it.
+pub(crate) struct Handed {
+    ticket: u128,
+    #[expect(dead_code, reason = "held for as long as the parcel may be wanted")]
+    connection: UnixStream,
+}
+
+impl Handed {
+    /// Gives the keeper what the command is to have of this process. Unless it stays, the launch has a minute to come.
+    pub(crate) fn over(asking: &Asking, stays: bool) -> Result<Self, Failure> {
+        let keeper = asking.act("keeper", Fields::new())?;
+        let handed = hand_over(&words(&keeper, "/socket"), stays);
+        let (ticket, connection) = handed.map_err(|error| failed(&error))?;
+        Ok(Self { ticket, connection })
+    }
+
+    /// By which the launch names it.
+    pub(crate) fn ticket(&self) -> String {
+        format!("{:x}", self.ticket)
+    }
 }
 
 fn failed(error: &dyn Display) -> Failure {
@@ -110,13 +148,14 @@ fn failed(error: &dyn Display) -> Failure {
 
 /// Gives the keeper what the command is to have of this process: the ticket by which the launch names it, and the connection,
 /// with whose end the keeper lets go of what no launch has asked for.
-fn hand_over(socket: &str) -> std::io::Result<(u128, UnixStream)> {
+fn hand_over(socket: &str, stays: bool) -> std::io::Result<(u128, UnixStream)> {
     let mut chance = [0; 16];
     getrandom::fill(&mut chance).map_err(std::io::Error::other)?;
     let ticket = u128::from_le_bytes(chance);
     let request = Request::Parcel {
         ticket,
         parcel: Box::new(parcel()),
+        stays,
     };
     let frame = framed(&request)?;
     let mut stream = UnixStream::connect(socket)?;
