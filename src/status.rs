@@ -2,6 +2,7 @@
 //!
 //! Plain data with stable names; what asks for it is in `handle/`.
 
+use crate::actors::lease;
 use crate::actors::queue::Totals;
 use crate::actors::supervisor;
 use crate::address::Address;
@@ -49,7 +50,7 @@ pub struct NodeStatus {
     pub recovered: Recovered,
     /// Whether something is taken on no more until the next start.
     pub draining: bool,
-    /// What that is: `locks`, `jobs`, `claims` of jobs.
+    /// What that is: `locks`, `jobs`, `claims` of jobs, `passes` of leases.
     pub draining_what: Vec<&'static str>,
     /// Owners of locks.
     pub lock_owners: u32,
@@ -58,6 +59,9 @@ pub struct NodeStatus {
     /// Jobs and queues.
     #[cfg_attr(feature = "http", schemars(with = "Object"))]
     pub queues: Totals,
+    /// Passes of leases.
+    #[cfg_attr(feature = "http", schemars(with = "Object"))]
+    pub leases: lease::Totals,
     /// Commands delivered and not yet answered.
     pub open_commands: u64,
     /// The journal; none if the node keeps no files.

@@ -12,16 +12,16 @@ use std::time::Duration;
 /// The longest wait, in seconds.
 const WAIT_MAX: u64 = 3600;
 
-/// Have a running coordinator take nothing new on, and end when no lock and no claim of a job is left.
+/// Have a running coordinator take nothing new on, and end when no lock, no claim of a job and no pass of a lease is left.
 ///
 /// Renewals and releases of locks go on, and those who wait for one are still granted it; claimed jobs may be touched, and come to
-/// their end. Jobs that wait stay on disk. What SIGUSR2 does, by name; the next start ends the drain.
+/// their end, as passes do that run. Jobs that wait, and requests for passes, stay on disk. What SIGUSR2 does, by name; the next start ends the drain.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sexton drain                 take on no new locks, jobs or claims, and say how many are left
+  sexton drain                 take on no new locks, jobs, claims or passes, and say how many are left
   sexton drain --wait 60       and wait for the last of them
-  sexton drain queues          locks go on; it ends when no lock and no claim is left, all the same
+  sexton drain queues          locks go on; it ends when no lock, claim and pass is left, all the same
 
 Exit status: 0 it drains, and with --wait nothing is left; 1 some are left when the wait is over; 3 no coordinator runs
 there; 4 it has halted.")]
@@ -30,7 +30,7 @@ pub(crate) struct Drain {
     #[arg(value_enum, default_value_t = What::All)]
     what: What,
 
-    /// How long to wait until no lock and no claim is left, in whole seconds
+    /// How long to wait until no lock, no claim and no pass is left, in whole seconds
     #[arg(long, value_name = SPAN, value_parser = seconds(1, WAIT_MAX))]
     wait: Option<u64>,
 
@@ -48,7 +48,9 @@ enum What {
     Locks,
     /// New jobs, and new claims of jobs
     Queues,
-    /// Both
+    /// New passes of leases
+    Leases,
+    /// All of these
     All,
 }
 
@@ -60,7 +62,8 @@ impl Drain {
         let (what, new) = match self.what {
             What::Locks => ("locks", "locks"),
             What::Queues => ("queues", "jobs or claims"),
-            What::All => ("all", "locks, jobs or claims"),
+            What::Leases => ("leases", "passes"),
+            What::All => ("all", "locks, jobs, claims or passes"),
         };
         let path = format!("/v1/drain?what={what}&wait={wait}");
         let answer = client::post(&target, &path, patience)?;
@@ -68,23 +71,36 @@ impl Drain {
         if answer.status != 200 {
             return Err(refused(said));
         }
-        let (locks, claims) = (number(&said, "/locks"), number(&said, "/claims"));
-        let is_left = locks + claims > 0;
+        let left = [
+            ("/locks", "lock"),
+            ("/claims", "claim"),
+            ("/passes", "pass"),
+        ];
+        let left = left.map(|(path, one)| (number(&said, path), one));
+        let is_left = left.iter().any(|(number, _)| *number > 0);
         let words = if is_left {
-            let (locks, claims) = (count(locks, "lock"), count(claims, "claim"));
+            let [locks, claims, passes] = left.map(|(number, one)| counted(number, one));
             format!(
-                "draining: no new {new}; the coordinator ends when {locks}, held or waited for, and {claims} are gone\n"
+                "draining: no new {new}; the coordinator ends when {locks}, held or waited for, {claims} and {passes} are gone\n"
             )
         } else {
-            "drained: no lock and no claim is left, the coordinator ends\n".to_owned()
+            "drained: no lock, no claim and no pass is left, the coordinator ends\n".to_owned()
         };
         let text = if self.json { &answer.body } else { &words };
         written(std::io::stdout().lock().write_all(text.as_bytes()))?;
         if self.wait.is_some() && is_left {
             return Err(Failure::found(
-                "some locks or claims are left, and the wait is over",
+                "some locks, claims or passes are left, and the wait is over",
             ));
         }
         Ok(())
+    }
+}
+
+/// How many of something, in words.
+fn counted(number: u64, one: &str) -> String {
+    match (number, one) {
+        (1, _) | (_, "lock" | "claim") => count(number, one),
+        (_, one) => format!("{number} {one}es"),
     }
 }

@@ -117,6 +117,9 @@ fn page(status: &Value) -> String {
     let jobs = |phase: &str| format!("{} {phase}", count(&format!("/queues/jobs/{phase}")));
     let phases = PHASES.map(jobs);
     lines.push(("jobs", phases.join(", ")));
+    let passes = |at: &str| count(&format!("/leases/{at}"));
+    let passes = format!("{} running, {} next", passes("running"), passes("waiting"));
+    lines.push(("passes", passes));
     let (host, process) = (system::host(status), system::process(status));
     lines.push(("host", host.join(", ")));
     lines.push(("process", process.join(", ")));

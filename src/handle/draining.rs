@@ -1,6 +1,6 @@
 //! Draining: nothing new is taken on until the next start, and what is held comes to its end.
 
-use crate::actors::{lock, queue};
+use crate::actors::{lease, lock, queue};
 use crate::handle::{Command, Handle, QueueError};
 use crate::ids::ActorId;
 use crate::spine::delivery::Item;
@@ -21,7 +21,9 @@ pub enum Drain {
     Locks,
     /// No new jobs, and no new claims of jobs: what is claimed may be touched, and comes to its end.
     Queues,
-    /// Both.
+    /// No new passes of leases: those that run come to their end, and requests of before stay.
+    Leases,
+    /// All of these.
     All,
     /// No new jobs. Claims go on, and the node does not end by it: what beanstalkd means by draining.
     #[cfg_attr(feature = "http", serde(skip))]
@@ -35,6 +37,7 @@ impl Drain {
             locks: matches!(self, Self::Locks | Self::All),
             jobs: matches!(self, Self::Queues | Self::All | Self::Jobs),
             claims: matches!(self, Self::Queues | Self::All),
+            passes: matches!(self, Self::Leases | Self::All),
         }
     }
 
@@ -44,6 +47,7 @@ impl Drain {
             locks,
             jobs,
             claims,
+            passes,
         } = self.drains();
         let of = |additions, all| match (additions, all) {
             (_, true) => Draining::All,
@@ -53,6 +57,7 @@ impl Drain {
         let all = [
             (ActorId::LOCK, of(locks, locks)),
             (ActorId::QUEUE, of(jobs, claims)),
+            (ActorId::LEASE, of(passes, passes)),
         ];
         all.into_iter().filter(|(_, draining)| draining.has_begun())
     }
@@ -67,12 +72,14 @@ pub struct Drains {
     pub jobs: bool,
     /// Claims of jobs.
     pub claims: bool,
+    /// New passes of leases.
+    pub passes: bool,
 }
 
 impl Drains {
     /// Whether there is anything.
     pub const fn any(self) -> bool {
-        self.locks || self.jobs || self.claims
+        self.locks || self.jobs || self.claims || self.passes
     }
 
     /// What it is, in words.
@@ -81,6 +88,7 @@ impl Drains {
             (self.locks, "locks"),
             (self.jobs, "jobs"),
             (self.claims, "claims"),
+            (self.passes, "passes"),
         ];
         let all = all.into_iter().filter(|(is, _)| *is);
         all.map(|(_, word)| word).collect()
@@ -91,6 +99,7 @@ impl Drains {
             locks: self.locks || other.locks,
             jobs: self.jobs || other.jobs,
             claims: self.claims || other.claims,
+            passes: self.passes || other.passes,
         }
     }
 }
@@ -102,10 +111,13 @@ pub struct Left {
     pub locks: u64,
     /// Claimed jobs.
     pub claims: u64,
+    /// Passes of leases that run.
+    pub passes: u64,
 }
 
 impl Handle {
-    /// Takes nothing new of this on from now on, and resolves when no lock and no claim of a job is left.
+    /// Takes nothing new of this on from now on, and resolves when no lock, no claim of a job and no pass of a lease
+    /// is left.
     pub async fn drain(&self, what: Drain) -> Result<(), Stopped> {
         self.begin_drain(what).await?;
         self.drained().await
@@ -127,15 +139,16 @@ impl Handle {
         *self.facts.draining.borrow()
     }
 
-    /// Resolves at the first moment after a drain of locks or queues has begun, by whomever, at which no lock and no
-    /// claim is left, whichever of them drains. Never, if none begins.
+    /// Resolves at the first moment after a drain of locks, queues or leases has begun, by whomever, at which no lock, no
+    /// claim and no pass is left, whichever of them drains. Never, if none begins.
     pub async fn drained(&self) -> Result<(), Stopped> {
         let mut draining = self.facts.draining.subscribe();
-        let begun = draining.wait_for(|drains| drains.locks || drains.claims);
+        let begun = draining.wait_for(|it| it.locks || it.claims || it.passes);
         drop(begun.await.map_err(|_| Stopped)?);
         loop {
             drop(self.actors.lock.watch(lock::Watch::Empty).await?);
             drop(self.actors.queue.watch(queue::Watch::Unclaimed).await?);
+            drop(self.actors.lease.watch(lease::Watch::Idle).await?);
             // Of what does not drain, there may be more meanwhile.
             match self.left().await {
                 Ok(left) if left == Left::default() => return Ok(()),
@@ -155,6 +168,18 @@ impl Handle {
         };
         let locks = u64::from(owners) + u64::from(contenders);
         let claims = self.queues().totals().await?.jobs.claimed.into();
-        Ok(Left { locks, claims })
+        let totals = vec![Item::Query(lease::Query::Totals)];
+        let totals = self.actors.lease.call(totals).await?.pop();
+        let lease::Reply::Totals(lease::Totals {
+            running: passes, ..
+        }) = totals.ok_or(Stopped)??
+        else {
+            unreachable!("totals are the answer to a question about totals");
+        };
+        Ok(Left {
+            locks,
+            claims,
+            passes,
+        })
     }
 }

@@ -1,9 +1,10 @@
-//! What can be asked of a running node, from any thread: its locks, its queues, what happens on it, and how it is.
+//! What can be asked of a running node, from any thread: its locks, queues, processes and leases, what happens on it, and how it is.
 //!
 //! Knows no listener. The protocols are built on it, and the composition root in [`node`](crate::node) on both.
 
 mod draining;
 mod events;
+mod leases;
 mod locks;
 mod processes;
 mod queue_error;
@@ -13,6 +14,7 @@ mod system;
 
 pub use self::draining::{Drain, Drains, Left};
 pub use self::events::Events;
+pub use self::leases::{LeaseError, Leases, Requested};
 pub use self::locks::{Entry, LockError, Locks, Terms};
 pub use self::processes::{
     ProcessError, Processes, Reconciled, Stopping, Usage, words as failure_words,
@@ -22,7 +24,7 @@ pub use self::queues::{Added, JobWait, Queues};
 pub use self::services::Services;
 pub(crate) use self::system::System;
 use crate::actors::lock::{Query, Reply};
-use crate::actors::{Actors, each, queue, supervisor};
+use crate::actors::{Actors, each, lease, queue, supervisor};
 use crate::clock::{Clock, Date, Offset, Timestamp};
 use crate::ids::ActorId;
 use crate::persist::journal::{Fsync, Journal};
@@ -123,6 +125,11 @@ impl Handle {
         Services::new(self.actors.process.clone(), keeping)
     }
 
+    /// The leases.
+    pub fn leases(&self) -> Leases {
+        Leases::new(self.actors.lease.clone())
+    }
+
     /// What holds for the queues, for as long as the node runs.
     pub fn queue_rules(&self) -> &queue::Rules {
         &self.facts.queue_rules
@@ -195,6 +202,11 @@ impl Handle {
         self.halt.borrow().as_ref().map(Halt::to_string)
     }
 
+    /// The process that the node runs in.
+    pub fn pid(&self) -> u32 {
+        std::process::id()
+    }
+
     /// The wall clock, as the node has it.
     pub fn date(&self) -> Date {
         let offset = Offset(self.facts.clock.offset_ms());
@@ -233,13 +245,21 @@ impl Handle {
                 }
             }
         };
+        let leases = match self.leases().totals().await {
+            Ok(totals) => totals,
+            Err(LeaseError::Stopped(stopped)) => return Err(stopped),
+            // An actor that panicked counts nothing until it is served again.
+            Err(LeaseError::Absent | LeaseError::Refused(_) | LeaseError::Failed(_)) => {
+                lease::Totals::default()
+            }
+        };
         let actors = each!(mailbox in &self.actors => self.report(mailbox).await?).into();
         let listening = self.listening((lock_owners, lock_contenders));
         let system = facts.system.read().await;
         let now = facts.clock.now();
         Ok(NodeStatus {
             version: env!("CARGO_PKG_VERSION"),
-            pid: std::process::id(),
+            pid: self.pid(),
             data: facts.data.clone(),
             fsync: fsync_words(facts.fsync, facts.journal.is_some()),
             doors: listening.doors,
@@ -259,6 +279,7 @@ impl Handle {
             journal: facts.journal.as_ref().map(Into::into),
             snapshots: facts.data.as_ref().map(|_| self.snapshots()),
             queues: jobs,
+            leases,
             actors,
             lockserver: listening.lockserver,
             beanstalk: listening.beanstalk,

@@ -4,7 +4,7 @@
 use crate::daemon::{Daemon, text};
 use crate::described;
 use crate::opened::{Answer, Opened, answers, read_all, request, run};
-use crate::{process_status, queue_status};
+use crate::{lease_status, process_status, queue_status};
 use serde_json::{Value, json};
 use sexton::spine::delivery::Stage;
 use std::io::Write as _;
@@ -78,7 +78,7 @@ impl Asking {
     }
 
     /// The same with other bytes.
-    fn spaced(mut self) -> Self {
+    pub(crate) fn spaced(mut self) -> Self {
         self.body = self.body.map(|body| format!("{body} "));
         self
     }
@@ -191,6 +191,12 @@ impl Nodes {
             && let Some(answer) = self.provoke_by_processes(path, method, status)
         {
             return answer;
+        }
+        if lease_status::is_ours(path) {
+            let (asked, nodes) = ((path, method, status), (&self.well, &self.panicking));
+            if let Some(answer) = lease_status::provoke(asked, nodes) {
+                return answer;
+            }
         }
         let is_of_queues = path.starts_with("/v1/queues");
         let well = match status {
@@ -373,6 +379,10 @@ impl FullDisk {
         if process_status::is_ours(path) {
             let socket = self.files.path().join("data/sexton.sock");
             return process_status::full(path, method, (&socket, &self.process));
+        }
+        if lease_status::is_ours(path) {
+            let socket = self.files.path().join("data/sexton.sock");
+            return lease_status::full(path, method, &socket);
         }
         let asking = Asking::well(path, method);
         if !path.starts_with("/v1/locks") {

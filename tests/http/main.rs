@@ -28,6 +28,10 @@ mod event;
 mod every_status;
 mod gate;
 mod hostile;
+#[cfg(feature = "cli")]
+mod lease;
+#[cfg(feature = "cli")]
+mod lease_status;
 mod list;
 mod listener;
 mod lock;

@@ -41,7 +41,7 @@ const DESCRIPTORS_ENOUGH: u64 = 4096;
 ///
 /// Signals: INT, TERM and TSTP stop in good order; a second one waits for no service. HUP reads the configuration, the hosts list, the token file and the
 /// certificate again, and says what took effect and what needs a restart. USR1 takes a checkpoint, and writes
-/// DATA/lockserver.stats and DATA/lockserver.locks. SYS or USR2 drains: nothing new, exit when no lock and no claim is left.
+/// DATA/lockserver.stats and DATA/lockserver.locks. SYS or USR2 drains: nothing new, exit when no lock, claim and pass is left.
 ///
 /// Every flag may also stand in the environment (`SEXTON_LOCK_ENTRIES` for --lock-entries) or in the file of --config; a
 /// flag goes before the environment, and that before the file. `sexton config` shows what is in force.
@@ -127,7 +127,7 @@ async fn serve(
                     notify.status("draining");
                     // A node that has halted says so below.
                     let _begun = handle.begin_drain(Drain::All).await;
-                    tracing::info!("draining: no new locks, jobs or claims; the end comes when no lock and no claim is left");
+                    tracing::info!("draining: no new locks, jobs, claims or passes; the end comes when no lock, no claim and no pass is left");
                 }
             },
             // However it began: by a signal, or through a door.

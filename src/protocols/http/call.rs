@@ -2,7 +2,7 @@
 //!
 //! A wait ends with its connection, and with the door: nobody is left in a line who does not stand there any more.
 
-use crate::handle::{Handle, Locks, Processes, Queues};
+use crate::handle::{Handle, Leases, Locks, Processes, Queues};
 use crate::ids::RequestKey;
 use crate::protocols::http::access::{self, Peer, Scope};
 use crate::protocols::http::idempotency::key_of;
@@ -118,6 +118,15 @@ impl Call {
         match self.key {
             None => processes,
             Some(key) => processes.once(key),
+        }
+    }
+
+    /// The leases, for this request.
+    pub(crate) fn leases(&self) -> Leases {
+        let leases = self.node.leases();
+        match self.key {
+            None => leases,
+            Some(key) => leases.once(key),
         }
     }
 

@@ -13,7 +13,7 @@ use crate::protocols::http::shared::Shared;
 use crate::protocols::http::socket::{self, Rights, SocketFile};
 use crate::protocols::http::tls::{Identity, TlsError};
 use crate::protocols::http::token::{Token, TokenError};
-use crate::protocols::http::{job, process};
+use crate::protocols::http::{job, lease, lease_set, process};
 use crate::protocols::listener::{self, Places};
 use crate::refusal::Reason;
 use crate::status::Listening;
@@ -111,7 +111,13 @@ impl Door {
                 request_bytes_max,
                 tcp: Room::new(config, node.facts.admission.unfinished()),
                 unix: Room::new(config, node.facts.admission.unfinished()),
-                long: [job::PUSH, job::PUSH_ALL, process::LAUNCH],
+                long: [
+                    job::PUSH,
+                    job::PUSH_ALL,
+                    process::LAUNCH,
+                    lease::RUN,
+                    lease_set::SET,
+                ],
                 description: routes::description(),
             }),
             address: tcp.as_ref().map(|(address, _)| *address),

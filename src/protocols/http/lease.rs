@@ -1,6 +1,404 @@
-//! Leases over HTTP.
+//! Leases over HTTP: requests into calls of [`Leases`](crate::handle::Leases), and what came of them into answers. The members
+//! are those of `docs/protocols/http.md`, "Leases".
+//!
+//! Never here: whose turn it is. That is the machine's. What launches or stores a command needs the scope `run`, see `access.rs`.
 
-use crate::actors::lease::LeaseMachine;
-use crate::protocols::http::route::Routed;
+use crate::actors::lease::{Claim, LeaseMachine, LeaseView, Requesting, Turn};
+use crate::actors::lock::Name;
+use crate::handle::Requested;
+use crate::ids::Token;
+use crate::protocols::http::access::Scope;
+use crate::protocols::http::binding::{Bound, Extent};
+use crate::protocols::http::call::{Call, Rollback};
+use crate::protocols::http::lease_look::{self, Lease};
+use crate::protocols::http::lease_set::{self, Span};
+use crate::protocols::http::problem::Problem;
+use crate::protocols::http::process::Launch;
+use crate::protocols::http::process_look::Process;
+use crate::protocols::http::route::{Body, Json, Route, Routed, Words};
+use crate::protocols::http::schema::Number;
+use crate::refusal::Reason;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
 
-impl Routed for LeaseMachine {}
+/// Where a pass is asked for: arguments may be longer than other requests.
+pub(crate) const RUN: &str = "/v1/leases/run";
+
+impl Routed for LeaseMachine {
+    const ROUTES: &'static [fn() -> Vec<Route>] = &[routes, lease_set::routes, lease_look::routes];
+}
+
+#[expect(clippy::too_many_lines, reason = "a table, route after route")]
+fn routes() -> Vec<Route> {
+    use Reason::{
+        Absent, Disabled, DiskFull, Draining, Ended, Failed, Full, OutOfScope, Stale, Waits,
+    };
+    vec![
+        Route::post_once(
+            RUN,
+            run,
+            Words {
+                id: "run_lease",
+                summary: "Ask for a pass of a command",
+                more: "The coordinator launches it: at once if the lease is free, when its turn comes if nobody else is next, and not at all if somebody is, whose pass will do. Whatever becomes of the client, a whole pass follows that begins after this.",
+                answer: "What came of it.",
+            },
+            &[Disabled, Draining, Full, Waits, DiskFull, Failed],
+        )
+        .with_scope(Scope::Run),
+        Route::post_once(
+            "/v1/leases/claim",
+            claim,
+            Words {
+                id: "claim_lease",
+                summary: "Ask for a pass that the client runs itself",
+                more: "With `wait`, answers when its turn has come or the wait ends; a client that closes the connection stands in line no longer. One that is turned away may wait for the pass that does for it, which `pass` numbers.",
+                answer: "What came of it.",
+            },
+            &[
+                Disabled, Draining, Full, Waits, DiskFull, Failed, Absent, Ended, OutOfScope,
+            ],
+        ),
+        Route::post(
+            "/v1/leases/renew",
+            Scope::Use,
+            renew,
+            Words {
+                id: "renew_lease",
+                summary: "Say that a pass still runs",
+                more: "Its client is taken for dead when it has not said so for its `ttl_ms`. With `process`, the pass depends on that from now on.",
+                answer: "The lease.",
+            },
+            &[Absent, Stale, DiskFull, Failed, Ended, OutOfScope],
+        ),
+        Route::post(
+            "/v1/leases/finish",
+            Scope::Use,
+            finish,
+            Words {
+                id: "finish_lease",
+                summary: "Say that a pass has run to its end",
+                more: "Of a command that the coordinator launched it is seen.",
+                answer: "The lease.",
+            },
+            &[Stale, Failed],
+        ),
+        Route::post(
+            "/v1/leases/wait",
+            Scope::Read,
+            wait,
+            Words {
+                id: "wait_for_lease",
+                summary: "Wait for a pass to begin or to end",
+                more: "Answers at once if it has, or if none is on its way, and when the wait is over: `begun`, `whole` and `current` say which.",
+                answer: "The lease.",
+            },
+            &[Absent, Waits, Failed],
+        ),
+    ]
+}
+
+/// Until when a request for a pass waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "RunUntil")]
+enum Until {
+    /// Its pass has begun.
+    #[default]
+    Begun,
+    /// Its pass has ended.
+    Ended,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "RunLease")]
+pub(crate) struct Run {
+    /// The lease; made if it is not there.
+    #[schemars(extend("minLength" = 1))]
+    name: Name,
+    /// What is launched; what is set, if left out. It has no parent.
+    launch: Option<Launch>,
+    /// Milliseconds between the starts of this pass and the next; what is set, if left out.
+    period_ms: Option<Span>,
+    /// Whether it never waits: a pass begins at once or not at all.
+    #[serde(default)]
+    no_delay: bool,
+    /// Seconds to wait at most; the pass comes all the same.
+    #[serde(default)]
+    wait: Number<u64, 0, 3600>,
+    /// Until when: `begun` or `ended`.
+    #[serde(default)]
+    until: Until,
+}
+
+/// What came of a request.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Ran {
+    /// `current`: its pass has begun; `next`: it waits for its turn; `not-needed`: somebody else is next, whose pass will do; `no-delay`: it is not its turn, and it does not wait.
+    turn: &'static str,
+    /// By which its pass is known, as `place` of that; 0 if it has none.
+    place: Token,
+    /// The number of the pass by which the request is met.
+    pass: u64,
+    /// The record of its command, once that is launched.
+    process: Option<Process>,
+    /// The lease.
+    lease: Lease,
+}
+
+/// Asks for a pass, and waits as long as it is asked to.
+async fn run(call: &Call, Body(asked): Body<Run>) -> Result<Json<Ran>, Problem> {
+    let launching = asked.launch.map(Launch::launching).transpose()?;
+    let requesting = Requesting {
+        name: asked.name.clone(),
+        command: launching.map(Arc::new),
+        claim: None,
+        period_ms: asked.period_ms.map(|it| it.0),
+        no_delay: asked.no_delay,
+    };
+    let leases = call.node.leases();
+    let requested = call.leases().request(requesting).await?;
+    let place = requested.place;
+    let mut lease = requested.lease.clone();
+    if matches!(requested.turn, Turn::Current | Turn::Next) {
+        let has_begun = async {
+            let begun = leases.begun_from(&asked.name, (place, &lease)).await?;
+            started(call, &begun).await;
+            let current = begun.lease.running().filter(|it| it.place == place);
+            match (current.map(|it| it.token), asked.until) {
+                (Some(token), Until::Ended) => leases.ended(&asked.name, token).await,
+                (_, Until::Begun) | (None, Until::Ended) => Ok(begun),
+            }
+        };
+        // What can begin at once is waited for in any case: that takes no longer than the launch is durable.
+        let seconds = match requested.turn {
+            Turn::Current => asked.wait.0.max(1),
+            _ => asked.wait.0,
+        };
+        lease = match call
+            .wait(timeout(Duration::from_secs(seconds), has_begun))
+            .await?
+        {
+            Ok(begun) => begun?,
+            Err(_) => leases.get(&asked.name).await?,
+        };
+    }
+    let turn = turn_of(&requested, &lease);
+    let pass = requested.pass();
+    let its = lease.lease.current.as_ref().filter(|it| it.place == place);
+    let id = its.and_then(|it| it.holder.process());
+    let process = match id {
+        Some(id) if place.0 > 0 => call.node.processes().get(id).await.ok(),
+        _ => None,
+    };
+    Ok(Json(Ran {
+        turn,
+        place,
+        pass,
+        process: process.map(|it| Process::of(call, it)),
+        lease: Lease::of(call, lease).await?,
+    }))
+}
+
+/// Waits until the command of the pass that runs has been started, or could not be.
+async fn started(call: &Call, lease: &LeaseView) {
+    let launched = lease.lease.running().filter(|it| !it.is_clients());
+    if let Some(id) = launched.and_then(|it| it.holder.process()) {
+        // One whose record is not there any more has ended.
+        drop(call.node.processes().started(id).await);
+    }
+}
+
+/// The word for how a request stands by now.
+fn turn_of(requested: &Requested, lease: &LeaseView) -> &'static str {
+    let current = lease.lease.current.as_ref();
+    let has_begun = current.is_some_and(|it| it.place == requested.place);
+    match requested.turn {
+        Turn::Current => "current",
+        Turn::Next if has_begun => "current",
+        Turn::Next => "next",
+        Turn::NotNeeded => "not-needed",
+        Turn::NoDelay => "no-delay",
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "ClaimLease")]
+pub(crate) struct Claiming {
+    /// The lease; made if it is not there.
+    #[schemars(extend("minLength" = 1))]
+    name: Name,
+    /// Milliseconds between the starts of this pass and the next; what is set, if left out.
+    period_ms: Option<Span>,
+    /// Whether it never waits: its turn has come, or it gets none.
+    #[serde(default)]
+    no_delay: bool,
+    /// Seconds to wait for its turn at most. Without, one that is bound to a process may ask again, and keeps its place until then; any other gets its turn at once or not at all.
+    #[serde(default)]
+    wait: Number<u64, 0, 3600>,
+    /// Milliseconds between two renewals of its pass at most, if it is not bound to a process.
+    #[serde(default)]
+    ttl_ms: Span,
+    /// The process that the pass depends on, by its id or the first eight or more digits of it. Only for the coordinator's own user on its Unix socket.
+    process: Option<String>,
+    /// How much of the process has to end.
+    #[serde(default)]
+    release: Extent,
+}
+
+/// What came of a claim.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Claimed {
+    /// `current`: its pass has begun; `next`: it has not; `not-needed`: somebody else is next, whose pass will do; `no-delay`: it is not its turn, and it does not wait.
+    turn: &'static str,
+    /// That of its pass, to be shown to whatever it guards; only ever grows. Null if it has none.
+    token: Option<Token>,
+    /// The number of the pass by which the request is met: `/v1/leases/wait` waits for it.
+    pass: u64,
+    /// The lease.
+    lease: Lease,
+}
+
+/// Claims a pass, waiting for its turn if asked to.
+async fn claim(call: &Call, Body(asked): Body<Claiming>) -> Result<Json<Claimed>, Problem> {
+    let bound = Bound {
+        process: asked.process,
+        release: asked.release,
+        kill_before_grant: false,
+    };
+    let process = bound.binding(call).await?;
+    let waits = asked.wait.0 > 0;
+    let requesting = Requesting {
+        name: asked.name.clone(),
+        command: None,
+        claim: Some(Claim {
+            process,
+            pid: call.peer_pid().unwrap_or_default().into(),
+            ttl_ms: asked.ttl_ms.0,
+            waits,
+        }),
+        period_ms: asked.period_ms.map(|it| it.0),
+        // Nobody would know it again.
+        no_delay: asked.no_delay || !waits && process.is_none(),
+    };
+    let leases = call.leases();
+    let requested = leases.request(requesting).await?;
+    let token = match requested.turn {
+        Turn::Current => Some(leases.turn(&asked.name, &requested).await?),
+        Turn::Next if waits => {
+            let wait = Duration::from_secs(asked.wait.0);
+            let turn = timeout(wait, leases.turn(&asked.name, &requested));
+            call.wait(turn).await?.ok().transpose()?
+        }
+        Turn::Next | Turn::NotNeeded | Turn::NoDelay => None,
+    };
+    if token.is_some() && call.key.is_none() {
+        let (leases, name) = (call.node.leases(), asked.name.clone());
+        let place = requested.place;
+        call.rollback
+            .set(Some(Rollback::new(move || leases.withdraw(&name, place))));
+    }
+    let lease = call.node.leases().get(&asked.name).await?;
+    Ok(Json(Claimed {
+        turn: match token {
+            Some(_) => "current",
+            None => turn_of(&requested, &requested.lease),
+        },
+        token,
+        pass: requested.pass(),
+        lease: Lease::of(call, lease).await?,
+    }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "RenewLease")]
+pub(crate) struct Renew {
+    /// The lease.
+    #[schemars(extend("minLength" = 1))]
+    name: Name,
+    /// That of the pass.
+    token: Token,
+    /// The process that the pass depends on from now on. Only for the coordinator's own user on its Unix socket.
+    process: Option<String>,
+    /// How much of the process has to end.
+    #[serde(default)]
+    release: Extent,
+}
+
+async fn renew(call: &Call, Body(asked): Body<Renew>) -> Result<Json<Lease>, Problem> {
+    let bound = Bound {
+        process: asked.process,
+        release: asked.release,
+        kill_before_grant: false,
+    };
+    let process = bound.binding(call).await?;
+    let renewed = call
+        .leases()
+        .renew(&asked.name, asked.token, process)
+        .await?;
+    Ok(Json(Lease::of(call, renewed).await?))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "FinishLease")]
+pub(crate) struct Finish {
+    /// The lease.
+    #[schemars(extend("minLength" = 1))]
+    name: Name,
+    /// That of the pass.
+    token: Token,
+    /// Its exit status.
+    #[serde(default)]
+    code: Number<u8, 0, 255>,
+}
+
+async fn finish(call: &Call, Body(asked): Body<Finish>) -> Result<Json<Lease>, Problem> {
+    let leases = call.leases();
+    let finished = leases.finish(&asked.name, asked.token, asked.code.0);
+    Ok(Json(Lease::of(call, finished.await?).await?))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "WaitForLease")]
+pub(crate) struct Awaited {
+    /// The lease.
+    #[schemars(extend("minLength" = 1))]
+    name: Name,
+    /// A pass of this number, or a later one, has begun.
+    begun: Option<u64>,
+    /// A pass of this number, or a later one, has run to its end.
+    whole: Option<u64>,
+    /// The pass with this token has ended.
+    ended: Option<Token>,
+    /// Seconds to wait at most.
+    #[serde(default)]
+    wait: Number<u64, 0, 3600, 60>,
+}
+
+async fn wait(call: &Call, Body(asked): Body<Awaited>) -> Result<Json<Lease>, Problem> {
+    let (leases, name) = (call.node.leases(), &asked.name);
+    let over = async {
+        match (asked.begun, asked.whole, asked.ended) {
+            (Some(number), None, None) => {
+                let lease = leases.begun(name, number).await?;
+                started(call, &lease).await;
+                Ok(lease)
+            }
+            (None, Some(number), None) => Ok(leases.whole(name, number).await?),
+            (None, None, Some(token)) => Ok(leases.ended(name, token).await?),
+            _ => {
+                let words = "or whole or ended must be there, one of them";
+                Err(Problem::field("begun", words))
+            }
+        }
+    };
+    let wait = Duration::from_secs(asked.wait.0);
+    let lease = match call.wait(timeout(wait, over)).await? {
+        Ok(lease) => lease?,
+        Err(_) => leases.get(name).await?,
+    };
+    Ok(Json(Lease::of(call, lease).await?))
+}

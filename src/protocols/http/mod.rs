@@ -22,6 +22,7 @@
 //! | `job.rs` `queue.rs` `queue_look.rs` | queues, the same way: work with jobs, operation, and what only looks |
 //! | `process.rs` `process_look.rs` `process_now.rs` | processes, the same way |
 //! | `service.rs` | services, the same way |
+//! | `lease.rs` `lease_set.rs` `lease_look.rs` | leases, the same way: passes, operation, and what only looks |
 //! | `event.rs` | what happens, as server-sent events |
 //! | `busiest.rs` | what has the most to do, for those who look at the whole |
 //! | `listing.rs` | lists and other large answers, with their bounds |
@@ -43,6 +44,8 @@ mod idempotency;
 mod input;
 mod job;
 mod lease;
+mod lease_look;
+mod lease_set;
 mod listing;
 mod lock;
 mod metric;

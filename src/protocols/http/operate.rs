@@ -110,7 +110,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "drain",
                 summary: "Take nothing new on, and end when nothing is held any more",
-                more: "New locks, or new jobs and claims of jobs, or all of them, are refused; renewals, releases and the ends of claims go on. The coordinator ends when no lock and no claim is left. Answers when it has begun; with `wait`, when none is left or the wait is over. What drains already goes on draining.",
+                more: "New locks, or new jobs and claims of jobs, or new passes of leases, or all of them, are refused; renewals, releases and the ends of claims and passes go on. The coordinator ends when no lock, no claim and no pass is left. Answers when it has begun; with `wait`, when none is left or the wait is over. What drains already goes on draining.",
                 answer: "It drains.",
             },
             &[Failed, Draining, Waits],
@@ -185,10 +185,10 @@ async fn confirm_clock(call: &Call, (): ()) -> Result<Json<ClockConfirmed>, Prob
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Drain {
-    /// What is taken on no more: `locks`, `queues` (jobs and their claims), or `all`.
+    /// What is taken on no more: `locks`, `queues` (jobs and their claims), `leases` (passes), or `all`.
     #[serde(default = "all")]
     what: handle::Drain,
-    /// Seconds to wait until no lock and no claim is left.
+    /// Seconds to wait until no lock, no claim and no pass is left.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
 }
@@ -202,6 +202,8 @@ pub(crate) struct Drained {
     locks: u64,
     /// Claims of jobs that are left.
     claims: u64,
+    /// Passes of leases that run.
+    passes: u64,
 }
 
 const fn all() -> handle::Drain {
@@ -220,11 +222,16 @@ async fn drain(call: &Call, Query(asked): Query<Drain>) -> Result<Json<Drained>,
             drained.map_err(stopped)?;
         }
     }
-    let Left { locks, claims } = node.left().await?;
+    let Left {
+        locks,
+        claims,
+        passes,
+    } = node.left().await?;
     Ok(Json(Drained {
         draining: true,
         locks,
         claims,
+        passes,
     }))
 }
 

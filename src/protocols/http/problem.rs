@@ -2,7 +2,7 @@
 //! end up in somebody's log.
 
 use crate::actors::lock::{self, Name};
-use crate::handle::{LockError, QueueError};
+use crate::handle::{LeaseError, LockError, QueueError};
 use crate::protocols::http::schema::OwnerName;
 use crate::refusal::{Reason, Retry};
 use crate::spine::checkpoint::CheckpointError;
@@ -126,6 +126,12 @@ impl From<LockError> for Problem {
 
 impl From<QueueError> for Problem {
     fn from(error: QueueError) -> Self {
+        Self::new(error.reason(), error.to_string())
+    }
+}
+
+impl From<LeaseError> for Problem {
+    fn from(error: LeaseError) -> Self {
         Self::new(error.reason(), error.to_string())
     }
 }

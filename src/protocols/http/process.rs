@@ -203,48 +203,54 @@ fn bytes(text: String) -> Bytes {
     Bytes::new(text.into_bytes())
 }
 
+impl Launch {
+    /// What is to be launched. It has no parent unless the request names one.
+    pub(crate) fn launching(self) -> Result<Launching, Problem> {
+        let ticket = self.parcel.map(|ticket| u128::from_str_radix(&ticket, 16));
+        let parcel = ticket.transpose();
+        let parcel =
+            parcel.map_err(|_| Problem::field("parcel", "has up to 32 hexadecimal digits"))?;
+        let env = self.env.into_iter();
+        let spec = Spec {
+            argv: self.command.0.into_iter().map(bytes).collect(),
+            dir: self.dir.map(bytes).unwrap_or_default(),
+            env: env.map(|(name, value)| (name, bytes(value))).collect(),
+            secrets: self.secrets,
+            env_file: self.env_file.map(bytes),
+            parcel,
+            timeout_ms: self.timeout_ms.0,
+            grace_ms: self.grace_ms.0,
+            stop_signal: self.stop_signal.0,
+            run_dir: self.run_dir.map(bytes),
+            makes_dirs: self.mkdir,
+            appends: self.append,
+            is_hook: self.records,
+            output_bytes_max: self.output_bytes_max.0,
+            output_kept: self.output_kept.0,
+            ..Spec::default()
+        };
+        let tags = Tags {
+            kind: self.r#type.unwrap_or_else(|| "binary".to_owned()),
+            url: self.url,
+            labels: self.labels.into_iter().collect(),
+        };
+        let parentage = Parentage {
+            named: id(self.parent.as_deref(), "parent")?,
+            line: Vec::new(),
+            bound: self.bound,
+        };
+        Ok(Launching {
+            spec,
+            tags,
+            parentage,
+        })
+    }
+}
+
 /// Launches a process, and waits until it runs.
 async fn launch(call: &Call, Body(launch): Body<Launch>) -> Result<Json<Process>, Problem> {
-    let ticket = launch
-        .parcel
-        .map(|ticket| u128::from_str_radix(&ticket, 16));
-    let parcel = ticket.transpose();
-    let parcel = parcel.map_err(|_| Problem::field("parcel", "has up to 32 hexadecimal digits"))?;
-    let named = id(launch.parent.as_deref(), "parent")?;
-    let launching = Launching {
-        spec: Spec {
-            argv: launch.command.0.into_iter().map(bytes).collect(),
-            dir: launch.dir.map(bytes).unwrap_or_default(),
-            env: launch
-                .env
-                .into_iter()
-                .map(|(name, value)| (name, bytes(value)))
-                .collect(),
-            secrets: launch.secrets,
-            env_file: launch.env_file.map(bytes),
-            parcel,
-            timeout_ms: launch.timeout_ms.0,
-            grace_ms: launch.grace_ms.0,
-            stop_signal: launch.stop_signal.0,
-            run_dir: launch.run_dir.map(bytes),
-            makes_dirs: launch.mkdir,
-            appends: launch.append,
-            is_hook: launch.records,
-            output_bytes_max: launch.output_bytes_max.0,
-            output_kept: launch.output_kept.0,
-            ..Spec::default()
-        },
-        tags: Tags {
-            kind: launch.r#type.unwrap_or_else(|| "binary".to_owned()),
-            url: launch.url,
-            labels: launch.labels.into_iter().collect(),
-        },
-        parentage: Parentage {
-            named,
-            line: call.peer_pid().map(Processes::line_of).unwrap_or_default(),
-            bound: launch.bound,
-        },
-    };
+    let mut launching = launch.launching()?;
+    launching.parentage.line = call.peer_pid().map(Processes::line_of).unwrap_or_default();
     let processes = call.processes();
     let record = processes.launch(launching).await?;
     let started = call.wait(processes.started(record.id)).await??;

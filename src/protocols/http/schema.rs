@@ -130,6 +130,13 @@ pub(crate) struct OwnerName {
     pub(crate) owner: Name,
 }
 
+/// The name of a lease, as a member of an answer.
+#[derive(Clone, Debug, JsonSchema)]
+pub(crate) struct LeaseName {
+    /// The lease.
+    pub(crate) name: Name,
+}
+
 /// The body of a job, as a member of an answer.
 #[derive(Clone, Debug, JsonSchema)]
 pub(crate) struct JobText {
@@ -151,6 +158,14 @@ impl Serialize for OwnerName {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut members = serializer.serialize_map(Some(1))?;
         encode(&mut members, "owner", self.owner.as_bytes())?;
+        members.end()
+    }
+}
+
+impl Serialize for LeaseName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut members = serializer.serialize_map(Some(1))?;
+        encode(&mut members, "name", self.name.as_bytes())?;
         members.end()
     }
 }

@@ -1,0 +1,387 @@
+//! Leases over HTTP, what only looks: which there are, how they stand, whether a pass is wanted. The members are those of
+//! `docs/protocols/http.md`, "Leases".
+
+use crate::actors::binding::Exit;
+use crate::actors::lease::{self, Current, Four, Holder, LeaseView};
+use crate::actors::lock::Name;
+use crate::actors::process::{self, RecordView};
+use crate::clock::{Offset, Timestamp};
+use crate::ids::{ProcessId, Token};
+use crate::protocols::http::call::Call;
+use crate::protocols::http::listing::{Limit, Listing, Written};
+use crate::protocols::http::problem::Problem;
+use crate::protocols::http::route::{Json, Large, Query, Route, Words};
+use crate::protocols::http::schema::LeaseName;
+use crate::refusal::Reason;
+use crate::text;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+pub(crate) fn routes() -> Vec<Route> {
+    use Reason::{Absent, Failed};
+    vec![
+        Route::get(
+            "/v1/leases",
+            list,
+            Words {
+                id: "list_leases",
+                summary: "Which leases there are",
+                more: "By name. Many are walked page by page, and are no picture of one moment.",
+                answer: "Leases.",
+            },
+            &[Failed, Reason::Large],
+        ),
+        Route::get(
+            "/v1/leases/lease",
+            lease,
+            Words {
+                id: "lease",
+                summary: "One lease",
+                more: "",
+                answer: "The lease.",
+            },
+            &[Absent, Failed],
+        ),
+        Route::get(
+            "/v1/leases/check",
+            check,
+            Words {
+                id: "check_lease",
+                summary: "Whether a request for a pass is of any use",
+                more: "It is not if the lease is disabled, or if somebody is next whose pass will do. A lease that is not there wants one.",
+                answer: "Whether it is.",
+            },
+            &[Failed],
+        ),
+    ]
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Which {
+    /// The lease.
+    name: Name,
+}
+
+async fn lease(call: &Call, Query(asked): Query<Which>) -> Result<Json<Lease>, Problem> {
+    let found = call.node.leases().get(&asked.name).await?;
+    Ok(Json(Lease::of(call, found).await?))
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Checked {
+    /// Whether it is.
+    wanted: bool,
+}
+
+async fn check(call: &Call, Query(asked): Query<Which>) -> Result<Json<Checked>, Problem> {
+    let wanted = match call.node.leases().get(&asked.name).await {
+        Ok(lease) => lease.is_useful(call.node.now()),
+        Err(crate::handle::LeaseError::Absent) => true,
+        Err(error) => return Err(error.into()),
+    };
+    Ok(Json(Checked { wanted }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Filter {
+    /// Only those whose names begin so.
+    #[serde(default)]
+    prefix: Name,
+    /// The most leases to answer.
+    #[serde(default)]
+    limit: Limit,
+    /// Where to go on: `next` of the answer before.
+    after: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Leases {
+    leases: Vec<Written<Lease>>,
+    /// What `after` of the next request is, with the same prefix; null after the last. An answer may end early, with fewer than `limit`.
+    next: Option<String>,
+}
+
+/// A lease with the records of its processes.
+struct Found {
+    lease: LeaseView,
+    records: BTreeMap<ProcessId, RecordView>,
+}
+
+async fn list(call: &Call, Query(asked): Query<Filter>) -> Result<Large<Leases>, Problem> {
+    let after = asked.after.as_deref().map(|text| {
+        let name = Name::from_text(text);
+        name.ok_or_else(|| Problem::field("after", "must be next of the answer before"))
+    });
+    let leases = call.node.leases();
+    let page = async |after: Option<Name>, most| {
+        let found = leases.list(&asked.prefix, after.as_ref(), most).await?;
+        let last = found.leases.last().map(|it| it.lease.name.clone());
+        let next = last.filter(|_| found.more).map(Some);
+        let mut page = Vec::with_capacity(found.leases.len());
+        let ids: Vec<ProcessId> = found.leases.iter().flat_map(processes).collect();
+        let records = records(call, &ids).await?;
+        for lease in found.leases {
+            let its = processes(&lease).filter_map(|id| Some((id, records.get(&id)?.clone())));
+            let records = its.collect();
+            page.push(Found { lease, records });
+        }
+        Ok((page, next))
+    };
+    let now = Here::of(call);
+    let show = |found: &Found| Lease::shown(&found.lease, &found.records, now);
+    let gathered = Listing::gather(call, (after.transpose()?, asked.limit.0), page, show).await?;
+    let (leases, next, place) = gathered.in_order();
+    let next = next.flatten().map(|name| name.to_text());
+    Ok(Large(Leases { leases, next }, place))
+}
+
+/// The processes that a lease depends on.
+fn processes(lease: &LeaseView) -> impl Iterator<Item = ProcessId> + use<> {
+    let current = lease.lease.current.as_ref();
+    let current = current.and_then(|it| it.holder.process());
+    let next = lease.lease.next.as_ref().and_then(|it| it.process);
+    [current, next.map(|it| it.process)].into_iter().flatten()
+}
+
+async fn records(
+    call: &Call,
+    ids: &[ProcessId],
+) -> Result<BTreeMap<ProcessId, RecordView>, Problem> {
+    if ids.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let records = call.node.processes().each(ids).await?;
+    Ok(records.into_iter().map(|it| (it.id, it)).collect())
+}
+
+/// What time it is, and the PID of the coordinator, which keeps the place of a command that has no process yet.
+#[derive(Clone, Copy)]
+struct Here {
+    now: Timestamp,
+    offset: Offset,
+    pid: u32,
+}
+
+impl Here {
+    fn of(call: &Call) -> Self {
+        let now = call.node.now();
+        let offset = call.node.date().0.cast_signed() - now.0.cast_signed();
+        let offset = Offset(offset);
+        let pid = call.node.pid();
+        Self { now, offset, pid }
+    }
+
+    fn date(self, at: Timestamp) -> Timestamp {
+        Timestamp(self.offset.date(at).0)
+    }
+}
+
+/// A lease.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Lease {
+    #[serde(flatten)]
+    name: LeaseName,
+    /// Milliseconds between the starts of two passes, at the least.
+    period_ms: u64,
+    /// Whether requests never wait.
+    no_delay: bool,
+    /// Whether requests are refused.
+    disabled: bool,
+    /// Milliseconds after which a pass is stopped; 0 for never.
+    max_run_ms: u64,
+    /// What is launched when a request brings nothing, and on the schedule; null for nothing.
+    command: Option<Vec<String>>,
+    /// When it asks by itself: a cron expression; null for never.
+    schedule: Option<String>,
+    /// The time zone of the schedule.
+    zone: Option<String>,
+    /// Whether a date that was missed is made up for, once.
+    catch_up: bool,
+    /// When it asks by itself next.
+    due_at: Option<Timestamp>,
+    /// The number of the newest pass: how many have begun.
+    begun: u64,
+    /// The number of the newest pass that ran to its end.
+    whole: u64,
+    /// Whether a request is to be followed by a whole pass, and has had none yet.
+    owed: bool,
+    /// Whether a request is of any use: the lease is enabled, and nobody is next.
+    wanted: bool,
+    /// The newest pass: its period counts beyond its end. Null if there was none.
+    current: Option<Pass>,
+    /// Who runs the next one; null for nobody.
+    next: Option<Next>,
+    /// The lease as Fossil writes it: the PID of who has the pass, until when in seconds since 1970, and the same of who is next.
+    text: String,
+    /// What the wall clock of the coordinator shows, in milliseconds since 1970.
+    now: Timestamp,
+}
+
+/// A pass.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "LeasePass")]
+pub(crate) struct Pass {
+    /// Its fencing token: only ever grows.
+    token: Token,
+    /// The request that it came from; 0 if from none.
+    place: Token,
+    /// `launched`: a command that the coordinator launched; `process`: a client, known by its process; `client`: one that is known by its renewals; `nobody`: one that was imported, and had ended.
+    holder: &'static str,
+    /// The PID of that; 0 if it is not known.
+    pid: u64,
+    /// The record of its process.
+    process: Option<String>,
+    /// What is launched.
+    command: Option<Vec<String>>,
+    /// How far its process has come: `queued`, `running`, `stopping`, `exited`.
+    status: Option<&'static str>,
+    /// When it began, in milliseconds since 1970.
+    since_at: Timestamp,
+    /// Until when no other begins.
+    until_at: Timestamp,
+    /// Whether it runs.
+    running: bool,
+    /// Whether it is being stopped, since it ran too long or the lease is being reset.
+    stopping: bool,
+    /// How often it was told that it overruns its period.
+    warnings: u32,
+    /// When it ended.
+    ended_at: Option<Timestamp>,
+    /// The exit code of its process.
+    code: Option<u8>,
+    /// The signal that ended its process.
+    signal: Option<u8>,
+    /// Whether it ran to its end. Null while it runs.
+    whole: Option<bool>,
+}
+
+/// Who has the right to run next.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "LeaseNext")]
+pub(crate) struct Next {
+    /// Its request.
+    place: Token,
+    /// What is launched; null if a client runs the pass itself.
+    command: Option<Vec<String>>,
+    /// The client's process.
+    process: Option<String>,
+    /// Its PID; that of the coordinator if it has none of its own.
+    pid: u64,
+    /// Until when it may come again, if it does not wait.
+    until_at: Timestamp,
+    /// Whether it still has its right.
+    live: bool,
+}
+
+impl Lease {
+    /// A lease, as it is shown.
+    pub(crate) async fn of(call: &Call, lease: LeaseView) -> Result<Self, Problem> {
+        let ids: Vec<ProcessId> = processes(&lease).collect();
+        let records = records(call, &ids).await?;
+        Ok(Self::shown(&lease, &records, Here::of(call)))
+    }
+
+    fn shown(view: &LeaseView, records: &BTreeMap<ProcessId, RecordView>, here: Here) -> Self {
+        let lease::Lease {
+            name,
+            settings,
+            begun,
+            whole,
+            current,
+            next,
+            schedule,
+            ..
+        } = &view.lease;
+        let current = current.as_ref().map(|it| Pass::shown(it, records, here));
+        let next = next.as_ref().map(|it| Next::shown(it, records, here));
+        let of = |pid: u64, until: Timestamp| (pid, until.0 / 1000);
+        let has = current
+            .as_ref()
+            .map_or((0, 0), |it| of(it.pid, it.until_at));
+        let waits = next.as_ref().map_or((0, 0), |it| of(it.pid, it.until_at));
+        Self {
+            name: LeaseName { name: name.clone() },
+            period_ms: settings.period_ms,
+            no_delay: settings.no_delay,
+            disabled: settings.disabled,
+            max_run_ms: settings.max_run_ms,
+            command: settings.command.as_ref().map(command),
+            schedule: schedule.as_ref().map(|it| it.expression().to_owned()),
+            zone: schedule.as_ref().map(|it| it.zone().to_owned()),
+            catch_up: settings.catches_up,
+            due_at: view.due.map(|it| Timestamp(it.0)),
+            begun: *begun,
+            whole: *whole,
+            owed: view.wanted,
+            wanted: view.is_useful(here.now),
+            text: Four([has.0, has.1, waits.0, waits.1]).to_string(),
+            current,
+            next,
+            now: here.date(here.now),
+        }
+    }
+}
+
+/// A command, with its secrets masked.
+fn command(command: &lease::Command) -> Vec<String> {
+    let shown = process::masked(&command.spec.argv).into_iter();
+    shown.map(|it| text::escaped(it.as_bytes())).collect()
+}
+
+impl Pass {
+    fn shown(it: &Current, records: &BTreeMap<ProcessId, RecordView>, here: Here) -> Self {
+        let id = it.holder.process();
+        let record = id.and_then(|id| records.get(&id));
+        let pid = record.and_then(|it| it.identity).map(|it| it.pid.into());
+        let exit = it.end.and_then(|end| end.exit);
+        Self {
+            token: it.token,
+            place: it.place,
+            holder: match &it.holder {
+                Holder::Launched { .. } => "launched",
+                Holder::Process(_) => "process",
+                Holder::Timed { .. } => "client",
+                Holder::Nobody => "nobody",
+            },
+            pid: pid.unwrap_or(it.pid),
+            process: id.map(|id| id.to_string()),
+            command: match &it.holder {
+                Holder::Launched { command: its, .. } => Some(command(its)),
+                Holder::Process(_) | Holder::Timed { .. } | Holder::Nobody => None,
+            },
+            status: record.map(|it| it.phase.name()),
+            since_at: here.date(it.since),
+            until_at: here.date(it.until),
+            running: it.runs(),
+            stopping: it.stopping,
+            warnings: it.warnings,
+            ended_at: it.end.map(|end| here.date(end.at)),
+            code: match exit {
+                Some(Exit::Code(code)) => Some(code),
+                _ => None,
+            },
+            signal: match exit {
+                Some(Exit::Signal(signal)) => Some(signal),
+                _ => None,
+            },
+            whole: it.end.map(|end| end.whole),
+        }
+    }
+}
+
+impl Next {
+    fn shown(it: &lease::Place, records: &BTreeMap<ProcessId, RecordView>, here: Here) -> Self {
+        let record = it.process.and_then(|of| records.get(&of.process));
+        let pid = record.and_then(|it| it.identity).map(|it| it.pid.into());
+        let own = Some(it.pid).filter(|pid| *pid > 0);
+        Self {
+            place: it.token,
+            command: it.command.as_ref().map(command),
+            process: it.process.map(|it| it.process.to_string()),
+            pid: pid.or(own).unwrap_or(here.pid.into()),
+            until_at: here.date(it.until),
+            live: it.is_live(here.now),
+        }
+    }
+}

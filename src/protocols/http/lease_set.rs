@@ -1,0 +1,230 @@
+//! What an administrator does with leases over HTTP: settings, what Fossil has, forgetting one. The members are those of
+//! `docs/protocols/http.md`, "Leases".
+//!
+//! Never here: a setting that is half made: what is wrong with a request is found before anything is set.
+
+use crate::actors::lease::{Four, Imported, Setting, Settings};
+use crate::actors::lock::Name;
+use crate::actors::process::Tags;
+use crate::clock::Date;
+use crate::handle::{LeaseError, ProcessError};
+use crate::protocols::http::access::{self, Scope};
+use crate::protocols::http::call::Call;
+use crate::protocols::http::lease_look::Lease;
+use crate::protocols::http::problem::Problem;
+use crate::protocols::http::process::Launch;
+use crate::protocols::http::route::{Body, Json, Route, Words};
+use crate::protocols::http::schema::Number;
+use crate::refusal::Reason;
+use crate::schedule::Schedule;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Where a command may be set: its arguments may be longer than other requests.
+pub(crate) const SET: &str = "/v1/leases/set";
+
+/// Milliseconds of a period, or of a sign of life.
+pub(crate) type Span = Number<u64, 1, { Settings::SPAN_MS_MAX }, { Settings::PERIOD_MS }>;
+
+pub(crate) fn routes() -> Vec<Route> {
+    use Reason::{Absent, DiskFull, Failed, Full, OutOfScope, Running, Waits};
+    vec![
+        Route::post(
+            SET,
+            Scope::Operate,
+            set,
+            Words {
+                id: "set_lease",
+                summary: "Set something, from now on",
+                more: "A lease that is not there is made. What is left out stays as it is. What is launched is for the coordinator's own user on its Unix socket.",
+                answer: "The lease.",
+            },
+            &[Full, DiskFull, Failed, OutOfScope],
+        ),
+        Route::post(
+            "/v1/leases/import",
+            Scope::Operate,
+            import,
+            Words {
+                id: "import_lease",
+                summary: "Make a lease what Fossil has it",
+                more: "Its text is four numbers: who has the pass and until when, who is next and until when. PIDs that live get a record.",
+                answer: "The lease.",
+            },
+            &[Running, Full, DiskFull, Failed],
+        )
+        .with_scope(Scope::Run),
+        Route::post(
+            "/v1/leases/reset",
+            Scope::Operate,
+            reset,
+            Words {
+                id: "reset_lease",
+                summary: "Forget a lease, and what is set",
+                more: "Refused while a pass runs. With `force` that is stopped first, and the answer comes when nothing of it lives or the wait is over; a process is stopped only for the coordinator's own user on its Unix socket.",
+                answer: "Whether it is gone.",
+            },
+            &[Absent, Running, Waits, Failed, OutOfScope],
+        ),
+    ]
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "SetLease")]
+pub(crate) struct Set {
+    /// The lease; made if it is not there.
+    #[schemars(extend("minLength" = 1))]
+    name: Name,
+    /// Milliseconds between the starts of two passes, at the least.
+    period_ms: Option<Span>,
+    /// Whether requests never wait.
+    no_delay: Option<bool>,
+    /// Whether requests are refused. Who is next is dropped; the pass that runs goes on.
+    disabled: Option<bool>,
+    /// Milliseconds after which a pass is stopped; 0 for never.
+    max_run_ms: Option<Number<u64, 0, { Settings::SPAN_MS_MAX }>>,
+    /// What is launched when a request brings nothing, and on the schedule.
+    launch: Option<Launch>,
+    /// When it asks by itself: a cron expression of five fields; empty for never.
+    schedule: Option<String>,
+    /// The time zone of the schedule, as `Europe/Berlin`; UTC if left out.
+    zone: Option<String>,
+    /// Whether a date that was missed is made up for, once.
+    catch_up: Option<bool>,
+    /// Whether nothing is set to be launched any more. There must be no schedule then.
+    #[serde(default)]
+    no_launch: bool,
+}
+
+async fn set(call: &Call, Body(asked): Body<Set>) -> Result<Json<Lease>, Problem> {
+    let name = asked.name.clone();
+    if asked.launch.is_some() {
+        access::check_run(call.peer())?;
+    }
+    let leases = call.node.leases();
+    let mut lease = None;
+    for setting in asked.settings()? {
+        lease = Some(leases.set(&name, setting).await?);
+    }
+    let lease =
+        lease.ok_or_else(|| Problem::field("period_ms", "or another setting must be there"));
+    Ok(Json(Lease::of(call, lease?).await?))
+}
+
+impl Set {
+    /// What is set, in an order in which each is allowed after the ones before.
+    fn settings(self) -> Result<Vec<Setting>, Problem> {
+        let launch = self.launch.map(Launch::launching).transpose()?;
+        if launch.is_some() && self.no_launch {
+            return Err(Problem::field("no_launch", "excludes launch"));
+        }
+        let schedule = match (self.schedule.as_deref(), self.zone.as_deref()) {
+            (None, Some(_)) => return Err(Problem::field("zone", "is that of a schedule")),
+            (None, None) => None,
+            (Some(""), _) => Some(Setting::Schedule(None)),
+            (Some(expression), zone) => {
+                let schedule = Schedule::new(expression, zone);
+                let schedule =
+                    schedule.map_err(|error| Problem::new(Reason::Field, error.to_string()))?;
+                Some(Setting::Schedule(Some(schedule)))
+            }
+        };
+        let all = [
+            self.period_ms.map(|it| Setting::Period(it.0)),
+            self.no_delay.map(Setting::NoDelay),
+            self.max_run_ms.map(|it| Setting::MaxRun(it.0)),
+            self.catch_up.map(Setting::CatchesUp),
+            launch.map(|it| Setting::Command(Some(Arc::new(it)))),
+            schedule,
+            self.no_launch.then_some(Setting::Command(None)),
+            self.disabled.map(Setting::Disabled),
+        ];
+        Ok(all.into_iter().flatten().collect())
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "ImportLease")]
+pub(crate) struct Import {
+    /// The lease; made if it is not there.
+    #[schemars(extend("minLength" = 1))]
+    name: Name,
+    /// Four numbers with blanks between them, as in Fossil's setting `backoffice`: the PID of who has the pass, until when in seconds since 1970, and the same of who is next. What is no number ends the text: the rest is 0.
+    text: String,
+}
+
+async fn import(call: &Call, Body(asked): Body<Import>) -> Result<Json<Lease>, Problem> {
+    let Four([current, until, next, until_next]) = Four::read(&asked.text);
+    let current = imported(call, current, until).await?;
+    let next = imported(call, next, until_next).await?;
+    let imported = call
+        .node
+        .leases()
+        .import(&asked.name, current, next)
+        .await?;
+    Ok(Json(Lease::of(call, imported).await?))
+}
+
+/// Half a lease, with the record of its process if that lives.
+async fn imported(call: &Call, pid: u64, until: u64) -> Result<Imported, Problem> {
+    let until = Date(until.saturating_mul(1000));
+    let mut found = Imported {
+        pid,
+        until,
+        process: None,
+    };
+    if let Some(pid) = u32::try_from(pid).ok().filter(|pid| *pid > 0) {
+        let processes = call.node.processes();
+        match processes.register_pid(pid, Tags::default(), None).await {
+            Ok((record, _)) => found.process = Some(record.id).filter(|_| record.end.is_none()),
+            // Nobody of this PID lives.
+            Err(ProcessError::Refused(crate::actors::process::Refused::Unknown)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(found)
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "ResetLease")]
+pub(crate) struct Reset {
+    /// The lease.
+    #[schemars(extend("minLength" = 1))]
+    name: Name,
+    /// Whether a pass that runs is stopped.
+    #[serde(default)]
+    force: bool,
+    /// Seconds to wait until nothing of it lives.
+    #[serde(default)]
+    wait: Number<u64, 0, 3600, 60>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "LeaseReset")]
+pub(crate) struct WasReset {
+    /// Whether it is gone; false if its pass is still being stopped.
+    gone: bool,
+}
+
+async fn reset(call: &Call, Body(asked): Body<Reset>) -> Result<Json<WasReset>, Problem> {
+    let leases = call.node.leases();
+    let lease = leases.get(&asked.name).await?;
+    let running = lease.lease.running();
+    if asked.force && running.is_some_and(|it| it.holder.process().is_some()) {
+        access::check_run(call.peer())?;
+    }
+    let mut gone = leases.reset(&asked.name, asked.force).await?;
+    if let (false, Some(pass)) = (gone, running) {
+        let wait = Duration::from_secs(asked.wait.0);
+        let ended = timeout(wait, leases.ended(&asked.name, pass.token));
+        gone = match call.wait(ended).await? {
+            Ok(Ok(_) | Err(LeaseError::Absent)) => true,
+            Ok(Err(error)) => return Err(error.into()),
+            Err(_) => false,
+        };
+    }
+    Ok(Json(WasReset { gone }))
+}

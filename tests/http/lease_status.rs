@@ -1,0 +1,156 @@
+//! What is asked of leases so that each answer is given that is described.
+
+use crate::every_status::Asking;
+use crate::opened::{Answer, Opened, run};
+use crate::process_status::at;
+use serde_json::{Value, json};
+use sexton::actors::lease::{Claim, Requesting, Setting};
+use sexton::actors::lock::Name;
+use std::path::Path;
+
+/// A process that is not there.
+const ABSENT: &str = "0192f5e0-7a4b-7c11-9d2e-5f6a7b8c9d0e";
+
+/// Whether a path is one of these.
+pub(crate) fn is_ours(path: &str) -> bool {
+    path.starts_with("/v1/leases")
+}
+
+fn named(name: &str) -> Name {
+    Name::try_from(name).expect("it is short")
+}
+
+/// A lease with a pass that a client runs; the token of that.
+fn claimed(opened: &Opened, name: &str) -> u64 {
+    let leases = opened.handle().leases();
+    let requesting = Requesting {
+        name: named(name),
+        claim: Some(Claim::default()),
+        ..Requesting::default()
+    };
+    let (token, requested) = run(leases.claim(requesting)).expect("it is answered");
+    let current = requested.lease.lease.current.as_ref();
+    let token = token.or(current.map(|it| it.token));
+    token.expect("somebody runs it").0
+}
+
+/// A request that is answered as asked.
+pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> Asking {
+    let asking = Asking::as_described(path, method);
+    let lease = || {
+        let set = opened.handle().leases();
+        let name = named("well");
+        run(set.set(&name, Setting::Period(1))).expect("it is set");
+        "well"
+    };
+    let body = match path {
+        "/v1/leases" => return asking,
+        "/v1/leases/lease" | "/v1/leases/check" => {
+            return asking.at_target(&format!("{path}?name={}", lease()));
+        }
+        "/v1/leases/run" => json!({"name": "run", "launch": {"command": ["true"]}}),
+        "/v1/leases/claim" => json!({"name": "claim"}),
+        "/v1/leases/renew" | "/v1/leases/finish" => {
+            json!({"name": path, "token": claimed(opened, path)})
+        }
+        "/v1/leases/wait" => json!({"name": lease(), "begun": 0}),
+        "/v1/leases/set" => json!({"name": "set", "period_ms": 5000}),
+        "/v1/leases/import" => json!({"name": "import", "text": "0 0 0 0"}),
+        "/v1/leases/reset" => json!({"name": lease()}),
+        _ => panic!("{path} has no case here"),
+    };
+    asking.about(&body)
+}
+
+/// A request about one that is not there, or whose process is not.
+fn absent(path: &str, method: &str) -> Asking {
+    let asking = Asking::as_described(path, method);
+    match path {
+        "/v1/leases/lease" => asking.at_target("/v1/leases/lease?name=none"),
+        "/v1/leases/claim" => asking.about(&json!({"name": "none", "process": ABSENT})),
+        "/v1/leases/renew" => asking.about(&json!({"name": "none", "token": 1, "process": ABSENT})),
+        "/v1/leases/wait" => asking.about(&json!({"name": "none", "begun": 1})),
+        _ => asking.about(&json!({"name": "none"})),
+    }
+}
+
+/// A request that does not go together with how a lease stands.
+fn conflict(path: &str, method: &str, opened: &Opened) -> Asking {
+    let leases = opened.handle().leases();
+    let body = match path {
+        "/v1/leases/run" | "/v1/leases/claim" => {
+            let off = leases.set(&named("off"), Setting::Disabled(true));
+            run(off).expect("it is set");
+            match path {
+                "/v1/leases/run" => json!({"name": "off", "launch": {"command": ["true"]}}),
+                _ => json!({"name": "off"}),
+            }
+        }
+        "/v1/leases/import" => {
+            claimed(opened, "busy");
+            json!({"name": "busy", "text": "0 0 0 0"})
+        }
+        "/v1/leases/reset" => {
+            claimed(opened, "busy");
+            json!({"name": "busy"})
+        }
+        _ => json!({"name": "busy", "token": 1}),
+    };
+    Asking::as_described(path, method).about(&body)
+}
+
+/// A request that comes as far as the actor.
+pub(crate) fn least(path: &str, method: &str) -> Asking {
+    let asking = Asking::as_described(path, method);
+    match path {
+        "/v1/leases/run" => asking.about(&json!({"name": "x", "launch": {"command": ["true"]}})),
+        "/v1/leases/set" => asking.about(&json!({"name": "x", "period_ms": 5000})),
+        "/v1/leases/wait" => asking.about(&json!({"name": "x", "begun": 1})),
+        "/v1/leases/import" => asking.about(&json!({"name": "x", "text": ""})),
+        _ => asking,
+    }
+}
+
+/// What is answered to a request that is refused where the disk is full.
+pub(crate) fn full(path: &str, method: &str, socket: &Path) -> Answer {
+    at(&least(path, method), socket)
+}
+
+/// What is answered over the socket, where that differs from what all routes have.
+pub(crate) fn provoke(
+    (path, method, status): (&str, &str, u16),
+    (well_node, panicking): (&Opened, &Opened),
+) -> Option<Answer> {
+    let socket = well_node.socket();
+    let asking = match status {
+        200 => well(path, method, well_node),
+        404 => absent(path, method),
+        409 => conflict(path, method, well_node),
+        415 => well(path, method, well_node).with("Content-Type: text/plain"),
+        422 => {
+            let asking = well(path, method, well_node);
+            let asking = asking.with(&format!("Idempotency-Key: {path}"));
+            let first = at(&asking, &socket);
+            assert_eq!(first.status, 200, "{first:?}");
+            asking.spaced()
+        }
+        500 => return Some(at(&least(path, method), &panicking.socket())),
+        _ => return None,
+    };
+    let answer = at(&asking, &socket);
+    if path == "/v1/leases/run" && status == 200 {
+        wait_for_its_end(&answer.json(), &socket);
+    }
+    Some(answer)
+}
+
+/// Leaves no process behind.
+fn wait_for_its_end(said: &Value, socket: &Path) {
+    let token = said.pointer("/lease/current/token").cloned();
+    let body = json!({"name": "run", "ended": token, "wait": 60});
+    let ended = at(&least("/v1/leases/wait", "POST").about(&body), socket);
+    assert_eq!(
+        ended.json().pointer("/current/running"),
+        Some(&false.into())
+    );
+}
