@@ -13,6 +13,7 @@ mod import;
 mod inspect;
 mod isolated;
 mod keeper;
+mod lease;
 mod lock;
 mod log;
 mod manual;
@@ -62,6 +63,7 @@ enum Command {
     Keeper(keeper::Keeper),
     KeepScratch(scratch::KeepScratch),
     Kill(process::Kill),
+    Lease(Box<lease::Lease>),
     Lock(Box<lock::Lock>),
     Logs(process::Logs),
     Man(manual::Manual),
@@ -102,6 +104,7 @@ fn main() -> std::process::ExitCode {
         Command::Import(import) => import.run(),
         Command::Keeper(keeper) => keeper.run(),
         Command::Kill(kill) => kill.run(),
+        Command::Lease(lease) => lease.run(),
         Command::Lock(lock) => lock.run(),
         Command::Logs(logs) => logs.run(),
         Command::Man(manual) => manual.run(Arguments::command()),

@@ -18,6 +18,7 @@ mod import_hostile;
 mod init;
 mod inspect;
 mod interrupted;
+mod lease;
 mod lock;
 mod lock_run;
 mod log;

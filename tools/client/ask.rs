@@ -141,6 +141,17 @@ pub(crate) fn send(
     }
 }
 
+/// Posts these fields to a path once, and waits so long for the answer.
+pub(crate) fn send_once(
+    target: &Target,
+    path: &str,
+    fields: Fields,
+    patience: Duration,
+) -> Result<Answer, Failure> {
+    let body = Value::Object(fields).to_string();
+    Ok(ask(target, ("POST", path, &body), patience)?)
+}
+
 /// Why nothing was answered.
 enum Trouble {
     /// Nobody is there to be asked.

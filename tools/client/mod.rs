@@ -8,5 +8,7 @@
 mod ask;
 mod target;
 
-pub(crate) use ask::{Answer, Fields, fields, follow, get, instant, post, rest, send, with_query};
+pub(crate) use ask::{
+    Answer, Fields, fields, follow, get, instant, post, rest, send, send_once, with_query,
+};
 pub(crate) use target::{Target, Where};

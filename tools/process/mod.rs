@@ -30,6 +30,6 @@ pub(crate) use logs::Logs;
 pub(crate) use page::{command, standing};
 pub(crate) use ps::Ps;
 pub(crate) use register::Register;
-pub(crate) use run::{PARENT, Run, here, outcome, plain};
+pub(crate) use run::{PARENT, Run, detached, here, outcome, plain, variables};
 pub(crate) use service::Service;
 pub(crate) use service_page::{about, last};

@@ -131,11 +131,7 @@ impl Run {
         let here = here()?;
         let dir = here.join(self.dir.as_deref().unwrap_or_default());
         let mut asked = plain(&self.command, self.allow_secrets, &dir)?;
-        let env = pairs(&self.env, "env")?;
-        if let Some(name) = env.keys().find(|name| is_secret_name(name)) {
-            return Err(Failure::usage(format!("--env {name}: its name says that it is a secret, and what is set so is stored"))
-                .help("hand it over in --env-file, or set it in this environment and run in the foreground"));
-        }
+        let env = variables(&self.env)?;
         let absolute = |path: &Option<String>| {
             path.as_ref()
                 .map(|path| here.join(path).display().to_string())
@@ -193,6 +189,20 @@ pub(crate) fn plain(
     ]))
 }
 
+/// Variables to set, as `NAME=VALUE`.
+pub(crate) fn variables(given: &[String]) -> Result<Fields, Failure> {
+    let env = pairs(given, "env")?;
+    match env.keys().find(|name| is_secret_name(name)) {
+        None => Ok(env),
+        Some(name) => Err(Failure::usage(format!(
+            "--env {name}: its name says that it is a secret, and what is set so is stored"
+        ))
+        .help(
+            "hand it over in --env-file, or set it in this environment and run in the foreground",
+        )),
+    }
+}
+
 /// The current directory.
 pub(crate) fn here() -> Result<PathBuf, Failure> {
     let here = std::env::current_dir();
@@ -210,7 +220,8 @@ fn shown(dir: &Path) -> Option<&str> {
 /// The variable that names the record of whoever asks.
 pub(crate) const PARENT: &str = "SEXTON_PROCESS_ID";
 
-fn detached(asking: &Asking, asked: Fields) -> Result<(), Failure> {
+/// Launches a command in the background, and prints its id.
+pub(crate) fn detached(asking: &Asking, asked: Fields) -> Result<(), Failure> {
     let record = asking.act("launch", asked)?;
     if has_ended(&record) && !record.pointer("/failure").is_none_or(Value::is_null) {
         return outcome(&record, &words(&record, "/command/0"));

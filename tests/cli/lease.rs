@@ -1,0 +1,501 @@
+//! `sexton lease`: one pass at a time, no more often than once a period, and a whole one after every request, whoever is killed.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "an answer that lacks a part fails the test"
+)]
+
+use crate::coordinator::{Done, done};
+use crate::daemon::text;
+use crate::patience::until;
+use crate::tree::Tree;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+/// Writes a line when it begins and one when it ends, and runs until a file says that it may end.
+const PASS: &str = r#"
+echo "begin $$ $2" >> "$1"
+while [ ! -e "$1.end" ]; do sleep 0.02; done
+echo "end $$ $2" >> "$1"
+"#;
+
+/// Passes of a lease, and where they say what they do.
+struct Passes {
+    tree: Tree,
+    log: PathBuf,
+}
+
+impl Passes {
+    fn start() -> Self {
+        let tree = Tree::start();
+        let log = tree.data.join("passes");
+        Self { tree, log }
+    }
+
+    /// Asks for a pass, in the foreground.
+    fn ask(&self, flags: &[&str], word: &str) -> Child {
+        let mut command = self.tree.command(&["lease", "run", "k"]);
+        command.args(flags).args(["--", "sh", "-c", PASS, "sh"]);
+        command.arg(&self.log).arg(word);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("it runs")
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// The words of the passes that began, in order.
+    fn begun(&self) -> Vec<String> {
+        let lines = self.lines().into_iter();
+        let begun = lines.filter(|line| line.starts_with("begin"));
+        begun
+            .filter_map(|line| line.split(' ').nth(2).map(str::to_owned))
+            .collect()
+    }
+
+    /// The PID of the newest pass.
+    fn pid(&self) -> Pid {
+        let lines = self.lines();
+        let line = lines.iter().rev().find(|line| line.starts_with("begin"));
+        let pid = line.and_then(|line| line.split(' ').nth(1)?.parse().ok());
+        Pid::from_raw(pid.expect("it says its PID")).expect("a PID")
+    }
+
+    fn wait_for(&self, words: &[&str]) {
+        until("the passes have begun", || {
+            (self.begun() == words).then_some(())
+        });
+    }
+
+    /// Lets the pass that runs end, and those after it.
+    fn let_end(&self) {
+        std::fs::write(self.end(), "").expect("it can be written");
+    }
+
+    fn end(&self) -> PathBuf {
+        let mut name = self.log.clone().into_os_string();
+        name.push(".end");
+        name.into()
+    }
+
+    fn show(&self) -> Value {
+        show(&self.tree, "k")
+    }
+
+    /// No two passes ran at a time.
+    fn assert_apart(&self) {
+        let mut running: Option<String> = None;
+        for line in self.lines() {
+            let (word, who) = line.split_once(' ').expect("two words");
+            match word {
+                "begin" => {
+                    if let Some(other) = running.replace(who.to_owned()) {
+                        let pid = other.split(' ').next().expect("a PID");
+                        let lives = Path::new("/proc").join(pid).exists();
+                        assert!(!lives, "{line} beside {other}");
+                    }
+                }
+                _ => running = None,
+            }
+        }
+    }
+}
+
+impl Drop for Passes {
+    fn drop(&mut self) {
+        // Also where the test failed.
+        drop(std::fs::write(self.end(), ""));
+    }
+}
+
+fn show(tree: &Tree, name: &str) -> Value {
+    let printed = tree.well(&["lease", "show", name, "--json"]);
+    serde_json::from_str(&printed).expect("it is JSON")
+}
+
+fn ended(child: Child) -> Done {
+    done(child.wait_with_output().expect("it is ours"))
+}
+
+fn is_next(passes: &Passes) -> Option<()> {
+    passes.show()["next"]["live"].as_bool()?.then_some(())
+}
+
+#[test]
+fn it_ends_as_its_command_and_hands_on_its_streams() {
+    let tree = Tree::start();
+    let script =
+        "echo out $SEXTON_LEASE $HERE; echo err >&2; test \"$SEXTON_FENCE\" -gt 0 && exit 7";
+    let mut command = tree.command(&["lease", "run", "k", "--", "sh", "-c", script]);
+    let said = done(command.env("HERE", "there").output().expect("it runs"));
+    assert_eq!(
+        (said.status, said.out.as_str()),
+        (7, "out k there\n"),
+        "{said:?}"
+    );
+    assert_eq!(said.err, "err\n");
+    let lease = show(&tree, "k");
+    assert_eq!(lease["current"]["code"], 7, "{lease}");
+    assert_eq!(lease["begun"], 1, "{lease}");
+    let said = tree.run(&["lease", "run", "other", "--", "/nowhere/to/be/found"]);
+    assert_eq!(said.status, 127, "{said:?}");
+}
+
+#[test]
+fn of_three_callers_one_runs_one_is_next_and_one_is_not_needed() {
+    let passes = Passes::start();
+    let first = passes.ask(&["--period", "200ms"], "first");
+    passes.wait_for(&["first"]);
+    let second = passes.ask(&["--period", "200ms"], "second");
+    until("the second is next", || is_next(&passes));
+    let third = ended(passes.ask(&["--period", "200ms"], "third"));
+    assert_eq!(third.status, 0, "{third:?}");
+    assert!(third.err.contains("not needed"), "{third:?}");
+    let check = passes.tree.run(&["lease", "check", "k"]);
+    assert_eq!((check.status, check.err.as_str()), (1, ""), "{check:?}");
+    passes.let_end();
+    assert_eq!(ended(first).status, 0);
+    assert_eq!(ended(second).status, 0);
+    assert_eq!(passes.begun(), ["first", "second"]);
+    passes.assert_apart();
+    let check = passes.tree.run(&["lease", "check", "k"]);
+    assert_eq!(check.status, 0, "{check:?}");
+    let lease = passes.show();
+    assert_eq!((&lease["begun"], &lease["whole"]), (&2.into(), &2.into()));
+}
+
+#[test]
+fn who_never_waits_is_turned_away_and_says_so() {
+    let passes = Passes::start();
+    let first = passes.ask(&[], "first");
+    passes.wait_for(&["first"]);
+    let said = ended(passes.ask(&["--no-delay"], "second"));
+    assert_eq!(said.status, 0, "{said:?}");
+    assert!(said.err.contains("not its turn"), "{said:?}");
+    // Beside the lease, it runs at once.
+    let said = passes.tree.run(&[
+        "lease",
+        "run",
+        "k",
+        "--no-lease",
+        "--",
+        "sh",
+        "-c",
+        "exit 3",
+    ]);
+    assert_eq!(said.status, 3, "{said:?}");
+    let said = passes
+        .tree
+        .run(&["lease", "run", "k", "--if", "false", "--", "true"]);
+    assert_eq!(
+        (said.status, said.out.as_str(), said.err.as_str()),
+        (0, "", "")
+    );
+    assert_eq!(passes.show()["next"], Value::Null, "nobody asked");
+    passes.let_end();
+    assert_eq!(ended(first).status, 0);
+    assert_eq!(passes.begun(), ["first"]);
+}
+
+#[test]
+fn a_lease_that_is_disabled_runs_nothing_until_it_is_enabled() {
+    let passes = Passes::start();
+    let first = passes.ask(&["--period", "100ms"], "first");
+    passes.wait_for(&["first"]);
+    let second = passes.ask(&["--period", "100ms"], "second");
+    until("the second is next", || is_next(&passes));
+    passes.tree.well(&["lease", "disable", "k"]);
+    let second = ended(second);
+    assert_eq!(second.status, 1, "{second:?}");
+    let said = passes.tree.run(&["lease", "run", "k", "--", "true"]);
+    assert_eq!(said.status, 1, "{said:?}");
+    assert!(said.err.contains("disabled"), "{said:?}");
+    assert_eq!(passes.tree.run(&["lease", "check", "k"]).status, 1);
+    passes.let_end();
+    assert_eq!(ended(first).status, 0, "the pass that runs goes on");
+    passes.tree.well(&["lease", "enable", "k"]);
+    assert_eq!(ended(passes.ask(&[], "third")).status, 0);
+    assert_eq!(passes.begun(), ["first", "third"]);
+}
+
+/// Who is killed while a pass runs and another is next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Killed {
+    /// The caller whose pass runs.
+    Run,
+    /// The caller that is next.
+    Next,
+    Command,
+    Coordinator,
+    Keeper,
+}
+
+/// Both requests are followed by whole passes, one at a time.
+fn killed(whom: &[Killed]) {
+    let mut passes = Passes::start();
+    let mut first = passes.ask(&["--period", "200ms"], "first");
+    passes.wait_for(&["first"]);
+    let mut second = passes.ask(&["--period", "200ms"], "second");
+    until("the second is next", || is_next(&passes));
+    for whom in whom {
+        match whom {
+            Killed::Run => first.kill().expect("it runs"),
+            Killed::Next => second.kill().expect("it runs"),
+            Killed::Command => kill_process(passes.pid(), Signal::KILL).expect("it runs"),
+            Killed::Keeper => passes.tree.kill_keeper(),
+            Killed::Coordinator => passes.tree.daemon.take().expect("one runs").kill(),
+        }
+    }
+    if passes.tree.daemon.is_none() {
+        passes.tree.serve();
+    }
+    if !whom.contains(&Killed::Command) {
+        let lease = passes.show();
+        assert_eq!(
+            lease["current"]["running"], true,
+            "its command lives: {lease}"
+        );
+        assert_eq!(passes.begun(), ["first"]);
+    }
+    passes.let_end();
+    passes.wait_for(&["first", "second"]);
+    until("both are met", || {
+        let lease = passes.show();
+        let is_met = lease["owed"] == false && lease["current"]["running"] == false;
+        (is_met && lease["whole"] == 2).then_some(())
+    });
+    drop((first.wait(), second.wait()));
+    passes.assert_apart();
+}
+
+#[test]
+fn a_kill_of_lease_run_changes_nothing() {
+    killed(&[Killed::Run]);
+}
+
+#[test]
+fn a_kill_of_who_is_next_leaves_the_pass_to_the_coordinator() {
+    killed(&[Killed::Next]);
+}
+
+#[test]
+fn a_kill_of_both_callers_changes_nothing() {
+    killed(&[Killed::Run, Killed::Next]);
+}
+
+#[test]
+fn a_kill_of_the_command_lets_the_next_run() {
+    killed(&[Killed::Command]);
+}
+
+#[test]
+fn a_kill_of_the_coordinator_changes_nothing() {
+    killed(&[Killed::Coordinator]);
+}
+
+#[test]
+fn a_kill_of_the_keeper_changes_nothing() {
+    killed(&[Killed::Keeper]);
+}
+
+#[test]
+fn a_kill_of_all_of_them_changes_nothing() {
+    killed(&[
+        Killed::Run,
+        Killed::Next,
+        Killed::Command,
+        Killed::Keeper,
+        Killed::Coordinator,
+    ]);
+}
+
+/// Nobody else comes: the coordinator runs the command again by itself when the period is over.
+#[test]
+fn a_pass_that_is_killed_is_made_up_for_without_a_newcomer() {
+    let passes = Passes::start();
+    let first = passes.ask(&["--period", "300ms"], "first");
+    passes.wait_for(&["first"]);
+    kill_process(passes.pid(), Signal::KILL).expect("it runs");
+    assert_eq!(ended(first).status, 128 + 9);
+    passes.wait_for(&["first", "first"]);
+    passes.let_end();
+    until("it is whole", || {
+        (passes.show()["whole"] == 2).then_some(())
+    });
+    let lease = passes.show();
+    assert_eq!(
+        (&lease["owed"], &lease["current"]["code"]),
+        (&false.into(), &0.into())
+    );
+}
+
+#[test]
+fn a_request_handler_need_not_wait() {
+    let passes = Passes::start();
+    let ask = |word: &str| {
+        let mut words = vec!["lease", "run", "k", "--period", "200ms", "--detach"];
+        words.extend(["--", "sh", "-c", PASS, "sh", text(&passes.log), word]);
+        passes.tree.run(&words)
+    };
+    let said = ask("first");
+    assert!(
+        said.status == 0 && said.out.starts_with("runs: "),
+        "{said:?}"
+    );
+    passes.wait_for(&["first"]);
+    let said = ask("second");
+    assert!(
+        said.status == 0 && said.out.starts_with("next: "),
+        "{said:?}"
+    );
+    let said = ask("third");
+    assert!(
+        said.status == 0 && said.err.contains("not needed"),
+        "{said:?}"
+    );
+    passes.let_end();
+    passes.wait_for(&["first", "second"]);
+    until("the second is whole", || {
+        (passes.show()["whole"] == 2).then_some(())
+    });
+    assert_eq!(passes.begun(), ["first", "second"]);
+}
+
+#[test]
+fn what_is_set_holds_for_all_who_ask() {
+    let tree = Tree::start();
+    let set = |words: &[&str]| tree.well(&[&["lease", "set", "nightly"], words].concat());
+    let said = tree.run(&["lease", "run", "nightly"]);
+    assert_eq!(said.status, 2, "there is no command: {said:?}");
+    set(&["command", "--", "sh", "-c", "exit 0"]);
+    set(&["period", "90s"]);
+    set(&["no-delay", "on"]);
+    set(&["max-run", "1h"]);
+    set(&["catch-up", "on"]);
+    let shown = set(&["schedule", "0 3 * * *", "Europe/Berlin"]);
+    assert!(
+        shown.contains("0 3 * * * (Europe/Berlin, catches up)"),
+        "{shown}"
+    );
+    let lease = show(&tree, "nightly");
+    for (member, value) in [
+        ("period_ms", Value::from(90_000)),
+        ("no_delay", true.into()),
+        ("max_run_ms", 3_600_000.into()),
+        ("catch_up", true.into()),
+        ("schedule", "0 3 * * *".into()),
+        ("zone", "Europe/Berlin".into()),
+    ] {
+        assert_eq!(lease[member], value, "{member}: {lease}");
+    }
+    assert!(lease["due_at"].as_u64() > lease["now"].as_u64(), "{lease}");
+    let said = tree.run(&["lease", "run", "nightly"]);
+    assert_eq!(said.status, 0, "{said:?}");
+    assert!(said.out.starts_with("runs: "), "{said:?}");
+    let said = tree.run(&["lease", "run", "nightly"]);
+    assert!(said.err.contains("not its turn"), "{said:?}");
+    for (words, hint) in [
+        (&["schedule", "0 3 * *"][..], "five fields"),
+        (&["schedule", "0 3 * * *", "Europe/Nowhere"], "time zone"),
+        (&["command", "none"], "no command"),
+        (&["period", "0"], "period_ms"),
+        (&["no-delay", "maybe"], "neither on nor off"),
+        (&["period", "1s", "2s"], "one value"),
+    ] {
+        let said = tree.run(&[&["lease", "set", "nightly"], words].concat());
+        assert_eq!(said.status, 2, "{words:?}: {said:?}");
+        assert!(said.err.contains(hint), "{words:?}: {said:?}");
+    }
+    set(&["schedule", "none"]);
+    set(&["command", "none"]);
+    let lease = show(&tree, "nightly");
+    assert_eq!(
+        (&lease["due_at"], &lease["command"]),
+        (&Value::Null, &Value::Null)
+    );
+    let listed = tree.well(&["lease", "list", "night"]);
+    assert!(listed.contains("nightly"), "{listed}");
+    assert!(!tree.well(&["lease", "list", "x"]).contains("nightly"));
+}
+
+#[test]
+fn a_pass_that_runs_too_long_is_stopped() {
+    let passes = Passes::start();
+    passes.tree.well(&["lease", "set", "k", "max-run", "200ms"]);
+    let first = ended(passes.ask(&[], "first"));
+    assert_eq!(first.status, 128 + 15, "{first:?}");
+    let lease = passes.show();
+    assert_eq!(lease["current"]["signal"], 15, "{lease}");
+    assert_eq!(lease["owed"], false, "it has had its time: {lease}");
+}
+
+#[test]
+fn a_lease_of_fossil_is_read_and_printed() {
+    let tree = Tree::start();
+    let import = |text: &str| {
+        tree.well(&["lease", "reset", "repo"]);
+        tree.well(&["lease", "import", "repo", text])
+    };
+    tree.well(&["lease", "set", "repo", "period", "60s"]);
+    // None of these live.
+    let shown = import("4194303 1030 4194302 1090");
+    let lines: Vec<&str> = shown.lines().take(6).collect();
+    assert!(lines[0].starts_with("now:        "), "{shown}");
+    assert_eq!(lines[1], "lease:      \"4194303 1030 4194302 1090\"");
+    assert_eq!(lines[2], "idCurrent:  4194303              (done)");
+    assert!(
+        lines[3].starts_with("tmCurrent:  1030                 (now-"),
+        "{shown}"
+    );
+    assert_eq!(lines[4], "idNext:     4194302              (done)");
+    assert!(import("12 abc 34 56").contains("lease:      \"12 0 0 0\"\n"));
+    assert!(import("").contains("lease:      \"0 0 0 0\"\n"));
+    // This one does.
+    let own = format!("{} 1030 0 0", std::process::id());
+    let shown = import(&own);
+    assert!(shown.contains("(exists)"), "{shown}");
+    let said = tree.run(&["lease", "import", "repo", &own]);
+    assert_eq!(said.status, 1, "a pass runs: {said:?}");
+    let said = tree.run(&["lease", "reset", "repo"]);
+    assert!(said.status == 1 && said.err.contains("--force"), "{said:?}");
+}
+
+#[test]
+fn a_lease_is_forgotten_when_its_pass_is_proved_gone() {
+    let passes = Passes::start();
+    let first = passes.ask(&[], "first");
+    passes.wait_for(&["first"]);
+    let pid = passes.pid();
+    let said = passes.tree.run(&["lease", "reset", "k"]);
+    assert_eq!(said.status, 1, "{said:?}");
+    let said = passes.tree.well(&["lease", "reset", "k", "--force"]);
+    assert_eq!(said, "forgotten\n");
+    let lives = Path::new("/proc").join(pid.as_raw_nonzero().to_string());
+    assert!(!lives.exists(), "it was stopped first");
+    assert_eq!(passes.tree.run(&["lease", "show", "k"]).status, 1);
+    assert_eq!(ended(first).status, 128 + 15);
+}
+
+/// The program is looked up at each launch.
+#[test]
+fn a_program_that_is_replaced_runs_from_the_next_pass() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let tree = Tree::start();
+    let program = tree.data.join("program");
+    let put = |word: &str| {
+        let fresh = tree.data.join("fresh");
+        std::fs::write(&fresh, format!("#!/bin/sh\necho {word}\n")).expect("it can be written");
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&fresh, mode).expect("it is ours");
+        std::fs::rename(&fresh, &program).expect("it is ours");
+    };
+    for word in ["old", "new"] {
+        put(word);
+        let said = tree.run(&["lease", "run", "k", "--period", "1ms", "--", text(&program)]);
+        assert_eq!((said.status, said.out.trim()), (0, word), "{said:?}");
+    }
+}

@@ -1,0 +1,249 @@
+//! The subcommands of `sexton lease`, and what each asks a coordinator for.
+
+use crate::client::{Fields, Where, fields};
+use crate::lease::asking::{Asking, WAIT_MAX};
+use crate::lease::page;
+use crate::lease::run::Run;
+use crate::lease::set::Set;
+use crate::lock::{name, put};
+use crate::report::Failure;
+use crate::span::{SPAN, seconds};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use sexton::actors::lock::Name;
+
+/// Leases that are asked for at a time.
+const PAGE: u64 = 1000;
+
+/// Run background work one pass at a time, no more often than once a period, and never lose a request for it.
+///
+/// A lease is a named right to run one pass. Ask for a pass wherever work may have come up: after a web hit, from a cron
+/// line, from a hook. It runs at once if the lease is free; if not, the first who asks is next and waits for its turn, and
+/// everybody else is turned away, since the pass of that one will do for them. The coordinator launches the commands, so
+/// nothing is lost when whoever asked is killed.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sexton lease run sync -- ./sync                     at once, or when its turn comes; at most one pass a minute
+  sexton lease run sync --detach -- ./sync            the same, without waiting: for a request handler
+  sexton lease run mails --period 5m -- ./send-mails  no two passes begin within five minutes
+  sexton lease check sync && sexton lease run sync --detach -- ./sync
+  sexton lease show sync                              who runs, who is next, until when
+
+Exit status: 0 well; 1 the answer is no: disabled, absent, not wanted; 2 usage; 3 no coordinator runs there; 4 it has halted. Of `run`
+that of the command.")]
+pub(crate) struct Lease {
+    #[command(subcommand)]
+    action: Action,
+
+    #[command(flatten)]
+    at: Where,
+
+    /// Print the answer as it is, in JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    Run(Box<Run>),
+    /// Show how a lease stands
+    ///
+    /// The first six lines are those that `fossil test-backoffice-lease` prints: who has the pass and until when no other
+    /// begins, who is next and until when, as PIDs and seconds since 1970. A next that is a command without a process yet has the
+    /// coordinator's PID.
+    #[command(after_help = "\
+Examples:
+  sexton lease show sync
+  sexton lease show sync --json | jq .current.status")]
+    Show {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Show which leases there are
+    #[command(after_help = "\
+Examples:
+  sexton lease list                      all of them
+  sexton lease list shop/                those whose names begin so
+  sexton lease list --json | jq -r '.leases[].name'")]
+    List {
+        /// Only those whose names begin so
+        #[arg(value_parser = name)]
+        prefix: Option<Name>,
+        /// The most leases to show
+        #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+        limit: u64,
+    },
+    /// Ask whether a request for a pass is of any use: nobody is next, and the lease is enabled
+    ///
+    /// Changes nothing, and takes the same time however many leases there are. Fossil asks this before it starts a process.
+    #[command(after_help = "\
+Example: sexton lease check sync && sexton lease run sync --detach -- ./sync
+
+Exit status: 0 a pass is wanted; 1 it is not; 3 no coordinator runs there.")]
+    Check {
+        #[command(flatten)]
+        which: Which,
+    },
+    Set(Box<Set>),
+    /// Let a lease run again
+    #[command(after_help = "Example: sexton lease enable sync")]
+    Enable {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Refuse requests from now on: who is next is dropped, the pass that runs goes on
+    #[command(after_help = "\
+Example: sexton lease disable sync
+
+`sexton lease run` ends with 1 then, and says so.")]
+    Disable {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Make a lease what Fossil has it
+    ///
+    /// The text is that of Fossil's setting `backoffice`: who has the pass and until when, who is next and until when.
+    /// Processes of these PIDs that live are watched from now on; those that do not are over.
+    #[command(after_help = "\
+Example: sexton lease import repo \"$(sqlite3 repo.fossil \"SELECT value FROM config WHERE name='backoffice'\")\"")]
+    Import {
+        #[command(flatten)]
+        which: Which,
+        /// Four numbers with blanks between them; what is no number ends the text, and the rest is 0
+        text: String,
+    },
+    /// Forget a lease, and what is set
+    ///
+    /// Refused while a pass runs. With --force that is stopped first: the lease is free when nothing of it lives.
+    #[command(after_help = "\
+Examples:
+  sexton lease reset sync
+  sexton lease reset sync --force --wait 10m")]
+    Reset {
+        #[command(flatten)]
+        which: Which,
+        /// Stop the pass that runs
+        #[arg(long)]
+        force: bool,
+        /// How long to wait until nothing of that lives, in whole seconds
+        #[arg(long, value_name = SPAN, default_value = "60", requires = "force", value_parser = seconds(0, WAIT_MAX))]
+        wait: u64,
+    },
+}
+
+/// Which lease.
+#[derive(Args)]
+pub(super) struct Which {
+    /// The lease; bytes that are no text as \xNN, a backslash as \\
+    #[arg(value_parser = name)]
+    pub(super) name: Name,
+}
+
+impl Which {
+    /// A request about it.
+    pub(super) fn fields(&self) -> Fields {
+        let mut fields = Fields::new();
+        put(&mut fields, "name", &self.name);
+        fields
+    }
+}
+
+impl Lease {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let asking = Asking {
+            target: self.at.target()?,
+            json: self.json,
+        };
+        match self.action {
+            Action::Run(run) => run.run(asking),
+            Action::Set(set) => set.run(&asking),
+            Action::Show { which } => {
+                let lease = asking.look("/lease", &which.fields())?;
+                asking.tell(&lease, page::whole)
+            }
+            Action::List { prefix, limit } => asking.list(prefix.as_ref(), limit),
+            Action::Check { which } => asking.check(&which),
+            Action::Enable { which } => asking.disable(&which, false),
+            Action::Disable { which } => asking.disable(&which, true),
+            Action::Import { which, text } => {
+                let mut asked = which.fields();
+                asked.insert("text".to_owned(), text.into());
+                let lease = asking.act("import", asked, 0)?;
+                asking.tell(&lease, page::whole)
+            }
+            Action::Reset { which, force, wait } => {
+                let mut asked = which.fields();
+                asked.extend(fields([("force", force.into())]));
+                asking.reset(asked, if force { wait } else { 0 })
+            }
+        }
+    }
+}
+
+impl Asking {
+    fn check(&self, which: &Which) -> Result<(), Failure> {
+        let said = self.look("/check", &which.fields())?;
+        if self.json {
+            self.tell(&said, |_| String::new())?;
+        }
+        match said.pointer("/wanted").and_then(Value::as_bool) {
+            Some(true) => Ok(()),
+            // Who asks in a script wants no words.
+            _ => Err(Failure::of_command(1, "")),
+        }
+    }
+
+    fn disable(&self, which: &Which, disabled: bool) -> Result<(), Failure> {
+        let mut asked = which.fields();
+        asked.extend(fields([("disabled", disabled.into())]));
+        let lease = self.act("set", asked, 0)?;
+        let words = if disabled { "disabled\n" } else { "enabled\n" };
+        self.tell(&lease, |_| words.to_owned())
+    }
+
+    fn reset(&self, asked: Fields, wait: u64) -> Result<(), Failure> {
+        let mut asked = asked;
+        asked.insert("wait".to_owned(), wait.into());
+        // Over a restart nothing is asked again: what was asked for is done.
+        let patience = std::time::Duration::from_secs(wait + 15);
+        let said = self.act_once("reset", asked, patience)?;
+        if said.pointer("/gone") == Some(&true.into()) {
+            return self.tell(&said, |_| "forgotten\n".to_owned());
+        }
+        let words = "its pass is being stopped, and something of it lives when the wait is over";
+        Err(Failure::found(words))
+    }
+
+    fn list(&self, prefix: Option<&Name>, limit: u64) -> Result<(), Failure> {
+        let mut leases: Vec<Value> = Vec::new();
+        let mut next = Value::Null;
+        loop {
+            let left = limit - leases.len() as u64;
+            let mut query = fields([("limit", left.min(PAGE).to_string().into())]);
+            if let Some(prefix) = prefix {
+                put(&mut query, "prefix", prefix);
+            }
+            if !next.is_null() {
+                query.insert("after".to_owned(), next);
+            }
+            let mut said = self.look("", &query)?;
+            next = said.get_mut("next").map_or(Value::Null, Value::take);
+            if let Some(Value::Array(found)) = said.get_mut("leases").map(Value::take) {
+                leases.extend(found);
+            }
+            if next.is_null() || leases.len() as u64 >= limit {
+                break;
+            }
+        }
+        let is_more = !next.is_null();
+        let said = json!({ "leases": leases, "next": next });
+        self.tell(&said, |_| {
+            let mut page = page::list(&leases);
+            if is_more {
+                page.push_str(&format!("and more: --limit is {limit}\n"));
+            }
+            page
+        })
+    }
+}

@@ -1,0 +1,258 @@
+//! Leases as people read them, and as Fossil prints one.
+
+use crate::lock::shown;
+use crate::process::command;
+use crate::table::{Column, table};
+use crate::text::{number, span, time, words};
+use serde_json::Value;
+use sexton::actors::lease::fossil::{Four, last_run};
+use sexton::clock::Timestamp;
+use std::fmt::Write as _;
+
+fn at(lease: &Value, path: &str) -> Option<u64> {
+    lease.pointer(path).and_then(Value::as_u64)
+}
+
+fn is(lease: &Value, path: &str) -> bool {
+    lease.pointer(path) == Some(&true.into())
+}
+
+/// A lease as `fossil test-backoffice-lease` prints it: `%-20lld` and what follows from it.
+pub(super) fn fossil(lease: &Value) -> String {
+    let four = Four::read(
+        lease
+            .pointer("/text")
+            .and_then(Value::as_str)
+            .unwrap_or_default(),
+    );
+    let Four([current, until, next, until_next]) = four;
+    let now = number(lease, "/now") / 1000;
+    let exists = |id: u64, lives: bool| match (id, lives) {
+        (0, _) | (_, false) => " (done)",
+        (_, true) => " (exists)",
+    };
+    let left = |at: u64| match at {
+        0 => String::new(),
+        at => format!(" (now{:+})", i128::from(at) - i128::from(now)),
+    };
+    let lines = [
+        ("now:", now.to_string()),
+        ("lease:", format!("\"{four}\"")),
+        (
+            "idCurrent:",
+            format!(
+                "{current:<20}{}",
+                exists(current, is(lease, "/current/running"))
+            ),
+        ),
+        ("tmCurrent:", format!("{until:<20}{}", left(until))),
+        (
+            "idNext:",
+            format!("{next:<20}{}", exists(next, is(lease, "/next/live"))),
+        ),
+        ("tmNext:", format!("{until_next:<20}{}", left(until_next))),
+    ];
+    let mut page = String::new();
+    for (label, value) in lines {
+        writeln!(page, "{label:<12}{value}").expect("a string takes all");
+    }
+    page
+}
+
+/// A lease, as Fossil prints it, and what Fossil does not know.
+pub(super) fn whole(lease: &Value) -> String {
+    let mut page = fossil(lease);
+    page.push('\n');
+    let mut line = |name: &str, value: &str| {
+        if !value.is_empty() && value != "-" {
+            writeln!(page, "{name:<11} {value}").expect("a string takes all");
+        }
+    };
+    line("name", &shown(lease, "name"));
+    line("state", &state(lease));
+    line("period", &exact(number(lease, "/period_ms")));
+    line("last run", &last(lease));
+    line("passes", &passes(lease));
+    line("current", &current(lease));
+    line("next", &next(lease));
+    if is(lease, "/no_delay") {
+        line("no-delay", "requests never wait");
+    }
+    if number(lease, "/max_run_ms") > 0 {
+        line("max-run", &exact(number(lease, "/max_run_ms")));
+    }
+    line("command", &command(lease));
+    if lease.pointer("/schedule").is_some_and(|it| !it.is_null()) {
+        let catches_up = if is(lease, "/catch_up") {
+            ", catches up"
+        } else {
+            ""
+        };
+        let (schedule, zone) = (words(lease, "/schedule"), words(lease, "/zone"));
+        line("schedule", &format!("{schedule} ({zone}{catches_up})"));
+        line("due", &date(lease, "/due_at"));
+    }
+    page
+}
+
+fn state(lease: &Value) -> String {
+    let word = match (is(lease, "/disabled"), is(lease, "/current/running")) {
+        (true, true) => "disabled, a pass runs still",
+        (true, false) => "disabled",
+        (false, true) => "a pass runs",
+        (false, false) if is(lease, "/owed") => "a pass follows",
+        (false, false) => "idle",
+    };
+    word.to_owned()
+}
+
+/// A span without a part lost.
+fn exact(ms: u64) -> String {
+    match (ms % 60_000, ms % 1000) {
+        (0, _) if ms > 0 => span(ms),
+        (_, 0) => format!("{} s", ms / 1000),
+        _ => format!("{ms} ms"),
+    }
+}
+
+fn date(lease: &Value, path: &str) -> String {
+    at(lease, path).map_or_else(|| "-".to_owned(), |at| time(Timestamp(at)))
+}
+
+fn last(lease: &Value) -> String {
+    match at(lease, "/current/since_at") {
+        None => last_run(&Four([0; 4]), 0, |_| String::new()),
+        Some(since) => {
+            let ago = number(lease, "/now").saturating_sub(since);
+            format!("{}, {} ago", time(Timestamp(since)), span(ago))
+        }
+    }
+}
+
+fn passes(lease: &Value) -> String {
+    let (begun, whole) = (number(lease, "/begun"), number(lease, "/whole"));
+    format!("{begun} begun, the newest whole one is {whole}")
+}
+
+/// The newest pass, in a few words.
+fn current(lease: &Value) -> String {
+    let Some(pass) = lease.pointer("/current").filter(|it| !it.is_null()) else {
+        return "-".to_owned();
+    };
+    let token = number(pass, "/token");
+    let who = match words(pass, "/holder").as_str() {
+        "launched" => command(pass),
+        "process" => format!("process {}", number(pass, "/pid")),
+        "client" => "a client".to_owned(),
+        _ => "imported".to_owned(),
+    };
+    let stands = match (is(pass, "/running"), is(pass, "/stopping")) {
+        (true, true) => "is being stopped".to_owned(),
+        (true, false) => "runs".to_owned(),
+        (false, _) => ended(pass),
+    };
+    let id = match words(pass, "/process").as_str() {
+        "-" => String::new(),
+        id => format!(", {id}"),
+    };
+    format!("{who}: {stands}, token {token}{id}")
+}
+
+fn ended(pass: &Value) -> String {
+    let took = number(pass, "/ended_at").saturating_sub(number(pass, "/since_at"));
+    let how = match (at(pass, "/code"), at(pass, "/signal")) {
+        (Some(code), _) => format!("exit {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    };
+    let part = if is(pass, "/whole") {
+        ""
+    } else {
+        ", not whole"
+    };
+    format!("{how}{part} after {}", exact(took))
+}
+
+fn next(lease: &Value) -> String {
+    let Some(place) = lease.pointer("/next").filter(|it| !it.is_null()) else {
+        return "-".to_owned();
+    };
+    let who = match command(place).as_str() {
+        "" => format!("process {}", number(place, "/pid")),
+        command => command.to_owned(),
+    };
+    match at(lease, "/current/until_at") {
+        Some(until) if until >= number(lease, "/now") => {
+            let left = exact(until - number(lease, "/now") + 1);
+            format!("{who}: begins in {left}")
+        }
+        _ => format!("{who}: begins when the pass has ended"),
+    }
+}
+
+/// A list, a line each.
+pub(super) fn list(leases: &[Value]) -> String {
+    if leases.is_empty() {
+        return "no leases; `sexton lease run NAME -- COMMAND` makes one\n".to_owned();
+    }
+    let heads = [
+        ("NAME", Column::Words),
+        ("STATE", Column::Words),
+        ("PERIOD", Column::Number),
+        ("PASSES", Column::Number),
+        ("LAST RUN", Column::Words),
+        ("NEXT", Column::Words),
+        ("SCHEDULE", Column::Words),
+    ];
+    let rows = leases.iter().map(|lease| {
+        [
+            shown(lease, "name"),
+            state(lease),
+            exact(number(lease, "/period_ms")),
+            words(lease, "/begun"),
+            date(lease, "/current/since_at"),
+            next(lease),
+            words(lease, "/schedule"),
+        ]
+    });
+    table(heads, rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fossil;
+    use serde_json::{Value, json};
+
+    fn of(text: &str, running: bool, live: bool) -> Value {
+        json!({
+            "text": text,
+            "now": 1_795_217_117_999_u64,
+            "current": { "running": running },
+            "next": { "live": live },
+        })
+    }
+
+    /// As it was seen on a real run.
+    #[test]
+    fn a_lease_is_printed_as_fossil_prints_it() {
+        let seen = "\
+now:        1795217117
+lease:      \"17294 1795217173 17388 1795217233\"
+idCurrent:  17294                (done)
+tmCurrent:  1795217173           (now+56)
+idNext:     17388                (exists)
+tmNext:     1795217233           (now+116)
+";
+        let lease = of("17294 1795217173 17388 1795217233", false, true);
+        assert_eq!(fossil(&lease), seen);
+        let fresh = "\
+now:        1795217117
+lease:      \"0 0 0 0\"
+idCurrent:  0                    (done)
+tmCurrent:  0                   \nidNext:     0                    (done)
+tmNext:     0                   \n";
+        assert_eq!(fossil(&of("0 0 0 0", false, false)), fresh);
+        let past = fossil(&of("1 1795217017 0 0", true, false));
+        assert!(past.contains("(exists)\ntmCurrent:  1795217017           (now-100)\n"));
+    }
+}

@@ -1,0 +1,237 @@
+//! `sexton lease run`: asks for a pass of a command, and is what a shell would be around it when its turn comes.
+//!
+//! The coordinator launches the command, and the lease depends on its processes alone: this one may be killed at any moment.
+//! What the command is to have of it (streams, environment) waits in the keeper for as long as this process does.
+
+use crate::client::{Fields, fields};
+use crate::lease::asking::{Asking, WAIT_MAX};
+use crate::lease::command::Which;
+use crate::process::attached::{self, Foreground, Handed};
+use crate::process::{self, PARENT, detached, here, outcome, plain, variables};
+use crate::report::{Failure, tell};
+use crate::span::{SPAN, milliseconds};
+use crate::text::words;
+use clap::Args;
+use serde_json::Value;
+use std::ffi::OsString;
+use std::process::Command;
+
+/// Ask for a pass: run a command, now or when its turn comes
+///
+/// If no pass runs and the period of the last one is over, it runs at once. Else it is next and waits for its turn; if somebody
+/// is next already, this ends with 0 at once, since the pass of that one begins after now and will do. So it may be called as
+/// often as work may have come up.
+///
+/// In the foreground the command has this terminal's streams and signals, and its exit status is this command's. It is launched by
+/// the coordinator: when this command is killed, a pass that runs goes on, and one that is next runs in the background when its turn
+/// comes. A pass that is killed itself is made up for when its period is over, unless --no-delay asked for it.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sexton lease run sync -- ./sync                      at once, or when its turn comes
+  sexton lease run sync --detach -- ./sync             does not wait for it: for a request handler
+  sexton lease run sync --period 5m -- ./sync          the next pass begins no sooner than five minutes after this one
+  sexton lease run sync --no-delay -- ./sync           now or not at all
+  sexton lease run sync --if 'test -s queue' -- ./sync only if there is anything to do
+  sexton lease run nightly                             what `sexton lease set nightly command` says
+
+The command has the fencing token of its pass in SEXTON_FENCE and the name of the lease in SEXTON_LEASE. Its program is looked for at each
+launch: one that was replaced runs from the next pass.
+
+Exit status: that of the command, or 128 and the signal that ended it; 0 if it is not needed, or --no-delay and it is not its turn,
+which standard error says; 1 the lease is disabled; 125, 126, 127 it could not be launched, as for `sexton run`; 3 no coordinator runs
+there.")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub(super) struct Run {
+    #[command(flatten)]
+    which: Which,
+
+    /// How long from the start of this pass to the start of the next, at the least [default: what is set, or 60s]
+    #[arg(long, value_name = SPAN, value_parser = milliseconds)]
+    period: Option<u64>,
+
+    /// Do not wait for it: ask, print what came of it, and end
+    #[arg(long)]
+    detach: bool,
+
+    /// Never be next: run now, or end with 0
+    #[arg(long)]
+    no_delay: bool,
+
+    /// Run it at once without touching the lease, beside whatever runs: like `sexton run`
+    #[arg(long, conflicts_with_all = ["no_delay", "period"])]
+    no_lease: bool,
+
+    /// A shell command that says whether there is anything to do: if it fails, this ends with 0 and asks for nothing
+    #[arg(long = "if", value_name = "COMMAND")]
+    condition: Option<OsString>,
+
+    /// The directory that it runs in [default: this one]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<String>,
+
+    /// Variables to set for it, as NAME=VALUE
+    #[arg(long = "env", value_name = "NAME=VALUE")]
+    env: Vec<String>,
+
+    /// Run it although its arguments look like they hold a secret; they are stored, and shown masked
+    #[arg(long)]
+    allow_secrets: bool,
+
+    /// The command and its arguments [default: what is set]
+    #[arg(last = true)]
+    command: Vec<OsString>,
+}
+
+impl Run {
+    pub(super) fn run(self, asking: Asking) -> Result<(), Failure> {
+        if !self.has_work()? {
+            return Ok(());
+        }
+        let launch = self.launch()?;
+        let processes = process::Asking {
+            target: asking.target.clone(),
+            json: asking.json,
+        };
+        if self.no_lease {
+            let mut launch = launch
+                .ok_or_else(|| Failure::usage("--no-lease runs a command, and there is none"))?;
+            launch.extend(fields([("parent", std::env::var(PARENT).ok().into())]));
+            if self.detach {
+                return detached(&processes, launch);
+            }
+            let name = self.name();
+            return attached::run(&processes, launch, |_| {}, &|record| outcome(record, &name));
+        }
+        let Some(launch) = launch.filter(|_| !self.detach) else {
+            let launch = self.launch()?;
+            let said = asking.act("run", self.asked(launch), 0)?;
+            return self.answered(&asking, &said);
+        };
+        self.foreground(&asking, &processes, launch)
+    }
+
+    /// Whether there is anything to do, as far as the caller says.
+    fn has_work(&self) -> Result<bool, Failure> {
+        let Some(condition) = &self.condition else {
+            return Ok(true);
+        };
+        let status = Command::new("/bin/sh").arg("-c").arg(condition).status();
+        let status = status.map_err(|error| {
+            Failure::unreachable(format!("failed to run the command of --if: {error}"))
+        })?;
+        Ok(status.success())
+    }
+
+    /// What is launched, if the caller says so.
+    fn launch(&self) -> Result<Option<Fields>, Failure> {
+        if self.command.is_empty() {
+            return Ok(None);
+        }
+        let dir = here()?.join(self.dir.as_deref().unwrap_or_default());
+        let mut launch = plain(&self.command, self.allow_secrets, &dir)?;
+        launch.extend(fields([("env", variables(&self.env)?.into())]));
+        Ok(Some(launch))
+    }
+
+    fn asked(&self, launch: Option<Fields>) -> Fields {
+        let mut asked = self.which.fields();
+        asked.extend(fields([
+            ("launch", launch.into()),
+            ("period_ms", self.period.into()),
+            ("no_delay", self.no_delay.into()),
+        ]));
+        asked
+    }
+
+    /// The program, as it is named in messages.
+    fn name(&self) -> String {
+        let first = self.command.first();
+        first.map_or_else(String::new, |it| it.to_string_lossy().into_owned())
+    }
+
+    /// Says what came of a request that nobody waits for.
+    fn answered(&self, asking: &Asking, said: &Value) -> Result<(), Failure> {
+        if !asking.json && self.is_turned_away(said) {
+            return Ok(());
+        }
+        asking.tell(said, |said| match words(said, "/turn").as_str() {
+            "current" => format!("runs: {}\n", words(said, "/process/id")),
+            "next" => "next: it runs when its turn comes\n".to_owned(),
+            other => format!("{other}\n"),
+        })
+    }
+
+    /// Whether there is no pass for this request, which is said.
+    fn is_turned_away(&self, said: &Value) -> bool {
+        let lease = self.which.name.to_text();
+        match words(said, "/turn").as_str() {
+            "not-needed" => {
+                tell(&format!(
+                    "{lease}: not needed: somebody is next, and that pass will do"
+                ));
+                true
+            }
+            "no-delay" => {
+                tell(&format!(
+                    "{lease}: it is not its turn, and --no-delay does not wait"
+                ));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Runs the command around which this process is what a shell would be.
+    fn foreground(
+        &self,
+        asking: &Asking,
+        processes: &process::Asking,
+        mut launch: Fields,
+    ) -> Result<(), Failure> {
+        let handed = Handed::over(processes, true)?;
+        launch.insert("parcel".to_owned(), handed.ticket().into());
+        let said = asking.act("run", self.asked(Some(launch)), 0)?;
+        if self.is_turned_away(&said) {
+            return Ok(());
+        }
+        let place = said.pointer("/place").and_then(Value::as_u64);
+        let place = place.ok_or_else(|| Failure::unreachable("the coordinator gives no place"))?;
+        let lease = said.pointer("/lease").cloned().unwrap_or_default();
+        let id = self.turn(asking, place, lease)?;
+        // Until here a signal ended this process: its pass comes all the same.
+        let foreground = Foreground::listen()?;
+        drop(handed);
+        let name = self.name();
+        foreground.follow(processes, &id, &|record| {
+            if record.pointer("/failure/step") != Some(&"parcel".into()) {
+                return outcome(record, &name);
+            }
+            // The keeper was killed meanwhile, and the parcel with it: the coordinator launches it without.
+            tell("the keeper was started anew, so the command has not the streams of this one");
+            let lease = asking.look("/lease", &self.which.fields())?;
+            let id = self.turn(asking, place, lease)?;
+            outcome(&processes.wait(&id, None, process::Of::Leader)?, &name)
+        })
+    }
+
+    /// Waits until the pass of this place has begun: the record of its command.
+    fn turn(&self, asking: &Asking, place: u64, mut lease: Value) -> Result<String, Failure> {
+        let is_its =
+            |lease: &Value, path: &str| lease.pointer(path).and_then(Value::as_u64) == Some(place);
+        while is_its(&lease, "/next/place") {
+            let begun = lease.pointer("/begun").and_then(Value::as_u64);
+            let mut asked = self.which.fields();
+            asked.extend(fields([("begun", begun.map(|it| it + 1).into())]));
+            lease = asking.act("wait", asked, WAIT_MAX)?;
+        }
+        let id = lease.pointer("/current/process").and_then(Value::as_str);
+        let id = id.filter(|_| is_its(&lease, "/current/place"));
+        id.map(str::to_owned).ok_or_else(|| {
+            let lease = self.which.name.to_text();
+            Failure::found(format!(
+                "{lease}: it lost its place: the lease was disabled or reset"
+            ))
+        })
+    }
+}

@@ -1,0 +1,145 @@
+//! `sexton lease set`: what an administrator sets, without touching those who ask.
+
+use crate::client::{Fields, fields};
+use crate::lease::asking::Asking;
+use crate::lease::command::Which;
+use crate::lease::page;
+use crate::process::{here, plain, variables};
+use crate::report::Failure;
+use crate::span::milliseconds;
+use clap::{Args, ValueEnum};
+use std::ffi::OsString;
+
+/// Set something of a lease, from now on
+///
+/// Those who ask for passes need not know: what is set holds for all of them, and a flag of theirs beats it. A lease that
+/// is not there is made.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sexton lease set sync period 5m                          no two passes begin within five minutes
+  sexton lease set sync no-delay on                        requests never wait
+  sexton lease set sync max-run 1h                         a pass is stopped after an hour; 0 for never
+  sexton lease set nightly command -- ./backup             what runs when a request brings no command
+  sexton lease set nightly schedule \"0 3 * * *\" Europe/Berlin
+  sexton lease set nightly schedule none                   not by itself any more
+  sexton lease set nightly catch-up on                     a date that was missed is made up for, once
+
+The environment of a command that is set is that of the coordinator's keeper, and what --env adds.")]
+pub(super) struct Set {
+    #[command(flatten)]
+    which: Which,
+
+    /// What is set
+    #[arg(value_enum)]
+    what: What,
+
+    /// The directory that the command runs in [default: this one]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<String>,
+
+    /// Variables to set for the command, as NAME=VALUE
+    #[arg(long = "env", value_name = "NAME=VALUE")]
+    env: Vec<String>,
+
+    /// Set a command although its arguments look like they hold a secret; they are stored, and shown masked
+    #[arg(long)]
+    allow_secrets: bool,
+
+    /// To what: a span, on or off, a command, or a cron expression and a time zone; none for no command or schedule
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    value: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// How long from the start of a pass to the start of the next, at the least
+    Period,
+    /// Whether requests never wait
+    NoDelay,
+    /// How long a pass may run before it is stopped; 0 for as long as it likes
+    MaxRun,
+    /// Whether requests are refused
+    Disabled,
+    /// What runs when a request brings no command, and on the schedule
+    Command,
+    /// When it asks by itself: five fields, and a time zone if it is not UTC
+    Schedule,
+    /// Whether a date of the schedule that was missed is made up for, once
+    CatchUp,
+}
+
+/// What stands for nothing.
+const NONE: &str = "none";
+
+impl Set {
+    pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
+        let mut asked = self.which.fields();
+        asked.extend(self.setting()?);
+        let lease = asking.act("set", asked, 0)?;
+        asking.tell(&lease, page::whole)
+    }
+
+    fn setting(&self) -> Result<Fields, Failure> {
+        if self.what != What::Command
+            && (self.dir.is_some() || self.allow_secrets || !self.env.is_empty())
+        {
+            return Err(Failure::usage(
+                "--dir, --env and --allow-secrets are for a command",
+            ));
+        }
+        match self.what {
+            What::Period => Ok(fields([("period_ms", self.span()?.into())])),
+            What::MaxRun => Ok(fields([("max_run_ms", self.span()?.into())])),
+            What::NoDelay => Ok(fields([("no_delay", self.is_on()?.into())])),
+            What::Disabled => Ok(fields([("disabled", self.is_on()?.into())])),
+            What::CatchUp => Ok(fields([("catch_up", self.is_on()?.into())])),
+            What::Command if self.value == [NONE] => Ok(fields([("no_launch", true.into())])),
+            What::Command => {
+                let dir = here()?.join(self.dir.as_deref().unwrap_or_default());
+                let mut launch = plain(&self.value, self.allow_secrets, &dir)?;
+                launch.extend(fields([("env", variables(&self.env)?.into())]));
+                Ok(fields([("launch", launch.into())]))
+            }
+            What::Schedule => {
+                let words = self.words()?;
+                match *words.as_slice() {
+                    [NONE] => Ok(fields([("schedule", "".into())])),
+                    [expression] => Ok(fields([("schedule", expression.into())])),
+                    [expression, zone] => Ok(fields([
+                        ("schedule", expression.into()),
+                        ("zone", zone.into()),
+                    ])),
+                    _ => Err(Failure::usage(
+                        "a schedule is one word of five fields, and perhaps a time zone: \"0 3 * * *\" Europe/Berlin",
+                    )),
+                }
+            }
+        }
+    }
+
+    fn words(&self) -> Result<Vec<&str>, Failure> {
+        let words = self.value.iter().map(|it| it.to_str());
+        let words: Option<Vec<&str>> = words.collect();
+        words.ok_or_else(|| Failure::usage("what is set must be UTF-8"))
+    }
+
+    fn one(&self) -> Result<&str, Failure> {
+        match self.words()?.as_slice() {
+            [one] => Ok(one),
+            _ => Err(Failure::usage("one value is expected")),
+        }
+    }
+
+    fn span(&self) -> Result<u64, Failure> {
+        milliseconds(self.one()?).map_err(Failure::usage)
+    }
+
+    fn is_on(&self) -> Result<bool, Failure> {
+        match self.one()? {
+            "on" | "true" | "yes" | "1" => Ok(true),
+            "off" | "false" | "no" | "0" => Ok(false),
+            other => Err(Failure::usage(format!("{other:?} is neither on nor off"))),
+        }
+    }
+}
