@@ -12,7 +12,7 @@ use crate::tree::Tree;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// Writes a line when it begins and one when it ends, and runs until a file says that it may end.
 const PASS: &str = r#"
@@ -452,16 +452,26 @@ fn a_lease_of_fossil_is_read_and_printed() {
         "{shown}"
     );
     assert_eq!(lines[4], "idNext:     4194302              (done)");
-    assert!(import("12 abc 34 56").contains("lease:      \"12 0 0 0\"\n"));
+    assert!(import("4194301 abc 34 56").contains("lease:      \"4194301 0 0 0\"\n"));
     assert!(import("").contains("lease:      \"0 0 0 0\"\n"));
     // This one does.
-    let own = format!("{} 1030 0 0", std::process::id());
+    let sleeper = Command::new("sleep")
+        .arg("600")
+        .stdin(Stdio::null())
+        .spawn();
+    let mut sleeper = sleeper.expect("it runs");
+    let own = format!("{} 1030 0 0", sleeper.id());
     let shown = import(&own);
     assert!(shown.contains("(exists)"), "{shown}");
     let said = tree.run(&["lease", "import", "repo", &own]);
     assert_eq!(said.status, 1, "a pass runs: {said:?}");
     let said = tree.run(&["lease", "reset", "repo"]);
     assert!(said.status == 1 && said.err.contains("--force"), "{said:?}");
+    sleeper.kill().expect("it runs");
+    sleeper.wait().expect("it is ours");
+    until("its pass is over", || {
+        (show(&tree, "repo")["current"]["running"] == false).then_some(())
+    });
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! The coordinator launches the command, and the lease depends on its processes alone: this one may be killed at any moment.
 //! What the command is to have of it (streams, environment) waits in the keeper for as long as this process does.
 
-use crate::client::{Fields, fields};
+use crate::client::{Fields, fields, rest};
 use crate::lease::asking::{Asking, WAIT_MAX};
 use crate::lease::command::Which;
 use crate::process::attached::{self, Foreground, Handed};
@@ -15,6 +15,10 @@ use clap::Args;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::process::Command;
+use std::time::Duration;
+
+/// How long to wait before it is asked again what came of a launch that failed.
+const AGAIN: Duration = Duration::from_millis(50);
 
 /// Ask for a pass: run a command, now or when its turn comes
 ///
@@ -209,10 +213,22 @@ impl Run {
             }
             // The keeper was killed meanwhile, and the parcel with it: the coordinator launches it without.
             tell("the keeper was started anew, so the command has not the streams of this one");
-            let lease = asking.look("/lease", &self.which.fields())?;
-            let id = self.turn(asking, place, lease)?;
+            let id = self.launched_anew(asking, place, &id)?;
             outcome(&processes.wait(&id, None, process::Of::Leader)?, &name)
         })
+    }
+
+    /// The record of the command that is launched for a pass instead of one that could not be.
+    fn launched_anew(&self, asking: &Asking, place: u64, failed: &str) -> Result<String, Failure> {
+        loop {
+            let lease = asking.look("/lease", &self.which.fields())?;
+            let is_over = lease.pointer("/current/running") != Some(&true.into());
+            let id = self.turn(asking, place, lease)?;
+            if is_over || id != failed {
+                return Ok(id);
+            }
+            rest(AGAIN);
+        }
     }
 
     /// Waits until the pass of this place has begun: the record of its command.
