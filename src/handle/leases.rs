@@ -78,7 +78,7 @@ impl Requested {
         let begun = self.lease.lease.begun;
         match self.turn {
             Turn::Current => begun,
-            Turn::Next | Turn::NotNeeded | Turn::NoDelay => begun + 1,
+            Turn::Next | Turn::NotNeeded | Turn::Kept | Turn::NoDelay => begun + 1,
         }
     }
 }

@@ -79,8 +79,8 @@ fn conflict(path: &str, method: &str, opened: &Opened) -> Asking {
     let leases = opened.handle().leases();
     let body = match path {
         "/v1/leases/run" | "/v1/leases/claim" => {
-            let off = leases.set(&named("off"), Setting::Disabled(true));
-            run(off).expect("it is set");
+            let off = named("off");
+            run(leases.set(&off, Setting::Disabled(true))).expect("it is set");
             match path {
                 "/v1/leases/run" => json!({"name": "off", "launch": {"command": ["true"]}}),
                 _ => json!({"name": "off"}),

@@ -7,6 +7,7 @@
 
 mod dialogue;
 mod json;
+mod lease;
 mod lock;
 mod node;
 mod process;
@@ -41,11 +42,16 @@ fn every_process_dialogue_goes_as_recorded() {
     every_dialogue_goes_as_recorded::<process::Words>(8);
 }
 
+#[test]
+fn every_lease_dialogue_goes_as_recorded() {
+    every_dialogue_goes_as_recorded::<lease::Words>(4);
+}
+
 /// Those of actors that have no words of their own here.
 #[test]
 fn every_other_dialogue_goes_as_recorded() {
     fn of<M: Actor>() {
-        if !["lock", "process", "queue"].contains(&M::NAME) {
+        if !["lease", "lock", "process", "queue"].contains(&M::NAME) {
             every_dialogue_goes_as_recorded::<Json<M>>(1);
         }
     }

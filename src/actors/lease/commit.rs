@@ -1,9 +1,9 @@
 //! Makes so what was decided. Nothing is left to decide here.
 
 use crate::actors::binding::{Binding, PROCESSES, ToProcesses, Until, Watch as Watching};
-use crate::actors::lease::item::{Command, Current, Due, End, Holder, Lease, Place};
+use crate::actors::lease::item::{Command, Current, Due, End, Holder, Lease, Place, Setting};
 use crate::actors::lease::machine::LeaseMachine;
-use crate::actors::lease::message::{Claim, Imported, Message, Requesting, Setting};
+use crate::actors::lease::message::{Claim, Imported, Message, Requesting};
 use crate::actors::lease::outcome::{Source, Step};
 use crate::actors::process::{LAUNCHES, LaunchAs, Launching, Message as ToLaunch};
 use crate::bytes::Bytes;

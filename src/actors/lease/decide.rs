@@ -2,9 +2,9 @@
 //! ask; what sexton does otherwise is said in `docs/leases.md`.
 
 use crate::actors::binding::{Exit, Gone, Until};
-use crate::actors::lease::item::{Command, Current, Holder, Lease, Place, Settings};
+use crate::actors::lease::item::{Command, Current, Holder, Lease, Place, Setting, Settings};
 use crate::actors::lease::machine::LeaseMachine;
-use crate::actors::lease::message::{Claim, Imported, Message, Requesting, Setting};
+use crate::actors::lease::message::{Claim, Imported, Message, Requesting};
 use crate::actors::lease::outcome::{Outcome, Refused, Source, Step, Turn};
 use crate::actors::lock::Name;
 use crate::clock::Timestamp;
@@ -86,7 +86,7 @@ impl LeaseMachine {
                 return Ok(Outcome::Turned { slot, turn });
             }
             steps.push((slot, Step::Owed(Source::Request)));
-            return Ok(turned(steps, Turn::NotNeeded));
+            return Ok(turned(steps, Turn::Kept));
         }
         let is_over = lease.free_at() <= now;
         if is_over && lease.running().is_none() {
@@ -240,16 +240,13 @@ impl LeaseMachine {
         let Some(current) = lease.running() else {
             return Ok(changed(slot, Step::Forgotten));
         };
-        if !force {
+        if !force || lease.leaves {
             return Err(Refused::Running);
         }
         if matches!(current.holder, Holder::Timed { .. }) {
             let exit = None;
             let ended = Step::Ended { exit, whole: false };
             return Ok(changed_all(vec![(slot, ended), (slot, Step::Forgotten)]));
-        }
-        if lease.leaves {
-            return Ok(Outcome::Unchanged);
         }
         let mut steps = vec![(slot, Step::Forgotten)];
         if !current.stopping {

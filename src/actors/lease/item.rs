@@ -51,6 +51,41 @@ impl Default for Settings {
     }
 }
 
+/// What an administrator sets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Setting {
+    /// Milliseconds between the starts of two passes.
+    Period(u64),
+    /// Whether requests never wait.
+    NoDelay(bool),
+    /// Whether requests are refused.
+    Disabled(bool),
+    /// Milliseconds after which a pass is stopped; 0 for never.
+    MaxRun(u64),
+    /// What runs when nobody brings a command; `None` for nothing.
+    Command(Option<Command>),
+    /// When it asks by itself; `None` for never.
+    Schedule(Option<Schedule>),
+    /// Whether a date of the schedule that was missed is made up for, once.
+    CatchesUp(bool),
+}
+
+impl Setting {
+    /// The word for it.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Period(_) => "period",
+            Self::NoDelay(_) => "no-delay",
+            Self::Disabled(_) => "disabled",
+            Self::MaxRun(_) => "max-run",
+            Self::Command(_) => "command",
+            Self::Schedule(_) => "schedule",
+            Self::CatchesUp(_) => "catch-up",
+        }
+    }
+}
+
 /// A lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -3,13 +3,12 @@
 //! Messages are stored: see the change rule in `persist/format.rs`.
 
 use crate::actors::binding::{self, Binding};
-use crate::actors::lease::item::{Command, Totals};
+use crate::actors::lease::item::{Command, Setting, Totals};
 use crate::actors::lease::outcome::{Refused, Turn};
 use crate::actors::lease::view::{LeaseView, Listing};
 use crate::actors::lock::Name;
 use crate::clock::Date;
 use crate::ids::{ProcessId, Slot, Token};
-use crate::schedule::Schedule;
 use crate::spine::machine::Refusal;
 use serde::{Deserialize, Serialize};
 
@@ -115,21 +114,6 @@ impl Message {
     }
 }
 
-impl Setting {
-    /// The word for it.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Period(_) => "period",
-            Self::NoDelay(_) => "no-delay",
-            Self::Disabled(_) => "disabled",
-            Self::MaxRun(_) => "max-run",
-            Self::Command(_) => "command",
-            Self::Schedule(_) => "schedule",
-            Self::CatchesUp(_) => "catch-up",
-        }
-    }
-}
-
 /// A request for a pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -181,26 +165,6 @@ pub struct Imported {
     pub until: Date,
     /// Its process, if one of that PID lives.
     pub process: Option<ProcessId>,
-}
-
-/// What an administrator sets.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Setting {
-    /// Milliseconds between the starts of two passes.
-    Period(u64),
-    /// Whether requests never wait.
-    NoDelay(bool),
-    /// Whether requests are refused.
-    Disabled(bool),
-    /// Milliseconds after which a pass is stopped; 0 for never.
-    MaxRun(u64),
-    /// What runs when nobody brings a command; `None` for nothing.
-    Command(Option<Command>),
-    /// When it asks by itself; `None` for never.
-    Schedule(Option<Schedule>),
-    /// Whether a date of the schedule that was missed is made up for, once.
-    CatchesUp(bool),
 }
 
 /// A question about leases.

@@ -11,7 +11,7 @@
 //! | `decide.rs` | the rules |
 //! | `commit.rs` `state.rs` | making it so; all leases, and where they are found |
 //! | `machine.rs` | what the host asks of the rules |
-//! | `view.rs` `event.rs` | what is shown, and what subscribers are told |
+//! | `view.rs` `look.rs` `event.rs` | what is shown, and what subscribers are told |
 //! | `fossil.rs` | the four numbers in which Fossil writes a lease |
 
 mod commit;
@@ -19,6 +19,7 @@ mod decide;
 mod event;
 pub mod fossil;
 mod item;
+mod look;
 mod machine;
 mod message;
 mod outcome;
@@ -28,8 +29,8 @@ mod tests;
 mod view;
 
 pub use fossil::Four;
-pub use item::{Command, Current, End, Holder, Lease, Place, Settings, Totals};
+pub use item::{Command, Current, End, Holder, Lease, Place, Setting, Settings, Totals};
 pub use machine::LeaseMachine;
-pub use message::{Claim, Imported, Message, Query, Reply, Requesting, Rules, Setting, Watch};
+pub use message::{Claim, Imported, Message, Query, Reply, Requesting, Rules, Watch};
 pub use outcome::{Outcome, Refused, Source, Step, Turn};
 pub use view::{LeaseView, Listing};

@@ -1,7 +1,7 @@
 //! What can come of a message. Stored: see the change rule in `persist/format.rs`.
 
 use crate::actors::binding::Exit;
-use crate::actors::lease::message::Setting;
+use crate::actors::lease::item::Setting;
 use crate::clock::{Date, Timestamp};
 use crate::ids::{ProcessId, Slot};
 use crate::spine::machine::Refusal;
@@ -43,6 +43,8 @@ pub enum Turn {
     Next,
     /// Somebody else is next: its pass will do for this request, too.
     NotNeeded,
+    /// The same, and what to run for this request is kept in case that one dies.
+    Kept,
     /// Its pass cannot begin at once, and it does not wait.
     NoDelay,
 }

@@ -2,8 +2,8 @@
 
 use crate::actors::binding::{Binding, Exit, Gone, Until, Watch};
 use crate::actors::lease::{
-    Claim, Current, Imported, LeaseMachine, Message, Outcome, Query, Reply, Requesting, Rules,
-    Setting, Turn, fossil::Four,
+    Claim, Current, Four, Imported, LeaseMachine, Message, Outcome, Query, Reply, Requesting,
+    Rules, Setting, Turn,
 };
 use crate::actors::lock::Name;
 use crate::actors::process::{Launching, Message as Asked, Spec};

@@ -220,7 +220,7 @@ fn turn_of(requested: &Requested, lease: &LeaseView) -> &'static str {
         Turn::Current => "current",
         Turn::Next if has_begun => "current",
         Turn::Next => "next",
-        Turn::NotNeeded => "not-needed",
+        Turn::NotNeeded | Turn::Kept => "not-needed",
         Turn::NoDelay => "no-delay",
     }
 }
@@ -293,7 +293,7 @@ async fn claim(call: &Call, Body(asked): Body<Claiming>) -> Result<Json<Claimed>
             let turn = timeout(wait, leases.turn(&asked.name, &requested));
             call.wait(turn).await?.ok().transpose()?
         }
-        Turn::Next | Turn::NotNeeded | Turn::NoDelay => None,
+        Turn::Next | Turn::NotNeeded | Turn::Kept | Turn::NoDelay => None,
     };
     if token.is_some() && call.key.is_none() {
         let (leases, name) = (call.node.leases(), asked.name.clone());

@@ -1,0 +1,70 @@
+//! What people and programs are shown of leases.
+
+use crate::actors::lease::event;
+use crate::actors::lease::machine::{LISTED_MAX, LeaseMachine};
+use crate::actors::lease::message::Message;
+use crate::actors::lease::outcome::Outcome;
+use crate::actors::lease::view::{LeaseView, Listing};
+use crate::actors::lock::Name;
+use crate::ids::Slot;
+use crate::spine::event::Happening;
+use crate::spine::machine::{Gauge, Shown, Stamp};
+use std::ops::Bound;
+
+impl LeaseMachine {
+    pub(super) fn view_of(&self, slot: Slot) -> Option<LeaseView> {
+        let lease = self.state.leases.get(slot)?.clone();
+        let due = lease.due.and_then(|it| self.state.dues.get(it));
+        Some(LeaseView {
+            due: due.map(|it| it.at),
+            wanted: lease.is_owed(),
+            lease,
+        })
+    }
+
+    pub(super) fn list(&self, prefix: &Name, after: Option<&Name>, limit: u32) -> Listing {
+        let limit = limit.min(LISTED_MAX) as usize;
+        let from = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        let of_prefix = |(name, _): &(&Name, Slot)| name.as_bytes().starts_with(prefix.as_bytes());
+        let mut all = self.state.after(from).take_while(of_prefix);
+        let first = all.by_ref().take(limit);
+        let leases = first.filter_map(|(_, slot)| self.view_of(slot)).collect();
+        let more = all.next().is_some();
+        Listing { leases, more }
+    }
+}
+
+impl Shown for LeaseMachine {
+    const KINDS: &'static [&'static str] = event::KINDS;
+
+    type View = Vec<LeaseView>;
+
+    fn view(&self) -> Vec<LeaseView> {
+        let all = self.state.leases.iter();
+        all.filter_map(|(slot, _)| self.view_of(slot)).collect()
+    }
+
+    fn gauges(&self) -> Vec<Gauge> {
+        let gauge = |name, help, value| Gauge { name, help, value };
+        let totals = self.state.totals;
+        let leases = self.state.leases.len() as u64;
+        vec![
+            gauge("leases", "leases", leases),
+            gauge("running", "leases with a pass that runs", totals.running),
+            gauge("waiting", "leases with somebody next", totals.waiting),
+        ]
+    }
+
+    fn events(
+        &self,
+        entry: Stamp,
+        message: &Message,
+        outcome: &Outcome,
+        publish: &mut dyn FnMut(Happening),
+    ) {
+        event::events(&self.state, entry, (message, outcome), publish);
+    }
+}

@@ -1,0 +1,801 @@
+//! The rules of leases once more, over a plain list that is searched for everything. What the machine is compared with, by
+//! the simulation (`tests/sim/leases.rs`), which is why it names the library as programs do. Follows `docs/leases.md`;
+//! shares no code with the machine, only the types of what is asked and shown.
+
+use sexton::actors::binding::{Exit, Until};
+use sexton::actors::lease::{
+    Claim, Command, Current, End, Holder, Imported, Lease, LeaseView, Message, Place, Query,
+    Refused, Reply, Requesting, Rules, Setting, Turn, Watch,
+};
+use sexton::actors::lock::Name;
+use sexton::clock::{Date, Now, Timestamp};
+use sexton::ids::{ProcessId, Seq, Slot, Token};
+
+/// The longest span.
+const SPAN_MAX: u64 = 366 * 24 * 3_600_000;
+
+/// An item on which time acts: a date before a lease, at the same instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Item {
+    Lease(Slot),
+    Date(Slot),
+}
+
+/// The entry that a message gets.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) seq: Seq,
+    pub(crate) now: Now,
+    /// The record of the process that is launched, if one is.
+    pub(crate) process: Option<ProcessId>,
+}
+
+/// A lease, and what is known of it beside what is shown.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) slot: Slot,
+    pub(crate) lease: Lease,
+    pub(crate) due: Option<Date>,
+    /// Time does not act on it until it changes.
+    stuck: bool,
+    stuck_date: bool,
+}
+
+/// All leases.
+#[derive(Clone, Default)]
+pub(crate) struct Model {
+    pub(crate) rules: Rules,
+    pub(crate) all: Vec<Known>,
+    pub(crate) epoch: Timestamp,
+}
+
+/// What became of a message: the answer, and whether anything changed.
+pub(crate) type Came = (Reply, bool);
+
+impl Known {
+    fn new(slot: Slot, name: &Name) -> Self {
+        let lease = Lease {
+            name: name.clone(),
+            ..Lease::default()
+        };
+        Self {
+            slot,
+            lease,
+            due: None,
+            stuck: false,
+            stuck_date: false,
+        }
+    }
+
+    pub(crate) fn view(&self) -> LeaseView {
+        let lease = self.lease.clone();
+        let wanted = lease.wanted > lease.whole && !lease.settings.disabled;
+        let due = self.due;
+        LeaseView { lease, due, wanted }
+    }
+
+    fn runs(&self) -> bool {
+        self.lease
+            .current
+            .as_ref()
+            .is_some_and(|it| it.end.is_none())
+    }
+
+    fn owes(&self) -> bool {
+        self.lease.wanted > self.lease.whole && !self.lease.settings.disabled
+    }
+
+    fn spare(&self) -> Option<(Command, u64)> {
+        let set = self.lease.settings.command.clone();
+        let set = set.map(|it| (it, self.lease.settings.period_ms));
+        self.lease.command.clone().or(set)
+    }
+
+    /// When time acts on it.
+    fn acts_at(&self, epoch: Timestamp) -> Option<Timestamp> {
+        let lease = &self.lease;
+        let mut all = Vec::new();
+        if let Some(current) = lease.current.as_ref().filter(|it| it.end.is_none()) {
+            if let Holder::Timed { ttl_ms, renewed } = current.holder {
+                all.push(renewed.max(epoch).0 + ttl_ms);
+            }
+            if lease.settings.max_run_ms > 0 && !current.stopping {
+                all.push(current.since.0 + lease.settings.max_run_ms);
+            }
+            all.push(current.until.0 + (30_000 << current.warnings.min(40)));
+        } else if !lease.rests {
+            let by_itself = match &lease.next {
+                Some(place) => place.command.is_some() || place.connected,
+                None => self.owes() && self.spare().is_some(),
+            };
+            if by_itself {
+                all.push(lease.current.as_ref().map_or(0, |it| it.until.0 + 1));
+            }
+        }
+        if let Some(place) = &lease.next
+            && place.command.is_none()
+            && !place.connected
+        {
+            all.push(place.until.0 + 1);
+        }
+        all.into_iter().min().map(Timestamp)
+    }
+
+    /// A whole pass after the newest is owed.
+    fn owe(&mut self) {
+        self.lease.wanted = self.lease.begun + 1;
+        self.lease.broken = 0;
+    }
+
+    fn keep(&mut self, asked: &Requesting) {
+        if asked.claim.is_none()
+            && let Some(command) = self.brought(asked)
+        {
+            let mut bare = (*command).clone();
+            bare.spec.parcel = None;
+            let period = asked.period_ms.unwrap_or(self.lease.settings.period_ms);
+            self.lease.command = Some((bare.into(), period));
+        }
+    }
+
+    fn brought(&self, asked: &Requesting) -> Option<Command> {
+        asked
+            .command
+            .clone()
+            .or_else(|| self.lease.settings.command.clone())
+    }
+
+    fn give_up(&mut self) {
+        let enough = if self.runs() {
+            self.lease.begun
+        } else {
+            self.lease.whole
+        };
+        self.lease.wanted = self.lease.wanted.min(enough);
+        self.lease.broken = 0;
+    }
+
+    fn place(&self, asked: &Requesting, token: Token, until: Timestamp) -> Place {
+        let claim = asked.claim.unwrap_or_default();
+        Place {
+            token,
+            command: self.brought(asked).filter(|_| asked.claim.is_none()),
+            process: claim.process,
+            pid: claim.pid,
+            period_ms: asked.period_ms.unwrap_or(self.lease.settings.period_ms),
+            ttl_ms: claim.ttl_ms,
+            connected: claim.waits,
+            until,
+        }
+    }
+
+    fn begin(&mut self, entry: Entry, place: Place) {
+        let since = entry.now.at;
+        let holder = match (&place.command, place.process) {
+            (Some(command), _) => Holder::Launched {
+                process: entry.process.unwrap_or_default(),
+                command: command.clone(),
+                taken: false,
+            },
+            (None, Some(binding)) => Holder::Process(binding),
+            (None, None) => Holder::Timed {
+                ttl_ms: place.ttl_ms,
+                renewed: since,
+            },
+        };
+        self.lease.begun += 1;
+        self.lease.next = None;
+        self.lease.current = Some(Current {
+            token: entry.seq.into(),
+            place: place.token,
+            holder,
+            pid: place.pid,
+            since,
+            until: since.plus_ms(place.period_ms),
+            end: None,
+            stopping: false,
+            warnings: 0,
+        });
+    }
+
+    /// Its pass ends; false if the lease goes with it.
+    fn end(&mut self, at: Timestamp, exit: Option<Exit>, whole: bool) -> bool {
+        if let Some(current) = &mut self.lease.current {
+            current.end = Some(End { at, exit, whole });
+        }
+        if self.lease.leaves {
+            return false;
+        }
+        if whole {
+            self.lease.whole = self.lease.begun;
+            self.lease.broken = 0;
+        } else {
+            let owed = self.owes();
+            self.lease.broken += 1;
+            if owed && self.lease.broken >= 25 {
+                self.give_up();
+            }
+        }
+        true
+    }
+}
+
+impl Model {
+    pub(crate) fn find(&self, name: &Name) -> Option<&Known> {
+        self.all.iter().find(|it| it.lease.name == *name)
+    }
+
+    /// What time acts on first, and not after `now`.
+    pub(crate) fn due(&self, now: Now) -> Option<Item> {
+        let mut all = Vec::new();
+        for known in &self.all {
+            if let Some(at) = known.acts_at(self.epoch).filter(|_| !known.stuck) {
+                all.push((at, Item::Lease(known.slot)));
+            }
+            if let (Some(date), Some(place)) = (known.due, known.lease.due)
+                && !known.stuck_date
+            {
+                all.push((now.offset.time(date), Item::Date(place)));
+            }
+        }
+        let passed = all.into_iter().filter(|(at, _)| *at <= now.at);
+        passed.min().map(|(_, item)| item)
+    }
+
+    /// The tick of an item panicked.
+    pub(crate) fn quarantine(&mut self, item: Item) {
+        for known in &mut self.all {
+            known.stuck |= item == Item::Lease(known.slot);
+            known.stuck_date |= known.lease.due.is_some_and(|it| item == Item::Date(it));
+        }
+    }
+
+    /// The server started.
+    pub(crate) fn start(&mut self, at: Timestamp) {
+        self.epoch = at;
+        for known in &mut self.all {
+            (known.stuck, known.stuck_date) = (false, false);
+            known.lease.rests = false;
+            let over = known.lease.current.as_ref().map_or(at, |it| it.until);
+            if let Some(place) = known.lease.next.as_mut().filter(|it| it.connected) {
+                place.connected = false;
+                place.until = over.max(at).plus_ms(place.period_ms);
+            }
+        }
+    }
+
+    /// Makes so what a message says.
+    pub(crate) fn send(&mut self, message: &Message, entry: Entry) -> Came {
+        match message {
+            Message::Request(asked) => self.request(asked, entry),
+            Message::Lapse { slot } => (Reply::Done, self.lapse(*slot, entry)),
+            Message::Due { slot } => (Reply::Done, self.date(*slot, entry)),
+            Message::Gone(gone) => {
+                let slots: Vec<Slot> = self.all.iter().map(|it| it.slot).collect();
+                let mut changed = false;
+                for slot in slots {
+                    changed |= self.gone(slot, (gone.process, gone.until, gone.exit), entry);
+                }
+                (Reply::Done, changed)
+            }
+            Message::Launched(process) => {
+                let mut changed = false;
+                for known in &mut self.all {
+                    let current = known.lease.current.as_mut().filter(|it| it.end.is_none());
+                    if let Some(Holder::Launched {
+                        process: its,
+                        taken,
+                        ..
+                    }) = current.map(|it| &mut it.holder)
+                        && its == process
+                        && !*taken
+                    {
+                        (*taken, changed) = (true, true);
+                        known.stuck = false;
+                    }
+                }
+                (Reply::Done, changed)
+            }
+            Message::Renew { name, token, .. } | Message::Finish { name, token, .. } => {
+                self.of_client(name, *token, message, entry)
+            }
+            Message::Withdraw { name, place } => self.withdraw(name, *place, entry),
+            Message::Set { name, setting } => self.set(name, setting, entry),
+            Message::Import {
+                name,
+                current,
+                next,
+            } => self.import(name, (current, next), entry),
+            Message::Reset { name, force } => self.reset(name, *force),
+        }
+    }
+
+    fn withdraw(&mut self, name: &Name, place: Token, entry: Entry) -> Came {
+        let Some(known) = self.named(name) else {
+            return (Reply::Absent, false);
+        };
+        if known
+            .lease
+            .next
+            .as_ref()
+            .is_some_and(|it| it.token == place)
+        {
+            known.lease.next = None;
+            known.give_up();
+            known.stuck = false;
+            return self.shown(name);
+        }
+        let current = known.lease.current.as_ref().filter(|it| it.end.is_none());
+        let is_its = current.is_some_and(|it| {
+            let is_clients = matches!(it.holder, Holder::Process(_) | Holder::Timed { .. });
+            it.place == place && is_clients
+        });
+        if !is_its {
+            return (Reply::Absent, false);
+        }
+        known.stuck = false;
+        let stays = known.end(entry.now.at, None, false);
+        let slot = known.slot;
+        self.all.retain(|it| stays || it.slot != slot);
+        self.shown(name)
+    }
+
+    fn named(&mut self, name: &Name) -> Option<&mut Known> {
+        self.all.iter_mut().find(|it| it.lease.name == *name)
+    }
+
+    fn shown(&self, name: &Name) -> Came {
+        let known = self.find(name);
+        (
+            known.map_or(Reply::Done, |it| Reply::Lease(Box::new(it.view()))),
+            true,
+        )
+    }
+
+    /// The lease of this name, made if there is room.
+    fn made(&mut self, name: &Name) -> Result<&mut Known, Refused> {
+        if name.as_bytes().is_empty() {
+            return Err(Refused::NoName);
+        }
+        let place = self.all.iter().position(|it| it.lease.name == *name);
+        let place = match place {
+            Some(place) => place,
+            None if self.all.len() >= self.rules.leases_max as usize => return Err(Refused::Full),
+            None => {
+                let is_free = |slot: &u32| self.all.iter().all(|it| it.slot.0 != *slot);
+                let slot = (0..)
+                    .find(is_free)
+                    .expect("there are more slots than leases");
+                self.all.push(Known::new(Slot(slot), name));
+                self.all.len() - 1
+            }
+        };
+        let known = self.all.get_mut(place);
+        Ok(known.expect("it was found, or just made"))
+    }
+
+    fn request(&mut self, asked: &Requesting, entry: Entry) -> Came {
+        let before = self.all.len();
+        let turned = self.turn(asked, entry);
+        match turned {
+            Err(refused) => {
+                self.all.truncate(before);
+                (Reply::Refused(refused), false)
+            }
+            Ok((turn, changed)) => {
+                if changed && let Some(known) = self.named(&asked.name) {
+                    known.stuck = false;
+                }
+                let has_place = matches!(turn, Turn::Current | Turn::Next);
+                let place = if has_place {
+                    entry.seq.into()
+                } else {
+                    Token(0)
+                };
+                let Some(known) = self.find(&asked.name) else {
+                    return (Reply::Absent, changed);
+                };
+                let lease = Box::new(known.view());
+                (Reply::Turned { turn, place, lease }, changed)
+            }
+        }
+    }
+
+    fn turn(&mut self, asked: &Requesting, entry: Entry) -> Result<(Turn, bool), Refused> {
+        let Claim {
+            ttl_ms, process, ..
+        } = asked.claim.unwrap_or_default();
+        let is_span = |span: u64| (1..=SPAN_MAX).contains(&span);
+        if !is_span(ttl_ms) || !asked.period_ms.is_none_or(is_span) {
+            return Err(Refused::Span);
+        }
+        if let Some(command) = &asked.command {
+            command.spec.check().map_err(Refused::Command)?;
+            command.tags.check().map_err(Refused::Command)?;
+        }
+        let now = entry.now.at;
+        let known = self.made(&asked.name)?;
+        if known.lease.settings.disabled {
+            return Err(Refused::Disabled);
+        }
+        if asked.claim.is_none() && known.brought(asked).is_none() {
+            return Err(Refused::NoCommand);
+        }
+        let impatient = asked.no_delay || known.lease.settings.no_delay;
+        let returns = known.lease.next.as_ref().is_some_and(|place| {
+            process.is_some() && place.process.map(|it| it.process) == process.map(|it| it.process)
+        });
+        let is_live = |place: &Place| {
+            place.command.is_some()
+                || place.connected
+                || place.process.is_some() && place.until >= now
+        };
+        if let Some(place) = known
+            .lease
+            .next
+            .as_ref()
+            .filter(|it| !returns && is_live(it))
+        {
+            if place.command.is_some() || asked.claim.is_some() || impatient {
+                return Ok((Turn::NotNeeded, false));
+            }
+            known.owe();
+            known.keep(asked);
+            return Ok((Turn::Kept, true));
+        }
+        let over = known
+            .lease
+            .current
+            .as_ref()
+            .map_or(Timestamp(0), |it| it.until);
+        let is_over = known.lease.current.is_none() || over < now;
+        if is_over && !known.runs() {
+            let place = known.place(asked, entry.seq.into(), now);
+            known.begin(entry, place);
+            if !impatient {
+                known.lease.wanted = known.lease.begun;
+                known.lease.broken = 0;
+                known.keep(asked);
+            }
+            return Ok((Turn::Current, true));
+        }
+        if impatient {
+            return Ok((Turn::NoDelay, false));
+        }
+        let period_ms = asked.period_ms.unwrap_or(known.lease.settings.period_ms);
+        let until = over.max(now).plus_ms(period_ms);
+        let place = known.place(asked, entry.seq.into(), until);
+        if !returns {
+            known.owe();
+            known.keep(asked);
+        }
+        known.lease.next = Some(place);
+        Ok((Turn::Next, true))
+    }
+
+    fn of_client(&mut self, name: &Name, token: Token, message: &Message, entry: Entry) -> Came {
+        let stale = (Reply::Refused(Refused::StaleToken), false);
+        let Some(known) = self.named(name).filter(|it| it.runs()) else {
+            return stale;
+        };
+        let Some(current) = known.lease.current.as_mut().filter(|it| it.token == token) else {
+            return stale;
+        };
+        if !matches!(current.holder, Holder::Process(_) | Holder::Timed { .. }) {
+            return stale;
+        }
+        known.stuck = false;
+        if let Message::Renew { process, .. } = message {
+            match (process, &mut current.holder) {
+                (Some(binding), holder) => *holder = Holder::Process(*binding),
+                (None, Holder::Timed { renewed, .. }) => *renewed = entry.now.at,
+                (None, _) => {}
+            }
+        } else if let Message::Finish { code, .. } = message {
+            let stays = known.end(entry.now.at, Some(Exit::Code(*code)), true);
+            let slot = known.slot;
+            self.all.retain(|it| stays || it.slot != slot);
+        }
+        self.shown(name)
+    }
+
+    /// The lowest place for a date that no other has.
+    fn place_of_date(&self) -> Slot {
+        let is_free = |slot: &u32| self.all.iter().all(|it| it.lease.due != Some(Slot(*slot)));
+        Slot(
+            (0..)
+                .find(is_free)
+                .expect("there are more places than leases"),
+        )
+    }
+
+    fn set(&mut self, name: &Name, setting: &Setting, entry: Entry) -> Came {
+        let before = self.all.len();
+        match self.setting(name, setting, entry) {
+            Err(refused) => {
+                self.all.truncate(before);
+                (Reply::Refused(refused), false)
+            }
+            Ok(()) => self.shown(name),
+        }
+    }
+
+    fn setting(&mut self, name: &Name, setting: &Setting, entry: Entry) -> Result<(), Refused> {
+        let fresh = self.place_of_date();
+        let known = self.made(name)?;
+        let settings = &mut known.lease.settings;
+        match setting {
+            Setting::Period(span) if *span == 0 || *span > SPAN_MAX => return Err(Refused::Span),
+            Setting::MaxRun(span) if *span > SPAN_MAX => return Err(Refused::Span),
+            Setting::Period(span) => settings.period_ms = *span,
+            Setting::MaxRun(span) => settings.max_run_ms = *span,
+            Setting::NoDelay(on) => settings.no_delay = *on,
+            Setting::CatchesUp(on) => settings.catches_up = *on,
+            Setting::Disabled(on) => {
+                settings.disabled = *on;
+                if *on {
+                    known.lease.next = None;
+                    known.give_up();
+                }
+            }
+            Setting::Command(command) => {
+                if let Some(command) = command {
+                    command.spec.check().map_err(Refused::Command)?;
+                    command.tags.check().map_err(Refused::Command)?;
+                } else if known.lease.schedule.is_some() {
+                    return Err(Refused::NoCommand);
+                }
+                settings.command.clone_from(command);
+            }
+            Setting::Schedule(None) => {
+                known.lease.schedule = None;
+                (known.lease.due, known.due) = (None, None);
+            }
+            Setting::Schedule(Some(schedule)) => {
+                if settings.command.is_none() {
+                    return Err(Refused::NoCommand);
+                }
+                let date = schedule.next(entry.now.date()).ok_or(Refused::NoDate)?;
+                known.lease.schedule = Some(schedule.clone());
+                known.lease.due.get_or_insert(fresh);
+                known.due = Some(date);
+                known.stuck_date = false;
+            }
+        }
+        known.stuck = false;
+        Ok(())
+    }
+
+    fn import(
+        &mut self,
+        name: &Name,
+        (current, next): (&Imported, &Imported),
+        entry: Entry,
+    ) -> Came {
+        let now = entry.now;
+        let known = match self.made(name) {
+            Ok(known) if known.runs() => return (Reply::Refused(Refused::Running), false),
+            Ok(known) => known,
+            Err(refused) => return (Reply::Refused(refused), false),
+        };
+        let period = known.lease.settings.period_ms;
+        let bound = |it: &Imported| {
+            it.process.map(|process| sexton::actors::binding::Binding {
+                process,
+                until: Until::Process,
+                fence: false,
+            })
+        };
+        let (at, exit, whole) = (now.at, None, true);
+        known.lease.current = (current.pid > 0 || current.until.0 > 0).then(|| Current {
+            token: entry.seq.into(),
+            place: Token(0),
+            holder: bound(current).map_or(Holder::Nobody, Holder::Process),
+            pid: current.pid,
+            since: at,
+            until: now.offset.time(current.until).min(at.plus_ms(period)),
+            end: current.process.is_none().then_some(End { at, exit, whole }),
+            stopping: false,
+            warnings: 0,
+        });
+        known.lease.begun += u64::from(known.lease.current.is_some());
+        if !known.runs() {
+            known.lease.whole = known.lease.begun;
+        }
+        known.lease.next = (next.pid > 0).then(|| Place {
+            token: entry.seq.into(),
+            command: None,
+            process: bound(next),
+            pid: next.pid,
+            period_ms: period,
+            ttl_ms: 60_000,
+            connected: false,
+            until: now.offset.time(next.until).min(at.plus_ms(2 * period)),
+        });
+        known.lease.wanted = known.lease.whole;
+        known.stuck = false;
+        self.shown(name)
+    }
+
+    fn reset(&mut self, name: &Name, force: bool) -> Came {
+        let Some(known) = self.named(name) else {
+            return (Reply::Absent, false);
+        };
+        if !known.runs() {
+            self.all.retain(|it| it.lease.name != *name);
+            return (Reply::Done, true);
+        }
+        if !force || known.lease.leaves {
+            return (Reply::Refused(Refused::Running), false);
+        }
+        let is_timed = |it: &Current| matches!(it.holder, Holder::Timed { .. });
+        if known.lease.current.as_ref().is_some_and(is_timed) {
+            self.all.retain(|it| it.lease.name != *name);
+            return (Reply::Done, true);
+        }
+        known.lease.leaves = true;
+        if let Some(current) = &mut known.lease.current {
+            current.stopping = true;
+        }
+        known.stuck = false;
+        self.shown(name)
+    }
+
+    /// What becomes of a lease when a process is gone, or its tree.
+    fn gone(
+        &mut self,
+        slot: Slot,
+        (process, until, exit): (ProcessId, Until, Option<Exit>),
+        entry: Entry,
+    ) -> bool {
+        let Some(known) = self.all.iter_mut().find(|it| it.slot == slot) else {
+            return false;
+        };
+        let ends = |needed: Until| until == Until::Tree || needed == Until::Process;
+        let next = known.lease.next.as_ref().and_then(|it| it.process);
+        let leaves_place = next.is_some_and(|it| it.process == process && ends(it.until));
+        let mut changed = leaves_place;
+        let mut stays = true;
+        if let Some(current) = known.lease.current.as_mut().filter(|it| it.end.is_none()) {
+            let is_its = match &current.holder {
+                Holder::Launched { process: its, .. } => *its == process && until == Until::Tree,
+                Holder::Process(it) => it.process == process && ends(it.until),
+                Holder::Timed { .. } | Holder::Nobody => false,
+            };
+            if is_its {
+                changed = true;
+                let stopped = current.stopping;
+                match &mut current.holder {
+                    Holder::Launched {
+                        process,
+                        command,
+                        taken,
+                    } if command.spec.parcel.is_some()
+                        && exit == Some(Exit::Failed)
+                        && !stopped =>
+                    {
+                        let mut bare = (**command).clone();
+                        bare.spec.parcel = None;
+                        *command = bare.into();
+                        (*process, *taken) = (entry.process.unwrap_or_default(), false);
+                    }
+                    _ => {
+                        let whole = stopped || matches!(exit, Some(Exit::Code(_)));
+                        stays = known.end(entry.now.at, exit, whole);
+                    }
+                }
+            }
+        }
+        if leaves_place {
+            known.lease.next = None;
+        }
+        if changed {
+            known.stuck = false;
+        }
+        self.all.retain(|it| stays || it.slot != slot);
+        changed
+    }
+
+    fn lapse(&mut self, slot: Slot, entry: Entry) -> bool {
+        let (now, epoch) = (entry.now.at, self.epoch);
+        let Some(known) = self.all.iter_mut().find(|it| it.slot == slot) else {
+            return false;
+        };
+        let lapsed =
+            known.lease.next.as_ref().is_some_and(|place| {
+                place.command.is_none() && !place.connected && place.until < now
+            });
+        if lapsed {
+            known.lease.next = None;
+            return true;
+        }
+        let max = known.lease.settings.max_run_ms;
+        if let Some(current) = known.lease.current.as_mut().filter(|it| it.end.is_none()) {
+            let lost = match current.holder {
+                Holder::Timed { ttl_ms, renewed } => renewed.max(epoch).0 + ttl_ms <= now.0,
+                _ => false,
+            };
+            if lost {
+                let stays = known.end(now, None, false);
+                self.all.retain(|it| stays || it.slot != slot);
+            } else if max > 0 && !current.stopping && current.since.0 + max <= now.0 {
+                current.stopping = true;
+            } else {
+                current.warnings += 1;
+            }
+            return true;
+        }
+        let place = known.lease.next.take().or_else(|| {
+            let (command, period_ms) = known.spare()?;
+            Some(Place {
+                token: Token(0),
+                command: Some(command),
+                process: None,
+                pid: 0,
+                period_ms,
+                ttl_ms: 0,
+                connected: false,
+                until: Timestamp(0),
+            })
+        });
+        match place {
+            Some(place) => known.begin(entry, place),
+            None => return false,
+        }
+        true
+    }
+
+    fn date(&mut self, place: Slot, entry: Entry) -> bool {
+        let Some(known) = self.all.iter_mut().find(|it| it.lease.due == Some(place)) else {
+            return false;
+        };
+        let today = entry.now.date();
+        let due = known.due.unwrap_or_default();
+        let schedule = known.lease.schedule.as_ref();
+        known.due = schedule.and_then(|it| it.next(today));
+        known.lease.due = known.due.map(|_| place);
+        let in_time = today.0 <= due.0 + 60_000;
+        if !known.lease.settings.disabled && (in_time || known.lease.settings.catches_up) {
+            known.owe();
+            known.lease.command = None;
+        }
+        known.stuck = false;
+        true
+    }
+
+    /// The answer to a question.
+    pub(crate) fn answer(&self, query: &Query) -> Reply {
+        match query {
+            Query::Of(name) => {
+                let known = self.find(name);
+                known.map_or(Reply::Absent, |it| Reply::Lease(Box::new(it.view())))
+            }
+            Query::List { .. } | Query::Totals => unreachable!("clients ask for no lists"),
+        }
+    }
+
+    /// What somebody who waits is told, if the wait is over.
+    pub(crate) fn wakes(&self, watch: &Watch) -> Option<Reply> {
+        let known = watch.name().and_then(|name| self.find(name));
+        let Some(known) = known else {
+            return Some(Reply::Absent);
+        };
+        let comes = known.lease.next.is_some() || known.owes() && known.spare().is_some();
+        let over = match watch {
+            Watch::Begun { number, .. } => {
+                let newest = known.lease.current.as_ref().filter(|it| it.end.is_none());
+                let has_record = newest
+                    .is_none_or(|it| !matches!(it.holder, Holder::Launched { taken: false, .. }));
+                let begun = known.lease.begun;
+                begun > *number || begun == *number && has_record || begun < *number && !comes
+            }
+            Watch::Whole { number, .. } => known.lease.whole >= *number || !known.runs() && !comes,
+            Watch::Ended { token, .. } => {
+                let current = known.lease.current.as_ref();
+                !known.runs() || current.is_none_or(|it| it.token != *token)
+            }
+            Watch::Idle => unreachable!("clients wait for leases"),
+        };
+        over.then(|| Reply::Lease(Box::new(known.view())))
+    }
+}

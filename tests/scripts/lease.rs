@@ -1,0 +1,336 @@
+//! The lease actor's words. Times are milliseconds since the script began.
+
+use crate::node::{Heard, Tongue, milliseconds, number, split};
+use sexton::actors::binding::{Binding, Exit, Gone, Until};
+use sexton::actors::lease::{
+    Claim, Command, Four, Holder, Imported, LeaseMachine, LeaseView, Message, Outcome, Query,
+    Reply, Requesting, Rules, Setting, Step, Watch,
+};
+use sexton::actors::lock::Name;
+use sexton::actors::process::{Launching, Spec};
+use sexton::bytes::Bytes;
+use sexton::clock::Date;
+use sexton::ids::{ProcessId, Slot, Token};
+use sexton::schedule::Schedule;
+use sexton::spine::delivery::Item;
+use sexton::spine::machine::Stamp;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// When every script begins.
+const BEGIN: u64 = 1_000_000_000_000;
+
+/// Options of any word here.
+const OPTIONS: &[&str] = &[
+    "alive",
+    "code",
+    "leases_max",
+    "period",
+    "pid",
+    "signal",
+    "ttl",
+];
+
+type Options<'w> = BTreeMap<&'w str, &'w str>;
+
+/// The process of each lease's newest pass, and the lease in each slot, as the journal tells it.
+#[derive(Default)]
+pub(crate) struct Words {
+    processes: BTreeMap<Name, ProcessId>,
+    names: BTreeMap<Slot, Name>,
+}
+
+impl Tongue for Words {
+    type Machine = LeaseMachine;
+
+    fn rules() -> Rules {
+        Rules::default()
+    }
+
+    fn rule(rules: &mut Rules, words: &[&str]) -> Heard<()> {
+        let (_, options) = split(words, OPTIONS);
+        rules.leases_max = number(&options, "leases_max", rules.leases_max)?;
+        Ok(())
+    }
+
+    fn item(&self, words: &[&str]) -> Heard<Option<Item<LeaseMachine>>> {
+        let (places, options) = split(words, OPTIONS);
+        if let ["show", lease] = places.as_slice() {
+            return Ok(Some(Item::Query(Query::Of(name(lease)?))));
+        }
+        let message = self.message(&places, &options)?;
+        Ok(message.map(Item::Message))
+    }
+
+    fn watch(&self, words: &[&str]) -> Heard<Option<(String, Watch)>> {
+        let ["wait", who, what, lease, nth] = words else {
+            return Ok(None);
+        };
+        let name = name(lease)?;
+        let number = nth.parse().map_err(|_| format!("`{nth}` is no number"))?;
+        let watch = match *what {
+            "begun" => Watch::Begun { name, number },
+            "whole" => Watch::Whole { name, number },
+            "ended" => Watch::Ended {
+                name,
+                token: Token(number),
+            },
+            _ => return Err(format!("nobody waits for `{what}`")),
+        };
+        Ok(Some(((*who).to_owned(), watch)))
+    }
+
+    fn told(&self, reply: &Reply) -> Vec<String> {
+        vec![answer(reply)]
+    }
+
+    fn woken(name: &str, reply: &Reply) -> String {
+        format!("{name}: {}", answer(reply))
+    }
+
+    fn note(&mut self, stamp: Stamp, message: &Message, outcome: &Outcome) -> Option<String> {
+        let at = stamp.at.0 - BEGIN;
+        let what = match (message, outcome) {
+            (Message::Lapse { .. } | Message::Due { .. }, Outcome::Changed { steps, .. }) => {
+                let steps = steps.iter().map(|(_, step)| {
+                    let words = format!("{step:?}").to_lowercase();
+                    words
+                        .split([' ', '('])
+                        .next()
+                        .unwrap_or_default()
+                        .to_owned()
+                });
+                let steps: Vec<String> = steps.collect();
+                Some(format!("{at} ms: {}", steps.join(", ")))
+            }
+            _ => None,
+        };
+        self.follow(message, outcome);
+        what
+    }
+}
+
+impl Words {
+    /// Of which lease each newest process is.
+    fn follow(&mut self, message: &Message, outcome: &Outcome) {
+        let Outcome::Changed { steps, .. } = outcome else {
+            return;
+        };
+        for (slot, step) in steps {
+            match step {
+                Step::Made => self
+                    .names
+                    .extend(message.name().map(|name| (*slot, name.clone()))),
+                Step::Began {
+                    process: Some(process),
+                    ..
+                }
+                | Step::Relaunched { process } => {
+                    let name = self.names.get(slot).cloned().unwrap_or_default();
+                    self.processes.insert(name, *process);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn process(&self, lease: &str) -> Heard<ProcessId> {
+        let process = self.processes.get(&name(lease)?).copied();
+        process.ok_or_else(|| format!("nothing was launched for `{lease}`"))
+    }
+
+    fn message(&self, places: &[&str], options: &Options<'_>) -> Heard<Option<Message>> {
+        let period = options.get("period").map(|span| milliseconds(span));
+        let period_ms = period.transpose()?;
+        Ok(Some(match places {
+            ["run", lease, more @ ..] => Message::Request(Box::new(Requesting {
+                name: name(lease)?,
+                command: (!more.contains(&"set")).then(|| command("work")),
+                no_delay: more.contains(&"no-delay"),
+                period_ms,
+                claim: None,
+            })),
+            ["claim", lease, more @ ..] => {
+                let pid = number(options, "pid", 0)?;
+                let claim = Claim {
+                    process: (pid > 0).then(|| bound(pid)),
+                    pid,
+                    ttl_ms: options
+                        .get("ttl")
+                        .map_or(Ok(60_000), |span| milliseconds(span))?,
+                    waits: more.contains(&"waits"),
+                };
+                Message::Request(Box::new(Requesting {
+                    name: name(lease)?,
+                    command: None,
+                    no_delay: more.contains(&"no-delay"),
+                    period_ms,
+                    claim: Some(claim),
+                }))
+            }
+            ["renew", lease, token] => Message::Renew {
+                name: name(lease)?,
+                token: of(token)?,
+                process: None,
+            },
+            ["finish", lease, token] => Message::Finish {
+                name: name(lease)?,
+                token: of(token)?,
+                code: number(options, "code", 0)?,
+            },
+            ["withdraw", lease, token] => Message::Withdraw {
+                name: name(lease)?,
+                place: of(token)?,
+            },
+            ["launched", lease] => Message::Launched(self.process(lease)?),
+            ["gone", lease] => {
+                let signal: u8 = number(options, "signal", 0)?;
+                let exit = if signal > 0 {
+                    Exit::Signal(signal)
+                } else {
+                    Exit::Code(number(options, "code", 0)?)
+                };
+                gone(self.process(lease)?, Some(exit))
+            }
+            ["fails", lease] => gone(self.process(lease)?, Some(Exit::Failed)),
+            ["ends"] => gone(bound(number(options, "pid", 0)?).process, Some(Exit::Lost)),
+            ["import", lease, four @ ..] => import(lease, &four.join(" "), options)?,
+            ["reset", lease, more @ ..] => Message::Reset {
+                name: name(lease)?,
+                force: more.contains(&"force"),
+            },
+            ["set", lease, what, value @ ..] => Message::Set {
+                name: name(lease)?,
+                setting: setting(what, &value.join(" "))?,
+            },
+            _ => return Ok(None),
+        }))
+    }
+}
+
+fn setting(what: &str, value: &str) -> Heard<Setting> {
+    let on = value == "on";
+    Ok(match what {
+        "period" => Setting::Period(milliseconds(value)?),
+        "max-run" => Setting::MaxRun(milliseconds(value)?),
+        "no-delay" => Setting::NoDelay(on),
+        "disabled" => Setting::Disabled(on),
+        "catch-up" => Setting::CatchesUp(on),
+        "command" => Setting::Command((value != "none").then(|| command(value))),
+        "schedule" if value == "none" => Setting::Schedule(None),
+        "schedule" => {
+            let schedule = Schedule::new(value, None).map_err(|error| error.to_string())?;
+            Setting::Schedule(Some(schedule))
+        }
+        _ => return Err(format!("nobody sets `{what}`")),
+    })
+}
+
+/// A lease as Fossil has it, in milliseconds since the script began, as all else here.
+fn import(lease: &str, text: &str, options: &Options<'_>) -> Heard<Message> {
+    let Four([current, until, next, until_next]) = Four::read(text);
+    let alive = options.get("alive").map_or("", |pids| *pids);
+    let is_alive = |pid: u64| alive.split(',').any(|it| it.parse() == Ok(pid));
+    let imported = |pid: u64, until: u64| Imported {
+        pid,
+        until: Date(if until == 0 { 0 } else { BEGIN + until }),
+        process: is_alive(pid).then(|| bound(pid).process),
+    };
+    Ok(Message::Import {
+        name: name(lease)?,
+        current: imported(current, until),
+        next: imported(next, until_next),
+    })
+}
+
+fn gone(process: ProcessId, exit: Option<Exit>) -> Message {
+    let until = Until::Tree;
+    Message::Gone(Gone {
+        process,
+        until,
+        exit,
+    })
+}
+
+fn bound(pid: u64) -> Binding {
+    Binding {
+        process: ProcessId(pid.into()),
+        until: Until::Process,
+        fence: false,
+    }
+}
+
+fn command(word: &str) -> Command {
+    let spec = Spec {
+        argv: vec![Bytes::new(word.as_bytes())],
+        ..Spec::default()
+    };
+    Arc::new(Launching {
+        spec,
+        ..Launching::default()
+    })
+}
+
+fn name(text: &str) -> Heard<Name> {
+    Name::try_from(text).map_err(|error| error.to_string())
+}
+
+fn of(text: &str) -> Heard<Token> {
+    let token = text.parse().map_err(|_| format!("`{text}` is no token"))?;
+    Ok(Token(token))
+}
+
+fn answer(reply: &Reply) -> String {
+    match reply {
+        Reply::Turned { turn, lease, .. } => {
+            let turn = format!("{turn:?}").to_lowercase();
+            format!("{turn}; {}", shown(lease))
+        }
+        Reply::Lease(view) => shown(view),
+        Reply::Refused(refused) => format!("refused: {refused}"),
+        Reply::Done => "done".to_owned(),
+        Reply::Absent => "nothing of the kind".to_owned(),
+        Reply::List(_) | Reply::Totals(_) => "more than one".to_owned(),
+    }
+}
+
+fn shown(view: &LeaseView) -> String {
+    let lease = &view.lease;
+    let since = |at: u64| at.saturating_sub(BEGIN);
+    let mut words = vec![format!("{} begun, {} whole", lease.begun, lease.whole)];
+    if view.wanted {
+        words.push(format!("{} owed", lease.wanted));
+    }
+    if let Some(current) = &lease.current {
+        let who = match &current.holder {
+            Holder::Launched { taken: false, .. } => "launching".to_owned(),
+            Holder::Launched { .. } => "launched".to_owned(),
+            Holder::Process(_) => format!("process {}", current.pid),
+            Holder::Timed { .. } => "client".to_owned(),
+            Holder::Nobody => format!("nobody ({})", current.pid),
+        };
+        let (token, until) = (current.token.0, since(current.until.0));
+        let stands = match (&current.end, current.stopping) {
+            (Some(_), _) => "over",
+            (None, true) => "stopping",
+            (None, false) => "runs",
+        };
+        words.push(format!("{who} {stands} by {token} until {until}"));
+    }
+    if let Some(place) = &lease.next {
+        let who = match (&place.command, place.pid) {
+            (Some(_), _) => "a command".to_owned(),
+            (None, 0) => "a client".to_owned(),
+            (None, pid) => format!("process {pid}"),
+        };
+        words.push(format!(
+            "{who} next by {}, until {}",
+            place.token.0,
+            since(place.until.0)
+        ));
+    }
+    if let Some(due) = view.due {
+        words.push(format!("asks at {}", since(due.0)));
+    }
+    words.join("; ")
+}

@@ -1,0 +1,371 @@
+//! The model of leases as a reference, and what their clients ask for.
+
+use crate::actor::{Ask, Call};
+use crate::chance::Chance;
+use crate::coverage::Coverage;
+use crate::each::Judged;
+use crate::reference::{Clients, Origin, Reference};
+use crate::setting::Setting;
+use model::{Entry, Item, Model};
+use sexton::actors::binding::{Binding, Until};
+use sexton::actors::lease::{
+    Claim, Command, LeaseMachine, Message, Outcome, Query, Refused, Reply, Requesting, Rules,
+    Setting as Set, Step, Turn, Watch,
+};
+use sexton::actors::lock::Name;
+use sexton::actors::process::{Launching, Spec};
+use sexton::bytes::Bytes;
+use sexton::clock::{Now, Offset, Timestamp};
+use sexton::ids::{ProcessId, Seq, Token};
+use sexton::persist::mark::Marked;
+use sexton::schedule::Schedule;
+use sexton::spine::delivery::Answer;
+use sexton::spine::machine::{Shown as _, Stamp, Start};
+use std::sync::Arc;
+
+#[path = "../../src/actors/lease/model.rs"]
+mod model;
+
+/// Leases, as the model has them.
+#[derive(Clone)]
+pub(crate) struct Leases {
+    model: Model,
+    offset: Offset,
+}
+
+impl Default for Leases {
+    fn default() -> Self {
+        let model = Model {
+            rules: Leases::rules(),
+            ..Model::default()
+        };
+        let offset = Offset(0);
+        Self { model, offset }
+    }
+}
+
+impl Leases {
+    const fn now(&self, at: Timestamp) -> Now {
+        let offset = self.offset;
+        Now { at, offset }
+    }
+}
+
+/// The item on which a tick acts.
+const fn item(message: &Message) -> Option<Item> {
+    match message {
+        Message::Lapse { slot } => Some(Item::Lease(*slot)),
+        Message::Due { slot } => Some(Item::Date(*slot)),
+        _ => None,
+    }
+}
+
+/// The record of the process that an outcome launches.
+fn launched(outcome: &Outcome) -> Option<ProcessId> {
+    let Outcome::Changed { steps, .. } = outcome else {
+        return None;
+    };
+    steps.iter().find_map(|(_, step)| match step {
+        Step::Began { process, .. } => *process,
+        Step::Relaunched { process } => Some(*process),
+        _ => None,
+    })
+}
+
+impl Judged for LeaseMachine {
+    type Reference = Leases;
+}
+
+impl Reference for Leases {
+    const CALLS: u64 = 30;
+    const WATCHES: u64 = 6;
+    const TURNS: u64 = 60;
+
+    type Clients = Askers;
+    type Machine = LeaseMachine;
+
+    /// Few, so that the bound is met.
+    fn rules() -> Rules {
+        Rules { leases_max: 3 }
+    }
+
+    fn apply(
+        &mut self,
+        stamp: Stamp,
+        message: &Message,
+        (outcome, reply): (&Outcome, &Reply),
+    ) -> Result<(), String> {
+        let now = self.now(stamp.at);
+        let due = self.model.due(now);
+        if due != item(message) {
+            return Err(format!(
+                "time acted on {:?}, where {due:?} is due",
+                item(message)
+            ));
+        }
+        let process = launched(outcome);
+        let seq = stamp.seq;
+        let right = self.model.send(message, Entry { seq, now, process });
+        if right != (reply.clone(), true) {
+            return Err(format!("{reply:?}, where {right:?} is right"));
+        }
+        Ok(())
+    }
+
+    fn go_by(&mut self, marked: &Marked) {
+        self.offset = Offset(marked.offset_ms);
+    }
+
+    fn start(&mut self, start: Start) {
+        self.model.start(start.stamp.at);
+    }
+
+    fn poisoned(&mut self, message: &Message) {
+        if let Some(item) = item(message) {
+            self.model.quarantine(item);
+        }
+    }
+
+    fn due(&self, at: Timestamp) -> Option<String> {
+        self.model.due(self.now(at)).map(|it| format!("{it:?}"))
+    }
+
+    fn without_change(&self, message: &Message) -> Option<Reply> {
+        let entry = Entry {
+            seq: Seq(0),
+            now: self.now(Timestamp(0)),
+            process: None,
+        };
+        let (reply, changed) = self.model.clone().send(message, entry);
+        (!changed).then_some(reply)
+    }
+
+    fn answer(&self, query: &Query) -> Answer<Reply> {
+        Ok(self.model.answer(query))
+    }
+
+    fn agrees(&self, machine: &LeaseMachine) -> Result<(), String> {
+        let mut mine: Vec<_> = self.model.all.iter().collect();
+        mine.sort_by_key(|it| it.slot);
+        let mine: Vec<_> = mine.into_iter().map(model::Known::view).collect();
+        let view = machine.view();
+        (view == mine)
+            .then_some(())
+            .ok_or_else(|| format!("leases are {view:?}, where {mine:?} is right"))
+    }
+
+    fn origin(message: &Message) -> Origin {
+        match message {
+            Message::Lapse { .. } | Message::Due { .. } => Origin::Tick,
+            Message::Gone(_) | Message::Launched(_) => Origin::Tell,
+            _ => Origin::Client,
+        }
+    }
+
+    fn changes(reply: &Reply) -> bool {
+        match reply {
+            Reply::Turned { turn, .. } => !matches!(turn, Turn::NotNeeded | Turn::NoDelay),
+            Reply::Lease(_) | Reply::Done => true,
+            Reply::List(_) | Reply::Totals(_) | Reply::Absent | Reply::Refused(_) => false,
+        }
+    }
+
+    fn wakes(&self, watch: &Watch) -> Option<Reply> {
+        self.model.wakes(watch)
+    }
+
+    fn count(_: &Message, outcome: &Outcome, counted: &mut Coverage) {
+        let Outcome::Changed { steps, .. } = outcome else {
+            return;
+        };
+        for (_, step) in steps {
+            match step {
+                Step::Began { .. } => counted.passes_begun += 1,
+                Step::Ended { whole: true, .. } => counted.passes_whole += 1,
+                Step::Ended { whole: false, .. } => counted.passes_broken += 1,
+                Step::Placed { .. } => counted.passes_waited_for += 1,
+                Step::Relaunched { .. } => counted.passes_relaunched += 1,
+                Step::Stopping => counted.passes_stopped += 1,
+                Step::Owed(_) => counted.passes_owed += 1,
+                _ => {}
+            }
+        }
+    }
+
+    fn may_be_refused(message: &Message) -> bool {
+        matches!(
+            message,
+            Message::Request(_)
+                | Message::Import { .. }
+                | Message::Set { .. }
+                | Message::Renew { .. }
+        )
+    }
+
+    fn is_disk_full(reply: &Reply) -> bool {
+        *reply == Reply::Refused(Refused::DiskFull)
+    }
+}
+
+/// Clients of one run.
+pub(crate) struct Askers {
+    names: Vec<Name>,
+    /// Tokens of passes and places that were shown, the newest last.
+    tokens: Vec<Token>,
+    /// Processes that a pass may depend on.
+    processes: Vec<ProcessId>,
+}
+
+impl Askers {
+    /// These processes have records, or had.
+    pub(crate) fn see(&mut self, processes: Vec<ProcessId>) {
+        self.processes = processes;
+    }
+
+    fn token(&self, chance: &mut Chance) -> Token {
+        if self.tokens.is_empty() {
+            Token(1)
+        } else {
+            *chance.pick(&self.tokens)
+        }
+    }
+
+    fn binding(&self, chance: &mut Chance) -> Option<Binding> {
+        let is_bound = chance.per_mille(500) && !self.processes.is_empty();
+        is_bound.then(|| Binding {
+            process: *chance.pick(&self.processes),
+            until: *chance.pick(&[Until::Process, Until::Tree]),
+            fence: false,
+        })
+    }
+
+    fn message(&self, chance: &mut Chance) -> Message {
+        let name = chance.pick(&self.names).clone();
+        let token = self.token(chance);
+        match chance.weighted(&[(60, 0), (20, 1), (10, 2), (8, 3), (6, 4), (14, 5), (2, 6)]) {
+            0 => {
+                let asked = Requesting {
+                    name,
+                    command: chance.per_mille(900).then(|| command(chance)),
+                    no_delay: chance.per_mille(150),
+                    period_ms: *chance.pick(&[None, None, Some(900), Some(0)]),
+                    claim: None,
+                };
+                Message::Request(Box::new(asked))
+            }
+            1 => {
+                let claim = Claim {
+                    process: self.binding(chance),
+                    pid: 7,
+                    ttl_ms: *chance.pick(&[1000, 5000]),
+                    waits: chance.per_mille(500),
+                };
+                let asked = Requesting {
+                    name,
+                    claim: Some(claim),
+                    ..Requesting::default()
+                };
+                Message::Request(Box::new(asked))
+            }
+            2 => {
+                let code = u8::try_from(chance.below(2)).expect("a small number");
+                Message::Finish { name, token, code }
+            }
+            3 => {
+                let process = self.binding(chance);
+                Message::Renew {
+                    name,
+                    token,
+                    process,
+                }
+            }
+            4 => Message::Withdraw { name, place: token },
+            5 => {
+                let setting = setting(chance);
+                Message::Set { name, setting }
+            }
+            _ => {
+                let force = chance.per_mille(500);
+                Message::Reset { name, force }
+            }
+        }
+    }
+}
+
+fn command(chance: &mut Chance) -> Command {
+    let argv = chance.pick(&["true", "work", ""]);
+    let spec = Spec {
+        argv: vec![Bytes::new(argv.as_bytes())],
+        parcel: chance.per_mille(200).then_some(7),
+        ..Spec::default()
+    };
+    Arc::new(Launching {
+        spec,
+        ..Launching::default()
+    })
+}
+
+fn setting(chance: &mut Chance) -> Set {
+    match chance.below(7) {
+        0 => Set::Period(*chance.pick(&[500, 2000, 0])),
+        1 => Set::NoDelay(chance.per_mille(200)),
+        2 => Set::Disabled(chance.per_mille(300)),
+        3 => Set::MaxRun(*chance.pick(&[0, 3000])),
+        4 => Set::Command(chance.per_mille(800).then(|| command(chance))),
+        5 => {
+            let schedule = Schedule::new("* * * * *", None).ok();
+            Set::Schedule(schedule.filter(|_| chance.per_mille(700)))
+        }
+        _ => Set::CatchesUp(chance.per_mille(500)),
+    }
+}
+
+impl Clients<Leases> for Askers {
+    fn new(_: &Setting) -> Self {
+        let names = ["a", "b", "c", "d"];
+        Self {
+            names: names
+                .map(|it| Name::try_from(it).expect("it is short"))
+                .to_vec(),
+            tokens: Vec::new(),
+            processes: Vec::new(),
+        }
+    }
+
+    fn call(&mut self, chance: &mut Chance) -> Vec<Ask<Leases>> {
+        (0..*chance.pick(&[1, 1, 1, 2, 3]))
+            .map(|_| {
+                if chance.per_mille(200) {
+                    Ask::Query(Query::Of(chance.pick(&self.names).clone()))
+                } else {
+                    Ask::Message(self.message(chance))
+                }
+            })
+            .collect()
+    }
+
+    fn watch(&self, chance: &mut Chance) -> Watch {
+        let name = chance.pick(&self.names).clone();
+        let number = chance.within(1, 8);
+        match chance.below(3) {
+            0 => Watch::Begun { name, number },
+            1 => Watch::Whole { name, number },
+            _ => {
+                let token = self.token(chance);
+                Watch::Ended { name, token }
+            }
+        }
+    }
+
+    fn note(&mut self, call: &Call<Leases>) {
+        for answer in call.answers.iter().flatten().flatten() {
+            if let Reply::Turned { lease: view, .. } | Reply::Lease(view) = answer {
+                let current = view.lease.current.as_ref().map(|it| it.token);
+                let next = view.lease.next.as_ref().map(|it| it.token);
+                self.tokens.extend(current.into_iter().chain(next));
+            }
+        }
+        let old = self.tokens.len().saturating_sub(6);
+        self.tokens.drain(..old);
+    }
+}
