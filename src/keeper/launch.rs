@@ -8,6 +8,7 @@ use crate::kernel::plan::{Plan, Step, User};
 use crate::kernel::spawn::{Birth, Spawned, spawn};
 use crate::kernel::{cgroup, host, identity, proc};
 use rustix::fs::{Mode, OFlags};
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -118,7 +119,7 @@ fn environment(inherited: Vec<Bytes>, own: &[Bytes]) -> Vec<Bytes> {
         let bytes = variable.as_bytes();
         bytes.split(|byte| *byte == b'=').next().unwrap_or(bytes)
     }
-    let names: std::collections::BTreeSet<&[u8]> = own.iter().map(name).collect();
+    let names: BTreeSet<&[u8]> = own.iter().map(name).collect();
     let mut all = inherited;
     all.retain(|variable| !names.contains(name(variable)));
     all.extend(own.iter().cloned());
@@ -163,13 +164,13 @@ fn open_output(path: &Bytes, appends: bool) -> io::Result<OwnedFd> {
 /// Who is not root may ask for what it is anyway, but not set it.
 fn is_our_own(user: &User) -> bool {
     use rustix::process::{getegid, geteuid, getgroups};
-    let is = geteuid().as_raw() == user.user && getegid().as_raw() == user.group;
+    let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
     let groups = getgroups().unwrap_or_default();
-    let mut ours: Vec<u32> = groups.iter().map(|group| group.as_raw()).collect();
-    let mut theirs = user.groups.clone();
-    ours.sort_unstable();
-    theirs.sort_unstable();
-    is && ours == theirs
+    let further = groups.iter().map(|group| group.as_raw());
+    // Whether the list has the group itself, as that of a login has, gives nobody more rights.
+    let ours: BTreeSet<u32> = further.chain([gid]).collect();
+    let theirs: BTreeSet<u32> = user.groups.iter().copied().chain([user.group]).collect();
+    (uid, gid) == (user.user, user.group) && ours == theirs
 }
 
 fn at(step: u8) -> impl Fn(io::Error) -> Failed {
