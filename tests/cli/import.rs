@@ -1,11 +1,13 @@
 //! `sexton import supervisord`: what becomes of a configuration, what is told of the rest, and that the result is served.
 
 use crate::coordinator;
-use crate::daemon::{Daemon, ended, sexton, text};
+use crate::daemon::{self, Daemon, ended, sexton, text};
 use crate::left_out::left_out;
 use crate::patience::until;
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -257,57 +259,126 @@ impl Drop for Served {
     }
 }
 
-#[test]
-fn a_program_of_another_user_never_runs_as_ours() {
-    let files = files(&[]);
-    let here = text(files.path()).to_owned();
-    let user = rustix::process::getuid().as_raw();
-    // One that is not ours, by name and by number, and our own.
-    let (name, other) = if user == 0 {
-        ("daemon", 1)
-    } else {
-        ("root", 0)
+/// Each makes a file of its name.
+fn touching(here: &str, users: &[(&str, &str)]) -> String {
+    let program = |(name, user): &(&str, &str)| {
+        format!(
+            "[program:{name}]\ncommand=/usr/bin/touch {here}/{name}\nuser={user}\numask=077\nautorestart=false\n"
+        )
     };
-    let config = format!(
-        "[program:named]\ncommand=/usr/bin/touch {here}/named\nuser={name}\nautorestart=false\n\
-         [program:numbered]\ncommand=/usr/bin/touch {here}/numbered\nuser={other}\nautorestart=false\n\
-         [program:ours]\ncommand=/usr/bin/touch {here}/ours\nuser={user}\numask=077\nautorestart=false\n"
-    );
+    users.iter().map(program).collect()
+}
+
+/// A directory where everybody may write.
+fn open_to_all(files: &TempDir) -> &str {
+    let mode = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(files.path(), mode).expect("it is ours");
+    text(files.path())
+}
+
+#[test]
+fn a_program_with_a_user_is_run_as_that_user_by_root() {
+    if !rustix::process::geteuid().is_root() {
+        return left_out("services of other users: only root launches them");
+    }
+    let files = files(&[]);
+    let here = open_to_all(&files);
+    let users = [("named", "daemon"), ("numbered", "1"), ("ours", "root")];
     let main = files.path().join("s.conf");
-    std::fs::write(&main, config).expect("a file is written");
+    std::fs::write(&main, touching(here, &users)).expect("a file is written");
     let (new, services, told) = imported(&main);
     for (name, starts) in of_services(&services, "autostart") {
-        assert_eq!(starts, false, "{name}");
+        assert_eq!(starts, true, "{name}");
     }
-    assert_eq!(told.matches("] user: ").count(), 3, "{told}");
+    assert_eq!(
+        told.matches("] user: it is carried over").count(),
+        3,
+        "{told}"
+    );
     let data = files.path().join("data");
     let daemon = Daemon::serve(&["--data", text(&data), "--config", text(&new)]);
     let served = Served {
         daemon: Some(daemon),
         data,
     };
-    for name in ["named", "numbered", "ours"] {
+    for (name, owner) in [("named", 1), ("numbered", 1), ("ours", 0)] {
+        until(&format!("{name} has ended"), || {
+            (served.status(name) == "finished").then_some(())
+        });
+        let made = std::fs::metadata(files.path().join(name)).expect("it is there");
+        let found = (made.uid(), made.mode() & 0o777);
+        assert_eq!(found, (owner, 0o600), "{name}");
+    }
+}
+
+#[test]
+fn a_program_of_another_user_never_runs_as_ours() {
+    // Both sides as one who is not root.
+    let own = match rustix::process::geteuid().as_raw() {
+        0 => 65_534,
+        own => own,
+    };
+    let become_them = |mut command: Command| {
+        if rustix::process::geteuid().is_root() {
+            command.uid(own).gid(own);
+        }
+        command
+    };
+    let files = files(&[]);
+    let here = open_to_all(&files);
+    let number = own.to_string();
+    let users = [("named", "daemon"), ("numbered", "0"), ("ours", &number)];
+    let (main, new) = (files.path().join("s.conf"), files.path().join("s.toml"));
+    std::fs::write(&main, touching(here, &users)).expect("a file is written");
+    let mut command = become_them(import(&main));
+    let [_, told] = ended(output(command.args(["-o", text(&new)])), 0);
+    assert!(told.contains("2 of them not started"), "{told}");
+    let data = files.path().join("data");
+    let flags = ["--data", text(&data), "--config", text(&new)];
+    let served = Served {
+        daemon: Some(Daemon::start(become_them(daemon::serve(&flags)))),
+        data,
+    };
+    until("ours has ended", || {
+        (served.status("ours") == "finished").then_some(())
+    });
+    for name in ["named", "numbered"] {
         assert_eq!(served.status(name), "stopped");
         served.service(&["start", name]);
-        until(&format!("{name} has ended"), || {
-            ["finished", "failed"]
-                .contains(&served.status(name).as_str())
-                .then_some(())
+        until(&format!("{name} is given up"), || {
+            (served.status(name) == "failed").then_some(())
         });
     }
     let has = |name: &str| files.path().join(name).exists();
     assert_eq!(["named", "numbered", "ours"].map(has), [false, false, true]);
-    let done = served.service(&["logs", "named", "--stderr"]);
-    assert!(
-        done.out.contains(&format!("not run: its user is {name}")),
-        "{done:?}"
-    );
-    // What its umask kept from others.
-    let mode = std::fs::metadata(files.path().join("ours")).expect("it is there");
+}
+
+#[test]
+fn output_is_rotated_as_the_program_says() {
+    let config = "[program:a]\ncommand=true\nstdout_logfile_maxbytes=50MB\nstdout_logfile_backups=3\n\
+                  [program:b]\ncommand=true\nstdout_logfile=/dev/stdout\nstdout_logfile_maxbytes=0\n\
+                  [program:c]\ncommand=true\nredirect_stderr=true\nstdout_logfile_maxbytes=0\nstderr_logfile_maxbytes=1MB\n";
+    let files = files(&[("s.conf", config)]);
+    let main = files.path().join("s.conf");
+    let (_, services, told) = imported(&main);
     assert_eq!(
-        std::os::unix::fs::PermissionsExt::mode(&mode.permissions()) & 0o777,
-        0o600
+        of_services(&services, "output"),
+        [
+            ("a", &json!({"bytes_max": 50 << 20, "kept": 3})),
+            ("b", &json!({"bytes_max": 64 << 20, "kept": 5})),
+            ("c", &json!({"bytes_max": 0, "kept": 5})),
+        ]
     );
+    let words = "[program:b] stdout_logfile_maxbytes: it goes to a file here, and that is rotated";
+    assert!(told.contains(words), "{told}");
+    std::fs::write(
+        &main,
+        "[program:a]\ncommand=true\nstderr_logfile_maxbytes=1TB\n",
+    )
+    .expect("a file is written");
+    let [_, told] = ended(output(&mut import(&main)), 2);
+    let words = ":3: [program:a] stderr_logfile_maxbytes: expected a number of bytes";
+    assert!(told.contains(words), "{told}");
 }
 
 /// Prints the programs as supervisord's own code reads them.

@@ -38,7 +38,8 @@ impl Import {
 ///
 /// Variables are filled in from the environment of this command: run it with that of supervisord. Secrets are never
 /// written: a variable with TOKEN, SECRET, PASSWORD or KEY in its name is to be put into a file that the new table names. A
-/// program with a `user` is imported with `autostart = false`, and refuses to run as any other user.
+/// program with a `user` never runs as any other. Import as root if root is to serve it: else it is imported with
+/// `autostart = false`, as only root can launch it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -62,7 +63,7 @@ impl Supervisord {
     fn run(self) -> Result<(), Failure> {
         let uname = rustix::system::uname();
         let host = uname.nodename().to_string_lossy();
-        let imported = import(&self.file, &host, variables())?;
+        let imported = import(&self.file, &host, variables(), user())?;
         let text = page(&self.file.display().to_string(), &imported.services);
         let name = self.output.as_deref().unwrap_or(Path::new("services.toml"));
         let problems = problems_of(name, &text);
@@ -94,6 +95,20 @@ fn variables() -> BTreeMap<String, String> {
     let texts =
         variables.map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     texts.flatten().collect()
+}
+
+/// What this user is called, unless it is root.
+fn user() -> Option<Vec<String>> {
+    let user = rustix::process::geteuid();
+    let number = user.as_raw().to_string();
+    let users = std::fs::read("/etc/passwd").unwrap_or_default();
+    let users = String::from_utf8_lossy(&users);
+    let names = users.lines().filter_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)? == number).then(|| name.to_owned())
+    });
+    (!user.is_root()).then(|| names.chain([number.clone()]).collect())
 }
 
 fn create(path: &Path, text: &str) -> Result<(), Failure> {

@@ -2,8 +2,6 @@
 
 /// Where output is.
 const OUTPUT: &str = "output is appended to stdout.log and stderr.log in DATA/services/NAME";
-/// What is not done to it.
-const ROTATION: &str = "output is not rotated by size";
 /// Who listens.
 const EVENTS: &str = "there are no event listeners; `sexton events` shows what happens to services";
 const SYSLOG: &str = "output goes to files only";
@@ -24,10 +22,6 @@ const PROGRAM: &[(&str, &str)] = &[
     ),
     ("stdout_logfile", OUTPUT),
     ("stderr_logfile", OUTPUT),
-    ("stdout_logfile_maxbytes", ROTATION),
-    ("stderr_logfile_maxbytes", ROTATION),
-    ("stdout_logfile_backups", ROTATION),
-    ("stderr_logfile_backups", ROTATION),
     ("stdout_capture_maxbytes", EVENTS),
     ("stderr_capture_maxbytes", EVENTS),
     ("stdout_events_enabled", EVENTS),

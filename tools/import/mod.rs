@@ -7,6 +7,7 @@
 //! | `document.rs` `glob.rs` | a file and what it includes |
 //! | `expansion.rs` | `%(NAME)s` in values |
 //! | `program.rs` `keys.rs` | what a program becomes; why a key becomes nothing |
+//! | `output.rs` | how output is rotated |
 //! | `supervisord.rs` | the whole: sections, groups, and what is told of them |
 //! | `page.rs` | services as TOML |
 
@@ -16,6 +17,7 @@ mod expansion;
 mod glob;
 mod ini;
 mod keys;
+mod output;
 mod page;
 mod program;
 mod supervisord;

@@ -47,6 +47,8 @@ fn table(page: &mut String, service: &Service) {
     );
     add("stop_signal", service.stop_signal.as_deref().map(signal));
     add("grace", service.grace_s.map(|it| format!("\"{it}s\"")));
+    add("user", service.user.as_deref().map(string));
+    add("output", service.output.table());
     let several = (service.instances != 1).then(|| service.instances.to_string());
     add("instances", several);
     write(page, format_args!("[services.{}]", key(&service.name)));

@@ -1,17 +1,17 @@
 //! What a `[program:x]` becomes: a service, or one for each of its processes if its number stands in what they are.
 //!
-//! Promises that a program whose user cannot be had is never run as another, and that no value of a secret is written.
+//! Promises that a program with a user is never run as another, and that no value of a secret is written.
 
 use crate::import::document::directory;
 use crate::import::expansion::{Names, expand, unfilled};
 use crate::import::ini::{Note, Place, Section, Value};
 use crate::import::keys;
+use crate::import::output::{self, Output, Stream};
 use crate::process::signal;
 use crate::words;
 use sexton::actors::process::{Definition, Spec, has_secret, is_secret_name};
 use sexton::bytes::Bytes;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 /// Keys that may be another for each process.
 const OF_PROCESS: [&str; 3] = ["command", "environment", "directory"];
@@ -36,6 +36,8 @@ pub(super) struct Service {
     pub(super) is_never_given_up: bool,
     pub(super) stop_signal: Option<String>,
     pub(super) grace_s: Option<u64>,
+    pub(super) user: Option<String>,
+    pub(super) output: Output,
     pub(super) instances: i64,
 }
 
@@ -48,6 +50,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) env: Vec<(String, String)>,
     /// Where programs run that say nothing of it.
     pub(super) dir: Option<String>,
+    /// The names and the number of the user of the import; none if that is root, who can become any user.
+    pub(super) user: Option<Vec<String>>,
     /// The groups of programs, by the name of the program.
     pub(super) groups: BTreeMap<String, String>,
 }
@@ -195,6 +199,8 @@ impl<'a> Program<'a> {
             env: Vec::new(),
             secrets: Vec::new(),
             grace_s: None,
+            user: None,
+            output: Output::default(),
             instances: 1,
         };
         if let Some(seconds) = grace_s {
@@ -212,19 +218,22 @@ impl<'a> Program<'a> {
                 self.note(key, "a stop is for all that a service started");
             }
         }
-        if self.read("redirect_stderr", false, boolean) {
+        let is_one = self.read("redirect_stderr", false, boolean);
+        if is_one {
             self.note(
                 "redirect_stderr",
                 "standard error has a file of its own, stderr.log",
             );
         }
+        service.output = self.output(is_one);
+        self.user(&mut service);
         self.others(service.is_never_given_up);
         service
     }
 
     /// Names the keys that become nothing.
     fn others(&mut self, has_tries: bool) {
-        const READ: [&str; 16] = [
+        const READ: [&str; 20] = [
             "command",
             "environment",
             "directory",
@@ -241,6 +250,10 @@ impl<'a> Program<'a> {
             "redirect_stderr",
             "umask",
             "user",
+            "stdout_logfile_maxbytes",
+            "stdout_logfile_backups",
+            "stderr_logfile_maxbytes",
+            "stderr_logfile_backups",
         ];
         for (key, _) in &self.section.keys {
             let is_read = READ.contains(&key.as_str()) || (has_tries && key == "startretries");
@@ -248,6 +261,47 @@ impl<'a> Program<'a> {
                 self.note(key, keys::of_program(key));
             }
         }
+    }
+
+    /// How its output is rotated: one rule for both streams.
+    fn output(&mut self, is_one: bool) -> Output {
+        let streams = output::KEYS.map(|[file, max, backups]| Stream {
+            keys: [max, backups],
+            file: self.optional(file, |text| Ok(text.to_owned())),
+            max: self.optional(max, output::bytes),
+            keep: self.optional(backups, integer),
+        });
+        let read = if is_one { 1 } else { streams.len() };
+        let (output, remarks) = output::merged(streams.get(..read).unwrap_or_default());
+        for (key, words) in remarks {
+            self.note(key, words);
+        }
+        output
+    }
+
+    /// Who it runs as. One that cannot be had is named all the same, so that its launch fails.
+    fn user(&mut self, to: &mut Service) {
+        to.user = self.optional("user", |text| match text.trim() {
+            "" => Err("expected the name of a user".to_owned()),
+            user => Ok(user.to_owned()),
+        });
+        let Some(user) = &to.user else { return };
+        let is_own = |own: &Vec<String>| own.contains(user);
+        if self.around.user.as_ref().is_none_or(is_own) {
+            self.note(
+                "user",
+                "it is carried over: `sexton serve` has to run as root, or as that user. HOME, LOGNAME, SHELL and USER are that user's, unlike under supervisord",
+            );
+            return;
+        }
+        to.remarks.push(format!(
+            "Not started: to run it as {user}, `sexton serve` has to run as root or as {user}. As anybody else it is not launched."
+        ));
+        to.is_disabled = true;
+        self.note(
+            "user",
+            "only a coordinator of root, or of that user, can launch it, and this import runs as neither; autostart = false",
+        );
     }
 
     /// Exit codes that are a success beside 0.
@@ -373,7 +427,7 @@ impl<'a> Program<'a> {
         to.is_disabled = true;
     }
 
-    /// Puts a shell before it where a user or a umask is to hold.
+    /// Puts a shell before it where a umask is to hold.
     fn shell(&mut self, to: &mut Service) {
         let umask = self.optional("umask", |text| {
             let mask = u32::from_str_radix(text.trim().trim_start_matches("0o"), 8);
@@ -381,40 +435,11 @@ impl<'a> Program<'a> {
                 .filter(|it| *it <= 0o777)
                 .ok_or_else(|| "expected an octal number".to_owned())
         });
-        let user = self.optional("user", |text| match text.trim() {
-            "" => Err("expected the name of a user".to_owned()),
-            user => Ok(user.to_owned()),
-        });
-        if user.is_none() && umask.is_none() {
-            return;
-        }
-        let mut script = String::new();
-        let mut name = "sh".to_owned();
-        if let Some(user) = user {
-            let flags = if user.bytes().all(|it| it.is_ascii_digit()) {
-                "-u"
-            } else {
-                "-un"
-            };
-            script = format!(
-                "[ \"$(/usr/bin/id {flags})\" = \"$0\" ] || {{ echo \"not run: its user is $0\" >&2; exit 126; }}; "
-            );
-            self.note(
-                "user",
-                "services run as the user of `sexton serve`; autostart = false, and it refuses to run as any other than its own",
-            );
-            to.remarks.push(format!(
-                "Not started: it is to run as {user}, and services run as the user of `sexton serve`. As any other it refuses to run."
-            ));
-            to.is_disabled = true;
-            name = user;
-        }
         if let Some(mask) = umask {
-            write!(script, "umask {mask:03o}; ").expect("writing to memory does not fail");
+            let script = format!("umask {mask:03o}; exec \"$@\"");
+            let before = ["/bin/sh", "-c", &script, "sh"].map(str::to_owned);
+            to.command.splice(0..0, before);
         }
-        script.push_str("exec \"$@\"");
-        let before = ["/bin/sh".to_owned(), "-c".to_owned(), script, name];
-        to.command.splice(0..0, before);
     }
 
     fn check_process_name(&mut self) {

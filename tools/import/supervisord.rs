@@ -20,11 +20,13 @@ pub(super) struct Imported {
     pub(super) notes: Vec<Note>,
 }
 
-/// Reads a configuration; `variables` are those that supervisord would have been started with.
+/// Reads a configuration; `variables` are those that supervisord would have been started with, `user` is that of the import
+/// unless it is root.
 pub(super) fn import(
     path: &Path,
     host: &str,
     variables: BTreeMap<String, String>,
+    user: Option<Vec<String>>,
 ) -> Result<Imported, Failure> {
     let document = Document::read(path, host, &variables)?;
     let mut findings = Findings {
@@ -33,7 +35,8 @@ pub(super) fn import(
     };
     findings.notes.extend(document.parsed.repeated);
     let sections = document.parsed.sections;
-    let around = surroundings(&sections, host, variables, &mut findings);
+    let mut around = surroundings(&sections, host, variables, &mut findings);
+    around.user = user;
     let mut all = Vec::new();
     for section in &sections {
         match section.name.split_once(':') {
@@ -90,6 +93,7 @@ fn surroundings<'a>(
         variables,
         env: Vec::new(),
         dir: None,
+        user: None,
         groups: BTreeMap::new(),
     };
     for section in sections {

@@ -1,0 +1,169 @@
+//! How output is rotated: supervisord has a rule for each stream, a service one for both.
+
+use sexton::actors::process::Spec;
+
+/// Keys of the streams: the file, how long it becomes, how many are kept.
+pub(super) const KEYS: [[&str; 3]; 2] = [
+    [
+        "stdout_logfile",
+        "stdout_logfile_maxbytes",
+        "stdout_logfile_backups",
+    ],
+    [
+        "stderr_logfile",
+        "stderr_logfile_maxbytes",
+        "stderr_logfile_backups",
+    ],
+];
+
+/// How output is rotated; what is not said is as for any service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Output {
+    max: Option<u64>,
+    keep: Option<u8>,
+}
+
+/// What a program says of a stream.
+pub(super) struct Stream {
+    /// The keys of what follows the file.
+    pub(super) keys: [&'static str; 2],
+    pub(super) file: Option<String>,
+    pub(super) max: Option<u64>,
+    pub(super) keep: Option<i64>,
+}
+
+impl Stream {
+    /// Whether supervisord writes it to a file that it rotates.
+    fn is_file(&self) -> bool {
+        let file = self.file.as_deref().unwrap_or("AUTO").to_ascii_lowercase();
+        !["none", "off", "syslog"].contains(&file.as_str()) && !file.starts_with("/dev/")
+    }
+}
+
+impl Output {
+    /// The value of the key `output`.
+    pub(super) fn table(self) -> Option<String> {
+        let max = self.max.map(|bytes| match bytes {
+            _ if bytes > 0 && bytes.is_multiple_of(1 << 20) => {
+                format!("max = \"{}MiB\"", bytes >> 20)
+            }
+            _ => format!("max = {bytes}"),
+        });
+        let keep = self.keep.map(|it| format!("keep = {it}"));
+        let both: Vec<String> = [max, keep].into_iter().flatten().collect();
+        (!both.is_empty()).then(|| format!("{{ {} }}", both.join(", ")))
+    }
+}
+
+/// A size as supervisord reads it.
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
+    let text = text.trim().to_ascii_lowercase();
+    let units = [("kb", 10), ("mb", 20), ("gb", 30)];
+    let unit = units
+        .into_iter()
+        .find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, shift)));
+    let (number, shift) = unit.unwrap_or((&text, 0));
+    let number: Option<u64> = number.trim().parse().ok();
+    let bytes = number.and_then(|it| it.checked_mul(1 << shift));
+    let within = bytes.filter(|it| i64::try_from(*it).is_ok());
+    within.ok_or_else(|| "expected a number of bytes, or such as 50MB".to_owned())
+}
+
+/// One rule for these streams, and what is to be said of it, by key.
+pub(super) fn merged(streams: &[Stream]) -> (Output, Vec<(&'static str, &'static str)>) {
+    let mut remarks = Vec::new();
+    let mut output = Output::default();
+    for stream in streams {
+        let [max, backups] = stream.keys;
+        if !stream.is_file() {
+            let told = [
+                (max, stream.max.is_some()),
+                (backups, stream.keep.is_some()),
+            ];
+            let words = "it goes to a file here, and that is rotated as any is: see `output`";
+            remarks.extend(told.into_iter().filter(|it| it.1).map(|it| (it.0, words)));
+            continue;
+        }
+        if let Some(bytes) = stream.max {
+            let least = Spec::OUTPUT_BYTES_MIN;
+            if (1..least).contains(&bytes) {
+                remarks.push((max, "64 KiB is the shortest; it is given that"));
+            }
+            let bytes = if bytes == 0 { 0 } else { bytes.max(least) };
+            if output.max.is_some_and(|it| it != bytes) {
+                remarks.push((max, "both streams have the longer of their limits"));
+            }
+            // No limit at all is the longest.
+            let longer = output.max.into_iter().chain([bytes]);
+            output.max = longer.max_by_key(|it| it.wrapping_sub(1));
+        }
+        if let Some(files) = stream.keep {
+            let most = i64::from(Spec::OUTPUT_KEPT_MAX);
+            if files > most {
+                remarks.push((backups, "100 files are the most; it is given those"));
+            }
+            let files = u8::try_from(files.clamp(0, most)).unwrap_or(Spec::OUTPUT_KEPT_MAX);
+            if output.keep.is_some_and(|it| it != files) {
+                remarks.push((backups, "both streams keep the larger number of files"));
+            }
+            output.keep = output.keep.max(Some(files));
+        }
+    }
+    (output, remarks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KEYS, Output, Stream, bytes, merged};
+
+    fn stream(nth: usize, file: Option<&str>, max: Option<u64>, keep: Option<i64>) -> Stream {
+        let [_, max_key, keep_key] = KEYS[nth];
+        Stream {
+            keys: [max_key, keep_key],
+            file: file.map(str::to_owned),
+            max,
+            keep,
+        }
+    }
+
+    #[test]
+    fn sizes_are_those_of_supervisord() {
+        for (text, size) in [("0", 0), ("50MB", 50 << 20), ("1 kb", 1024), ("7", 7)] {
+            assert_eq!(bytes(text), Ok(size), "{text}");
+        }
+        for text in ["", "MB", "5M", "-1", "1.5MB", "9999999999GB"] {
+            bytes(text).expect_err(text);
+        }
+    }
+
+    #[test]
+    fn two_streams_have_one_rule() {
+        let of = |streams: &[Stream]| {
+            let (output, remarks) = merged(streams);
+            (output.table().unwrap_or_default(), remarks.len())
+        };
+        let two = |[one, other]: [Option<u64>; 2]| {
+            of(&[stream(0, None, one, None), stream(1, None, other, None)])
+        };
+        assert_eq!(two([None, None]), (String::new(), 0));
+        assert_eq!(two([Some(1 << 20), None]), ("{ max = \"1MiB\" }".into(), 0));
+        assert_eq!(two([Some(1 << 20), Some(100_000)]).1, 1);
+        assert_eq!(two([Some(70_000), Some(0)]), ("{ max = 0 }".into(), 1));
+        assert_eq!(two([Some(0), Some(70_000)]), ("{ max = 0 }".into(), 1));
+        assert_eq!(two([Some(10), None]), ("{ max = 65536 }".into(), 1));
+        let kept = of(&[
+            stream(0, None, None, Some(1000)),
+            stream(1, None, None, Some(0)),
+        ]);
+        assert_eq!(kept, ("{ keep = 100 }".into(), 2));
+    }
+
+    #[test]
+    fn what_supervisord_cannot_rotate_is_rotated_here() {
+        for file in ["/dev/stdout", "NONE", "syslog"] {
+            let (output, remarks) = merged(&[stream(0, Some(file), Some(0), None)]);
+            assert_eq!(output, Output::default(), "{file}");
+            assert_eq!(remarks.len(), 1, "{file}");
+        }
+    }
+}
