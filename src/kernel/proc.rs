@@ -9,7 +9,8 @@ use crate::bytes::Bytes;
 use std::fs;
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStringExt as _;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// More than `/proc/PID/stat` has: some fifty numbers and a name of at most 64 bytes. It comes whole with one read, while the
@@ -140,6 +141,24 @@ pub fn writers(paths: &[PathBuf], most: usize) -> io::Result<Vec<(u32, String)>>
         }
     }
     Ok(found)
+}
+
+/// The file that this process executes. Of one that was removed or replaced the path is of no use: see [`executes`].
+///
+/// # Errors
+/// Those of `readlink`.
+pub fn program() -> io::Result<PathBuf> {
+    fs::read_link("/proc/self/exe")
+}
+
+/// Whether a process executes this file, and not another one that had its name before.
+///
+/// # Errors
+/// Those of `stat`: the file is not there, or the process may not be looked at.
+pub fn executes(pid: u32, file: &Path) -> io::Result<bool> {
+    let executed = fs::metadata(format!("/proc/{pid}/exe"))?;
+    let file = fs::metadata(file)?;
+    Ok((executed.dev(), executed.ino()) == (file.dev(), file.ino()))
 }
 
 /// Its effective user.

@@ -42,6 +42,7 @@ mod status;
 mod story;
 mod top;
 mod tree;
+mod upgrade;
 mod zoo;
 
 #[path = "../support/beanstalk.rs"]

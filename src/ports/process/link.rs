@@ -3,6 +3,7 @@
 use crate::actors::process::{Failure, Step};
 use crate::keeper::framed;
 use crate::keeper::protocol::{FRAME_BYTES_MAX, Report, Request, VERSION};
+use crate::kernel::proc;
 use crate::ports::process::files;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -149,6 +150,26 @@ impl Link {
         self.unread = rest.to_vec();
         received
     }
+}
+
+/// The program that a keeper is to become, which this coordinator did not start: the one that would be started today, if it
+/// executes another file. A keeper that cannot be looked at stays what it is.
+pub(super) fn successor(program: &KeeperProgram, keeper: u32) -> Option<PathBuf> {
+    let path = match program {
+        KeeperProgram::None => return None,
+        KeeperProgram::Own => {
+            let path = proc::program().ok()?;
+            // It may have been replaced since this coordinator was started.
+            let is_ours = proc::executes(std::process::id(), &path);
+            is_ours.unwrap_or(false).then_some(path)?
+        }
+        KeeperProgram::At(path) => std::path::absolute(path).ok()?,
+    };
+    // In another PID namespace than ours this may be the number of a stranger.
+    let words = proc::cmdline(keeper).ok()??;
+    let is_keeper = words.get(1).is_some_and(|it| it.as_bytes() == b"keeper");
+    let is_older = is_keeper && proc::executes(keeper, &path).is_ok_and(|same| !same);
+    is_older.then_some(path)
 }
 
 /// Starts a keeper, and waits until it listens.

@@ -6,7 +6,7 @@ use crate::actors::process::{
 use crate::bytes::Bytes;
 use crate::clock::{Clock as _, Date, SystemClock, Timestamp};
 use crate::ids::ProcessId;
-use crate::keeper::protocol::{Launch, Report, Request};
+use crate::keeper::protocol::{Launch, Report, Request, VERSION};
 use crate::kernel::host;
 use crate::kernel::identity as identities;
 use crate::kernel::pidfd::{ExitStatus, Pidfd};
@@ -80,6 +80,8 @@ pub(super) struct Real<R> {
     /// Keepers that this process started: they are waited for when they have ended.
     keepers: Vec<Child>,
     starts: VecDeque<u64>,
+    /// Whether a keeper of another program may be asked to become ours: once, so that none is asked for ever.
+    may_upgrade: bool,
     groups: Groups,
     next_token: u64,
     tokens: BTreeMap<ProcessId, u64>,
@@ -109,6 +111,7 @@ impl<R: FnMut(Message)> Real<R> {
             link: None,
             keepers: Vec::new(),
             starts: VecDeque::new(),
+            may_upgrade: true,
             groups: Groups::default(),
             next_token: PROCESSES,
             tokens: BTreeMap::new(),
@@ -145,11 +148,21 @@ impl<R: FnMut(Message)> Real<R> {
         };
         let read = link.read(reports);
         for report in reports.iter() {
-            if let Report::Welcome { pid, groups, .. } = report {
+            if let Report::Welcome {
+                version,
+                pid,
+                groups,
+                ..
+            } = report
+            {
                 self.groups = Groups {
                     base: groups.as_ref().map(files::path_of),
                     keeper: *pid,
                 };
+                // One that speaks a newer version than ours speaks ours, too.
+                if *version <= VERSION {
+                    self.upgrade(*pid);
+                }
             }
         }
         if let Err(error) = &read {
@@ -160,6 +173,20 @@ impl<R: FnMut(Message)> Real<R> {
             self.reap_keepers();
         }
         read.is_ok()
+    }
+
+    /// Asks a keeper of another program than ours to execute ours. Its answer is the end of the connection: then it is joined
+    /// again, and asked anew for what it was asked.
+    fn upgrade(&mut self, keeper: u32) {
+        if self.is_keeper(keeper) || !self.may_upgrade {
+            return;
+        }
+        self.may_upgrade = false;
+        if let Some(path) = link::successor(&self.place.keeper, keeper) {
+            tracing::info!(keeper, program = %path.display(), "the keeper is asked to execute another program");
+            let program = files::bytes_of(&path);
+            self.ask(Request::Upgrade { program });
+        }
     }
 
     /// Whether this is a keeper that this process started: its end is looked for by [`Child`].
