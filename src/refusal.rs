@@ -107,7 +107,7 @@ reasons! {
     // Whose requests are answered.
     Unauthorized "unauthorized"   401 Unreachable Changed "on TCP, the token is missing or wrong"
     Foreign      "foreign"        403 Unreachable Changed "a foreign Origin on TCP, or another user on the socket"
-    OutOfScope   "out-of-scope"   403 Unreachable Changed "processes are for the coordinator's own user, on its Unix socket"
+    OutOfScope   "out-of-scope"   403 Unreachable Changed "processes are for the coordinator's own user, on its Unix socket, and for tokens of the scope run"
     Misdirected  "misdirected"    421 Unreachable Changed "on TCP, a Host that is not this coordinator's"
 }
 

@@ -1,6 +1,8 @@
 //! Whose requests are heard: `Host`, `Origin`, the token and its file.
 
-use crate::opened::{Opened, TOKEN, write_private};
+use crate::opened::{Opened, TOKEN, answers, read_all, write_private};
+use crate::process_status::{ended, launches};
+use serde_json::json;
 use sexton::config::{Config, HttpConfig};
 use sexton::node::Node;
 use std::net::SocketAddr;
@@ -96,6 +98,63 @@ fn a_token_is_asked_for_on_tcp_and_read_again() {
 }
 
 #[test]
+fn a_token_of_the_scope_run_starts_processes() {
+    const RUN_TOKEN: &str = "correct-horse-that-runs";
+    const LAUNCH: &str = "/v1/processes/launch";
+    let opened = Opened::configured(|config| {
+        launches(config);
+        let http = config.http.as_mut().expect("it has one");
+        let socket = http.socket.as_ref().expect("it has one");
+        let data = socket.parent().expect("it is below");
+        let file = data.with_file_name("token");
+        write_private(&file, &format!("{TOKEN}\n{RUN_TOKEN} run\n"));
+        http.token_file = Some(file);
+    });
+    let with = |token: &str| format!("Authorization: Bearer {token}\r\n");
+    let command = json!({"command": ["sleep", "60"]});
+    // The scope is no part of the token.
+    let both = with(&format!("{RUN_TOKEN} run"));
+    opened.post_with(LAUNCH, &both, &command).problem(401);
+    let plain = with(TOKEN);
+    assert_eq!(opened.get("/v1/status", &plain).status, 200);
+    for path in ["/v1/processes", "/v1/processes/count", "/v1/services"] {
+        opened.get(path, &plain).because(403, "out-of-scope");
+    }
+    opened
+        .post_with(LAUNCH, &plain, &command)
+        .because(403, "out-of-scope");
+    let runs = with(RUN_TOKEN);
+    assert_eq!(opened.get("/v1/status", &runs).status, 200);
+    let mut launching = opened.begin_with(LAUNCH, &runs, &command);
+    let answer = answers(&read_all(&mut launching)).pop();
+    let record = answer.expect("an answer").json();
+    let id = record["id"].as_str().expect("it has one").to_owned();
+    assert_eq!(record["status"], "running");
+    assert_eq!(
+        opened.get("/v1/processes/count", &runs).json(),
+        json!({"count": 1})
+    );
+    // A right is bound to a process by those who may see it.
+    let bound = json!({"key": "k", "owner": "me", "process": id});
+    let acquire = "/v1/locks/acquire";
+    opened
+        .post_with(acquire, &plain, &bound)
+        .because(403, "out-of-scope");
+    opened.post_with(acquire, &runs, &bound).json();
+    // Nobody is known to be asking.
+    let detail = opened.post_with("/v1/processes/register", &runs, &json!({}));
+    assert!(detail.problem(400).contains("pid"), "{detail:?}");
+    ended(&opened.socket(), &id);
+}
+
+#[test]
+fn without_tokens_nobody_starts_processes_over_tcp() {
+    let opened = Opened::configured(launches);
+    opened.get("/v1/processes", "").because(403, "out-of-scope");
+    assert_eq!(opened.get_over_socket("/v1/processes").status, 200);
+}
+
+#[test]
 fn a_token_stands_in_no_answer() {
     let opened = Opened::with_token();
     let authorized = format!("Authorization: Bearer {TOKEN}\r\n");
@@ -147,6 +206,8 @@ fn a_token_file_that_others_may_use_or_that_is_no_token_stops_the_start() {
         "fifteen-letters",
         "two lines of it\nare no token\n",
         "blanks are not allowed here",
+        "correct-horse-battery-staple use",
+        "correct-horse-battery-staple\n\n",
     ] {
         write_private(&file, wrong);
         assert!(open().is_err(), "{wrong:?}");

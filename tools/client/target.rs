@@ -257,17 +257,19 @@ fn wrong(url: &str) -> Failure {
         .help("it is http://HOST:PORT, https://HOST:PORT or unix:PATH, and nothing behind that")
 }
 
-/// The token of a file: its one line.
+/// The token of a file: that of its first line, without the scope that the coordinator's own file may name after it.
 fn read_token(file: &Path) -> Result<String, Failure> {
     let text = read("token file", file)?;
-    let line = String::from_utf8_lossy(&text).trim_end().to_owned();
+    let text = String::from_utf8_lossy(&text);
+    let line = text.lines().next().unwrap_or_default().trim_end();
+    let line = line.strip_suffix(" run").unwrap_or(line).to_owned();
     let is_token = (1..=TOKEN_BYTES_MAX).contains(&line.len())
         && line.bytes().all(|byte| byte.is_ascii_graphic());
     if is_token {
         return Ok(line);
     }
     let words = format!("failed to use the token file {}", file.display());
-    Err(Failure::unreachable(words).help("it holds one line of visible ASCII characters"))
+    Err(Failure::unreachable(words).help("its first line is a token of visible ASCII characters"))
 }
 
 /// Trusts the certificates of a file, or those that the system trusts.

@@ -15,7 +15,7 @@ const HELPS: &[(Reason, &str)] = &[
     (Reason::Ended, "`sexton wait ID` says how"),
     (
         Reason::OutOfScope,
-        "run it as the user that the coordinator runs as, on its machine",
+        "run it as the user that the coordinator runs as, on its machine, or over TCP with a token of the scope run",
     ),
     (
         Reason::NoKeeper,
@@ -31,7 +31,7 @@ const SERVICE_HELPS: &[(Reason, &str)] = &[
     ),
     (
         Reason::OutOfScope,
-        "run it as the user that the coordinator runs as, on its machine",
+        "run it as the user that the coordinator runs as, on its machine, or over TCP with a token of the scope run",
     ),
 ];
 
@@ -71,14 +71,19 @@ impl Asking {
         client::send(&self.target, &path, fields, wait)?.well(SERVICE_HELPS)
     }
 
-    /// The coordinator, where it is on this machine.
-    pub(super) fn pid(&self) -> Result<Pid, Failure> {
+    /// What the coordinator says of itself, where it is on this machine.
+    pub(super) fn status(&self) -> Result<Value, Failure> {
         if !self.target.is_socket() {
             return Err(Failure::usage(
                 "only a coordinator on this machine is signalled: send SIGHUP to it where it runs",
             ));
         }
-        let said = client::get(&self.target, "/v1/status")?.well(HELPS)?;
+        client::get(&self.target, "/v1/status")?.well(HELPS)
+    }
+
+    /// The coordinator, where it is on this machine.
+    pub(super) fn pid(&self) -> Result<Pid, Failure> {
+        let said = self.status()?;
         let pid = said.pointer("/pid").and_then(Value::as_i64);
         let pid = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
         pid.ok_or_else(|| Failure::unreachable("the coordinator does not say which process it is"))

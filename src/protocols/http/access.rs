@@ -4,14 +4,14 @@
 //! Never here: what a request may do once it is heard.
 
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::token::Token;
+use crate::protocols::http::token::Tokens;
 use crate::refusal::Reason;
 use actix_http::RequestHead;
 use actix_http::uri::Authority;
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use std::net::IpAddr;
 
-/// What a caller must be allowed to do. The token of today has every scope but the last.
+/// What a caller must be allowed to do. Every token has every scope but the last, which is named beside it in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// To look.
@@ -45,15 +45,30 @@ pub(crate) struct Rules<'a> {
     pub(crate) names: &'a [String],
     /// Whether the mode of the Unix socket lets in others than its owner: the system has looked at it then.
     pub(crate) lets_others_in: bool,
-    /// The token; none is asked for if there is none.
-    pub(crate) token: Option<&'a Token>,
+    /// The tokens; none is asked for if there are none.
+    pub(crate) tokens: Option<&'a Tokens>,
+    /// Whether TCP speaks TLS.
+    pub(crate) is_private: bool,
 }
 
-/// Whether a request is heard.
-pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result<(), Problem> {
+/// Whether a caller has the scope [`Scope::Run`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Running {
+    /// It is the user whose processes they would be, on this machine, or has a token of that scope.
+    Allowed,
+    /// It has such a token, and sends it so that others may read it on its way.
+    Exposed,
+    /// It is anybody else.
+    Denied,
+}
+
+/// Whether a request is heard, and then whether its caller may start processes.
+pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result<Running, Problem> {
     match peer {
-        Peer::Socket { uid, .. } if is_trusted(uid, rustix::process::geteuid().as_raw()) => Ok(()),
-        Peer::Socket { .. } if rules.lets_others_in => Ok(()),
+        Peer::Socket { uid, .. } if is_trusted(uid, rustix::process::geteuid().as_raw()) => {
+            Ok(Running::Allowed)
+        }
+        Peer::Socket { .. } if rules.lets_others_in => Ok(Running::Denied),
         Peer::Socket { .. } => Err(Problem::new(
             Reason::Foreign,
             "this socket answers the coordinator's own user: ask over TCP with a token, or have the socket opened by --socket-group",
@@ -61,22 +76,29 @@ pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result
         Peer::Tcp(local) => {
             let host = check_host(head, local, rules.names)?;
             check_origin(&head.headers, host)?;
-            rules
-                .token
-                .map_or(Ok(()), |token| check_token(&head.headers, token))
+            let check = |tokens| check_token(&head.headers, tokens);
+            let runs = rules.tokens.map(check).transpose()?;
+            Ok(match runs {
+                Some(true) if rules.is_private || local.is_loopback() => Running::Allowed,
+                Some(true) => Running::Exposed,
+                Some(false) | None => Running::Denied,
+            })
         }
     }
 }
 
-/// Whether whoever asks may start processes: the user whose processes they would be, on this machine.
-pub(crate) fn check_run(peer: Peer) -> Result<(), Problem> {
-    match peer {
-        Peer::Socket { uid, .. } if is_trusted(uid, rustix::process::geteuid().as_raw()) => Ok(()),
-        Peer::Socket { .. } | Peer::Tcp(_) => Err(Problem::new(
-            Reason::OutOfScope,
-            "processes are for the coordinator's own user, on its Unix socket: over TCP, and for other users, there are locks and queues",
-        )),
-    }
+/// Refuses a caller that may not start processes.
+pub(crate) fn check_run(running: Running) -> Result<(), Problem> {
+    let words = match running {
+        Running::Allowed => return Ok(()),
+        Running::Exposed => {
+            "from other machines, a token of the scope run is heard over TLS alone: the coordinator needs --tls-cert and --tls-key"
+        }
+        Running::Denied => {
+            "processes are for the coordinator's own user, on its Unix socket, and for tokens with run after them in the token file; other callers have locks and queues"
+        }
+    };
+    Err(Problem::new(Reason::OutOfScope, words))
 }
 
 /// Our own user, and root, who can become any user.
@@ -137,7 +159,8 @@ fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Problem> {
     ))
 }
 
-fn check_token(headers: &HeaderMap, token: &Token) -> Result<(), Problem> {
+/// Whether the token of a request may start processes.
+fn check_token(headers: &HeaderMap, tokens: &Tokens) -> Result<bool, Problem> {
     let refused = |detail| {
         Err(Problem::new(Reason::Unauthorized, detail).with(header::WWW_AUTHENTICATE, "Bearer"))
     };
@@ -147,11 +170,8 @@ fn check_token(headers: &HeaderMap, token: &Token) -> Result<(), Problem> {
     };
     match credentials.as_bytes().split_at_checked(7) {
         Some((scheme, offered)) if scheme.eq_ignore_ascii_case(b"bearer ") => {
-            if token.is(offered) {
-                Ok(())
-            } else {
-                refused("this is not the token")
-            }
+            let found = tokens.find(offered);
+            found.map_or_else(|| refused("this is not the token"), Ok)
         }
         Some(_) | None => refused("expected a bearer token"),
     }
@@ -179,8 +199,8 @@ fn without_port(host: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Peer, Rules, check, is_trusted};
-    use crate::protocols::http::token::Token;
+    use super::{Peer, Rules, Running, check, is_trusted};
+    use crate::protocols::http::token::Tokens;
     use actix_http::RequestHead;
     use actix_web::ResponseError as _;
     use actix_web::http::header::{HeaderName, HeaderValue};
@@ -194,16 +214,47 @@ mod tests {
         head
     }
 
-    fn status(local: &str, headers: &[(&'static str, &'static str)], token: Option<&Token>) -> u16 {
+    fn status(
+        local: &str,
+        headers: &[(&'static str, &'static str)],
+        tokens: Option<&Tokens>,
+    ) -> u16 {
         let names = ["ledger.example".to_owned()];
         let rules = Rules {
             names: &names,
             lets_others_in: false,
-            token,
+            tokens,
+            is_private: false,
         };
         let peer = Peer::Tcp(local.parse().unwrap());
         check(&head(headers), peer, &rules)
-            .map_or_else(|problem| problem.status_code().as_u16(), |()| 200)
+            .map_or_else(|problem| problem.status_code().as_u16(), |_| 200)
+    }
+
+    #[test]
+    fn a_token_starts_processes_if_its_line_says_so_and_nobody_can_read_it() {
+        let tokens = Tokens::parse(b"0123456789abcdef\nfedcba9876543210 run\n").unwrap();
+        let running = |local: &str, token: &'static str, is_private| {
+            let headers = [("host", "ledger.example"), ("authorization", token)];
+            let rules = Rules {
+                names: &["ledger.example".to_owned()],
+                lets_others_in: false,
+                tokens: Some(&tokens),
+                is_private,
+            };
+            let peer = Peer::Tcp(local.parse().unwrap());
+            check(&head(&headers), peer, &rules).unwrap()
+        };
+        let (plain, runs) = ("Bearer 0123456789abcdef", "Bearer fedcba9876543210");
+        for (local, is_private, expected) in [
+            ("127.0.0.1", false, Running::Allowed),
+            ("::1", false, Running::Allowed),
+            ("10.0.0.7", false, Running::Exposed),
+            ("10.0.0.7", true, Running::Allowed),
+        ] {
+            assert_eq!(running(local, runs, is_private), expected, "{local}");
+            assert_eq!(running(local, plain, is_private), Running::Denied);
+        }
     }
 
     #[test]
@@ -269,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_token_is_asked_for_when_there_is_one() {
-        let token = Token::parse(b"0123456789abcdef").unwrap();
+        let token = Tokens::parse(b"0123456789abcdef").unwrap();
         let with = |given| {
             status(
                 "127.0.0.1",
@@ -307,10 +358,11 @@ mod tests {
             let rules = Rules {
                 names: &[],
                 lets_others_in,
-                token: None,
+                tokens: None,
+                is_private: true,
             };
-            let heard = check(&head(&[]), stranger, &rules).is_ok();
-            assert_eq!(heard, lets_others_in);
+            let heard = check(&head(&[]), stranger, &rules).ok();
+            assert_eq!(heard, lets_others_in.then_some(Running::Denied));
         }
     }
 }

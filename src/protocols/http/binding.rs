@@ -1,7 +1,6 @@
 //! What ties a right to a process, in requests and in answers.
 
 use crate::actors::binding::{Binding, Until};
-use crate::protocols::http::access;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process_look;
@@ -39,7 +38,7 @@ impl Bound {
             }
             return Ok(None);
         };
-        access::check_run(call.peer())?;
+        call.check_run()?;
         let until = match self.release {
             Extent::Process => Until::Process,
             Extent::Tree => Until::Tree,

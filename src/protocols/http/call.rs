@@ -4,7 +4,7 @@
 
 use crate::handle::{Handle, Leases, Locks, Processes, Queues};
 use crate::ids::RequestKey;
-use crate::protocols::http::access::{self, Peer, Scope};
+use crate::protocols::http::access::{self, Peer, Running, Scope};
 use crate::protocols::http::idempotency::key_of;
 use crate::protocols::http::input;
 use crate::protocols::http::problem::Problem;
@@ -29,14 +29,20 @@ pub(crate) struct Caller {
     gone: Rc<Notify>,
     closing: watch::Receiver<bool>,
     peer: Peer,
+    running: Running,
 }
 
 impl Caller {
-    pub(crate) const fn new(gone: Rc<Notify>, closing: watch::Receiver<bool>, peer: Peer) -> Self {
+    pub(crate) const fn new(
+        gone: Rc<Notify>,
+        closing: watch::Receiver<bool>,
+        (peer, running): (Peer, Running),
+    ) -> Self {
         Self {
             gone,
             closing,
             peer,
+            running,
         }
     }
 }
@@ -130,9 +136,9 @@ impl Call {
         }
     }
 
-    /// Where it was asked from.
-    pub(crate) fn peer(&self) -> Peer {
-        self.caller.peer
+    /// Refuses a caller that may not start processes, where only some of what is asked for needs that.
+    pub(crate) fn check_run(&self) -> Result<(), Problem> {
+        access::check_run(self.caller.running)
     }
 
     /// The process that asks, where the kernel says.
@@ -205,7 +211,7 @@ impl FromRequest for Call {
             let mut none = Payload::None;
             let caller: ReqData<Caller> = ReqData::from_request(&request, &mut none).await?;
             if request.app_data::<Scope>() == Some(&Scope::Run) {
-                access::check_run(caller.peer)?;
+                access::check_run(caller.running)?;
             }
             Ok(Self {
                 node: Data::from_request(&request, &mut none).await?,

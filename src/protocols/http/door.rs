@@ -12,7 +12,7 @@ use crate::protocols::http::session::{App, Session, Stream};
 use crate::protocols::http::shared::Shared;
 use crate::protocols::http::socket::{self, Rights, SocketFile};
 use crate::protocols::http::tls::{Identity, TlsError};
-use crate::protocols::http::token::{Token, TokenError};
+use crate::protocols::http::token::{TokenError, Tokens};
 use crate::protocols::http::{job, lease, lease_set, process};
 use crate::protocols::listener::{self, Places};
 use crate::refusal::Reason;
@@ -83,7 +83,7 @@ impl Door {
         node: &Handle,
         request_bytes_max: usize,
     ) -> Result<Self, OpenError> {
-        let token = config.token_file.as_deref().map(Token::read).transpose()?;
+        let tokens = config.token_file.as_deref().map(Tokens::read).transpose()?;
         let tls_files = config.tls_certificate.clone().zip(config.tls_key.clone());
         let identity = tls_files
             .as_ref()
@@ -104,7 +104,7 @@ impl Door {
                 names: config.names.clone(),
                 lets_others_in: rights.are_shared(),
                 token_file: config.token_file.clone(),
-                token: Mutex::new(token.map(Arc::new)),
+                tokens: Mutex::new(tokens.map(Arc::new)),
                 tls_files,
                 identity: Mutex::new(identity),
                 connections_max: config.connections_max,
@@ -174,14 +174,14 @@ impl Door {
         let Some(file) = &self.shared.token_file else {
             return Ok(None);
         };
-        let token = Arc::new(Token::read(file)?);
+        let tokens = Arc::new(Tokens::read(file)?);
         let mut current = self
             .shared
-            .token
+            .tokens
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let changed = current.as_ref() != Some(&token);
-        *current = Some(token);
+        let changed = current.as_ref() != Some(&tokens);
+        *current = Some(tokens);
         Ok(Some(changed))
     }
 

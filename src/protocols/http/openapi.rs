@@ -74,6 +74,9 @@ fn operation(route: &Route, schemas: &mut Schemas) -> Value {
     let mut reasons: Vec<Reason> = ANY.to_vec();
     reasons.extend(&route.refusals);
     reasons.extend(body.as_ref().map(|_| Reason::NotJson));
+    if route.scope == Scope::Run {
+        reasons.push(Reason::OutOfScope);
+    }
     if route.refusals.contains(&Reason::Waits) {
         reasons.push(Reason::Gone);
     }

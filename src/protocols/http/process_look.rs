@@ -90,7 +90,8 @@ pub(crate) fn routes() -> Vec<Route> {
 /// The id that a field has, if it has one.
 pub(crate) fn id(text: Option<&str>, field: &str) -> Result<Option<ProcessId>, Problem> {
     let id = text.filter(|text| !text.is_empty()).map(str::parse);
-    id.transpose().map_err(|words| Problem::field(field, words))
+    id.transpose()
+        .map_err(|words| Problem::field(field, format!("is no id: {words}")))
 }
 
 /// The process of an id, or of the beginning of one.

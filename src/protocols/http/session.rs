@@ -3,7 +3,7 @@
 //! Everything has a bound: a head and a body in bytes and in time, an answer in the time it may lie unread. What
 //! breaks a bound is answered with a problem document where it can be, and ends the connection.
 
-use crate::protocols::http::access::{self, Peer, Rules};
+use crate::protocols::http::access::{self, Peer, Rules, Running};
 use crate::protocols::http::call::{Caller, Rollback};
 use crate::protocols::http::problem::{self, Problem};
 use crate::protocols::http::shared::Shared;
@@ -155,18 +155,17 @@ impl<IO: Stream> Session<IO> {
         app: &A,
         closing: &watch::Receiver<bool>,
     ) -> Result<(), End> {
-        let request: Request =
-            timeout(REQUEST_PATIENCE, self.request())
-                .await
-                .map_err(|_| {
-                    End::With(Problem::new(
-                        Reason::TooSlow,
-                        "the request took too long to come",
-                    ))
-                })??;
+        let (request, running): (Request, Running) = timeout(REQUEST_PATIENCE, self.request())
+            .await
+            .map_err(|_| {
+                End::With(Problem::new(
+                    Reason::TooSlow,
+                    "the request took too long to come",
+                ))
+            })??;
         let knows_chunks = request.version() > Version::HTTP_10;
         let gone = Rc::new(Notify::new());
-        let caller = Caller::new(Rc::clone(&gone), closing.clone(), self.peer);
+        let caller = Caller::new(Rc::clone(&gone), closing.clone(), (self.peer, running));
         request.extensions_mut().insert(caller);
         let mut answering = pin!(app.call(request));
         let answer = tokio::select! {
@@ -212,7 +211,7 @@ impl<IO: Stream> Session<IO> {
     }
 
     /// Reads a request with its body to its end, if it is one that is heard.
-    async fn request(&mut self) -> Result<Request, End> {
+    async fn request(&mut self) -> Result<(Request, Running), End> {
         let mut request = match self.next(HEAD_BYTES_MAX).await? {
             Some(Message::Item(request)) => request,
             Some(Message::Chunk(_)) => unreachable!("a body is read with its request"),
@@ -223,19 +222,20 @@ impl<IO: Stream> Session<IO> {
                 )));
             }
         };
-        let token = self.shared.token();
+        let tokens = self.shared.tokens();
         let rules = Rules {
             names: &self.shared.names,
             lets_others_in: self.shared.lets_others_in,
-            token: token.as_deref(),
+            tokens: tokens.as_deref(),
+            is_private: self.shared.tls_files.is_some(),
         };
-        access::check(request.head(), self.peer, &rules).map_err(End::With)?;
+        let running = access::check(request.head(), self.peer, &rules).map_err(End::With)?;
         match self.codec.message_type() {
-            MessageType::None => Ok(request),
+            MessageType::None => Ok((request, running)),
             MessageType::Payload => {
                 let body = self.body(&request).await?;
                 *request.payload() = body.into();
-                Ok(request)
+                Ok((request, running))
             }
             MessageType::Stream => Err(End::With(Problem::new(
                 Reason::NotUpgraded,
@@ -500,7 +500,7 @@ mod tests {
             names: Vec::new(),
             lets_others_in: false,
             token_file: None,
-            token: Mutex::default(),
+            tokens: Mutex::default(),
             tls_files: None,
             identity: Mutex::default(),
             connections_max: 1,

@@ -5,7 +5,7 @@ use crate::protocols::http::access::Peer;
 use crate::protocols::http::counters::Counters;
 use crate::protocols::http::room::Room;
 use crate::protocols::http::tls::Identity;
-use crate::protocols::http::token::Token;
+use crate::protocols::http::token::Tokens;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +16,7 @@ pub(crate) struct Shared {
     pub(crate) names: Vec<String>,
     pub(crate) lets_others_in: bool,
     pub(super) token_file: Option<PathBuf>,
-    pub(super) token: Mutex<Option<Arc<Token>>>,
+    pub(super) tokens: Mutex<Option<Arc<Tokens>>>,
     pub(super) tls_files: Option<(PathBuf, PathBuf)>,
     pub(super) identity: Mutex<Option<Identity>>,
     pub(super) connections_max: u32,
@@ -40,10 +40,10 @@ impl Shared {
         }
     }
 
-    /// The token of this moment.
-    pub(crate) fn token(&self) -> Option<Arc<Token>> {
-        let token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
-        token.as_ref().map(Arc::clone)
+    /// The tokens of this moment.
+    pub(crate) fn tokens(&self) -> Option<Arc<Tokens>> {
+        let tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        tokens.as_ref().map(Arc::clone)
     }
 
     /// What there is to give to such a client.

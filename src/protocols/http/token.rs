@@ -1,4 +1,4 @@
-//! The bearer token and its file. A token is compared and never shown: it has no `Display`, and `Debug` hides it.
+//! Bearer tokens and their file. A token is compared and never shown: it has no `Display`, and `Debug` hides it.
 
 use crate::protocols::file;
 use std::fmt;
@@ -10,9 +10,20 @@ const BYTES_MIN: usize = 16;
 /// A longer one would not fit into a request's head.
 const BYTES_MAX: usize = 4096;
 
-/// What requests over TCP must carry.
+/// The most tokens of a file.
+const TOKENS_MAX: usize = 16;
+/// What follows a token that may start processes.
+const RUN: &[u8] = b" run";
+
+/// What requests over TCP must carry one of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tokens(Vec<Token>);
+
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Token(Box<[u8]>);
+struct Token {
+    bytes: Box<[u8]>,
+    runs: bool,
+}
 
 /// A token file that cannot be used. Names the file, never what is in it.
 #[derive(Debug, thiserror::Error)]
@@ -33,9 +44,9 @@ pub enum TokenError {
         /// Its permissions.
         mode: u32,
     },
-    /// The token is too short, too long, or cannot stand in a header.
+    /// A token is too short, too long, or cannot stand in a header.
     #[error(
-        "use the token file {}: expected one line of {BYTES_MIN} to {BYTES_MAX} visible ASCII characters, found {found}",
+        "use the token file {}: expected 1 to {TOKENS_MAX} lines, each a token of {BYTES_MIN} to {BYTES_MAX} visible ASCII characters, with ` run` after it if it may start processes; {found}",
         .file.display()
     )]
     Unusable {
@@ -46,17 +57,17 @@ pub enum TokenError {
     },
 }
 
-impl Token {
-    /// Reads a token: the file without the newline at its end.
+impl Tokens {
+    /// Reads tokens, one a line.
     pub(crate) fn read(path: &Path) -> Result<Self, TokenError> {
         let file = path.to_owned();
         let unreadable = |source| TokenError::Unreadable {
             file: path.to_owned(),
             source,
         };
-        // One more than fits, and the newline, so that too much is seen as such.
-        let most = BYTES_MAX as u64 + 3;
-        let (bytes, mode) = file::read(path, most).map_err(unreadable)?;
+        // One more line than fits, so that too much is seen as such.
+        let most = (TOKENS_MAX + 1) * (BYTES_MAX + RUN.len() + 2);
+        let (bytes, mode) = file::read(path, most as u64).map_err(unreadable)?;
         if mode & 0o077 != 0 {
             return Err(TokenError::Exposed { file, mode });
         }
@@ -64,22 +75,54 @@ impl Token {
     }
 
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let line = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+        let lines = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+        let mut tokens: Vec<Token> = Vec::new();
+        for (number, line) in (1..).zip(lines.split(|byte| *byte == b'\n')) {
+            if number > TOKENS_MAX {
+                return Err("there are more lines".to_owned());
+            }
+            let token = Token::parse(line).map_err(|found| format!("line {number} has {found}"))?;
+            if tokens.iter().any(|other| other.bytes == token.bytes) {
+                return Err(format!("line {number} has the token of another line"));
+            }
+            tokens.push(token);
+        }
+        Ok(Self(tokens))
+    }
+
+    /// Whether this is one of the tokens, and then whether it may start processes. Takes a time that does not tell where they differ.
+    pub(crate) fn find(&self, offered: &[u8]) -> Option<bool> {
+        self.0.iter().fold(None, |found, token| {
+            let is_it = std::hint::black_box(token.is(offered));
+            if is_it { Some(token.runs) } else { found }
+        })
+    }
+}
+
+impl Token {
+    fn parse(line: &[u8]) -> Result<Self, String> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        match line.len() {
-            length if length > BYTES_MAX => Err("more".to_owned()),
-            length if length < BYTES_MIN => Err(format!("{length}")),
-            _ if !line.iter().all(u8::is_ascii_graphic) => Err("others among them".to_owned()),
-            _ => Ok(Self(line.into())),
+        let (bytes, runs) = match line.strip_suffix(RUN) {
+            Some(bytes) => (bytes, true),
+            None => (line, false),
+        };
+        match bytes.len() {
+            length if length > BYTES_MAX => Err("more characters".to_owned()),
+            length if length < BYTES_MIN => Err(format!("{length} characters")),
+            _ if !bytes.iter().all(u8::is_ascii_graphic) => Err("other characters".to_owned()),
+            _ => Ok(Self {
+                bytes: bytes.into(),
+                runs,
+            }),
         }
     }
 
-    /// Whether this is the token, in a time that does not tell where they differ.
-    pub(crate) fn is(&self, offered: &[u8]) -> bool {
-        let differences = self.0.iter().zip(offered).fold(0, |found, (ours, theirs)| {
+    fn is(&self, offered: &[u8]) -> bool {
+        let both = self.bytes.iter().zip(offered);
+        let differences = both.fold(0, |found, (ours, theirs)| {
             std::hint::black_box(found | (ours ^ theirs))
         });
-        self.0.len() == offered.len() && differences == 0
+        self.bytes.len() == offered.len() && differences == 0
     }
 }
 
@@ -91,49 +134,67 @@ impl fmt::Debug for Token {
 
 #[cfg(test)]
 mod tests {
-    use super::Token;
+    use super::Tokens;
+
+    const TOKEN: &[u8] = b"0123456789abcdef";
 
     #[test]
-    fn only_the_whole_token_is_the_token() {
-        let token = Token::parse(b"0123456789abcdef\n").unwrap();
-        assert!(token.is(b"0123456789abcdef"));
+    fn only_a_whole_token_is_a_token() {
+        let tokens = Tokens::parse(b"0123456789abcdef\nanother-token-of-it run\n").unwrap();
+        assert_eq!(tokens.find(TOKEN), Some(false));
+        assert_eq!(tokens.find(b"another-token-of-it"), Some(true));
         for wrong in [
             &b"0123456789abcdeF"[..],
             b"0123456789abcde",
             b"0123456789abcdef0",
+            b"another-token-of-it run",
             b"",
         ] {
-            assert!(!token.is(wrong), "{wrong:?}");
+            assert_eq!(tokens.find(wrong), None, "{wrong:?}");
         }
     }
 
     #[test]
-    fn a_token_is_one_line_that_can_stand_in_a_header() {
-        assert!(Token::parse(&[b'x'; 16]).is_ok() && Token::parse(&[b'x'; 4096]).is_ok());
-        assert!(
-            Token::parse(b"0123456789abcdef\r\n")
-                .unwrap()
-                .is(b"0123456789abcdef")
-        );
+    fn a_token_is_a_line_that_can_stand_in_a_header() {
+        for right in [
+            &[b'x'; 16][..],
+            &[b'x'; 4096],
+            b"0123456789abcdef\r\n",
+            b"0123456789abcdef run\r\n",
+            b"0123456789abcdef\n0123456789abcdeF",
+        ] {
+            Tokens::parse(right).expect("it is one");
+        }
+        let lines = |count: usize| -> Vec<u8> {
+            let each = (0..count).map(|it| format!("token-of-somebody-{it}\n"));
+            each.collect::<String>().into_bytes()
+        };
+        Tokens::parse(&lines(16)).expect("so many are read");
         for wrong in [
             &[b'x'; 15][..],
             &[b'x'; 4097],
             b"",
+            b"\n",
             b"0123456789 abcdef",
+            b"0123456789abcdef use",
+            b"0123456789abcdef  run",
+            b"0123456789abcdef run run",
             b"0123456789abcdef\nmore\n",
+            b"0123456789abcdef\n\n",
+            b"0123456789abcdef\n0123456789abcdef run\n",
+            &lines(17),
         ] {
-            assert!(Token::parse(wrong).is_err(), "{wrong:?}");
+            Tokens::parse(wrong).expect_err("it is none");
         }
     }
 
     #[test]
     fn a_token_is_never_shown() {
-        let token = Token::parse(b"0123456789abcdef").unwrap();
-        assert_eq!(
-            format!("{token:?} {:#?}", Some(&token))
-                .matches("0123")
-                .count(),
-            0
-        );
+        let tokens = Tokens::parse(TOKEN).unwrap();
+        let shown = format!("{tokens:?} {:#?}", Some(&tokens));
+        assert_eq!(shown.matches("0123").count(), 0);
+        let twice = [TOKEN, b"\n", TOKEN].concat();
+        let words = Tokens::parse(&twice).expect_err("it stands twice");
+        assert!(!words.contains("0123"), "{words}");
     }
 }
