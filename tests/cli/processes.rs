@@ -383,6 +383,17 @@ fn wrong_words_are_refused_and_change_nothing() {
             2,
             "parent",
         ),
+        (vec!["run", "--records", "--", "true"], 2, "--detach"),
+        (
+            vec!["run", "--output-max", "1M", "--", "true"],
+            2,
+            "--detach",
+        ),
+        (
+            vec!["run", "--detach", "--output-keep", "2", "--", "true"],
+            2,
+            "--output-max",
+        ),
         (vec!["ps", "01a2"], 1, "no process"),
         (vec!["ps", "00000000"], 1, "no process"),
         (vec!["ps", "--status", "dead"], 2, "status"),

@@ -141,6 +141,11 @@ pub enum Flaw {
         Spec::OUTPUT_KEPT_MAX
     )]
     Output,
+    /// Files of output are to be read or rotated, and there are none.
+    #[error(
+        "records are read from files, and files are rotated: what has the streams of its caller has none"
+    )]
+    Streams,
     /// The type is too long.
     #[error("a type has at most {} bytes", Tags::NAME_BYTES_MAX)]
     Kind,
@@ -313,6 +318,9 @@ impl Spec {
         let is_short = (1..Self::OUTPUT_BYTES_MIN).contains(&self.output_bytes_max);
         if is_short || self.output_kept > Self::OUTPUT_KEPT_MAX {
             return Err(Flaw::Output);
+        }
+        if self.parcel.is_some() && (self.is_hook || self.output_bytes_max > 0) {
+            return Err(Flaw::Streams);
         }
         Ok(())
     }
