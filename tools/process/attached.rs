@@ -13,7 +13,7 @@ use sexton::bytes::Bytes;
 use sexton::keeper::framed;
 use sexton::keeper::protocol::{Parcel, Report, Request};
 use std::fmt::Display;
-use std::io::{IoSlice, Read as _, Write as _};
+use std::io::{ErrorKind, IoSlice, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStringExt as _;
@@ -24,6 +24,10 @@ use tokio::runtime::Runtime;
 
 /// How long the keeper may take to take a parcel.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How soon a keeper that does not answer is looked for again, and how often.
+const LOOK: Duration = Duration::from_millis(10);
+const LOOKS: u32 = 500;
 
 /// Signals that go on to the command: HUP, INT, QUIT, USR1, USR2, TERM.
 const FORWARDED: [i32; 6] = [1, 2, 3, 10, 12, 15];
@@ -128,9 +132,7 @@ pub(crate) struct Handed {
 impl Handed {
     /// Gives the keeper what the command is to have of this process. Unless it stays, the launch has a minute to come.
     pub(crate) fn over(asking: &Asking, stays: bool) -> Result<Self, Failure> {
-        let keeper = asking.act("keeper", Fields::new())?;
-        let handed = hand_over(&words(&keeper, "/socket"), stays);
-        let (ticket, connection) = handed.map_err(|error| failed(&error))?;
+        let (ticket, connection) = handed_over(asking, stays)?;
         Ok(Self { ticket, connection })
     }
 
@@ -144,6 +146,34 @@ fn failed(error: &dyn Display) -> Failure {
     Failure::unreachable(format!(
         "failed to hand the command over to the keeper: {error}"
     ))
+}
+
+/// Hands over to the keeper that runs. One that was killed is noticed a moment later: until then the coordinator names its
+/// socket, at which nobody answers, and then it starts another.
+fn handed_over(asking: &Asking, stays: bool) -> Result<(u128, UnixStream), Failure> {
+    let mut left = LOOKS;
+    loop {
+        let keeper = asking.act("keeper", Fields::new())?;
+        let socket = keeper.pointer("/socket").and_then(Value::as_str);
+        match hand_over(socket.unwrap_or_default(), stays) {
+            Ok(handed) => return Ok(handed),
+            Err(error) if left > 0 && error.kind() == ErrorKind::ConnectionRefused => {
+                left -= 1;
+                rest();
+            }
+            Err(error) => {
+                return Err(failed(&error).help("a command in the foreground runs on the coordinator's machine, as its user; from elsewhere, run it with --detach"));
+            }
+        }
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "that the coordinator notices is no event here"
+)]
+fn rest() {
+    std::thread::sleep(LOOK);
 }
 
 /// Gives the keeper what the command is to have of this process: the ticket by which the launch names it, and the connection,

@@ -238,10 +238,13 @@ pub(crate) fn outcome(record: &Value, name: &str) -> Result<(), Failure> {
             (Some("exec"), _) => NOT_EXECUTABLE,
             (_, _) => NOT_LAUNCHED,
         };
-        return Err(Failure::of_command(
-            status,
-            format!("{name}: {}", failure(found)),
-        ));
+        let failed = Failure::of_command(status, format!("{name}: {}", failure(found)));
+        let is_of_limits = found.pointer("/step") == Some(&json!("limits"));
+        return Err(if is_of_limits {
+            failed.help("the hard limits of the coordinator, as `ulimit -H` has them, are lower than those of this shell: raise them there, or lower them here")
+        } else {
+            failed
+        });
     }
     if record.pointer("/stopped_by") == Some(&json!("timeout")) {
         tell(&format!("{name}: its time was over"));
