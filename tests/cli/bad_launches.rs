@@ -14,7 +14,9 @@ use rustix::process::{Pid, Resource, Rlimit, geteuid, prlimit};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::process::Command;
 
 /// What cannot be launched, in the background.
 fn fails(tree: &Tree, words: &[&str]) -> (i32, String, Value) {
@@ -189,6 +191,63 @@ fn without_descriptors_a_launch_fails_and_the_next_does_not() {
     assert_eq!(done.status, 125, "{done:?}");
     assert!(done.err.contains("Too many open files"), "{done:?}");
     assert_eq!(tree.run(&["run", "--", "true"]).status, 0);
+    assert_eq!(tree.keeper(), Some(keeper));
+}
+
+/// Somebody whose processes are counted, as root's are not. Nobody else's count.
+fn limited_user() -> u32 {
+    match geteuid().as_raw() {
+        0 => 54_321,
+        own => own,
+    }
+}
+
+/// Limits how many processes and threads a user has when this process of that user makes another.
+fn limit_processes((pid, user): (Pid, u32), most: &str) {
+    let mut command = Command::new("prlimit");
+    let pid = format!("--pid={}", pid.as_raw_nonzero());
+    command.args([pid, format!("--nproc={most}:")]);
+    if geteuid().is_root() {
+        // Root may not be let.
+        command.uid(user).gid(user);
+    }
+    let limited = command.status().expect("it is there");
+    assert!(limited.success(), "it may be");
+}
+
+#[test]
+fn a_coordinator_that_may_have_no_more_threads_fails_launches_until_it_may() {
+    let own = limited_user();
+    let tree = Tree::of_user(own);
+    let coordinator = tree.daemon.as_ref().expect("it runs").pid();
+    limit_processes((coordinator, own), "0");
+    let done = tree.run(&["run", "--detach", "--", "true"]);
+    assert_eq!(done.status, 125, "{done:?}");
+    assert!(
+        done.err.contains("Resource temporarily unavailable"),
+        "{done:?}"
+    );
+    limit_processes((coordinator, own), "1000");
+    assert_eq!(tree.run(&["run", "--detach", "--", "true"]).status, 0);
+}
+
+#[test]
+fn a_keeper_that_may_have_no_more_processes_fails_launches_and_goes_on() {
+    const TRY_AGAIN: i64 = 11;
+    let own = limited_user();
+    let tree = Tree::of_user(own);
+    assert_eq!(tree.run(&["run", "--detach", "--", "true"]).status, 0);
+    let keeper = tree.keeper().expect("it runs");
+    let lives = tree.detach("exec sleep 1000");
+    limit_processes((keeper, own), "0");
+    let (status, err, failure) = fails(&tree, &["--", "true"]);
+    let found = (status, failure["errno"].as_i64());
+    assert_eq!(found, (125, Some(TRY_AGAIN)), "{err}");
+    assert_eq!(failure["step"], "fork");
+    assert!(err.contains("Resource temporarily unavailable"), "{err}");
+    assert_eq!(tree.record(&lives)["status"], "running");
+    limit_processes((keeper, own), "1000");
+    assert_eq!(tree.run(&["run", "--detach", "--", "true"]).status, 0);
     assert_eq!(tree.keeper(), Some(keeper));
 }
 

@@ -6,12 +6,13 @@
 )]
 
 use crate::coordinator::{Coordinator, Done, done};
-use crate::daemon::{Daemon, serve_by, sexton, text};
+use crate::daemon::{Daemon, serve, serve_by, sexton, text};
 use crate::left_out::left_out;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
@@ -41,6 +42,22 @@ impl Tree {
             data,
             _files: files,
         })
+    }
+
+    /// One whose coordinator is of this user. Only root may ask for another than its own.
+    pub(crate) fn of_user(user: u32) -> Self {
+        let files = tempfile::tempdir().expect("a temporary directory");
+        let data = files.path().join("data");
+        let mut command = serve(&["--data", text(&data)]);
+        if rustix::process::geteuid().as_raw() != user {
+            std::os::unix::fs::chown(files.path(), Some(user), Some(user)).expect("root may");
+            command.uid(user).gid(user);
+        }
+        Self {
+            daemon: Some(Daemon::start(command)),
+            data,
+            _files: files,
+        }
     }
 
     pub(crate) fn start() -> Self {

@@ -224,6 +224,13 @@ impl<W: World> Follower<W> {
 
     pub(super) fn fail(&mut self, id: ProcessId, failure: Failure) {
         if let Some(attempt) = self.attempts.get_mut(&id) {
+            tracing::info!(
+                process = %id,
+                step = failure.step.name(),
+                errno = failure.errno,
+                about = failure.about.as_deref().unwrap_or_default(),
+                "a process could not be launched"
+            );
             let message = Message::Failed { id, failure };
             (attempt.spec, attempt.launch) = (None, None);
             attempt.ended = Some(message.clone());

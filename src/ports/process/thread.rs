@@ -1,6 +1,6 @@
 //! The thread of the port: waits for actions, for the keeper and for ends of processes, all at once.
 
-use crate::actors::process::{Action, Failure, Message, ProcessMachine};
+use crate::actors::process::{Action, Failure, Message, ProcessMachine, Step};
 use crate::bytes::Bytes;
 use crate::ids::{ProcessId, Seq};
 use crate::ports::process::follower::Follower;
@@ -17,7 +17,7 @@ use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
@@ -59,7 +59,9 @@ struct Shared {
     place: Place,
     /// From when there is an actor to tell.
     reporter: OnceLock<Box<Reporter>>,
-    started: OnceLock<Option<Arc<Started>>>,
+    started: OnceLock<Started>,
+    /// What is to be performed once a thread can be started, in order. Launches are refused instead.
+    waiting: Mutex<Vec<Asked>>,
 }
 
 /// Asks the thread of the port. Cloning gives another handle.
@@ -73,6 +75,7 @@ impl Keeping {
             place,
             reporter: OnceLock::new(),
             started: OnceLock::new(),
+            waiting: Mutex::default(),
         }))
     }
 
@@ -90,8 +93,8 @@ impl Keeping {
     ) {
         let asked = Asked::Usage(trees, Box::new(answer));
         match self.0.started.get() {
-            Some(Some(started)) => started.ask(asked),
-            Some(None) | None => asked.refuse(&mut |_| {}),
+            Some(started) => started.ask(asked),
+            None => asked.refuse(link::none(), &mut |_| {}),
         }
     }
 
@@ -124,19 +127,34 @@ impl Keeping {
 
     fn ask(&self, asked: Asked) {
         let Some(reporter) = self.0.reporter.get() else {
-            return asked.refuse(&mut |_| {});
+            return asked.refuse(link::none(), &mut |_| {});
         };
-        let started = self.0.started.get_or_init(|| {
-            let outputs = Outputs::new(reporter());
-            let started = start(self.0.place.clone(), reporter(), outputs);
-            let failed = |error: &io::Error| {
-                tracing::error!("there is no thread for processes: {error}");
-            };
-            started.inspect_err(failed).ok()
-        });
+        if let Some(started) = self.0.started.get() {
+            return started.ask(asked);
+        }
+        let waiting = self.0.waiting.lock();
+        let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
+        // Another thread may have started it meanwhile. If that fails, it is tried again with whatever is asked next.
+        let outputs = || Outputs::new(reporter());
+        let started = match self.0.started.get() {
+            Some(started) => Ok(started),
+            None => start(self.0.place.clone(), reporter(), outputs())
+                .map(|started| self.0.started.get_or_init(|| started)),
+        };
         match started {
-            Some(started) => started.ask(asked),
-            None => asked.refuse(&mut reporter()),
+            Ok(started) => {
+                waiting.drain(..).for_each(|asked| started.ask(asked));
+                started.ask(asked);
+            }
+            Err(error) => {
+                tracing::error!("there is no thread for processes: {error}");
+                if asked.can_wait() {
+                    waiting.push(asked);
+                } else {
+                    let about = Path::new("a thread that follows processes");
+                    asked.refuse(files::failure(Step::Keeper, &error, about), &mut reporter());
+                }
+            }
         }
     }
 }
@@ -151,15 +169,19 @@ impl Started {
 }
 
 impl Asked {
-    fn refuse(self, report: &mut dyn FnMut(Message)) {
+    /// Whether nobody waits for an answer to it.
+    fn can_wait(&self) -> bool {
+        matches!(self, Self::Perform(_, action) if !matches!(**action, Action::Launch { .. }))
+    }
+
+    fn refuse(self, failure: Failure, report: &mut dyn FnMut(Message)) {
         match self {
             Self::Perform(_, action) => {
                 if let Action::Launch { id, .. } = *action {
-                    let failure = link::none();
                     report(Message::Failed { id, failure });
                 }
             }
-            Self::Join(answer) => answer(Err(link::none())),
+            Self::Join(answer) => answer(Err(failure)),
             Self::Reconcile(_, answer) => answer(Vec::new()),
             Self::Usage(_, answer) => answer(Vec::new()),
             Self::Reap | Self::End => {}
@@ -196,7 +218,7 @@ impl Port<ProcessMachine> for ProcessPort {
 
 impl Drop for ProcessPort {
     fn drop(&mut self) {
-        let Some(Some(started)) = self.0.0.started.get() else {
+        let Some(started) = self.0.0.started.get() else {
             return;
         };
         started.ask(Asked::End);
@@ -212,7 +234,7 @@ fn start(
     place: Place,
     report: Box<dyn FnMut(Message) + Send>,
     outputs: Outputs,
-) -> io::Result<Arc<Started>> {
+) -> io::Result<Started> {
     let (asks, asked) = unbounded();
     let real = Real::new(place, report, outputs)?;
     let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -221,11 +243,11 @@ fn start(
     let woken = wake.try_clone()?;
     let thread = std::thread::Builder::new().name("processes".to_owned());
     let thread = thread.spawn(move || run(Follower::new(real), &asked, &woken))?;
-    Ok(Arc::new(Started {
+    Ok(Started {
         asks,
         wake,
         thread: Mutex::new(Some(thread)),
-    }))
+    })
 }
 
 /// What is to be forgotten, and when. It waits a moment, since the end of a service comes with the launch that follows: that
