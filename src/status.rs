@@ -48,6 +48,9 @@ pub struct NodeStatus {
     /// What the start found.
     #[cfg_attr(feature = "http", schemars(with = "Object"))]
     pub recovered: Recovered,
+    /// What came of the newest reload of the configuration; none before the first.
+    #[cfg_attr(feature = "http", schemars(with = "Option<Object>"))]
+    pub reloaded: Option<Reloaded>,
     /// Whether something is taken on no more until the next start.
     pub draining: bool,
     /// What that is: `locks`, `jobs`, `claims` of jobs, `passes` of leases.
@@ -230,6 +233,15 @@ pub struct HttpStats {
     pub failed: u64,
     /// Connections now.
     pub active: u32,
+}
+
+/// What came of a reload of the configuration.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct Reloaded {
+    /// Which since the start, from 1.
+    pub count: u64,
+    /// Why something stayed as it was, in words; empty if all was read.
+    pub problems: Vec<String>,
 }
 
 /// What a start found.

@@ -88,6 +88,7 @@ fn page(status: &Value) -> String {
             format!("{records} in {} ms, after {before}", count("/recovered/ms")),
         ),
     ];
+    lines.extend(reload(status).map(|words| ("reload", words)));
     lines.extend(draining(status).map(|words| ("draining", words)));
     if is("/recovered/cut") {
         lines.push(("cut", at("/recovered/cut")));
@@ -133,6 +134,13 @@ fn page(status: &Value) -> String {
         .chain(["\n".to_owned(), table(actors)])
         .chain(actors.iter().map(quarantined))
         .collect()
+}
+
+/// What the newest reload left as it was, if anything.
+fn reload(status: &Value) -> Option<String> {
+    let problems = status.pointer("/reloaded/problems")?.as_array()?;
+    let problems: Vec<_> = problems.iter().filter_map(Value::as_str).collect();
+    (!problems.is_empty()).then(|| format!("FAILED: {}", text::plain(&problems.join("; "))))
 }
 
 /// What is taken on no more, if anything.

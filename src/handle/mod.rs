@@ -38,7 +38,7 @@ use crate::spine::feed::Reader;
 use crate::spine::machine::Actor;
 use crate::spine::runtime::{Mailbox, Stopped};
 use crate::spine::shared::Halt;
-use crate::status::{ActorReport, Doors, Listening, NodeStatus, Recovered, fsync_words};
+use crate::status::{ActorReport, Doors, Listening, NodeStatus, Recovered, Reloaded, fsync_words};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -66,6 +66,7 @@ pub(crate) struct Facts {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) started: Timestamp,
     pub(crate) recovered: Recovered,
+    pub(crate) reloaded: Mutex<Option<Reloaded>>,
     pub(crate) journal: Option<Journal>,
     pub(crate) admission: Admission,
     pub(crate) draining: watch::Sender<Drains>,
@@ -223,6 +224,15 @@ impl Handle {
         &self.facts.recovered
     }
 
+    /// Notes that the program which runs the node has read its configuration again, and what stayed as it was, in words: it is
+    /// shown in the [status](Self::status).
+    pub fn note_reload(&self, problems: Vec<String>) {
+        let newest = self.facts.reloaded.lock();
+        let mut newest = newest.unwrap_or_else(PoisonError::into_inner);
+        let count = newest.as_ref().map_or(0, |it| it.count) + 1;
+        *newest = Some(Reloaded { count, problems });
+    }
+
     /// What the node says of itself.
     pub async fn status(&self) -> Result<NodeStatus, Stopped> {
         let facts = &self.facts;
@@ -271,6 +281,11 @@ impl Handle {
                 ahead => Some(ahead),
             },
             recovered: facts.recovered.clone(),
+            reloaded: facts
+                .reloaded
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
             draining: self.draining().any(),
             draining_what: self.draining().words(),
             lock_owners,

@@ -127,6 +127,7 @@ impl Core {
             started: clock.now(),
             clock: Arc::clone(&clock),
             recovered,
+            reloaded: Mutex::default(),
             journal: log,
             admission: admission.clone(),
             draining: watch::Sender::default(),

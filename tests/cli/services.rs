@@ -294,6 +294,31 @@ fn a_reload_touches_only_what_changed() {
 }
 
 #[test]
+fn a_reload_of_what_cannot_be_says_so_and_changes_nothing() {
+    let application = Application::start(&format!("[services.one]\n{LONG}"));
+    let pid = application.until_running("one");
+    application.write("[services.one]\ncommand = [\n");
+    let done = application.run(&["reload"]);
+    assert_eq!(done.status, 1, "{done:?}");
+    assert!(done.err.contains("sexton.toml:2"), "{done:?}");
+    let status = done_of(&application, &["status"]);
+    assert!(status.contains("reload      FAILED: "), "{status}");
+    assert_eq!(application.running("one"), Some(pid));
+    // Once it is right, nothing is said of it any more.
+    application.write(&format!("[services.one]\n{LONG}"));
+    application.well(&["reload"]);
+    let status = done_of(&application, &["status"]);
+    assert!(!status.contains("FAILED"), "{status}");
+    assert_eq!(application.running("one"), Some(pid));
+}
+
+/// What a command prints that asks the coordinator.
+fn done_of(application: &Application, words: &[&str]) -> String {
+    let mut command = command(&application.data(), words);
+    done(command.output().expect("it runs")).out
+}
+
+#[test]
 fn a_restart_replaces_every_process() {
     let application = Application::start(&format!("[services.web]\n{LONG}instances = 2\n"));
     application.until_running("web");

@@ -7,12 +7,13 @@ use crate::process::logs;
 use crate::process::service_page;
 use crate::report::{Failure, print};
 use crate::span::{SPAN, seconds};
-use crate::text::words;
+use crate::text::{plain, words};
 use clap::{Args, Subcommand};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::{Value, json};
 use sexton::clock::{Clock as _, SystemClock, Timestamp};
 use std::path::Path;
+use std::time::Duration;
 
 /// Show services, and start, stop and restart them.
 ///
@@ -59,7 +60,9 @@ enum Action {
     Restart(Acting),
     /// Show what a service wrote
     Logs(Reading),
-    /// Have the coordinator read its configuration again, as SIGHUP does; its log says what came of it
+    /// Have the coordinator read its configuration again, as SIGHUP does
+    ///
+    /// Says what is wrong with it, if it stays as it was.
     Reload,
 }
 
@@ -184,7 +187,7 @@ impl Reading {
 }
 
 /// Sends the coordinator SIGHUP, by a descriptor that is known to be its own: it answers as this process after the
-/// descriptor was opened.
+/// descriptor was opened. Then waits until it says what came of that.
 fn reload(asking: &Asking) -> Result<(), Failure> {
     let failed = |error: rustix::io::Errno| {
         Failure::unreachable(format!("failed to signal the coordinator: {error}"))
@@ -196,9 +199,49 @@ fn reload(asking: &Asking) -> Result<(), Failure> {
             "the coordinator was restarted meanwhile; ask again",
         ));
     }
+    let before = reloads(&asking.status()?);
     pidfd_send_signal(&pidfd, Signal::HUP).map_err(failed)?;
+    let mut left = RELOAD_LOOKS;
+    let status = loop {
+        let status = asking.status()?;
+        if reloads(&status) != before {
+            break status;
+        }
+        left -= 1;
+        if left == 0 {
+            return Err(Failure::unreachable(
+                "the coordinator has not read its configuration yet; its log will say what came of it",
+            ));
+        }
+        rest();
+    };
+    let problems = status.pointer("/reloaded/problems");
+    let problems = problems.and_then(Value::as_array).into_iter().flatten();
+    let problems: Vec<String> = problems.filter_map(Value::as_str).map(plain).collect();
+    if !problems.is_empty() {
+        let words = "failed to reload: what is wrong stays as it was";
+        return Err(Failure::found(words).listing(problems));
+    }
     if asking.json {
         return print(&format!("{}\n", json!({"pid": Pid::as_raw(Some(pid))})));
     }
-    print("the coordinator reads its configuration again; its log says what came of it\n")
+    print("the coordinator has read its configuration again\n")
+}
+
+/// How often the coordinator is asked what came of a reload, and how soon again: a minute in all.
+const RELOAD_LOOKS: u32 = 3000;
+const RELOAD_LOOK: Duration = Duration::from_millis(20);
+
+/// How often it has read its configuration again.
+fn reloads(status: &Value) -> u64 {
+    let count = status.pointer("/reloaded/count");
+    count.and_then(Value::as_u64).unwrap_or(0)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a coordinator that reads its configuration is no event here"
+)]
+fn rest() {
+    std::thread::sleep(RELOAD_LOOK);
 }

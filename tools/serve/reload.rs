@@ -30,19 +30,21 @@ impl Reload {
 
     /// Reads everything again. What cannot be read stays as it was.
     pub(crate) async fn reload(&mut self, node: &Node) {
-        self.reload_settings(node).await;
+        let mut problems = Vec::new();
+        problems.extend(self.reload_settings(node).await);
         if let Some(door) = node.lockserver() {
-            reloaded("hosts list", door.reload_hosts());
+            problems.extend(reloaded("hosts list", door.reload_hosts()));
         }
         if let Some(door) = node.http() {
-            reloaded("token file", door.reload_token());
-            reloaded("TLS certificate", door.reload_identity());
+            problems.extend(reloaded("token file", door.reload_token()));
+            problems.extend(reloaded("TLS certificate", door.reload_identity()));
         }
+        node.handle().note_reload(problems);
     }
 
     /// Of the settings, services and what is logged can change while it runs. Of all others it says which wait for a restart; it says
-    /// so each time, as long as they differ from what is in force.
-    async fn reload_settings(&mut self, node: &Node) {
+    /// so each time, as long as they differ from what is in force. What is wrong, if nothing was changed.
+    async fn reload_settings(&mut self, node: &Node) -> Option<String> {
         let Effective {
             settings,
             node: read,
@@ -52,9 +54,8 @@ impl Reload {
             Ok(effective) => effective,
             Err(failure) => {
                 let words = failure.whole();
-                return tracing::error!(
-                    "failed to reload, the old settings stay in force: {words}"
-                );
+                tracing::error!("failed to reload, the old settings stay in force: {words}");
+                return Some(words);
             }
         };
         let mut waiting = Vec::new();
@@ -76,28 +77,39 @@ impl Reload {
         if read.rules.queue.types != self.queues.types {
             waiting.push("the tables of [queues]".to_owned());
         }
-        reload_services(node, read).await;
+        let problem = reload_services(node, read).await;
         if waiting.is_empty() {
             tracing::info!("the settings are read: none waits for a restart");
         } else {
             tracing::warn!("these changed, and need a restart: {}", waiting.join(", "));
         }
+        problem
     }
 }
 
 /// Makes the services those of the file. Only what differs is started, stopped or replaced.
-async fn reload_services(node: &Node, read: Config) {
-    match node.handle().services().configure(read.services).await {
-        Ok(()) => tracing::info!("the services are those of the configuration"),
-        Err(error) => tracing::error!(%error, "failed to reload, the old services stay in force"),
-    }
+async fn reload_services(node: &Node, read: Config) -> Option<String> {
+    let configured = node.handle().services().configure(read.services).await;
+    let Err(error) = configured else {
+        tracing::info!("the services are those of the configuration");
+        return None;
+    };
+    tracing::error!(%error, "failed to reload, the old services stay in force");
+    Some(format!("the old services stay in force: {error}"))
 }
 
-fn reloaded<E: std::fmt::Display>(what: &'static str, changed: Result<Option<bool>, E>) {
+fn reloaded<E: std::fmt::Display>(
+    what: &'static str,
+    changed: Result<Option<bool>, E>,
+) -> Option<String> {
     match changed {
         Ok(None) => {}
         Ok(Some(true)) => tracing::info!("the {what} changed and is in force"),
         Ok(Some(false)) => tracing::info!("the {what} is as it was"),
-        Err(error) => tracing::error!(%error, "failed to reload, the old {what} stays in force"),
+        Err(error) => {
+            tracing::error!(%error, "failed to reload, the old {what} stays in force");
+            return Some(format!("the old {what} stays in force: {error}"));
+        }
     }
+    None
 }
