@@ -485,8 +485,9 @@ pub struct Output {
 }
 
 impl Output {
-    /// How much of the beginning, and of the end, a record keeps.
-    pub const SHOWN_BYTES: usize = 128;
+    /// How much of the beginning, and of the end, a record keeps: with the counters of what is shared, a piece is of a size that
+    /// allocators have.
+    pub const SHOWN_BYTES: usize = 112;
 }
 
 /// What the port is to do.

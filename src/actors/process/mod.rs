@@ -12,7 +12,7 @@
 //! | `rules.rs` | configuration |
 //! | `record.rs` `state.rs` `index.rs` | one record; all of them, and how they change; where they are found |
 //! | `waiting.rs` | who waits for something of a record |
-//! | `pages.rs` | durable state as pages |
+//! | `pages.rs` `profiles.rs` | durable state as pages; what several records have in common |
 //! | `machine.rs` | what the host asks, and what is due when |
 //! | `decide.rs` `adding.rs` `commit.rs` | the rules: what becomes of a process; what is added; and making it so |
 //! | `hook.rs` | the same of what a hook says that it did |
@@ -40,6 +40,7 @@ mod message;
 mod model;
 mod outcome;
 mod pages;
+mod profiles;
 mod record;
 mod reply;
 mod rules;

@@ -9,6 +9,7 @@ use crate::actors::binding::{Gone, Until};
 use crate::actors::process::identity::Identity;
 use crate::actors::process::index::Index;
 use crate::actors::process::pages::{Head, Page, profile_page, write};
+use crate::actors::process::profiles::Profiles;
 use crate::actors::process::record::{Profile, Record};
 use crate::actors::process::rules::Rules;
 use crate::actors::process::service::Services;
@@ -31,6 +32,7 @@ pub(super) struct State {
     pub(super) services: Services,
     /// The sum of all profiles.
     profiles: Digest,
+    newest: Profiles,
     /// Whether no date removes anything: the wall clock is in doubt.
     held: bool,
     /// What is gone that somebody watches, until the end of the entry by which it is.
@@ -47,6 +49,7 @@ impl State {
             index: Index::default(),
             services: Services::default(),
             profiles: Digest::default(),
+            newest: Profiles::default(),
             held: false,
             departed: Vec::new(),
         }
@@ -96,7 +99,8 @@ impl State {
     }
 
     /// Puts a new record into a free slot.
-    pub(super) fn insert(&mut self, entry: Seq, slot: Slot, record: Record) {
+    pub(super) fn insert(&mut self, entry: Seq, slot: Slot, mut record: Record) {
+        record.profile = self.newest.shared(record.profile);
         self.touch_profile(entry, slot);
         self.profiles.add(&profile_bytes(slot, &record.profile));
         self.index.add(slot, &record);
@@ -284,7 +288,8 @@ impl State {
                     let next = without.pop_front();
                     assert_eq!(next, Some(slot), "a profile is that of a record");
                     state.profiles.add(&profile_bytes(slot, &profile));
-                    state.records.volatile()[slot].profile = Arc::new(*profile);
+                    let profile = state.newest.shared(Arc::from(profile));
+                    state.records.volatile()[slot].profile = profile;
                 }
                 Page::Services(page) => state.services.load(page),
             }

@@ -1,0 +1,55 @@
+//! Profiles that several records have in common: what is launched again and again is kept once. Volatile.
+
+use crate::actors::process::record::Profile;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// With how many a new one is compared.
+const COMPARED: usize = 16;
+
+/// The profiles that were added or found again last, the newest at the end.
+#[derive(Debug, Default)]
+pub(super) struct Profiles(VecDeque<Arc<Profile>>);
+
+impl Profiles {
+    /// The profile, as another record has it if one of the newest is the same.
+    pub(super) fn shared(&mut self, profile: Arc<Profile>) -> Arc<Profile> {
+        let found = self.0.iter().rposition(|other| *other == profile);
+        let shared = found.and_then(|place| self.0.remove(place));
+        let shared = shared.unwrap_or(profile);
+        if self.0.len() >= COMPARED {
+            self.0.pop_front();
+        }
+        self.0.push_back(Arc::clone(&shared));
+        shared
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COMPARED, Profiles};
+    use crate::actors::process::record::Profile;
+    use std::sync::Arc;
+
+    #[test]
+    fn what_is_launched_again_is_kept_once() {
+        let mut profiles = Profiles::default();
+        let mut add = |number: usize| {
+            let mut profile = Profile::default();
+            profile.tags.kind = number.to_string();
+            profiles.shared(Arc::new(profile))
+        };
+        let first = add(0);
+        for number in 1..COMPARED {
+            assert!(!Arc::ptr_eq(&first, &add(number)));
+            assert!(Arc::ptr_eq(&first, &add(0)));
+        }
+        // One that was not seen for long is another.
+        for number in 1..=COMPARED {
+            add(number);
+        }
+        assert!(!Arc::ptr_eq(&first, &add(0)));
+        assert_eq!(first, add(0));
+        assert_eq!(profiles.0.len(), COMPARED);
+    }
+}
