@@ -40,7 +40,8 @@ mod words;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-/// Keeps an application's background work in order: locks and job queues that survive any crash, in one small process.
+/// Keeps an application's background work in order: locks, job queues and processes that survive any crash, in
+/// one small process.
 #[derive(Parser)]
 #[command(name = "sexton", version, max_term_width = 100)]
 struct Arguments {
