@@ -57,6 +57,37 @@ fn asks_for_all(ask: impl Fn(&[&str]) -> (i32, String, String)) {
 }
 
 #[test]
+fn processes_are_run_over_tcp_with_a_token_of_the_scope_run() {
+    const RUNS: &str = "correct-horse-that-runs run";
+    let files = files();
+    let both = private(files.path(), "both", &format!("{TOKEN}\n{RUNS}\n"));
+    let plain = private(files.path(), "plain", TOKEN);
+    let run = private(files.path(), "run", RUNS);
+    let data = files.path().join("data");
+    let flags = ["--data", text(&data), "--token-file", text(&both)];
+    let daemon = Daemon::serve(&[&flags[..], &["--http", "127.0.0.1:0"]].concat());
+    let ask = |token: &Path, words: &[&str]| {
+        let mut command = sexton();
+        command.args(words).stdin(Stdio::null());
+        command
+            .env("SEXTON_URL", format!("http://{}", daemon.http()))
+            .env("SEXTON_TOKEN_FILE", token);
+        done(command.output().expect("it runs"))
+    };
+    let detached = ["run", "--detach", "--", "sh", "-c", "exit 6"];
+    for words in [&detached[..], &["ps"], &["service"]] {
+        let refused = ask(&plain, words);
+        assert_eq!(refused.status, 3, "{refused:?}");
+        assert!(refused.err.contains("scope run"), "{refused:?}");
+    }
+    let id = ask(&run, &detached).out;
+    assert_eq!(ask(&run, &["wait", id.trim_end()]).status, 6);
+    // This is the coordinator's machine.
+    let foreground = ["run", "--", "sh", "-c", "exit 7"];
+    assert_eq!(ask(&run, &foreground).status, 7);
+}
+
+#[test]
 fn every_command_asks_over_tcp_with_a_token() {
     let files = files();
     let token = private(files.path(), "token", TOKEN);
