@@ -161,6 +161,10 @@ fn handed_over(asking: &Asking, stays: bool) -> Result<(u128, UnixStream), Failu
                 left -= 1;
                 rest();
             }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                let seconds = PATIENCE.as_secs();
+                return Err(failed(&format!("it does not answer within {seconds} s")));
+            }
             Err(error) => {
                 return Err(failed(&error).help("a command in the foreground runs on the coordinator's machine, as its user; from elsewhere, run it with --detach"));
             }
