@@ -81,7 +81,8 @@ impl Core {
         received: mpsc::UnboundedReceiver<Command>,
         ready: &std::sync::mpsc::Sender<Result<(Handle, OpenDoors), NodeError>>,
     ) {
-        match self.open(config).await {
+        // On the heap: it holds what every actor recovers.
+        match Box::pin(self.open(config)).await {
             Ok(open) => {
                 // Whoever opens the node waits for this.
                 drop(ready.send(Ok((open.handle.clone(), open.doors.clone()))));

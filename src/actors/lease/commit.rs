@@ -39,7 +39,21 @@ impl LeaseMachine {
                 let due = at.map(|at| Due { lease: slot, at });
                 self.state.schedule(entry.seq, slot, (*place, due));
             }
-            _ => {
+            Step::Ended { .. }
+            | Step::Began { .. }
+            | Step::Relaunched { .. }
+            | Step::Owed(_)
+            | Step::Placed { .. }
+            | Step::Returned { .. }
+            | Step::Left
+            | Step::GaveUp
+            | Step::Stopping
+            | Step::Warned
+            | Step::Renewed
+            | Step::Taken
+            | Step::Set(_)
+            | Step::Imported { .. }
+            | Step::Rests => {
                 self.state
                     .change(entry.seq, slot, |it| it.apply(entry, message, step));
                 if step.binds() {
@@ -123,11 +137,7 @@ impl Binding {
 impl Lease {
     /// A new lease of the name that a message has.
     fn named(message: &Message) -> Self {
-        let name = match message {
-            Message::Request(requesting) => &requesting.name,
-            Message::Set { name, .. } | Message::Import { name, .. } => name,
-            _ => unreachable!("nothing else makes a lease"),
-        };
+        let name = message.name().expect("what makes a lease names it");
         Self {
             name: name.clone(),
             ..Self::default()
@@ -230,7 +240,7 @@ impl Lease {
         let holder = match (process, &place.command, place.process) {
             (Some(process), Some(command), _) => Holder::Launched {
                 process,
-                command: command.clone(),
+                command: Command::clone(command),
                 taken: false,
             },
             (_, _, Some(binding)) => Holder::Process(binding),
@@ -388,7 +398,7 @@ impl Place {
         let (command, period_ms) = lease.kept().expect("there is something to run");
         Self {
             token: Token(0),
-            command: Some(command.clone()),
+            command: Some(Command::clone(command)),
             process: None,
             pid: 0,
             period_ms,
@@ -402,7 +412,7 @@ impl Place {
 /// A command that does without its caller.
 fn without_parcel(command: &Command) -> Command {
     if command.spec.parcel.is_none() {
-        return command.clone();
+        return Command::clone(command);
     }
     let mut without = Launching::clone(command);
     without.spec.parcel = None;

@@ -14,6 +14,9 @@ use crate::spine::machine::Moment;
 /// How late a date may be noticed and still count as kept.
 const LATE_MS: u64 = 60_000;
 
+/// Where a lease is or is to be made, the lease if it is there, and the steps that make it.
+type Found<'l> = (Slot, Option<&'l Lease>, Vec<(Slot, Step)>);
+
 impl LeaseMachine {
     pub(super) fn decision(&self, moment: &Moment, message: &Message) -> Outcome {
         let decided = match message {
@@ -42,7 +45,7 @@ impl LeaseMachine {
     }
 
     /// Where a lease is, or is to be made.
-    fn place_of(&self, name: &Name) -> Result<(Slot, Option<&Lease>, Vec<(Slot, Step)>), Refused> {
+    fn place_of(&self, name: &Name) -> Result<Found<'_>, Refused> {
         if name.as_bytes().is_empty() {
             return Err(Refused::NoName);
         }
@@ -91,7 +94,7 @@ impl LeaseMachine {
         let is_over = lease.free_at() <= now;
         if is_over && lease.running().is_none() {
             // B.
-            let process = requesting.claim.is_none().then(|| self.new_process(moment));
+            let process = requesting.claim.is_none().then(|| new_process(moment));
             steps.push((
                 slot,
                 Step::Began {
@@ -286,18 +289,23 @@ impl LeaseMachine {
         let until = match &current.holder {
             Holder::Launched { process, .. } if *process == gone.process => Until::Tree,
             Holder::Process(binding) if binding.process == gone.process => binding.until,
-            _ => return Vec::new(),
+            Holder::Launched { .. }
+            | Holder::Process(_)
+            | Holder::Timed { .. }
+            | Holder::Nobody => {
+                return Vec::new();
+            }
         };
         if !gone.ends(until) {
             return Vec::new();
         }
         let has_parcel = match &current.holder {
             Holder::Launched { command, .. } => command.spec.parcel.is_some(),
-            _ => false,
+            Holder::Process(_) | Holder::Timed { .. } | Holder::Nobody => false,
         };
         if has_parcel && gone.exit == Some(Exit::Failed) && !current.stopping {
             // Its caller is gone with its streams: it does without.
-            let process = self.new_process(moment);
+            let process = new_process(moment);
             return vec![(slot, Step::Relaunched { process })];
         }
         // What is stopped since it ran too long has had its time.
@@ -347,7 +355,7 @@ impl LeaseMachine {
             (None, Some((_, period_ms))) => (Source::Kept, true, period_ms),
             (None, None) => return Outcome::Unchanged,
         };
-        let process = launches.then(|| self.new_process(moment));
+        let process = launches.then(|| new_process(moment));
         let until = now.plus_ms(period_ms);
         let owed = true;
         changed(
@@ -379,11 +387,11 @@ impl LeaseMachine {
         }
         changed_all(steps)
     }
+}
 
-    /// The record of a process that is to be launched.
-    fn new_process(&self, moment: &Moment) -> ProcessId {
-        ProcessId::new(moment.now.date().0, moment.draw(0))
-    }
+/// The record of a process that is to be launched.
+fn new_process(moment: &Moment) -> ProcessId {
+    ProcessId::new(moment.now.date().0, moment.draw(0))
 }
 
 impl Requesting {

@@ -153,9 +153,9 @@ impl Machine for LeaseMachine {
         match (outcome, message.name()) {
             (Outcome::Absent, _) => Reply::Absent,
             (Outcome::Refused(refused), _) => Reply::Refused(*refused),
-            (Outcome::Turned { turn, .. }, Some(name))
-            | (
-                Outcome::Changed {
+            (
+                Outcome::Turned { turn, .. }
+                | Outcome::Changed {
                     turn: Some(turn), ..
                 },
                 Some(name),

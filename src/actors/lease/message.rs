@@ -1,4 +1,4 @@
-//! What can be asked of the LeaseActor, what it is told, and what it wants done.
+//! What can be asked of the `LeaseActor`, what it is told, and what it wants done.
 //!
 //! Messages are stored: see the change rule in `persist/format.rs`.
 
@@ -12,7 +12,7 @@ use crate::ids::{ProcessId, Slot, Token};
 use crate::spine::machine::Refusal;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of the LeaseActor. Noted in the journal.
+/// Configuration of the `LeaseActor`. Noted in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rules {
@@ -225,7 +225,7 @@ impl Watch {
     }
 }
 
-/// An answer of the LeaseActor.
+/// An answer of the `LeaseActor`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// What came of a request, and the lease.

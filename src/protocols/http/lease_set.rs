@@ -8,7 +8,7 @@ use crate::actors::lock::Name;
 use crate::actors::process::Tags;
 use crate::clock::Date;
 use crate::handle::{LeaseError, ProcessError};
-use crate::protocols::http::access::{self, Scope};
+use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::lease_look::Lease;
 use crate::protocols::http::problem::Problem;
@@ -102,7 +102,7 @@ pub(crate) struct Set {
 async fn set(call: &Call, Body(asked): Body<Set>) -> Result<Json<Lease>, Problem> {
     let name = asked.name.clone();
     if asked.launch.is_some() {
-        access::check_run(call.peer())?;
+        call.check_run()?;
     }
     let leases = call.node.leases();
     let mut lease = None;
@@ -214,7 +214,7 @@ async fn reset(call: &Call, Body(asked): Body<Reset>) -> Result<Json<WasReset>, 
     let lease = leases.get(&asked.name).await?;
     let running = lease.lease.running();
     if asked.force && running.is_some_and(|it| it.holder.process().is_some()) {
-        access::check_run(call.peer())?;
+        call.check_run()?;
     }
     let mut gone = leases.reset(&asked.name, asked.force).await?;
     if let (false, Some(pass)) = (gone, running) {
