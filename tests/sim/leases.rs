@@ -23,7 +23,7 @@ use sexton::spine::delivery::Answer;
 use sexton::spine::machine::{Shown as _, Stamp, Start};
 use std::sync::Arc;
 
-#[path = "../../src/actors/lease/model.rs"]
+#[path = "../../src/actors/lease/model/mod.rs"]
 mod model;
 
 /// Leases, as the model has them.

@@ -57,7 +57,6 @@ impl Source {
     pub(crate) fn is_product(&self) -> bool {
         let tests = [
             "src/actors/lock/tests.rs",
-            "src/actors/lease/model.rs",
             "src/actors/lock/model.rs",
             "src/actors/lock/invariants.rs",
         ];

@@ -2,14 +2,18 @@
 //! the simulation (`tests/sim/leases.rs`), which is why it names the library as programs do. Follows `docs/leases.md`;
 //! shares no code with the machine, only the types of what is asked and shown.
 
+mod acts;
+mod known;
+
+pub(crate) use known::{Entry, Known};
 use sexton::actors::binding::{Exit, Until};
 use sexton::actors::lease::{
-    Claim, Command, Current, End, Holder, Imported, Lease, LeaseView, Message, Place, Query,
-    Refused, Reply, Requesting, Rules, Setting, Turn, Watch,
+    Claim, Current, End, Holder, Imported, Message, Place, Query, Refused, Reply, Requesting,
+    Rules, Setting, Turn, Watch,
 };
 use sexton::actors::lock::Name;
-use sexton::clock::{Date, Now, Timestamp};
-use sexton::ids::{ProcessId, Seq, Slot, Token};
+use sexton::clock::{Now, Timestamp};
+use sexton::ids::{Slot, Token};
 
 /// The longest span.
 const SPAN_MAX: u64 = 366 * 24 * 3_600_000;
@@ -19,26 +23,6 @@ const SPAN_MAX: u64 = 366 * 24 * 3_600_000;
 pub(crate) enum Item {
     Lease(Slot),
     Date(Slot),
-}
-
-/// The entry that a message gets.
-#[derive(Clone, Copy)]
-pub(crate) struct Entry {
-    pub(crate) seq: Seq,
-    pub(crate) now: Now,
-    /// The record of the process that is launched, if one is.
-    pub(crate) process: Option<ProcessId>,
-}
-
-/// A lease, and what is known of it beside what is shown.
-#[derive(Clone, Debug)]
-pub(crate) struct Known {
-    pub(crate) slot: Slot,
-    pub(crate) lease: Lease,
-    pub(crate) due: Option<Date>,
-    /// Time does not act on it until it changes.
-    stuck: bool,
-    stuck_date: bool,
 }
 
 /// All leases.
@@ -51,174 +35,6 @@ pub(crate) struct Model {
 
 /// What became of a message: the answer, and whether anything changed.
 pub(crate) type Came = (Reply, bool);
-
-impl Known {
-    fn new(slot: Slot, name: &Name) -> Self {
-        let lease = Lease {
-            name: name.clone(),
-            ..Lease::default()
-        };
-        Self {
-            slot,
-            lease,
-            due: None,
-            stuck: false,
-            stuck_date: false,
-        }
-    }
-
-    pub(crate) fn view(&self) -> LeaseView {
-        let lease = self.lease.clone();
-        let wanted = lease.wanted > lease.whole && !lease.settings.disabled;
-        let due = self.due;
-        LeaseView { lease, due, wanted }
-    }
-
-    fn runs(&self) -> bool {
-        self.lease
-            .current
-            .as_ref()
-            .is_some_and(|it| it.end.is_none())
-    }
-
-    fn owes(&self) -> bool {
-        self.lease.wanted > self.lease.whole && !self.lease.settings.disabled
-    }
-
-    fn spare(&self) -> Option<(Command, u64)> {
-        let set = self.lease.settings.command.clone();
-        let set = set.map(|it| (it, self.lease.settings.period_ms));
-        self.lease.command.clone().or(set)
-    }
-
-    /// When time acts on it.
-    fn acts_at(&self, epoch: Timestamp) -> Option<Timestamp> {
-        let lease = &self.lease;
-        let mut all = Vec::new();
-        if let Some(current) = lease.current.as_ref().filter(|it| it.end.is_none()) {
-            if let Holder::Timed { ttl_ms, renewed } = current.holder {
-                all.push(renewed.max(epoch).0 + ttl_ms);
-            }
-            if lease.settings.max_run_ms > 0 && !current.stopping {
-                all.push(current.since.0 + lease.settings.max_run_ms);
-            }
-            all.push(current.until.0 + (30_000 << current.warnings.min(40)));
-        } else if !lease.rests {
-            let by_itself = match &lease.next {
-                Some(place) => place.command.is_some() || place.connected,
-                None => self.owes() && self.spare().is_some(),
-            };
-            if by_itself {
-                all.push(lease.current.as_ref().map_or(0, |it| it.until.0 + 1));
-            }
-        }
-        if let Some(place) = &lease.next
-            && place.command.is_none()
-            && !place.connected
-        {
-            all.push(place.until.0 + 1);
-        }
-        all.into_iter().min().map(Timestamp)
-    }
-
-    /// A whole pass after the newest is owed.
-    fn owe(&mut self) {
-        self.lease.wanted = self.lease.begun + 1;
-        self.lease.broken = 0;
-    }
-
-    fn keep(&mut self, asked: &Requesting) {
-        if asked.claim.is_none()
-            && let Some(command) = self.brought(asked)
-        {
-            let mut bare = (*command).clone();
-            bare.spec.parcel = None;
-            let period = asked.period_ms.unwrap_or(self.lease.settings.period_ms);
-            self.lease.command = Some((bare.into(), period));
-        }
-    }
-
-    fn brought(&self, asked: &Requesting) -> Option<Command> {
-        asked
-            .command
-            .clone()
-            .or_else(|| self.lease.settings.command.clone())
-    }
-
-    fn give_up(&mut self) {
-        let enough = if self.runs() {
-            self.lease.begun
-        } else {
-            self.lease.whole
-        };
-        self.lease.wanted = self.lease.wanted.min(enough);
-        self.lease.broken = 0;
-    }
-
-    fn place(&self, asked: &Requesting, token: Token, until: Timestamp) -> Place {
-        let claim = asked.claim.unwrap_or_default();
-        Place {
-            token,
-            command: self.brought(asked).filter(|_| asked.claim.is_none()),
-            process: claim.process,
-            pid: claim.pid,
-            period_ms: asked.period_ms.unwrap_or(self.lease.settings.period_ms),
-            ttl_ms: claim.ttl_ms,
-            connected: claim.waits,
-            until,
-        }
-    }
-
-    fn begin(&mut self, entry: Entry, place: Place) {
-        let since = entry.now.at;
-        let holder = match (&place.command, place.process) {
-            (Some(command), _) => Holder::Launched {
-                process: entry.process.unwrap_or_default(),
-                command: command.clone(),
-                taken: false,
-            },
-            (None, Some(binding)) => Holder::Process(binding),
-            (None, None) => Holder::Timed {
-                ttl_ms: place.ttl_ms,
-                renewed: since,
-            },
-        };
-        self.lease.begun += 1;
-        self.lease.next = None;
-        self.lease.current = Some(Current {
-            token: entry.seq.into(),
-            place: place.token,
-            holder,
-            pid: place.pid,
-            since,
-            until: since.plus_ms(place.period_ms),
-            end: None,
-            stopping: false,
-            warnings: 0,
-        });
-    }
-
-    /// Its pass ends; false if the lease goes with it.
-    fn end(&mut self, at: Timestamp, exit: Option<Exit>, whole: bool) -> bool {
-        if let Some(current) = &mut self.lease.current {
-            current.end = Some(End { at, exit, whole });
-        }
-        if self.lease.leaves {
-            return false;
-        }
-        if whole {
-            self.lease.whole = self.lease.begun;
-            self.lease.broken = 0;
-        } else {
-            let owed = self.owes();
-            self.lease.broken += 1;
-            if owed && self.lease.broken >= 25 {
-                self.give_up();
-            }
-        }
-        true
-    }
-}
 
 impl Model {
     pub(crate) fn find(&self, name: &Name) -> Option<&Known> {
@@ -639,128 +455,6 @@ impl Model {
         }
         known.stuck = false;
         self.shown(name)
-    }
-
-    /// What becomes of a lease when a process is gone, or its tree.
-    fn gone(
-        &mut self,
-        slot: Slot,
-        (process, until, exit): (ProcessId, Until, Option<Exit>),
-        entry: Entry,
-    ) -> bool {
-        let Some(known) = self.all.iter_mut().find(|it| it.slot == slot) else {
-            return false;
-        };
-        let ends = |needed: Until| until == Until::Tree || needed == Until::Process;
-        let next = known.lease.next.as_ref().and_then(|it| it.process);
-        let leaves_place = next.is_some_and(|it| it.process == process && ends(it.until));
-        let mut changed = leaves_place;
-        let mut stays = true;
-        if let Some(current) = known.lease.current.as_mut().filter(|it| it.end.is_none()) {
-            let is_its = match &current.holder {
-                Holder::Launched { process: its, .. } => *its == process && until == Until::Tree,
-                Holder::Process(it) => it.process == process && ends(it.until),
-                Holder::Timed { .. } | Holder::Nobody => false,
-            };
-            if is_its {
-                changed = true;
-                let stopped = current.stopping;
-                match &mut current.holder {
-                    Holder::Launched {
-                        process,
-                        command,
-                        taken,
-                    } if command.spec.parcel.is_some()
-                        && exit == Some(Exit::Failed)
-                        && !stopped =>
-                    {
-                        let mut bare = (**command).clone();
-                        bare.spec.parcel = None;
-                        *command = bare.into();
-                        (*process, *taken) = (entry.process.unwrap_or_default(), false);
-                    }
-                    _ => {
-                        let whole = stopped || matches!(exit, Some(Exit::Code(_)));
-                        stays = known.end(entry.now.at, exit, whole);
-                    }
-                }
-            }
-        }
-        if leaves_place {
-            known.lease.next = None;
-        }
-        if changed {
-            known.stuck = false;
-        }
-        self.all.retain(|it| stays || it.slot != slot);
-        changed
-    }
-
-    fn lapse(&mut self, slot: Slot, entry: Entry) -> bool {
-        let (now, epoch) = (entry.now.at, self.epoch);
-        let Some(known) = self.all.iter_mut().find(|it| it.slot == slot) else {
-            return false;
-        };
-        let lapsed =
-            known.lease.next.as_ref().is_some_and(|place| {
-                place.command.is_none() && !place.connected && place.until < now
-            });
-        if lapsed {
-            known.lease.next = None;
-            return true;
-        }
-        let max = known.lease.settings.max_run_ms;
-        if let Some(current) = known.lease.current.as_mut().filter(|it| it.end.is_none()) {
-            let lost = match current.holder {
-                Holder::Timed { ttl_ms, renewed } => renewed.max(epoch).0 + ttl_ms <= now.0,
-                _ => false,
-            };
-            if lost {
-                let stays = known.end(now, None, false);
-                self.all.retain(|it| stays || it.slot != slot);
-            } else if max > 0 && !current.stopping && current.since.0 + max <= now.0 {
-                current.stopping = true;
-            } else {
-                current.warnings += 1;
-            }
-            return true;
-        }
-        let place = known.lease.next.take().or_else(|| {
-            let (command, period_ms) = known.spare()?;
-            Some(Place {
-                token: Token(0),
-                command: Some(command),
-                process: None,
-                pid: 0,
-                period_ms,
-                ttl_ms: 0,
-                connected: false,
-                until: Timestamp(0),
-            })
-        });
-        match place {
-            Some(place) => known.begin(entry, place),
-            None => return false,
-        }
-        true
-    }
-
-    fn date(&mut self, place: Slot, entry: Entry) -> bool {
-        let Some(known) = self.all.iter_mut().find(|it| it.lease.due == Some(place)) else {
-            return false;
-        };
-        let today = entry.now.date();
-        let due = known.due.unwrap_or_default();
-        let schedule = known.lease.schedule.as_ref();
-        known.due = schedule.and_then(|it| it.next(today));
-        known.lease.due = known.due.map(|_| place);
-        let in_time = today.0 <= due.0 + 60_000;
-        if !known.lease.settings.disabled && (in_time || known.lease.settings.catches_up) {
-            known.owe();
-            known.lease.command = None;
-        }
-        known.stuck = false;
-        true
     }
 
     /// The answer to a question.

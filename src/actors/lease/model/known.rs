@@ -1,0 +1,195 @@
+//! One lease of the model.
+
+use sexton::actors::binding::Exit;
+use sexton::actors::lease::{Command, Current, End, Holder, Lease, LeaseView, Place, Requesting};
+use sexton::actors::lock::Name;
+use sexton::clock::{Date, Now, Timestamp};
+use sexton::ids::{ProcessId, Seq, Slot, Token};
+
+/// The entry that a message gets.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) seq: Seq,
+    pub(crate) now: Now,
+    /// The record of the process that is launched, if one is.
+    pub(crate) process: Option<ProcessId>,
+}
+
+/// A lease, and what is known of it beside what is shown.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) slot: Slot,
+    pub(crate) lease: Lease,
+    pub(crate) due: Option<Date>,
+    /// Time does not act on it until it changes.
+    pub(super) stuck: bool,
+    pub(super) stuck_date: bool,
+}
+
+impl Known {
+    pub(super) fn new(slot: Slot, name: &Name) -> Self {
+        let lease = Lease {
+            name: name.clone(),
+            ..Lease::default()
+        };
+        Self {
+            slot,
+            lease,
+            due: None,
+            stuck: false,
+            stuck_date: false,
+        }
+    }
+
+    pub(crate) fn view(&self) -> LeaseView {
+        let lease = self.lease.clone();
+        let wanted = lease.wanted > lease.whole && !lease.settings.disabled;
+        let due = self.due;
+        LeaseView { lease, due, wanted }
+    }
+
+    pub(super) fn runs(&self) -> bool {
+        self.lease
+            .current
+            .as_ref()
+            .is_some_and(|it| it.end.is_none())
+    }
+
+    pub(super) fn owes(&self) -> bool {
+        self.lease.wanted > self.lease.whole && !self.lease.settings.disabled
+    }
+
+    pub(super) fn spare(&self) -> Option<(Command, u64)> {
+        let set = self.lease.settings.command.clone();
+        let set = set.map(|it| (it, self.lease.settings.period_ms));
+        self.lease.command.clone().or(set)
+    }
+
+    /// When time acts on it.
+    pub(super) fn acts_at(&self, epoch: Timestamp) -> Option<Timestamp> {
+        let lease = &self.lease;
+        let mut all = Vec::new();
+        if let Some(current) = lease.current.as_ref().filter(|it| it.end.is_none()) {
+            if let Holder::Timed { ttl_ms, renewed } = current.holder {
+                all.push(renewed.max(epoch).0 + ttl_ms);
+            }
+            if lease.settings.max_run_ms > 0 && !current.stopping {
+                all.push(current.since.0 + lease.settings.max_run_ms);
+            }
+            all.push(current.until.0 + (30_000 << current.warnings.min(40)));
+        } else if !lease.rests {
+            let by_itself = match &lease.next {
+                Some(place) => place.command.is_some() || place.connected,
+                None => self.owes() && self.spare().is_some(),
+            };
+            if by_itself {
+                all.push(lease.current.as_ref().map_or(0, |it| it.until.0 + 1));
+            }
+        }
+        if let Some(place) = &lease.next
+            && place.command.is_none()
+            && !place.connected
+        {
+            all.push(place.until.0 + 1);
+        }
+        all.into_iter().min().map(Timestamp)
+    }
+
+    /// A whole pass after the newest is owed.
+    pub(super) fn owe(&mut self) {
+        self.lease.wanted = self.lease.begun + 1;
+        self.lease.broken = 0;
+    }
+
+    pub(super) fn keep(&mut self, asked: &Requesting) {
+        if asked.claim.is_none()
+            && let Some(command) = self.brought(asked)
+        {
+            let mut bare = (*command).clone();
+            bare.spec.parcel = None;
+            let period = asked.period_ms.unwrap_or(self.lease.settings.period_ms);
+            self.lease.command = Some((bare.into(), period));
+        }
+    }
+
+    pub(super) fn brought(&self, asked: &Requesting) -> Option<Command> {
+        asked
+            .command
+            .clone()
+            .or_else(|| self.lease.settings.command.clone())
+    }
+
+    pub(super) fn give_up(&mut self) {
+        let enough = if self.runs() {
+            self.lease.begun
+        } else {
+            self.lease.whole
+        };
+        self.lease.wanted = self.lease.wanted.min(enough);
+        self.lease.broken = 0;
+    }
+
+    pub(super) fn place(&self, asked: &Requesting, token: Token, until: Timestamp) -> Place {
+        let claim = asked.claim.unwrap_or_default();
+        Place {
+            token,
+            command: self.brought(asked).filter(|_| asked.claim.is_none()),
+            process: claim.process,
+            pid: claim.pid,
+            period_ms: asked.period_ms.unwrap_or(self.lease.settings.period_ms),
+            ttl_ms: claim.ttl_ms,
+            connected: claim.waits,
+            until,
+        }
+    }
+
+    pub(super) fn begin(&mut self, entry: Entry, place: Place) {
+        let since = entry.now.at;
+        let holder = match (&place.command, place.process) {
+            (Some(command), _) => Holder::Launched {
+                process: entry.process.unwrap_or_default(),
+                command: command.clone(),
+                taken: false,
+            },
+            (None, Some(binding)) => Holder::Process(binding),
+            (None, None) => Holder::Timed {
+                ttl_ms: place.ttl_ms,
+                renewed: since,
+            },
+        };
+        self.lease.begun += 1;
+        self.lease.next = None;
+        self.lease.current = Some(Current {
+            token: entry.seq.into(),
+            place: place.token,
+            holder,
+            pid: place.pid,
+            since,
+            until: since.plus_ms(place.period_ms),
+            end: None,
+            stopping: false,
+            warnings: 0,
+        });
+    }
+
+    /// Its pass ends; false if the lease goes with it.
+    pub(super) fn end(&mut self, at: Timestamp, exit: Option<Exit>, whole: bool) -> bool {
+        if let Some(current) = &mut self.lease.current {
+            current.end = Some(End { at, exit, whole });
+        }
+        if self.lease.leaves {
+            return false;
+        }
+        if whole {
+            self.lease.whole = self.lease.begun;
+            self.lease.broken = 0;
+        } else {
+            let owed = self.owes();
+            self.lease.broken += 1;
+            if owed && self.lease.broken >= 25 {
+                self.give_up();
+            }
+        }
+        true
+    }
+}
