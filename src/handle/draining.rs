@@ -65,6 +65,7 @@ impl Drain {
 
 /// What a node takes on no more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is drained for itself")]
 pub struct Drains {
     /// New locks.
     pub locks: bool,

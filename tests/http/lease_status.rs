@@ -128,7 +128,11 @@ pub(crate) fn provoke(
         409 => conflict(path, method, well_node),
         415 => well(path, method, well_node).with("Content-Type: text/plain"),
         422 => {
-            let asking = well(path, method, well_node);
+            // One whose turn has come: nothing is noted of one that is turned away.
+            let asking = match path {
+                "/v1/leases/claim" => least(path, method).about(&json!({"name": "once"})),
+                _ => well(path, method, well_node),
+            };
             let asking = asking.with(&format!("Idempotency-Key: {path}"));
             let first = at(&asking, &socket);
             assert_eq!(first.status, 200, "{first:?}");

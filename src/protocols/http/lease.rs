@@ -31,7 +31,6 @@ impl Routed for LeaseMachine {
     const ROUTES: &'static [fn() -> Vec<Route>] = &[routes, lease_set::routes, lease_look::routes];
 }
 
-#[expect(clippy::too_many_lines, reason = "a table, route after route")]
 fn routes() -> Vec<Route> {
     use Reason::{
         Absent, Disabled, DiskFull, Draining, Ended, Failed, Full, OutOfScope, Stale, Waits,
@@ -176,7 +175,7 @@ async fn run(call: &Call, Body(asked): Body<Run>) -> Result<Json<Ran>, Problem> 
         // What can begin at once is waited for in any case: that takes no longer than the launch is durable.
         let seconds = match requested.turn {
             Turn::Current => asked.wait.0.max(1),
-            _ => asked.wait.0,
+            Turn::Next | Turn::NotNeeded | Turn::NoDelay => asked.wait.0,
         };
         lease = match call
             .wait(timeout(Duration::from_secs(seconds), has_begun))
@@ -242,7 +241,7 @@ pub(crate) struct Claiming {
     /// Milliseconds between two renewals of its pass at most, if it is not bound to a process.
     #[serde(default)]
     ttl_ms: Span,
-    /// The process that the pass depends on, by its id or the first eight or more digits of it. Only for the coordinator's own user on its Unix socket.
+    /// The process that the pass depends on, by its id or the first eight or more digits of it. Needs the scope `run`.
     process: Option<String>,
     /// How much of the process has to end.
     #[serde(default)]
@@ -321,7 +320,7 @@ pub(crate) struct Renew {
     name: Name,
     /// That of the pass.
     token: Token,
-    /// The process that the pass depends on from now on. Only for the coordinator's own user on its Unix socket.
+    /// The process that the pass depends on from now on. Needs the scope `run`.
     process: Option<String>,
     /// How much of the process has to end.
     #[serde(default)]

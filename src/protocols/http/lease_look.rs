@@ -179,6 +179,7 @@ impl Here {
 
 /// A lease.
 #[derive(Serialize, JsonSchema)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a member of its own")]
 pub(crate) struct Lease {
     #[serde(flatten)]
     name: LeaseName,

@@ -1,9 +1,9 @@
 //! What an administrator does with leases over HTTP: settings, what Fossil has, forgetting one. The members are those of
 //! `docs/protocols/http.md`, "Leases".
 //!
-//! Never here: a setting that is half made: what is wrong with a request is found before anything is set.
+//! Never here: what is wrong with a request is not found after a part of it is set.
 
-use crate::actors::lease::{Four, Imported, Setting, Settings};
+use crate::actors::lease::{Four, Imported, Refused, Setting, Settings};
 use crate::actors::lock::Name;
 use crate::actors::process::Tags;
 use crate::clock::Date;
@@ -39,7 +39,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "set_lease",
                 summary: "Set something, from now on",
-                more: "A lease that is not there is made. What is left out stays as it is. What is launched is for the coordinator's own user on its Unix socket.",
+                more: "A lease that is not there is made. What is left out stays as it is. What is launched needs the scope `run`.",
                 answer: "The lease.",
             },
             &[Full, DiskFull, Failed, OutOfScope],
@@ -64,7 +64,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "reset_lease",
                 summary: "Forget a lease, and what is set",
-                more: "Refused while a pass runs. With `force` that is stopped first, and the answer comes when nothing of it lives or the wait is over; a process is stopped only for the coordinator's own user on its Unix socket.",
+                more: "Refused while a pass runs. With `force` that is stopped first, and the answer comes when nothing of it lives or the wait is over; to stop a process needs the scope `run`.",
                 answer: "Whether it is gone.",
             },
             &[Absent, Running, Waits, Failed, OutOfScope],
@@ -115,7 +115,7 @@ async fn set(call: &Call, Body(asked): Body<Set>) -> Result<Json<Lease>, Problem
 }
 
 impl Set {
-    /// What is set, in an order in which each is allowed after the ones before.
+    /// What is set: first what may be refused, in an order in which each is allowed after the ones before.
     fn settings(self) -> Result<Vec<Setting>, Problem> {
         let launch = self.launch.map(Launch::launching).transpose()?;
         if launch.is_some() && self.no_launch {
@@ -133,13 +133,13 @@ impl Set {
             }
         };
         let all = [
+            launch.map(|it| Setting::Command(Some(Arc::new(it)))),
+            schedule,
+            self.no_launch.then_some(Setting::Command(None)),
             self.period_ms.map(|it| Setting::Period(it.0)),
             self.no_delay.map(Setting::NoDelay),
             self.max_run_ms.map(|it| Setting::MaxRun(it.0)),
             self.catch_up.map(Setting::CatchesUp),
-            launch.map(|it| Setting::Command(Some(Arc::new(it)))),
-            schedule,
-            self.no_launch.then_some(Setting::Command(None)),
             self.disabled.map(Setting::Disabled),
         ];
         Ok(all.into_iter().flatten().collect())
@@ -157,6 +157,11 @@ pub(crate) struct Import {
 }
 
 async fn import(call: &Call, Body(asked): Body<Import>) -> Result<Json<Lease>, Problem> {
+    // Before anything has a record: a lease that runs is not imported.
+    let found = call.node.leases().get(&asked.name).await;
+    if found.is_ok_and(|it| it.lease.running().is_some()) {
+        return Err(LeaseError::Refused(Refused::Running).into());
+    }
     let Four([current, until, next, until_next]) = Four::read(&asked.text);
     let current = imported(call, current, until).await?;
     let next = imported(call, next, until_next).await?;
