@@ -26,7 +26,7 @@ Examples:
 
 Exit status: 0 the coordinator ended; 2 usage; 3 no coordinator runs there, or it was cut off; 4 it has halted.")]
 pub(crate) struct Events {
-    /// Only those of this actor: lock, queue, node
+    /// Only those of this actor: lock, queue, process, lease, node
     #[arg(long, value_name = "NAME")]
     actor: Option<String>,
 
@@ -166,7 +166,7 @@ fn shown_to_people(told: &Value) -> String {
         let field = field.strip_suffix("_b64").unwrap_or(field);
         let value = match field {
             "position" | "at" | "actor" | "kind" => return None,
-            "key" | "index" | "owner" => shown(told, field),
+            "key" | "index" | "owner" | "lease" => shown(told, field),
             field => words(told, &format!("/{field}")),
         };
         Some((field, value))

@@ -509,3 +509,86 @@ fn a_program_that_is_replaced_runs_from_the_next_pass() {
         assert_eq!((said.status, said.out.trim()), (0, word), "{said:?}");
     }
 }
+
+/// What was asked for before is begun after the next start.
+#[test]
+fn a_drain_waits_for_the_pass_that_runs_and_begins_no_other() {
+    let mut passes = Passes::start();
+    let first = passes.ask(&["--period", "100ms"], "first");
+    passes.wait_for(&["first"]);
+    let mut second = passes.ask(&["--period", "100ms"], "second");
+    until("the second is next", || is_next(&passes));
+    let said = passes.tree.well(&["drain"]);
+    assert!(said.contains("and 1 pass are gone"), "{said}");
+    let said = passes.tree.run(&["lease", "run", "k", "--", "true"]);
+    assert!(said.status == 1 && said.err.contains("drain"), "{said:?}");
+    let mut daemon = passes.tree.daemon.take().expect("one runs");
+    assert!(daemon.is_running(), "a pass runs");
+    passes.let_end();
+    let (status, log) = daemon.end();
+    assert!(status.success() && log.contains("drained"), "{log}");
+    assert_eq!(passes.begun(), ["first"]);
+    passes.tree.serve();
+    passes.wait_for(&["first", "second"]);
+    until("it is whole", || {
+        (passes.show()["whole"] == 2).then_some(())
+    });
+    drop((ended(first), second.wait()));
+}
+
+#[test]
+fn of_three_at_once_one_is_turned_away_whichever_it_is() {
+    let passes = Passes::start();
+    let words = ["a", "b", "c"];
+    let mut asked = words.map(|word| passes.ask(&["--period", "200ms"], word));
+    until("one is turned away", || {
+        let ended = |child: &mut Child| matches!(child.try_wait(), Ok(Some(_)));
+        asked.iter_mut().any(ended).then_some(())
+    });
+    until("one is next", || is_next(&passes));
+    assert_eq!(passes.begun().len(), 1);
+    passes.let_end();
+    let done = asked.map(ended);
+    let turned_away = |done: &&Done| done.err.contains("not needed");
+    assert_eq!(done.iter().filter(turned_away).count(), 1, "{done:?}");
+    assert!(done.iter().all(|it| it.status == 0), "{done:?}");
+    assert_eq!(passes.begun().len(), 2, "{done:?}");
+    passes.assert_apart();
+}
+
+/// The keeper keeps what 32 callers have. A request is made all the same, and followed.
+#[test]
+fn who_finds_no_room_for_its_streams_runs_without_them() {
+    let tree = Tree::start();
+    let names: Vec<String> = (0..32).map(|number| format!("l{number}")).collect();
+    let mut waiting: Vec<Child> = Vec::new();
+    for name in &names {
+        tree.well(&["lease", "run", name, "--detach", "--", "true"]);
+        let mut command = tree.command(&["lease", "run", name, "--", "true"]);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        waiting.push(command.spawn().expect("it runs"));
+    }
+    for name in &names {
+        let is_next = || show(&tree, name)["next"]["live"].as_bool();
+        until("it is next", || is_next()?.then_some(()));
+    }
+    let said = tree.run(&["lease", "run", "x", "--", "sh", "-c", "echo lost; exit 5"]);
+    assert_eq!((said.status, said.out.as_str()), (5, ""), "{said:?}");
+    assert!(said.err.contains("32 parcels wait"), "{said:?}");
+    let said = tree.run(&["lease", "run", "l0", "--", "true"]);
+    assert!(
+        said.status == 0 && said.err.contains("not needed"),
+        "{said:?}"
+    );
+    for child in &mut waiting {
+        child.kill().expect("it runs");
+        child.wait().expect("it is ours");
+    }
+    let mut tries = 0;
+    until("there is room again", || {
+        tries += 1;
+        let fresh = format!("y{tries}");
+        let said = tree.run(&["lease", "run", &fresh, "--", "echo", "kept"]);
+        (said.out == "kept\n").then_some(())
+    });
+}

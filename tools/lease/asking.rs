@@ -22,7 +22,7 @@ const HELPS: &[(Reason, &str)] = &[
     ),
     (
         Reason::OutOfScope,
-        "run it as the user that the coordinator runs as, on its machine",
+        "run it as the user that the coordinator runs as, on its machine, or over TCP with a token of the scope run",
     ),
 ];
 

@@ -11,6 +11,8 @@ use crate::span::{SPAN, seconds};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use sexton::actors::lock::Name;
+use std::fmt::Write as _;
+use std::time::Duration;
 
 /// Leases that are asked for at a time.
 const PAGE: u64 = 1000;
@@ -156,7 +158,7 @@ impl Lease {
             json: self.json,
         };
         match self.action {
-            Action::Run(run) => run.run(asking),
+            Action::Run(run) => run.run(&asking),
             Action::Set(set) => set.run(&asking),
             Action::Show { which } => {
                 let lease = asking.look("/lease", &which.fields())?;
@@ -202,11 +204,10 @@ impl Asking {
         self.tell(&lease, |_| words.to_owned())
     }
 
-    fn reset(&self, asked: Fields, wait: u64) -> Result<(), Failure> {
-        let mut asked = asked;
+    fn reset(&self, mut asked: Fields, wait: u64) -> Result<(), Failure> {
         asked.insert("wait".to_owned(), wait.into());
         // Over a restart nothing is asked again: what was asked for is done.
-        let patience = std::time::Duration::from_secs(wait + 15);
+        let patience = Duration::from_secs(wait + 15);
         let said = self.act_once("reset", asked, patience)?;
         if said.pointer("/gone") == Some(&true.into()) {
             return self.tell(&said, |_| "forgotten\n".to_owned());
@@ -241,7 +242,7 @@ impl Asking {
         self.tell(&said, |_| {
             let mut page = page::list(&leases);
             if is_more {
-                page.push_str(&format!("and more: --limit is {limit}\n"));
+                writeln!(page, "and more: --limit is {limit}").expect("a string takes all");
             }
             page
         })

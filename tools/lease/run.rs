@@ -6,7 +6,7 @@
 use crate::client::{Fields, fields, rest};
 use crate::lease::asking::{Asking, WAIT_MAX};
 use crate::lease::command::Which;
-use crate::process::attached::{self, Foreground, Handed};
+use crate::process::attached::{self, Foreground, Handed, NotHanded};
 use crate::process::{self, PARENT, detached, here, outcome, plain, variables};
 use crate::report::{Failure, tell};
 use crate::span::{SPAN, milliseconds};
@@ -88,7 +88,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn run(self, asking: Asking) -> Result<(), Failure> {
+    pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
         if !self.has_work()? {
             return Ok(());
         }
@@ -107,12 +107,13 @@ impl Run {
             let name = self.name();
             return attached::run(&processes, launch, |_| {}, &|record| outcome(record, &name));
         }
-        let Some(launch) = launch.filter(|_| !self.detach) else {
-            let launch = self.launch()?;
-            let said = asking.act("run", self.asked(launch), 0)?;
-            return self.answered(&asking, &said);
-        };
-        self.foreground(&asking, &processes, launch)
+        match launch {
+            Some(launch) if !self.detach => self.foreground(asking, &processes, launch),
+            launch => {
+                let said = asking.act("run", self.asked(launch), 0)?;
+                self.answered(asking, &said)
+            }
+        }
     }
 
     /// Whether there is anything to do, as far as the caller says.
@@ -193,11 +194,23 @@ impl Run {
         processes: &process::Asking,
         mut launch: Fields,
     ) -> Result<(), Failure> {
-        let handed = Handed::over(processes, true)?;
-        launch.insert("parcel".to_owned(), handed.ticket().into());
+        let handed = match Handed::over(processes, true) {
+            Ok(handed) => {
+                launch.insert("parcel".to_owned(), handed.ticket().into());
+                Ok(handed)
+            }
+            // The request is worth more than the streams: it is made all the same.
+            Err(NotHanded::Refused(reason)) => Err(reason),
+            Err(other) => return Err(other.into()),
+        };
         let said = asking.act("run", self.asked(Some(launch)), 0)?;
         if self.is_turned_away(&said) {
             return Ok(());
+        }
+        if let Err(reason) = &handed {
+            tell(&format!(
+                "{reason}: the command has not the streams and the environment of this one; its output is in files"
+            ));
         }
         let place = said.pointer("/place").and_then(Value::as_u64);
         let place = place.ok_or_else(|| Failure::unreachable("the coordinator gives no place"))?;

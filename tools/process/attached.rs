@@ -131,7 +131,7 @@ pub(crate) struct Handed {
 
 impl Handed {
     /// Gives the keeper what the command is to have of this process. Unless it stays, the launch has a minute to come.
-    pub(crate) fn over(asking: &Asking, stays: bool) -> Result<Self, Failure> {
+    pub(crate) fn over(asking: &Asking, stays: bool) -> Result<Self, NotHanded> {
         let (ticket, connection) = handed_over(asking, stays)?;
         Ok(Self { ticket, connection })
     }
@@ -139,6 +139,29 @@ impl Handed {
     /// By which the launch names it.
     pub(crate) fn ticket(&self) -> String {
         format!("{:x}", self.ticket)
+    }
+}
+
+/// Why nothing was handed over.
+pub(crate) enum NotHanded {
+    /// The keeper does not take it, for this reason.
+    Refused(String),
+    /// There is no keeper, or it cannot be asked.
+    Failed(Failure),
+}
+
+impl From<Failure> for NotHanded {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<NotHanded> for Failure {
+    fn from(not_handed: NotHanded) -> Self {
+        match not_handed {
+            NotHanded::Refused(reason) => failed(&reason),
+            NotHanded::Failed(failure) => failure,
+        }
     }
 }
 
@@ -150,7 +173,7 @@ fn failed(error: &dyn Display) -> Failure {
 
 /// Hands over to the keeper that runs. One that was killed is noticed a moment later: until then the coordinator names its
 /// socket, at which nobody answers, and then it starts another.
-fn handed_over(asking: &Asking, stays: bool) -> Result<(u128, UnixStream), Failure> {
+fn handed_over(asking: &Asking, stays: bool) -> Result<(u128, UnixStream), NotHanded> {
     let mut left = LOOKS;
     loop {
         let keeper = asking.act("keeper", Fields::new())?;
@@ -163,10 +186,14 @@ fn handed_over(asking: &Asking, stays: bool) -> Result<(u128, UnixStream), Failu
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 let seconds = PATIENCE.as_secs();
-                return Err(failed(&format!("it does not answer within {seconds} s")));
+                return Err(failed(&format!("it does not answer within {seconds} s")).into());
+            }
+            Err(error) if error.kind() == ErrorKind::QuotaExceeded => {
+                return Err(NotHanded::Refused(error.to_string()));
             }
             Err(error) => {
-                return Err(failed(&error).help("a command in the foreground runs on the coordinator's machine, as its user; from elsewhere, run it with --detach"));
+                let failure = failed(&error).help("a command in the foreground runs on the coordinator's machine, as its user; from elsewhere, run it with --detach");
+                return Err(failure.into());
             }
         }
     }
@@ -217,7 +244,9 @@ fn hand_over(socket: &str, stays: bool) -> std::io::Result<(u128, UnixStream)> {
     stream.read_exact(&mut answer)?;
     match rmp_serde::from_slice(&answer) {
         Ok(Report::Taken { ticket: taken }) if taken == ticket => Ok((ticket, stream)),
-        Ok(Report::Refused { reason }) => Err(std::io::Error::other(reason)),
+        Ok(Report::Refused { reason }) => {
+            Err(std::io::Error::new(ErrorKind::QuotaExceeded, reason))
+        }
         Ok(other) => Err(std::io::Error::other(format!("it says {other:?}"))),
         Err(error) => Err(std::io::Error::other(error)),
     }
