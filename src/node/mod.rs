@@ -14,8 +14,8 @@ use crate::clock::ClockError;
 use crate::config::Config;
 use crate::handle::Command;
 pub use crate::handle::{
-    Added, Drain, Drains, Entry, Events, Handle, JobWait, Left, LockError, Locks, QueueError,
-    Queues, Services, Terms,
+    Added, Drain, Drains, Entry, Events, Handle, JobWait, LeaseError, Leases, Left, LockError,
+    Locks, QueueError, Queues, Requested, Services, Terms,
 };
 use crate::ids::Seq;
 use crate::persist::PersistError;

@@ -2,6 +2,7 @@
 
 mod doubt;
 mod examples;
+mod leases;
 mod locks;
 mod open_stop;
 mod panics;
