@@ -42,9 +42,11 @@ fn read(tree: &Tree, id: &str) -> Value {
 fn children(tree: &Tree, id: &str) -> Vec<Value> {
     let printed = tree.well(&["ps", "--all", "--parent", id, "--json"]);
     let mut said: Value = serde_json::from_str(&printed).expect("it is JSON");
-    let Value::Array(records) = said["processes"].take() else {
+    let Value::Array(mut records) = said["processes"].take() else {
         panic!("no list: {said}");
     };
+    // Those of one millisecond have ids in any order.
+    records.sort_by_key(|it| it["number"].as_u64());
     records
 }
 

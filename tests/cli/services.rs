@@ -287,7 +287,7 @@ fn a_reload_touches_only_what_changed() {
     assert_eq!(application.running("same"), Some(same));
     // What is wrong changes nothing.
     application.write("[services.same]\ncommand = [\"true\"]\nafter = [\"none\"]\n");
-    application.well(&["reload"]);
+    assert_eq!(application.run(&["reload"]).status, 1);
     let daemon = application.daemon.as_ref().expect("it runs");
     daemon.until_logged("there is no service none");
     assert_eq!(application.running("same"), Some(same));
