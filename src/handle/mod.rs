@@ -4,6 +4,7 @@
 
 mod draining;
 mod events;
+mod job_wait;
 mod leases;
 mod locks;
 mod processes;
@@ -14,13 +15,14 @@ mod system;
 
 pub use self::draining::{Drain, Drains, Left};
 pub use self::events::Events;
+pub use self::job_wait::JobWait;
 pub use self::leases::{LeaseError, Leases, Requested};
 pub use self::locks::{Entry, LockError, Locks, Terms};
 pub use self::processes::{
     ProcessError, Processes, Reconciled, Stopping, Usage, words as failure_words,
 };
 pub use self::queue_error::QueueError;
-pub use self::queues::{Added, JobWait, Queues};
+pub use self::queues::{Added, Queues};
 pub use self::services::Services;
 pub(crate) use self::system::System;
 use crate::actors::lock::{Query, Reply};

@@ -29,6 +29,7 @@ impl QueueError {
             Self::Absent => Reason::Absent,
             Self::Refused(Refused::Draining) => Reason::Draining,
             Self::Refused(Refused::StaleToken) => Reason::Stale,
+            Self::Refused(Refused::Fencing) => Reason::Fencing,
             Self::Refused(Refused::Full | Refused::QueuesFull | Refused::RootsFull) => Reason::Full,
             Self::Refused(Refused::TooBig) => Reason::TooBig,
             Self::Refused(Refused::ReadOnly) => Reason::ReadOnly,
@@ -43,6 +44,7 @@ impl QueueError {
 const fn words(refused: Refused) -> &'static str {
     match refused {
         Refused::Draining => "the coordinator drains: it takes no new jobs, and none is claimed",
+        Refused::Fencing => "the time of the claim has run out, and its process is being killed",
         Refused::StaleToken => "the token is stale: the claim has passed on",
         Refused::Full => "there are as many jobs, or bytes of them, as are allowed",
         Refused::QueuesFull => "there are as many queues as are allowed",

@@ -8,16 +8,18 @@
     reason = "an answer is the one hoped for, or says why not"
 )]
 
+use crate::actors::binding::Binding;
 use crate::actors::queue::{
     AnyType, Body, BusyQueue, Choice, Claim, Claimant, Counts, ErrorText, JobSelection, JobView,
-    Message, Pop, Put, Query, QueueMachine, QueueName, QueueSelection, QueueView, Refused, Reply,
-    Right, Root, Totals, Watch,
+    Message, Pop, Put, Query, QueueMachine, QueueName, QueueSelection, QueueView, Reply, Right,
+    Root, Totals, Watch,
 };
 use crate::handle::Drains;
+use crate::handle::job_wait::{JobWait, give_back};
 use crate::handle::queue_error::{QueueError, refusal};
 use crate::ids::{RequestKey, Slot, Token};
 use crate::spine::delivery::{Answer, Item};
-use crate::spine::runtime::{Mailbox, Stopped, Waiting};
+use crate::spine::runtime::{Mailbox, Stopped};
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -35,6 +37,8 @@ pub struct Queues {
     weights: Option<Arc<[u32]>>,
     /// Milliseconds that a claim lasts; if 0, as the job or its type says.
     claim_ms: u64,
+    /// The process that claims are bound to.
+    bound: Option<Binding>,
     key: Option<RequestKey>,
     draining: watch::Receiver<Drains>,
 }
@@ -58,6 +62,7 @@ impl Queues {
             draining,
             weights: None,
             claim_ms: 0,
+            bound: None,
             key: None,
         }
     }
@@ -79,6 +84,19 @@ impl Queues {
     pub fn claiming_for(&self, ms: u64) -> Self {
         Self {
             claim_ms: ms,
+            ..self.clone()
+        }
+    }
+
+    /// A handle whose claims end with a process: the job is given back at once when that is gone, with the try counted. They
+    /// last no shorter, unless [`Queues::claiming_for`] says how long. With [`Binding::fence`], which needs
+    /// [`Until::Tree`](crate::actors::binding::Until), a claim whose time runs out is over only when the process and its
+    /// tree have been killed and are proved gone; until then nothing can be done with the job. A touch binds a claim to
+    /// this process, whatever it was bound to before.
+    #[must_use]
+    pub fn bound(&self, binding: Binding) -> Self {
+        Self {
+            bound: Some(binding),
             ..self.clone()
         }
     }
@@ -249,7 +267,7 @@ impl Queues {
         Pop {
             queues: queues.into(),
             weights: self.weights.clone().unwrap_or_default(),
-            by: Claimant::Bearer,
+            by: self.bound.map_or(Claimant::Bearer, Claimant::Process),
             waits: false,
             ticket: None,
             ttr_ms: self.claim_ms,
@@ -301,7 +319,11 @@ impl Queues {
     /// Begins the span of a claim again. Tells what is known of the job then, as a release does.
     pub async fn touch(&self, id: u64, token: Token) -> Result<Option<JobView>, QueueError> {
         let by = Right::Token(token);
-        self.change(id, Message::Touch { id, by }).await
+        let touch = match self.bound {
+            Some(to) => Message::Bind { id, by, to },
+            None => Message::Touch { id, by },
+        };
+        self.change(id, touch).await
     }
 
     /// Says that a claimed job failed: it is tried again after so many milliseconds, else as the back-off of its type
@@ -322,6 +344,18 @@ impl Queues {
             error,
         };
         self.change(id, fail).await
+    }
+
+    /// Says that a claimed job cannot be tried now: it belongs to nobody for a while, which is the longer, the oftener it was
+    /// given back, and the claim counts as no try. When the job is a day old this is a failure. Tells what is known of it.
+    pub async fn defer(
+        &self,
+        id: u64,
+        token: Token,
+        error: Option<ErrorText>,
+    ) -> Result<Option<JobView>, QueueError> {
+        let by = Right::Token(token);
+        self.change(id, Message::Defer { id, by, error }).await
     }
 
     /// Makes up to so many jobs ready: buried ones and after them abandoned ones, or if there are none delayed ones and
@@ -546,49 +580,5 @@ impl Queues {
     async fn one(&self, item: Item<QueueMachine>) -> Result<Reply, QueueError> {
         let answer = self.mailbox.call(vec![item]).await?.pop();
         Ok(answer.ok_or(Stopped)??)
-    }
-}
-
-fn give_back(mailbox: &Mailbox<QueueMachine>, id: u64, token: Token) {
-    let release = Message::Release {
-        id,
-        by: Right::Token(token),
-        priority: None,
-        delay_ms: 0,
-    };
-    mailbox.cast(vec![Item::Message(release)]);
-}
-
-/// A wait for a job. Dropped, it ends; a job that is claimed for it in that moment is given back.
-pub struct JobWait {
-    wait: Waiting<QueueMachine>,
-    draining: watch::Receiver<Drains>,
-}
-
-impl JobWait {
-    /// The job, once there is one; refused when the node begins to drain. May be given up, and asked for again.
-    pub async fn claim(&mut self) -> Result<Claim, QueueError> {
-        let answer = tokio::select! {
-            biased;
-            answer = self.wait.answer() => answer??,
-            Ok(_) = self.draining.wait_for(|drains| drains.claims) => {
-                Reply::Refused(Refused::Draining)
-            }
-        };
-        match answer {
-            Reply::Claim(claim) => Ok(*claim),
-            other => Err(refusal(&other)),
-        }
-    }
-
-    /// Ends the wait: the job that was claimed for it before that, if one was.
-    pub async fn withdraw(self) -> Result<Option<Claim>, QueueError> {
-        match self.wait.withdraw().await {
-            None => Ok(None),
-            Some(answer) => match answer? {
-                Reply::Claim(claim) => Ok(Some(*claim)),
-                other => Err(refusal(&other)),
-            },
-        }
     }
 }

@@ -28,6 +28,7 @@ mod pid_files;
 mod pipes;
 mod processes;
 mod queue;
+mod queue_bound;
 mod queue_failed;
 mod queue_push;
 mod ready;

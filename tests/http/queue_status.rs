@@ -7,6 +7,7 @@
 
 use crate::every_status::Asking;
 use crate::opened::{Answer, Opened, run};
+use crate::process_status;
 use crate::queue::{POP, PUSH, pop, push, target};
 use serde_json::{Value, json};
 use sexton::actors::queue::{Body, Put, QueueName, TypeRules};
@@ -38,8 +39,8 @@ pub(crate) fn parts(path: &str) -> (Option<&'static str>, Option<Value>) {
         PUSH => json!({"queue": QUEUE, "body": "x"}),
         "/v1/queues/push-all" => json!({"jobs": [{"queue": QUEUE, "body": "x"}]}),
         POP => json!({"queues": [QUEUE]}),
-        "/v1/queues/ack" | "/v1/queues/fail" | "/v1/queues/touch" | "/v1/queues/release"
-        | "/v1/queues/bury" => json!({"id": 1, "token": 1}),
+        "/v1/queues/ack" | "/v1/queues/fail" | "/v1/queues/defer" | "/v1/queues/touch"
+        | "/v1/queues/release" | "/v1/queues/bury" => json!({"id": 1, "token": 1}),
         "/v1/queues/delete" | "/v1/queues/kick-job" => json!({"id": 1}),
         "/v1/queues/kick" | "/v1/queues/repush" | "/v1/queues/flush" => json!({"queue": QUEUE}),
         "/v1/queues/register" => json!({"queue": QUEUE, "signature": "s", "at": 1}),
@@ -77,8 +78,8 @@ pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> Asking {
             assert_eq!(release.of(opened).status, 200);
             asking.about(&json!({"queue": FEW}))
         }
-        "/v1/queues/ack" | "/v1/queues/fail" | "/v1/queues/touch" | "/v1/queues/release"
-        | "/v1/queues/bury" => asking.about(&target(&claim)),
+        "/v1/queues/ack" | "/v1/queues/fail" | "/v1/queues/defer" | "/v1/queues/touch"
+        | "/v1/queues/release" | "/v1/queues/bury" => asking.about(&target(&claim)),
         _ => asking,
     }
 }
@@ -92,6 +93,12 @@ pub(crate) fn absent(path: &str, method: &str, opened: &Opened) -> Answer {
         "/v1/queues/next" => asking.at_target("/v1/queues/next?types=absent"),
         "/v1/queues/kick-job" | "/v1/queues/delete" => asking.about(&json!({"id": 999_999_999})),
         "/v1/queues/pause" => asking.about(&json!({"queue": "absent", "ms": 0})),
+        // A process that the claim is to be bound to is not there.
+        POP => {
+            let process = "00000000-0000-7000-8000-000000000001";
+            let bound = asking.about(&json!({"queues": [QUEUE], "process": process}));
+            return process_status::at(&bound, &opened.socket());
+        }
         _ => asking.about(&json!({"id": 999_999_999, "token": 1})),
     };
     absent.of(opened)
@@ -102,8 +109,8 @@ pub(crate) fn conflict(path: &str, method: &str, opened: &Opened) -> Answer {
     push(opened, QUEUE, "claimed");
     let claim = pop(opened, QUEUE);
     let fields = match path {
-        "/v1/queues/ack" | "/v1/queues/fail" | "/v1/queues/touch" | "/v1/queues/release"
-        | "/v1/queues/bury" => json!({"id": claim["id"], "token": 1}),
+        "/v1/queues/ack" | "/v1/queues/fail" | "/v1/queues/defer" | "/v1/queues/touch"
+        | "/v1/queues/release" | "/v1/queues/bury" => json!({"id": claim["id"], "token": 1}),
         "/v1/queues/delete" | "/v1/queues/kick-job" => json!({"id": claim["id"]}),
         POP => return claim_again(opened),
         path => panic!("{path} has no conflict here"),

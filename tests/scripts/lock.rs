@@ -200,7 +200,8 @@ fn plain(words: &[&str]) -> Heard<Option<Item<LockMachine>>> {
 }
 
 /// A process by a small number, and how much of it has to end: `7`, `7:tree` or `7:fence`.
-fn binding(word: &str) -> Heard<Binding> {
+/// `7` until the process 7 has ended, `7:tree` until its tree has, `7:fence` killed if need be.
+pub(crate) fn binding(word: &str) -> Heard<Binding> {
     let (number, until) = word.split_once(':').unwrap_or((word, "process"));
     let number: u128 = number
         .parse()

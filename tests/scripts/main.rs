@@ -13,6 +13,7 @@ mod node;
 mod process;
 mod process_service;
 mod queue;
+mod queue_views;
 
 use dialogue::Dialogue;
 use json::Json;

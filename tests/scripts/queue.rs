@@ -5,13 +5,15 @@
     reason = "what is no work of time is shown as it is"
 )]
 
+use crate::lock::binding;
 use crate::node::{Heard, Tongue, milliseconds, moment, number, split};
+use crate::queue_views::{job_in_words, queue_in_words, totals_in_words};
+use sexton::actors::binding::{Binding, Gone};
 use sexton::actors::queue::{
-    Backoff, Body, Choice, Claim, Claimant, Class, DedupKey, JobView, Message, Order, Outcome,
-    Phase, Pop, Put, Query, QueueMachine, QueueName, QueueView, Refused, Reply, Right, Root, Rules,
-    Totals, TypeRules, Watch, Worker,
+    Backoff, Body, Choice, Claim, Claimant, Class, DedupKey, Message, Order, Outcome, Phase, Pop,
+    Put, Query, QueueMachine, QueueName, Refused, Reply, Right, Root, Rules, TypeRules, Watch,
+    Worker,
 };
-use sexton::clock::Timestamp;
 use sexton::ids::{Slot, Token};
 use sexton::spine::delivery::Item;
 use sexton::spine::machine::Stamp;
@@ -145,6 +147,7 @@ impl Tongue for Words {
             Outcome::TimedOut { .. } => "ran out of time",
             Outcome::Abandoned { .. } => "is abandoned",
             Outcome::Pruned { .. } => "is pruned",
+            Outcome::Fenced { .. } => "waits for the tree of its process to end",
             _ => return Some(format!("{outcome:?}")),
         };
         let id = self.jobs.get(slot).copied().unwrap_or_default();
@@ -170,7 +173,7 @@ fn backoff(words: &str) -> Heard<Backoff> {
 fn message(words: &[&str]) -> Heard<Option<Message>> {
     const KNOWN: &[&str] = &[
         "prio", "delay", "ttr", "key", "by", "token", "after", "error", "retries", "root",
-        "is_root",
+        "is_root", "bound", "claim",
     ];
     if let ["batch", puts @ ..] = words {
         let puts = puts.split(|word| *word == ";");
@@ -184,10 +187,13 @@ fn message(words: &[&str]) -> Heard<Option<Message>> {
     Ok(Some(match places.as_slice() {
         ["put", to_and_body @ ..] => Message::Put(put_of(to_and_body, &options)?),
         ["register", root] => Message::Register(root_of(root)?),
-        ["pop", from @ ..] => Message::Pop(pop(from, by(&options), false)?),
+        ["pop", from @ ..] => Message::Pop(Pop {
+            ttr_ms: span(&options, "claim", 0)?,
+            ..pop(from, by(&options)?, false)?
+        }),
         ["pop-job", id] => Message::PopJob {
             id: id_of(id)?,
-            by: by(&options),
+            by: by(&options)?,
         },
         ["repush", of, count] => Message::Repush {
             queue: queue(of)?,
@@ -208,6 +214,15 @@ fn message(words: &[&str]) -> Heard<Option<Message>> {
         ["depart", who] => Message::Depart {
             worker: worker(who),
         },
+        ["gone", process] => {
+            let Binding { process, until, .. } = binding(process)?;
+            let exit = None;
+            Message::Gone(Gone {
+                process,
+                until,
+                exit,
+            })
+        }
         ["drain"] => Message::Drain,
         ["spoil"] => Message::Spoil,
         _ => return about(&places, &options),
@@ -239,6 +254,16 @@ fn about(places: &[&str], options: &Options<'_>) -> Heard<Option<Message>> {
         ["touch", id] => Message::Touch {
             id: id_of(id)?,
             by: right(options)?,
+        },
+        ["bind", id, process] => Message::Bind {
+            id: id_of(id)?,
+            by: right(options)?,
+            to: binding(process)?,
+        },
+        ["defer", id] => Message::Defer {
+            id: id_of(id)?,
+            by: right(options)?,
+            error: options.get("error").map(|text| (*text).to_owned().into()),
         },
         ["fail", id] => Message::Fail {
             id: id_of(id)?,
@@ -371,10 +396,12 @@ fn key_of(word: &str) -> DedupKey {
 }
 
 /// Nobody's claim but by token, unless it is said whose.
-fn by(options: &Options<'_>) -> Claimant {
-    options
-        .get("by")
-        .map_or(Claimant::Bearer, |who| claimant(who))
+fn by(options: &Options<'_>) -> Heard<Claimant> {
+    Ok(match (options.get("by"), options.get("bound")) {
+        (Some(who), _) => claimant(who),
+        (None, Some(process)) => Claimant::Process(binding(process)?),
+        (None, None) => Claimant::Bearer,
+    })
 }
 
 fn claimant(who: &str) -> Claimant {
@@ -461,95 +488,18 @@ fn claimed(claim: &Claim) -> String {
         duplicate,
         body,
     } = claim;
-    let (until, body) = (moment(*until), text(body));
+    let until = if claim.ends().is_some() {
+        format!("until {}", moment(*until))
+    } else {
+        "without an end".to_owned()
+    };
+    let body = text(body);
     let once = if *retries { "" } else { ", at most once" };
     let duplicate = if *duplicate { ", a duplicate" } else { "" };
-    format!("{id} {body} of {queue}, try {attempts} until {until}, token {token}{once}{duplicate}")
+    format!("{id} {body} of {queue}, try {attempts} {until}, token {token}{once}{duplicate}")
 }
 
-fn job_in_words(job: &JobView) -> String {
-    let mut words = vec![format!("{} {} {}", job.id, job.queue, named(job.phase))];
-    words.push(format!("prio={}", job.priority));
-    let until = job.until.filter(|until| *until != Timestamp(u64::MAX));
-    words.extend(until.map(|until| format!("until {}", moment(until))));
-    let spans = [("delay", job.delay_ms), ("ttr", job.ttr_ms)];
-    let spans = spans.iter().filter(|(_, ms)| *ms > 0);
-    words.extend(spans.map(|(what, ms)| format!("{what}={ms}ms")));
-    let counts = [
-        ("attempts", job.attempts),
-        ("reserves", job.reserves),
-        ("timeouts", job.timeouts),
-        ("releases", job.releases),
-        ("buries", job.buries),
-        ("kicks", job.kicks),
-    ];
-    let counts = counts.iter().filter(|(_, count)| *count > 0);
-    words.extend(counts.map(|(what, count)| format!("{what}={count}")));
-    words.extend(job.token.map(|token| format!("token {token}")));
-    let error = job.error.as_ref();
-    words.extend(error.map(|error| format!("error={}", error.as_str())));
-    words.join(" ")
-}
-
-fn queue_in_words(queue: &QueueView) -> String {
-    let jobs = queue.jobs;
-    let counts = [
-        ("urgent", u64::from(jobs.urgent)),
-        ("ready", u64::from(jobs.ready)),
-        ("delayed", u64::from(jobs.delayed)),
-        ("claimed", u64::from(jobs.claimed)),
-        ("retrying", u64::from(jobs.retrying)),
-        ("buried", u64::from(jobs.buried)),
-        ("abandoned", u64::from(jobs.abandoned)),
-        ("total", queue.total),
-        ("using", u64::from(queue.using)),
-        ("watching", u64::from(queue.watching)),
-        ("waiting", u64::from(queue.waiting)),
-        ("deletes", queue.deletes),
-        ("pauses", queue.pauses),
-    ];
-    let mut words = vec![queue.name.to_string()];
-    let counts = counts.iter().filter(|(_, count)| *count > 0);
-    words.extend(counts.map(|(what, count)| format!("{what}={count}")));
-    let until = queue
-        .paused_until
-        .filter(|until| *until != Timestamp(u64::MAX));
-    words.extend(until.map(|until| format!("paused until {}", moment(until))));
-    words.join(" ")
-}
-
-fn totals_in_words(totals: &Totals) -> String {
-    let Totals {
-        jobs,
-        bytes,
-        added,
-        deletes: _,
-        timeouts,
-        recycled,
-        abandoned,
-        pruned,
-        duplicates,
-        queues,
-        waiting,
-        draining,
-    } = totals;
-    let more = [
-        ("recycled", recycled),
-        ("abandoned", abandoned),
-        ("pruned", pruned),
-        ("duplicates", duplicates),
-    ];
-    let more = more.iter().filter(|(_, count)| **count > 0);
-    let more = more.map(|(what, count)| format!(", {count} {what}"));
-    let more = more.collect::<Vec<_>>().concat();
-    let (ready, all) = (jobs.ready, jobs.all());
-    format!(
-        "{all} jobs, {ready} ready, {bytes} bytes, {added} added, {timeouts} timeouts, {queues} queues, {waiting} waiting{more}{}",
-        if *draining { ", draining" } else { "" }
-    )
-}
-
-fn named(phase: Phase) -> String {
+pub(crate) fn named(phase: Phase) -> String {
     format!("{phase:?}").to_lowercase()
 }
 
@@ -566,6 +516,7 @@ fn reason(refused: Refused) -> &'static str {
     match refused {
         Refused::Draining => "draining",
         Refused::StaleToken => "stale token",
+        Refused::Fencing => "fencing",
         Refused::Full => "full",
         Refused::QueuesFull => "too many queues",
         Refused::RootsFull => "too many root jobs",

@@ -254,7 +254,7 @@ impl Run<'_> {
         };
         let host = &node.actors.process.host;
         self.world.processes.check_reconciled(host, over)?;
-        check_bound(&node.actors.lock.host, host)
+        check_bound((&node.actors.lock.host, &node.actors.queue.host), host)
     }
 
     fn pass_ms(&mut self, ms: u64) {

@@ -12,11 +12,12 @@ use crate::queues::{Queues, names};
 use crate::reference::Clients;
 use crate::setting::Setting;
 use crate::violation::{Promise, Violation, ensure};
+use crate::workload::binding;
 use sexton::actors::queue::{
     Body, Claimant, DedupKey, Message, Phase, Pop, Put, Query, QueueName, Reply, Right, Root,
     Watch, Worker,
 };
-use sexton::ids::Token;
+use sexton::ids::{ProcessId, Token};
 use std::collections::BTreeSet;
 
 /// How many numbers and claims are remembered.
@@ -29,6 +30,8 @@ pub(crate) struct Jobs {
     ids: Vec<u64>,
     /// Claims that were told, with whose they are.
     claims: Vec<(u64, Right)>,
+    /// Processes that claims may be bound to.
+    processes: Vec<ProcessId>,
     bodies: u64,
 }
 
@@ -96,7 +99,7 @@ impl Clients<Queues> for Jobs {
                 ) => {
                     let right = match by {
                         Claimant::Worker(worker) => Right::Worker(*worker),
-                        Claimant::Bearer => Right::Token(claim.token),
+                        Claimant::Bearer | Claimant::Process(_) => Right::Token(claim.token),
                     };
                     remember(&mut self.claims, (claim.id, right));
                 }
@@ -119,11 +122,16 @@ impl Clients<Queues> for Jobs {
     }
 
     fn watch(&self, chance: &mut Chance) -> Watch {
-        Watch::Job(pop(chance))
+        Watch::Job(self.pop(chance))
     }
 }
 
 impl Jobs {
+    /// These processes have records, or had.
+    pub(crate) fn see(&mut self, processes: Vec<ProcessId>) {
+        self.processes = processes;
+    }
+
     fn message(&mut self, chance: &mut Chance) -> Message {
         let id = self.id(chance);
         match chance.weighted(&[
@@ -145,11 +153,11 @@ impl Jobs {
             1 => Message::Batch((0..chance.below(5)).map(|_| self.put(chance)).collect()),
             2 => Message::Pop(Pop {
                 waits: chance.per_mille(200),
-                ..pop(chance)
+                ..self.pop(chance)
             }),
             3 => Message::PopJob {
                 id,
-                by: claimant(chance),
+                by: self.claimant(chance),
             },
             4 => self.about_a_claim(chance),
             5 if chance.per_mille(300) => Message::Repush {
@@ -191,7 +199,7 @@ impl Jobs {
             ),
         };
         let priority = chance.per_mille(500).then(|| priority(chance));
-        match chance.weighted(&[(5, 0), (4, 1), (3, 2), (2, 3), (3, 4)]) {
+        match chance.weighted(&[(5, 0), (4, 1), (3, 2), (2, 3), (3, 4), (2, 5), (2, 6)]) {
             0 => Message::Delete { id, by },
             1 => Message::Release {
                 id,
@@ -200,7 +208,17 @@ impl Jobs {
                 delay_ms: span(chance),
             },
             2 => Message::Bury { id, by, priority },
-            3 => Message::Touch { id, by },
+            5 if !self.processes.is_empty() => Message::Bind {
+                id,
+                by,
+                to: binding(&self.processes, chance),
+            },
+            3 | 5 => Message::Touch { id, by },
+            6 => Message::Defer {
+                id,
+                by,
+                error: None,
+            },
             _ => Message::Fail {
                 id,
                 by,
@@ -247,6 +265,30 @@ impl Jobs {
         }
     }
 
+    fn pop(&self, chance: &mut Chance) -> Pop {
+        let queues: Vec<QueueName> = (0..chance.within(1, 4)).map(|_| queue(chance)).collect();
+        let weighted = chance.per_mille(150);
+        let weights: Vec<u32> = queues.iter().filter(|_| weighted).map(|_| 2).collect();
+        Pop {
+            queues: queues.into(),
+            weights: weights.into(),
+            by: self.claimant(chance),
+            waits: false,
+            ticket: None,
+            ttr_ms: *chance.pick(&[0, 0, 0, 2000]),
+        }
+    }
+
+    fn claimant(&self, chance: &mut Chance) -> Claimant {
+        if chance.per_mille(500) {
+            Claimant::Worker(worker(chance))
+        } else if !self.processes.is_empty() && chance.per_mille(400) {
+            Claimant::Process(binding(&self.processes, chance))
+        } else {
+            Claimant::Bearer
+        }
+    }
+
     fn id(&self, chance: &mut Chance) -> u64 {
         if self.ids.is_empty() {
             return 1;
@@ -262,33 +304,11 @@ fn remember<T>(list: &mut Vec<T>, item: T) {
     }
 }
 
-fn pop(chance: &mut Chance) -> Pop {
-    let queues: Vec<QueueName> = (0..chance.within(1, 4)).map(|_| queue(chance)).collect();
-    let weighted = chance.per_mille(150);
-    let weights: Vec<u32> = queues.iter().filter(|_| weighted).map(|_| 2).collect();
-    Pop {
-        queues: queues.into(),
-        weights: weights.into(),
-        by: claimant(chance),
-        waits: false,
-        ticket: None,
-        ttr_ms: *chance.pick(&[0, 0, 0, 2000]),
-    }
-}
-
 fn queue(chance: &mut Chance) -> QueueName {
     let [a, b, few, once, memory, same] = names();
     chance
         .pick(&[a.clone(), a, b, few, once, memory, same])
         .clone()
-}
-
-fn claimant(chance: &mut Chance) -> Claimant {
-    if chance.per_mille(600) {
-        Claimant::Worker(worker(chance))
-    } else {
-        Claimant::Bearer
-    }
 }
 
 fn worker(chance: &mut Chance) -> Worker {

@@ -286,6 +286,7 @@ impl<'a> Run<'a> {
                 self.clients.process.see(self.world.processes.strangers());
                 self.clients.lock.see(self.clients.process.known());
                 self.clients.lease.see(self.clients.process.known());
+                self.clients.queue.see(self.clients.process.known());
                 each!(actor in &mut node.actors, clients in &mut self.clients => {
                     if actor.host.actor() == id {
                         let asks = clients.call(&mut self.chance);

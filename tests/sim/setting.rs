@@ -78,6 +78,8 @@ pub(crate) enum Plant {
     CompletionOfOlder,
     /// Every other tell of one actor gets lost, and no restart makes it good.
     TellLost,
+    /// Queues are not told which processes are gone.
+    GoneLost,
     /// A sender is not told that its tell was refused.
     RefusedTellForgotten,
     /// What `resume` stated at a start stays in the host.
@@ -137,6 +139,7 @@ impl Plant {
             | Self::ActedTwice
             | Self::CompletionOfOlder
             | Self::TellLost
+            | Self::GoneLost
             | Self::RefusedTellForgotten
             | Self::ResumeNotDrained
             | Self::OtherChance
@@ -250,6 +253,7 @@ impl Setting {
             | Plant::ActedTwice
             | Plant::CompletionOfOlder
             | Plant::TellLost
+            | Plant::GoneLost
             | Plant::RefusedTellForgotten
             | Plant::ResumeNotDrained
             | Plant::OtherChance

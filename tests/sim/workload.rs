@@ -78,6 +78,16 @@ impl Clients<Locks> for Workload {
     }
 }
 
+/// Something that ends with one of these processes.
+pub(crate) fn binding(processes: &[ProcessId], chance: &mut Chance) -> Binding {
+    let until = *chance.pick(&[Until::Process, Until::Tree]);
+    Binding {
+        process: *chance.pick(processes),
+        until,
+        fence: until == Until::Tree && chance.per_mille(400),
+    }
+}
+
 impl Workload {
     /// These processes have records, or had.
     pub(crate) fn see(&mut self, processes: Vec<ProcessId>) {
@@ -87,14 +97,7 @@ impl Workload {
     fn tie(&self, chance: &mut Chance) -> Tie {
         match chance.below(3) {
             0 => Tie::None,
-            1 if !self.processes.is_empty() => {
-                let until = *chance.pick(&[Until::Process, Until::Tree]);
-                Tie::Process(Binding {
-                    process: *chance.pick(&self.processes),
-                    until,
-                    fence: until == Until::Tree && chance.per_mille(400),
-                })
-            }
+            1 if !self.processes.is_empty() => Tie::Process(binding(&self.processes, chance)),
             _ => Tie::Connection,
         }
     }

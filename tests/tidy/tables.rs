@@ -298,6 +298,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     (
         "src/actors/queue/",
         &[
+            "actors::binding",
             "actors::queue",
             "bytes",
             "clock",

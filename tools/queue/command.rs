@@ -4,7 +4,7 @@ use crate::client::Where;
 use crate::client::{Fields, fields};
 use crate::queue::answer::Asking;
 use crate::queue::config::Configured;
-use crate::queue::job::{Done, Given, Popped, Pushed, Span};
+use crate::queue::job::{BoundTo, Done, Given, Popped, Pushed, Span};
 use crate::queue::list::{Chosen, Listed, Shown};
 use crate::report::{Failure, tell};
 use crate::text::{count, number};
@@ -65,9 +65,28 @@ Examples:
         #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
         error: Option<String>,
     },
-    /// Begin the time of a claim again
-    #[command(after_help = "Example: sexton queue touch 17 4711")]
-    Touch(Done),
+    /// Say that a claimed job cannot be tried now: it is tried later, and this counts as no try
+    ///
+    /// It waits the longer, the oftener it was given back. A job that is a day old has failed instead.
+    #[command(after_help = "Example: sexton queue defer 17 4711 --error 'the server is down'")]
+    Defer {
+        #[command(flatten)]
+        done: Done,
+        /// Why, to be shown with the job; its first 1,000 bytes are kept
+        #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+        error: Option<String>,
+    },
+    /// Begin the time of a claim again, or bind it to a process
+    #[command(after_help = "\
+Examples:
+  sexton queue touch 17 4711
+  sexton queue touch 17 4711 --process 0199a1b2  it ends with that process from now on")]
+    Touch {
+        #[command(flatten)]
+        done: Done,
+        #[command(flatten)]
+        bound: BoundTo,
+    },
     Release(Given),
     /// Put a claimed job aside until it is kicked
     #[command(after_help = "Example: sexton queue bury 17 4711")]
@@ -186,7 +205,10 @@ impl Action {
                 let more = fields([("retry_after_ms", json!(retry)), ("error", json!(error))]);
                 done.run(asking, "fail", more)
             }
-            Self::Touch(done) => done.run(asking, "touch", fields([])),
+            Self::Defer { done, error } => {
+                done.run(asking, "defer", fields([("error", json!(error))]))
+            }
+            Self::Touch { done, bound } => done.run(asking, "touch", bound.fields()),
             Self::Release(given) => given.run(asking),
             Self::Bury { done, priority } => {
                 done.run(asking, "bury", fields([("priority", json!(priority))]))

@@ -9,7 +9,7 @@ use crate::span::{SPAN, milliseconds, seconds};
 use crate::text::{count, number, span, words};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use clap::{ArgGroup, Args};
+use clap::{ArgGroup, Args, ValueEnum};
 use serde_json::{Value, json};
 use sexton::actors::queue::QueueName;
 use sexton::refusal::Reason;
@@ -189,6 +189,7 @@ Examples:
   sexton queue pop --any --except mails          of whichever other type there is a job
   sexton queue pop mails --claim 600             for work that takes longer than its type has it
   sexton queue pop mails=3 purges                while both have jobs, three of mails for each of purges
+  sexton queue pop mails --process 0199a1b2      it is given back when that process, and all it started, has ended
   sexton queue pop mails --json | jq -r '.jobs[0] | \"\\(.id) \\(.token)\"'")]
 pub(super) struct Popped {
     /// From which queues; with a weight behind `=` for any of them, chance draws one of those that have a job
@@ -209,6 +210,8 @@ pub(super) struct Popped {
     /// Seconds that each claim lasts [default: as the job was pushed, or as its type has it, 60 if nothing is set]
     #[arg(long, value_name = SPAN)]
     claim: Option<Span>,
+    #[command(flatten)]
+    bound: BoundTo,
     /// Jobs at most; whoever waits is given one
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=100))]
     count: u8,
@@ -234,6 +237,8 @@ impl Popped {
             ("count", json!(self.count)),
             ("claim_ms", json!(self.claim.map(Span::ms))),
         ]);
+        let mut request = request;
+        request.extend(self.bound.fields());
         let answer = asking.post("pop", request, self.wait)?;
         let said = asking.tell(&answer, |_| String::new())?;
         let jobs = said.pointer("/jobs").and_then(Value::as_array);
@@ -267,14 +272,23 @@ fn print_claim(job: &Value) -> Result<(), Failure> {
         ""
     };
     print(&format!(
-        "{} {}  {}, try {}, {} left{newer}\n",
+        "{} {}  {}, try {}, {}{newer}\n",
         number(job, "/id"),
         number(job, "/token"),
         words(job, "/queue"),
         number(job, "/attempts"),
-        span(number(job, "/remaining_ms")),
+        left(job),
     ))?;
     print_body(job)
+}
+
+/// For how long a claim lasts.
+fn left(job: &Value) -> String {
+    let ms = job.pointer("/remaining_ms").and_then(Value::as_u64);
+    ms.map_or_else(
+        || "as long as its process".to_owned(),
+        |ms| format!("{} left", span(ms)),
+    )
 }
 
 /// What a job says, with the end of a line behind it.
@@ -288,6 +302,46 @@ pub(super) fn print_body(job: &Value) -> Result<(), Failure> {
         bytes.push(b'\n');
     }
     print_bytes(bytes)
+}
+
+/// The process that claims end with.
+#[derive(Args)]
+pub(super) struct BoundTo {
+    /// The process that the claim ends with, by its record: an id, or the beginning of one. Without --claim the claim has no
+    /// other end
+    #[arg(long, value_name = "ID")]
+    process: Option<String>,
+    /// How much of that process has to end [default: tree]
+    #[arg(long, value_enum, requires = "process")]
+    release: Option<Extent>,
+    /// Kill that process, and all that it started, before a job whose claim has run out is given on
+    #[arg(long, requires = "process")]
+    kill_before_grant: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Extent {
+    /// The process itself
+    Process,
+    /// All that it started, too
+    Tree,
+}
+
+impl BoundTo {
+    pub(super) fn fields(&self) -> Fields {
+        let release = self.release.map(|extent| match extent {
+            Extent::Process => "process",
+            Extent::Tree => "tree",
+        });
+        fields([
+            ("process", json!(self.process)),
+            ("release", json!(release)),
+            (
+                "kill_before_grant",
+                json!(self.kill_before_grant.then_some(true)),
+            ),
+        ])
+    }
 }
 
 /// Which claim.

@@ -238,6 +238,14 @@ fn group(queue: &Value) -> Option<String> {
     ))
 }
 
+/// What is the matter with a job.
+fn phase(job: &Value) -> String {
+    if job.pointer("/fencing") == Some(&Value::Bool(true)) {
+        return "fencing".to_owned();
+    }
+    words(job, "/phase")
+}
+
 /// What was said when a job failed last, on one line.
 fn error(job: &Value) -> Option<String> {
     let text = job.pointer("/error").and_then(Value::as_str)?;
@@ -255,18 +263,20 @@ fn job_table(jobs: &[Value]) -> String {
         ("AGE", Column::Number),
         ("REMAINING", Column::Number),
         ("BYTES", Column::Number),
+        ("PROCESS", Column::Words),
         ("LAST ERROR", Column::Words),
     ];
     let rows = jobs.iter().map(|job| {
         [
             words(job, "/id"),
             words(job, "/queue"),
-            words(job, "/phase"),
+            phase(job),
             words(job, "/priority"),
             words(job, "/attempts"),
             span(number(job, "/age_ms")),
             left(job, "/remaining_ms"),
             words(job, "/bytes"),
+            words(job, "/process"),
             error(job).map_or(String::new(), |text| {
                 text.chars().take(ERROR_SHOWN).collect()
             }),
@@ -378,12 +388,16 @@ pub(super) fn peek(asking: &Asking, id: u64) -> Result<(), Failure> {
             None | Some(Value::Null) => String::new(),
             Some(token) => format!(", token {token}"),
         };
+        let token = match said.pointer("/process").and_then(Value::as_str) {
+            None => token,
+            Some(process) => format!("{token}, process {process}"),
+        };
         let error = error(said).map_or(String::new(), |text| format!("last error: {text}\n"));
         format!(
             "{} {}  {}{}{token}, priority {}, tries {}, {} old\n{error}",
             number(said, "/id"),
             words(said, "/queue"),
-            words(said, "/phase"),
+            phase(said),
             until(said),
             number(said, "/priority"),
             number(said, "/attempts"),

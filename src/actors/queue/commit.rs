@@ -1,7 +1,9 @@
 //! Makes an outcome so. Nothing is decided here, and nothing depends on the rules.
 
+use crate::actors::queue::bound::bound_by;
+use crate::actors::queue::job::Bound;
 use crate::actors::queue::machine::QueueMachine;
-use crate::actors::queue::message::{Claimant, Message, Outcome, Placed};
+use crate::actors::queue::message::{Claimant, ErrorText, Message, Outcome, Placed};
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::queue::{ABANDONED, Pause};
 use crate::actors::queue::state::end_claim;
@@ -43,6 +45,7 @@ impl QueueMachine {
                     unreachable!("only a pop claims")
                 };
                 self.commit_claim(*slot, entry, by, outcome);
+                self.state_binding(*slot, effects);
                 if matches!(message, Message::Pop(_)) {
                     self.state.close(*slot, entry.at);
                 }
@@ -53,11 +56,16 @@ impl QueueMachine {
                     effects.wake(ticket, self.claim_reply(*slot));
                 }
             }
-            Outcome::Touched { slot, until, .. } => self.commit_touch(*slot, entry, *until),
+            Outcome::Touched { slot, until, .. } => match bound_by(message) {
+                Some(to) => self.commit_bind((*slot, to), entry, *until, effects),
+                None => self.commit_touch(*slot, entry, *until),
+            },
+            Outcome::Fenced { slot } => self.commit_fence(*slot, entry, effects),
             Outcome::Deleted { slot } => self.state.delete(*slot, entry.seq),
             Outcome::Pruned { slot } => self.commit_prune(*slot, entry),
             Outcome::Released { slot, until } => self.commit_release(*slot, entry, *until, message),
             Outcome::Buried { slot } => self.commit_bury(*slot, entry, message),
+            Outcome::Deferred { slot, until } => self.commit_defer(*slot, entry, *until, message),
             Outcome::Failed { slot, until } => self.commit_fail(*slot, entry, *until, message),
             Outcome::Kicked { phase, count } => self.commit_kick(entry, message, *phase, *count),
             Outcome::KickedJob { slot } => self.kick(*slot, entry),
@@ -108,9 +116,10 @@ impl QueueMachine {
             story.until = until;
             story.prune = prune;
             story.token = stamp.seq.into();
-            story.worker = match by {
-                Claimant::Worker(worker) => Some(worker),
-                Claimant::Bearer => None,
+            (story.worker, story.bound) = match by {
+                Claimant::Worker(worker) => (Some(worker), None),
+                Claimant::Process(binding) => (None, Some(Box::new(Bound::to(binding)))),
+                Claimant::Bearer => (None, None),
             };
             story.attempts = tries.saturating_add(1);
             story.reserves = story.reserves.saturating_add(1);
@@ -147,7 +156,7 @@ impl QueueMachine {
                 let story = job.story_mut();
                 story.releases = story.releases.saturating_add(1);
             });
-        } else if let Message::Fail { error, .. } = message {
+        } else if let Some(error) = said(message) {
             self.state.change(slot, stamp.seq, |job| {
                 job.story_mut().error.clone_from(error);
             });
@@ -226,14 +235,26 @@ impl QueueMachine {
 
     /// A failed job belongs to nobody until it is tried again. The newest error is kept, or none if nothing was said.
     fn commit_fail(&mut self, slot: Slot, stamp: Stamp, until: Timestamp, message: &Message) {
-        let Message::Fail { error, .. } = message else {
-            unreachable!("only a failure fails")
-        };
+        let error = said(message).expect("only a failure fails");
         self.state.change(slot, stamp.seq, |job| {
             let story = job.story_mut();
             let prune = story.prune;
             end_claim(story, stamp.at);
             (story.until, story.prune) = (until, prune);
+            story.error.clone_from(error);
+            job.phase = Phase::Retrying;
+        });
+    }
+
+    /// It belongs to nobody until it is tried, as one that failed, but was not tried.
+    fn commit_defer(&mut self, slot: Slot, stamp: Stamp, until: Timestamp, message: &Message) {
+        let error = said(message).expect("only what is deferred is deferred");
+        self.state.change(slot, stamp.seq, |job| {
+            let story = job.story_mut();
+            end_claim(story, stamp.at);
+            story.until = until;
+            story.attempts = story.attempts.saturating_sub(1);
+            story.releases = story.releases.saturating_add(1);
             story.error.clone_from(error);
             job.phase = Phase::Retrying;
         });
@@ -285,5 +306,14 @@ impl QueueMachine {
         for slot in queue.slots(&self.state.jobs) {
             self.state.delete(slot, stamp.seq);
         }
+    }
+}
+
+/// What is said of a failure, if the message is about one.
+const fn said(message: &Message) -> Option<&Option<ErrorText>> {
+    if let Message::Fail { error, .. } | Message::Defer { error, .. } = message {
+        Some(error)
+    } else {
+        None
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::actors::queue::job::{Job, Story, shown};
 use crate::actors::queue::machine::QueueMachine;
-use crate::actors::queue::message::{Message, Outcome, Pop, Refused, Right, Worker};
+use crate::actors::queue::message::{Claimant, Message, Outcome, Pop, Refused, Right, Worker};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::rules::{Backoff, TypeRules};
@@ -34,12 +34,12 @@ impl QueueMachine {
                 Outcome::Refused(Refused::Draining)
             }
             Message::Pop(pop) => self.decide_pop(moment, pop),
-            Message::PopJob { id, .. } => self.decide_pop_job(moment.now, *id),
+            Message::PopJob { id, by } => self.decide_pop_job(moment.now, *id, *by),
             Message::Delete { id, by } => self.decide_delete(*id, *by),
             Message::Release {
                 id, by, delay_ms, ..
             } => match self.claimed(*id, *by) {
-                Ok((slot, job)) if job.story().prune != Date(0) => Outcome::Abandoned { slot },
+                Ok((slot, job)) if job.is_last_try() => Outcome::Abandoned { slot },
                 Ok((slot, _)) => Outcome::Released {
                     slot,
                     until: after(moment.now.date(), *delay_ms),
@@ -50,13 +50,16 @@ impl QueueMachine {
                 Ok((slot, _)) => Outcome::Buried { slot },
                 Err(outcome) => outcome,
             },
-            Message::Touch { id, by } => self.decide_touch(at, *id, *by),
+            Message::Touch { id, by } | Message::Bind { id, by, .. } => {
+                self.decide_touch(at, *id, *by)
+            }
             Message::Fail {
                 id,
                 by,
                 retry_after_ms,
                 error: _,
             } => self.decide_fail(moment, *id, *by, *retry_after_ms),
+            Message::Defer { id, by, error: _ } => self.decide_defer(moment, *id, *by),
             Message::Kick { queue, count } => self.decide_kick(queue, *count),
             Message::Repush { queue, count } => match self.state.queue_named(queue) {
                 Some((_, queue)) => kicked(Phase::Abandoned, queue.counts.abandoned, *count),
@@ -77,6 +80,7 @@ impl QueueMachine {
                 Some(_) | None => Outcome::Absent,
             },
             Message::Depart { worker } => self.decide_depart(*worker),
+            Message::Gone(gone) => self.decide_gone(*gone),
             Message::Expire { slot } => self.decide_expire(*slot),
             Message::Drain if self.state.head.draining => Outcome::Absent,
             Message::Drain => Outcome::Draining,
@@ -98,18 +102,18 @@ impl QueueMachine {
             drawn(&offers, chance(moment))
         };
         best.map_or(Outcome::Absent, |(_, _, slot)| {
-            self.claim(now, slot, pop.ttr_ms)
+            self.claim(now, slot, (pop.by, pop.ttr_ms))
         })
     }
 
-    fn decide_pop_job(&self, now: Now, id: u64) -> Outcome {
+    fn decide_pop_job(&self, now: Now, id: u64, by: Claimant) -> Outcome {
         match self.state.find(id) {
-            Some((slot, job)) if job.phase != Phase::Claimed => self.claim(now, slot, 0),
+            Some((slot, job)) if job.phase != Phase::Claimed => self.claim(now, slot, (by, 0)),
             Some(_) | None => Outcome::Absent,
         }
     }
 
-    fn claim(&self, now: Now, slot: Slot, ttr_ms: u64) -> Outcome {
+    fn claim(&self, now: Now, slot: Slot, terms: (Claimant, u64)) -> Outcome {
         let Some(job) = self.state.job(slot) else {
             return Outcome::Absent;
         };
@@ -118,9 +122,11 @@ impl QueueMachine {
         let last = most > 0 && job.tries() >= most - 1 && job.retries;
         Outcome::Claimed {
             slot,
-            until: match ttr_ms {
-                0 => until(now.at, job, rules),
-                ms => now.at.plus_ms(ms),
+            until: match terms {
+                // It is known whether the process lives.
+                (Claimant::Process(_), 0) => Timestamp(u64::MAX),
+                (_, 0) => until(now.at, job, rules),
+                (_, ms) => now.at.plus_ms(ms),
             },
             prune: if last {
                 pruned(now.date(), rules)
@@ -141,7 +147,12 @@ impl QueueMachine {
         let claimed = job.phase == Phase::Claimed;
         match by {
             Right::Worker(worker) if claimed && story.worker == Some(worker) => Ok((slot, job)),
-            Right::Token(token) if claimed && shown(story.token) == Some(token) => Ok((slot, job)),
+            Right::Token(token) if claimed && shown(story.token) == Some(token) => {
+                if story.is_fencing() {
+                    return Err(Outcome::Refused(Refused::Fencing));
+                }
+                Ok((slot, job))
+            }
             Right::Token(_) => Err(Outcome::Refused(Refused::StaleToken)),
             Right::Worker(_) | Right::Unclaimed => Err(Outcome::Absent),
         }
@@ -175,19 +186,37 @@ impl QueueMachine {
     fn decide_fail(&self, moment: &Moment, id: u64, by: Right, retry: Option<u64>) -> Outcome {
         match self.claimed(id, by) {
             Ok((slot, job)) if !job.retries => Outcome::Deleted { slot },
-            Ok((slot, job)) if job.story().prune != Date(0) => Outcome::Abandoned { slot },
+            Ok((slot, job)) if job.is_last_try() => Outcome::Abandoned { slot },
             Ok((slot, job)) => {
                 let story = job.story();
                 let backoff = self.rules_of(job).backoff;
                 let span = |rule| span(rule, story.attempts, chance(moment));
                 let until = match retry.or_else(|| backoff.map(span)) {
                     Some(ms) => moment.now.at.plus_ms(ms),
+                    // What would last as long as a process is tried again as if it had claimed as others do.
+                    None if story.is_endless() => until(moment.now.at, job, self.rules_of(job)),
                     None => self.state.claimed_until(slot).unwrap_or(story.until),
                 };
                 Outcome::Failed { slot, until }
             }
             Err(outcome) => outcome,
         }
+    }
+
+    /// The wait is the longer, the oftener the job was given back.
+    fn decide_defer(&self, moment: &Moment, id: u64, by: Right) -> Outcome {
+        let (slot, job) = match self.claimed(id, by) {
+            Ok(claimed) => claimed,
+            Err(outcome) => return outcome,
+        };
+        let at = moment.now.at;
+        if at.0.saturating_sub(job.created.0) > Message::DEFERRED_MS_MAX {
+            return self.decide_fail(moment, id, by, None);
+        }
+        let backoff = self.rules_of(job).backoff.unwrap_or_default();
+        let times = job.story().releases.saturating_add(1);
+        let until = at.plus_ms(span(backoff, times, chance(moment)));
+        Outcome::Deferred { slot, until }
     }
 
     fn decide_kick(&self, queue: &QueueName, count: u32) -> Outcome {
@@ -224,19 +253,7 @@ impl QueueMachine {
     }
 
     fn decide_depart(&self, worker: Worker) -> Outcome {
-        let (mut back, mut abandoned) = (Vec::new(), Vec::new());
-        for slot in self.state.claims(worker) {
-            let last = self
-                .state
-                .job(slot)
-                .is_some_and(|job| job.story().prune != Date(0));
-            if last { &mut abandoned } else { &mut back }.push(slot);
-        }
-        if back.is_empty() && abandoned.is_empty() {
-            Outcome::Absent
-        } else {
-            Outcome::Departed { back, abandoned }
-        }
+        self.given_back(self.state.claims(worker))
     }
 
     fn decide_expire(&self, slot: Slot) -> Outcome {
@@ -244,10 +261,12 @@ impl QueueMachine {
             return Outcome::Absent;
         };
         let rules = self.rules_of(job);
-        let is_last = job.story().prune != Date(0);
+        let is_last = job.is_last_try();
+        let is_fenced = job.story().binding().is_some_and(|bound| bound.fence);
         // A claim for ever has nothing to come back to.
         let forever = job.ttr_ms == 0 && rules.claim_ttl_ms == 0;
         match job.phase {
+            Phase::Claimed if is_fenced => Outcome::Fenced { slot },
             Phase::Claimed if !job.retries => Outcome::Pruned { slot },
             // Once, a job that failed at its last try waited as well.
             Phase::Claimed | Phase::Retrying if is_last => Outcome::Abandoned { slot },

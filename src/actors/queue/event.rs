@@ -4,7 +4,7 @@
 
 use crate::actors::queue::job::Job;
 use crate::actors::queue::machine::QueueMachine;
-use crate::actors::queue::message::{Message, NewJob, Outcome, Placed, Put};
+use crate::actors::queue::message::{Claimant, Message, NewJob, Outcome, Placed, Pop, Put};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
 use crate::clock::Date;
@@ -27,14 +27,19 @@ impl QueueMachine {
                 }
             }
             (Outcome::Claimed { slot, .. }, _) => self.about("claimed", *slot, |job, told| {
-                tell(
-                    told.number("token", seq.0)
-                        .number("attempt", job.tries() + 1),
-                );
+                let told = told.number("token", seq.0);
+                let told = told.number("attempt", job.tries() + 1);
+                tell(match process_of(message) {
+                    Some(process) => told.text("process", process),
+                    None => told,
+                });
+            }),
+            (Outcome::Fenced { slot }, _) => self.about("fencing", *slot, |job, told| {
+                tell(told.number("token", job.story().token.0));
             }),
             (Outcome::Deleted { slot }, _) => self.about("done", *slot, |job, told| {
                 let kind = match (job.phase, message) {
-                    (Phase::Claimed, Message::Fail { .. }) => "failed",
+                    (Phase::Claimed, Message::Fail { .. } | Message::Defer { .. }) => "failed",
                     (Phase::Claimed, _) => "done",
                     _ => "deleted",
                 };
@@ -46,29 +51,17 @@ impl QueueMachine {
             (Outcome::Failed { slot, until }, _) => self.about("failed", *slot, |_, told| {
                 tell(told.number("ready_at", until.0));
             }),
+            (Outcome::Deferred { slot, until }, _) => self.about("deferred", *slot, |_, told| {
+                tell(told.number("ready_at", until.0));
+            }),
             (Outcome::Departed { back, abandoned }, _) => {
-                for slot in back {
-                    self.about("returned", *slot, |job, told| {
-                        let kind = if job.retries { told.kind } else { "spent" };
-                        tell(Happening { kind, ..told });
-                    });
-                }
-                for slot in abandoned {
-                    self.about("abandoned", *slot, |_, told| tell(told));
-                }
+                self.tell_departed(message, (back, abandoned), tell);
             }
             (Outcome::Pruned { slot }, _) => self.about("pruned", *slot, |job, told| {
                 let spent = job.phase == Phase::Claimed && !job.retries;
                 let kind = if spent { "spent" } else { told.kind };
                 tell(Happening { kind, ..told });
             }),
-            (Outcome::Buried { slot }, _) => self.about("buried", *slot, |_, told| tell(told)),
-            (Outcome::KickedJob { slot }, _) => self.about("kicked", *slot, |_, told| tell(told)),
-            (Outcome::Ready { slot }, _) => self.about("ready", *slot, |_, told| tell(told)),
-            (Outcome::TimedOut { slot }, _) => self.about("expired", *slot, |_, told| tell(told)),
-            (Outcome::Abandoned { slot }, _) => {
-                self.about("abandoned", *slot, |_, told| tell(told));
-            }
             (
                 Outcome::Kicked { count, .. },
                 Message::Kick { queue, .. } | Message::Repush { queue, .. },
@@ -85,8 +78,29 @@ impl QueueMachine {
                 tell(of("resumed", queue));
             }
             (Outcome::Draining, _) => tell(Happening::new("draining")),
-            // What changes nothing, or nothing but a deadline or a number.
-            _ => {}
+            (outcome, _) => {
+                if let Some((kind, slot)) = plain(outcome) {
+                    self.about(kind, slot, |_, told| tell(told));
+                }
+            }
+        }
+    }
+
+    /// Tells of claims that ended without a word.
+    fn tell_departed(
+        &self,
+        message: &Message,
+        (back, abandoned): (&[Slot], &[Slot]),
+        tell: Tell<'_>,
+    ) {
+        for slot in back {
+            self.about("returned", *slot, |job, told| {
+                let kind = if job.retries { told.kind } else { "spent" };
+                tell(caused(message, Happening { kind, ..told }));
+            });
+        }
+        for slot in abandoned {
+            self.about("abandoned", *slot, |_, told| tell(caused(message, told)));
         }
     }
 
@@ -104,6 +118,61 @@ impl QueueMachine {
             let queue = &self.state.queue_of(job).name;
             tell(job, of(kind, queue).number("job", job.id));
         }
+    }
+}
+
+/// What is told of a job by its name alone. Nothing of what changes nothing, or nothing but a deadline or a number.
+fn plain(outcome: &Outcome) -> Option<(&'static str, Slot)> {
+    let named = match outcome {
+        Outcome::Buried { slot } => ("buried", slot),
+        Outcome::KickedJob { slot } => ("kicked", slot),
+        Outcome::Ready { slot } => ("ready", slot),
+        Outcome::TimedOut { slot } => ("expired", slot),
+        Outcome::Abandoned { slot } => ("abandoned", slot),
+        Outcome::Put { .. }
+        | Outcome::Batch { .. }
+        | Outcome::Registered { .. }
+        | Outcome::Forgotten { .. }
+        | Outcome::Spoiled { .. }
+        | Outcome::Claimed { .. }
+        | Outcome::Touched { .. }
+        | Outcome::Deleted { .. }
+        | Outcome::Released { .. }
+        | Outcome::Failed { .. }
+        | Outcome::Deferred { .. }
+        | Outcome::Kicked { .. }
+        | Outcome::Paused { .. }
+        | Outcome::Flushed { .. }
+        | Outcome::Fenced { .. }
+        | Outcome::Departed { .. }
+        | Outcome::Pruned { .. }
+        | Outcome::Draining
+        | Outcome::Duplicate { .. }
+        | Outcome::Absent
+        | Outcome::Refused(_) => return None,
+    };
+    Some((named.0, *named.1))
+}
+
+/// The process that a claim is bound to, by its record.
+fn process_of(message: &Message) -> Option<String> {
+    let (Message::Pop(Pop { by, .. }) | Message::PopJob { by, .. }) = message else {
+        return None;
+    };
+    if let Claimant::Process(binding) = by {
+        Some(binding.process.to_string())
+    } else {
+        None
+    }
+}
+
+/// With what ended a claim, if that was the end of its process.
+fn caused(message: &Message, told: Happening) -> Happening {
+    if let Message::Gone(gone) = message {
+        told.text("cause", "process")
+            .text("process", gone.process.to_string())
+    } else {
+        told
     }
 }
 

@@ -27,6 +27,7 @@ impl State {
             dedup,
             ..
         } = *job.story();
+        let binding = job.story().binding();
         let queue = &mut self.queues[self.numbers[job.queue].queue];
         match job.phase {
             Phase::Ready => {
@@ -40,6 +41,7 @@ impl State {
                     let claim = (self.claimed_until(slot).unwrap_or_default(), slot);
                     self.workers.entry(worker).or_default().insert(claim);
                 }
+                self.bound.extend(binding.map(|it| (it.process, slot)));
             }
             phase @ (Phase::Buried | Phase::Abandoned) => {
                 queue.buried.insert(aside(phase, (buried, id, slot)));
@@ -62,6 +64,7 @@ impl State {
             dedup,
             ..
         } = *job.story();
+        let binding = job.story().binding();
         let queue = &mut self.queues[self.numbers[job.queue].queue];
         match job.phase {
             Phase::Ready => {
@@ -74,6 +77,9 @@ impl State {
                 if let Some(worker) = worker {
                     let deadline = self.claimed_until(slot);
                     self.unclaim(worker, deadline.unwrap_or_default(), slot);
+                }
+                if let Some(binding) = binding {
+                    self.bound.remove(&(binding.process, slot));
                 }
             }
             phase @ (Phase::Buried | Phase::Abandoned) => {

@@ -174,16 +174,24 @@ impl State {
         let mut workers: BTreeMap<Worker, BTreeSet<(Timestamp, Slot)>> = BTreeMap::new();
         for (slot, job) in self.jobs.iter() {
             let ends = job.ends(self.head.epoch);
-            let timed = !matches!(job.phase, Phase::Ready | Phase::Buried);
+            let endless = job.phase == Phase::Claimed && job.story().is_endless();
+            let timed = !matches!(job.phase, Phase::Ready | Phase::Buried) && !endless;
             assert_eq!(ends.is_some(), timed);
             let (story, deadline) = (job.story(), job.claimed_until(self.head.epoch));
             if job.phase != Phase::Claimed {
                 assert_eq!((story.token.0, story.worker, story.prune.0), (0, None, 0));
+                assert_eq!(story.bound, None, "what is bound is claimed");
             } else if let (Some(worker), Some(deadline)) = (story.worker, deadline) {
                 workers.entry(worker).or_default().insert((deadline, slot));
             }
         }
         assert_eq!(self.workers, workers, "claims are known by worker");
+        let bound = self.jobs.iter().filter_map(|(slot, job)| {
+            let binding = job.story().binding()?;
+            assert_eq!(job.story().worker, None, "a claim is bound to one thing");
+            Some((binding.process, slot))
+        });
+        assert_eq!(self.bound, bound.collect(), "claims are known by process");
         for (_, queue) in self.queues.iter() {
             let numbered = queue.number.and_then(|number| self.numbers.get(number));
             let pause = numbered.and_then(|numbered| numbered.pause);

@@ -2,6 +2,7 @@
 //!
 //! Change rule: the fields but for the links are durable, see `message.rs`.
 
+use crate::actors::binding::Binding;
 use crate::actors::queue::message::{DedupKey, ErrorText, Root, Worker};
 use crate::actors::queue::phase::Phase;
 use crate::bytes::Bytes as Body;
@@ -62,8 +63,45 @@ pub(super) struct Story {
     pub(super) dedup: Option<DedupKey>,
     pub(super) root: Option<Root>,
     /// What was said when it failed last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub(super) error: Option<ErrorText>,
+    /// Only of a claim that is bound to a process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) bound: Option<Box<Bound>>,
+}
+
+/// What a claim has that is bound to a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Bound {
+    /// To which, and until when.
+    pub(super) binding: Binding,
+    /// Whether its time has run out, and its tree is being killed.
+    pub(super) fencing: bool,
+}
+
+impl Bound {
+    /// Of a new claim.
+    pub(super) const fn to(binding: Binding) -> Self {
+        let fencing = false;
+        Self { binding, fencing }
+    }
+}
+
+impl Story {
+    /// The process that its claim is bound to.
+    pub(super) fn binding(&self) -> Option<Binding> {
+        self.bound.as_ref().map(|bound| bound.binding)
+    }
+
+    /// Whether the time of its claim has run out, and its tree is being killed.
+    pub(super) fn is_fencing(&self) -> bool {
+        self.bound.as_ref().is_some_and(|bound| bound.fencing)
+    }
+
+    /// Whether its claim ends with its process alone.
+    pub(super) fn is_endless(&self) -> bool {
+        self.is_fencing() || self.bound.is_some() && self.until == Timestamp(u64::MAX)
+    }
 }
 
 impl Job {
@@ -96,6 +134,11 @@ impl Job {
         }
     }
 
+    /// Whether it is abandoned if its claim ends without a word.
+    pub(super) fn is_last_try(&self) -> bool {
+        self.story().prune != Date(0)
+    }
+
     /// When time acts on it, if spans began again at `epoch`.
     pub(super) fn ends(&self, epoch: Timestamp) -> Option<Deadline> {
         let story = self.story.as_deref()?;
@@ -103,6 +146,7 @@ impl Job {
             Phase::Ready | Phase::Buried => None,
             Phase::Delayed => Some(Deadline::Date(Date(story.until.0))),
             Phase::Abandoned => Some(Deadline::Removal(Date(story.until.0))),
+            Phase::Claimed if story.is_endless() => None,
             Phase::Claimed | Phase::Retrying => Some(Deadline::Time(later(story, epoch))),
         }
     }

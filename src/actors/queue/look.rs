@@ -42,7 +42,7 @@ impl QueueMachine {
             waits: pop.waits,
             soonest: match pop.by {
                 Claimant::Worker(worker) => self.state.soonest(worker),
-                Claimant::Bearer => None,
+                Claimant::Bearer | Claimant::Process(_) => None,
             },
         }
     }
@@ -122,6 +122,8 @@ impl QueueMachine {
             passing: job.passing,
             bytes: job.body().as_bytes().len() as u64,
             error: story.error.clone(),
+            bound: story.binding(),
+            fencing: story.is_fencing(),
         }
     }
 

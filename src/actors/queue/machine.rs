@@ -58,6 +58,10 @@ impl QueueMachine {
         let Some(job) = self.state.job(slot) else {
             return false;
         };
+        // It outlives the connection from now on.
+        if let Message::Bind { .. } = message {
+            return false;
+        }
         let worker = if let Message::Pop(Pop { by, .. }) | Message::PopJob { by, .. } = message {
             matches!(by, Claimant::Worker(_))
         } else {
@@ -122,6 +126,8 @@ impl Machine for QueueMachine {
             Outcome::Deleted { slot }
             | Outcome::Released { slot, .. }
             | Outcome::Buried { slot }
+            | Outcome::Fenced { slot }
+            | Outcome::Deferred { slot, .. }
             | Outcome::Failed { slot, .. }
             | Outcome::KickedJob { slot }
             | Outcome::Abandoned { slot }
@@ -197,6 +203,8 @@ impl Machine for QueueMachine {
             Outcome::Claimed { slot, .. } => self.claim_reply(*slot),
             Outcome::Kicked { count, .. } | Outcome::Flushed { count } => Reply::Count(*count),
             Outcome::Touched { .. }
+            | Outcome::Fenced { .. }
+            | Outcome::Deferred { .. }
             | Outcome::Deleted { .. }
             | Outcome::Released { .. }
             | Outcome::Buried { .. }
@@ -247,6 +255,7 @@ impl Machine for QueueMachine {
             | Message::PopJob { .. }
             | Message::Spoil
             | Message::Touch { .. }
+            | Message::Bind { .. }
             | Message::Kick { .. }
             | Message::Repush { .. }
             | Message::KickJob { .. }
@@ -259,8 +268,10 @@ impl Machine for QueueMachine {
             | Message::Release { .. }
             | Message::Bury { .. }
             | Message::Fail { .. }
+            | Message::Defer { .. }
             | Message::Flush { .. }
             | Message::Depart { .. }
+            | Message::Gone(_)
             | Message::Expire { .. }
             | Message::Unpause { .. }
             | Message::Forget { .. }
@@ -289,9 +300,11 @@ impl Machine for QueueMachine {
         self.state.start(start);
     }
 
-    /// Opens what was closed: of a machine that was built anew, nobody knows all of it.
-    fn resume(&mut self, _effects: &mut Effects<Self>) {
+    /// Opens what was closed: of a machine that was built anew, nobody knows all of it. States again which processes are
+    /// watched.
+    fn resume(&mut self, effects: &mut Effects<Self>) {
         self.state.open_all();
+        self.state_bindings(effects);
     }
 }
 
@@ -391,11 +404,13 @@ impl Shown for QueueMachine {
         "added",
         "buried",
         "claimed",
+        "deferred",
         "deleted",
         "done",
         "draining",
         "expired",
         "failed",
+        "fencing",
         "flushed",
         "kicked",
         "paused",

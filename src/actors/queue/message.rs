@@ -4,6 +4,7 @@
 //! not understand raises `FORMAT_VERSION`, with a golden directory and a CHANGELOG line under "Formats". Fields are stored
 //! by their place: what may be left out stands last.
 
+use crate::actors::binding::{self, Binding};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
 use crate::bytes::Bytes as Body;
@@ -107,6 +108,15 @@ pub enum Message {
         /// Who has it.
         by: Right,
     },
+    /// Bind a claim to a process, whatever it was bound to before, and begin its span again.
+    Bind {
+        /// Which.
+        id: u64,
+        /// Who has it.
+        by: Right,
+        /// The process.
+        to: Binding,
+    },
     /// A claimed job was tried and failed: it belongs to nobody until it is tried again. After its last try it is abandoned.
     Fail {
         /// Which.
@@ -116,6 +126,17 @@ pub enum Message {
         /// Milliseconds until then; if `None`, as its type says, or the rest of the claim's span.
         retry_after_ms: Option<u64>,
         /// What went wrong.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<ErrorText>,
+    },
+    /// A claimed job cannot be tried now: it belongs to nobody until then, and the claim counts as no try. Once the job is
+    /// [`Message::DEFERRED_MS_MAX`] old this is a failure like any other.
+    Defer {
+        /// Which.
+        id: u64,
+        /// Who has it.
+        by: Right,
+        /// Why.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<ErrorText>,
     },
@@ -156,6 +177,8 @@ pub enum Message {
         /// Whose.
         worker: Worker,
     },
+    /// A process is gone, or its tree: what is bound to it ends.
+    Gone(binding::Gone),
     /// Let time act on the job in this slot.
     Expire {
         /// The slot.
@@ -173,6 +196,11 @@ pub enum Message {
     },
     /// Take no new jobs from now on, until the next start.
     Drain,
+}
+
+impl Message {
+    /// How old a job may become that is deferred again and again, in milliseconds: a day.
+    pub const DEFERRED_MS_MAX: u64 = 86_400_000;
 }
 
 /// A job to be added.
@@ -294,6 +322,9 @@ pub enum Claimant {
     Worker(Worker),
     /// Whoever shows the token.
     Bearer,
+    /// Whoever shows the token, as long as a process lives: its end gives the job back. Unless it says how long it lasts,
+    /// such a claim has no other end.
+    Process(Binding),
 }
 
 /// By what right a job is changed.
@@ -343,7 +374,7 @@ pub enum Outcome {
     Claimed {
         /// Which.
         slot: Slot,
-        /// When the claim ends.
+        /// When the claim ends; the end of time, if with its process alone.
         until: Timestamp,
         /// If this is its last try: when it is pruned, given back. Else zero.
         prune: Date,
@@ -379,6 +410,13 @@ pub enum Outcome {
         /// When it is tried again.
         until: Timestamp,
     },
+    /// A claimed job is not tried now.
+    Deferred {
+        /// Which.
+        slot: Slot,
+        /// When it is tried.
+        until: Timestamp,
+    },
     /// Jobs are ready that were not.
     Kicked {
         /// What they were: buried, and beyond all of those abandoned; delayed, and beyond all of those failed; or only
@@ -402,7 +440,12 @@ pub enum Outcome {
         /// How many.
         count: u32,
     },
-    /// A worker is gone, and its claims with it.
+    /// The time of a claim has run out, and the tree of its process is killed before the job is given on.
+    Fenced {
+        /// Which job.
+        slot: Slot,
+    },
+    /// A worker is gone, or a process, and its claims with it.
     Departed {
         /// Jobs that are ready again.
         back: Vec<Slot>,
@@ -475,6 +518,8 @@ pub enum Refused {
     Draining,
     /// The job is claimed under another token: the right has passed on.
     StaleToken,
+    /// The time of the claim has run out, and its process is being killed.
+    Fencing,
     /// There are as many jobs, or as many bytes of them, as are allowed.
     Full,
     /// There are as many queues as are allowed.

@@ -11,6 +11,7 @@
 //! | `job.rs` `phase.rs` `queue.rs` | one job; what can be the matter with it; one queue |
 //! | `ready.rs` `held.rs` | the jobs of a queue that can be claimed, in order; those that are claimed |
 //! | `state.rs` `index.rs` `by_id.rs` | jobs and queues, moving a job from phase to phase; the indexes over them |
+//! | `bound.rs` | claims that are bound to processes |
 //! | `roots.rs` | root jobs, and which jobs they have made superfluous |
 //! | `throttle.rs` `closing.rs` | queues that are closed for a while because something was claimed |
 //! | `waiting.rs` | who waits for a job, who has to do with a queue |
@@ -20,14 +21,17 @@
 //! | `decide.rs` `adding.rs` `commit.rs` | the rules: which job goes to whom, and what becomes of it; what is added; and making it so |
 //! | `look.rs` `select.rs` `busiest.rs` | answers to questions; to those that walk far, in shares |
 //! | `event.rs` | what is told to whoever listens |
-//! | `invariants.rs` `model/` `selected.rs` `steps.rs` `tests.rs` | the machine compared with a plain model, its state walked |
+//! | `invariants.rs` `model/` `compared.rs` `selected.rs` `steps.rs` `tests.rs` | the machine compared with a plain model, its state walked |
 
 mod adding;
+mod bound;
 mod busiest;
 mod by_id;
 mod canonical;
 mod closing;
 mod commit;
+#[cfg(test)]
+mod compared;
 mod decide;
 mod event;
 mod held;

@@ -3,6 +3,7 @@
 //!
 //! Change rule: the layout is part of the on-disk format, see `persist/format.rs`.
 
+use crate::actors::binding::{Binding, Until};
 use crate::actors::queue::job::{Job, Story, shown};
 use crate::actors::queue::message::{DedupKey, Root, is_not};
 use crate::actors::queue::name::QueueName;
@@ -226,6 +227,19 @@ impl Story {
         }
         if let Some(error) = &self.error {
             bytes.extend_from_slice(error.as_str().as_bytes());
+        }
+        if let Some(bound) = &self.bound {
+            let Binding {
+                process,
+                until,
+                fence,
+            } = bound.binding;
+            let until = match until {
+                Until::Process => 1,
+                Until::Tree => 2,
+            };
+            bytes.extend_from_slice(&process.0.to_le_bytes());
+            bytes.extend_from_slice(&[until, fence.into(), bound.fencing.into()]);
         }
     }
 }

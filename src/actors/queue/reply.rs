@@ -1,6 +1,7 @@
 //! What the `QueueActor` can be asked that changes nothing, what can be waited for, and what it answers. Nothing of it is
 //! stored.
 
+use crate::actors::binding::Binding;
 use crate::actors::queue::message::{ErrorText, Pop, Refused};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::{Counts, Phase};
@@ -219,7 +220,7 @@ pub struct Claim {
     pub queue: QueueName,
     /// How often it was claimed, this time included.
     pub attempts: u32,
-    /// When the claim ends.
+    /// When the claim ends; the end of time, if with its process alone.
     pub until: Timestamp,
     /// Whether it is tried again if the claim ends without a word.
     pub retries: bool,
@@ -227,6 +228,13 @@ pub struct Claim {
     pub duplicate: bool,
     /// What it says.
     pub body: Body,
+}
+
+impl Claim {
+    /// When the claim ends, unless with its process alone.
+    pub fn ends(&self) -> Option<Timestamp> {
+        Some(self.until).filter(|until| *until != Timestamp(u64::MAX))
+    }
 }
 
 /// What is known of a job.
@@ -271,6 +279,12 @@ pub struct JobView {
     /// What was said when it failed last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorText>,
+    /// The process that its claim is bound to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Binding>,
+    /// Whether the time of its claim has run out, and its tree is being killed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fencing: bool,
 }
 
 /// What is known of a queue.

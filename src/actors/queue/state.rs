@@ -20,7 +20,7 @@ use crate::actors::queue::reply::{QueueView, Totals};
 use crate::actors::queue::roots::{KnownRoot, Roots};
 use crate::actors::queue::rules::{Order, Rules};
 use crate::clock::{Date, Offset, Timestamp};
-use crate::ids::{Digest, PageId, Seq, Slot, Ticket};
+use crate::ids::{Digest, PageId, ProcessId, Seq, Slot, Ticket};
 use crate::lookup::kept::{Item as _, Kept, Once};
 use crate::lookup::pages::Pages;
 use crate::lookup::slab::Slab;
@@ -44,6 +44,8 @@ pub(super) struct State {
     pub(super) closings: BTreeSet<(Timestamp, Slot)>,
     /// What connections have claimed, by when the claim ends.
     pub(super) workers: BTreeMap<Worker, BTreeSet<(Timestamp, Slot)>>,
+    /// Claims that are bound to processes.
+    pub(super) bound: BTreeSet<(ProcessId, Slot)>,
     /// The unclaimed jobs that others may be one with: by number of their queue and key, the oldest first.
     pub(super) dedup: BTreeSet<(Slot, DedupKey, u64, Slot)>,
     /// The newest root job of each key.
@@ -93,6 +95,7 @@ impl State {
             numbers: Kept::default(),
             closings: BTreeSet::new(),
             workers: BTreeMap::new(),
+            bound: BTreeSet::new(),
             dedup: BTreeSet::new(),
             roots: Roots::default(),
             offered: Vec::new(),
@@ -190,6 +193,12 @@ impl State {
     pub(super) fn claims(&self, worker: Worker) -> impl Iterator<Item = Slot> + '_ {
         let claims = self.workers.get(&worker).into_iter().flatten();
         claims.map(|(_, slot)| *slot)
+    }
+
+    /// Claims that are bound to a process.
+    pub(super) fn of_process(&self, process: ProcessId) -> impl Iterator<Item = Slot> + '_ {
+        let all = (process, Slot(0))..=(process, Slot::NONE);
+        self.bound.range(all).map(|(_, slot)| *slot)
     }
 
     /// A queue that has a job, and who waits for it first: of several, the one with the most urgent job.
@@ -493,7 +502,7 @@ impl State {
 pub(super) fn end_claim(story: &mut Story, at: Timestamp) {
     story.since = at;
     story.until = Timestamp(0);
-    story.worker = None;
+    (story.worker, story.bound) = (None, None);
     story.token = crate::ids::Token(0);
     story.prune = Date(0);
 }

@@ -1,9 +1,11 @@
 //! Steps for the tests of the queue rules: what is asked, by whom, what time does in between; and what types there are.
 
+use crate::actors::binding::{Binding, Gone, Until};
 use crate::actors::queue::{
     Backoff, Body, Claimant, Class, DedupKey, Message, Order, Pop, Put, QueueName, Right, Root,
     Rules, TypeRules, Worker,
 };
+use crate::ids::ProcessId;
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -135,7 +137,22 @@ fn claimant() -> impl Strategy<Value = Claimant> {
     prop_oneof![
         3 => (1u64..4).prop_map(|worker| Claimant::Worker(Worker(worker))),
         2 => Just(Claimant::Bearer),
+        2 => binding().prop_map(Claimant::Process),
     ]
+}
+
+/// One of two processes.
+fn process() -> impl Strategy<Value = (ProcessId, Until)> {
+    let until = prop::sample::select(&[Until::Process, Until::Tree][..]);
+    ((1u128..3).prop_map(ProcessId), until)
+}
+
+fn binding() -> impl Strategy<Value = Binding> {
+    (process(), any::<bool>()).prop_map(|((process, until), fence)| Binding {
+        process,
+        until,
+        fence: fence && until == Until::Tree,
+    })
 }
 
 fn pop() -> impl Strategy<Value = Pop> {
@@ -193,27 +210,34 @@ fn put() -> impl Strategy<Value = Put> {
 fn about() -> impl Strategy<Value = Message> {
     let (id, by) = (0u64..12, Right::Unclaimed);
     let changed = (prop::option::of(priority()), span());
-    (id, 0..22, claimant(), changed).prop_map(move |(id, kind, claimant, (priority, delay_ms))| {
-        match kind {
+    let parts = (id, 0..28, claimant(), binding(), changed);
+    parts.prop_map(
+        move |(id, kind, claimant, to, (priority, delay_ms))| match kind {
             0..3 => Message::Delete { id, by },
-            3..9 => Message::Release {
+            3..11 => Message::Release {
                 id,
                 by,
                 priority,
                 delay_ms,
             },
-            9..11 => Message::Bury { id, by, priority },
-            11 => Message::Touch { id, by },
-            12..19 => Message::Fail {
+            11..13 => Message::Bury { id, by, priority },
+            13 => Message::Touch { id, by },
+            14..21 => Message::Fail {
                 id,
                 by,
                 retry_after_ms: priority.map(|_| delay_ms),
                 error: (delay_ms > 0).then(|| "it is broken".to_owned().into()),
             },
-            19..21 => Message::PopJob { id, by: claimant },
-            _ => Message::KickJob { id },
-        }
-    })
+            21..23 => Message::PopJob { id, by: claimant },
+            23 => Message::KickJob { id },
+            24..26 => Message::Defer {
+                id,
+                by,
+                error: (delay_ms > 0).then(|| "not now".to_owned().into()),
+            },
+            _ => Message::Bind { id, by, to },
+        },
+    )
 }
 
 fn message() -> impl Strategy<Value = Message> {
@@ -227,6 +251,7 @@ fn message() -> impl Strategy<Value = Message> {
         3 => (queue(), span()).prop_map(|(queue, ms)| Message::Pause { queue, ms }),
         1 => queue().prop_map(|queue| Message::Flush { queue }),
         1 => Just(Message::Spoil),
+        3 => process().prop_map(|(process, until)| Message::Gone(Gone { process, until, exit: None })),
         2 => (1u64..4).prop_map(|worker| Message::Depart { worker: Worker(worker) }),
     ]
 }

@@ -5,15 +5,14 @@
     reason = "a test looks at what it is about"
 )]
 
+use crate::actors::binding::ToProcesses;
 use crate::actors::queue::model::{Due, Model};
-use crate::actors::queue::selected;
 use crate::actors::queue::steps::{Step, Whose, order, rules, steps};
 use crate::actors::queue::{
-    Message, Order, Outcome, Phase, Pop, Query, QueueMachine, QueueName, Reply, Right, View, Watch,
-    Worker,
+    Message, Order, Outcome, Pop, QueueMachine, QueueName, Reply, Right, View, Watch, Worker,
 };
 use crate::clock::Timestamp;
-use crate::ids::{Seq, Slot, Ticket};
+use crate::ids::{Seq, Ticket};
 use crate::spine::effect::Effect;
 use crate::spine::machine::{
     Effects, Keeping, Machine as _, Moment, Never, Now, Paged as _, Shown as _, Stamp, Start,
@@ -26,11 +25,11 @@ use std::collections::BTreeMap;
 const BEGIN: Timestamp = Timestamp(1_000_000_000_000);
 
 /// The machine under test beside its model and its replica, and the log of what was committed.
-struct Pair {
-    machine: QueueMachine,
+pub(super) struct Pair {
+    pub(super) machine: QueueMachine,
     /// Nobody waits here: what is decided must be the same.
-    replica: QueueMachine,
-    model: Model,
+    pub(super) replica: QueueMachine,
+    pub(super) model: Model,
     now: Timestamp,
     seq: Seq,
     log: Vec<Logged>,
@@ -38,6 +37,8 @@ struct Pair {
     tickets: u64,
     /// Steps after which there were jobs in a queue that was closed.
     closed: u32,
+    /// What the process actor was told since that was compared.
+    pub(super) told: Vec<ToProcesses>,
     /// Duplicates among what was claimed of those that are throttled.
     spared: u32,
 }
@@ -60,6 +61,7 @@ impl Pair {
             shelf: Shelf::new(rules, shown),
             tickets: 0,
             closed: 0,
+            told: Vec::new(),
             spared: 0,
         }
     }
@@ -73,7 +75,7 @@ impl Pair {
         }
     }
 
-    fn both(&self) -> Now {
+    pub(super) fn both(&self) -> Now {
         Now {
             at: self.now,
             offset: self.model.offset,
@@ -127,6 +129,7 @@ impl Pair {
         );
         self.model.parked = match &outcome {
             Outcome::Failed { until, .. } if !said => Some(*until),
+            Outcome::Deferred { until, .. } => Some(*until),
             _ => None,
         };
         self.compare_answers(stamp, message, &reply, effects.take());
@@ -160,11 +163,14 @@ impl Pair {
             let expected = self.model.message(message, (stamp.seq, stamp.at));
             assert_eq!(*reply, expected, "the answer to {message:?}");
         }
-        let wake = |effect| match effect {
-            Effect::Wake(ticket, told) => (ticket, told),
-            other => panic!("{other:?} is no wake"),
-        };
-        let woken_now: Vec<(Ticket, Reply)> = effects.into_iter().map(wake).collect();
+        let (mut woken_now, mut told) = (Vec::<(Ticket, Reply)>::new(), Vec::new());
+        for effect in effects {
+            match effect {
+                Effect::Wake(ticket, reply) => woken_now.push((ticket, reply)),
+                other => told.push(to_processes(other)),
+            }
+        }
+        self.told.extend(told);
         let expected = woken.map(|ticket| (ticket, reply.clone()));
         assert_eq!(woken_now, expected.into_iter().collect::<Vec<_>>());
     }
@@ -310,6 +316,21 @@ impl Pair {
         self.replica.start(start);
         self.log.push(Logged::Start(start));
         self.model.start(self.now, skipped);
+        self.resume();
+    }
+
+    /// What is watched is stated again, each once.
+    fn resume(&mut self) {
+        let mut effects = Effects::<QueueMachine>::default();
+        self.machine.resume(&mut effects);
+        let mut told: Vec<_> = effects.take().into_iter().map(to_processes).collect();
+        self.model.resume();
+        let mut right = std::mem::take(&mut self.model.told);
+        for list in [&mut told, &mut right] {
+            list.sort_by_key(|said| format!("{said:?}"));
+            list.dedup();
+        }
+        assert_eq!(told, right, "what is watched is stated again");
     }
 
     /// Puts a job that is there, and the right to it, into a message.
@@ -326,6 +347,8 @@ impl Pair {
         | Message::Release { id, by, .. }
         | Message::Bury { id, by, .. }
         | Message::Touch { id, by }
+        | Message::Bind { id, by, .. }
+        | Message::Defer { id, by, .. }
         | Message::Fail { id, by, .. } = &mut message
         {
             let job = pick(*id);
@@ -345,98 +368,6 @@ impl Pair {
         message
     }
 
-    /// Everything that can be asked, and everything that must hold.
-    fn compare(&self) {
-        self.machine.assert_whole();
-        assert_eq!(
-            self.replica.digest(),
-            self.machine.digest(),
-            "a replica has the same state"
-        );
-        let ask = |query| self.machine.query(self.both(), &query);
-        for job in &self.model.jobs {
-            let id = job.view.id;
-            assert_eq!(
-                ask(Query::Job { id }),
-                Reply::Job(Box::new(self.model.shown(job)))
-            );
-        }
-        let queues = self.model.queues();
-        let Reply::Queues { mut names, .. } = ask(Query::Queues { from: Slot(0) }) else {
-            panic!("names are asked for");
-        };
-        names.sort();
-        assert_eq!(names, queues);
-        for queue in &queues {
-            self.compare_queue(queue);
-        }
-        selected::compare(&self.machine, &self.model);
-        let Reply::Totals(totals) = ask(Query::Totals) else {
-            panic!("totals are asked for");
-        };
-        assert_eq!(totals.jobs, self.model.counts(None));
-        assert_eq!(totals.bytes, self.model.bytes());
-        assert_eq!(totals.waiting as usize, self.model.waiters.len());
-        assert_eq!(totals.draining, self.model.draining);
-        assert_eq!(self.machine.view().next_id, self.model.next_id);
-        let jobs = self
-            .model
-            .jobs
-            .iter()
-            .filter_map(|job| self.model.ends(job));
-        let pauses = self.model.pauses.iter();
-        let pauses = pauses.map(|pause| self.model.time(pause.until));
-        let closings = self.model.closings.iter().map(|(_, opens)| *opens);
-        if let Some(first) = jobs.chain(pauses).chain(closings).min() {
-            let said = self.machine.deadline(self.model.offset);
-            assert!(
-                said.is_some_and(|said| said <= first),
-                "nothing is due before it is said"
-            );
-        }
-    }
-
-    fn compare_queue(&self, name: &QueueName) {
-        let ask = |query| self.machine.query(self.both(), &query);
-        let Reply::Queue(view) = ask(Query::Queue {
-            queue: name.clone(),
-        }) else {
-            panic!("{name} is there");
-        };
-        assert_eq!(
-            (&view.name, view.jobs),
-            (name, self.model.counts(Some(name)))
-        );
-        let pause = self.model.pauses.iter().find(|pause| pause.queue == *name);
-        assert_eq!(view.pause_ms, pause.map_or(0, |pause| pause.ms));
-        let ends = pause.map(|pause| self.model.time(pause.until));
-        assert_eq!(view.paused_until, ends);
-        let waiting = self.model.waiters.iter();
-        let waiting = waiting.filter(|(_, pop)| pop.queues.contains(name)).count();
-        let using = self.model.present.iter();
-        let using = using.filter(|(_, using, _)| using == name).count();
-        let watching = self.model.present.iter();
-        let watching = watching
-            .filter(|(.., watching)| watching.contains(name))
-            .count();
-        let people = [view.waiting, view.using, view.watching].map(|count| count as usize);
-        assert_eq!(people, [waiting, using, watching]);
-        for phase in [Phase::Ready, Phase::Delayed, Phase::Buried] {
-            let line = self.model.kickable(name, phase);
-            let queue = name.clone();
-            let found = match ask(Query::PeekNext { queue, phase }) {
-                Reply::Found(id, _) => Some(id),
-                _ => None,
-            };
-            let chance = self.model.rules.default.order == Order::Random && phase == Phase::Ready;
-            if chance {
-                assert_eq!(found.is_some(), !line.is_empty());
-            } else {
-                assert_eq!(found, line.first().copied(), "first of the {phase:?}");
-            }
-        }
-    }
-
     fn reload(&mut self) {
         let (mut machine, upto) = self.shelf.load();
         for logged in &self.log {
@@ -444,9 +375,8 @@ impl Pair {
         }
         self.machine = machine;
         // As the host has it; of what was closed before the snapshot the new one knows nothing.
-        for machine in [&mut self.machine, &mut self.replica] {
-            machine.resume(&mut Effects::<QueueMachine>::default());
-        }
+        self.resume();
+        self.replica.resume(&mut Effects::<QueueMachine>::default());
         self.model.closings.clear();
         for (ticket, pop) in self.model.waiters.clone() {
             self.watch(ticket, &Watch::Job(pop));
@@ -469,6 +399,13 @@ impl Pair {
         assert_eq!(fresh.digest(), self.machine.digest());
         assert_eq!(shown(&fresh), shown(&self.machine));
     }
+}
+
+fn to_processes(effect: Effect<Reply, Never>) -> ToProcesses {
+    let Effect::Tell(_, message) = effect else {
+        panic!("{effect:?} is no tell");
+    };
+    rmp_serde::from_slice(&message).expect("it is for the process actor")
 }
 
 /// What a snapshot keeps.
@@ -518,6 +455,47 @@ proptest! {
     }
 }
 
+/// What the model test must meet: messages with what they come to, and what else happens.
+const MET: &[&str] = &[
+    "Put Put",
+    "Batch Batch",
+    "Register Registered",
+    "Forget Forgotten",
+    "Fail Deleted",
+    "Fail Abandoned",
+    "Pop Claimed",
+    "PopJob Claimed",
+    "Delete Deleted",
+    "Release Released",
+    "Release Abandoned",
+    "Bury Buried",
+    "Touch Touched",
+    "Bind Touched",
+    "Defer Deferred",
+    "Defer Failed",
+    "Gone Departed",
+    "Expire Fenced",
+    "Fail Failed",
+    "Kick Kicked",
+    "Repush Kicked",
+    "KickJob KickedJob",
+    "Pause Paused",
+    "Unpause Paused",
+    "Flush Flushed",
+    "Depart Departed",
+    "Expire Ready",
+    "Expire TimedOut",
+    "Expire Abandoned",
+    "Expire Pruned",
+    "Drain Draining",
+    "waited",
+    "taken",
+    "early",
+    "backed off",
+    "closed",
+    "spared",
+];
+
 #[test]
 fn the_model_meets_every_outcome_it_is_there_for() {
     use proptest::strategy::ValueTree as _;
@@ -553,41 +531,8 @@ fn the_model_meets_every_outcome_it_is_there_for() {
         *seen.entry("taken".to_owned()).or_default() += pair.shelf.taken;
         *seen.entry("early".to_owned()).or_default() += pair.shelf.early;
     }
-    for what in [
-        "Put Put",
-        "Batch Batch",
-        "Register Registered",
-        "Forget Forgotten",
-        "Fail Deleted",
-        "Fail Abandoned",
-        "Pop Claimed",
-        "PopJob Claimed",
-        "Delete Deleted",
-        "Release Released",
-        "Release Abandoned",
-        "Bury Buried",
-        "Touch Touched",
-        "Fail Failed",
-        "Kick Kicked",
-        "Repush Kicked",
-        "KickJob KickedJob",
-        "Pause Paused",
-        "Unpause Paused",
-        "Flush Flushed",
-        "Depart Departed",
-        "Expire Ready",
-        "Expire TimedOut",
-        "Expire Abandoned",
-        "Expire Pruned",
-        "Drain Draining",
-        "waited",
-        "taken",
-        "early",
-        "backed off",
-        "closed",
-        "spared",
-    ] {
-        let count = seen.get(what).copied().unwrap_or(0);
+    for what in MET {
+        let count = seen.get(*what).copied().unwrap_or(0);
         assert!(count >= 10, "{what}: {seen:?}");
     }
 }

@@ -3,30 +3,28 @@
 //!
 //! Never here: who may do what with a job. That is the machine's.
 
-use crate::actors::queue::{self, AnyType, Claim, DedupKey, JobView, Phase, Put, QueueName, Root};
-use crate::clock::Timestamp;
-use crate::handle::{Added, QueueError, Queues};
+use crate::actors::queue::{self, DedupKey, JobView, Phase, Put, QueueName, Root};
+use crate::handle::Added;
 use crate::ids::Token;
-use crate::protocols::http::call::{Call, Rollback};
+use crate::protocols::http::binding::{Bound, Extent};
+use crate::protocols::http::call::Call;
+use crate::protocols::http::pop;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::{Body, Json, Route, Words};
-use crate::protocols::http::schema::{JobText, List, Number};
+use crate::protocols::http::schema::{List, Number, Span};
 use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
-use tokio::time::timeout;
 
 /// Where jobs are added: what is sent there may be longer than other requests.
 pub(crate) const PUSH: &str = "/v1/queues/push";
 pub(crate) const PUSH_ALL: &str = "/v1/queues/push-all";
 
-/// Milliseconds: at most 2^32 seconds.
-pub(super) type Span = Number<u64, 0, { u32::MAX as u64 * 1000 }>;
-
 #[expect(clippy::too_many_lines, reason = "a table, route after route")]
 pub(crate) fn routes() -> Vec<Route> {
-    use Reason::{Absent, DiskFull, Draining, Failed, Full, ReadOnly, Stale, TooBig, Waits};
+    use Reason::{
+        Absent, DiskFull, Draining, Ended, Failed, Fencing, Full, ReadOnly, Stale, TooBig, Waits,
+    };
     vec![
         Route::post_once(
             PUSH,
@@ -63,14 +61,14 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/pop",
-            pop,
+            pop::pop,
             Words {
                 id: "pop_jobs",
                 summary: "Claim jobs",
-                more: "The most urgent of these queues, among equals the oldest, or as the queue's order has it; with `weights`, of a queue by chance. With `wait`, and if there is none, answers when one is there or the wait ends. A job that is claimed for a client which has closed the connection is given back.",
+                more: "The most urgent of these queues, among equals the oldest, or as the queue's order has it; with `weights`, of a queue by chance. With `wait`, and if there is none, answers when one is there or the wait ends. A job that is claimed for a client which has closed the connection is given back. With `process`, a claim ends when that process, or its tree, is gone, and at once; it has no other end, unless `claim_ms` says how long it lasts.",
                 answer: "What was claimed; nothing, if there is nothing.",
             },
-            &[Stale, Waits, Draining, DiskFull, Failed],
+            &[Stale, Waits, Draining, Absent, Ended, DiskFull, Failed],
         ),
         Route::post_once(
             "/v1/queues/ack",
@@ -81,7 +79,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 more: "Only with the token of its claim.",
                 answer: "It is gone.",
             },
-            &[Absent, Stale, Failed],
+            &[Absent, Stale, Fencing, Failed],
         ),
         Route::post_once(
             "/v1/queues/fail",
@@ -92,7 +90,18 @@ pub(crate) fn routes() -> Vec<Route> {
                 more: "It is `retrying`, and nobody's, until it is tried again: in `retry_after_ms`, or as the back-off of its type says, or when its claim would have ended. If that was its last try, it is abandoned.",
                 answer: "What is known of it.",
             },
-            &[Absent, Stale, Failed],
+            &[Absent, Stale, Fencing, Failed],
+        ),
+        Route::post_once(
+            "/v1/queues/defer",
+            defer,
+            Words {
+                id: "defer_job",
+                summary: "Say that a claimed job cannot be tried now",
+                more: "It is `retrying`, and nobody's, as after a failure, but the claim counts as no try. It waits the longer, the oftener it was given back. A job that is a day old has failed instead.",
+                answer: "What is known of it.",
+            },
+            &[Absent, Stale, Fencing, Failed],
         ),
         Route::post_once(
             "/v1/queues/touch",
@@ -100,10 +109,10 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "touch_job",
                 summary: "Begin the span of a claim again",
-                more: "Only with its token.",
+                more: "Only with its token. With `process`, it is bound to that from then on.",
                 answer: "What is known of the job.",
             },
-            &[Absent, Stale, DiskFull, Failed],
+            &[Absent, Stale, Fencing, Ended, DiskFull, Failed],
         ),
         Route::post_once(
             "/v1/queues/release",
@@ -114,7 +123,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 more: "Only with the token of its claim. If that was its last try, it is abandoned.",
                 answer: "What is known of it.",
             },
-            &[Absent, Stale, Failed],
+            &[Absent, Stale, Fencing, Failed],
         ),
         Route::post_once(
             "/v1/queues/bury",
@@ -125,7 +134,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 more: "Only with the token of its claim.",
                 answer: "What is known of it.",
             },
-            &[Absent, Stale, Failed],
+            &[Absent, Stale, Fencing, Failed],
         ),
     ]
 }
@@ -271,182 +280,6 @@ async fn register(call: &Call, Body(root): Body<Register>) -> Result<Json<Regist
 }
 
 #[derive(Deserialize, JsonSchema)]
-pub(crate) struct Pop {
-    /// From which; or `any`.
-    queues: Option<List<QueueName, 1000>>,
-    /// From whichever has a job, drawn by chance, but of types that are set to be asked for by name. Does not wait.
-    any: Option<AnyQueue>,
-    /// One for each of the queues, in their order: which of those that have a job gives one is left to chance, each as often as its weight says. If left out, the one with the most urgent job.
-    weights: Option<List<Number<u32, 1, { u32::MAX as u64 }>, 1000>>,
-    /// Jobs to claim at most. A client that waits is given one.
-    #[serde(default)]
-    count: Number<u32, 1, 100, 1>,
-    /// Seconds to wait for one at most.
-    #[serde(default)]
-    wait: Number<u64, 0, 3600>,
-    /// Milliseconds that each claim lasts; if 0, as the job says, or its type.
-    #[serde(default)]
-    claim_ms: Span,
-}
-
-/// Queues of any type.
-#[derive(Deserialize, JsonSchema)]
-pub(crate) struct AnyQueue {
-    /// Only of this tenant; empty for the default one.
-    tenant: Option<String>,
-    /// None of these types.
-    #[serde(default)]
-    except: Vec<String>,
-}
-
-/// The most types that a claim of any type leaves out.
-const EXCEPT_MAX: usize = 100;
-
-impl AnyQueue {
-    /// What is asked for, if nothing of the request stands against it.
-    fn of(self, is_plain: bool) -> Result<AnyType, Problem> {
-        let Self { tenant, except } = self;
-        if !is_plain {
-            let words = "stands alone: without queues, weights, and wait";
-            return Err(Problem::field("any", words));
-        }
-        if except.len() > EXCEPT_MAX {
-            let words = format!("has {EXCEPT_MAX} types at most");
-            return Err(Problem::field("any.except", words));
-        }
-        Ok(AnyType { tenant, except })
-    }
-}
-
-/// A job that somebody has now.
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "Claim")]
-pub(crate) struct Popped {
-    /// Its number.
-    id: u64,
-    /// Only ever grows: to be shown with whatever is done with the job.
-    token: Token,
-    queue: QueueName,
-    /// Claims since it was added or kicked, this one included.
-    attempts: u32,
-    /// Milliseconds until the claim ends.
-    remaining_ms: u64,
-    /// Whether it is tried again when the claim ends without a word.
-    retries: bool,
-    /// Whether a newer root job has made it superfluous: end it without doing anything.
-    duplicate: bool,
-    #[serde(flatten)]
-    text: JobText,
-}
-
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct Claims {
-    jobs: Vec<Popped>,
-}
-
-/// Claims jobs, waiting for one if asked to.
-async fn pop(call: &Call, Body(wanted): Body<Pop>) -> Result<Json<Claims>, Problem> {
-    let count = wanted.count.0 as usize;
-    if let Some(any) = wanted.any {
-        let is_plain = wanted.queues.is_none() && wanted.weights.is_none() && wanted.wait.0 == 0;
-        let queues = call.queues().claiming_for(wanted.claim_ms.0);
-        let claims = queues.pop_any(any.of(is_plain)?, count).await?;
-        return Ok(answered(call, queues, claims));
-    }
-    let names = wanted.queues.map(|names| names.0);
-    let names = names.ok_or_else(|| Problem::field("queues", "is missing, and so is any"))?;
-    let weights = wanted.weights.map_or(Vec::new(), |weights| weights.0);
-    if !weights.is_empty() && weights.len() != names.len() {
-        let words = format!(
-            "must be a list of {} numbers, one for each queue",
-            names.len()
-        );
-        return Err(Problem::field("weights", words));
-    }
-    let weights: Vec<u32> = weights.into_iter().map(|weight| weight.0).collect();
-    let queues = call.queues().weighted(&weights);
-    let queues = queues.claiming_for(wanted.claim_ms.0);
-    let claims = match wanted.wait.0 {
-        0 => queues.pop_some(&names, count).await?,
-        wait => {
-            let wait = Duration::from_secs(wait);
-            let held = call.room().name(&names)?;
-            let claims = pop_within(&queues, (&names, count), (wait, call.key.is_some()));
-            let claims = call.wait(claims).await??;
-            drop(held);
-            claims
-        }
-    };
-    Ok(answered(call, queues, claims))
-}
-
-/// The answer, and what becomes of the claims if it is not delivered.
-fn answered(call: &Call, queues: Queues, claims: Vec<Claim>) -> Json<Claims> {
-    let now = call.node.now();
-    let jobs = claims.iter().map(|claim| popped(claim, now)).collect();
-    // A client that may ask again is answered again; for any other they would be lost until their claims end.
-    if call.key.is_none() {
-        call.rollback.set(Some(give_back(queues, claims)));
-    }
-    Json(Claims { jobs })
-}
-
-/// Claims what is ready, or the first job that is so in time.
-async fn pop_within(
-    queues: &Queues,
-    (names, count): (&[QueueName], usize),
-    (wait, once): (Duration, bool),
-) -> Result<Vec<Claim>, QueueError> {
-    let claims = queues.pop_some(names, count).await?;
-    if !claims.is_empty() {
-        return Ok(claims);
-    }
-    let mut waiting = queues.wait_for_job(names);
-    match timeout(wait, waiting.claim()).await {
-        Ok(claim) => claim.map(|claim| vec![claim]),
-        Err(_) => match waiting.withdraw().await? {
-            Some(claim) => Ok(vec![claim]),
-            // The same request, waiting beside this one, may have been given one.
-            None if once => queues.pop_some(names, 1).await,
-            None => Ok(Vec::new()),
-        },
-    }
-}
-
-/// What is done if these are not delivered.
-fn give_back(queues: Queues, claims: Vec<Claim>) -> Rollback {
-    Rollback::new(move || {
-        // A part of the answer may have been read: what is to be run at most once stays where it is.
-        for claim in claims.into_iter().filter(|claim| claim.retries) {
-            queues.give_back(claim.id, claim.token);
-        }
-    })
-}
-
-fn popped(claim: &Claim, now: Timestamp) -> Popped {
-    let Claim {
-        id,
-        token,
-        queue,
-        attempts,
-        until,
-        retries,
-        duplicate,
-        body,
-    } = claim.clone();
-    Popped {
-        id,
-        token,
-        queue,
-        attempts,
-        remaining_ms: until.0.saturating_sub(now.0),
-        retries,
-        duplicate,
-        text: JobText { body },
-    }
-}
-
-#[derive(Deserialize, JsonSchema)]
 pub(crate) struct JobClaim {
     /// The number of the job.
     id: u64,
@@ -499,9 +332,48 @@ async fn fail(call: &Call, Body(of): Body<Fail>) -> Result<Json<Changed>, Proble
     Ok(changed(call, of.id, view.as_ref()))
 }
 
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Defer {
+    /// The number of the job.
+    id: u64,
+    /// The token of its claim.
+    token: Token,
+    /// Why, to be shown with the job: the first 1,000 bytes are kept.
+    error: Option<String>,
+}
+
+/// Says that a claimed job cannot be tried now.
+async fn defer(call: &Call, Body(of): Body<Defer>) -> Result<Json<Changed>, Problem> {
+    let error = of.error.map(Into::into);
+    let view = call.queues().defer(of.id, of.token, error).await?;
+    Ok(changed(call, of.id, view.as_ref()))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct TouchJob {
+    /// The number of the job.
+    id: u64,
+    /// The token of its claim.
+    token: Token,
+    /// The process that the claim ends with from now on, by its record: an id, or a prefix of one.
+    process: Option<String>,
+    /// How much of it has to end.
+    #[serde(default)]
+    release: Extent,
+    /// Whether its tree is killed, and proved gone, before a job whose claim has run out is given on.
+    #[serde(default)]
+    kill_before_grant: bool,
+}
+
 /// Begins the span of a claim again.
-async fn touch(call: &Call, Body(of): Body<JobClaim>) -> Result<Json<Changed>, Problem> {
-    let view = call.queues().touch(of.id, of.token).await?;
+async fn touch(call: &Call, Body(of): Body<TouchJob>) -> Result<Json<Changed>, Problem> {
+    let bound = Bound {
+        process: of.process,
+        release: of.release,
+        kill_before_grant: of.kill_before_grant,
+    };
+    let queues = pop::bound(call, &bound).await?;
+    let view = queues.touch(of.id, of.token).await?;
     Ok(changed(call, of.id, view.as_ref()))
 }
 

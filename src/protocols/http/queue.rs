@@ -4,10 +4,10 @@
 use crate::actors::queue::{Phase, QueueMachine, QueueName};
 use crate::handle::QueueError;
 use crate::protocols::http::call::Call;
-use crate::protocols::http::job::{Deleted, Span};
+use crate::protocols::http::job::Deleted;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::{Body, Json, Route, Routed, Words};
-use crate::protocols::http::schema::Number;
+use crate::protocols::http::schema::{Number, Span};
 use crate::protocols::http::{job, queue_look};
 use crate::refusal::Reason;
 use schemars::JsonSchema;

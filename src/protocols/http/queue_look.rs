@@ -8,6 +8,7 @@ use crate::actors::queue::{
 };
 use crate::clock::Timestamp;
 use crate::ids::Token;
+use crate::protocols::http::binding::Extent;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::listing::{self, After, Limit, Listing, Written};
 use crate::protocols::http::problem::Problem;
@@ -218,6 +219,7 @@ pub(crate) struct JobFilter {
 }
 
 /// What is known of a job.
+#[expect(clippy::struct_excessive_bools, reason = "each is a member of its own")]
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Job {
     /// Its number.
@@ -256,6 +258,14 @@ pub(crate) struct Job {
     bytes: u64,
     /// What was said when it failed last.
     error: Option<String>,
+    /// The process that its claim ends with; null if with none.
+    process: Option<String>,
+    /// How much of the process has to end.
+    release: Option<Extent>,
+    /// Whether the tree is killed before the job is given on.
+    kill_before_grant: bool,
+    /// Whether the time of its claim has run out and its process is being killed.
+    fencing: bool,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -492,6 +502,8 @@ fn job_shown(view: &JobView, now: Timestamp) -> Job {
         passing,
         bytes,
         error,
+        bound,
+        fencing,
     } = view.clone();
     Job {
         id,
@@ -513,5 +525,9 @@ fn job_shown(view: &JobView, now: Timestamp) -> Job {
         durable: !passing,
         bytes,
         error: error.map(Into::into),
+        process: bound.map(|it| it.process.to_string()),
+        release: bound.map(|it| it.until.into()),
+        kill_before_grant: bound.is_some_and(|it| it.fence),
+        fencing,
     }
 }

@@ -17,6 +17,9 @@ use std::marker::PhantomData;
 /// Marks a string of any bytes: `openapi.rs` describes it as two members, since JSON has text alone.
 pub(crate) const BYTES: &str = "x-bytes";
 
+/// Milliseconds: at most 2^32 seconds.
+pub(crate) type Span = Number<u64, 0, { u32::MAX as u64 * 1000 }>;
+
 /// A whole number within bounds, and the one that stands for it if it is left out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Number<N, const MIN: u64, const MAX: u64, const DEFAULT: u64 = 0>(pub(crate) N);

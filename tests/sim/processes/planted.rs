@@ -83,3 +83,8 @@ fn a_port_that_acts_on_what_is_not_durable_is_caught() {
         40,
     );
 }
+
+#[test]
+fn a_claim_that_outlives_its_process_is_caught() {
+    caught(Plant::GoneLost, &[Promise::EndsWithOwner], 60);
+}

@@ -7,8 +7,9 @@ use crate::violation::{Promise, Violation, ensure};
 use sexton::actors::binding::Until;
 use sexton::actors::lock::LockMachine;
 use sexton::actors::process::{End, Lost, Phase, ProcessMachine, RecordView};
+use sexton::actors::queue::QueueMachine;
 use sexton::spine::Host;
-use sexton::spine::machine::Shown as _;
+use sexton::spine::machine::{Actor, Shown as _};
 
 impl Port {
     /// No attempt has two processes, and whatever is said of an end is so.
@@ -134,22 +135,22 @@ fn check_tree(kernel: &Kernel, record: &RecordView, end: End) -> Result<(), Viol
     )
 }
 
-/// No lock is held, or waited for, on behalf of what is gone.
+/// No lock is held, or waited for, and no job claimed, on behalf of what is gone.
 pub(crate) fn check_bound(
-    locks: &Host<LockMachine>,
+    (locks, queues): (&Host<LockMachine>, &Host<QueueMachine>),
     processes: &Host<ProcessMachine>,
 ) -> Result<(), Violation> {
-    let is_whole = |spent: bool, stuck: usize| !spent && stuck == 0;
-    if !is_whole(locks.is_spent(), locks.quarantined().len())
-        || !is_whole(processes.is_spent(), processes.quarantined().len())
-    {
+    if !is_whole(processes) {
         return Ok(());
     }
     let records = processes.machine().view();
-    for entry in locks.machine().view().entries {
-        let Some(bound) = entry.bound else {
-            continue;
-        };
+    let entries = locks.machine().view().entries;
+    let entries = entries.iter().filter(|_| is_whole(locks));
+    let entries = entries.filter_map(|it| Some((it.bound?, format!("{it:?}"))));
+    let jobs = queues.machine().view().jobs;
+    let jobs = jobs.iter().filter(|_| is_whole(queues));
+    let jobs = jobs.filter_map(|it| Some((it.bound?, format!("{it:?}"))));
+    for (bound, what) in entries.chain(jobs) {
         let record = records.get(&bound.process);
         let right = match bound.until {
             Until::Process => {
@@ -160,8 +161,12 @@ pub(crate) fn check_bound(
             }
         };
         ensure(right, Promise::EndsWithOwner, || {
-            format!("{entry:?} of {record:?}")
+            format!("{what} of {record:?}")
         })?;
     }
     Ok(())
+}
+
+fn is_whole<M: Actor>(host: &Host<M>) -> bool {
+    !host.is_spent() && host.quarantined().is_empty()
 }

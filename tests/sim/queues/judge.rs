@@ -103,6 +103,8 @@ impl Reference for Queues {
         (outcome, reply): (&Outcome, &Reply),
     ) -> Result<(), String> {
         self.woken = None;
+        // That the process actor is told shows in what becomes of claims.
+        self.model.told.clear();
         if let Message::Expire { .. } | Message::Unpause { .. } | Message::Forget { .. } = message {
             return self.tick(stamp.at, message);
         }
@@ -111,6 +113,10 @@ impl Reference for Queues {
         }
         self.model.chosen = match reply {
             Reply::Claim(claim) => Some(claim.id),
+            _ => None,
+        };
+        self.model.parked = match outcome {
+            Outcome::Deferred { until, .. } => Some(*until),
             _ => None,
         };
         let right = self.model.message(message, (stamp.seq, stamp.at));
@@ -165,7 +171,7 @@ impl Reference for Queues {
 
     fn without_change(&self, message: &Message) -> Option<Reply> {
         let mut model = self.model.clone();
-        model.chosen = None;
+        (model.chosen, model.parked) = (None, None);
         let reply = model.message(message, (Seq(0), Timestamp(0)));
         (!Self::changes(&reply)).then_some(reply)
     }
@@ -224,6 +230,7 @@ impl Reference for Queues {
             | Message::Pop(Pop {
                 ticket: Some(_), ..
             }) => Origin::Tick,
+            Message::Gone(_) => Origin::Tell,
             _ => Origin::Client,
         }
     }
@@ -288,6 +295,8 @@ impl Reference for Queues {
                 | Message::Release { id, .. }
                 | Message::Bury { id, .. }
                 | Message::Fail { id, .. }
+                | Message::Bind { id, .. }
+                | Message::Defer { id, .. }
                 | Message::KickJob { id },
                 _,
             ) => is_in_memory_by_id(*id),
@@ -326,7 +335,12 @@ impl Reference for Queues {
             Outcome::Kicked { .. } | Outcome::KickedJob { .. } => counted.kicks += 1,
             Outcome::Paused { .. } => counted.pauses += 1,
             Outcome::Flushed { .. } => counted.flushes += 1,
+            Outcome::Departed { .. } if matches!(message, Message::Gone(_)) => {
+                counted.claims_ended_with_process += 1;
+            }
             Outcome::Departed { .. } => counted.departures += 1,
+            Outcome::Fenced { .. } => counted.claims_fenced += 1,
+            Outcome::Deferred { .. } => counted.jobs_deferred += 1,
             Outcome::Ready { .. } => counted.delays_over += 1,
             Outcome::TimedOut { .. } => counted.claims_over += 1,
             Outcome::Abandoned { .. } => counted.jobs_abandoned += 1,
@@ -350,6 +364,7 @@ impl Reference for Queues {
                 | Message::PopJob { .. }
                 | Message::Spoil
                 | Message::Touch { .. }
+                | Message::Bind { .. }
                 | Message::Kick { .. }
                 | Message::Repush { .. }
                 | Message::KickJob { .. }

@@ -210,6 +210,8 @@ impl Model {
                 passing: rules.class == Class::Memory,
                 bytes,
                 error: None,
+                bound: None,
+                fencing: false,
             },
             worker: None,
             span: 0,

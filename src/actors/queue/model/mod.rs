@@ -8,14 +8,16 @@
 )]
 
 mod adding;
+mod ending;
 mod time;
 
+use sexton::actors::binding::{self, Binding, ToProcesses};
 use sexton::actors::queue::{
     Body, Claim, Claimant, Counts, DedupKey, JobView, Message, Order, Phase, Pop, QueueName,
-    Refused, Reply, Right, Root, Rules, TypeRules, Worker,
+    Refused, Reply, Root, Rules, TypeRules, Worker,
 };
 use sexton::clock::{Date, Offset, Timestamp};
-use sexton::ids::{Seq, Slot, Ticket, Token};
+use sexton::ids::{ActorId, Seq, Slot, Ticket, Token};
 
 /// What the model knows: lists in no particular order, and nothing beside them.
 #[derive(Clone)]
@@ -43,6 +45,8 @@ pub(super) struct Model {
     pub(super) parked: Option<Timestamp>,
     /// How often it was.
     pub(super) backed_off: u32,
+    /// What the process actor was told since somebody looked.
+    pub(super) told: Vec<ToProcesses>,
 }
 
 #[derive(Clone, Debug)]
@@ -93,6 +97,7 @@ impl Entry {
     fn go(&mut self, phase: Phase, until: Option<Timestamp>) {
         (self.view.phase, self.view.until) = (phase, until);
         (self.view.token, self.worker) = (None, None);
+        (self.view.bound, self.view.fencing) = (None, false);
         self.quarantined = false;
         if phase != Phase::Claimed {
             self.last = None;
@@ -120,8 +125,22 @@ impl Entry {
         if self.worker.is_some() {
             self.give_back();
         } else if matches!(self.view.phase, Phase::Claimed | Phase::Retrying) {
-            self.view.until = Some(at.plus_ms(self.span));
+            // What lasts as long as its process has no span.
+            self.view.until = self.view.until.map(|_| at.plus_ms(self.span));
         }
+    }
+
+    /// What the process actor is asked for its claim.
+    fn obligations(&self) -> Vec<ToProcesses> {
+        let Some(Binding { process, until, .. }) = self.view.bound else {
+            return Vec::new();
+        };
+        let by = ActorId::QUEUE;
+        let mut said = vec![ToProcesses::Watch(binding::Watch { by, process, until })];
+        if self.view.fencing {
+            said.push(ToProcesses::Fence(process));
+        }
+        said
     }
 }
 
@@ -143,7 +162,13 @@ impl Model {
             chosen: None,
             parked: None,
             backed_off: 0,
+            told: Vec::new(),
         }
+    }
+
+    /// All that is asked of the process actor, again.
+    pub(crate) fn resume(&mut self) {
+        self.told = self.jobs.iter().flat_map(Entry::obligations).collect();
     }
 
     /// What the wall clock shows.
@@ -343,6 +368,7 @@ impl Model {
                 self.jobs.retain(|job| !job.is_gone);
                 if done { Reply::Done } else { Reply::Absent }
             }
+            Message::Gone(gone) => self.gone(*gone),
             Message::Drain if self.draining => Reply::Absent,
             Message::Drain => {
                 self.draining = true;
@@ -355,10 +381,24 @@ impl Model {
             | Message::Release { id, by, .. }
             | Message::Bury { id, by, .. }
             | Message::Touch { id, by }
+            | Message::Bind { id, by, .. }
+            | Message::Defer { id, by, .. }
             | Message::Fail { id, by, .. } => self.end(message, (*id, *by), (seq, at)),
         };
         self.number();
         reply
+    }
+
+    /// What is bound to this process ends.
+    fn gone(&mut self, gone: binding::Gone) -> Reply {
+        let ends = |job: &&mut Entry| {
+            let bound = job.view.bound;
+            bound.is_some_and(|it| it.process == gone.process && gone.ends(it.until))
+        };
+        let done = self.jobs.iter_mut().filter(ends);
+        let done = done.map(Entry::give_back).count() > 0;
+        self.jobs.retain(|job| !job.is_gone);
+        if done { Reply::Done } else { Reply::Absent }
     }
 
     fn kick(&mut self, mut ids: Vec<u64>, most: u32) -> Reply {
@@ -432,7 +472,9 @@ impl Model {
     fn claim(&mut self, id: u64, (by, ttr_ms): (Claimant, u64), (seq, at): Moment) -> Reply {
         let view = self.job(id).expect("it is there").view.clone();
         let rules = self.rules_of(&view.queue);
+        let is_endless = matches!(by, Claimant::Process(_)) && ttr_ms == 0;
         let span = Some(ttr_ms).filter(|ms| *ms > 0);
+        let span = span.or(is_endless.then_some(u64::MAX));
         let span = span.unwrap_or_else(|| self.span(&view));
         let date = self.date(at);
         let root = self
@@ -445,7 +487,7 @@ impl Model {
         if matches!(view.phase, Phase::Buried | Phase::Abandoned) {
             job.view.attempts = 0;
         }
-        job.go(Phase::Claimed, Some(at.plus_ms(span)));
+        job.go(Phase::Claimed, (!is_endless).then(|| at.plus_ms(span)));
         job.span = span;
         job.view.attempts += 1;
         job.view.reserves += 1;
@@ -459,8 +501,15 @@ impl Model {
         job.last = last.then(|| date.plus_ms(rules.prune_ms + 1));
         job.worker = match by {
             Claimant::Worker(worker) => Some(worker),
-            Claimant::Bearer => None,
+            Claimant::Bearer | Claimant::Process(_) => None,
         };
+        job.view.bound = match by {
+            Claimant::Process(binding) => Some(binding),
+            Claimant::Worker(_) | Claimant::Bearer => None,
+        };
+        let told = job.obligations();
+        self.told.extend(told);
+        let job = self.job(id).expect("it is there");
         Reply::Claim(Box::new(Claim {
             id,
             token: Token(seq.0),
@@ -488,90 +537,5 @@ impl Model {
             });
         }
         Reply::Done
-    }
-
-    /// What whoever has claimed a job says of it.
-    fn end(&mut self, message: &Message, (id, by): (u64, Right), (seq, at): Moment) -> Reply {
-        let Some(job) = self.job(id) else {
-            return Reply::Absent;
-        };
-        let claimed = job.view.phase == Phase::Claimed;
-        let allowed = match by {
-            Right::Worker(worker) => job.worker == Some(worker),
-            Right::Token(token) => job.view.token == Some(token),
-            Right::Unclaimed => false,
-        };
-        let free = !claimed && matches!(message, Message::Delete { .. });
-        if let (Right::Token(_), false) = (by, allowed) {
-            return Reply::Refused(Refused::StaleToken);
-        } else if !allowed && !free {
-            return Reply::Absent;
-        }
-        let view = job.view.clone();
-        let backed_off = self.back_off(&view, at);
-        let date = self.date(at);
-        let job = self.job(id).expect("it is there");
-        match message {
-            Message::Release {
-                priority, delay_ms, ..
-            } => {
-                job.view.priority = priority.unwrap_or(job.view.priority);
-                job.view.releases += 1;
-                if job.last.is_some() {
-                    job.give_back();
-                    return Reply::Abandoned;
-                }
-                job.view.delay_ms = *delay_ms;
-                match delay_ms {
-                    0 => job.go(Phase::Ready, None),
-                    ms => job.go(Phase::Delayed, Some(date.plus_ms(*ms))),
-                }
-            }
-            Message::Bury { priority, .. } => {
-                job.view.priority = priority.unwrap_or(job.view.priority);
-                job.view.buries += 1;
-                job.buried = seq;
-                job.go(Phase::Buried, None);
-            }
-            Message::Touch { .. } => {
-                job.view.until = Some(at.plus_ms(job.span));
-                job.quarantined = false;
-            }
-            Message::Fail { .. } if !view.retries => self.jobs.retain(|job| job.view.id != id),
-            Message::Fail { error, .. } if job.last.is_some() => {
-                job.view.error.clone_from(error);
-                job.give_back();
-                return Reply::Abandoned;
-            }
-            Message::Fail {
-                retry_after_ms,
-                error,
-                ..
-            } => {
-                job.view.error.clone_from(error);
-                let until = retry_after_ms.map(|ms| at.plus_ms(ms));
-                let until = until.or(backed_off);
-                job.go(Phase::Retrying, until.or(job.view.until));
-                // Of one that is quarantined, the end may be long past.
-                let until = job.view.until.expect("it is tried again");
-                job.span = until.0.saturating_sub(at.0);
-            }
-            Message::Delete { .. } => self.jobs.retain(|job| job.view.id != id),
-            other => unreachable!("{other:?} is not for whoever has a job"),
-        }
-        Reply::Done
-    }
-
-    /// When a job is tried again that has failed, if its type says so: as long as chance has made it, within bounds.
-    fn back_off(&mut self, job: &JobView, at: Timestamp) -> Option<Timestamp> {
-        let backoff = self.rules_of(&job.queue).backoff?;
-        let longer = |ms: u64, _| (ms * u64::from(backoff.factor)).min(backoff.max_ms);
-        let ms = (1..job.attempts).fold(backoff.first_ms, longer);
-        let spread = ms * u64::from(backoff.jitter_milli) / 1000;
-        let until = self.parked?;
-        let parked = until.0 - at.0;
-        assert!((ms - spread..=ms + spread).contains(&parked), "{parked} ms");
-        self.backed_off += 1;
-        Some(until)
     }
 }

@@ -101,7 +101,11 @@ impl Model {
                 let job = self.job(view.id).expect("what is due is there");
                 let pruned = view.phase == Phase::Abandoned
                     || ever && view.token.is_some() && job.last.is_none();
-                if pruned {
+                if view.phase == Phase::Claimed && view.bound.is_some_and(|it| it.fence) {
+                    (job.view.fencing, job.view.until) = (true, None);
+                    let told = job.obligations();
+                    self.told.extend(told);
+                } else if pruned {
                     self.jobs.retain(|job| job.slot != *slot);
                 } else {
                     job.view.timeouts += u32::from(view.phase == Phase::Claimed);

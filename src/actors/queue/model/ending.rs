@@ -1,0 +1,143 @@
+//! How claims end, by what is said of them.
+
+use super::{Entry, Model, Moment};
+use sexton::actors::binding::ToProcesses;
+use sexton::actors::queue::{JobView, Message, Phase, Refused, Reply, Right};
+use sexton::clock::Timestamp;
+
+impl Entry {
+    /// Its span begins again; what the process actor is asked, if it is bound to another process.
+    fn touch(&mut self, message: &Message, at: Timestamp) -> Vec<ToProcesses> {
+        self.view.until = self.view.until.map(|_| at.plus_ms(self.span));
+        self.quarantined = false;
+        let Message::Bind { to, .. } = message else {
+            return Vec::new();
+        };
+        (self.view.bound, self.worker) = (Some(*to), None);
+        // What would have ended with time itself ends with the process alone.
+        self.view.until = self.view.until.filter(|at| *at != Timestamp(u64::MAX));
+        self.obligations()
+    }
+
+    /// It was not tried, and is later.
+    fn defer(&mut self, at: Timestamp, until: Timestamp) {
+        self.view.attempts -= 1;
+        self.view.releases += 1;
+        self.go(Phase::Retrying, Some(until));
+        self.span = until.0 - at.0;
+    }
+}
+
+impl Model {
+    /// What whoever has claimed a job says of it.
+    pub(super) fn end(
+        &mut self,
+        message: &Message,
+        (id, by): (u64, Right),
+        (seq, at): Moment,
+    ) -> Reply {
+        if let Some(refused) = self.refused(message, (id, by)) {
+            return refused;
+        }
+        let view = self.job(id).expect("it is there").view.clone();
+        let is_young = at.0.saturating_sub(view.created.0) <= Message::DEFERRED_MS_MAX;
+        let is_deferred = is_young && matches!(message, Message::Defer { .. });
+        let backed_off = self.back_off(&view, is_deferred, at);
+        let usual = at.plus_ms(self.span(&view));
+        let date = self.date(at);
+        let job = self.job(id).expect("it is there");
+        match message {
+            Message::Release {
+                priority, delay_ms, ..
+            } => {
+                job.view.priority = priority.unwrap_or(job.view.priority);
+                job.view.releases += 1;
+                if job.last.is_some() {
+                    job.give_back();
+                    return Reply::Abandoned;
+                }
+                job.view.delay_ms = *delay_ms;
+                match delay_ms {
+                    0 => job.go(Phase::Ready, None),
+                    ms => job.go(Phase::Delayed, Some(date.plus_ms(*ms))),
+                }
+            }
+            Message::Bury { priority, .. } => {
+                job.view.priority = priority.unwrap_or(job.view.priority);
+                job.view.buries += 1;
+                job.buried = seq;
+                job.go(Phase::Buried, None);
+            }
+            Message::Touch { .. } | Message::Bind { .. } => {
+                let told = job.touch(message, at);
+                self.told.extend(told);
+            }
+            Message::Defer { error, .. } if is_deferred => {
+                job.view.error.clone_from(error);
+                // Nobody asks when, of what is only tried out.
+                job.defer(at, backed_off.unwrap_or(at));
+            }
+            Message::Fail { .. } | Message::Defer { .. } if !view.retries => {
+                self.jobs.retain(|job| job.view.id != id);
+            }
+            Message::Fail { error, .. } | Message::Defer { error, .. } if job.last.is_some() => {
+                job.view.error.clone_from(error);
+                job.give_back();
+                return Reply::Abandoned;
+            }
+            Message::Fail { error, .. } | Message::Defer { error, .. } => {
+                let retry_after_ms = match message {
+                    Message::Fail { retry_after_ms, .. } => *retry_after_ms,
+                    _ => None,
+                };
+                job.view.error.clone_from(error);
+                let until = retry_after_ms.map(|ms| at.plus_ms(ms));
+                let until = until.or(backed_off);
+                job.go(Phase::Retrying, until.or(job.view.until).or(Some(usual)));
+                // Of one that is quarantined, the end may be long past.
+                let until = job.view.until.expect("it is tried again");
+                job.span = until.0.saturating_sub(at.0);
+            }
+            Message::Delete { .. } => self.jobs.retain(|job| job.view.id != id),
+            other => unreachable!("{other:?} is not for whoever has a job"),
+        }
+        Reply::Done
+    }
+
+    /// Why somebody may not say so.
+    fn refused(&mut self, message: &Message, (id, by): (u64, Right)) -> Option<Reply> {
+        let job = self.job(id);
+        let claimed = job.as_ref().map(|job| job.view.phase == Phase::Claimed);
+        let allowed = job.as_ref().is_some_and(|job| match by {
+            Right::Worker(worker) => job.worker == Some(worker),
+            Right::Token(token) => job.view.token == Some(token),
+            Right::Unclaimed => false,
+        });
+        let free = claimed == Some(false) && matches!(message, Message::Delete { .. });
+        match (by, allowed) {
+            _ if job.is_none() => Some(Reply::Absent),
+            (Right::Token(_), false) => Some(Reply::Refused(Refused::StaleToken)),
+            (_, false) if !free => Some(Reply::Absent),
+            _ if job.is_some_and(|job| job.view.fencing) => Some(Reply::Refused(Refused::Fencing)),
+            _ => None,
+        }
+    }
+
+    /// When a job is tried again that has failed, if its type says so: as long as chance has made it, within bounds.
+    fn back_off(&mut self, job: &JobView, is_deferred: bool, at: Timestamp) -> Option<Timestamp> {
+        let backoff = self.rules_of(&job.queue).backoff;
+        let (backoff, times) = if is_deferred {
+            (backoff.unwrap_or_default(), job.releases + 1)
+        } else {
+            (backoff?, job.attempts)
+        };
+        let longer = |ms: u64, _| (ms * u64::from(backoff.factor)).min(backoff.max_ms);
+        let ms = (1..times).fold(backoff.first_ms, longer);
+        let spread = ms * u64::from(backoff.jitter_milli) / 1000;
+        let until = self.parked?;
+        let parked = until.0 - at.0;
+        assert!((ms - spread..=ms + spread).contains(&parked), "{parked} ms");
+        self.backed_off += 1;
+        Some(until)
+    }
+}

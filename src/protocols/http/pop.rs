@@ -1,0 +1,213 @@
+//! Claims of jobs over HTTP: what is asked for, how long a client waits for it, and what becomes of what it is not told of.
+//! The members are those of `docs/protocols/http.md`, "Queues".
+
+use crate::actors::queue::{AnyType, Claim, QueueName};
+use crate::clock::Timestamp;
+use crate::handle::{QueueError, Queues};
+use crate::ids::Token;
+use crate::protocols::http::binding::{Bound, Extent};
+use crate::protocols::http::call::{Call, Rollback};
+use crate::protocols::http::problem::Problem;
+use crate::protocols::http::route::{Body, Json};
+use crate::protocols::http::schema::{JobText, List, Number, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use tokio::time::timeout;
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Pop {
+    /// From which; or `any`.
+    queues: Option<List<QueueName, 1000>>,
+    /// From whichever has a job, drawn by chance, but of types that are set to be asked for by name. Does not wait.
+    any: Option<AnyQueue>,
+    /// One for each of the queues, in their order: which of those that have a job gives one is left to chance, each as often as its weight says. If left out, the one with the most urgent job.
+    weights: Option<List<Number<u32, 1, { u32::MAX as u64 }>, 1000>>,
+    /// Jobs to claim at most. A client that waits is given one.
+    #[serde(default)]
+    count: Number<u32, 1, 100, 1>,
+    /// Seconds to wait for one at most.
+    #[serde(default)]
+    wait: Number<u64, 0, 3600>,
+    /// Milliseconds that each claim lasts; if 0, as the job says, or its type.
+    #[serde(default)]
+    claim_ms: Span,
+    /// The process that the claims end with, by its record: an id, or a prefix of one.
+    process: Option<String>,
+    /// How much of it has to end.
+    #[serde(default)]
+    release: Extent,
+    /// Whether its tree is killed, and proved gone, before a job whose claim has run out is given on.
+    #[serde(default)]
+    kill_before_grant: bool,
+}
+
+/// Queues of any type.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct AnyQueue {
+    /// Only of this tenant; empty for the default one.
+    tenant: Option<String>,
+    /// None of these types.
+    #[serde(default)]
+    except: Vec<String>,
+}
+
+/// The most types that a claim of any type leaves out.
+const EXCEPT_MAX: usize = 100;
+
+impl AnyQueue {
+    /// What is asked for, if nothing of the request stands against it.
+    fn of(self, is_plain: bool) -> Result<AnyType, Problem> {
+        let Self { tenant, except } = self;
+        if !is_plain {
+            let words = "stands alone: without queues, weights, and wait";
+            return Err(Problem::field("any", words));
+        }
+        if except.len() > EXCEPT_MAX {
+            let words = format!("has {EXCEPT_MAX} types at most");
+            return Err(Problem::field("any.except", words));
+        }
+        Ok(AnyType { tenant, except })
+    }
+}
+
+/// A job that somebody has now.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Claim")]
+pub(crate) struct Popped {
+    /// Its number.
+    id: u64,
+    /// Only ever grows: to be shown with whatever is done with the job.
+    token: Token,
+    queue: QueueName,
+    /// Claims since it was added or kicked, this one included.
+    attempts: u32,
+    /// Milliseconds until the claim ends; null if only with its process.
+    remaining_ms: Option<u64>,
+    /// Whether it is tried again when the claim ends without a word.
+    retries: bool,
+    /// Whether a newer root job has made it superfluous: end it without doing anything.
+    duplicate: bool,
+    #[serde(flatten)]
+    text: JobText,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Claims {
+    jobs: Vec<Popped>,
+}
+
+/// Claims jobs, waiting for one if asked to.
+pub(crate) async fn pop(call: &Call, Body(wanted): Body<Pop>) -> Result<Json<Claims>, Problem> {
+    let count = wanted.count.0 as usize;
+    let bound = Bound {
+        process: wanted.process,
+        release: wanted.release,
+        kill_before_grant: wanted.kill_before_grant,
+    };
+    let queues = self::bound(call, &bound).await?;
+    let queues = queues.claiming_for(wanted.claim_ms.0);
+    if let Some(any) = wanted.any {
+        let is_plain = wanted.queues.is_none() && wanted.weights.is_none() && wanted.wait.0 == 0;
+        let claims = queues.pop_any(any.of(is_plain)?, count).await?;
+        return Ok(answered(call, queues, claims));
+    }
+    let names = wanted.queues.map(|names| names.0);
+    let names = names.ok_or_else(|| Problem::field("queues", "is missing, and so is any"))?;
+    let weights = wanted.weights.map_or(Vec::new(), |weights| weights.0);
+    if !weights.is_empty() && weights.len() != names.len() {
+        let words = format!(
+            "must be a list of {} numbers, one for each queue",
+            names.len()
+        );
+        return Err(Problem::field("weights", words));
+    }
+    let weights: Vec<u32> = weights.into_iter().map(|weight| weight.0).collect();
+    let queues = queues.weighted(&weights);
+    let claims = match wanted.wait.0 {
+        0 => queues.pop_some(&names, count).await?,
+        wait => {
+            let wait = Duration::from_secs(wait);
+            let held = call.room().name(&names)?;
+            let claims = pop_within(&queues, (&names, count), (wait, call.key.is_some()));
+            let claims = call.wait(claims).await??;
+            drop(held);
+            claims
+        }
+    };
+    Ok(answered(call, queues, claims))
+}
+
+/// Where claims are bound as a request says.
+pub(super) async fn bound(call: &Call, bound: &Bound) -> Result<Queues, Problem> {
+    let binding = bound.binding(call).await?;
+    let queues = call.queues();
+    Ok(binding.map_or_else(|| queues.clone(), |binding| queues.bound(binding)))
+}
+
+/// The answer, and what becomes of the claims if it is not delivered.
+fn answered(call: &Call, queues: Queues, claims: Vec<Claim>) -> Json<Claims> {
+    let now = call.node.now();
+    let jobs = claims.iter().map(|claim| popped(claim, now)).collect();
+    // A client that may ask again is answered again; for any other they would be lost until their claims end.
+    if call.key.is_none() {
+        call.rollback.set(Some(give_back(queues, claims)));
+    }
+    Json(Claims { jobs })
+}
+
+/// Claims what is ready, or the first job that is so in time.
+async fn pop_within(
+    queues: &Queues,
+    (names, count): (&[QueueName], usize),
+    (wait, once): (Duration, bool),
+) -> Result<Vec<Claim>, QueueError> {
+    let claims = queues.pop_some(names, count).await?;
+    if !claims.is_empty() {
+        return Ok(claims);
+    }
+    let mut waiting = queues.wait_for_job(names);
+    match timeout(wait, waiting.claim()).await {
+        Ok(claim) => claim.map(|claim| vec![claim]),
+        Err(_) => match waiting.withdraw().await? {
+            Some(claim) => Ok(vec![claim]),
+            // The same request, waiting beside this one, may have been given one.
+            None if once => queues.pop_some(names, 1).await,
+            None => Ok(Vec::new()),
+        },
+    }
+}
+
+/// What is done if these are not delivered.
+fn give_back(queues: Queues, claims: Vec<Claim>) -> Rollback {
+    Rollback::new(move || {
+        // A part of the answer may have been read: what is to be run at most once stays where it is.
+        for claim in claims.into_iter().filter(|claim| claim.retries) {
+            queues.give_back(claim.id, claim.token);
+        }
+    })
+}
+
+fn popped(claim: &Claim, now: Timestamp) -> Popped {
+    let Claim {
+        id,
+        token,
+        queue,
+        attempts,
+        until,
+        retries,
+        duplicate,
+        body,
+    } = claim.clone();
+    let ends = Some(until).filter(|_| claim.ends().is_some());
+    Popped {
+        id,
+        token,
+        queue,
+        attempts,
+        remaining_ms: ends.map(|until| until.0.saturating_sub(now.0)),
+        retries,
+        duplicate,
+        text: JobText { body },
+    }
+}
