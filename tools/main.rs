@@ -37,6 +37,7 @@ mod table;
 mod text;
 mod top;
 mod words;
+mod work;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
@@ -80,6 +81,7 @@ enum Command {
     Status(status::Status),
     Top(top::Top),
     Wait(process::WaitFor),
+    Work(Box<work::Work>),
 }
 
 fn main() -> std::process::ExitCode {
@@ -121,5 +123,6 @@ fn main() -> std::process::ExitCode {
         Command::Replay(replay) => replay.run(),
         Command::Top(top) => top.run(),
         Command::Wait(wait) => wait.run(),
+        Command::Work(work) => work.run(),
     })
 }

@@ -44,6 +44,7 @@ mod story;
 mod top;
 mod tree;
 mod upgrade;
+mod work;
 mod zoo;
 
 #[path = "../support/beanstalk.rs"]

@@ -18,6 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// How long to wait for one that stopped while it was asked for something under a key, which it remembers for longer.
+const RETURN_MAX: Duration = Duration::from_mins(5);
+
 /// The longest answer.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
@@ -142,7 +145,7 @@ pub(crate) fn send(
 }
 
 /// Posts these fields to a path once, and waits so long for the answer.
-pub(crate) fn send_once(
+pub(crate) fn send_within(
     target: &Target,
     path: &str,
     fields: Fields,
@@ -150,6 +153,36 @@ pub(crate) fn send_once(
 ) -> Result<Answer, Failure> {
     let body = Value::Object(fields).to_string();
     Ok(ask(target, ("POST", path, &body), patience)?)
+}
+
+/// Posts these fields to a path under a key, and again under it as long as the coordinator is started anew meanwhile: what is
+/// asked for is done once, and what came of it is answered.
+pub(crate) fn send_once(
+    target: &Target,
+    path: &str,
+    fields: Map<String, Value>,
+    key: &str,
+) -> Result<Answer, Failure> {
+    let began = instant();
+    let target = target.under(key);
+    let body = Value::Object(fields).to_string();
+    let (mut pause, mut was_there) = (PAUSE_MIN, false);
+    loop {
+        let failure = match ask(&target, ("POST", path, &body), PATIENCE) {
+            Ok(answer) if !answer.is_refused_as(Reason::Stopped) => return Ok(answer),
+            Ok(_) => None,
+            Err(Trouble::CutOff(failure)) => Some(failure),
+            Err(Trouble::Absent(failure)) if was_there => Some(failure),
+            Err(trouble) => return Err(trouble.into()),
+        };
+        if began.elapsed() > RETURN_MAX {
+            let words = "the coordinator stopped, and did not come back";
+            return Err(failure.unwrap_or_else(|| Failure::unreachable(words)));
+        }
+        was_there = true;
+        rest(pause);
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
 }
 
 /// Why nothing was answered.
@@ -353,9 +386,13 @@ fn ask_on(
     let token = target.token.as_ref().map_or_else(String::new, |token| {
         format!("Authorization: Bearer {token}\r\n")
     });
+    let key = target
+        .key
+        .as_ref()
+        .map_or_else(String::new, |key| format!("Idempotency-Key: {key}\r\n"));
     let host = &target.host;
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{token}{content}"
+        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{token}{key}{content}"
     );
     let connected = target.connect(patience);
     let mut stream = connected.map_err(|error| unreachable_because(&error, target))?;

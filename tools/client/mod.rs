@@ -9,6 +9,7 @@ mod ask;
 mod target;
 
 pub(crate) use ask::{
-    Answer, Fields, fields, follow, get, instant, post, rest, send, send_once, with_query,
+    Answer, Fields, fields, follow, get, instant, post, rest, send, send_once, send_within,
+    with_query,
 };
 pub(crate) use target::{Target, Where};

@@ -85,6 +85,7 @@ impl Where {
                 data: None,
                 host: "localhost".to_owned(),
                 token: None,
+                key: None,
             });
         }
         let place = Place::parse(&url)?;
@@ -102,6 +103,7 @@ impl Where {
             host: place.host.clone(),
             way: Way::Tcp { place, tls },
             data: None,
+            key: None,
         })
     }
 }
@@ -115,6 +117,8 @@ pub(crate) struct Target {
     /// What the head of a request calls it.
     pub(super) host: String,
     pub(super) token: Option<String>,
+    /// The key of a request that may come again.
+    pub(super) key: Option<String>,
 }
 
 #[derive(Clone)]
@@ -144,6 +148,15 @@ impl Target {
             data: Some(data.to_owned()),
             host: "localhost".to_owned(),
             token: None,
+            key: None,
+        }
+    }
+
+    /// The same for a request under this key.
+    pub(super) fn under(&self, key: &str) -> Self {
+        Self {
+            key: Some(key.to_owned()),
+            ..self.clone()
         }
     }
 

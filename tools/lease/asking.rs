@@ -50,7 +50,7 @@ impl Asking {
         fields: Fields,
         patience: Duration,
     ) -> Result<Value, Failure> {
-        client::send_once(
+        client::send_within(
             &self.target,
             &format!("/v1/leases/{what}"),
             fields,

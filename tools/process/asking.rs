@@ -65,6 +65,12 @@ impl Asking {
         client::send(&self.target, &path, fields, 0)?.well(HELPS)
     }
 
+    /// The same under a key: once, also where the coordinator is started anew meanwhile.
+    pub(super) fn act_once(&self, what: &str, fields: Fields, key: &str) -> Result<Value, Failure> {
+        let path = format!("/v1/processes/{what}");
+        client::send_once(&self.target, &path, fields, key)?.well(HELPS)
+    }
+
     /// Has something done with services; what is answered. `wait` is in seconds.
     pub(super) fn serve(&self, what: &str, fields: Fields, wait: u64) -> Result<Value, Failure> {
         let path = format!("/v1/services/{what}");

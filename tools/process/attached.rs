@@ -15,7 +15,7 @@ use sexton::keeper::protocol::{Parcel, Report, Request};
 use std::fmt::Display;
 use std::io::{ErrorKind, IoSlice, Read as _, Write as _};
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
@@ -49,16 +49,14 @@ const LIMITS: [Resource; 10] = [
 /// Runs a command, and waits for its end. `started` hears of it when it runs, with its record.
 pub(crate) fn run(
     asking: &Asking,
-    mut asked: Fields,
+    asked: Fields,
     started: impl FnOnce(&Value),
     outcome: &dyn Fn(&Value) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     // Before it is launched: what comes from here on is for it.
     let foreground = Foreground::listen()?;
     let handed = Handed::over(asking, false)?;
-    asked.insert("parcel".to_owned(), handed.ticket().into());
-    let record = asking.act("launch", asked)?;
-    drop(handed);
+    let record = handed.launch(asking, asked)?;
     if has_ended(&record) {
         return outcome(&record);
     }
@@ -132,8 +130,29 @@ pub(crate) struct Handed {
 impl Handed {
     /// Gives the keeper what the command is to have of this process. Unless it stays, the launch has a minute to come.
     pub(crate) fn over(asking: &Asking, stays: bool) -> Result<Self, NotHanded> {
-        let (ticket, connection) = handed_over(asking, stays)?;
+        let (input, output, errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+        Self::with(
+            asking,
+            &[input.as_fd(), output.as_fd(), errors.as_fd()],
+            stays,
+        )
+    }
+
+    /// The same with these streams.
+    fn with(
+        asking: &Asking,
+        streams: &[BorrowedFd<'_>; 3],
+        stays: bool,
+    ) -> Result<Self, NotHanded> {
+        let (ticket, connection) = handed_over(asking, streams, stays)?;
         Ok(Self { ticket, connection })
+    }
+
+    /// Launches the command that it is for: its record.
+    fn launch(self, asking: &Asking, mut asked: Fields) -> Result<Value, Failure> {
+        let ticket = self.ticket();
+        asked.insert("parcel".to_owned(), ticket.as_str().into());
+        asking.act_once("launch", asked, &ticket)
     }
 
     /// By which the launch names it.
@@ -165,6 +184,15 @@ impl From<NotHanded> for Failure {
     }
 }
 
+/// Launches a command with these streams, and with the environment, the umask and the limits of this process: its record.
+pub(crate) fn launch(
+    asking: &Asking,
+    asked: Fields,
+    streams: &[BorrowedFd<'_>; 3],
+) -> Result<Value, Failure> {
+    Handed::with(asking, streams, false)?.launch(asking, asked)
+}
+
 fn failed(error: &dyn Display) -> Failure {
     Failure::unreachable(format!(
         "failed to hand the command over to the keeper: {error}"
@@ -173,12 +201,16 @@ fn failed(error: &dyn Display) -> Failure {
 
 /// Hands over to the keeper that runs. One that was killed is noticed a moment later: until then the coordinator names its
 /// socket, at which nobody answers, and then it starts another.
-fn handed_over(asking: &Asking, stays: bool) -> Result<(u128, UnixStream), NotHanded> {
+fn handed_over(
+    asking: &Asking,
+    streams: &[BorrowedFd<'_>; 3],
+    stays: bool,
+) -> Result<(u128, UnixStream), NotHanded> {
     let mut left = LOOKS;
     loop {
         let keeper = asking.act("keeper", Fields::new())?;
         let socket = keeper.pointer("/socket").and_then(Value::as_str);
-        match hand_over(socket.unwrap_or_default(), stays) {
+        match hand_over(socket.unwrap_or_default(), streams, stays) {
             Ok(handed) => return Ok(handed),
             Err(error) if left > 0 && error.kind() == ErrorKind::ConnectionRefused => {
                 left -= 1;
@@ -209,7 +241,11 @@ fn rest() {
 
 /// Gives the keeper what the command is to have of this process: the ticket by which the launch names it, and the connection,
 /// with whose end the keeper lets go of what no launch has asked for.
-fn hand_over(socket: &str, stays: bool) -> std::io::Result<(u128, UnixStream)> {
+fn hand_over(
+    socket: &str,
+    streams: &[BorrowedFd<'_>; 3],
+    stays: bool,
+) -> std::io::Result<(u128, UnixStream)> {
     let mut chance = [0; 16];
     getrandom::fill(&mut chance).map_err(std::io::Error::other)?;
     let ticket = u128::from_le_bytes(chance);
@@ -222,11 +258,9 @@ fn hand_over(socket: &str, stays: bool) -> std::io::Result<(u128, UnixStream)> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let (input, output, errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
-    let streams = [input.as_fd(), output.as_fd(), errors.as_fd()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
-    if !beside.push(SendAncillaryMessage::ScmRights(&streams)) {
+    if !beside.push(SendAncillaryMessage::ScmRights(streams)) {
         return Err(std::io::Error::other("three descriptors do not fit"));
     }
     let sent = sendmsg(

@@ -47,7 +47,7 @@ pub(crate) fn standing(record: &Value) -> String {
 }
 
 /// How it ended, in a few words.
-pub(super) fn ending(record: &Value) -> String {
+pub(crate) fn ending(record: &Value) -> String {
     let timeout = if text(record, "/stopped_by") == Some("timeout") {
         ", time over"
     } else {

@@ -1,0 +1,297 @@
+//! `sexton work`: a command for each job, and no two beside each other for one job, whoever is killed.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "an answer that lacks a part fails the test"
+)]
+
+use crate::coordinator::{Done, done};
+use crate::daemon::text;
+use crate::patience::until;
+use crate::tree::Tree;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+
+fn push(tree: &Tree, queue: &str, body: &str) -> String {
+    let id = tree.well(&["queue", "push", queue, body]);
+    id.trim_end().to_owned()
+}
+
+fn job(tree: &Tree, id: &str) -> Value {
+    tree.get(&format!("/v1/queues/job?id={id}"))
+}
+
+/// Runs a shell script for each job, and says what came of it.
+fn work(tree: &Tree, words: &[&str], script: &str) -> (Value, Done) {
+    let all = [
+        &["work"],
+        words,
+        &["--result", "json", "--", "sh", "-c", script],
+    ]
+    .concat();
+    let done = tree.run(&all);
+    let said = serde_json::from_str(&done.out);
+    (said.unwrap_or_else(|_| panic!("no result: {done:?}")), done)
+}
+
+/// Type, status and error of each job.
+fn jobs(said: &Value) -> Vec<(String, String, Value)> {
+    let listed = said["jobs"].as_array().expect("a list");
+    let word = |job: &Value, what: &str| job[what].as_str().expect("a word").to_owned();
+    let jobs = listed.iter().map(|job| {
+        assert!(job["time"].is_u64(), "{job}");
+        (word(job, "type"), word(job, "status"), job["error"].clone())
+    });
+    jobs.collect()
+}
+
+/// Begins to run a shell script for each job.
+fn begin(tree: &Tree, words: &[&str], script: &str) -> Child {
+    let all = [&["work"], words, &["--", "sh", "-c", script]].concat();
+    let mut command = tree.command(&all);
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    command.spawn().expect("it runs")
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_raw(i32::try_from(child.id()).expect("a PID")).expect("a PID")
+}
+
+/// A script that runs until a file is there, and notes that it began and that it ended.
+fn gated(tree: &Tree) -> (String, PathBuf, PathBuf) {
+    let (gate, log) = (tree.data.join("gate"), tree.data.join("log"));
+    let script = format!(
+        "echo begin >> {0}; while [ ! -e {1} ]; do sleep 0.02; done; echo end >> {0}",
+        text(&log),
+        text(&gate)
+    );
+    (script, gate, log)
+}
+
+fn until_lines(log: &std::path::Path, count: usize) {
+    until("it is noted", || {
+        let lines = std::fs::read_to_string(log).ok()?.lines().count();
+        (lines >= count).then_some(())
+    });
+}
+
+#[test]
+fn a_command_has_the_job_and_its_exit_status_says_what_becomes_of_it() {
+    let tree = Tree::start();
+    let id = push(&tree, "mails", "to: ann");
+    let out = tree.data.join("out");
+    let script = format!(
+        "{{ cat; echo; echo $SEXTON_JOB_ID $SEXTON_JOB_QUEUE $SEXTON_JOB_TYPE $SEXTON_JOB_ATTEMPT; }} > {}; test $SEXTON_JOB_FENCE -gt 0",
+        text(&out)
+    );
+    let (said, _) = work(&tree, &["mails"], &script);
+    assert_eq!(jobs(&said), [("mails".into(), "ok".into(), Value::Null)]);
+    assert_eq!(
+        (&said["reached"], &said["backoffs"]),
+        (&json!("none-ready"), &json!({}))
+    );
+    let written = std::fs::read_to_string(&out).expect("it ran");
+    assert_eq!(written, format!("to: ann\n{id} mails mails 1\n"));
+    assert_eq!(job(&tree, &id)["reason"], "absent", "it is done");
+
+    let id = push(&tree, "mails", "x");
+    let (said, done) = work(
+        &tree,
+        &["mails"],
+        "echo one >&2; echo it is broken >&2; exit 3",
+    );
+    assert_eq!(
+        jobs(&said),
+        [("mails".into(), "failed".into(), json!("one\nit is broken"))]
+    );
+    assert_eq!(done.status, 0, "{done:?}");
+    assert!(done.err.contains("it is broken"), "{done:?}");
+    let failed = job(&tree, &id);
+    assert_eq!(
+        (&failed["phase"], &failed["error"], &failed["attempts"]),
+        (&json!("retrying"), &json!("one\nit is broken"), &json!(1))
+    );
+    tree.well(&["queue", "delete", &id]);
+
+    // Without a word, how it ended is the error.
+    let id = push(&tree, "mails", "x");
+    work(&tree, &["mails"], "kill -9 $$");
+    let error = job(&tree, &id)["error"].to_string();
+    assert!(error.contains('9') || error.contains("KILL"), "{error}");
+}
+
+#[test]
+fn a_job_that_cannot_be_tried_now_is_given_back_without_a_try() {
+    let tree = Tree::start();
+    let id = push(&tree, "mails", "x");
+    let (said, _) = work(&tree, &["mails"], "echo later >&2; exit 75");
+    assert_eq!(said["jobs"][0]["status"], "failed", "{said}");
+    let given = job(&tree, &id);
+    assert_eq!(
+        (&given["phase"], &given["error"], &given["attempts"]),
+        (&json!("retrying"), &json!("later"), &json!(0))
+    );
+}
+
+#[test]
+fn a_job_is_done_when_all_that_its_command_started_has_ended() {
+    let tree = Tree::start();
+    let id = push(&tree, "mails", "x");
+    let (script, gate, log) = gated(&tree);
+    // It leaves its session, and its command has ended.
+    let script = format!("setsid sh -c '{script}' < /dev/null > /dev/null 2>&1 & exit 0");
+    let mut running = begin(&tree, &["mails"], &script);
+    until_lines(&log, 1);
+    assert_eq!(job(&tree, &id)["phase"], "claimed");
+    assert!(running.try_wait().expect("it is ours").is_none());
+    std::fs::write(&gate, "").expect("it can be written");
+    assert!(running.wait().expect("it is ours").success());
+    assert_eq!(job(&tree, &id)["reason"], "absent", "it is done");
+}
+
+#[test]
+fn a_run_ends_at_its_limits() {
+    let tree = Tree::start();
+    for body in ["a", "b", "c"] {
+        push(&tree, "mails", body);
+    }
+    let (said, _) = work(&tree, &["mails", "--max-jobs", "2"], "true");
+    assert_eq!(
+        (jobs(&said).len(), &said["reached"]),
+        (2, &json!("job-limit"))
+    );
+    for _ in 0..2 {
+        push(&tree, "mails", "d");
+    }
+    // One is run whatever the time.
+    let (said, _) = work(&tree, &["mails", "--max-time", "0"], "sleep 0.1");
+    assert_eq!(
+        (jobs(&said).len(), &said["reached"]),
+        (1, &json!("time-limit"))
+    );
+    let (said, _) = work(&tree, &["purges"], "true");
+    assert_eq!(
+        (jobs(&said).len(), &said["reached"]),
+        (0, &json!("none-ready"))
+    );
+    push(&tree, "t1:mails", "e");
+    let (said, _) = work(
+        &tree,
+        &["mails", "--tenant", "t1"],
+        "test $SEXTON_JOB_TENANT = t1",
+    );
+    assert_eq!(jobs(&said), [("mails".into(), "ok".into(), Value::Null)]);
+    push(&tree, "t2:mails", "f");
+    let (said, _) = work(&tree, &["mails", "--any-ready"], "true");
+    assert_eq!(jobs(&said).len(), 3, "those of every tenant: {said}");
+}
+
+#[test]
+fn several_run_beside_each_other() {
+    let tree = Tree::start();
+    for body in ["a", "b", "c"] {
+        push(&tree, "mails", body);
+    }
+    let (script, gate, log) = gated(&tree);
+    let mut running = begin(&tree, &["mails", "--procs", "3"], &script);
+    until_lines(&log, 3);
+    let noted = std::fs::read_to_string(&log).expect("it is there");
+    assert_eq!(noted, "begin\nbegin\nbegin\n");
+    std::fs::write(&gate, "").expect("it can be written");
+    assert!(running.wait().expect("it is ours").success());
+    assert_eq!(tree.get("/v1/queues")["queues"], json!([]), "all are done");
+}
+
+#[test]
+fn a_run_that_waits_ends_by_a_signal_when_its_command_has() {
+    let tree = Tree::start();
+    let (script, gate, log) = gated(&tree);
+    let running = begin(&tree, &["mails", "--wait"], &script);
+    let id = push(&tree, "mails", "x");
+    until_lines(&log, 1);
+    let later = push(&tree, "mails", "y");
+    kill_process(pid(&running), Signal::TERM).expect("it runs");
+    std::fs::write(&gate, "").expect("it can be written");
+    let done = done(running.wait_with_output().expect("it is ours"));
+    assert_eq!(done.status, 0, "{done:?}");
+    assert!(done.err.contains("stopped"), "{done:?}");
+    assert_eq!(job(&tree, &id)["reason"], "absent", "it is done");
+    assert_eq!(job(&tree, &later)["phase"], "ready", "it was not begun");
+
+    // One that has nothing to do ends at once.
+    tree.well(&["queue", "delete", &later]);
+    let idle = begin(&tree, &["mails", "--wait"], "true");
+    until("it waits", || {
+        let queue = tree.get("/v1/queues/queue?queue=mails");
+        (queue["waiting"] == 1).then_some(())
+    });
+    kill_process(pid(&idle), Signal::TERM).expect("it runs");
+    assert!(
+        idle.wait_with_output()
+            .expect("it is ours")
+            .status
+            .success()
+    );
+}
+
+/// Whoever is killed, the job runs again when its command is gone, and not before.
+fn killed(whom: impl FnOnce(&mut Tree, &mut Child)) {
+    let mut tree = Tree::start();
+    let id = push(&tree, "mails", "x");
+    let (script, gate, log) = gated(&tree);
+    let mut running = begin(&tree, &["mails"], &script);
+    until_lines(&log, 1);
+    whom(&mut tree, &mut running);
+    if tree.daemon.is_none() {
+        tree.serve();
+    }
+    assert_eq!(job(&tree, &id)["phase"], "claimed", "its command lives");
+    let early = tree.run(&["queue", "pop", "mails"]);
+    assert_eq!(early.status, 1, "nobody has it beside it: {early:?}");
+    std::fs::write(&gate, "").expect("it can be written");
+    let is_killed = running.wait().expect("it is ours").code().is_none();
+    if is_killed {
+        until("it is ready again", || {
+            (job(&tree, &id)["phase"] == "ready").then_some(())
+        });
+        let noted = std::fs::read_to_string(&log).expect("it is there");
+        assert_eq!(noted, "begin\nend\n", "its command has ended");
+        let (said, _) = work(&tree, &["mails"], "test $SEXTON_JOB_ATTEMPT = 2");
+        assert_eq!(jobs(&said), [("mails".into(), "ok".into(), Value::Null)]);
+    }
+    assert_eq!(job(&tree, &id)["reason"], "absent", "it is done");
+}
+
+#[test]
+fn a_job_whose_runner_is_killed_runs_again_when_its_command_has_ended() {
+    killed(|_, running| running.kill().expect("it runs"));
+}
+
+#[test]
+fn a_job_goes_on_through_a_crash_of_the_coordinator() {
+    killed(|tree, _| tree.daemon.take().expect("one runs").kill());
+}
+
+#[test]
+fn a_job_goes_on_without_its_keeper() {
+    killed(|tree, _| tree.kill_keeper());
+}
+
+#[test]
+fn a_command_that_is_not_there_costs_no_job_a_try() {
+    let tree = Tree::start();
+    let id = push(&tree, "mails", "x");
+    let done = tree.run(&["work", "mails", "--", "/nowhere/to/be/found"]);
+    assert_eq!(done.status, 127, "{done:?}");
+    assert_eq!(job(&tree, &id)["attempts"], 0, "{done:?}");
+    for words in [
+        &["work", "t:mails", "--", "true"][..],
+        &["work", "mails", "--procs", "0", "--", "true"],
+        &["work", "mails"],
+        &["work", "mails", "--any-ready", "--wait", "--", "true"],
+    ] {
+        assert_eq!(tree.run(words).status, 2, "{words:?}");
+    }
+}

@@ -1,0 +1,158 @@
+//! The flags of `sexton work`.
+
+use crate::client::{Where, fields};
+use crate::process::{Asking, PARENT, here, plain};
+use crate::report::{Failure, print, tell};
+use crate::span::{SPAN, milliseconds};
+use crate::text::words;
+use crate::work::attempt::Attempts;
+use crate::work::claim::{Jobs, Source};
+use crate::work::runner::{self, Limits};
+use clap::{Args, ValueEnum};
+use sexton::actors::queue::QueueName;
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// Run a command for each job of some queues
+///
+/// Claims a job, runs the command with the job's body on its standard input, and says what came of it: exit status 0 ends the job,
+/// once all that the command started has ended, too; 75 (`EX_TEMPFAIL`) gives it back, to be tried later, and counts as no try; any
+/// other fails it, with the end of the command's standard error as its error. Ends when no job is ready, unless --wait says to go on.
+///
+/// A command may be run twice for one job: if this one is killed, its commands go on, and when they have ended the jobs are
+/// given out again. They are never run beside each other. TERM and INT begin no further job and end when the commands have.
+///
+/// The command has in its environment `SEXTON_JOB_ID`, `SEXTON_JOB_QUEUE`, `SEXTON_JOB_TYPE`, `SEXTON_JOB_TENANT`,
+/// `SEXTON_JOB_ATTEMPT`, and `SEXTON_JOB_FENCE`, the token of the claim.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sexton work mails -- ./send                    until no job is ready
+  sexton work mails purges --wait --procs 4 -- ./work
+  sexton work mails --tenant t1 --max-jobs 100 --max-time 5m --result json -- ./send
+
+Exit status: 0 also where jobs failed; 125, 126, 127 the command could not be launched, as for `sexton run`: its job is given
+back; 3 no coordinator runs there.")]
+pub(crate) struct Work {
+    /// The types of jobs; each is a queue
+    #[arg(required = true, value_name = "TYPE", value_parser = kind)]
+    types: Vec<String>,
+
+    /// Their tenant [default: the one without a name]
+    #[arg(long)]
+    tenant: Option<String>,
+
+    /// Jobs of these types of whichever tenant has any, drawn by chance
+    #[arg(long, conflicts_with_all = ["tenant", "wait"])]
+    any_ready: bool,
+
+    /// How many commands run at a time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    procs: u16,
+
+    /// End after so many jobs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_jobs: Option<u64>,
+
+    /// Begin no further job after so long; one is run in any case
+    #[arg(long, value_name = SPAN, value_parser = milliseconds)]
+    max_time: Option<u64>,
+
+    /// Wait for jobs
+    #[arg(long)]
+    wait: bool,
+
+    /// Print what it came to, as MediaWiki's runJobs.php does; what commands print goes to standard error then
+    #[arg(long, value_enum, value_name = "FORM")]
+    result: Option<Form>,
+
+    /// Whose child it is, by id
+    #[arg(long, value_name = "ID", env = PARENT)]
+    parent: Option<String>,
+
+    /// Run it although its arguments look like they hold a secret; they are stored, and shown masked
+    #[arg(long)]
+    allow_secrets: bool,
+
+    #[command(flatten)]
+    at: Where,
+
+    /// The command and its arguments
+    #[arg(required = true, last = true)]
+    command: Vec<OsString>,
+}
+
+/// How a result is printed.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// One object in JSON
+    Json,
+}
+
+/// A type is the name of a queue without a tenant.
+fn kind(text: &str) -> Result<String, String> {
+    match QueueName::new(text.as_bytes()) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err("a type is 1 to 200 letters, digits and -+/;.$_(), the first no -".to_owned()),
+    }
+}
+
+impl Work {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let asking = Asking::at(&self.at, false)?;
+        if !asking.target.is_socket() {
+            let words =
+                "jobs are worked on where the coordinator runs: it has to see the processes";
+            return Err(Failure::usage(words)
+                .help("elsewhere `sexton queue pop`, `ack` and `fail` do the same by hand"));
+        }
+        let command = plain(&self.command, self.allow_secrets, &here()?)?;
+        let source = self.source()?;
+        let asked = fields([
+            ("type", "orchestrator".into()),
+            ("parent", self.parent.clone().into()),
+        ]);
+        let registered = asking.act("register", asked)?;
+        let name = self
+            .command
+            .first()
+            .map(|it| it.to_string_lossy().into_owned());
+        let attempts = Attempts {
+            jobs: Jobs {
+                target: asking.target.clone(),
+                source,
+                own: words(&registered, "/id"),
+            },
+            asking,
+            command,
+            name: name.unwrap_or_default(),
+            is_quiet: self.result.is_some(),
+        };
+        let limits = Limits {
+            jobs: self.max_jobs,
+            time: self.max_time.map(Duration::from_millis),
+            waits: self.wait,
+        };
+        let (tally, failure) = runner::run(attempts, limits, self.procs)?;
+        match self.result {
+            Some(Form::Json) => print(&tally.json())?,
+            None => tell(&tally.line()),
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    fn source(&self) -> Result<Source, Failure> {
+        if self.any_ready {
+            return Ok(Source::AnyTenant(self.types.clone()));
+        }
+        let queue = |kind: &String| {
+            let name = match self.tenant.as_deref().filter(|tenant| !tenant.is_empty()) {
+                Some(tenant) => format!("{tenant}:{kind}"),
+                None => kind.clone(),
+            };
+            QueueName::try_from(name.as_str()).map_err(|error| Failure::usage(error.to_string()))
+        };
+        let queues = self.types.iter().map(queue);
+        Ok(Source::Queues(queues.collect::<Result<_, _>>()?))
+    }
+}
