@@ -175,7 +175,7 @@ async fn run(call: &Call, Body(asked): Body<Run>) -> Result<Json<Ran>, Problem> 
         // What can begin at once is waited for in any case: that takes no longer than the launch is durable.
         let seconds = match requested.turn {
             Turn::Current => asked.wait.0.max(1),
-            Turn::Next | Turn::NotNeeded | Turn::NoDelay => asked.wait.0,
+            Turn::Next | Turn::NotNeeded | Turn::Kept | Turn::NoDelay => asked.wait.0,
         };
         lease = match call
             .wait(timeout(Duration::from_secs(seconds), has_begun))
