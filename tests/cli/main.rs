@@ -12,6 +12,7 @@ mod descriptors;
 mod disk_full;
 mod drain;
 mod events;
+mod guide;
 mod hooks;
 mod import;
 mod import_hostile;

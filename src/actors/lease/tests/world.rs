@@ -187,23 +187,7 @@ impl World {
                 lease,
                 process: pid,
                 waits,
-            } => {
-                let by_process = (*pid > 0).then(|| Binding {
-                    process: process((*pid).into()),
-                    until: Until::Tree,
-                    fence: false,
-                });
-                let claim = Claim {
-                    process: by_process,
-                    waits: *waits,
-                    ..Claim::default()
-                };
-                self.bench.say(Message::Request(Box::new(Requesting {
-                    name: Self::name(*lease),
-                    claim: Some(claim),
-                    ..Requesting::default()
-                })));
-            }
+            } => self.claim(*lease, *pid, *waits),
             Act::Finish { lease } => {
                 let name = Self::name(*lease);
                 let token = self.began.get(&name).map_or(Token(0), |it| it.1);
@@ -251,6 +235,25 @@ impl World {
             Act::Reload => self.reload(),
         }
         self.look();
+    }
+
+    /// A client asks that runs the pass itself.
+    fn claim(&mut self, lease: u8, pid: u8, waits: bool) {
+        let by_process = (pid > 0).then(|| Binding {
+            process: process(pid.into()),
+            until: Until::Tree,
+            fence: false,
+        });
+        let claim = Claim {
+            process: by_process,
+            waits,
+            ..Claim::default()
+        };
+        self.bench.say(Message::Request(Box::new(Requesting {
+            name: Self::name(lease),
+            claim: Some(claim),
+            ..Requesting::default()
+        })));
     }
 
     /// A process that lives ends, and its watcher is told.
