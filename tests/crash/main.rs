@@ -4,6 +4,8 @@
 
 mod acting;
 mod clients;
+#[cfg(target_os = "linux")]
+mod exclusion;
 mod locks;
 #[cfg(target_os = "linux")]
 mod processes;

@@ -334,6 +334,11 @@ pub(crate) fn kills(usual: u64, all: u64) -> u64 {
     setting("SEXTON_CRASH_KILLS").map_or(usual, |kills| kills * usual / all)
 }
 
+/// How long a campaign goes on that counts no kills, in seconds.
+pub(crate) fn seconds(usual: u64) -> u64 {
+    setting("SEXTON_CRASH_SECONDS").unwrap_or(usual)
+}
+
 /// The seed to begin with.
 pub(crate) fn seed() -> u64 {
     setting("SEXTON_CRASH_SEED").unwrap_or(1)

@@ -14,7 +14,7 @@
 
 mod asking;
 mod children;
-mod host;
+pub(crate) mod host;
 mod keepers;
 mod killed;
 mod reused;

@@ -1,0 +1,132 @@
+//! Callers that want one lock again and again, and what each runs while it has it.
+
+use crate::chance::Chance;
+use sexton::kernel::pidfd::Pidfd;
+use sexton::kernel::proc;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// A command: it writes that it is there, leaves something that does so too, and ends. `$1` is the file, `$2` its id, `$3`
+/// what it leaves. Each line is one write at the end of the file.
+const COMMAND: &str = r#"
+there='for turn in 1 2 3 4; do echo "$0 $2 $$" >> "$1"; sleep 0.005; done'
+echo "b $2 $$" >> "$1"
+sh -c "$there" h "$1" "$2"
+case $3 in
+session) setsid sh -c "$there" l "$1" "$2" < /dev/null > /dev/null 2>&1 & ;;
+closed) setsid sh -c "$there" l "$1" "$2" < /dev/null > /dev/null 2>&1 3>&- & ;;
+orphan) ( setsid sh -c "($there) &" l "$1" "$2" < /dev/null > /dev/null 2>&1 & ) ;;
+bare) ( env -i "PATH=$PATH" setsid sh -c "$there" l "$1" "$2" < /dev/null > /dev/null 2>&1 & ) ;;
+esac
+echo "e $2 $$" >> "$1"
+"#;
+
+/// What commands leave, most of them nothing: a process in a session of its own, one that closes what it inherits, one that
+/// was forked twice, and one without our environment.
+const LEAVES: [&str; 8] = [
+    "nothing", "nothing", "nothing", "nothing", "session", "closed", "orphan", "bare",
+];
+
+/// Callers of one lock, of one kind.
+pub(crate) struct Callers {
+    /// What all commands write to.
+    pub(crate) file: PathBuf,
+    /// The beginning of a call, without the command.
+    call: fn(&Path) -> Command,
+    place: PathBuf,
+    /// Who calls now, by the id of the command.
+    calling: Mutex<BTreeMap<String, Pidfd>>,
+    next: AtomicU64,
+    is_over: AtomicBool,
+}
+
+impl Callers {
+    /// Callers by this command, which is given `place`.
+    pub(crate) fn new(file: PathBuf, place: PathBuf, call: fn(&Path) -> Command) -> Self {
+        Self {
+            file,
+            call,
+            place,
+            calling: Mutex::default(),
+            next: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
+        }
+    }
+
+    /// Calls again and again, until all is over.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a coordinator that is started again is no event of this process"
+    )]
+    pub(crate) fn call(&self, seed: u64) {
+        while !self.is_over.load(Ordering::Relaxed) {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let mut chance = Chance::new(seed ^ number << 20);
+            let chosen = usize::try_from(chance.below(LEAVES.len() as u64));
+            let leaves = LEAVES.get(chosen.expect("it is small"));
+            let leaves = leaves.expect("it is below their number");
+            let id = number.to_string();
+            let mut command = (self.call)(&self.place);
+            command.args(["sh", "-c", COMMAND, "exclusion"]);
+            command.arg(&self.file).args([id.as_str(), leaves]);
+            command.stdin(Stdio::null()).stdout(Stdio::null());
+            let mut child = command.stderr(Stdio::null()).spawn().expect("it starts");
+            // Before it can be reaped: so it is the caller, and no other.
+            let pidfd = Pidfd::open(child.id()).expect("there are descriptors");
+            let calling = || self.calling.lock().expect("nobody panics in it");
+            calling().insert(id.clone(), pidfd.expect("it is not reaped"));
+            let status = child.wait().expect("it is ours");
+            calling().remove(&id);
+            if !status.success() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+
+    /// Nobody calls again after this value is dropped; and where a test fails, nobody goes on waiting for the lock.
+    pub(crate) const fn until_dropped(&self) -> UntilDropped<'_> {
+        UntilDropped(self)
+    }
+
+    /// kill -9 of who calls for this command, or of the caller that comes first if it does not call any more.
+    pub(crate) fn kill_caller(&self, id: &str) -> bool {
+        let calling = self.calling.lock().expect("nobody panics in it");
+        let caller = calling.get(id).or_else(|| calling.values().next());
+        caller.is_some_and(|caller| caller.signal(9).is_ok())
+    }
+
+    /// kill -9 of a process that wrote to the file.
+    pub(crate) fn kill_writer(&self, pid: u32) -> bool {
+        let Ok(Some(pidfd)) = Pidfd::open(pid) else {
+            return false;
+        };
+        let argv = proc::cmdline(pid).ok().flatten().unwrap_or_default();
+        let file = self.file.as_os_str().as_encoded_bytes();
+        argv.iter().any(|word| word.as_bytes() == file) && pidfd.signal(9).is_ok()
+    }
+}
+
+/// See [`Callers::until_dropped`].
+pub(crate) struct UntilDropped<'a>(&'a Callers);
+
+impl Drop for UntilDropped<'_> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "one that has just been started is not known yet"
+    )]
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::Relaxed);
+        for _ in 0..if std::thread::panicking() { 100 } else { 0 } {
+            let calling = self.0.calling.lock();
+            for caller in calling.unwrap_or_else(PoisonError::into_inner).values() {
+                // It may have ended.
+                drop(caller.signal(9));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
