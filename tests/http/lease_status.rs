@@ -26,12 +26,12 @@ fn claimed(opened: &Opened, name: &str) -> u64 {
     let requesting = Requesting {
         name: named(name),
         claim: Some(Claim::default()),
+        no_delay: true,
         ..Requesting::default()
     };
-    let (token, requested) = run(leases.claim(requesting)).expect("it is answered");
-    let current = requested.lease.lease.current.as_ref();
-    let token = token.or(current.map(|it| it.token));
-    token.expect("somebody runs it").0
+    let requested = run(leases.request(requesting)).expect("it is answered");
+    let current = requested.lease.lease.current;
+    current.expect("somebody runs it").token.0
 }
 
 /// A request that is answered as asked.
