@@ -108,19 +108,7 @@ fn page(status: &Value) -> String {
     if is("/snapshots") {
         lines.push(("snapshots", snapshots(status)));
     }
-    let locks = format!(
-        "{}, {}; {} open",
-        many("/lock_owners", "owner"),
-        many("/lock_contenders", "contender"),
-        many("/open_commands", "command")
-    );
-    lines.push(("locks", locks));
-    let jobs = |phase: &str| format!("{} {phase}", count(&format!("/queues/jobs/{phase}")));
-    let phases = PHASES.map(jobs);
-    lines.push(("jobs", phases.join(", ")));
-    let passes = |at: &str| count(&format!("/leases/{at}"));
-    let passes = format!("{} running, {} next", passes("running"), passes("waiting"));
-    lines.push(("passes", passes));
+    lines.extend(held(status));
     let (host, process) = (system::host(status), system::process(status));
     lines.push(("host", host.join(", ")));
     lines.push(("process", process.join(", ")));
@@ -141,6 +129,25 @@ fn reload(status: &Value) -> Option<String> {
     let problems = status.pointer("/reloaded/problems")?.as_array()?;
     let problems: Vec<_> = problems.iter().filter_map(Value::as_str).collect();
     (!problems.is_empty()).then(|| format!("FAILED: {}", text::plain(&problems.join("; "))))
+}
+
+/// What is held of locks, jobs and leases.
+fn held(status: &Value) -> [(&'static str, String); 3] {
+    let count = |path: &str| grouped(number(status, path));
+    let many = |path: &str, one: &str| text::count(number(status, path), one);
+    let locks = format!(
+        "{}, {}; {} open",
+        many("/lock_owners", "owner"),
+        many("/lock_contenders", "contender"),
+        many("/open_commands", "command")
+    );
+    let jobs = PHASES.map(|phase| format!("{} {phase}", count(&format!("/queues/jobs/{phase}"))));
+    let (running, next) = (count("/leases/running"), count("/leases/waiting"));
+    [
+        ("locks", locks),
+        ("jobs", jobs.join(", ")),
+        ("passes", format!("{running} running, {next} next")),
+    ]
 }
 
 /// What is taken on no more, if anything.

@@ -82,6 +82,10 @@ pub(super) struct Run {
     #[arg(long)]
     allow_secrets: bool,
 
+    /// With --no-lease, whose child it is, by id
+    #[arg(long, value_name = "ID", env = PARENT)]
+    parent: Option<String>,
+
     /// The command and its arguments [default: what is set]
     #[arg(last = true)]
     command: Vec<OsString>,
@@ -100,7 +104,7 @@ impl Run {
         if self.no_lease {
             let mut launch = launch
                 .ok_or_else(|| Failure::usage("--no-lease runs a command, and there is none"))?;
-            launch.extend(fields([("parent", std::env::var(PARENT).ok().into())]));
+            launch.extend(fields([("parent", self.parent.clone().into())]));
             if self.detach {
                 return detached(&processes, launch);
             }
