@@ -3,7 +3,7 @@
 use crate::actor::Ask;
 use crate::counter::{LEFT, RIGHT, STRIDE, What};
 use crate::coverage::Coverage;
-use crate::planted::caught;
+use crate::planted::{caught, caught_as};
 use crate::run::Run;
 use crate::setting::{Plant, Setting};
 use crate::violation::{Promise, Violation};
@@ -188,5 +188,7 @@ fn a_decision_by_other_chance_is_caught() {
 
 #[test]
 fn a_decision_by_another_wall_clock_is_caught() {
-    caught(Plant::OtherWall, &[Promise::DecidedAgain], 20);
+    // A date that is in an entry shows it, too.
+    let sooner = [Promise::EntriesRight];
+    caught_as(Plant::OtherWall, Promise::DecidedAgain, &sooner, 20);
 }
