@@ -10,12 +10,15 @@ use crate::kernel::cgroup;
 use crate::kernel::signals::{self, Signals};
 use crate::kernel::spawn::Outcome;
 use crate::kernel::wait::Children;
+use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
+/// The name of its lock in the data directory, which says its PID.
+pub(super) const LOCK: &str = "keeper.lock";
 /// How long a keeper stays at first, when whoever started it has yet to come.
 const FIRST_IDLE_MS: u64 = 10_000;
 /// How soon what could not be written is written again, in milliseconds.
@@ -29,6 +32,19 @@ pub(crate) struct Files {
     /// Locked as long as it is open.
     pub(crate) lock: OwnedFd,
     pub(crate) listener: OwnedFd,
+}
+
+impl Files {
+    /// Whether its lock is still where others look for it: without it nobody finds this keeper any more.
+    fn are_there(&self) -> bool {
+        let own = rustix::fs::fstat(&self.lock);
+        let there = rustix::fs::lstat(self.data.join(LOCK));
+        match (own, there) {
+            (Ok(own), Ok(there)) => (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino),
+            (_, Err(Errno::NOENT | Errno::NOTDIR)) => false,
+            (_, Err(_)) | (Err(_), _) => true,
+        }
+    }
 }
 
 /// A keeper.
@@ -99,7 +115,13 @@ impl Keeper {
             }
             self.settle();
         }
-        drop(std::fs::remove_file(&self.files.socket));
+        let are_there = self.files.are_there();
+        if are_there {
+            drop(std::fs::remove_file(&self.files.socket));
+        } else if self.files.data.exists() {
+            // What is there now may be of another keeper.
+            return Ok(());
+        }
         if let Some(groups) = &self.files.groups {
             drop(cgroup::remove(groups));
         }
@@ -164,9 +186,9 @@ impl Keeper {
     }
 
     fn leave_if_idle(&mut self, now: u64) {
-        let is_idle = self.attempts.is_empty()
-            && self.parcels.is_empty()
+        let is_idle = self.parcels.is_empty()
             && self.clients.is_empty()
+            && (self.attempts.is_empty() || self.is_forsaken())
             && matches!(self.reap(), Ok(Children::None));
         if !is_idle {
             self.idle_since = None;
@@ -174,6 +196,11 @@ impl Keeper {
         }
         let since = *self.idle_since.get_or_insert(now);
         self.is_over |= now >= since + self.idle_ms;
+    }
+
+    /// Whether nobody can come for what it holds: nothing of that lives, and its directory was removed.
+    fn is_forsaken(&self) -> bool {
+        self.attempts.alive() == 0 && !self.files.are_there()
     }
 }
 

@@ -1,7 +1,7 @@
 //! How a keeper comes to be: the lock, its socket, its log; and how a program that embeds a node becomes one.
 
 use crate::keeper::attempts::Attempts;
-use crate::keeper::core::{Files, Keeper};
+use crate::keeper::core::{Files, Keeper, LOCK};
 use crate::keeper::log::{self, Log, LogError};
 use crate::keeper::protocol::Started;
 use crate::keeper::upgrade::{Carried, Resumption};
@@ -23,8 +23,6 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The name of its lock in the data directory, which says its PID.
-const LOCK: &str = "keeper.lock";
 /// The name of its socket there.
 pub const SOCKET: &str = "keeper.sock";
 /// How many connections wait to be accepted.

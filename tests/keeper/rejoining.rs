@@ -170,6 +170,29 @@ fn an_end_that_is_asked_for_waits_for_children() {
 }
 
 #[test]
+fn a_keeper_that_nobody_can_find_any_more_leaves_when_nothing_lives() {
+    let mut kept = Kept::new();
+    let (mut peer, _) = kept.hello();
+    let started = peer.run(attempt(1), kept.launch(&["sleep", "1000"]));
+    peer.run_through(attempt(2), kept.shell("true"));
+    drop(peer);
+    for name in ["keeper.lock", "keeper.sock", "keeper.log"] {
+        std::fs::remove_file(kept.path(name)).expect("it is there");
+    }
+    let mut other = kept.try_start().expect("the directory is free");
+    let pidfd = Pidfd::open(started.pid)
+        .expect("it can be")
+        .expect("it lives");
+    assert!(kept.ended().is_none(), "its child lives");
+    pidfd.signal(9).expect("it may be");
+    let status = until("it leaves", || kept.ended());
+    assert!(status.success());
+    assert!(kept.path("keeper.sock").exists(), "it is of the other");
+    other.kill().expect("it lives");
+    other.wait().expect("it is ours");
+}
+
+#[test]
 fn the_keeper_is_a_session_of_its_own_and_small() {
     let kept = Kept::new();
     kept.hello();
