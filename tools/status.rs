@@ -65,12 +65,7 @@ fn page(status: &Value) -> String {
     let count = |path: &str| grouped(number(status, path));
     let is = |path: &str| status.pointer(path).is_some_and(|value| !value.is_null());
     let up = span(number(status, "/uptime_ms"));
-    let clean = status.pointer("/recovered/clean") == Some(&Value::Bool(true));
-    let before = if clean {
-        "a clean stop"
-    } else {
-        "an unclean end"
-    };
+    let before = before(status);
     let many = |path: &str, one: &str| text::count(number(status, path), one);
     let records = many("/recovered/records", "record");
     let mut lines = vec![
@@ -122,6 +117,16 @@ fn page(status: &Value) -> String {
         .chain(["\n".to_owned(), table(actors)])
         .chain(actors.iter().map(quarantined))
         .collect()
+}
+
+/// How the coordinator before ended.
+fn before(status: &Value) -> &'static str {
+    let clean = status.pointer("/recovered/clean") == Some(&Value::Bool(true));
+    if clean {
+        "a clean stop"
+    } else {
+        "an unclean end"
+    }
 }
 
 /// What the newest reload left as it was, if anything.
