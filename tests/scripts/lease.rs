@@ -1,5 +1,10 @@
 //! The lease actor's words. Times are milliseconds since the script began.
 
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "what has no words of its own is passed over"
+)]
+
 use crate::node::{Heard, Tongue, milliseconds, number, split};
 use sexton::actors::binding::{Binding, Exit, Gone, Until};
 use sexton::actors::lease::{

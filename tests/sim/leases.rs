@@ -1,5 +1,10 @@
 //! The model of leases as a reference, and what their clients ask for.
 
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "each rule names the messages it is about"
+)]
+
 use crate::actor::{Ask, Call};
 use crate::chance::Chance;
 use crate::coverage::Coverage;

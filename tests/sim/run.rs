@@ -284,15 +284,14 @@ impl<'a> Run<'a> {
         match next {
             Move::Call(id) => {
                 self.clients.process.see(self.world.processes.strangers());
-                self.clients.lock.see(self.clients.process.known());
-                self.clients.lease.see(self.clients.process.known());
-                self.clients.queue.see(self.clients.process.known());
+                let known = self.clients.process.known();
+                self.clients.lock.see(known.clone());
+                self.clients.queue.see(known.clone());
+                self.clients.lease.see(known);
                 each!(actor in &mut node.actors, clients in &mut self.clients => {
                     if actor.host.actor() == id {
                         let asks = clients.call(&mut self.chance);
-                        if self.trace {
-                            crate::print(&format!("{:>5} {id} asks {asks:?}", self.step));
-                        }
+                        tracing(self.trace, || format!("{:>5} {id} asks {asks:?}", self.step));
                         actor.post(asks);
                     }
                 });
@@ -545,4 +544,11 @@ fn waits<R: Reference>(
 fn refusals<R: Reference>(call: &Call<R>) -> u64 {
     let answers = call.answers.iter().flatten().flatten();
     answers.filter(|reply| R::is_disk_full(reply)).count() as u64
+}
+
+/// Prints what a run does, if that is asked for.
+fn tracing(trace: bool, line: impl FnOnce() -> String) {
+    if trace {
+        crate::print(&line());
+    }
 }

@@ -45,7 +45,10 @@ impl Model {
                         *command = bare.into();
                         (*process, *taken) = (entry.process.unwrap_or_default(), false);
                     }
-                    _ => {
+                    Holder::Launched { .. }
+                    | Holder::Process(_)
+                    | Holder::Timed { .. }
+                    | Holder::Nobody => {
                         let whole = stopped || matches!(exit, Some(Exit::Code(_)));
                         stays = known.end(entry.now.at, exit, whole);
                     }
@@ -79,7 +82,7 @@ impl Model {
         if let Some(current) = known.lease.current.as_mut().filter(|it| it.end.is_none()) {
             let lost = match current.holder {
                 Holder::Timed { ttl_ms, renewed } => renewed.max(epoch).0 + ttl_ms <= now.0,
-                _ => false,
+                Holder::Launched { .. } | Holder::Process(_) | Holder::Nobody => false,
             };
             if lost {
                 let stays = known.end(now, None, false);
@@ -105,7 +108,7 @@ impl Model {
             })
         });
         match place {
-            Some(place) => known.begin(entry, place),
+            Some(place) => known.begin(entry, &place),
             None => return false,
         }
         true

@@ -143,12 +143,12 @@ impl Known {
         }
     }
 
-    pub(super) fn begin(&mut self, entry: Entry, place: Place) {
+    pub(super) fn begin(&mut self, entry: Entry, place: &Place) {
         let since = entry.now.at;
         let holder = match (&place.command, place.process) {
             (Some(command), _) => Holder::Launched {
                 process: entry.process.unwrap_or_default(),
-                command: command.clone(),
+                command: Command::clone(command),
                 taken: false,
             },
             (None, Some(binding)) => Holder::Process(binding),

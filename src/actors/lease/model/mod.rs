@@ -179,7 +179,7 @@ impl Model {
             None if self.all.len() >= self.rules.leases_max as usize => return Err(Refused::Full),
             None => {
                 let is_free = |slot: &u32| self.all.iter().all(|it| it.slot.0 != *slot);
-                let slot = (0..)
+                let slot = (0..u32::MAX)
                     .find(is_free)
                     .expect("there are more slots than leases");
                 self.all.push(Known::new(Slot(slot), name));
@@ -267,7 +267,7 @@ impl Model {
         let is_over = known.lease.current.is_none() || over < now;
         if is_over && !known.runs() {
             let place = known.place(asked, entry.seq.into(), now);
-            known.begin(entry, place);
+            known.begin(entry, &place);
             if !impatient {
                 known.lease.wanted = known.lease.begun;
                 known.lease.broken = 0;
@@ -319,7 +319,7 @@ impl Model {
     fn place_of_date(&self) -> Slot {
         let is_free = |slot: &u32| self.all.iter().all(|it| it.lease.due != Some(Slot(*slot)));
         Slot(
-            (0..)
+            (0..u32::MAX)
                 .find(is_free)
                 .expect("there are more places than leases"),
         )
