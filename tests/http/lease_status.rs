@@ -104,6 +104,9 @@ pub(crate) fn least(path: &str, method: &str) -> Asking {
     let asking = Asking::as_described(path, method);
     match path {
         "/v1/leases/run" => asking.about(&json!({"name": "x", "launch": {"command": ["true"]}})),
+        "/v1/leases/lease" | "/v1/leases/check" => asking.at_target(&format!("{path}?name=x")),
+        "/v1/leases/claim" | "/v1/leases/reset" => asking.about(&json!({"name": "x"})),
+        "/v1/leases/renew" | "/v1/leases/finish" => asking.about(&json!({"name": "x", "token": 1})),
         "/v1/leases/set" => asking.about(&json!({"name": "x", "period_ms": 5000})),
         "/v1/leases/wait" => asking.about(&json!({"name": "x", "begun": 1})),
         "/v1/leases/import" => asking.about(&json!({"name": "x", "text": ""})),

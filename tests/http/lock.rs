@@ -346,7 +346,10 @@ fn a_drain_takes_no_new_locks_and_tells_when_none_is_left() {
     let opened = Opened::new();
     assert_eq!(acquire(&opened, "a", "one").status, 200);
     let begun = opened.post("/v1/drain", &Value::Null).json();
-    assert_eq!(begun, json!({"draining": true, "locks": 1, "claims": 0}));
+    assert_eq!(
+        begun,
+        json!({"draining": true, "locks": 1, "claims": 0, "passes": 0})
+    );
     acquire(&opened, "b", "one").because(503, "draining");
     assert_eq!(acquire(&opened, "a", "one").status, 200, "renewals go on");
     assert_eq!(opened.get("/v1/status", "").json()["draining"], true);
@@ -356,6 +359,9 @@ fn a_drain_takes_no_new_locks_and_tells_when_none_is_left() {
         .post("/v1/locks/release", &json!({"key": "a", "owner": "one"}))
         .json();
     let drained = finish("/v1/drain?wait=600", waiting).json();
-    assert_eq!(drained, json!({"draining": true, "locks": 0, "claims": 0}));
+    assert_eq!(
+        drained,
+        json!({"draining": true, "locks": 0, "claims": 0, "passes": 0})
+    );
     run(opened.handle().drained()).expect("whoever else waits for it is told too");
 }

@@ -226,7 +226,10 @@ fn a_drain_takes_no_new_jobs_and_lets_those_be_done_that_are_there() {
         (status["queues"]["waiting"] == 1).then_some(())
     });
     let drains = opened.post("/v1/drain?what=queues", &Value::Null).json();
-    assert_eq!(drains, json!({"draining": true, "locks": 0, "claims": 1}));
+    assert_eq!(
+        drains,
+        json!({"draining": true, "locks": 0, "claims": 1, "passes": 0})
+    );
     opened
         .post("/v1/drain?what=jobs", &Value::Null)
         .problem(400);
