@@ -44,7 +44,8 @@ fn zoo(tree: &Tree, is_contained: bool) {
         ("stopped", "sh -c 'kill -STOP $$' & kill -STOP $$", 2),
         (
             "holder",
-            "setsid sh -c 'trap \"\" TERM; exec sleep 1000' & exit 0",
+            // What is looked for while it is being made may be missed.
+            "setsid sh -c 'trap \"\" TERM; exec sleep 1000' & sleep 0.3; exit 0",
             1,
         ),
     ] {
@@ -59,7 +60,8 @@ fn zoo(tree: &Tree, is_contained: bool) {
             });
             let pid = record["output_held_by"][0]["pid"].as_i64();
             let pid = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-            kill_process(pid.expect("it is named"), Signal::KILL).expect("it is ours");
+            let pid = pid.unwrap_or_else(|| panic!("it is named: {record}"));
+            kill_process(pid, Signal::KILL).expect("it is ours");
             until("it is gone", || (members(&id) == 0).then_some(()));
             continue;
         }
