@@ -1,6 +1,6 @@
 //! Makes so what was decided. Nothing is left to decide here.
 
-use crate::actors::binding::{Binding, PROCESSES, ToProcesses, Until, Watch as Watching};
+use crate::actors::binding::{Binding, Exit, PROCESSES, ToProcesses, Until, Watch as Watching};
 use crate::actors::lease::item::{Command, Current, Due, End, Holder, Lease, Place, Setting};
 use crate::actors::lease::machine::LeaseMachine;
 use crate::actors::lease::message::{Claim, Imported, Message, Requesting};
@@ -24,12 +24,8 @@ impl LeaseMachine {
         match step {
             Step::Made => self.state.insert(entry.seq, slot, Lease::named(message)),
             Step::Forgotten => {
-                if self
-                    .state
-                    .leases
-                    .get(slot)
-                    .is_some_and(|it| it.running().is_some())
-                {
+                let lease = self.state.leases.get(slot);
+                if lease.is_some_and(|it| it.running().is_some()) {
                     self.state.change(entry.seq, slot, |it| it.leaves = true);
                 } else {
                     self.state.remove(entry.seq, slot);
@@ -209,7 +205,7 @@ impl Lease {
         }
     }
 
-    fn end(&mut self, entry: Stamp, exit: Option<crate::actors::binding::Exit>, whole: bool) {
+    fn end(&mut self, entry: Stamp, exit: Option<Exit>, whole: bool) {
         let at = entry.at;
         self.change_current(|it| it.end = Some(End { at, exit, whole }));
         if whole {

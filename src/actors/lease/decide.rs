@@ -407,13 +407,6 @@ impl Requesting {
     }
 }
 
-impl Lease {
-    /// Until when no pass begins after the newest.
-    fn until(&self) -> Timestamp {
-        self.current.as_ref().map_or(Timestamp(0), |it| it.until)
-    }
-}
-
 fn check_request(requesting: &Requesting) -> Result<(), Refused> {
     let spans = 1..=Settings::SPAN_MS_MAX;
     let Claim { ttl_ms, .. } = requesting.claim.unwrap_or_default();

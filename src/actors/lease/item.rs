@@ -277,6 +277,11 @@ impl Lease {
         self.wanted > self.whole && !self.settings.disabled
     }
 
+    /// Until when no pass begins after the newest, as far as the period goes.
+    pub fn until(&self) -> Timestamp {
+        self.current.as_ref().map_or(Timestamp(0), |it| it.until)
+    }
+
     /// The first instant at which another pass may begin, as far as the period goes.
     pub fn free_at(&self) -> Timestamp {
         let current = self.current.as_ref();

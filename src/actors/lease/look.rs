@@ -49,7 +49,7 @@ impl Shown for LeaseMachine {
 
     fn gauges(&self) -> Vec<Gauge> {
         let gauge = |name, help, value| Gauge { name, help, value };
-        let totals = self.state.totals;
+        let totals = self.state.totals();
         let leases = self.state.leases.len() as u64;
         vec![
             gauge("leases", "leases", leases),

@@ -41,9 +41,9 @@ impl LeaseMachine {
 
     /// Answers those who wait for what these leases have come to.
     fn wake(&mut self, slots: &BTreeSet<Slot>, effects: &mut Effects<Self>) {
-        if self.state.totals.running == 0 {
+        if self.state.totals().running == 0 {
             for ticket in std::mem::take(&mut self.waiting_for_none) {
-                effects.wake(ticket, Reply::Totals(self.state.totals));
+                effects.wake(ticket, Reply::Totals(self.state.totals()));
             }
         }
         if self.waiting.is_empty() {
@@ -192,7 +192,7 @@ impl Machine for LeaseMachine {
                 let listing = self.list(prefix, after.as_ref(), *limit);
                 Reply::List(Box::new(listing))
             }
-            Query::Totals => Reply::Totals(self.state.totals),
+            Query::Totals => Reply::Totals(self.state.totals()),
         }
     }
 
@@ -219,8 +219,8 @@ impl Machine for LeaseMachine {
 
     fn watch(&mut self, ticket: Ticket, watch: &Watch, effects: &mut Effects<Self>) {
         let Some(name) = watch.name() else {
-            if self.state.totals.running == 0 {
-                effects.wake(ticket, Reply::Totals(self.state.totals));
+            if self.state.totals().running == 0 {
+                effects.wake(ticket, Reply::Totals(self.state.totals()));
             } else {
                 self.waiting_for_none.insert(ticket);
             }

@@ -57,9 +57,32 @@ pub(super) struct State {
     pub(super) dues: Kept<Due>,
     pub(super) pages: Pages,
     by_name: BTreeMap<Name, Slot>,
+    index: Index,
+}
+
+/// What follows from the leases.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Index {
     /// Leases by the processes that they depend on.
     by_process: BTreeSet<(ProcessId, Slot)>,
-    pub(super) totals: Totals,
+    totals: Totals,
+}
+
+impl Index {
+    fn add(&mut self, slot: Slot, lease: &Lease) {
+        self.by_process
+            .extend(processes(lease).map(|process| (process, slot)));
+        self.totals.running += u64::from(lease.running().is_some());
+        self.totals.waiting += u64::from(lease.next.is_some());
+    }
+
+    fn remove(&mut self, slot: Slot, lease: &Lease) {
+        for process in processes(lease) {
+            self.by_process.remove(&(process, slot));
+        }
+        self.totals.running -= u64::from(lease.running().is_some());
+        self.totals.waiting -= u64::from(lease.next.is_some());
+    }
 }
 
 /// The processes that a lease depends on.
@@ -78,12 +101,13 @@ impl State {
     /// The leases that depend on a process.
     pub(super) fn of_process(&self, process: ProcessId) -> impl Iterator<Item = Slot> + '_ {
         let range = (process, Slot(0))..=(process, Slot::NONE);
-        self.by_process.range(range).map(|(_, slot)| *slot)
+        self.index.by_process.range(range).map(|(_, slot)| *slot)
     }
 
     /// All leases that depend on processes.
     pub(super) fn bound(&self) -> BTreeSet<Slot> {
-        self.by_process.iter().map(|(_, slot)| *slot).collect()
+        let all = self.index.by_process.iter();
+        all.map(|(_, slot)| *slot).collect()
     }
 
     /// Leases after this name, by name.
@@ -92,28 +116,22 @@ impl State {
         range.map(|(name, slot)| (name, *slot))
     }
 
+    pub(super) const fn totals(&self) -> Totals {
+        self.index.totals
+    }
+
     pub(super) fn insert(&mut self, entry: Seq, slot: Slot, lease: Lease) {
-        self.include(slot, &lease);
+        self.by_name.insert(lease.name.clone(), slot);
+        self.index.add(slot, &lease);
         self.leases.insert(self.pages.by(entry), slot, lease);
     }
 
     pub(super) fn change(&mut self, entry: Seq, slot: Slot, make: impl FnOnce(&mut Lease)) {
-        if let Some(lease) = self.leases.get(slot) {
-            let before: Vec<ProcessId> = processes(lease).collect();
-            self.totals.running -= u64::from(lease.running().is_some());
-            self.totals.waiting -= u64::from(lease.next.is_some());
-            for process in before {
-                self.by_process.remove(&(process, slot));
-            }
-        }
-        self.leases.change(self.pages.by(entry), slot, make);
-        if let Some(lease) = self.leases.get(slot) {
-            let after: Vec<ProcessId> = processes(lease).collect();
-            self.totals.running += u64::from(lease.running().is_some());
-            self.totals.waiting += u64::from(lease.next.is_some());
-            self.by_process
-                .extend(after.into_iter().map(|it| (it, slot)));
-        }
+        self.leases.change(self.pages.by(entry), slot, |lease| {
+            self.index.remove(slot, lease);
+            make(lease);
+            self.index.add(slot, lease);
+        });
     }
 
     pub(super) fn remove(&mut self, entry: Seq, slot: Slot) {
@@ -121,11 +139,7 @@ impl State {
         if let Some(due) = lease.due {
             self.dues.remove(self.pages.by(entry), due);
         }
-        self.totals.running -= u64::from(lease.running().is_some());
-        self.totals.waiting -= u64::from(lease.next.is_some());
-        for process in processes(&lease) {
-            self.by_process.remove(&(process, slot));
-        }
+        self.index.remove(slot, &lease);
         self.by_name.remove(&lease.name);
     }
 
@@ -157,7 +171,7 @@ impl State {
         for slot in touched {
             self.change(stamp.seq, slot, |lease| {
                 lease.rests = false;
-                let until = lease.current.as_ref().map_or(stamp.at, |it| it.until);
+                let until = lease.until();
                 if let Some(place) = &mut lease.next {
                     place.connected = false;
                     place.until = until.max(stamp.at).plus_ms(place.period_ms);
@@ -190,11 +204,10 @@ impl State {
                 Page::Dues(page) => state.dues.load(page),
             }
         }
-        let leases = std::mem::take(&mut state.leases);
-        for (slot, lease) in leases.iter() {
-            state.include(slot, lease);
+        for (slot, lease) in state.leases.iter() {
+            state.by_name.insert(lease.name.clone(), slot);
+            state.index.add(slot, lease);
         }
-        state.leases = leases;
         state
     }
 
@@ -205,30 +218,21 @@ impl State {
         digest
     }
 
-    fn include(&mut self, slot: Slot, lease: &Lease) {
-        self.by_name.insert(lease.name.clone(), slot);
-        let all = processes(lease).map(|process| (process, slot));
-        self.by_process.extend(all);
-        self.totals.running += u64::from(lease.running().is_some());
-        self.totals.waiting += u64::from(lease.next.is_some());
-    }
-
     /// Asserts that indexes and counts are those of the leases.
     #[cfg(test)]
     pub(super) fn assert_whole(&self) {
         self.leases.assert_whole();
         self.dues.assert_whole();
-        let mut fresh = Self::default();
+        let (mut index, mut by_name) = (Index::default(), BTreeMap::new());
         for (slot, lease) in self.leases.iter() {
-            fresh.include(slot, lease);
+            index.add(slot, lease);
+            by_name.insert(lease.name.clone(), slot);
             if let Some(due) = lease.due {
                 assert_eq!(self.dues.get(due).map(|it| it.lease), Some(slot));
             }
         }
-        assert_eq!(self.by_name, fresh.by_name);
-        assert_eq!(self.by_process, fresh.by_process);
-        assert_eq!(self.totals.running, fresh.totals.running);
-        assert_eq!(self.totals.waiting, fresh.totals.waiting);
+        assert_eq!(self.by_name, by_name);
+        assert_eq!(self.index, index);
         let with_dates = self.leases.iter().filter(|(_, it)| it.due.is_some());
         assert_eq!(with_dates.count(), self.dues.len());
     }

@@ -1,6 +1,6 @@
 //! A lease, as it is shown.
 
-use crate::actors::lease::item::{Lease, Settings};
+use crate::actors::lease::item::Lease;
 use crate::clock::{Date, Timestamp};
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ pub struct LeaseView {
     pub lease: Lease,
     /// When it asks by itself next.
     pub due: Option<Date>,
-    /// Whether a pass is wanted: one is owed, or its period is over.
+    /// Whether a whole pass is owed.
     pub wanted: bool,
 }
 
@@ -26,20 +26,9 @@ pub struct Listing {
 }
 
 impl LeaseView {
-    /// The first instant at which a request could have a pass at once, as far as is known now.
-    pub fn free_at(&self, now: Timestamp) -> Option<Timestamp> {
-        let is_free = self.lease.running().is_none() && self.lease.next.is_none();
-        is_free.then(|| self.lease.free_at().max(now))
-    }
-
     /// Whether a request has any use: Fossil's check before it spawns. Nobody is next who would do for it.
     pub fn is_useful(&self, now: Timestamp) -> bool {
         let next = self.lease.next.as_ref();
         !self.lease.settings.disabled && next.is_none_or(|it| !it.is_live(now))
-    }
-
-    /// What is set.
-    pub const fn settings(&self) -> &Settings {
-        &self.lease.settings
     }
 }
