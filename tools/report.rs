@@ -298,7 +298,20 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_bytes(text.as_bytes())
 }
 
-/// The same with bytes that somebody else made up.
+/// Prints an answer as it is (`json`), or as people read it.
+pub(crate) fn print_said(
+    json: bool,
+    said: &Value,
+    page: impl FnOnce(&Value) -> String,
+) -> Result<(), Failure> {
+    if json {
+        print(&format!("{said}\n"))
+    } else {
+        print(&page(said))
+    }
+}
+
+/// Writes bytes that somebody else made up to standard output, as [`print`] does.
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let all = if out.is_terminal() {

@@ -364,7 +364,7 @@ pub(crate) fn instant() -> Instant {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "nobody says when a coordinator that ended is there again"
+    reason = "what is waited for so makes no event: a coordinator that is there again, a file that grows"
 )]
 pub(crate) fn rest(pause: Duration) {
     std::thread::sleep(pause);

@@ -1,7 +1,7 @@
 //! What a coordinator is asked about leases, and what it answers.
 
 use crate::client::{self, Fields, Target};
-use crate::report::{Failure, print};
+use crate::report::{Failure, print_said};
 use serde_json::Value;
 use sexton::refusal::Reason;
 use std::time::Duration;
@@ -71,10 +71,6 @@ impl Asking {
         said: &Value,
         page: impl FnOnce(&Value) -> String,
     ) -> Result<(), Failure> {
-        if self.json {
-            print(&format!("{said}\n"))
-        } else {
-            print(&page(said))
-        }
+        print_said(self.json, said, page)
     }
 }

@@ -1,7 +1,7 @@
 //! What a coordinator is asked about processes, and what it answers.
 
 use crate::client::{self, Fields, Target, Where, fields};
-use crate::report::{Failure, print};
+use crate::report::{Failure, print_said};
 use rustix::process::Pid;
 use serde_json::Value;
 use sexton::refusal::Reason;
@@ -135,11 +135,7 @@ impl Asking {
         said: &Value,
         page: impl FnOnce(&Value) -> String,
     ) -> Result<(), Failure> {
-        if self.json {
-            print(&format!("{said}\n"))
-        } else {
-            print(&page(said))
-        }
+        print_said(self.json, said, page)
     }
 }
 

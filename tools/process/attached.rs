@@ -1,7 +1,7 @@
 //! A command in the foreground: it has the streams, the environment, the umask and the limits of this process, which hands
 //! them to the keeper itself, so that they stand nowhere. Signals that come here go on to it.
 
-use crate::client::{Fields, fields};
+use crate::client::{self, Fields, fields};
 use crate::process::asking::{Asking, Of, has_ended};
 use crate::report::Failure;
 use crate::signals::Signals;
@@ -214,7 +214,7 @@ fn handed_over(
             Ok(handed) => return Ok(handed),
             Err(error) if left > 0 && error.kind() == ErrorKind::ConnectionRefused => {
                 left -= 1;
-                rest();
+                client::rest(LOOK);
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 let seconds = PATIENCE.as_secs();
@@ -229,14 +229,6 @@ fn handed_over(
             }
         }
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "that the coordinator notices is no event here"
-)]
-fn rest() {
-    std::thread::sleep(LOOK);
 }
 
 /// Gives the keeper what the command is to have of this process: the ticket by which the launch names it, and the connection,

@@ -1,6 +1,6 @@
 //! `sexton logs`: what a process wrote. Its files are read here, where whoever asks may read them.
 
-use crate::client::{Where, fields};
+use crate::client::{self, Where, fields};
 use crate::process::asking::{Asking, has_ended};
 use crate::report::{Failure, print_bytes};
 use crate::text::words;
@@ -96,7 +96,7 @@ impl How {
             if ended {
                 return Ok(());
             }
-            rest();
+            client::rest(LOOK);
         }
     }
 }
@@ -160,14 +160,6 @@ fn unread(path: &Path, error: &io::Error) -> Failure {
     } else {
         Failure::unreachable(format!("failed to read {}: {error}", path.display()))
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a file that grows makes no event that is worth a dependency"
-)]
-fn rest() {
-    std::thread::sleep(LOOK);
 }
 
 #[cfg(test)]

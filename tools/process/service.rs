@@ -1,7 +1,6 @@
 //! `sexton service`: services of a running coordinator.
 
-use crate::client::Where;
-use crate::client::{Fields, fields};
+use crate::client::{self, Fields, Where, fields};
 use crate::process::asking::Asking;
 use crate::process::logs;
 use crate::process::service_page;
@@ -213,7 +212,7 @@ fn reload(asking: &Asking) -> Result<(), Failure> {
                 "the coordinator has not read its configuration yet; its log will say what came of it",
             ));
         }
-        rest();
+        client::rest(RELOAD_LOOK);
     };
     let problems = status.pointer("/reloaded/problems");
     let problems = problems.and_then(Value::as_array).into_iter().flatten();
@@ -236,12 +235,4 @@ const RELOAD_LOOK: Duration = Duration::from_millis(20);
 fn reloads(status: &Value) -> u64 {
     let count = status.pointer("/reloaded/count");
     count.and_then(Value::as_u64).unwrap_or(0)
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a coordinator that reads its configuration is no event here"
-)]
-fn rest() {
-    std::thread::sleep(RELOAD_LOOK);
 }
