@@ -437,6 +437,7 @@ fn for_another(message: &Message, outcome: &Outcome) -> Option<String> {
         Outcome::Launched(_) => "taken on".to_owned(),
         Outcome::Watched { .. } => "is there, and watched".to_owned(),
         Outcome::Gone => "is gone".to_owned(),
+        Outcome::Taken => "was taken on before".to_owned(),
         Outcome::Declined(refused) => format!("declined: {refused}"),
         other => format!("{other:?}"),
     };

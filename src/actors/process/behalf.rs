@@ -32,8 +32,7 @@ impl Record {
 impl ProcessMachine {
     pub(super) fn launching_as(&self, moment: &Moment, asked: &LaunchAs) -> Outcome {
         match self.state.find(asked.id) {
-            Some((_, record)) if record.is_gone(Until::Tree) => Outcome::Gone,
-            Some((slot, _)) => Outcome::Watched { slot },
+            Some(_) => Outcome::Taken,
             None => self
                 .launching(moment, &asked.launching, Some(asked.id))
                 .unwrap_or_else(Outcome::Declined),
@@ -46,11 +45,6 @@ impl ProcessMachine {
         (asked, outcome): (&LaunchAs, &Outcome),
         effects: &mut Effects<Self>,
     ) {
-        let watch = Watch {
-            by: asked.by,
-            process: asked.id,
-            until: Until::Tree,
-        };
         let holder = binding::holder(asked.by);
         if let Outcome::Declined(_) = outcome {
             let (process, until) = (asked.id, Until::Tree);
@@ -63,19 +57,20 @@ impl ProcessMachine {
             return effects.tell(holder, &ToHolder::Gone(gone));
         }
         effects.tell(holder, &ToHolder::Launched(asked.id));
-        match (outcome, &asked.launching) {
-            (Outcome::Launched(insertion), launching) => {
-                self.commit_launch(entry, (launching, insertion), effects);
-                self.commit_watch(entry, (insertion.slot, watch));
-            }
-            (Outcome::Watched { slot }, _) => self.commit_watch(entry, (*slot, watch)),
-            (Outcome::Gone, _) => self.tell_gone(watch, effects),
-            (other, _) => unreachable!("{other:?} never comes of a launch"),
+        if let Outcome::Launched(insertion) = outcome {
+            self.commit_launch(entry, (&asked.launching, insertion), effects);
+            self.state
+                .change(entry, insertion.slot, |it| it.awaited = Some(asked.by));
         }
     }
 
-    /// Tells an actor that what it wants to watch is gone.
-    pub(super) fn tell_gone(&self, watch: Watch, effects: &mut Effects<Self>) {
+    /// Tells an actor that what it wants to watch is gone. It knows of its launch then, if it asked for that.
+    pub(super) fn commit_gone(&mut self, entry: Seq, watch: Watch, effects: &mut Effects<Self>) {
+        if let Some((slot, record)) = self.state.find(watch.process)
+            && record.awaited == Some(watch.by)
+        {
+            self.state.change(entry, slot, |it| it.awaited = None);
+        }
         let Watch { by, process, until } = watch;
         let nobody = Gone {
             process,

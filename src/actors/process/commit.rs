@@ -62,7 +62,7 @@ impl ProcessMachine {
             (Outcome::Watched { slot }, Message::Watch(watch)) => {
                 self.commit_watch(entry.seq, (*slot, *watch));
             }
-            (Outcome::Gone, Message::Watch(watch)) => self.tell_gone(*watch, effects),
+            (Outcome::Gone, Message::Watch(watch)) => self.commit_gone(entry.seq, *watch, effects),
             (Outcome::Fenced { stops }, _) => {
                 for (slot, stop) in stops {
                     self.commit_stop(entry.seq, (*slot, *stop), effects);
@@ -181,8 +181,9 @@ impl ProcessMachine {
         self.state_attempt(insertion.slot, effects);
     }
 
-    pub(super) fn commit_watch(&mut self, entry: Seq, (slot, watch): (Slot, Watch)) {
+    fn commit_watch(&mut self, entry: Seq, (slot, watch): (Slot, Watch)) {
         self.state.change(entry, slot, |it| {
+            it.awaited = it.awaited.filter(|by| *by != watch.by);
             it.watchers.insert((watch.by, watch.until));
         });
     }

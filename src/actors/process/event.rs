@@ -135,6 +135,7 @@ impl ProcessMachine {
             | Outcome::Signalled { .. }
             | Outcome::Watched { .. }
             | Outcome::Gone
+            | Outcome::Taken
             | Outcome::Declined(_)
             | Outcome::Noticed { .. }
             | Outcome::Found { .. }

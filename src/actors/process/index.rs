@@ -78,10 +78,10 @@ impl Index {
     pub(super) fn settle(&mut self, slot: Slot, record: &Record) {
         let key = (record.ended_at(), slot);
         self.quarantined.remove(&slot);
-        if record.stays() {
-            self.removable.remove(&key);
-        } else {
+        if record.is_removable() {
             self.removable.insert(key);
+        } else {
+            self.removable.remove(&key);
         }
     }
 

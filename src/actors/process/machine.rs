@@ -73,6 +73,7 @@ impl ProcessMachine {
             | Outcome::Pruned { .. }
             | Outcome::Watched { .. }
             | Outcome::Gone
+            | Outcome::Taken
             | Outcome::Declined(_)
             | Outcome::Unchanged
             | Outcome::Contradicted
@@ -146,6 +147,7 @@ impl Machine for ProcessMachine {
             | Outcome::Signalled { .. }
             | Outcome::Watched { .. }
             | Outcome::Gone
+            | Outcome::Taken
             | Outcome::Declined(_)
             | Outcome::Fenced { .. }
             | Outcome::Noticed { .. }
@@ -219,6 +221,7 @@ impl Machine for ProcessMachine {
             | Outcome::Signalled { .. }
             | Outcome::Watched { .. }
             | Outcome::Gone
+            | Outcome::Taken
             | Outcome::Fenced { .. }
             | Outcome::Noticed { .. }
             | Outcome::Child(_)

@@ -281,12 +281,13 @@ pub struct Launching {
     pub parentage: Parentage,
 }
 
-/// A launch that another actor asks for, under an id that it chose itself. It watches the whole tree from the first.
+/// A launch that another actor asks for, under an id that it chose itself.
 ///
 /// An upsert: if there is a record of this id, nothing is launched, and the answer is the same. That is
-/// `ToHolder::Launched` once the launch is taken on, and then, once, `ToHolder::Gone` with `Until::Tree`. One that is
-/// refused is answered by `Gone` alone, with `Exit::Failed`. A sender that was told `Launched` states a `binding::Watch`
-/// from then on: a record that was removed since would be launched again by this.
+/// `ToHolder::Launched` once the launch is taken on, whatever became of it since. One that is refused is answered by
+/// `Gone` alone, with `Exit::Failed`. A sender that was told `Launched` states a `binding::Watch` of its tree, and is
+/// told of its end by that. Until it does, the record is not removed: the answer may have been lost, and the launch that
+/// is asked for again would be another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchAs {
     /// Which actor.

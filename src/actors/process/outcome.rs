@@ -94,6 +94,8 @@ pub enum Outcome {
     },
     /// It is gone, as far as another actor wants to know: that is told.
     Gone,
+    /// The launch that another actor asks for again was taken on before: that is told.
+    Taken,
     /// A launch that another actor asked for is refused: that is told.
     Declined(Refused),
     /// What lives of its tree is to end.

@@ -124,6 +124,10 @@ pub struct Record {
     /// Of a hook, what is in its output.
     #[serde(default)]
     pub found: Option<Box<Found>>,
+    /// The actor that asked for its launch and does not know of it yet, as far as is known: it may ask again, and would
+    /// launch it twice if the record were gone. Until then it is not told of its end, either.
+    #[serde(default)]
+    pub awaited: Option<ActorId>,
     /// What never changes. On a page of its own.
     #[serde(skip)]
     pub profile: Arc<Profile>,
@@ -280,7 +284,12 @@ impl Record {
         }
     }
 
-    /// Whether it must stay: it lives, or a descendant does.
+    /// Whether it may be removed.
+    pub(super) const fn is_removable(&self) -> bool {
+        !self.stays() && self.awaited.is_none()
+    }
+
+    /// Whether it must stay where it is in the tree: it lives, or a descendant does.
     pub(super) const fn stays(&self) -> bool {
         self.is_live() || self.held > 0
     }

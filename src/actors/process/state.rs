@@ -136,10 +136,10 @@ impl State {
     /// Takes a record out. What it was the parent of has none from then on.
     ///
     /// # Panics
-    /// If it must stay.
+    /// If it is not removable.
     pub(super) fn remove(&mut self, entry: Seq, slot: Slot) {
         let record = &self.records[slot];
-        assert!(!record.stays(), "what lives below is not cut off");
+        assert!(record.is_removable(), "what somebody depends on stays");
         self.index.remove(slot, record);
         self.profiles.remove(&profile_bytes(slot, &record.profile));
         self.touch_profile(entry, slot);
@@ -199,7 +199,7 @@ impl State {
     pub(super) fn is_tree_watched(&self, record: &Record) -> bool {
         let is_watched = |record: &Record| {
             let mut watchers = record.watchers.iter();
-            watchers.any(|(_, until)| *until == Until::Tree)
+            record.awaited.is_some() || watchers.any(|(_, until)| *until == Until::Tree)
         };
         is_watched(record) || self.above(record.parent).any(|(_, it)| is_watched(it))
     }
@@ -252,7 +252,7 @@ impl State {
             return;
         };
         let removal = record.ended_at().plus_ms(self.rules.retention_ms);
-        if !record.stays() && removal <= now.date() {
+        if record.is_removable() && removal <= now.date() {
             self.index.quarantined.insert(slot);
         }
     }

@@ -166,6 +166,7 @@ impl Model {
             bytes: 0,
             quarantined: false,
             watchers: Vec::new(),
+            awaited: None,
             tree_watched: false,
         }
     }

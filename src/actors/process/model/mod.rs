@@ -35,6 +35,8 @@ pub(super) struct Modelled {
     pub(super) quarantined: bool,
     /// Which actors are told when it is gone.
     watchers: Vec<(ActorId, Until)>,
+    /// The actor that asked for its launch and may not know of it.
+    awaited: Option<ActorId>,
     /// Whether somebody watches its tree, or one that it belongs to.
     tree_watched: bool,
 }
@@ -113,7 +115,7 @@ impl Model {
     /// Slots of those that may go, the oldest first.
     fn removable(&self) -> Vec<(Date, Slot)> {
         let free = self.records.iter();
-        let free = free.filter(|it| !self.stays(it.view.id));
+        let free = free.filter(|it| !self.stays(it.view.id) && it.awaited.is_none());
         let mut free: Vec<_> = free
             .map(|it| (it.view.ended.expect("it has ended"), it.slot))
             .collect();
@@ -198,7 +200,6 @@ impl Model {
                 tells.push((by, ToHolder::Gone(gone)));
             } else {
                 tells.push((by, ToHolder::Launched(process)));
-                tells.extend(self.gone_already(Watch { by, process, until }));
             }
         }
         self.count_below();
@@ -251,7 +252,7 @@ impl Model {
         Some((by, ToHolder::Gone(gone)))
     }
 
-    /// Launches what another actor asks for, unless it is there; that watches its tree.
+    /// Launches what another actor asks for, unless it is there. It stays until that actor watches it.
     fn launch_as(&mut self, asked: &LaunchAs, entry: Entry) -> Reply {
         let is_known = self.find(asked.id).is_some();
         if !is_known {
@@ -261,14 +262,13 @@ impl Model {
                 return Reply::Refused(refused);
             }
         }
-        let (by, process, until) = (asked.by, asked.id, Until::Tree);
-        self.watch(Watch { by, process, until });
-        let stays = self.stays(process);
-        if let Some(it) = self.find_mut(process) {
-            it.quarantined &= !stays;
+        if is_known {
+            return Reply::Done;
         }
-        let view = self.view(asked.id).filter(|_| !is_known);
-        view.map_or(Reply::Done, Reply::Launched)
+        let new = self.find_mut(asked.id).expect("it was just added");
+        new.awaited = Some(asked.by);
+        let view = Box::new(new.view.clone());
+        Reply::Launched(view)
     }
 
     fn is_gone(&self, it: &Modelled, until: Until) -> bool {
@@ -280,7 +280,10 @@ impl Model {
 
     /// Notes of each record whether its tree is watched, or one that it belongs to.
     fn note_watched(&mut self) {
-        let is_watched = |it: &Modelled| it.watchers.iter().any(|(_, until)| *until == Until::Tree);
+        let is_watched = |it: &Modelled| {
+            let mut watchers = it.watchers.iter();
+            it.awaited.is_some() || watchers.any(|(_, until)| *until == Until::Tree)
+        };
         let watched: Vec<bool> = self
             .records
             .iter()
@@ -297,6 +300,12 @@ impl Model {
 
     /// Whether that is news: it is told at once, or noted.
     fn watch(&mut self, watch: Watch) -> bool {
+        if let Some(it) = self.find_mut(watch.process)
+            && it.awaited == Some(watch.by)
+        {
+            it.awaited = None;
+            it.quarantined = false;
+        }
         let found = self.find(watch.process);
         if found.is_none_or(|it| self.is_gone(it, watch.until)) {
             return true;
