@@ -167,22 +167,27 @@ impl Lease {
             Step::Owed(source) => {
                 self.wanted = self.begun + 1;
                 self.keep(message, *source);
+                if let Some(place) = &mut self.next {
+                    place.shared = true;
+                }
             }
             Step::Placed { until } => {
-                self.next = Some(Place::of(entry, message, self, *until));
+                // A request may still have to be made up for: of a pass that was not whole, or a place that lapsed.
+                let shared = self.wanted > self.settled();
+                let place = Place::of(entry, message, self, *until);
+                self.next = Some(Place { shared, ..place });
                 self.wanted = self.begun + 1;
                 self.keep(message, Source::Request);
             }
             Step::Returned { until } => {
                 // Under a new token: what the client began before may end without taking this place away.
-                self.next = Some(Place::of(entry, message, self, *until));
+                let shared = self.next.as_ref().is_some_and(|it| it.shared);
+                let place = Place::of(entry, message, self, *until);
+                self.next = Some(Place { shared, ..place });
             }
             Step::Left => self.next = None,
             Step::GaveUp => {
-                let running = self.running().is_some();
-                self.wanted = self
-                    .wanted
-                    .min(if running { self.begun } else { self.whole });
+                self.wanted = self.wanted.min(self.settled());
                 self.broken = 0;
             }
             Step::Stopping => self.change_current(|it| it.stopping = true),
@@ -343,6 +348,7 @@ impl Lease {
             ttl_ms: Claim::default().ttl_ms,
             connected: false,
             until: until.1,
+            shared: false,
         });
         self.wanted = self.whole;
     }
@@ -386,6 +392,7 @@ impl Place {
             ttl_ms,
             connected: waits,
             until,
+            shared: false,
         }
     }
 
@@ -401,6 +408,7 @@ impl Place {
             ttl_ms: 0,
             connected: false,
             until: Timestamp(0),
+            shared: false,
         }
     }
 }

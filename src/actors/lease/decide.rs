@@ -158,8 +158,11 @@ impl LeaseMachine {
             let place = lease.next.as_ref();
             place.is_some_and(|it| it.token == token)
         };
-        if let Some((slot, _)) = found.filter(is_its) {
-            return changed_all(vec![(slot, Step::Left), (slot, Step::GaveUp)]);
+        if let Some((slot, lease)) = found.filter(is_its) {
+            let is_shared = lease.next.as_ref().is_some_and(|it| it.shared);
+            let gives_up = (!is_shared).then_some((slot, Step::GaveUp));
+            let steps = [(slot, Step::Left)].into_iter().chain(gives_up);
+            return changed_all(steps.collect());
         }
         // Its turn came meanwhile, and nobody is there to run the pass.
         let is_unheard = |it: &Current| it.place == token && it.is_clients();

@@ -208,6 +208,9 @@ pub struct Place {
     pub connected: bool,
     /// Until when it may come again, if it is a client that does not wait.
     pub until: Timestamp,
+    /// Whether somebody else asked, too, and is content with its pass: that is owed even if this one takes its request back.
+    #[serde(default)]
+    pub shared: bool,
 }
 
 impl Place {
@@ -275,6 +278,15 @@ impl Lease {
     /// Whether a request has had no whole pass yet.
     pub const fn is_owed(&self) -> bool {
         self.wanted > self.whole && !self.settings.disabled
+    }
+
+    /// The number of the newest pass that needs no other: it runs, or it was whole.
+    pub(super) fn settled(&self) -> u64 {
+        if self.running().is_some() {
+            self.begun
+        } else {
+            self.whole
+        }
     }
 
     /// Until when no pass begins after the newest, as far as the period goes.

@@ -172,7 +172,7 @@ impl State {
             self.change(stamp.seq, slot, |lease| {
                 lease.rests = false;
                 let until = lease.until();
-                if let Some(place) = &mut lease.next {
+                if let Some(place) = lease.next.as_mut().filter(|it| it.connected) {
                     place.connected = false;
                     place.until = until.max(stamp.at).plus_ms(place.period_ms);
                 }

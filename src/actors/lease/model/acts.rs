@@ -105,6 +105,7 @@ impl Model {
                 ttl_ms: 0,
                 connected: false,
                 until: Timestamp(0),
+                shared: false,
             })
         });
         match place {
@@ -126,6 +127,7 @@ impl Model {
         let in_time = today.0 <= due.0 + 60_000;
         if !known.lease.settings.disabled && (in_time || known.lease.settings.catches_up) {
             known.owe();
+            known.share();
             known.lease.command = None;
         }
         known.stuck = false;

@@ -101,6 +101,13 @@ impl Known {
         self.lease.broken = 0;
     }
 
+    /// The request of who is next is no longer its own alone.
+    pub(super) fn share(&mut self) {
+        if let Some(place) = &mut self.lease.next {
+            place.shared = true;
+        }
+    }
+
     pub(super) fn keep(&mut self, asked: &Requesting) {
         if asked.claim.is_none()
             && let Some(command) = self.brought(asked)
@@ -120,13 +127,17 @@ impl Known {
     }
 
     pub(super) fn give_up(&mut self) {
-        let enough = if self.runs() {
+        self.lease.wanted = self.lease.wanted.min(self.enough());
+        self.lease.broken = 0;
+    }
+
+    /// The newest pass that needs no other.
+    pub(super) fn enough(&self) -> u64 {
+        if self.runs() {
             self.lease.begun
         } else {
             self.lease.whole
-        };
-        self.lease.wanted = self.lease.wanted.min(enough);
-        self.lease.broken = 0;
+        }
     }
 
     pub(super) fn place(&self, asked: &Requesting, token: Token, until: Timestamp) -> Place {
@@ -140,6 +151,7 @@ impl Known {
             ttl_ms: claim.ttl_ms,
             connected: claim.waits,
             until,
+            shared: false,
         }
     }
 

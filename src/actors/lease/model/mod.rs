@@ -136,8 +136,10 @@ impl Model {
             .as_ref()
             .is_some_and(|it| it.token == place)
         {
-            known.lease.next = None;
-            known.give_up();
+            let place = known.lease.next.take().expect("it was just looked at");
+            if !place.shared {
+                known.give_up();
+            }
             known.stuck = false;
             return self.shown(name);
         }
@@ -256,6 +258,7 @@ impl Model {
                 return Ok((Turn::NotNeeded, false));
             }
             known.owe();
+            known.share();
             known.keep(asked);
             return Ok((Turn::Kept, true));
         }
@@ -280,8 +283,11 @@ impl Model {
         }
         let period_ms = asked.period_ms.unwrap_or(known.lease.settings.period_ms);
         let until = over.max(now).plus_ms(period_ms);
-        let place = known.place(asked, entry.seq.into(), until);
-        if !returns {
+        let mut place = known.place(asked, entry.seq.into(), until);
+        if returns {
+            place.shared = known.lease.next.as_ref().is_some_and(|it| it.shared);
+        } else {
+            place.shared = known.lease.wanted > known.enough();
             known.owe();
             known.keep(asked);
         }
@@ -427,6 +433,7 @@ impl Model {
             ttl_ms: 60_000,
             connected: false,
             until: now.offset.time(next.until).min(at.plus_ms(2 * period)),
+            shared: false,
         });
         known.lease.wanted = known.lease.whole;
         known.stuck = false;

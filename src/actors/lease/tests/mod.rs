@@ -10,7 +10,8 @@ mod world;
 
 use crate::actors::binding::{Exit, Gone, Until, Watch};
 use crate::actors::lease::{
-    Current, LeaseMachine, Message, Outcome, Query, Reply, Requesting, Rules, Setting, Turn,
+    Current, LeaseMachine, Message, Outcome, Query, Reply, Requesting, Rules, Setting, Source,
+    Step, Turn,
 };
 use crate::actors::lock::Name;
 use crate::actors::process::{Launching, Message as Asked, Spec};
@@ -37,6 +38,21 @@ struct Bench {
     /// Entries, to be committed again.
     log: Vec<Logged>,
     shelf: Shelf<LeaseMachine>,
+    /// What goes wrong, where something is planted.
+    fault: Option<Fault>,
+}
+
+/// What may be planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// What is owed to a request for which somebody else is next is not noted.
+    RequestForgotten,
+    /// Time acts by the wall clock, so that a jump ahead begins passes early.
+    Early,
+    /// A start says nothing again of what it said before.
+    NotRestated,
+    /// The record of a process may be removed that its launcher does not know of yet.
+    RemovedEarly,
 }
 
 enum Logged {
@@ -79,6 +95,7 @@ impl Bench {
             told: Vec::new(),
             log: Vec::new(),
             shelf: Shelf::new(Rules::default(), shown),
+            fault: None,
         }
     }
 
@@ -91,13 +108,22 @@ impl Bench {
 
     /// Decides twice, commits and logs, as the host does.
     fn apply(&mut self, message: Message) -> Reply {
+        let now = match message {
+            Message::Lapse { .. } => self.acting(),
+            _ => self.both(),
+        };
         let moment = Moment {
             seq: Seq(self.seq + 1),
-            now: self.both(),
+            now,
             ..Moment::default()
         };
-        let outcome = self.machine.decide(&moment, &message);
+        let mut outcome = self.machine.decide(&moment, &message);
         assert_eq!(outcome, self.machine.decide(&moment, &message));
+        if let (Some(Fault::RequestForgotten), Outcome::Changed { steps, .. }) =
+            (self.fault, &mut outcome)
+        {
+            steps.retain(|(_, step)| *step != Step::Owed(Source::Request));
+        }
         if self.machine.keeping(&message, &outcome) == Keeping::Nothing {
             return self.machine.reply(Seq(0), &message, &outcome);
         }
@@ -109,6 +135,15 @@ impl Bench {
         let reply = self.machine.reply(moment.seq, &message, &outcome);
         self.log.push(Logged::Entry(stamp, message, outcome));
         reply
+    }
+
+    /// When time is taken to act.
+    fn acting(&self) -> Now {
+        let mut now = self.both();
+        if self.fault == Some(Fault::Early) {
+            now.at = now.at.plus_ms(u64::try_from(self.offset).unwrap_or(0));
+        }
+        now
     }
 
     fn hear(&mut self, effects: &mut Effects<LeaseMachine>) {
@@ -124,7 +159,7 @@ impl Bench {
     /// Lets pass what is due.
     fn tick(&mut self) {
         for _ in 0..100 {
-            let Some(item) = self.machine.due(self.both()) else {
+            let Some(item) = self.machine.due(self.acting()) else {
                 return;
             };
             let message = self.machine.tick(item);
@@ -166,9 +201,16 @@ impl Bench {
         };
         self.machine.start(start);
         self.log.push(Logged::Start(start));
+        self.resume();
+    }
+
+    /// What stands is stated again.
+    fn resume(&mut self) {
         let mut effects = Effects::<LeaseMachine>::default();
         self.machine.resume(&mut effects);
-        self.hear(&mut effects);
+        if self.fault != Some(Fault::NotRestated) {
+            self.hear(&mut effects);
+        }
     }
 
     /// The machine anew, from the newest snapshot and by commits alone.
@@ -228,11 +270,11 @@ impl Bench {
             .collect()
     }
 
-    fn gone(&mut self, process: ProcessId, exit: Exit) {
+    fn gone(&mut self, process: ProcessId, exit: impl Into<Option<Exit>>) {
         self.say(Message::Gone(Gone {
             process,
             until: Until::Tree,
-            exit: Some(exit),
+            exit: exit.into(),
         }));
     }
 }

@@ -1,19 +1,20 @@
 //! Whatever becomes of processes, tells and the server: passes never overlap nor come too soon, and every request has one.
 
-use super::{Bench, command, process};
+use super::{Bench, Fault, command, process};
 use crate::actors::binding::{Binding, Exit, Until};
-use crate::actors::lease::{
-    Claim, Lease, LeaseMachine, Message, Query, Reply, Requesting, Setting,
-};
+use crate::actors::lease::{Claim, Lease, Message, Query, Reply, Requesting, Setting, Turn};
 use crate::actors::lock::Name;
-use crate::actors::process::Message as Asked;
+use crate::actors::process::{LaunchAs, Message as Asked};
 use crate::bytes::Bytes;
 use crate::clock::Offset;
 use crate::ids::{ProcessId, Seq, Token};
 use crate::schedule::Schedule;
-use crate::spine::machine::{Effects, Machine as _, Paged as _, Timed as _};
+use crate::spine::machine::{Machine as _, Paged as _, Timed as _};
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::catch_unwind;
 
 /// What the world does to leases.
 #[derive(Clone, Debug)]
@@ -38,14 +39,18 @@ enum Act {
     },
     Set(u8, Setting),
     Reset(u8, bool),
-    /// The `ProcessActor` does what it was told; or all of it is lost.
-    Deliver,
+    /// The `ProcessActor` does what it was told, and its answers arrive or not; or all of it is lost.
+    Deliver {
+        heard: bool,
+    },
     Lose,
     /// A process ends.
     End {
         nth: usize,
         exit: Exit,
     },
+    /// Records are removed of what has ended.
+    Prune,
     Pass(u64),
     Jump(i64),
     Restart,
@@ -83,9 +88,11 @@ fn act() -> impl Strategy<Value = Act> {
         1 => lease.clone().prop_map(|lease| Act::Withdraw { lease }),
         2 => (lease.clone(), setting).prop_map(|(lease, setting)| Act::Set(lease, setting)),
         1 => (lease, any::<bool>()).prop_map(|(lease, force)| Act::Reset(lease, force)),
-        8 => Just(Act::Deliver),
+        8 => Just(Act::Deliver { heard: true }),
+        2 => Just(Act::Deliver { heard: false }),
         1 => Just(Act::Lose),
         8 => (0..4_usize, exit).prop_map(|(nth, exit)| Act::End { nth, exit }),
+        1 => Just(Act::Prune),
         8 => prop_oneof![Just(1_u64), 0..5_000_u64, 10_000..100_000_u64].prop_map(Act::Pass),
         1 => prop_oneof![Just(3_600_000_i64), Just(-3_600_000_i64)].prop_map(Act::Jump),
         1 => Just(Act::Restart),
@@ -95,13 +102,27 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
+/// A process that was launched, as the `ProcessActor` has it.
+#[derive(Debug)]
+struct Record {
+    lease: Name,
+    /// How it ended, if it has.
+    end: Option<Exit>,
+    /// Whether the `LeaseActor` knows of its launch, and is told of its end.
+    watched: bool,
+}
+
 /// Two leases, and the processes that run for them.
 struct World {
     bench: Bench,
-    /// Processes that were launched: of which lease, and whether they live.
-    launched: BTreeMap<ProcessId, (Name, Option<Exit>)>,
+    /// Records of processes that were launched.
+    records: BTreeMap<ProcessId, Record>,
+    /// All that was ever launched.
+    launched: BTreeSet<ProcessId>,
     /// When the newest pass of each began.
     began: BTreeMap<Name, (u64, Token)>,
+    /// The number of the first pass that began after the newest request for one of each.
+    asked: BTreeMap<Name, (u64, Turn)>,
     /// The shortest period that was ever set.
     period: u64,
 }
@@ -110,8 +131,10 @@ impl World {
     fn new() -> Self {
         Self {
             bench: Bench::at(1_000_000_000_000),
-            launched: BTreeMap::new(),
+            records: BTreeMap::new(),
+            launched: BTreeSet::new(),
             began: BTreeMap::new(),
+            asked: BTreeMap::new(),
             period: 30_000,
         }
     }
@@ -128,61 +151,97 @@ impl World {
         }
     }
 
-    /// The `ProcessActor` does what it was told. A launch is done once for each id.
-    fn deliver(&mut self) {
+    /// The `ProcessActor` does what it was told.
+    fn deliver(&mut self, heard: bool) {
         for told in std::mem::take(&mut self.bench.told) {
             match told {
                 Asked::LaunchAs(asked) => {
-                    let named = |(name, _): &&(String, Bytes)| name == "SEXTON_LEASE";
-                    let its = asked.launching.spec.env.iter().find(named);
-                    let its = its.expect("the lease is in its environment").1.as_bytes();
-                    let name = Name::new(its).expect("it is short");
-                    let alive = |(_, (of, end)): &(&ProcessId, &(Name, Option<Exit>))| {
-                        *of == name && end.is_none()
-                    };
-                    let id = asked.id;
-                    if !self.launched.contains_key(&id) {
-                        let beside = self.launched.iter().find(alive);
-                        assert_eq!(beside, None, "a pass runs already");
-                        self.launched.insert(id, (name, None));
+                    self.launch(&asked);
+                    if heard {
+                        self.bench.say(Message::Launched(asked.id));
                     }
-                    self.bench.say(Message::Launched(id));
-                    self.tell_if_gone(id);
                 }
-                Asked::Watch(watch) => self.tell_if_gone(watch.process),
-                Asked::Fence(process) => {
-                    if let Some((_, end)) = self.launched.get_mut(&process) {
-                        end.get_or_insert(Exit::Signal(15));
+                Asked::Watch(watch) => {
+                    if let Some(record) = self.records.get_mut(&watch.process) {
+                        record.watched = true;
                     }
-                    self.tell_if_gone(process);
+                    self.tell_if_gone(watch.process);
+                }
+                Asked::Fence(process) => {
+                    if let Some(record) = self.records.get_mut(&process) {
+                        record.end.get_or_insert(Exit::Signal(15));
+                        self.tell_if_gone(process);
+                    }
                 }
                 other => panic!("nobody says {other:?}"),
             }
         }
     }
 
+    /// A launch is done once for each id.
+    fn launch(&mut self, asked: &LaunchAs) {
+        if self.records.contains_key(&asked.id) {
+            return;
+        }
+        let named = |(name, _): &&(String, Bytes)| name == "SEXTON_LEASE";
+        let its = asked.launching.spec.env.iter().find(named);
+        let its = its.expect("the lease is in its environment").1.as_bytes();
+        let lease = Name::new(its).expect("it is short");
+        assert!(self.launched.insert(asked.id), "a pass is launched twice");
+        let mut beside = self.records.values();
+        let beside = beside.find(|it| it.lease == lease && it.end.is_none());
+        assert!(beside.is_none(), "a pass runs already: {beside:?}");
+        let record = Record {
+            lease,
+            end: None,
+            watched: false,
+        };
+        self.records.insert(asked.id, record);
+    }
+
     fn tell_if_gone(&mut self, process: ProcessId) {
-        // Clients' processes 0 to 3 live; what was never launched is gone.
+        // Clients' processes 0 to 3 live; what has no record is gone.
         if process.0 < 4 {
             return;
         }
-        match self.launched.get(&process) {
-            Some((_, None)) => {}
-            Some((_, Some(exit))) => self.bench.gone(process, *exit),
-            None => self.bench.gone(process, Exit::Failed),
+        match self.records.get(&process) {
+            Some(record) if record.end.is_none() || !record.watched => {}
+            Some(record) => self.bench.gone(process, record.end),
+            None => self.bench.gone(process, None),
+        }
+    }
+
+    /// Removes what has ended and somebody knows of.
+    fn prune(&mut self) {
+        let is_early = self.bench.fault == Some(Fault::RemovedEarly);
+        let stays = |record: &Record| record.end.is_none() || !record.watched && !is_early;
+        self.records.retain(|_, record| stays(record));
+    }
+
+    /// A caller brings a command: it has a whole pass that began later.
+    fn run(&mut self, lease: u8, no_delay: bool) {
+        let name = Self::name(lease);
+        let reply = self.bench.say(Message::Request(Box::new(Requesting {
+            name: name.clone(),
+            command: Some(command()),
+            no_delay,
+            ..Requesting::default()
+        })));
+        if let Reply::Turned { turn, lease, .. } = reply {
+            let number = match turn {
+                // What does not wait now is not made up for later.
+                _ if no_delay || lease.lease.settings.no_delay => return,
+                Turn::Current => lease.lease.begun,
+                Turn::Next | Turn::Kept | Turn::NotNeeded => lease.lease.begun + 1,
+                Turn::NoDelay => return,
+            };
+            self.asked.insert(name, (number, turn));
         }
     }
 
     fn act(&mut self, act: &Act) {
         match act {
-            Act::Run { lease, no_delay } => {
-                self.bench.say(Message::Request(Box::new(Requesting {
-                    name: Self::name(*lease),
-                    command: Some(command()),
-                    no_delay: *no_delay,
-                    ..Requesting::default()
-                })));
-            }
+            Act::Run { lease, no_delay } => self.run(*lease, *no_delay),
             Act::Claim {
                 lease,
                 process: pid,
@@ -207,12 +266,7 @@ impl World {
                     process,
                 });
             }
-            Act::Withdraw { lease } => {
-                let name = Self::name(*lease);
-                let next = self.lease(&name).and_then(|it| it.next);
-                let place = next.map_or(Token(0), |it| it.token);
-                self.bench.say(Message::Withdraw { name, place });
-            }
+            Act::Withdraw { lease } => self.withdraw(*lease),
             Act::Set(lease, setting) => {
                 let (name, setting) = (Self::name(*lease), setting.clone());
                 self.bench.say(Message::Set { name, setting });
@@ -221,13 +275,14 @@ impl World {
                 let (name, force) = (Self::name(*lease), *force);
                 self.bench.say(Message::Reset { name, force });
             }
-            Act::Deliver => self.deliver(),
+            Act::Deliver { heard } => self.deliver(*heard),
             Act::Lose => self.bench.told.clear(),
             Act::End { nth, exit } => self.end(*nth, *exit),
+            Act::Prune => self.prune(),
             Act::Pass(ms) => self.pass(*ms),
             Act::Jump(ms) => self.bench.offset += ms,
             Act::Restart => self.bench.restart(),
-            Act::Resume => self.resume(),
+            Act::Resume => self.bench.resume(),
             Act::Checkpoint => self
                 .bench
                 .shelf
@@ -235,6 +290,18 @@ impl World {
             Act::Reload => self.reload(),
         }
         self.look();
+    }
+
+    /// Who is next takes its request back. That of another stays, whose command was kept in case.
+    fn withdraw(&mut self, lease: u8) {
+        let name = Self::name(lease);
+        let next = self.lease(&name).and_then(|it| it.next);
+        let place = next.map_or(Token(0), |it| it.token);
+        let others = self.asked.get(&name).map(|(_, turn)| *turn);
+        if !matches!(others, Some(Turn::Kept | Turn::Current)) {
+            self.asked.remove(&name);
+        }
+        self.bench.say(Message::Withdraw { name, place });
     }
 
     /// A client asks that runs the pass itself.
@@ -258,18 +325,14 @@ impl World {
 
     /// A process that lives ends, and its watcher is told.
     fn end(&mut self, nth: usize, exit: Exit) {
-        let alive = self.launched.iter().filter(|(_, (_, end))| end.is_none());
-        let Some(id) = alive.map(|(id, _)| *id).nth(nth) else {
+        let mut records = self.records.iter_mut();
+        let Some((id, record)) = records.by_ref().filter(|(_, it)| it.end.is_none()).nth(nth)
+        else {
             return;
         };
-        self.launched.get_mut(&id).expect("it was found").1 = Some(exit);
-        self.bench.gone(id, exit);
-    }
-
-    fn resume(&mut self) {
-        let mut effects = Effects::<LeaseMachine>::default();
-        self.bench.machine.resume(&mut effects);
-        self.bench.hear(&mut effects);
+        record.end = Some(exit);
+        let id = *id;
+        self.tell_if_gone(id);
     }
 
     /// The machine is built anew from its log, and is the same.
@@ -277,7 +340,7 @@ impl World {
         let replayed = self.bench.replayed();
         assert_eq!(replayed.digest(), self.bench.machine.digest());
         self.bench.machine = replayed;
-        self.resume();
+        self.bench.resume();
     }
 
     fn pass(&mut self, ms: u64) {
@@ -300,19 +363,28 @@ impl World {
             let Some(lease) = self.lease(&name) else {
                 // Forgotten: whoever asks next has a pass at once.
                 self.began.remove(&name);
+                self.asked.remove(&name);
                 continue;
             };
+            // Nothing is made up for while it is disabled, nor what was always killed.
+            if lease.settings.disabled || lease.broken >= Lease::BROKEN_MAX {
+                self.asked.remove(&name);
+            }
             let Some(current) = &lease.current else {
                 continue;
             };
-            let (since, token) = (current.since.0, current.token);
-            if let Some((before, old)) = self.began.insert(name, (since, token))
-                && old != token
-            {
+            let token = current.token;
+            let before = self.began.get(&name).copied();
+            if before.is_some_and(|(_, old)| old == token) {
+                continue;
+            }
+            let now = self.bench.now;
+            if let Some((before, old)) = before {
                 assert!(token > old, "tokens only grow");
-                let apart = since - before;
+                let apart = now - before;
                 assert!(apart > self.period, "passes begin {apart} ms apart");
             }
+            self.began.insert(name, (now, token));
         }
     }
 
@@ -322,16 +394,17 @@ impl World {
             self.act(&Act::Set(lease, Setting::Schedule(None)));
         }
         for _ in 0..40 {
-            self.deliver();
+            self.deliver(true);
             self.end(0, Exit::Code(0));
             for lease in 0..2 {
                 self.act(&Act::Finish { lease });
             }
             self.pass(31_000);
-            self.resume();
+            self.bench.resume();
         }
         for lease in 0..2 {
-            let Some(lease) = self.lease(&Self::name(lease)) else {
+            let name = Self::name(lease);
+            let Some(lease) = self.lease(&name) else {
                 continue;
             };
             let is_done = lease.whole >= lease.wanted || lease.kept().is_none();
@@ -339,7 +412,27 @@ impl World {
                 is_done || lease.settings.disabled,
                 "a request is forgotten: {lease:?}"
             );
+            let asked = self.asked.get(&name).map_or(0, |(number, _)| *number);
+            assert!(
+                lease.whole >= asked,
+                "request {asked} is forgotten: {lease:?}"
+            );
         }
+    }
+
+    /// All of it, from the first request to the last pass.
+    fn run_all(acts: &[Act], fault: Option<Fault>) {
+        let mut world = Self::new();
+        world.bench.fault = fault;
+        for lease in 0..2 {
+            let setting = Setting::Period(30_000);
+            world.act(&Act::Set(lease, setting));
+        }
+        for act in acts {
+            world.act(act);
+        }
+        world.reload();
+        world.settle();
     }
 }
 
@@ -350,15 +443,48 @@ proptest! {
     fn passes_never_overlap_nor_come_too_soon_and_every_request_has_one(
         acts in prop::collection::vec(act(), 0..80)
     ) {
-        let mut world = World::new();
-        for lease in 0..2 {
-            let setting = Setting::Period(30_000);
-            world.act(&Act::Set(lease, setting));
-        }
-        for act in &acts {
-            world.act(act);
-        }
-        world.reload();
-        world.settle();
+        World::run_all(&acts, None);
     }
+}
+
+/// Whether this fault is found, by what says so.
+fn caught(fault: Fault, by: &str) {
+    let mut runner = TestRunner::deterministic();
+    let mut said = Vec::new();
+    for _ in 0..400 {
+        let acts = prop::collection::vec(act(), 0..80).new_tree(&mut runner);
+        let acts = acts.expect("acts are drawn").current();
+        let found = catch_unwind(|| World::run_all(&acts, Some(fault)));
+        let Err(panic) = found else {
+            continue;
+        };
+        let what = panic.downcast_ref::<String>().cloned();
+        let what = what.or_else(|| panic.downcast_ref::<&str>().map(|it| (*it).to_owned()));
+        let what = what.unwrap_or_default();
+        if what.contains(by) {
+            return;
+        }
+        said.push(what);
+    }
+    panic!("{fault:?} is not found, but {said:?}");
+}
+
+#[test]
+fn a_request_that_is_forgotten_when_the_next_one_dies_is_found() {
+    caught(Fault::RequestForgotten, "is forgotten");
+}
+
+#[test]
+fn a_pass_that_begins_early_after_the_wall_clock_jumped_is_found() {
+    caught(Fault::Early, "ms apart");
+}
+
+#[test]
+fn an_obligation_that_no_start_states_again_is_found() {
+    caught(Fault::NotRestated, "is forgotten");
+}
+
+#[test]
+fn a_launch_whose_record_is_removed_before_it_is_known_is_found() {
+    caught(Fault::RemovedEarly, "launched twice");
 }
