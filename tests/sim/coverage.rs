@@ -31,9 +31,7 @@ macro_rules! coverage {
             pub(crate) fn below_floor(&self, seeds: u64) -> Vec<String> {
                 let floor = ENTRIES * seeds / 2000;
                 let entries = |actor: &&str| self.entries.get(actor).copied().unwrap_or(0);
-                // Nobody calls leases, see `leases.rs`.
-                let called = each::names().into_iter().filter(|actor| *actor != "lease");
-                let idle = called.filter(|actor| entries(actor) < floor);
+                let idle = each::names().into_iter().filter(|actor| entries(actor) < floor);
                 let mut below: Vec<String> =
                     idle.map(|actor| format!("entries of {actor} {} < {floor}", entries(&actor))).collect();
                 $(
@@ -75,13 +73,13 @@ coverage! {
     drains >= 100,
     owners_gone >= 100,
     fenced >= 20,
-    passes_begun >= 0,
-    passes_whole >= 0,
-    passes_broken >= 0,
-    passes_waited_for >= 0,
-    passes_relaunched >= 0,
-    passes_stopped >= 0,
-    passes_owed >= 0,
+    passes_begun >= 1_000,
+    passes_whole >= 300,
+    passes_broken >= 300,
+    passes_waited_for >= 500,
+    passes_relaunched >= 20,
+    passes_stopped >= 50,
+    passes_owed >= 50,
     processes_watched >= 100,
     processes_gone >= 100,
     trees_fenced >= 20,

@@ -7,7 +7,7 @@ use crate::damage;
 use crate::each::each;
 use crate::node::Stopped;
 use crate::platter::{Fate, Loss};
-use crate::processes::{Processes, check_bound};
+use crate::processes::{Processes, check_bound, check_passes};
 use crate::queues::Queues;
 use crate::reference::Reference;
 use crate::run::Run;
@@ -254,7 +254,8 @@ impl Run<'_> {
         };
         let host = &node.actors.process.host;
         self.world.processes.check_reconciled(host, over)?;
-        check_bound((&node.actors.lock.host, &node.actors.queue.host), host)
+        check_bound((&node.actors.lock.host, &node.actors.queue.host), host)?;
+        check_passes(&node.actors.lease.host, host)
     }
 
     fn pass_ms(&mut self, ms: u64) {
@@ -276,7 +277,7 @@ impl Run<'_> {
             let (tap, coverage) = (&mut self.tap, &mut self.coverage);
             self.world.processes.make_well();
             while self.world.processes.step(&mut self.chance)? {}
-            while node.route() || node.complete(None) || node.report(None) {}
+            while node.route()? || node.complete(None) || node.report(None) {}
             self.world.ring_all()?;
             for id in node.actors.ids() {
                 node.turn(id, coverage);

@@ -329,24 +329,25 @@ impl Node {
         });
     }
 
-    /// Brings one tell to its actor's mailbox.
-    pub(crate) fn route(&mut self) -> bool {
+    /// Brings one tell to its actor's mailbox. Whether there was one.
+    pub(crate) fn route(&mut self) -> Result<bool, Violation> {
         let Some(tell) = self.tells.pop_front() else {
-            return false;
+            return Ok(false);
         };
+        let processes = &self.actors.process.host;
+        self.world.processes.check_gone(processes, &tell)?;
         // Of a counter's own: who waits for a verdict on its panic would do so for ever.
         let is_told = tell.from == ActorId(LEFT) && tell.to != ActorId::SUPERVISOR;
         let is_lost = self.plant == Some(Plant::TellLost) && is_told;
-        if self.plant == Some(Plant::GoneLost)
-            && (tell.from, tell.to) == (ActorId::PROCESS, ActorId::QUEUE)
-        {
-            return true;
+        if planted::is_swallowed(self.plant, &tell) {
+            return Ok(true);
         }
+        self.tells.extend(planted::forged(self.plant, &tell));
         self.met.tells_lost += u64::from(is_lost);
         if !is_lost || self.met.tells_lost.is_multiple_of(2) {
             self.actors.post_tell(&tell);
         }
-        true
+        Ok(true)
     }
 
     /// Brings one completion to its actor's mailbox; some get lost. Whether there was one.

@@ -7,6 +7,7 @@ use crate::each::{Replicas, each};
 use crate::node::Node;
 use crate::setting::{Plant, Setting};
 use crate::violation::{Promise, Violation};
+use sexton::actors::binding::{Gone, ToHolder, ToProcesses, Until};
 use sexton::actors::lock;
 use sexton::actors::queue;
 use sexton::clock::Timestamp;
@@ -14,6 +15,7 @@ use sexton::ids::{ActorId, Chance, Seq};
 use sexton::persist::format::{About, Batch, FRAME_HEADER_BYTES, FrameHeader, Kind};
 use sexton::persist::journal::{Reader, Record, Tail};
 use sexton::persist::mark::Mark;
+use sexton::spine::effect::Tell;
 use sexton::spine::ledger::{Entry, Poisoned};
 use sexton::spine::machine::{Actor, Keeping, Moment, Now, Stamp, Start};
 use sexton::spine::recovery::{Past, Recovering as _, RecoveryError, Replica, decode_mark};
@@ -39,6 +41,40 @@ pub(crate) fn released_early(plant: Option<Plant>, last: Seq) -> Seq {
     } else {
         Seq(0)
     }
+}
+
+/// Whether a tell gets lost, and no restart makes it good.
+pub(crate) fn is_swallowed(plant: Option<Plant>, tell: &Tell) -> bool {
+    let is_gone = || {
+        let told = rmp_serde::from_slice(&tell.message);
+        matches!(told, Ok(ToHolder::Gone(_)))
+    };
+    match (plant, tell.from, tell.to) {
+        (Some(Plant::GoneLost), ActorId::PROCESS, ActorId::QUEUE)
+        | (Some(Plant::LaunchLost), ActorId::LEASE, ActorId::PROCESS) => true,
+        (Some(Plant::GoneOfPassLost), ActorId::PROCESS, ActorId::LEASE) => is_gone(),
+        _ => false,
+    }
+}
+
+/// What is told besides, and is not so.
+pub(crate) fn forged(plant: Option<Plant>, tell: &Tell) -> Option<Tell> {
+    let told = rmp_serde::from_slice(&tell.message);
+    let (Some(Plant::FenceIsGone), ActorId::PROCESS, Ok(ToProcesses::Fence(process))) =
+        (plant, tell.to, told)
+    else {
+        return None;
+    };
+    let gone = ToHolder::Gone(Gone {
+        process,
+        until: Until::Tree,
+        exit: None,
+    });
+    Some(Tell {
+        from: ActorId::PROCESS,
+        to: tell.from,
+        message: rmp_serde::to_vec(&gone).expect("tells encode"),
+    })
 }
 
 /// What becomes of a batch on its way to the journal.
@@ -278,8 +314,10 @@ fn a_read_that_shows_what_is_not_yet_durable_is_caught() {
 
 #[test]
 fn a_token_given_twice_is_caught() {
-    // A log in which numbers go back ends there for whoever reads it: what stands behind may be missed first.
-    caught_as(Plant::TokenTwice, Promise::GivenOnce, &[Promise::Kept], 20);
+    // A log in which numbers go back ends there for its reader: what comes after may be missed first, or an answer of it
+    // found wrong.
+    let others = [Promise::Kept, Promise::RepliesRight];
+    caught_as(Plant::TokenTwice, Promise::GivenOnce, &others, 40);
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn refused_on_a_full_disk(plant: Option<Plant>) -> Result<(), Violation> {
     let mut run = told(&setting)?;
     if let Some(node) = &mut run.node {
         node.ledger.set_room(Room::Scant);
-        node.route();
+        node.route()?;
     }
     turn(&mut run, RIGHT)?;
     if let Some(node) = &mut run.node {

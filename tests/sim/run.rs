@@ -310,7 +310,7 @@ impl<'a> Run<'a> {
                 self.check_bells()?;
             }
             Move::Route => {
-                node.route();
+                node.route()?;
             }
             Move::Hand => node.hand(&mut self.tap)?,
             Move::Write => stopped = node.log.write().err().map(Stopped::Journal),

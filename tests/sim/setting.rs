@@ -80,6 +80,12 @@ pub(crate) enum Plant {
     TellLost,
     /// Queues are not told which processes are gone.
     GoneLost,
+    /// Leases are not told which processes are gone.
+    GoneOfPassLost,
+    /// Who has a tree stopped is told at once that it is gone.
+    FenceIsGone,
+    /// What leases say to processes gets lost, however often they say it.
+    LaunchLost,
     /// A sender is not told that its tell was refused.
     RefusedTellForgotten,
     /// What `resume` stated at a start stays in the host.
@@ -140,6 +146,9 @@ impl Plant {
             | Self::CompletionOfOlder
             | Self::TellLost
             | Self::GoneLost
+            | Self::GoneOfPassLost
+            | Self::FenceIsGone
+            | Self::LaunchLost
             | Self::RefusedTellForgotten
             | Self::ResumeNotDrained
             | Self::OtherChance
@@ -218,7 +227,7 @@ impl Setting {
             ttl_max: *chance.pick(&[2, 6, 20]),
             crashes: *chance.pick(&[2, 5, 9]),
             faults: *chance.pick(&[0, 2, 6]),
-            panics: *chance.pick(&[0, 4, 12]),
+            panics: *chance.pick(&[0, 6, 16]),
             power: Power::ByChance,
             checkpoints: *chance.pick(&[0, 30, 90, 90, 200]),
             slice_bytes: *chance.pick(&[1, 200, 100_000]),
@@ -254,6 +263,9 @@ impl Setting {
             | Plant::CompletionOfOlder
             | Plant::TellLost
             | Plant::GoneLost
+            | Plant::GoneOfPassLost
+            | Plant::FenceIsGone
+            | Plant::LaunchLost
             | Plant::RefusedTellForgotten
             | Plant::ResumeNotDrained
             | Plant::OtherChance
@@ -270,7 +282,12 @@ impl Setting {
             | Plant::CensusOfNothing
             | Plant::ProcessesEarly => Policy::Always,
         };
-        let checkpoints = if plant.is_of_checkpoints() { 90 } else { 0 };
+        let checkpoints = match plant {
+            // A crash has to come between the seal and its mark: the more seals, the sooner.
+            Plant::SealBeforeMark => 300,
+            _ if plant.is_of_checkpoints() => 90,
+            _ => 0,
+        };
         // What goes wrong among processes that live for long needs a node that does.
         let is_slow = matches!(
             plant,

@@ -49,6 +49,8 @@ pub(crate) enum Promise {
     Reconciled,
     /// What is bound to a process ends with it, once all has come to rest.
     EndsWithOwner,
+    /// What is said to be gone is gone.
+    GoneTrue,
     /// Nothing gets a signal but what is meant.
     NoStranger,
     /// Whoever waits is woken when it is so, and only then.

@@ -270,6 +270,7 @@ impl Reference for Processes {
             Outcome::Fenced { .. } => counted.trees_fenced += 1,
             // Those that the simulation launches say nothing of themselves, and are no hooks.
             Outcome::Known { .. }
+            | Outcome::Taken
             | Outcome::Noticed { .. }
             | Outcome::Child(_)
             | Outcome::Found { .. }

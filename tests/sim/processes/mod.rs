@@ -29,4 +29,4 @@ mod truth;
 
 pub(crate) use judge::Processes;
 pub(crate) use port::Port;
-pub(crate) use truth::check_bound;
+pub(crate) use truth::{check_bound, check_passes};

@@ -39,7 +39,8 @@ fn a_process_that_is_found_by_its_pid_is_caught() {
 
 #[test]
 fn a_tree_that_is_thought_empty_without_its_leader_is_caught() {
-    caught(Plant::TreeOfLeader, &[Promise::TreeEmpty], 300);
+    let promises = [Promise::TreeEmpty, Promise::GoneTrue];
+    caught(Plant::TreeOfLeader, &promises, 300);
 }
 
 #[test]
@@ -81,6 +82,25 @@ fn a_port_that_acts_on_what_is_not_durable_is_caught() {
         Plant::ProcessesEarly,
         &[Promise::ActedOnIt, Promise::Kept, Promise::ShownIsKept],
         40,
+    );
+}
+
+#[test]
+fn a_pass_that_outlives_its_process_is_caught() {
+    caught(Plant::GoneOfPassLost, &[Promise::EndsWithOwner], 60);
+}
+
+#[test]
+fn a_right_that_passes_on_while_its_tree_is_stopped_is_caught() {
+    caught(Plant::FenceIsGone, &[Promise::GoneTrue], 200);
+}
+
+#[test]
+fn a_launch_that_is_never_taken_on_is_caught() {
+    caught(
+        Plant::LaunchLost,
+        &[Promise::Told, Promise::EndsWithOwner],
+        60,
     );
 }
 

@@ -4,14 +4,53 @@ use super::kernel::Kernel;
 use super::machine::Machine;
 use super::port::Port;
 use crate::violation::{Promise, Violation, ensure};
-use sexton::actors::binding::Until;
+use sexton::actors::binding::{Binding, ToHolder, Until};
+use sexton::actors::lease::{Current, Holder, LeaseMachine, LeaseView};
 use sexton::actors::lock::LockMachine;
 use sexton::actors::process::{End, Lost, Phase, ProcessMachine, RecordView};
 use sexton::actors::queue::QueueMachine;
+use sexton::ids::ActorId;
 use sexton::spine::Host;
+use sexton::spine::effect::Tell;
 use sexton::spine::machine::{Actor, Shown as _};
 
 impl Port {
+    /// Who is told that something is gone is told the truth.
+    pub(crate) fn check_gone(
+        &self,
+        host: &Host<ProcessMachine>,
+        tell: &Tell,
+    ) -> Result<(), Violation> {
+        let told = rmp_serde::from_slice(&tell.message);
+        let (ActorId::PROCESS, Ok(ToHolder::Gone(gone))) = (tell.from, told) else {
+            return Ok(());
+        };
+        if host.is_spent() {
+            return Ok(());
+        }
+        let mut room = self.room();
+        let kernel = &*room.kernel();
+        let records = host.machine().view();
+        let Some(record) = records.get(&gone.process) else {
+            return Ok(());
+        };
+        let left = members(kernel, record);
+        // What it says of itself is what counts.
+        if record.remains.is_none() && record.end.is_some() {
+            return Ok(());
+        }
+        // What it left behind when nobody asked for its tree is said with its end, and no longer looked after.
+        let is_left = record.remains.as_ref().is_some_and(|it| it.alive > 0);
+        let tree_lives = gone.until == Until::Tree && left > 0 && !is_left;
+        let lives = leader_lives(kernel, record) || tree_lives;
+        ensure(!lives, Promise::GoneTrue, || {
+            format!(
+                "{} is told of {gone:?}, and {left} live of {record:?}",
+                tell.to
+            )
+        })
+    }
+
     /// No attempt has two processes, and whatever is said of an end is so.
     pub(crate) fn check(&self, host: &Host<ProcessMachine>) -> Result<(), Violation> {
         let mut room = self.room();
@@ -151,20 +190,53 @@ pub(crate) fn check_bound(
     let jobs = jobs.iter().filter(|_| is_whole(queues));
     let jobs = jobs.filter_map(|it| Some((it.bound?, format!("{it:?}"))));
     for (bound, what) in entries.chain(jobs) {
-        let record = records.get(&bound.process);
-        let right = match bound.until {
-            Until::Process => {
-                record.is_some_and(|it| it.end.is_none() && it.phase != Phase::Exited)
-            }
-            Until::Tree => {
-                record.is_some_and(|it| it.phase != Phase::Exited || it.live_children > 0)
-            }
-        };
-        ensure(right, Promise::EndsWithOwner, || {
-            format!("{what} of {record:?}")
-        })?;
+        check_binding(bound, records.get(&bound.process), &what)?;
     }
     Ok(())
+}
+
+/// No pass runs, and nobody is next, on behalf of what is gone; and no launch waits to be taken on.
+pub(crate) fn check_passes(
+    leases: &Host<LeaseMachine>,
+    processes: &Host<ProcessMachine>,
+) -> Result<(), Violation> {
+    if !is_whole(processes) || !is_whole(leases) {
+        return Ok(());
+    }
+    let records = processes.machine().view();
+    for LeaseView { lease, .. } in leases.machine().view() {
+        let running = lease.running();
+        let launching = running.is_some_and(Current::is_launching);
+        ensure(!launching, Promise::Told, || {
+            format!("a launch is not taken on: {lease:?}")
+        })?;
+        let of_pass = running.and_then(|it| match &it.holder {
+            Holder::Launched { process, .. } => Some((*process, Until::Tree)),
+            Holder::Process(bound) => Some((bound.process, bound.until)),
+            Holder::Timed { .. } | Holder::Nobody => None,
+        });
+        let next = lease.next.as_ref().and_then(|it| it.process);
+        let of_next = next.map(|bound| (bound.process, bound.until));
+        for (process, until) in of_pass.into_iter().chain(of_next) {
+            let bound = Binding {
+                process,
+                until,
+                fence: false,
+            };
+            check_binding(bound, records.get(&process), &format!("{lease:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn check_binding(bound: Binding, record: Option<&RecordView>, what: &str) -> Result<(), Violation> {
+    let right = match bound.until {
+        Until::Process => record.is_some_and(|it| it.end.is_none() && it.phase != Phase::Exited),
+        Until::Tree => record.is_some_and(|it| it.phase != Phase::Exited || it.live_children > 0),
+    };
+    ensure(right, Promise::EndsWithOwner, || {
+        format!("{what} of {record:?}")
+    })
 }
 
 fn is_whole<M: Actor>(host: &Host<M>) -> bool {
