@@ -5,8 +5,9 @@
 //!
 //! The delivery rule of tells and actions is one: both are upserts that `Machine::resume` states again. A tell that is
 //! refused by a full disk, or whose message panics, is reported to its sender, whose host calls `resume` after
-//! [`RESTATE_MS`], doubling up to [`RESTATE_MS_MAX`] as long as that goes on. So does a completion that is refused. One
-//! that a crash swallows is stated again by the `resume` of the next start.
+//! [`RESTATE_MS`], doubling up to [`RESTATE_MS_MAX`] as long as that goes on. So does a completion that is refused. Where
+//! it panicked, the receiver does the same: what it could not take may have been an answer, which its sender gives only
+//! when it is asked. One that a crash swallows is stated again by the `resume` of the next start.
 
 use crate::ids::{ActorId, Seq, Ticket};
 use serde::Serialize;

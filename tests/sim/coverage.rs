@@ -65,8 +65,8 @@ coverage! {
     // comes to some 19,000.
     queued >= 10_000,
     renewals >= 20_000,
-    // A campaign comes to some 9,950 since acquires are among the moves of locks.
-    releases >= 9_000,
+    // A campaign comes to some 8,800 since acquires are among the moves of locks, and leases have their share of the steps.
+    releases >= 8_000,
     expiries >= 10_000,
     // 10,000 then: a promotion needs a contender.
     promotions >= 5_000,

@@ -215,6 +215,9 @@ impl<M: Actor> Host<M> {
         };
         if let Some(teller) = running.teller.filter(|_| !delivered) {
             self.undelivered.push(teller);
+            if panicked.is_some() {
+                self.undelivered.push(M::ID);
+            }
         }
         if answer.as_ref().is_ok_and(M::holds_up) {
             running.items = Vec::new().into_iter();
@@ -548,7 +551,7 @@ impl<M: Actor> Host<M> {
         std::mem::take(&mut self.tells)
     }
 
-    /// Actors whose tells were refused here, or panicked: each is to be told so.
+    /// Actors whose tells were refused here, or panicked, and this one if one panicked: each is to be told so.
     pub fn take_undelivered(&mut self) -> Vec<ActorId> {
         std::mem::take(&mut self.undelivered)
     }
