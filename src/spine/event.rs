@@ -5,6 +5,7 @@
 
 use crate::clock::Timestamp;
 use crate::ids::Seq;
+use crate::text::escaped;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::OnceLock;
@@ -110,6 +111,21 @@ pub enum Field {
     Number(u64),
     /// Words for people, or a word for programs.
     Text(String),
+}
+
+/// A line for people: the kind, and what else is known as `field=value`.
+impl fmt::Display for Happening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind)?;
+        for (name, field) in &self.fields {
+            match field {
+                Field::Name(bytes) => write!(f, " {name}={}", escaped(bytes))?,
+                Field::Number(number) => write!(f, " {name}={number}")?,
+                Field::Text(text) => write!(f, " {name}={text:?}")?,
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Happening {

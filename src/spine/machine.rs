@@ -179,6 +179,8 @@ pub trait Shown: Machine {
     /// The kinds of events that it publishes, beside those of any actor: a kind that is not here is not asked for, so
     /// that a word that is misspelt is not waited for.
     const KINDS: &'static [&'static str] = &[];
+    /// Of these, what the program's log says, too, as a warning: what a person has to look after.
+    const WARNINGS: &'static [&'static str] = &[];
 
     /// State, to look at.
     type View: Serialize;
@@ -189,7 +191,8 @@ pub trait Shown: Machine {
     fn gauges(&self) -> Vec<Gauge> {
         Vec::new()
     }
-    /// Publishes what an outcome comes to, in order; called only while there are subscribers, just before the commit.
+    /// Publishes what an outcome comes to, in order; called just before the commit, and only while there are subscribers
+    /// or where some of it are [`Shown::WARNINGS`].
     fn events(
         &self,
         _entry: Stamp,

@@ -176,6 +176,8 @@ fn one_that_ends_too_often_is_given_up_and_can_be_started_again() {
          intensity = 2\nperiod = \"1h\"\nbackoff = { first = \"10ms\", max = \"20ms\" }\n",
     );
     application.until_status("bad", "failed");
+    let daemon = application.daemon.as_ref().expect("it runs");
+    daemon.until_logged("service-failed service=bad");
     let listed = application.well(&[]);
     assert!(
         listed.contains("failed") && listed.contains("exit 3"),

@@ -380,6 +380,7 @@ impl Paged for ProcessMachine {
 
 impl Shown for ProcessMachine {
     const KINDS: &'static [&'static str] = Self::EVENTS;
+    const WARNINGS: &'static [&'static str] = &["service-failed"];
 
     type View = View;
 

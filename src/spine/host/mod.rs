@@ -395,21 +395,27 @@ impl<M: Actor> Host<M> {
 
     /// Publishes what the outcome comes to; whether there are subscribers.
     fn publish(&self, entry: Stamp, message: &M::Message, outcome: &M::Outcome) -> bool {
-        let Some(feed) = self.feed.as_ref().filter(|feed| feed.is_open()) else {
+        let feed = self.feed.as_ref().filter(|feed| feed.is_open());
+        if feed.is_none() && (self.feed.is_none() || M::WARNINGS.is_empty()) {
             return false;
-        };
+        }
         let mut publish = |what: Happening| {
             debug_assert!(
                 M::KINDS.contains(&what.kind),
                 "{what:?} is of a kind that is listed"
             );
-            feed.put(entry.seq, entry.at, M::NAME, what);
+            if M::WARNINGS.contains(&what.kind) {
+                tracing::warn!(actor = M::NAME, "{what}");
+            }
+            if let Some(feed) = feed {
+                feed.put(entry.seq, entry.at, M::NAME, what);
+            }
         };
         let published = guard(|| self.machine.events(entry, message, outcome, &mut publish));
         if let Err(cause) = published {
             tracing::error!(actor = M::NAME, cause, "events could not be published");
         }
-        true
+        feed.is_some()
     }
 
     fn ask(&mut self, ledger: &Ledger, now: Now, query: &M::Query) -> Result<M::Reply, Report> {
