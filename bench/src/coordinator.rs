@@ -10,12 +10,13 @@ use crate::site::Site;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::{Value, json};
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Connections that ask for launches side by side.
+/// Connections that ask side by side.
 const CLIENTS: u32 = 16;
 
 /// A coordinator that does not answer for so long has failed.
@@ -58,6 +59,11 @@ impl Coordinator {
         self.peer.data()
     }
 
+    /// Where it speaks LockServer's protocol.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.peer.address
+    }
+
     /// A connection to its Unix socket.
     pub(crate) fn connect(&self) -> Result<UnixStream, Failure> {
         connect(self.data())
@@ -73,36 +79,51 @@ impl Coordinator {
         self.ask("/v1/processes/keeper", Some(&json!({}))).map(drop)
     }
 
-    /// Launches as many, side by side; each is answered when it runs and that is on disk.
+    /// Launches as many, side by side; each is answered when it runs, and what was asked for is on disk.
     pub(crate) fn launch(
         &self,
         count: u32,
         body: &Value,
         stop: &Stop,
     ) -> Result<Vec<Launched>, Failure> {
+        let launch = |stream: &mut UnixStream, _| {
+            let record = ask(stream, "/v1/processes/launch", Some(body))?;
+            launched_of(&record)
+        };
+        self.side_by_side(count, stop, launch)
+    }
+
+    /// Asks for as many things, on connections side by side; what came of each, in no order.
+    pub(crate) fn side_by_side<T: Send>(
+        &self,
+        count: u32,
+        stop: &Stop,
+        each: impl Fn(&mut UnixStream, u32) -> Result<T, Failure> + Sync,
+    ) -> Result<Vec<T>, Failure> {
         let (data, next) = (self.data(), AtomicU32::new(0));
         let client = || {
             let mut stream = connect(data)?;
-            let mut launched = Vec::new();
-            while next.fetch_add(1, Ordering::Relaxed) < count {
+            let mut done = Vec::new();
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= count {
+                    return Ok::<_, Failure>(done);
+                }
                 stop.check()?;
-                let record = ask(&mut stream, "/v1/processes/launch", Some(body))?;
-                launched.push(launched_of(&record)?);
+                done.push(each(&mut stream, number)?);
             }
-            Ok::<_, Failure>(launched)
         };
         std::thread::scope(|scope| {
             let mut threads = Vec::new();
             for _ in 0..CLIENTS {
-                let thread = std::thread::Builder::new().name("sexton-bench-launch".to_owned());
+                let thread = std::thread::Builder::new().name("sexton-bench-ask".to_owned());
                 let thread = thread.spawn_scoped(scope, client);
                 threads.push(thread.map_err(Failure::to("start"))?);
             }
             let mut all = Vec::new();
             for thread in threads {
-                let launched = thread.join();
-                let launched = launched.map_err(|_| Failure::new("a launching thread panicked"))?;
-                all.extend(launched?);
+                let done = thread.join();
+                all.extend(done.map_err(|_| Failure::new("an asking thread panicked"))??);
             }
             Ok(all)
         })

@@ -3,13 +3,15 @@
 //!
 //! `locks` measures locks over TCP beside Redis, `queue` jobs beside beanstalkd and Redis, `backlog` very many jobs that
 //! wait, `http` locks over HTTP beside etcd, `embed` inside the program, `recovery` a large table of them and how it
-//! comes back, `churn` what many changes leave on disk and in memory, `replay` how fast a start reads the log. `row` and
+//! comes back, `bindings` locks that end with processes (`passing`), `churn` what many changes leave on disk and in memory,
+//! `replay` how fast a start reads the log. `row` and
 //! `table` name what is measured, `site` finds the program and the place for data, `course` has how often and how long,
 //! `codec` and `gateway` speak to each server, `load` drives connections, `cycle`, `contend`, `held` and `job` are what
 //! a client does, `peer` starts servers, `fdatasync` says what a sync costs, `question` asks them beside the load,
 //! `figures` turns measurements into what `output` prints, `interrupt` ends it all in good order.
 
 mod backlog;
+mod bindings;
 mod chance;
 mod churn;
 mod codec;
@@ -32,6 +34,7 @@ mod limits;
 mod load;
 mod locks;
 mod output;
+mod passing;
 mod peer;
 mod processes;
 mod pulse;
@@ -71,11 +74,13 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
   sexton-bench queue                             jobs over TCP, beside beanstalkd and Redis
   sexton-bench backlog                           a million waiting jobs: memory, cycles, restarts
   sexton-bench processes                         services, launches, ends, beside supervisord and runit
+  sexton-bench bindings                          locks that end with processes, and `lock run`
   sexton-bench replay --entries 1000000          how fast a start reads the log
 
 docs/benchmarks.md says what each row does and how to read it.")]
 enum Measure {
     Backlog(backlog::Backlog),
+    Bindings(bindings::Bindings),
     Churn(churn::Churn),
     Embed(embed::Embed),
     /// What `processes` launches.
@@ -97,6 +102,7 @@ fn main() -> Result<(), Failure> {
     raise_descriptor_limit()?;
     interrupt::watched(move |stop| match measure {
         Measure::Backlog(backlog) => backlog.run(stop),
+        Measure::Bindings(bindings) => bindings.run(stop),
         Measure::Churn(churn) => churn.run(stop),
         Measure::Embed(embed) => embed.run(stop),
         Measure::Ending(ending) => ending.run(),

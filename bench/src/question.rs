@@ -49,9 +49,19 @@ pub(crate) fn exchange(
     path: &str,
     body: Option<&Value>,
 ) -> io::Result<(u16, String)> {
+    say(stream, path, body)?;
+    hear(stream)
+}
+
+/// One request over HTTP, without waiting for its response.
+pub(crate) fn say(stream: &mut impl Write, path: &str, body: Option<&Value>) -> io::Result<()> {
     let mut request = Vec::new();
     put_request(path, body, &mut request);
-    stream.write_all(&request)?;
+    stream.write_all(&request)
+}
+
+/// Status and body of the response to a request.
+pub(crate) fn hear(stream: &mut impl Read) -> io::Result<(u16, String)> {
     let mut input = Vec::new();
     loop {
         if let Some((status, body, _)) = response(&input) {

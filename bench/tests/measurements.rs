@@ -255,6 +255,35 @@ fn restarts_are_measured_beside_supervisors_where_they_are_installed() {
     }
 }
 
+#[test]
+fn rights_that_end_with_processes_are_measured() {
+    let arguments = [
+        "bindings",
+        "--rounds",
+        "1",
+        "--kills",
+        "10",
+        "--runs",
+        "3",
+        "--entries",
+        "200",
+        "--leases",
+        "200",
+        "--triggers",
+        "100",
+    ];
+    let figures = bench(&arguments, None);
+    let rows = figures["rows"].as_array().expect("rows are a list");
+    assert_eq!(rows.len(), 19);
+    let has_flock = !figures["notes"].to_string().contains("flock is not");
+    for row in rows {
+        let name = row["row"].as_str().expect("a name");
+        if has_flock || !["flock", "run_share"].contains(&name) {
+            positive(&row["sexton"]["median"]);
+        }
+    }
+}
+
 fn recovery_row<'a>(figures: &'a Value, name: &str) -> &'a Value {
     let rows = figures["rows"].as_array().expect("rows are a list");
     rows.iter()

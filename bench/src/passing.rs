@@ -1,0 +1,168 @@
+//! Locks that pass on when their owner ends: owners, those who wait, and how many do.
+
+use crate::codec::{Answer, Asked, Name, Protocol, name};
+use crate::coordinator::{Coordinator, ask, signal};
+use crate::failure::Failure;
+use crate::load::now;
+use crate::question::{hear, read_more, rest, say};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Connections on which others wait for the locks of one owner.
+pub(crate) const WAITERS: u32 = 100;
+
+/// How long all of it may take.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A connection that waits in line for its share of all locks.
+pub(crate) fn in_line(
+    coordinator: &Coordinator,
+    waiter: u32,
+    entries: u32,
+) -> Result<TcpStream, Failure> {
+    let mut stream = lockserver(coordinator)?;
+    let mut asked = Vec::new();
+    for number in (0..entries).filter(|number| number % WAITERS == waiter) {
+        let (key, owner): (Name, Name) = (name(0, number), name(1, number));
+        Protocol::Lockserver.ask(Asked::Acquire, &key, &owner, &mut asked);
+    }
+    let cannot = || Failure::to("wait in line");
+    stream.write_all(&asked).map_err(cannot())?;
+    let mut input = Vec::new();
+    for _ in 0..entries / WAITERS {
+        while input.len() < 2 {
+            read_more(&mut stream, &mut input).map_err(cannot())?;
+        }
+        let answer = Protocol::Lockserver.hear(Asked::Acquire, &input);
+        if !matches!(answer, Ok(Some((Answer::InLine(_), _)))) {
+            return Err(Failure::new(format!("a waiter was answered {answer:?}")));
+        }
+        input.drain(..2);
+    }
+    Ok(stream)
+}
+
+/// A process of this program that is registered. It goes when it is dropped.
+pub(crate) struct Registered {
+    child: Child,
+    pub(crate) id: String,
+}
+
+impl Registered {
+    pub(crate) fn start(line: &mut Line) -> Result<Self, Failure> {
+        let mut command = Command::new("sleep");
+        command.arg("1000000").stdin(Stdio::null());
+        let mut child = command.spawn().map_err(Failure::to("start sleep"))?;
+        let body = json!({ "pid": child.id() });
+        let registered = ask(&mut line.asks, "/v1/processes/register", Some(&body));
+        let id = registered.map(|it| it.get("id").and_then(Value::as_str).map(str::to_owned));
+        match id {
+            Ok(Some(id)) => Ok(Self { child, id }),
+            other => {
+                drop(child.kill());
+                drop(child.wait());
+                Err(other.map_or_else(|error| error, |_| Failure::new("it has no id")))
+            }
+        }
+    }
+}
+
+impl Registered {
+    /// Kills it. It stays a zombie: nobody waits for its parent to reap it.
+    pub(crate) fn kill(&self) {
+        signal(self.child.id(), Signal::KILL);
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Two connections: one asks, and one waits for the lock.
+pub(crate) struct Line {
+    asks: UnixStream,
+    waits: UnixStream,
+}
+
+impl Line {
+    pub(crate) fn to(coordinator: &Coordinator) -> Result<Self, Failure> {
+        Ok(Self {
+            asks: coordinator.connect()?,
+            waits: coordinator.connect()?,
+        })
+    }
+
+    /// Takes the lock, bound so.
+    pub(crate) fn hold(&mut self, bound: &Value) -> Result<(), Failure> {
+        let mut asked = json!({ "key": "k", "owner": "owner" });
+        if let (Value::Object(asked), Value::Object(bound)) = (&mut asked, bound) {
+            asked.extend(bound.clone());
+        }
+        ask(&mut self.asks, "/v1/locks/acquire", Some(&asked)).map(drop)
+    }
+
+    /// From when this is done until another has the lock, who then gives it back.
+    pub(crate) fn passed_on(&mut self, ends: impl FnOnce()) -> Result<Duration, Failure> {
+        self.passed_on_after(|| {}, ends)
+    }
+
+    /// The same, where something is done before it.
+    pub(crate) fn passed_on_after(
+        &mut self,
+        before: impl FnOnce(),
+        ends: impl FnOnce(),
+    ) -> Result<Duration, Failure> {
+        let cannot = || Failure::to("wait for the lock");
+        let next = json!({ "key": "k", "owner": "next", "wait": 60 });
+        say(&mut self.waits, "/v1/locks/acquire", Some(&next)).map_err(cannot())?;
+        // In line before the owner ends; until then there is no place that could be asked for.
+        let place = "/v1/locks/place?key=k&owner=next";
+        while ask(&mut self.asks, place, None).is_err() {
+            rest(Duration::from_millis(1));
+        }
+        before();
+        let began = now();
+        ends();
+        let (status, answer) = hear(&mut self.waits).map_err(cannot())?;
+        let took = now() - began;
+        if status != 200 {
+            return Err(Failure::new(format!(
+                "the next did not get the lock: {answer}"
+            )));
+        }
+        ask(
+            &mut self.asks,
+            "/v1/locks/release",
+            Some(&json!({ "key": "k", "owner": "next" })),
+        )?;
+        Ok(took)
+    }
+}
+
+/// A connection by LockServer's protocol, which has let us in.
+pub(crate) fn lockserver(coordinator: &Coordinator) -> Result<TcpStream, Failure> {
+    let cannot = || Failure::to("connect");
+    let mut stream = TcpStream::connect(coordinator.address()).map_err(cannot())?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(cannot())?;
+    stream.read_exact(&mut [0]).map_err(cannot())?;
+    Ok(stream)
+}
+
+/// How many wait in line. The answer comes when all that it shows is on disk.
+pub(crate) fn contenders(stream: &mut TcpStream) -> Result<u32, Failure> {
+    let cannot = || Failure::to("ask for statistics");
+    stream.write_all(&[8]).map_err(cannot())?;
+    // Nine counts and then five longs of four bytes each, of which the last counts contenders; two bytes more.
+    let mut answer = [0; 58];
+    stream.read_exact(&mut answer).map_err(cannot())?;
+    let contenders = answer.get(52..56).and_then(|bytes| bytes.try_into().ok());
+    Ok(contenders.map_or(0, u32::from_be_bytes))
+}
