@@ -19,7 +19,7 @@ pub use self::job_wait::JobWait;
 pub use self::leases::{LeaseError, Leases, Requested};
 pub use self::locks::{Entry, LockError, Locks, Terms};
 pub use self::processes::{
-    ProcessError, Processes, Reconciled, Stopping, Usage, words as failure_words,
+    ProcessError, Processes, Reconciled, Requester, Stopping, Usage, words as failure_words,
 };
 pub use self::queue_error::QueueError;
 pub use self::queues::{Added, Queues};

@@ -15,8 +15,8 @@ use crate::actors::process::{
 use crate::bytes::Bytes;
 use crate::clock::Date;
 use crate::ids::{ProcessId, RequestKey, Seq};
-pub use crate::ports::process::Usage;
 use crate::ports::process::{Keeping, Tree, requester};
+pub use crate::ports::process::{Requester, Usage};
 use crate::refusal::Reason;
 use crate::spine::delivery::{Failed, Item};
 use crate::spine::runtime::{Mailbox, Stopped};
@@ -373,11 +373,11 @@ impl Processes {
     /// Gives a process of this machine a record, by the PID that it has now; whether it had one.
     pub async fn register_pid(
         &self,
-        pid: u32,
+        process: impl Into<Requester>,
         tags: Tags,
         named: Option<ProcessId>,
     ) -> Result<(RecordView, bool), ProcessError> {
-        let described = requester::describe(pid, tags, named);
+        let described = requester::describe(process.into(), tags, named);
         let registering = described.ok_or(ProcessError::Refused(Refused::Unknown))?;
         self.register(registering).await
     }
@@ -391,8 +391,8 @@ impl Processes {
     }
 
     /// A process, its parent, and so on upwards: whose child it is that this process asks for.
-    pub fn line_of(pid: u32) -> Vec<Identity> {
-        requester::line(pid)
+    pub fn line_of(process: impl Into<Requester>) -> Vec<Identity> {
+        requester::line(process.into())
     }
 
     /// Has a keeper run, and says where it listens: whoever hands it a parcel needs one.

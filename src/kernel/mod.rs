@@ -7,6 +7,7 @@
 //! | `pidfs.rs` | what only the kernel's own numbers name: file handles, inodes and exits of descriptors of processes |
 //! | `pidfd.rs` | a process by descriptor: signals, end, exit status |
 //! | `identity.rs` | from a PID to an identity, and from an identity back to a process |
+//! | `peer.rs` | which process connected a Unix socket |
 //! | `lease.rs` | whether a file is open for writing |
 //! | `proc.rs` | what `/proc` has about processes |
 //! | `cgroup.rs` | control groups of version 2 |
@@ -25,6 +26,7 @@ pub mod credentials;
 pub mod host;
 pub mod identity;
 pub mod lease;
+pub mod peer;
 pub mod pidfd;
 mod pidfs;
 pub mod plan;

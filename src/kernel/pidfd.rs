@@ -5,8 +5,8 @@
     reason = "signals by descriptor with flags have no safe call in rustix"
 )]
 
-pub use crate::kernel::pidfs::ExitStatus;
-use crate::kernel::{host, pidfs};
+use crate::kernel::pidfs::Kept;
+use crate::kernel::{host, pidfs, proc};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -16,6 +16,17 @@ use std::sync::OnceLock;
 
 /// `PIDFD_SIGNAL_PROCESS_GROUP` of `linux/pidfd.h`.
 const SIGNAL_PROCESS_GROUP: libc::c_uint = 1 << 2;
+/// What can be learned of how a process ended by those that are not its parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExitStatus {
+    /// As `wait` has it.
+    Known(u32),
+    /// It has not ended.
+    Alive,
+    /// Nothing: a kernel before 6.15, or a zombie of another user.
+    Untold,
+}
+
 /// A process.
 #[derive(Debug)]
 pub struct Pidfd(OwnedFd);
@@ -122,15 +133,30 @@ impl Pidfd {
         }
     }
 
-    /// How it ended, as far as the kernel says so to others than its parent.
+    /// How it ended, as far as the kernel says so to others than its parent, whether that has reaped it or not.
     ///
     /// # Errors
-    /// Those of the call.
+    /// Those of the calls.
     pub fn exit_status(&self) -> io::Result<ExitStatus> {
         if !host::abilities().exits {
             return Ok(ExitStatus::Untold);
         }
-        pidfs::exit_status(self)
+        let mut kept = pidfs::kept(self)?;
+        if let Kept::Process(pid) = kept {
+            if !self.has_ended()? {
+                return Ok(ExitStatus::Alive);
+            }
+            let status = proc::zombie_status(pid)?;
+            // Held after it was read, the PID was of this process all the time.
+            if self.is_held()? {
+                return Ok(status.map_or(ExitStatus::Untold, ExitStatus::Known));
+            }
+            kept = pidfs::kept(self)?;
+        }
+        Ok(match kept {
+            Kept::Status(status) => ExitStatus::Known(status),
+            Kept::Process(_) | Kept::Nothing => ExitStatus::Untold,
+        })
     }
 }
 

@@ -22,6 +22,7 @@ const GET_INFO: libc::Ioctl = 0xc040_ff0b_u32 as libc::Ioctl;
 struct Info {
     mask: u64,
     group: u64,
+    /// Of the thread, of the process, of its parent.
     pids: [u32; 3],
     users: [u32; 8],
     exit_code: i32,
@@ -37,15 +38,15 @@ struct Handle {
     inode: [u8; 8],
 }
 
-/// What the kernel says of how a process ended to those that are not its parent.
+/// What the kernel keeps of a process for those that have a descriptor of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExitStatus {
-    /// As `wait` has it.
-    Known(u32),
-    /// It lives, or its parent has not reaped it yet.
-    Unreaped,
-    /// Nothing: a kernel before 6.15, or one that keeps nothing more of it.
-    Untold,
+pub(in crate::kernel) enum Kept {
+    /// Its parent has reaped it: its status, as `wait` has it.
+    Status(u32),
+    /// It lives, or its parent has not reaped it yet: its PID.
+    Process(u32),
+    /// Nothing more.
+    Nothing,
 }
 
 /// Whether inodes of such descriptors are those of processes: pidfs, and numbers of 64 bits.
@@ -108,13 +109,12 @@ pub(in crate::kernel) fn answers(pidfd: impl AsFd) -> bool {
     ask(pidfd, INFO_EXIT).is_ok()
 }
 
-/// How the process ended, as far as the kernel says so.
-pub(in crate::kernel) fn exit_status(pidfd: impl AsFd) -> io::Result<ExitStatus> {
+/// What the kernel keeps of the process.
+pub(in crate::kernel) fn kept(pidfd: impl AsFd) -> io::Result<Kept> {
     match ask(pidfd, INFO_EXIT) {
-        Ok(info) if info.mask & INFO_EXIT == 0 => Ok(ExitStatus::Unreaped),
-        Ok(info) => Ok(ExitStatus::Known(info.exit_code.cast_unsigned())),
-        // It has ended, and the kernel keeps nothing more of it.
-        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(ExitStatus::Untold),
+        Ok(info) if info.mask & INFO_EXIT == 0 => Ok(Kept::Process(info.pids[1])),
+        Ok(info) => Ok(Kept::Status(info.exit_code.cast_unsigned())),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(Kept::Nothing),
         Err(error) => Err(error),
     }
 }

@@ -34,6 +34,8 @@ pub struct Stat {
     pub cpu_ticks: u64,
     /// Memory that is resident, in pages.
     pub memory_pages: u64,
+    /// How it ended, as `wait` has it: 0 where it lives, and where this user may not know.
+    pub exit_code: u32,
 }
 
 impl Stat {
@@ -72,6 +74,7 @@ impl Stat {
             start_ticks: long(22)?,
             cpu_ticks: long(14)?.saturating_add(long(15)?),
             memory_pages: long(24)?,
+            exit_code: pid(52).unwrap_or(0),
         })
     }
 }
@@ -115,6 +118,22 @@ pub fn stat(pid: u32) -> io::Result<Option<Stat>> {
     };
     let stat = text.get(..length).and_then(Stat::parse);
     Ok(Some(stat.ok_or(io::ErrorKind::InvalidData)?))
+}
+
+/// How a process ended that nobody has reaped, as `wait` has it. `None` if there is none of this PID, or this user may not
+/// know.
+///
+/// # Errors
+/// If it cannot be read, or is not as documented.
+pub fn zombie_status(pid: u32) -> io::Result<Option<u32>> {
+    // To those that may not know, the kernel writes the status as 0. They may not read this link either, and to those that
+    // may, a zombie has none.
+    let directory = fs::read_link(format!("/proc/{pid}/cwd"));
+    if !directory.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        return Ok(None);
+    }
+    let stat = stat(pid)?.filter(Stat::is_zombie);
+    Ok(stat.map(|stat| stat.exit_code))
 }
 
 /// Who has one of these files open, by PID and name, in no order and at most so many.
@@ -250,8 +269,12 @@ mod tests {
             assert_eq!((stat.state, stat.parent), (b'S', 7), "{name}");
             assert_eq!((stat.group, stat.session), (42, 43));
             assert_eq!((stat.start_ticks, stat.cpu_ticks), (1234, 56));
-            assert_eq!(stat.memory_pages, 88);
+            assert_eq!((stat.memory_pages, stat.exit_code), (88, 0));
         }
+        let zeroes = "0 ".repeat(27);
+        let text = format!("42 (sh) {rest} {zeroes}1792\n");
+        let stat = Stat::parse(text.as_bytes()).expect("it is as documented");
+        assert_eq!(stat.exit_code, 7 << 8);
         for broken in ["", "42", "42 (sh", "42 (sh)", "42 (sh) S 1 2"] {
             assert_eq!(Stat::parse(broken.as_bytes()), None, "{broken}");
         }

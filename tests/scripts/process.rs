@@ -292,6 +292,7 @@ impl Words {
                 at: at()?,
                 left: Box::new(Remains {
                     alive: number(options, "alive", 0)?,
+                    empty: number::<u8>(options, "empty", 0)? == 1,
                     ..Remains::default()
                 }),
             },

@@ -17,6 +17,7 @@ const PIDS: u32 = 40;
 pub(crate) enum Event {
     Heard(Report),
     Ended(ProcessId),
+    Emptied(ProcessId),
     KeeperGone,
 }
 
@@ -72,6 +73,8 @@ pub(crate) struct Kernel {
     keeper: Option<Keeper>,
     log: BTreeMap<ProcessId, Logged>,
     watched: BTreeSet<(u64, ProcessId)>,
+    /// Trees in groups of their own that are to become empty.
+    emptying: BTreeSet<ProcessId>,
     /// When this boot began.
     booted: u64,
     /// Wall clock less the clock that only grows.
@@ -91,8 +94,8 @@ pub(crate) struct Kernel {
     pub(crate) exhausted: bool,
     /// The kernel tells nobody but the parent how a process ended.
     pub(crate) secretive: bool,
-    /// How often the kernel says of what has ended that its parent has not reaped it yet.
-    pub(crate) looks_until_reaped: u32,
+    /// How often a descriptor is ready before its process has ended for good.
+    pub(crate) early_wakes: u32,
     pub(crate) contains: bool,
     pub(crate) refuses: Option<i32>,
     pub(crate) no_keeper: bool,
@@ -110,6 +113,7 @@ impl Default for Kernel {
             keeper: None,
             log: BTreeMap::new(),
             watched: BTreeSet::new(),
+            emptying: BTreeSet::new(),
             booted: 0,
             skew: 0,
             events: VecDeque::new(),
@@ -121,7 +125,7 @@ impl Default for Kernel {
             signalled: Vec::new(),
             exhausted: false,
             secretive: false,
-            looks_until_reaped: 0,
+            early_wakes: 0,
             contains: true,
             refuses: None,
             no_keeper: false,
@@ -177,6 +181,12 @@ impl Kernel {
             self.events.push_back(Event::Ended(watched.1));
         }
         self.watched.retain(|watched| watched.0 != inode);
+        if let Some(tree) = process.tree
+            && self.processes.values().all(|it| it.tree != Some(tree))
+            && self.emptying.remove(&tree)
+        {
+            self.events.push_back(Event::Emptied(tree));
+        }
         let Some(id) = process.leads else {
             return;
         };
@@ -215,6 +225,7 @@ impl Kernel {
     pub(crate) fn lose_coordinator(&mut self) {
         self.events.clear();
         self.watched.clear();
+        self.emptying.clear();
         if let Some(keeper) = &mut self.keeper {
             keeper.joined = false;
         }
@@ -380,9 +391,9 @@ impl World for Kernel {
     }
 
     fn status(&mut self, handle: &Handle) -> ExitStatus {
-        if self.looks_until_reaped > 0 {
-            self.looks_until_reaped -= 1;
-            return ExitStatus::Unreaped;
+        if self.early_wakes > 0 {
+            self.early_wakes -= 1;
+            return ExitStatus::Alive;
         }
         let known = self.truth.get(&(self.boot, handle.0)).copied();
         known
@@ -407,6 +418,12 @@ impl World for Kernel {
         Survivors {
             unknown: count(hidden.count()),
             alive: count(self.members(tree).len()),
+        }
+    }
+
+    fn watch_tree(&mut self, tree: &Tree) {
+        if tree.contained {
+            self.emptying.insert(tree.id);
         }
     }
 
@@ -492,8 +509,10 @@ impl World for Kernel {
     }
 
     fn remains(&mut self, tree: &Tree, _run_dir: Option<&Bytes>) -> Remains {
+        let left = self.survivors(tree);
         Remains {
-            alive: self.survivors(tree).alive,
+            alive: left.alive,
+            empty: tree.launched && left.is_empty(),
             stdout: Output::default(),
             ..Remains::default()
         }

@@ -198,14 +198,14 @@ impl ProcessMachine {
                 at: now.date(),
             },
             Message::Failed { .. } => Outcome::Contradicted,
-            Message::Ended { end, at, .. }
+            Message::Ended { end, at, left, .. }
                 if record.end.is_none() && !self.misses_start(record) =>
             {
                 Outcome::Ended {
                     slot,
                     end: *end,
                     at: (*at).min(now.date()),
-                    tree: self.awaits_tree(record, *end),
+                    tree: !left.empty && self.awaits_tree(record, *end),
                 }
             }
             Message::Empty { .. } if is_emptied(record) => Outcome::Emptied { slot },

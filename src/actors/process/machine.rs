@@ -134,9 +134,10 @@ impl Machine for ProcessMachine {
             | Outcome::Contradicted
             | Outcome::Refused(_) => Keeping::Nothing,
             Outcome::Pruned { slots, .. } if slots.is_empty() => Keeping::Nothing,
+            // The keeper has it in its log, and reports it again to the next server.
+            Outcome::Started { .. } => Keeping::Passing,
             Outcome::Launched(_)
             | Outcome::Registered(_)
-            | Outcome::Started { .. }
             | Outcome::Failed { .. }
             | Outcome::Ended { .. }
             | Outcome::Emptied { .. }

@@ -450,6 +450,8 @@ pub struct Remains {
     pub memory_max: u64,
     /// Whether another process has its output open, and may go on writing there.
     pub leak: Option<Leak>,
+    /// Whether it was proved that nothing of its tree lives.
+    pub empty: bool,
 }
 
 /// Output that is open after the end of the process that it is of.

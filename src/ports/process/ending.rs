@@ -15,10 +15,6 @@ const DOUBT_MS: u64 = 100;
 /// The longest between two looks.
 const DOUBT_MS_MAX: u64 = 10_000;
 
-/// The longest between two looks at a process that has ended and that its new parent has not reaped, in milliseconds; from 1 on
-/// and doubled each time.
-const UNREAPED_MS_MAX: u64 = 2048;
-
 /// How long no keeper can be joined until what it might know is lost, in milliseconds.
 const ALONE_MS: u64 = 20_000;
 
@@ -123,15 +119,11 @@ impl<W: World> Follower<W> {
         let Some(handle) = &attempt.handle else {
             return self.look(id);
         };
-        let looked = attempt.next_look.map(|(_, span)| span);
-        let before = looked.filter(|span| *span <= UNREAPED_MS_MAX).unwrap_or(0);
         match self.world.status(handle) {
             ExitStatus::Known(status) => self.end_by_status(id, status),
-            // Whoever has it now as a child reaps it in a moment.
-            ExitStatus::Unreaped if before < UNREAPED_MS_MAX => {
-                self.look_in(id, (before * 2).max(1));
-            }
-            ExitStatus::Unreaped | ExitStatus::Untold => self.end_unknown(id),
+            // Its descriptor was ready too soon, as that of a thread that leads no process any more.
+            ExitStatus::Alive => self.look_in(id, DOUBT_MS),
+            ExitStatus::Untold => self.end_unknown(id),
         }
     }
 

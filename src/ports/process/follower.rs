@@ -311,8 +311,16 @@ impl<W: World> Follower<W> {
             }
         }
         if let Some(clearing) = &attempt.clearing {
+            if whole {
+                self.world.watch_tree(&tree);
+            }
             self.timers.insert((clearing.next(), id));
         }
+    }
+
+    /// Nothing may live any more of the tree that `World::watch_tree` was called for.
+    pub fn emptied(&mut self, id: ProcessId) {
+        self.clear_on(id);
     }
 
     /// The ends of these are durable: nothing of them is of use any more.

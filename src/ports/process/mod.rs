@@ -14,7 +14,7 @@
 //! | `requester.rs` | who asks, and of whose line |
 //! | `tree.rs` | which processes belong to a tree |
 //! | `usage.rs` | what a process uses now |
-//! | `clearing.rs` | how a tree is proved empty |
+//! | `clearing.rs` `emptying.rs` | how a tree is proved empty; when the kernel says that it may be |
 //! | `follower.rs` `attempt.rs` | what it does with them: the same code over the real world and over that of the simulation |
 //! | `reconcile.rs` | looking again for what is said to live |
 //! | `ending.rs` `hearing.rs` | how it follows a process to its end; what the keeper says |
@@ -23,9 +23,10 @@
 mod account;
 mod attempt;
 mod clearing;
+mod emptying;
 mod ending;
 mod environment;
-mod files;
+pub(crate) mod files;
 mod follower;
 mod hearing;
 #[cfg(any(feature = "http", feature = "replay"))]
@@ -55,6 +56,7 @@ pub use crate::kernel::pidfd::ExitStatus;
 pub use follower::Follower;
 pub use link::KeeperProgram;
 pub use real::Place;
+pub use requester::Requester;
 pub use thread::{Keeping, ProcessPort};
 pub use usage::Usage;
 pub use world::{Found, Survivors, Tree, World};

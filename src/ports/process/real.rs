@@ -12,6 +12,7 @@ use crate::kernel::identity as identities;
 use crate::kernel::pidfd::{ExitStatus, Pidfd};
 use crate::kernel::{proc, wait};
 use crate::ports::process::account;
+use crate::ports::process::emptying::Emptying;
 use crate::ports::process::environment;
 use crate::ports::process::files::{self, run_dir};
 use crate::ports::process::link::{self, KeeperProgram, Link};
@@ -83,6 +84,7 @@ pub(super) struct Real<R> {
     /// Whether a keeper of another program may be asked to become ours: once, so that none is asked for ever.
     may_upgrade: bool,
     groups: Groups,
+    emptying: Emptying,
     next_token: u64,
     tokens: BTreeMap<ProcessId, u64>,
     watched: BTreeMap<u64, ProcessId>,
@@ -113,6 +115,7 @@ impl<R: FnMut(Message)> Real<R> {
             starts: VecDeque::new(),
             may_upgrade: true,
             groups: Groups::default(),
+            emptying: Emptying::default(),
             next_token: PROCESSES,
             tokens: BTreeMap::new(),
             watched: BTreeMap::new(),
@@ -129,6 +132,11 @@ impl<R: FnMut(Message)> Real<R> {
     /// Which process epoll means.
     pub(super) fn watched(&mut self, token: u64) -> Option<ProcessId> {
         self.watched.remove(&token)
+    }
+
+    /// Whose control group epoll means.
+    pub(super) fn emptied(&self, token: u64) -> Option<ProcessId> {
+        self.emptying.of(token)
     }
 
     /// What a tree's leader uses now, or all of its control group.
@@ -299,9 +307,7 @@ impl<R: FnMut(Message)> World for Real<R> {
             identities::Found::Alive(pidfd) => Found::Alive(pidfd),
             identities::Found::Ended(pidfd) => match self.status(&pidfd) {
                 ExitStatus::Known(status) => Found::Gone(Some(status)),
-                // Its descriptor says at once that it has ended.
-                ExitStatus::Unreaped => Found::Alive(pidfd),
-                ExitStatus::Untold => Found::Gone(None),
+                ExitStatus::Alive | ExitStatus::Untold => Found::Gone(None),
             },
             identities::Found::Gone => Found::Gone(None),
             identities::Found::Unknown(_) if self.ended.has(identity.namespace) => {
@@ -353,7 +359,19 @@ impl<R: FnMut(Message)> World for Real<R> {
     }
 
     fn survivors(&mut self, tree: &Tree) -> Survivors {
-        self.groups.survivors(tree, &self.leaders())
+        let left = self.groups.survivors(tree, &self.leaders());
+        if left.is_empty() {
+            self.emptying.forget(tree.id);
+        }
+        left
+    }
+
+    fn watch_tree(&mut self, tree: &Tree) {
+        if let Some(group) = self.groups.group(tree) {
+            self.next_token += 1;
+            let watched = (tree.id, group.as_path());
+            self.emptying.watch(&self.epoll, self.next_token, watched);
+        }
     }
 
     fn signal_tree(&mut self, tree: &Tree, signal: u8) -> Result<(), i32> {
@@ -451,13 +469,11 @@ impl<R: FnMut(Message)> World for Real<R> {
             return Remains::default();
         };
         files::remove_pid(&dir);
+        // Without a control group that would take a search through all there is.
+        let left = tree.contained.then(|| self.survivors(tree));
         Remains {
-            // Without a control group that would take a search through all there is.
-            alive: if tree.contained {
-                self.survivors(tree).alive
-            } else {
-                0
-            },
+            alive: left.map_or(0, |left| left.alive),
+            empty: left.is_some_and(Survivors::is_empty),
             stdout: files::output(&dir.join(files::STDOUT)),
             stderr: files::output(&dir.join(files::STDERR)),
             leak: self.leak(tree.id, &dir),
@@ -470,6 +486,7 @@ impl<R: FnMut(Message)> World for Real<R> {
             self.watched.remove(&token);
         }
         self.leaders.remove(&tree.id);
+        self.emptying.forget(tree.id);
         self.notices.forget(tree.id);
         self.outputs.release(tree.id);
         if tree.launched {

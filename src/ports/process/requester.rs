@@ -4,17 +4,50 @@ use crate::actors::process::{Identity, Parentage, Registering, Tags};
 use crate::clock::{Clock as _, Date, SystemClock, Timestamp};
 use crate::ids::ProcessId;
 use crate::kernel::identity::identify_with_parent;
+use crate::kernel::peer::{self, Peer};
 use crate::kernel::proc;
 use rustix::time::{ClockId, clock_gettime};
+use std::os::fd::AsFd;
+
+/// A process that asks for something, or that something is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Requester {
+    /// The PID that it has, or had.
+    pub pid: u32,
+    /// Its inode, by which it is known from whoever has its PID by now; 0 where the kernel does not say.
+    pub inode: u64,
+}
+
+impl Requester {
+    /// The process that connected this Unix socket with this PID; `None` if it is gone.
+    pub fn of(socket: impl AsFd, pid: u32) -> Option<Self> {
+        match peer::of(socket) {
+            Peer::Inode(inode) => Some(Self { pid, inode }),
+            Peer::Gone => None,
+            Peer::Untold => Some(pid.into()),
+        }
+    }
+}
+
+impl From<u32> for Requester {
+    /// Whoever has this PID now.
+    fn from(pid: u32) -> Self {
+        Self { pid, inode: 0 }
+    }
+}
 
 /// A process, its parent, and so on upwards, as far as they can be seen.
-pub(crate) fn line(pid: u32) -> Vec<Identity> {
+pub(crate) fn line(process: Requester) -> Vec<Identity> {
     let mut line = Vec::new();
-    let mut next = pid;
+    let mut next = process.pid;
     while next > 1 && line.len() < Parentage::LINE_MAX {
         let Ok(Some((identity, parent))) = identify_with_parent(next) else {
             break;
         };
+        let is_other = line.is_empty() && process.inode != 0 && identity.inode != process.inode;
+        if is_other {
+            break;
+        }
         line.push(identity);
         next = parent;
     }
@@ -22,9 +55,14 @@ pub(crate) fn line(pid: u32) -> Vec<Identity> {
 }
 
 /// What is known of a process that is to have a record; `None` if there is none.
-pub(crate) fn describe(pid: u32, tags: Tags, named: Option<ProcessId>) -> Option<Registering> {
-    let mut line = line(pid).into_iter();
+pub(crate) fn describe(
+    process: Requester,
+    tags: Tags,
+    named: Option<ProcessId>,
+) -> Option<Registering> {
+    let mut line = line(process).into_iter();
     let identity = line.next()?;
+    let pid = identity.pid;
     let argv = proc::cmdline(pid).ok().flatten().unwrap_or_default();
     let dir = proc::cwd(pid).ok().flatten().unwrap_or_default();
     Some(Registering {
@@ -49,4 +87,27 @@ fn started(ticks: u64) -> Date {
     let wall = SystemClock::starting_at(Timestamp(0)).wall();
     let age = up.saturating_sub(ticks.saturating_mul(1000) / per_second);
     Date(wall.0.saturating_sub(age))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Requester, describe, line};
+    use crate::actors::process::Tags;
+
+    #[test]
+    fn whoever_has_the_pid_of_one_that_asked_is_not_taken_for_it() {
+        let asked = Requester::from(std::process::id());
+        let own = line(asked);
+        let inode = own.first().expect("we live").inode;
+        assert_eq!(line(Requester { inode, ..asked }), own);
+        if inode != 0 {
+            let before = Requester {
+                inode: inode ^ 1,
+                ..asked
+            };
+            assert!(line(before).is_empty());
+            assert!(describe(before, Tags::default(), None).is_none());
+        }
+        assert!(describe(asked, Tags::default(), None).is_some());
+    }
 }

@@ -19,6 +19,7 @@ fn settle(follower: &mut Follower<Kernel>, ms: u64) {
             match event {
                 Event::Heard(report) => follower.heard(report),
                 Event::Ended(id) => follower.ended(id),
+                Event::Emptied(id) => follower.emptied(id),
                 Event::KeeperGone => follower.keeper_gone(),
             }
         }
@@ -141,16 +142,15 @@ fn what_ended_while_nobody_listened_is_told_with_its_true_status() {
 #[test]
 fn without_its_keeper_a_process_is_followed_and_its_end_told_as_far_as_it_is_known() {
     let lost = End::Lost(Lost::KeeperGone);
-    // Whether the kernel says how, and after how many looks.
-    for (secretive, looks, expected) in [
+    // Whether the kernel says how, and how often the descriptor is ready too soon.
+    for (secretive, early, expected) in [
         (false, 0, End::Code(5)),
         (false, 3, End::Code(5)),
-        (false, 100, lost),
         (true, 0, lost),
     ] {
         let (mut follower, identity) = launched(Kernel::default());
         follower.world().secretive = secretive;
-        follower.world().looks_until_reaped = looks;
+        follower.world().early_wakes = early;
         follower.world().kill_keeper();
         settle(&mut follower, 5000);
         assert_eq!(reports(&mut follower), []);
@@ -345,8 +345,9 @@ fn a_tree_is_empty_when_its_last_member_is_gone() {
         unknown: 0,
     };
     assert_eq!(reports(&mut follower), [stuck]);
+    // The kernel says when it may be empty: nobody waits for the next look.
     follower.world().end(child, 9);
-    settle(&mut follower, 3000);
+    settle(&mut follower, 0);
     assert_eq!(reports(&mut follower), [Message::Empty { id: ID }]);
 }
 

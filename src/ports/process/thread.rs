@@ -114,6 +114,11 @@ impl Keeping {
         }
     }
 
+    /// The data directory, if there is one.
+    pub fn data(&self) -> Option<PathBuf> {
+        self.0.place.data.clone()
+    }
+
     /// Where the keeper listens, if there can be one.
     pub fn socket(&self) -> Option<PathBuf> {
         let data = self.0.place.data.as_ref()?;
@@ -316,6 +321,8 @@ fn run<R: FnMut(Message)>(
                 token => {
                     if let Some(id) = follower.world().watched(token) {
                         follower.ended(id);
+                    } else if let Some(id) = follower.world().emptied(token) {
+                        follower.emptied(id);
                     }
                 }
             }

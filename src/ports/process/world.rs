@@ -71,6 +71,9 @@ pub trait World {
 
     /// What lives of a tree.
     fn survivors(&mut self, tree: &Tree) -> Survivors;
+    /// Has `Follower::emptied` called when nothing of a tree may live any more, where the kernel says so: until it is empty, or
+    /// cleared.
+    fn watch_tree(&mut self, _tree: &Tree) {}
     /// Sends a signal to all of a tree; an errno if it cannot be sent.
     fn signal_tree(&mut self, tree: &Tree, signal: u8) -> Result<(), i32>;
 

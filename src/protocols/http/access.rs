@@ -3,6 +3,7 @@
 //!
 //! Never here: what a request may do once it is heard.
 
+use crate::handle::Requester;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::token::Tokens;
 use crate::refusal::Reason;
@@ -33,8 +34,8 @@ pub(crate) enum Peer {
     Socket {
         /// The user.
         uid: u32,
-        /// Its PID, as far as it can be seen from here.
-        pid: Option<u32>,
+        /// The process, as far as it can be seen from here.
+        process: Option<Requester>,
     },
 }
 
@@ -352,7 +353,7 @@ mod tests {
         assert!(!is_trusted(1001, 1000) && !is_trusted(1000, 0));
         let stranger = Peer::Socket {
             uid: u32::MAX - 1,
-            pid: None,
+            process: None,
         };
         for lets_others_in in [false, true] {
             let rules = Rules {

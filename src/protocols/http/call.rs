@@ -2,7 +2,7 @@
 //!
 //! A wait ends with its connection, and with the door: nobody is left in a line who does not stand there any more.
 
-use crate::handle::{Handle, Leases, Locks, Processes, Queues};
+use crate::handle::{Handle, Leases, Locks, Processes, Queues, Requester};
 use crate::ids::RequestKey;
 use crate::protocols::http::access::{self, Peer, Running, Scope};
 use crate::protocols::http::idempotency::key_of;
@@ -142,9 +142,9 @@ impl Call {
     }
 
     /// The process that asks, where the kernel says.
-    pub(crate) fn peer_pid(&self) -> Option<u32> {
+    pub(crate) fn requester(&self) -> Option<Requester> {
         match self.caller.peer {
-            Peer::Socket { pid, .. } => pid,
+            Peer::Socket { process, .. } => process,
             Peer::Tcp(_) => None,
         }
     }

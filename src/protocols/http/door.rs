@@ -378,9 +378,8 @@ impl<A: App> Hall<A> {
         let Some(listener) = listener else { return };
         let accept = async || {
             let (stream, from) = listener::accept_unix(&listener).await;
-            let pid = from.pid().and_then(|pid| u32::try_from(pid).ok());
-            let uid = from.uid();
-            (stream, Peer::Socket { uid, pid })
+            let (process, uid) = (listener::process_of(&stream, &from), from.uid());
+            (stream, Peer::Socket { uid, process })
         };
         self.serve(
             accept,

@@ -63,11 +63,11 @@ mod tests {
     fn a_key_is_that_of_its_caller() {
         let ann = Peer::Socket {
             uid: 1000,
-            pid: None,
+            process: None,
         };
         let bob = Peer::Socket {
             uid: 1001,
-            pid: None,
+            process: None,
         };
         assert_eq!(id_of(ann, "k"), id_of(ann, "k"));
         assert_ne!(id_of(ann, "k"), id_of(bob, "k"));

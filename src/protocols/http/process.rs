@@ -250,7 +250,7 @@ impl Launch {
 /// Launches a process, and waits until it runs.
 async fn launch(call: &Call, Body(launch): Body<Launch>) -> Result<Json<Process>, Problem> {
     let mut launching = launch.launching()?;
-    launching.parentage.line = call.peer_pid().map(Processes::line_of).unwrap_or_default();
+    launching.parentage.line = call.requester().map(Processes::line_of).unwrap_or_default();
     let processes = call.processes();
     let record = processes.launch(launching).await?;
     let started = call.wait(processes.started(record.id)).await??;
@@ -283,14 +283,16 @@ pub(crate) struct Registered {
 /// Gives a process a record.
 async fn register(call: &Call, Body(asked): Body<Register>) -> Result<Json<Registered>, Problem> {
     let named = id(asked.parent.as_deref(), "parent")?;
-    let pid = asked.pid.map(|pid| pid.0).or_else(|| call.peer_pid());
-    let pid = pid.ok_or_else(|| Problem::field("pid", "is missing, and nobody is known to ask"))?;
+    let asking = asked.pid.map(|pid| pid.0.into());
+    let process = asking.or_else(|| call.requester());
+    let process =
+        process.ok_or_else(|| Problem::field("pid", "is missing, and nobody is known to ask"))?;
     let tags = Tags {
         kind: asked.r#type.unwrap_or_default(),
         url: asked.url,
         labels: asked.labels.into_iter().collect(),
     };
-    let (record, known) = call.processes().register_pid(pid, tags, named).await?;
+    let (record, known) = call.processes().register_pid(process, tags, named).await?;
     let process = Process::of(call, record);
     Ok(Json(Registered { known, process }))
 }

@@ -96,6 +96,10 @@ impl World for Machine {
         self.kernel.survivors(tree)
     }
 
+    fn watch_tree(&mut self, tree: &Tree) {
+        self.kernel.watch_tree(tree);
+    }
+
     fn signal_tree(&mut self, tree: &Tree, signal: u8) -> Result<(), i32> {
         self.kernel.signal_tree(tree, signal)
     }

@@ -61,7 +61,7 @@ impl Port {
 
 fn all_well(kernel: &mut Kernel) {
     (kernel.exhausted, kernel.no_keeper, kernel.secretive) = (false, false, false);
-    (kernel.refuses, kernel.looks_until_reaped) = (None, 0);
+    (kernel.refuses, kernel.early_wakes) = (None, 0);
     for process in kernel.processes.values_mut() {
         process.unkillable = false;
     }
@@ -103,7 +103,7 @@ fn turn(kernel: &mut Kernel, met: &mut Met, chance: &mut Chance) {
         }
         Turn::KernelSaysLess => {
             kernel.secretive = chance.per_mille(500);
-            kernel.looks_until_reaped = u32::try_from(chance.below(12)).expect("a small number");
+            kernel.early_wakes = u32::try_from(chance.below(12)).expect("a small number");
         }
         Turn::Groups => kernel.contains = chance.per_mille(500),
         Turn::Refuses => kernel.refuses = Some(*chance.pick(&[2, 11, 13])),

@@ -246,7 +246,7 @@ impl Room {
     /// says of ends comes when it comes, and perhaps twice.
     fn hear(&mut self, chance: &mut Chance) {
         let events = &mut self.kernel().events;
-        let is_kernels = |event: &Event| matches!(event, Event::Ended(_));
+        let is_kernels = |event: &Event| matches!(event, Event::Ended(_) | Event::Emptied(_));
         let mut at = 0;
         if chance.per_mille(500) {
             let wants_kernels = events.front().is_some_and(|first| !is_kernels(first));
@@ -260,6 +260,7 @@ impl Room {
         match event {
             Event::Heard(report) => self.follower.heard(report),
             Event::KeeperGone => self.follower.keeper_gone(),
+            Event::Emptied(id) => self.follower.emptied(id),
             Event::Ended(id) => {
                 self.follower.ended(id);
                 if chance.per_mille(100) {

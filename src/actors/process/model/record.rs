@@ -248,6 +248,7 @@ impl Modelled {
             Message::Ended { end, at, left, .. } if self.view.end.is_none() => {
                 self.view.remains = Some(left.clone());
                 self.bytes += left.stdout.head.as_bytes().len() as u64;
+                self.empty |= left.empty;
                 self.end((*end, (*at).min(entry.now.date())), entry.seq, actions);
                 (true, false)
             }

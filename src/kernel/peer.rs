@@ -1,0 +1,84 @@
+//! Which process is at the other end of a Unix socket, by more than its PID: that may be another's by the time it is read.
+
+#![expect(unsafe_code, reason = "this option of a socket has no safe call")]
+
+use crate::kernel::host;
+use crate::kernel::pidfd::Pidfd;
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
+
+/// `SO_PEERPIDFD` of `asm-generic/socket.h` (6.5).
+const SO_PEERPIDFD: libc::c_int = 77;
+
+/// What the kernel says of the process that connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// The inode by which it is known from every other process of this boot.
+    Inode(u64),
+    /// It has ended, and been reaped.
+    Gone,
+    /// Nothing: an older kernel.
+    Untold,
+}
+
+/// Which process connected this socket.
+pub fn of(socket: impl AsFd) -> Peer {
+    if !host::abilities().inodes {
+        return Peer::Untold;
+    }
+    match descriptor(socket) {
+        Ok(pidfd) => pidfd.inode().map_or(Peer::Untold, Peer::Inode),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ESRCH | libc::EINVAL) => Peer::Gone,
+            _ => Peer::Untold,
+        },
+    }
+}
+
+fn descriptor(socket: impl AsFd) -> io::Result<Pidfd> {
+    let mut fd: libc::c_int = -1;
+    let mut length = libc::socklen_t::try_from(size_of::<libc::c_int>()).expect("it is short");
+    let (socket, place) = (socket.as_fd().as_raw_fd(), (&raw mut fd).cast());
+    // SAFETY: there is room for a number where the answer goes, as much as its length says.
+    let asked = unsafe {
+        libc::getsockopt(
+            socket,
+            libc::SOL_SOCKET,
+            SO_PEERPIDFD,
+            place,
+            &raw mut length,
+        )
+    };
+    if asked != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just given it, so it is open and nobody else's.
+    Ok(Pidfd::from_fd(unsafe { OwnedFd::from_raw_fd(fd) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Peer, of};
+    use crate::kernel::host::abilities;
+    use crate::kernel::identity::identify;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    #[test]
+    fn who_connects_is_known_by_its_inode() {
+        let folder = tempfile::tempdir().expect("a directory can be made");
+        let path = folder.path().join("socket");
+        let listener = UnixListener::bind(&path).expect("it binds");
+        let _client = UnixStream::connect(&path).expect("it connects");
+        let (stream, _) = listener.accept().expect("somebody connects");
+        let own = identify(std::process::id())
+            .expect("it can be")
+            .expect("it lives");
+        let expected = match own.1.inode {
+            0 => Peer::Untold,
+            inode => Peer::Inode(inode),
+        };
+        assert_eq!(of(&stream), expected);
+        assert_eq!(abilities().inodes, own.1.inode != 0);
+    }
+}
