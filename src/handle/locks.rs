@@ -269,6 +269,22 @@ impl Locks {
         }
     }
 
+    /// Ends the entry that holds a lock with this token, since the process that it is bound to ends now: where nobody waits
+    /// for the lock, this resolves before that is on disk.
+    ///
+    /// # Errors
+    /// [`LockError::Absent`] if nobody holds it, or what is wrong with the token.
+    pub async fn leave(&self, key: &Name, index: &Name, token: Token) -> Result<(), LockError> {
+        let (key, index) = (key.clone(), index.clone());
+        let leave = Message::Leave { key, index, token };
+        let reply = self.one(self.message(leave)).await?;
+        if let Reply::Ended(_) = reply {
+            Ok(())
+        } else {
+            Err(refusal(&reply))
+        }
+    }
+
     /// Ends the entry that holds a lock, regardless of its owner and of what lives of the process that it is bound to.
     ///
     /// # Errors

@@ -87,6 +87,14 @@ fn a_lock_is_taken_kept_and_given_back() {
         opened.post(path, &target(token)).because(404, "absent");
     }
     let again = post(&terms).json();
+    let leaves = json!({"key": "orders", "index": "42", "leaves": true});
+    let without = opened.post("/v1/locks/release", &leaves);
+    assert_eq!(without.because(400, "field")["field"], "token");
+    let leaves = json!({"key": "orders", "index": "42", "leaves": true, "token": again["token"]});
+    let left = opened.post("/v1/locks/release", &leaves).json();
+    assert_eq!(left, json!({"ended": 1}));
+    let leaves = opened.post("/v1/locks/release", &leaves);
+    leaves.because(404, "absent");
     assert!(again["token"].as_u64() > Some(token), "a token only grows");
 }
 

@@ -5,7 +5,7 @@ use sexton::actors::binding::{self, Binding, Until};
 use sexton::actors::lock::{
     Gone, Listed, LockMachine, Message, Name, Outcome, Query, Refused, Reply, Rules, Tie, Watch,
 };
-use sexton::ids::{ProcessId, Slot};
+use sexton::ids::{ProcessId, Slot, Token};
 use sexton::spine::delivery::Item;
 use sexton::spine::machine::Stamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -117,7 +117,7 @@ fn item(words: &[&str]) -> Heard<Option<Item<LockMachine>>> {
     let (places, options) = split(words, known);
     let token = || match options.get("token") {
         None => Ok(None),
-        Some(_) => number(&options, "token", 0).map(|token| Some(sexton::ids::Token(token))),
+        Some(_) => number(&options, "token", 0).map(|token| Some(Token(token))),
     };
     Ok(Some(match places.as_slice() {
         ["request", key, index, owner] => Item::Message(Message::Request {
@@ -171,6 +171,15 @@ fn plain(words: &[&str]) -> Heard<Option<Item<LockMachine>>> {
     Ok(Some(match words {
         ["release-all", owner] => Item::Message(Message::ReleaseAll {
             owner: name(owner)?,
+        }),
+        ["leave", key, index, token] => Item::Message(Message::Leave {
+            key: name(key)?,
+            index: name(index)?,
+            token: Token(
+                token
+                    .parse()
+                    .map_err(|_| format!("`{token}` is no token"))?,
+            ),
         }),
         ["force", key, index] => Item::Message(Message::Force {
             key: name(key)?,

@@ -222,6 +222,7 @@ impl Reference for Locks {
             | Message::Acquire { .. }
             | Message::Renew { .. }
             | Message::Release { .. }
+            | Message::Leave { .. }
             | Message::ReleaseAll { .. }
             | Message::Force { .. }
             | Message::Drain => Origin::Client,

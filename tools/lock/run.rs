@@ -220,7 +220,7 @@ fn settle(asking: &Asking, record: &Value, held: &Held) {
     let record = asking.wait(&id, Some(SETTLE), Of::Tree);
     if record.as_ref().is_ok_and(has_ended) {
         // It ends with this process in any case; so nobody is told that it is held for a moment longer.
-        drop(held.post("release", Fields::new(), 0));
+        drop(held.post("release", fields([("leaves", true.into())]), 0));
     } else {
         tell("what the command started still runs: the lock passes on when that has ended");
     }

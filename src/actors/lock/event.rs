@@ -93,6 +93,7 @@ const fn cause(message: &Message) -> Cause {
         | Message::Acquire { .. }
         | Message::Renew { .. }
         | Message::Release { .. }
+        | Message::Leave { .. }
         | Message::ReleaseAll { .. }
         | Message::Drain => Cause::Request,
     }

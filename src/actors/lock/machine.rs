@@ -345,6 +345,10 @@ impl Machine for LockMachine {
                     .of_owner_and_key(owner.as_bytes(), key.as_bytes());
                 self.decide_end(slots.into_iter(), *token)
             }
+            Message::Leave { key, index, token } => {
+                let slot = self.state.holder(key.as_bytes(), index.as_bytes());
+                self.decide_end(slot.into_iter(), Some(*token))
+            }
             // Row 25: a client that departs must not be promoted later.
             Message::ReleaseAll { owner } => {
                 self.decide_end(self.state.of_owner(owner.as_bytes()), None)
@@ -357,8 +361,20 @@ impl Machine for LockMachine {
         }
     }
 
-    fn keeping(&self, _message: &Message, outcome: &Outcome) -> Keeping {
+    fn keeping(&self, message: &Message, outcome: &Outcome) -> Keeping {
         match outcome {
+            Outcome::Ended { gone } if matches!(message, Message::Leave { .. }) => {
+                // A grant is awaited, and so is what no process ends.
+                let ends_anyway = |gone: &Gone| {
+                    let entry = self.state.entries.get(gone.slot);
+                    gone.heir.is_none() && entry.is_some_and(|entry| entry.bound().is_some())
+                };
+                if gone.iter().all(ends_anyway) {
+                    Keeping::Passing
+                } else {
+                    Keeping::Durable
+                }
+            }
             Outcome::Granted { .. }
             | Outcome::Queued { .. }
             | Outcome::Renewed { .. }
@@ -471,6 +487,7 @@ impl Machine for LockMachine {
             }
             Message::Renew { .. } => Weight::Keeps,
             Message::Release { .. }
+            | Message::Leave { .. }
             | Message::ReleaseAll { .. }
             | Message::Force { .. }
             | Message::Gone(_)

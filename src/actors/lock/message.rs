@@ -175,6 +175,16 @@ pub enum Message {
         #[serde(default)]
         token: Option<Token>,
     },
+    /// Give up the entry that owns a lock with this token, since the process that it is bound to ends now. Where nobody waits for
+    /// the lock the answer does not wait for the disk: after a crash, the entry ends with its process.
+    Leave {
+        /// The key.
+        key: Name,
+        /// The index.
+        index: Name,
+        /// The token that the entry must have.
+        token: Token,
+    },
     /// End the entry that owns a lock, regardless of its owner and of what lives of its process.
     Force {
         /// The key.

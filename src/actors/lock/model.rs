@@ -167,6 +167,11 @@ impl Model {
                 };
                 self.end(meant, *token, seq, at)
             }
+            Message::Leave { key, index, token } => {
+                let lock = (key.clone(), index.clone());
+                let holder = self.line(&lock).first().map(|it| it.slot);
+                self.end(|it| Some(it.slot) == holder, Some(*token), seq, at)
+            }
             Message::ReleaseAll { owner } => self.end(|it| it.owner == *owner, None, seq, at),
             Message::Force { key, index } => {
                 let lock = (key.clone(), index.clone());

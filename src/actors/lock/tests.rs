@@ -226,6 +226,11 @@ impl Pair {
             let found = line.find(|it| nameless || it.owner == *owner);
             *token = found.map(|it| Token(it.token.0.saturating_sub(stale.into())));
         }
+        if let Message::Leave { key, index, token } = &mut message {
+            let line = self.model.line(&(key.clone(), index.clone()));
+            let held = line.first().map_or(0, |it| it.token.0);
+            *token = Token(held.saturating_sub(stale.into()));
+        }
         message
     }
 
@@ -472,6 +477,8 @@ fn message() -> impl Strategy<Value = Message> {
         3 => (key(), prop::option::weighted(0.7, index()), owner()).prop_map(
             |(key, index, owner)| Message::Release { key, index, owner, token: None }
         ),
+        1 => (key(), index())
+            .prop_map(|(key, index)| Message::Leave { key, index, token: Token(1) }),
         1 => owner().prop_map(|owner| Message::ReleaseAll { owner }),
     ]
 }

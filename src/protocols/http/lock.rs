@@ -289,9 +289,38 @@ pub(crate) struct Ended {
     ended: u32,
 }
 
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Release {
+    /// The key of the lock.
+    key: Name,
+    /// The index below the key; empty if left out.
+    #[serde(default)]
+    index: Name,
+    /// Who holds or wants the lock; needed without a token.
+    #[schemars(extend("minLength" = 1))]
+    owner: Option<Name>,
+    /// Only if the entry has this token.
+    token: Option<Token>,
+    /// Whether the process that it is bound to ends now, and the lock with it in any case. Then the answer does not wait for the disk, unless somebody waits for the lock. Needs the token.
+    #[serde(default)]
+    leaves: bool,
+}
+
 /// Ends an entry.
-async fn release(call: &Call, Body(target): Body<Target>) -> Result<Json<Ended>, Problem> {
+async fn release(call: &Call, Body(asked): Body<Release>) -> Result<Json<Ended>, Problem> {
     let locks = call.locks();
+    if asked.leaves {
+        let token = asked.token;
+        let token = token.ok_or_else(|| Problem::field("token", "must be there with leaves"))?;
+        locks.leave(&asked.key, &asked.index, token).await?;
+        return Ok(Json(Ended { ended: 1 }));
+    }
+    let target = Target {
+        key: asked.key,
+        index: asked.index,
+        owner: asked.owner,
+        token: asked.token,
+    };
     locks.release(&target.entry()?, target.token).await?;
     Ok(Json(Ended { ended: 1 }))
 }
