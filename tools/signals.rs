@@ -19,18 +19,23 @@ impl Signals {
 
     /// Hands each on as it comes, until the end.
     pub(crate) async fn pass_on(mut self, mut end: Receiver<()>, mut forward: impl FnMut(i32)) {
-        loop {
-            let next = std::future::poll_fn(|context| {
-                let mut polled = self.0.iter_mut();
-                let came = polled.find_map(|(number, signal)| {
-                    signal.poll_recv(context).is_ready().then_some(*number)
-                });
-                came.map_or(Poll::Pending, Poll::Ready)
+        while let Err(number) = self.until(&mut end).await {
+            forward(number);
+        }
+    }
+
+    /// What comes of this, or the number of a signal that comes before it.
+    pub(crate) async fn until<F: Future + Unpin>(&mut self, end: &mut F) -> Result<F::Output, i32> {
+        let next = std::future::poll_fn(|context| {
+            let mut polled = self.0.iter_mut();
+            let came = polled.find_map(|(number, signal)| {
+                signal.poll_recv(context).is_ready().then_some(*number)
             });
-            tokio::select! {
-                _ = &mut end => return,
-                number = next => forward(number),
-            }
+            came.map_or(Poll::Pending, Poll::Ready)
+        });
+        tokio::select! {
+            came = end => Ok(came),
+            number = next => Err(number),
         }
     }
 }

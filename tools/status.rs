@@ -1,6 +1,8 @@
 //! `sexton status`: how a running coordinator is, for people and as JSON.
 
 use crate::client::{self, Target, Where};
+use crate::lease::all_stirring;
+use crate::process::command;
 use crate::report::{Failure, print};
 use crate::system;
 use crate::text::{self, bytes, grouped, number, span, words};
@@ -29,11 +31,12 @@ pub(crate) struct Status {
 
 impl Status {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let status = ask(&self.at.target()?)?;
+        let target = self.at.target()?;
+        let status = ask(&target)?;
         if self.json {
             print(&format!("{status}\n"))
         } else {
-            print(&page(&status))
+            print(&[page(&status), stuck(&target), leases(&target)].concat())
         }
     }
 }
@@ -48,6 +51,55 @@ pub(crate) fn ask(target: &Target) -> Result<Value, Failure> {
         Err(Failure::refused(&status, &[]))
     }
 }
+
+/// A line for each tree that SIGKILL did not end, or not provably. Who may not see processes sees none.
+fn stuck(target: &Target) -> String {
+    let path = format!("/v1/processes?status=stopping&limit={STOPPING_MAX}");
+    let answer = client::get(target, &path).ok();
+    let said = answer.and_then(|answer| answer.well(&[]).ok());
+    let records = said.as_ref().and_then(|said| said.pointer("/processes"));
+    let records = records.and_then(Value::as_array).into_iter().flatten();
+    records.filter_map(stuck_tree).collect()
+}
+
+/// So many trees that are being stopped are looked at.
+const STOPPING_MAX: u32 = 1000;
+
+fn stuck_tree(record: &Value) -> Option<String> {
+    let (unkillable, unknown) = (number(record, "/unkillable"), number(record, "/unknown"));
+    let why = match (unkillable, unknown) {
+        (0, 0) => return None,
+        (0, unknown) => format!("{unknown} may belong to it, and cannot be attributed"),
+        (unkillable, _) => format!("SIGKILL does not end {unkillable} of its tree"),
+    };
+    let (pid, id) = (words(record, "/pid"), words(record, "/id"));
+    Some(format!(
+        "stuck: process {pid}, {id}, {}: {why}\n",
+        command(record)
+    ))
+}
+
+/// Leases with a pass that runs or is to come, those that run first. A coordinator that does not list them has none here.
+fn leases(target: &Target) -> String {
+    let answer = client::get(target, &format!("/v1/busiest?limit={LEASES_MAX}")).ok();
+    let said = answer.and_then(|answer| answer.well(&[]).ok());
+    let Some(Value::Array(leases)) = said.as_ref().and_then(|said| said.pointer("/leases")) else {
+        return String::new();
+    };
+    if leases.is_empty() {
+        return String::new();
+    }
+    let more = said.as_ref().and_then(|said| said.pointer("/leases_more"));
+    let more = if more == Some(&true.into()) {
+        "and more: `sexton lease list` shows all\n"
+    } else {
+        ""
+    };
+    format!("\n{}{more}", all_stirring(leases))
+}
+
+/// So many leases are shown at most.
+const LEASES_MAX: u32 = 20;
 
 /// Phases of jobs, in the order in which they are shown.
 const PHASES: [&str; 6] = [

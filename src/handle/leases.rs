@@ -49,6 +49,7 @@ impl LeaseError {
                 | Refused::Span
                 | Refused::Command(_)
                 | Refused::NoCommand
+                | Refused::Log
                 | Refused::NoDate => Reason::Field,
                 Refused::StaleToken => Reason::Stale,
                 Refused::Running => Reason::Running,
@@ -205,6 +206,16 @@ impl Leases {
         self.lease(Message::Finish { name, token, code }).await
     }
 
+    /// Gives a place back that waits for its turn: the lease, as it is then. What was asked for is owed no more, unless
+    /// others rely on it.
+    ///
+    /// # Errors
+    /// [`LeaseError::Absent`] if its pass has begun, or it was taken away.
+    pub async fn give_back(&self, name: &Name, place: Token) -> Result<LeaseView, LeaseError> {
+        let name = name.clone();
+        self.lease(Message::Withdraw { name, place }).await
+    }
+
     /// Whoever claimed this place does not wait for it any more. If its pass has begun meanwhile, that has ended.
     pub fn withdraw(&self, name: &Name, place: Token) {
         let name = name.clone();
@@ -272,6 +283,15 @@ impl Leases {
             limit,
         };
         match self.ask(list).await? {
+            Reply::List(listing) => Ok(*listing),
+            other => Err(refusal(&other)),
+        }
+    }
+
+    /// Leases with a pass that runs or is to come: those that run, the longest first, then those that are next, then by
+    /// date. Of very many, some are looked at.
+    pub async fn stirring(&self, most: u32) -> Result<Listing, LeaseError> {
+        match self.ask(Query::Stirring { most }).await? {
             Reply::List(listing) => Ok(*listing),
             other => Err(refusal(&other)),
         }

@@ -1,7 +1,9 @@
 //! The start of every actor, each with the port that performs its actions: a new kind of action has its port here.
 
+use crate::actors::lease::{self, LeaseMachine};
 use crate::actors::process::{self, ProcessMachine};
 use crate::actors::{Actors, Rules, each};
+use crate::ports::lease::LeasePort;
 use crate::ports::process::{Keeping, ProcessPort};
 use crate::spine::directory::Admission;
 use crate::spine::each::{HostOf, MailboxOf};
@@ -40,6 +42,16 @@ impl<M: Actor<Action = Self>> Performed<M> for Never {
 impl<M: Actor<Action = Self>> Performed<M> for Verdict {
     fn port(_: Completions<M>, spine: &Rc<Spine>, _: &Keeping) -> Box<dyn Port<M>> {
         Box::new(Judge::new(Rc::clone(spine)))
+    }
+}
+
+impl Performed<LeaseMachine> for lease::Action {
+    fn port(
+        _: Completions<LeaseMachine>,
+        _: &Rc<Spine>,
+        keeping: &Keeping,
+    ) -> Box<dyn Port<LeaseMachine>> {
+        Box::new(LeasePort::new(keeping.data()))
     }
 }
 

@@ -340,3 +340,10 @@ fn whenever_shown(cron: &Cron, zone: &TimeZone, after: Timestamp) -> Option<Time
     }
     None
 }
+
+/// A date to the second, in UTC: `2026-11-20 10:00:00`.
+pub(crate) fn utc(date: Date) -> String {
+    let ms = i64::try_from(date.0).unwrap_or(i64::MAX);
+    let at = Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX);
+    at.strftime("%Y-%m-%d %H:%M:%S").to_string()
+}

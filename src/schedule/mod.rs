@@ -16,4 +16,5 @@ mod cron;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use cron::utc;
 pub use cron::{EXPRESSION_BYTES_MAX, Schedule, ScheduleError, ZONE_BYTES_MAX};

@@ -207,6 +207,12 @@ fn leases_are_listed_by_name_and_by_pages() {
             &json!({"name": "a", "launch": {"command": ["true"]}}),
         )
         .because(403, "out-of-scope");
+    opened
+        .post(
+            "/v1/leases/set",
+            &json!({"name": "a", "logfile": "/var/log/a"}),
+        )
+        .because(403, "out-of-scope");
     let wrong = json!({"name": "a", "schedule": "* * *"});
     opened.post("/v1/leases/set", &wrong).because(400, "field");
 }

@@ -34,6 +34,25 @@ fn claimed(opened: &Opened, name: &str) -> u64 {
     current.expect("somebody runs it").token.0
 }
 
+/// A place that waits for its turn.
+fn next(opened: &Opened, name: &str) -> u64 {
+    claimed(opened, name);
+    let leases = opened.handle().leases();
+    let waits = true;
+    let requesting = Requesting {
+        name: named(name),
+        claim: Some(Claim {
+            waits,
+            ..Claim::default()
+        }),
+        ..Requesting::default()
+    };
+    run(leases.request(requesting))
+        .expect("it is answered")
+        .place
+        .0
+}
+
 /// A request that is answered as asked.
 pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> Asking {
     let asking = Asking::as_described(path, method);
@@ -53,6 +72,7 @@ pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> Asking {
         "/v1/leases/renew" | "/v1/leases/finish" => {
             json!({"name": path, "token": claimed(opened, path)})
         }
+        "/v1/leases/withdraw" => json!({"name": path, "place": next(opened, path)}),
         "/v1/leases/wait" => json!({"name": lease(), "begun": 0}),
         "/v1/leases/set" => json!({"name": "set", "period_ms": 5000}),
         "/v1/leases/import" => json!({"name": "import", "text": "0 0 0 0"}),
@@ -70,6 +90,7 @@ fn absent(path: &str, method: &str) -> Asking {
         "/v1/leases/claim" => asking.about(&json!({"name": "none", "process": ABSENT})),
         "/v1/leases/renew" => asking.about(&json!({"name": "none", "token": 1, "process": ABSENT})),
         "/v1/leases/wait" => asking.about(&json!({"name": "none", "begun": 1})),
+        "/v1/leases/withdraw" => asking.about(&json!({"name": "none", "place": 1})),
         _ => asking.about(&json!({"name": "none"})),
     }
 }
@@ -108,6 +129,7 @@ pub(crate) fn least(path: &str, method: &str) -> Asking {
         "/v1/leases/claim" | "/v1/leases/reset" => asking.about(&json!({"name": "x"})),
         "/v1/leases/renew" | "/v1/leases/finish" => asking.about(&json!({"name": "x", "token": 1})),
         "/v1/leases/set" => asking.about(&json!({"name": "x", "period_ms": 5000})),
+        "/v1/leases/withdraw" => asking.about(&json!({"name": "x", "place": 1})),
         "/v1/leases/wait" => asking.about(&json!({"name": "x", "begun": 1})),
         "/v1/leases/import" => asking.about(&json!({"name": "x", "text": ""})),
         _ => asking,

@@ -8,8 +8,8 @@
 use crate::node::{Heard, Tongue, milliseconds, number, split};
 use sexton::actors::binding::{Binding, Exit, Gone, Until};
 use sexton::actors::lease::{
-    Claim, Command, Four, Holder, Imported, LeaseMachine, LeaseView, Message, Outcome, Query,
-    Reply, Requesting, Rules, Setting, Step, Watch,
+    Action, Claim, Command, Four, Holder, Imported, LeaseMachine, LeaseView, Message, Noted,
+    Outcome, Query, Reply, Requesting, Rules, Setting, Step, Watch,
 };
 use sexton::actors::lock::Name;
 use sexton::actors::process::{Launching, Spec};
@@ -30,6 +30,7 @@ const OPTIONS: &[&str] = &[
     "alive",
     "code",
     "leases_max",
+    "log",
     "period",
     "pid",
     "signal",
@@ -87,6 +88,15 @@ impl Tongue for Words {
 
     fn told(&self, reply: &Reply) -> Vec<String> {
         vec![answer(reply)]
+    }
+
+    fn action(what: &Action) -> String {
+        let Action { file, token, .. } = what;
+        let what = match &what.what {
+            Noted::Began => "began".to_owned(),
+            Noted::Ended { ran_ms, exit, .. } => format!("ended after {ran_ms} ms, {exit:?}"),
+        };
+        format!("{file}: {token} {what}")
     }
 
     fn woken(name: &str, reply: &Reply) -> String {
@@ -154,6 +164,7 @@ impl Words {
                 no_delay: more.contains(&"no-delay"),
                 period_ms,
                 claim: None,
+                log: options.get("log").map(|file| (*file).to_owned()),
             })),
             ["claim", lease, more @ ..] => {
                 let pid = number(options, "pid", 0)?;
@@ -171,6 +182,7 @@ impl Words {
                     no_delay: more.contains(&"no-delay"),
                     period_ms,
                     claim: Some(claim),
+                    log: None,
                 }))
             }
             ["renew", lease, token] => Message::Renew {
@@ -222,6 +234,7 @@ fn setting(what: &str, value: &str) -> Heard<Setting> {
         "disabled" => Setting::Disabled(on),
         "catch-up" => Setting::CatchesUp(on),
         "command" => Setting::Command((value != "none").then(|| command(value))),
+        "logfile" => Setting::Log((value != "none").then(|| value.to_owned())),
         "schedule" if value == "none" => Setting::Schedule(None),
         "schedule" => {
             let schedule = Schedule::new(value, None).map_err(|error| error.to_string())?;

@@ -254,7 +254,7 @@ impl Askers {
                     command: chance.per_mille(900).then(|| command(chance)),
                     no_delay: chance.per_mille(150),
                     period_ms: *chance.pick(&[None, None, Some(900), Some(0)]),
-                    claim: None,
+                    ..Requesting::default()
                 };
                 Message::Request(Box::new(asked))
             }

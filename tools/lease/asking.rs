@@ -30,6 +30,7 @@ const HELPS: &[(Reason, &str)] = &[
 pub(super) const WAIT_MAX: u64 = 3600;
 
 /// Where a command asks.
+#[derive(Clone)]
 pub(super) struct Asking {
     pub(super) target: Target,
     pub(super) json: bool,
@@ -41,6 +42,16 @@ impl Asking {
     pub(super) fn act(&self, what: &str, fields: Fields, wait: u64) -> Result<Value, Failure> {
         let path = format!("/v1/leases/{what}");
         client::send(&self.target, &path, fields, wait)?.well(HELPS)
+    }
+
+    /// The same, if what it is about is there.
+    pub(super) fn try_act(&self, what: &str, fields: Fields) -> Result<Option<Value>, Failure> {
+        let path = format!("/v1/leases/{what}");
+        let answer = client::send(&self.target, &path, fields, 0)?;
+        if answer.is_refused_as(Reason::Absent) {
+            return Ok(None);
+        }
+        answer.well(HELPS).map(Some)
     }
 
     /// Has something done that takes so long at most, and is asked for once.

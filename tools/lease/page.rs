@@ -81,6 +81,7 @@ pub(super) fn whole(lease: &Value) -> String {
     if number(lease, "/max_run_ms") > 0 {
         line("max-run", &exact(number(lease, "/max_run_ms")));
     }
+    line("logfile", &words(lease, "/logfile"));
     line("command", &command(lease));
     if lease.pointer("/schedule").is_some_and(|it| !it.is_null()) {
         let catches_up = if is(lease, "/catch_up") {
@@ -140,12 +141,7 @@ fn current(lease: &Value) -> String {
         return "-".to_owned();
     };
     let token = number(pass, "/token");
-    let who = match words(pass, "/holder").as_str() {
-        "launched" => command(pass),
-        "process" => format!("process {}", number(pass, "/pid")),
-        "client" => "a client".to_owned(),
-        _ => "imported".to_owned(),
-    };
+    let who = holder(pass);
     let stands = match (is(pass, "/running"), is(pass, "/stopping")) {
         (true, true) => "is being stopped".to_owned(),
         (true, false) => "runs".to_owned(),
@@ -156,6 +152,16 @@ fn current(lease: &Value) -> String {
         id => format!(", {id}"),
     };
     format!("{who}: {stands}, token {token}{id}")
+}
+
+/// Who has a pass.
+fn holder(pass: &Value) -> String {
+    match words(pass, "/holder").as_str() {
+        "launched" => command(pass),
+        "process" => format!("process {}", number(pass, "/pid")),
+        "client" => "a client".to_owned(),
+        _ => "imported".to_owned(),
+    }
 }
 
 fn ended(pass: &Value) -> String {
@@ -188,6 +194,42 @@ fn next(lease: &Value) -> String {
         }
         _ => format!("{who}: begins when the pass has ended"),
     }
+}
+
+/// A lease with a pass that runs or is to come: its name, who runs it and for how long, and what comes next.
+pub(crate) fn stirring(lease: &Value) -> [String; 4] {
+    let now = number(lease, "/now");
+    let (who, since) = match lease.pointer("/current") {
+        Some(pass) if is(pass, "/running") => {
+            let ran = span(now.saturating_sub(number(pass, "/since_at")));
+            (holder(pass), ran)
+        }
+        _ => ("-".to_owned(), "-".to_owned()),
+    };
+    let due = at(lease, "/due_at").map(|at| format!("due in {}", span(at.saturating_sub(now))));
+    let next = match next(lease).as_str() {
+        "-" if is(lease, "/owed") && who == "-" => Some("a pass is made up for".to_owned()),
+        "-" => None,
+        next => Some(next.to_owned()),
+    };
+    let next = [next, due].into_iter().flatten().collect::<Vec<_>>();
+    let next = if next.is_empty() {
+        "-".to_owned()
+    } else {
+        next.join("; ")
+    };
+    [shown(lease, "name"), who, since, next]
+}
+
+/// Leases with a pass that runs or is to come, a line each.
+pub(crate) fn all_stirring(leases: &[Value]) -> String {
+    let heads = [
+        ("LEASE", Column::Words),
+        ("RUNS", Column::Words),
+        ("SINCE", Column::Number),
+        ("NEXT", Column::Words),
+    ];
+    table(heads, leases.iter().map(stirring))
 }
 
 /// A list, a line each.

@@ -6,6 +6,7 @@
 use crate::client::{Fields, fields, rest};
 use crate::lease::asking::{Asking, WAIT_MAX};
 use crate::lease::command::Which;
+use crate::lease::set::log_file;
 use crate::process::attached::{self, Foreground, Handed, NotHanded};
 use crate::process::{self, PARENT, detached, here, outcome, plain, variables};
 use crate::report::{Failure, tell};
@@ -15,6 +16,7 @@ use clap::Args;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::process::Command;
+use std::thread::Builder;
 use std::time::Duration;
 
 /// How long to wait before it is asked again what came of a launch that failed.
@@ -26,9 +28,10 @@ const AGAIN: Duration = Duration::from_millis(50);
 /// is next already, this ends with 0 at once, since the pass of that one begins after now and will do. So it may be called as
 /// often as work may have come up.
 ///
-/// In the foreground the command has this terminal's streams and signals, and its exit status is this command's. It is launched by
-/// the coordinator: when this command is killed, a pass that runs goes on, and one that is next runs in the background when its turn
-/// comes. A pass that is killed itself is made up for when its period is over, unless --no-delay asked for it.
+/// In the foreground the command has this terminal's streams and signals, and its exit status is this command's. Ctrl-C while it
+/// waits gives its place back, unless others were turned away since its pass would do for them. It is launched by
+/// the coordinator: when this command is killed by SIGKILL, a pass that runs goes on, and one that is next runs in the background when
+/// its turn comes. A pass that is killed itself is made up for when its period is over, unless --no-delay asked for it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -63,8 +66,12 @@ pub(super) struct Run {
     no_delay: bool,
 
     /// Run it at once without touching the lease, beside whatever runs: like `sexton run`
-    #[arg(long, conflicts_with_all = ["no_delay", "period"])]
+    #[arg(long, conflicts_with_all = ["no_delay", "period", "logfile"])]
     no_lease: bool,
+
+    /// The file that has a line for this pass as it begins and one as it ends [default: what is set]
+    #[arg(long, value_name = "FILE")]
+    logfile: Option<String>,
 
     /// A shell command that says whether there is anything to do: if it fails, this ends with 0 and asks for nothing
     #[arg(long = "if", value_name = "COMMAND")]
@@ -114,7 +121,7 @@ impl Run {
         match launch {
             Some(launch) if !self.detach => self.foreground(asking, &processes, launch),
             launch => {
-                let said = asking.act("run", self.asked(launch), 0)?;
+                let said = asking.act("run", self.asked(launch)?, 0)?;
                 self.answered(asking, &said)
             }
         }
@@ -143,14 +150,16 @@ impl Run {
         Ok(Some(launch))
     }
 
-    fn asked(&self, launch: Option<Fields>) -> Fields {
+    fn asked(&self, launch: Option<Fields>) -> Result<Fields, Failure> {
         let mut asked = self.which.fields();
+        let log = self.logfile.as_deref().map(log_file).transpose()?;
         asked.extend(fields([
             ("launch", launch.into()),
             ("period_ms", self.period.into()),
             ("no_delay", self.no_delay.into()),
+            ("logfile", log.into()),
         ]));
-        asked
+        Ok(asked)
     }
 
     /// The program, as it is named in messages.
@@ -198,6 +207,8 @@ impl Run {
         processes: &process::Asking,
         mut launch: Fields,
     ) -> Result<(), Failure> {
+        // Before it is asked for: what comes from here on takes its place away, or is for its pass.
+        let mut foreground = Foreground::listen()?;
         let handed = match Handed::over(processes, true) {
             Ok(handed) => {
                 launch.insert("parcel".to_owned(), handed.ticket().into());
@@ -207,7 +218,7 @@ impl Run {
             Err(NotHanded::Refused(reason)) => Err(reason),
             Err(other) => return Err(other.into()),
         };
-        let said = asking.act("run", self.asked(Some(launch)), 0)?;
+        let said = asking.act("run", self.asked(Some(launch))?, 0)?;
         if self.is_turned_away(&said) {
             return Ok(());
         }
@@ -219,10 +230,18 @@ impl Run {
         let place = said.pointer("/place").and_then(Value::as_u64);
         let place = place.ok_or_else(|| Failure::unreachable("the coordinator gives no place"))?;
         let lease = said.pointer("/lease").cloned().unwrap_or_default();
-        let id = self.turn(asking, place, lease)?;
-        // Until here a signal ended this process: its pass comes all the same.
-        let foreground = Foreground::listen()?;
+        let turn = Turn {
+            asking: asking.clone(),
+            which: self.which.fields(),
+            name: self.which.name.to_text(),
+            place,
+        };
+        let (id, signals) = turn.awaited(&mut foreground, lease)?;
         drop(handed);
+        for signal in signals {
+            // It may have ended meanwhile: its end says so.
+            drop(processes.send(&id, signal));
+        }
         let name = self.name();
         foreground.follow(processes, &id, &|record| {
             if record.pointer("/failure/step") != Some(&"parcel".into()) {
@@ -230,17 +249,72 @@ impl Run {
             }
             // The keeper was killed meanwhile, and the parcel with it: the coordinator launches it without.
             tell("the keeper was started anew, so the command has not the streams of this one");
-            let id = self.launched_anew(asking, place, &id)?;
+            let id = turn.launched_anew(&id)?;
             outcome(&processes.wait(&id, None, process::Of::Leader)?, &name)
         })
     }
+}
+
+/// A place that waits for its turn.
+#[derive(Clone)]
+struct Turn {
+    asking: Asking,
+    /// The lease, as requests have it.
+    which: Fields,
+    /// Its name, as people read it.
+    name: String,
+    place: u64,
+}
+
+impl Turn {
+    /// Waits for the turn: the record of the command, and signals that came too late to take the place away.
+    fn awaited(
+        &self,
+        foreground: &mut Foreground,
+        lease: Value,
+    ) -> Result<(String, Vec<i32>), Failure> {
+        let (come, mut came) = tokio::sync::oneshot::channel();
+        let turn = self.clone();
+        // Where the place is given back, nobody waits for it any more: it ends with this process.
+        let waiting = move || drop(come.send(turn.come(lease)));
+        let thread = Builder::new().name("turn".to_owned()).spawn(waiting);
+        thread.map_err(|error| Failure::unreachable(format!("failed to wait: {error}")))?;
+        let mut late = Vec::new();
+        loop {
+            match foreground.until(&mut came) {
+                Ok(Ok(id)) => return Ok((id?, late)),
+                Ok(Err(_)) => return Err(Failure::unreachable("the wait for it panicked")),
+                Err(signal) if self.is_given_back()? => {
+                    let status = u8::try_from(128 + signal).unwrap_or(u8::MAX);
+                    return Err(Failure::of_command(status, ""));
+                }
+                Err(signal) => late.push(signal),
+            }
+        }
+    }
+
+    /// Gives the place back, which is said; false if its pass has begun.
+    fn is_given_back(&self) -> Result<bool, Failure> {
+        let mut asked = self.which.clone();
+        asked.extend(fields([("place", self.place.into())]));
+        let Some(lease) = self.asking.try_act("withdraw", asked)? else {
+            return Ok(false);
+        };
+        let words = if lease.pointer("/owed") == Some(&true.into()) {
+            "its place is given back; others rely on a pass, which runs in the background when its turn comes"
+        } else {
+            "its place is given back"
+        };
+        tell(&format!("{}: {words}", self.name));
+        Ok(true)
+    }
 
     /// The record of the command that is launched for a pass instead of one that could not be.
-    fn launched_anew(&self, asking: &Asking, place: u64, failed: &str) -> Result<String, Failure> {
+    fn launched_anew(&self, failed: &str) -> Result<String, Failure> {
         loop {
-            let lease = asking.look("/lease", &self.which.fields())?;
+            let lease = self.asking.look("/lease", &self.which)?;
             let is_over = lease.pointer("/current/running") != Some(&true.into());
-            let id = self.turn(asking, place, lease)?;
+            let id = self.come(lease)?;
             if is_over || id != failed {
                 return Ok(id);
             }
@@ -249,22 +323,21 @@ impl Run {
     }
 
     /// Waits until the pass of this place has begun: the record of its command.
-    fn turn(&self, asking: &Asking, place: u64, mut lease: Value) -> Result<String, Failure> {
-        let is_its =
-            |lease: &Value, path: &str| lease.pointer(path).and_then(Value::as_u64) == Some(place);
+    fn come(&self, mut lease: Value) -> Result<String, Failure> {
+        let is_its = |lease: &Value, path: &str| {
+            lease.pointer(path).and_then(Value::as_u64) == Some(self.place)
+        };
         while is_its(&lease, "/next/place") {
             let begun = lease.pointer("/begun").and_then(Value::as_u64);
-            let mut asked = self.which.fields();
+            let mut asked = self.which.clone();
             asked.extend(fields([("begun", begun.map(|it| it + 1).into())]));
-            lease = asking.act("wait", asked, WAIT_MAX)?;
+            lease = self.asking.act("wait", asked, WAIT_MAX)?;
         }
         let id = lease.pointer("/current/process").and_then(Value::as_str);
         let id = id.filter(|_| is_its(&lease, "/current/place"));
         id.map(str::to_owned).ok_or_else(|| {
-            let lease = self.which.name.to_text();
-            Failure::found(format!(
-                "{lease}: it lost its place: the lease was disabled or reset"
-            ))
+            let words = "it lost its place: the lease was disabled or reset";
+            Failure::found(format!("{}: {words}", self.name))
         })
     }
 }

@@ -24,6 +24,7 @@ Examples:
   sexton lease set nightly schedule \"0 3 * * *\" Europe/Berlin
   sexton lease set nightly schedule none                   not by itself any more
   sexton lease set nightly catch-up on                     a date that was missed is made up for, once
+  sexton lease set nightly logfile /var/log/nightly.log    a line for each pass as it begins and as it ends
 
 The environment of a command that is set is that of the coordinator's keeper, and what --env adds.")]
 pub(super) struct Set {
@@ -46,7 +47,7 @@ pub(super) struct Set {
     #[arg(long)]
     allow_secrets: bool,
 
-    /// To what: a span, on or off, a command, or a cron expression and a time zone; none for no command or schedule
+    /// To what: a span, on or off, a command, a file, or a cron expression and a time zone; none for no command, file or schedule
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     value: Vec<OsString>,
 }
@@ -67,6 +68,14 @@ enum What {
     Schedule,
     /// Whether a date of the schedule that was missed is made up for, once
     CatchUp,
+    /// The file that has a line for each pass as it begins and as it ends
+    Logfile,
+}
+
+/// A log file by its whole path: the coordinator may be in another directory.
+pub(super) fn log_file(path: &str) -> Result<String, Failure> {
+    let whole = here()?.join(path).into_os_string().into_string();
+    whole.map_err(|_| Failure::usage("the path of a log file must be UTF-8"))
 }
 
 /// What stands for nothing.
@@ -93,6 +102,8 @@ impl Set {
             What::MaxRun => Ok(fields([("max_run_ms", self.span()?.into())])),
             What::NoDelay => Ok(fields([("no_delay", self.is_on()?.into())])),
             What::Disabled => Ok(fields([("disabled", self.is_on()?.into())])),
+            What::Logfile if self.value == [NONE] => Ok(fields([("logfile", "".into())])),
+            What::Logfile => Ok(fields([("logfile", log_file(self.one()?)?.into())])),
             What::CatchUp => Ok(fields([("catch_up", self.is_on()?.into())])),
             What::Command if self.value == [NONE] => Ok(fields([("no_launch", true.into())])),
             What::Command => {

@@ -71,6 +71,16 @@ impl Asking {
         client::send_once(&self.target, &path, fields, key)?.well(HELPS)
     }
 
+    /// Sends a signal to a process and its group.
+    pub(crate) fn send(&self, id: &str, signal: i32) -> Result<Value, Failure> {
+        let asked = fields([
+            ("id", id.into()),
+            ("signal", signal.into()),
+            ("group", true.into()),
+        ]);
+        self.act("signal", asked)
+    }
+
     /// Has something done with services; what is answered. `wait` is in seconds.
     pub(super) fn serve(&self, what: &str, fields: Fields, wait: u64) -> Result<Value, Failure> {
         let path = format!("/v1/services/{what}");

@@ -1,7 +1,7 @@
 //! A command in the foreground: it has the streams, the environment, the umask and the limits of this process, which hands
 //! them to the keeper itself, so that they stand nowhere. Signals that come here go on to it.
 
-use crate::client::{self, Fields, fields};
+use crate::client::{self, Fields};
 use crate::process::asking::{Asking, Of, has_ended};
 use crate::report::Failure;
 use crate::signals::Signals;
@@ -82,6 +82,11 @@ impl Foreground {
         Ok(Self { runtime, signals })
     }
 
+    /// What comes of this, or the number of a signal that comes before it.
+    pub(crate) fn until<F: Future + Unpin>(&mut self, end: &mut F) -> Result<F::Output, i32> {
+        self.runtime.block_on(self.signals.until(end))
+    }
+
     /// Sends signals on to the process of this record, until it has ended.
     pub(crate) fn follow(
         self,
@@ -100,12 +105,7 @@ impl Foreground {
             scope.spawn(move || {
                 for number in forwarded {
                     // It may have ended meanwhile: its end says so.
-                    let asked = fields([
-                        ("id", id.into()),
-                        ("signal", number.into()),
-                        ("group", true.into()),
-                    ]);
-                    drop(asking.act("signal", asked));
+                    drop(asking.send(id, number));
                 }
             });
             self.runtime.block_on(self.signals.pass_on(end, |number| {

@@ -209,6 +209,7 @@ impl Watched {
             "per_second": rates.map(Rates::line),
             "queues": status.map(|_| self.work.line()),
             "locks": status.map(|_| &self.work.locks),
+            "leases": status.map(|_| &self.work.leases),
             "status": status,
         })
     }

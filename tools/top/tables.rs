@@ -1,5 +1,6 @@
-//! Tables: a row for each queue, a row for each lock that is waited for.
+//! Tables: a row for each queue, for each lock that is waited for, for each lease with a pass that runs or is to come.
 
+use crate::lease;
 use crate::lock::shown;
 use crate::text::{self, grouped, number, plain, span};
 use crate::top::chart::rate_words;
@@ -150,6 +151,35 @@ pub(crate) fn locks(work: &Work, width: usize) -> Vec<Row> {
         let left = span(number(lock, "/remaining_ms"));
         let cells = [name.as_str(), &waiting, &shown(lock, "owner"), &left];
         lines.push(Row::new(rank(place, 3), line(cells)));
+    }
+    lines
+}
+
+/// A line for each lease with a pass that runs or is to come, those that run first; none if there is no such.
+pub(crate) fn leases(work: &Work, width: usize) -> Vec<Row> {
+    if work.leases.is_empty() {
+        return Vec::new();
+    }
+    let (runs, since) = (width / 4, 12);
+    let room = width.saturating_sub(runs + since);
+    let (name, next) = (room / 2, room.div_ceil(2));
+    let line = |cells: [&str; 4]| {
+        let [lease, who, since_when, what] = cells;
+        let who = cut(who, runs.saturating_sub(2));
+        let (lease, what) = (
+            cut(lease, name.saturating_sub(2)),
+            cut(what, next.saturating_sub(2)),
+        );
+        let (name, runs) = (name.saturating_sub(2), runs.saturating_sub(2));
+        format!("{lease:name$}  {who:runs$}{since_when:>since$}  {what}")
+    };
+    let more = if work.leases_more { "+" } else { "" };
+    let all = format!("{}{more}", text::count(work.leases.len() as u64, "lease"));
+    let head = line([&all, "runs", "since", "next"]);
+    let mut lines = vec![Row::new(4, head.dim())];
+    for (place, lease) in work.leases.iter().enumerate() {
+        let [name, who, since, next] = lease::stirring(lease);
+        lines.push(Row::new(rank(place, 3), line([&name, &who, &since, &next])));
     }
     lines
 }

@@ -55,12 +55,24 @@ pub(super) fn status(second: u64) -> Value {
             "owners": held, "contenders": held / 40, "active": 812},
         "beanstalk": {"accepted": 900, "rejected_hosts": 0, "rejected_busy": 0, "active": 96,
             "commands": {"delete": requests / 10, "put": requests / 8, "reserve": requests / 8, "stats": second, "touch": 0}},
-        "busiest": {"queues": queues(held, requests), "next": null, "locks_all": held.min(2), "locks": locks(held)},
+        "busiest": {"queues": queues(held, requests), "next": null, "locks_all": held.min(2), "locks": locks(held),
+            "leases": if held > 0 { leases(second) } else { json!([]) }, "leases_more": false},
         "http": {"accepted": 7990 + second, "rejected_busy": 0, "answered": 7990 + second, "refused": 0, "failed": 0, "active": 2},
         "host": {"load": [3.5, 1.25, 0.8], "processors": 8, "memory_bytes": 33_500_000_000_u64, "memory_available_bytes": 21_000_000_000_u64, "uptime_ms": 3_000_000_000_u64},
         "process": {"memory_bytes": 91_000_000, "memory_peak_bytes": 140_000_000, "descriptors": 950, "descriptors_max": 20_480},
         "halted": null
     })
+}
+
+/// A lease with a pass that runs and one that is next, and one that waits for its date.
+fn leases(second: u64) -> Value {
+    let now = NOON + second * 1000;
+    json!([
+        {"name": "sync", "now": now, "due_at": null, "owed": true,
+            "current": {"running": true, "holder": "launched", "command": ["./sync", "--all"], "since_at": now - 95_000, "until_at": now - 35_000},
+            "next": {"command": ["./sync", "\u{1b}[2J"], "pid": 4242}},
+        {"name": "nightly", "now": now, "due_at": now + 40_000_000, "owed": false, "current": null, "next": null},
+    ])
 }
 
 /// A queue under load, one that is paused, one whose name is long and can steer nothing.

@@ -208,6 +208,11 @@ fn work(watched: &Watched, width: usize, unicode: bool) -> Vec<Row> {
     rows.push(Row::blank());
     rows.extend(tables::locks(&watched.work, width));
     rows.push(Row::blank());
+    let leases = tables::leases(&watched.work, width);
+    if !leases.is_empty() {
+        rows.extend(leases);
+        rows.push(Row::blank());
+    }
     rows.extend(details::doors(watched, status, width));
     rows
 }

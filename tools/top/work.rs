@@ -1,4 +1,4 @@
-//! Queues and locks by row, put together of the shares that a coordinator with very many queues is asked for in turn.
+//! Queues, locks and leases by row, put together of the shares that a coordinator with very many queues is asked for in turn.
 
 use crate::text::number;
 use crate::top::sample::{Rate, list};
@@ -16,6 +16,10 @@ pub(crate) struct Work {
     pub(crate) locks: Vec<Value>,
     /// Locks that are waited for.
     pub(crate) locks_all: u64,
+    /// Leases with a pass that runs or is to come.
+    pub(crate) leases: Vec<Value>,
+    /// Whether there are more.
+    pub(crate) leases_more: bool,
     /// Whether the coordinator has told.
     pub(crate) is_known: bool,
 }
@@ -58,6 +62,8 @@ impl Work {
         }
         self.locks = list(answer, "/locks").to_vec();
         self.locks_all = number(answer, "/locks_all");
+        self.leases = list(answer, "/leases").to_vec();
+        self.leases_more = answer.pointer("/leases_more") == Some(&true.into());
         self.is_known = true;
     }
 

@@ -3,12 +3,13 @@
 use crate::actors::binding::{Binding, Exit, PROCESSES, ToProcesses, Until, Watch as Watching};
 use crate::actors::lease::item::{Command, Current, Due, End, Holder, Lease, Place, Setting};
 use crate::actors::lease::machine::LeaseMachine;
-use crate::actors::lease::message::{Claim, Imported, Message, Requesting};
+use crate::actors::lease::message::{self, Claim, Imported, Message, Noted, Requesting};
 use crate::actors::lease::outcome::{Source, Step};
 use crate::actors::process::{LAUNCHES, LaunchAs, Launching, Message as ToLaunch};
 use crate::bytes::Bytes;
 use crate::clock::Timestamp;
 use crate::ids::{ProcessId, Slot, Token};
+use crate::spine::effect::Action;
 use crate::spine::machine::{Effects, Machine as _, Stamp};
 use std::sync::Arc;
 
@@ -42,6 +43,7 @@ impl LeaseMachine {
             | Step::Placed { .. }
             | Step::Returned { .. }
             | Step::Left
+            | Step::Shared
             | Step::GaveUp
             | Step::Stopping
             | Step::Warned
@@ -52,6 +54,11 @@ impl LeaseMachine {
             | Step::Rests => {
                 self.state
                     .change(entry.seq, slot, |it| it.apply(entry, message, step));
+                let lease = self.state.leases.get(slot);
+                if let Some(what) = lease.and_then(|it| it.noted(step)) {
+                    let (id, attempt) = (slot.0.into(), entry.seq);
+                    effects.act(Action { id, attempt, what });
+                }
                 if step.binds() {
                     self.state_obligations(slot, effects);
                 }
@@ -167,9 +174,7 @@ impl Lease {
             Step::Owed(source) => {
                 self.wanted = self.begun + 1;
                 self.keep(message, *source);
-                if let Some(place) = &mut self.next {
-                    place.shared = true;
-                }
+                self.share();
             }
             Step::Placed { until } => {
                 // A request may still have to be made up for: of a pass that was not whole, or a place that lapsed.
@@ -186,6 +191,7 @@ impl Lease {
                 self.next = Some(Place { shared, ..place });
             }
             Step::Left => self.next = None,
+            Step::Shared => self.share(),
             Step::GaveUp => {
                 self.wanted = self.wanted.min(self.settled());
                 self.broken = 0;
@@ -202,6 +208,42 @@ impl Lease {
             Step::Imported { until } => self.import(entry, message, *until),
             Step::Rests => self.rests = true,
         }
+    }
+
+    /// The request of who is next is no longer its own alone.
+    const fn share(&mut self) {
+        if let Some(place) = &mut self.next {
+            place.shared = true;
+        }
+    }
+
+    /// What its log file is to have of a step that was made.
+    fn noted(&self, step: &Step) -> Option<message::Action> {
+        let current = self.current.as_ref()?;
+        let what = if let Step::Ended { exit, .. } = step {
+            let ran = current.end?.at.since(current.since).as_millis();
+            let launched = match &current.holder {
+                Holder::Launched {
+                    process, command, ..
+                } => Some((*process, command.spec.run_dir.clone())),
+                Holder::Process(_) | Holder::Timed { .. } | Holder::Nobody => None,
+            };
+            Noted::Ended {
+                ran_ms: u64::try_from(ran).unwrap_or(u64::MAX),
+                exit: *exit,
+                launched,
+            }
+        } else if matches!(step, Step::Began { .. }) {
+            Noted::Began
+        } else {
+            return None;
+        };
+        Some(message::Action {
+            file: current.log.clone()?,
+            lease: self.name.clone(),
+            token: current.token,
+            what,
+        })
     }
 
     fn change_current(&mut self, make: impl FnOnce(&mut Current)) {
@@ -264,6 +306,7 @@ impl Lease {
             end: None,
             stopping: false,
             warnings: 0,
+            log: place.log.or_else(|| self.settings.log.clone()),
         });
     }
 
@@ -276,8 +319,9 @@ impl Lease {
                 let command = requesting.command_for(self).map(without_parcel);
                 let period_ms = requesting.period_ms.unwrap_or(period_ms);
                 self.command = command.map(|command| (command, period_ms));
+                self.log.clone_from(&requesting.log);
             }
-            (Source::Date, _) => self.command = None,
+            (Source::Date, _) => (self.command, self.log) = (None, None),
             _ => {}
         }
     }
@@ -303,6 +347,7 @@ impl Lease {
             Setting::Command(command) => settings.command.clone_from(command),
             Setting::Schedule(schedule) => self.schedule.clone_from(schedule),
             Setting::CatchesUp(on) => settings.catches_up = *on,
+            Setting::Log(file) => settings.log.clone_from(file),
         }
     }
 
@@ -334,6 +379,7 @@ impl Lease {
             end: it.process.is_none().then_some(ended),
             stopping: false,
             warnings: 0,
+            log: None,
         });
         self.begun += u64::from(self.current.is_some());
         if self.running().is_none() {
@@ -349,6 +395,7 @@ impl Lease {
             connected: false,
             until: until.1,
             shared: false,
+            log: None,
         });
         self.wanted = self.whole;
     }
@@ -393,6 +440,7 @@ impl Place {
             connected: waits,
             until,
             shared: false,
+            log: requesting.log.clone(),
         }
     }
 
@@ -409,6 +457,7 @@ impl Place {
             connected: false,
             until: Timestamp(0),
             shared: false,
+            log: lease.log.clone(),
         }
     }
 }

@@ -86,6 +86,10 @@ impl LeaseMachine {
             // A. If that one dies, nothing of it could be run for this request.
             if other.command.is_some() || requesting.claim.is_some() || no_delay {
                 let turn = Turn::NotNeeded;
+                if other.command.is_some() && !no_delay && !other.shared {
+                    steps.push((slot, Step::Shared));
+                    return Ok(turned(steps, turn));
+                }
                 return Ok(Outcome::Turned { slot, turn });
             }
             steps.push((slot, Step::Owed(Source::Request)));
@@ -183,6 +187,7 @@ impl LeaseMachine {
                 return Err(Refused::Span);
             }
             Setting::MaxRun(span) if *span > Settings::SPAN_MS_MAX => return Err(Refused::Span),
+            Setting::Log(Some(log)) => check_log(log)?,
             Setting::Disabled(true) => {
                 if lease.next.is_some() {
                     steps.push((slot, Step::Left));
@@ -211,6 +216,7 @@ impl LeaseMachine {
             | Setting::Disabled(false)
             | Setting::NoDelay(_)
             | Setting::Command(None)
+            | Setting::Log(None)
             | Setting::CatchesUp(_) => {}
         }
         Ok(changed_all(steps))
@@ -416,7 +422,16 @@ fn check_request(requesting: &Requesting) -> Result<(), Refused> {
     if !spans.contains(&ttl_ms) || requesting.period_ms.is_some_and(|it| !spans.contains(&it)) {
         return Err(Refused::Span);
     }
+    if let Some(log) = &requesting.log {
+        check_log(log)?;
+    }
     requesting.command.as_ref().map_or(Ok(()), check_command)
+}
+
+fn check_log(log: &str) -> Result<(), Refused> {
+    let is_path = log.starts_with('/') && !log.contains('\0');
+    let is_short = log.len() <= Settings::LOG_BYTES_MAX;
+    (is_path && is_short).then_some(()).ok_or(Refused::Log)
 }
 
 fn check_command(command: &Command) -> Result<(), Refused> {

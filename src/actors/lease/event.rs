@@ -89,7 +89,12 @@ fn of(
         Step::Scheduled { at, .. } => named("scheduled").number("at", at.map_or(0, |it| it.0)),
         Step::Forgotten => named("forgotten"),
         Step::Imported { .. } => named("set").text("setting", "lease"),
-        Step::Made | Step::Returned { .. } | Step::Renewed | Step::Taken | Step::Rests => {
+        Step::Made
+        | Step::Returned { .. }
+        | Step::Shared
+        | Step::Renewed
+        | Step::Taken
+        | Step::Rests => {
             return None;
         }
     };

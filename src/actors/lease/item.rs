@@ -29,6 +29,8 @@ pub struct Settings {
     pub command: Option<Command>,
     /// Whether a date of the schedule that was missed is made up for, once.
     pub catches_up: bool,
+    /// The file that has a line for each pass as it begins and as it ends.
+    pub log: Option<String>,
 }
 
 impl Settings {
@@ -36,6 +38,8 @@ impl Settings {
     pub const PERIOD_MS: u64 = 60_000;
     /// The longest period and the longest pass: 366 days.
     pub const SPAN_MS_MAX: u64 = 366 * 24 * 3_600_000;
+    /// The longest path of a log file, in bytes.
+    pub const LOG_BYTES_MAX: usize = 4096;
 }
 
 impl Default for Settings {
@@ -47,6 +51,7 @@ impl Default for Settings {
             max_run_ms: 0,
             command: None,
             catches_up: false,
+            log: None,
         }
     }
 }
@@ -69,6 +74,8 @@ pub enum Setting {
     Schedule(Option<Schedule>),
     /// Whether a date of the schedule that was missed is made up for, once.
     CatchesUp(bool),
+    /// The file that has a line for each pass as it begins and as it ends; `None` for none.
+    Log(Option<String>),
 }
 
 impl Setting {
@@ -82,6 +89,7 @@ impl Setting {
             Self::Command(_) => "command",
             Self::Schedule(_) => "schedule",
             Self::CatchesUp(_) => "catch-up",
+            Self::Log(_) => "logfile",
         }
     }
 }
@@ -116,6 +124,8 @@ pub struct Lease {
     pub leaves: bool,
     /// Whether nothing begins until the next start of the server, since it drains.
     pub rests: bool,
+    /// The log file of a request that is made up for, if it named one.
+    pub log: Option<String>,
 }
 
 /// A pass, as long as no other has begun: its period counts beyond its end.
@@ -139,6 +149,9 @@ pub struct Current {
     pub stopping: bool,
     /// How often it was told that it overruns its period.
     pub warnings: u32,
+    /// Its log file.
+    #[serde(default)]
+    pub log: Option<String>,
 }
 
 /// How a pass ended.
@@ -211,6 +224,9 @@ pub struct Place {
     /// Whether somebody else asked, too, and is content with its pass: that is owed even if this one takes its request back.
     #[serde(default)]
     pub shared: bool,
+    /// The log file of its pass, if its request named one.
+    #[serde(default)]
+    pub log: Option<String>,
 }
 
 impl Place {
@@ -287,6 +303,12 @@ impl Lease {
         } else {
             self.whole
         }
+    }
+
+    /// Whether a pass runs, or is to come by what is known now.
+    pub const fn stirs(&self) -> bool {
+        let runs = matches!(&self.current, Some(current) if current.runs());
+        runs || self.next.is_some() || self.is_owed() || self.due.is_some()
     }
 
     /// Until when no pass begins after the newest, as far as the period goes.

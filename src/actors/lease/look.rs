@@ -1,7 +1,7 @@
 //! What people and programs are shown of leases.
 
 use crate::actors::lease::event;
-use crate::actors::lease::machine::{LISTED_MAX, LeaseMachine};
+use crate::actors::lease::machine::{LISTED_MAX, LeaseMachine, STIRRING_MAX};
 use crate::actors::lease::message::Message;
 use crate::actors::lease::outcome::Outcome;
 use crate::actors::lease::view::{LeaseView, Listing};
@@ -34,6 +34,36 @@ impl LeaseMachine {
         let leases = first.filter_map(|(_, slot)| self.view_of(slot)).collect();
         let more = all.next().is_some();
         Listing { leases, more }
+    }
+}
+
+impl LeaseMachine {
+    /// Leases with a pass that runs or is to come.
+    pub(super) fn stirring(&self, most: u32) -> Listing {
+        let all = self.state.stirring();
+        let leases = all.iter().take(STIRRING_MAX);
+        let mut found: Vec<_> = leases
+            .filter_map(|slot| Some((self.standing_out(*slot)?, *slot)))
+            .collect();
+        found.sort_unstable();
+        found.truncate(most as usize);
+        let more = found.len() < all.len();
+        let leases = found.into_iter();
+        let leases = leases.filter_map(|(_, slot)| self.view_of(slot)).collect();
+        Listing { leases, more }
+    }
+
+    /// Where a lease stands among those: by what it does, then since or until when.
+    fn standing_out(&self, slot: Slot) -> Option<(u8, u64)> {
+        let lease = self.state.leases.get(slot)?;
+        if let Some(current) = lease.running() {
+            return Some((0, current.since.0));
+        }
+        if lease.next.is_some() || lease.is_owed() {
+            return Some((1, lease.until().0));
+        }
+        let due = self.state.dues.get(lease.due?)?;
+        Some((2, due.at.0))
     }
 }
 

@@ -1,20 +1,23 @@
 //! The machine: what the host asks of the rules of leases.
 
 use crate::actors::lease::item::Current;
-use crate::actors::lease::message::{Message, Query, Reply, Rules, Watch};
+use crate::actors::lease::message::{Action, Message, Query, Reply, Rules, Watch};
 use crate::actors::lease::outcome::{Outcome, Turn};
 use crate::actors::lease::state::{Page, State};
 use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket, Token};
 use crate::lookup::pages::Pages;
 use crate::spine::machine::{
-    Asked, Effects, Keeping, Machine, Moment, Never, Now, Paged, Stamp, Start, Timed, Weight,
+    Asked, Effects, Keeping, Machine, Moment, Now, Paged, Stamp, Start, Timed, Weight,
 };
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most leases in one list.
 pub(super) const LISTED_MAX: u32 = 1000;
+
+/// So many leases are looked at for the order in which they are shown.
+pub(super) const STIRRING_MAX: usize = 8192;
 
 /// The rules of leases, over their state.
 #[derive(Debug)]
@@ -109,7 +112,7 @@ impl Machine for LeaseMachine {
     type Query = Query;
     type Reply = Reply;
     type Watch = Watch;
-    type Action = Never;
+    type Action = Action;
 
     fn new(rules: Rules) -> Self {
         Self::around(rules, State::default())
@@ -192,6 +195,7 @@ impl Machine for LeaseMachine {
                 let listing = self.list(prefix, after.as_ref(), *limit);
                 Reply::List(Box::new(listing))
             }
+            Query::Stirring { most } => Reply::List(Box::new(self.stirring(*most))),
             Query::Totals => Reply::Totals(self.state.totals()),
         }
     }
@@ -199,6 +203,7 @@ impl Machine for LeaseMachine {
     fn cost(asked: Asked<'_, Self>) -> usize {
         match asked {
             Asked::Query(Query::List { limit, .. }) => (*limit).min(LISTED_MAX) as usize,
+            Asked::Query(Query::Stirring { .. }) => STIRRING_MAX / 8,
             Asked::Query(_) | Asked::Message(_) | Asked::Watch(_) => 1,
         }
     }

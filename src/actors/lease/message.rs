@@ -2,11 +2,12 @@
 //!
 //! Messages are stored: see the change rule in `persist/format.rs`.
 
-use crate::actors::binding::{self, Binding};
+use crate::actors::binding::{self, Binding, Exit};
 use crate::actors::lease::item::{Command, Setting, Totals};
 use crate::actors::lease::outcome::{Refused, Turn};
 use crate::actors::lease::view::{LeaseView, Listing};
 use crate::actors::lock::Name;
+use crate::bytes::Bytes;
 use crate::clock::Date;
 use crate::ids::{ProcessId, Slot, Token};
 use crate::spine::machine::Refusal;
@@ -52,7 +53,7 @@ pub enum Message {
         /// Its exit status.
         code: u8,
     },
-    /// A client that runs passes itself: it does not wait for its turn any more, nor for the answer that it has come.
+    /// A client does not wait for its turn any more, nor, if it runs passes itself, for the answer that it has come.
     Withdraw {
         /// The lease.
         name: Name,
@@ -128,6 +129,37 @@ pub struct Requesting {
     pub period_ms: Option<u64>,
     /// Whether it never waits: a pass begins at once or not at all.
     pub no_delay: bool,
+    /// The log file of its pass; what is set if left out.
+    pub log: Option<String>,
+}
+
+/// Something to be done in the world: a line for a log file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Action {
+    /// The file.
+    pub file: String,
+    /// The lease.
+    pub lease: Name,
+    /// The token of the pass.
+    pub token: Token,
+    /// What is to be noted.
+    pub what: Noted,
+}
+
+/// What is noted of a pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Noted {
+    /// It has begun.
+    Began,
+    /// It has ended.
+    Ended {
+        /// Milliseconds that it ran.
+        ran_ms: u64,
+        /// How its process did, if it had one and that is known.
+        exit: Option<Exit>,
+        /// The process that was launched for it, and the directory of its files, if that is one of its own.
+        launched: Option<(ProcessId, Option<Bytes>)>,
+    },
 }
 
 /// How a client that runs a pass itself is known to live.
@@ -180,6 +212,12 @@ pub enum Query {
         after: Option<Name>,
         /// At most so many.
         limit: u32,
+    },
+    /// Leases with a pass that runs or is to come: those that run, the longest first, then those that are next, then by
+    /// date. Of very many, some are looked at.
+    Stirring {
+        /// At most so many.
+        most: u32,
     },
     /// How many passes run, and how many places are taken.
     Totals,

@@ -92,6 +92,8 @@ pub enum Step {
     },
     /// Nobody is next any more.
     Left,
+    /// The sender was turned away, since the pass of who is next will do for it.
+    Shared,
     /// Nobody's request is made up for any more: too many passes in a row were not whole, or the lease is disabled.
     GaveUp,
     /// The pass is to end.
@@ -161,6 +163,9 @@ pub enum Refused {
     /// There is nothing to run.
     #[error("the lease has no command")]
     NoCommand,
+    /// The path of a log file is not absolute, or too long.
+    #[error("a log file is an absolute path of at most 4096 bytes")]
+    Log,
     /// No date follows.
     #[error("no date of the schedule is left")]
     NoDate,

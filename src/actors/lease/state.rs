@@ -65,6 +65,8 @@ pub(super) struct State {
 struct Index {
     /// Leases by the processes that they depend on.
     by_process: BTreeSet<(ProcessId, Slot)>,
+    /// Those with a pass that runs or is to come.
+    stirring: BTreeSet<Slot>,
     totals: Totals,
 }
 
@@ -72,6 +74,9 @@ impl Index {
     fn add(&mut self, slot: Slot, lease: &Lease) {
         self.by_process
             .extend(processes(lease).map(|process| (process, slot)));
+        if lease.stirs() {
+            self.stirring.insert(slot);
+        }
         self.totals.running += u64::from(lease.running().is_some());
         self.totals.waiting += u64::from(lease.next.is_some());
     }
@@ -80,6 +85,7 @@ impl Index {
         for process in processes(lease) {
             self.by_process.remove(&(process, slot));
         }
+        self.stirring.remove(&slot);
         self.totals.running -= u64::from(lease.running().is_some());
         self.totals.waiting -= u64::from(lease.next.is_some());
     }
@@ -108,6 +114,11 @@ impl State {
     pub(super) fn bound(&self) -> BTreeSet<Slot> {
         let all = self.index.by_process.iter();
         all.map(|(_, slot)| *slot).collect()
+    }
+
+    /// Leases with a pass that runs or is to come.
+    pub(super) const fn stirring(&self) -> &BTreeSet<Slot> {
+        &self.index.stirring
     }
 
     /// Leases after this name, by name.

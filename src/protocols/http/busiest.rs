@@ -7,6 +7,7 @@ use crate::actors::queue::BusyQueue;
 use crate::clock::Timestamp;
 use crate::ids::Slot;
 use crate::protocols::http::call::Call;
+use crate::protocols::http::lease_look::Lease;
 use crate::protocols::http::listing::After;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::queue_look::{Queue, queue_shown};
@@ -22,9 +23,9 @@ pub(crate) fn routes() -> Vec<Route> {
         busiest,
         Words {
             id: "busiest",
-            summary: "Which queues have the most jobs, and which locks are waited for most",
-            more: "For those who look at the whole again and again. Of more than 8192 queues a share is looked at, and `next` goes on with the next; of more than 8192 locks that are waited for, some.",
-            answer: "Queues and locks, those with the most first.",
+            summary: "Which queues have the most jobs, which locks are waited for most, and which leases run",
+            more: "For those who look at the whole again and again. Of more than 8192 queues a share is looked at, and `next` goes on with the next; of more than 8192 locks that are waited for, and of leases, some.",
+            answer: "Queues and locks, those with the most first; leases, those that run first.",
         },
         &[Reason::Failed, Reason::Large],
     )]
@@ -32,7 +33,7 @@ pub(crate) fn routes() -> Vec<Route> {
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Share {
-    /// The most queues, and the most locks, to answer.
+    /// The most queues, locks and leases to answer.
     #[serde(default)]
     limit: Number<u32, 1, 100, 20>,
     /// Where to go on with queues: `next` of the answer before.
@@ -68,6 +69,10 @@ pub(crate) struct Busiest {
     locks: Vec<Wanted>,
     /// Locks that are waited for.
     locks_all: u32,
+    /// Leases with a pass that runs, the longest first; then those with somebody next; then by the date on which they ask.
+    leases: Vec<Lease>,
+    /// Whether there are more of these.
+    leases_more: bool,
 }
 
 async fn busiest(call: &Call, Query(share): Query<Share>) -> Result<Large<Busiest>, Problem> {
@@ -75,12 +80,17 @@ async fn busiest(call: &Call, Query(share): Query<Share>) -> Result<Large<Busies
     let from = Slot(share.after.map_or(0, |after| after.0));
     let (queues, next) = call.node.queues().busiest(from, share.limit.0).await?;
     let (locks, locks_all) = call.locks().contended(share.limit.0).await?;
+    let stirring = call.node.leases().stirring(share.limit.0).await?;
+    let leases_more = stirring.more;
+    let leases = Lease::of_all(call, stirring.leases).await?;
     let now = call.node.now();
     let busiest = Busiest {
         queues: queues.iter().map(|queue| busy(queue, now)).collect(),
         next: next.map(|slot| slot.0.to_string()),
         locks: locks.into_iter().map(|lock| wanted(lock, now)).collect(),
         locks_all,
+        leases,
+        leases_more,
     };
     Ok(Large(busiest, place))
 }

@@ -31,6 +31,7 @@ impl Routed for LeaseMachine {
     const ROUTES: &'static [fn() -> Vec<Route>] = &[routes, lease_set::routes, lease_look::routes];
 }
 
+#[expect(clippy::too_many_lines, reason = "a table, route after route")]
 fn routes() -> Vec<Route> {
     use Reason::{
         Absent, Disabled, DiskFull, Draining, Ended, Failed, Full, OutOfScope, Stale, Waits,
@@ -86,6 +87,18 @@ fn routes() -> Vec<Route> {
             &[Stale, Failed],
         ),
         Route::post(
+            "/v1/leases/withdraw",
+            Scope::Run,
+            withdraw,
+            Words {
+                id: "withdraw_from_lease",
+                summary: "Give a place back that waits for its turn",
+                more: "What was asked for is owed no more, unless others were turned away since its pass would do for them: then the coordinator launches its command, without its caller. A pass that has begun goes on.",
+                answer: "The lease.",
+            },
+            &[Absent, Failed],
+        ),
+        Route::post(
             "/v1/leases/wait",
             Scope::Read,
             wait,
@@ -125,6 +138,8 @@ pub(crate) struct Run {
     /// Whether it never waits: a pass begins at once or not at all.
     #[serde(default)]
     no_delay: bool,
+    /// The file that has a line for this pass as it begins and one as it ends, on the coordinator's machine; what is set, if left out.
+    logfile: Option<String>,
     /// Seconds to wait at most; the pass comes all the same.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
@@ -157,6 +172,7 @@ async fn run(call: &Call, Body(asked): Body<Run>) -> Result<Json<Ran>, Problem> 
         claim: None,
         period_ms: asked.period_ms.map(|it| it.0),
         no_delay: asked.no_delay,
+        log: asked.logfile,
     };
     let leases = call.node.leases();
     let requested = call.leases().request(requesting).await?;
@@ -275,13 +291,14 @@ async fn claim(call: &Call, Body(asked): Body<Claiming>) -> Result<Json<Claimed>
         command: None,
         claim: Some(Claim {
             process,
-            pid: call.peer_pid().unwrap_or_default().into(),
+            pid: call.requester().map_or(0, |it| it.pid).into(),
             ttl_ms: asked.ttl_ms.0,
             waits,
         }),
         period_ms: asked.period_ms.map(|it| it.0),
         // Nobody would know it again.
         no_delay: asked.no_delay || !waits && process.is_none(),
+        log: None,
     };
     let leases = call.leases();
     let requested = leases.request(requesting).await?;
@@ -358,6 +375,21 @@ async fn finish(call: &Call, Body(asked): Body<Finish>) -> Result<Json<Lease>, P
     let leases = call.leases();
     let finished = leases.finish(&asked.name, asked.token, asked.code.0);
     Ok(Json(Lease::of(call, finished.await?).await?))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "WithdrawFromLease")]
+pub(crate) struct Withdraw {
+    /// The lease.
+    #[schemars(extend("minLength" = 1))]
+    name: Name,
+    /// The place, as the request was answered.
+    place: Token,
+}
+
+async fn withdraw(call: &Call, Body(asked): Body<Withdraw>) -> Result<Json<Lease>, Problem> {
+    let left = call.leases().give_back(&asked.name, asked.place).await?;
+    Ok(Json(Lease::of(call, left).await?))
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -199,6 +199,8 @@ pub(crate) struct Lease {
     zone: Option<String>,
     /// Whether a date that was missed is made up for, once.
     catch_up: bool,
+    /// The file that has a line for each pass as it begins and as it ends; null for none.
+    logfile: Option<String>,
     /// When it asks by itself next.
     due_at: Option<Timestamp>,
     /// The number of the newest pass: how many have begun.
@@ -283,6 +285,15 @@ impl Lease {
         Ok(Self::shown(&lease, &records, Here::of(call)))
     }
 
+    /// Leases, as they are shown.
+    pub(crate) async fn of_all(call: &Call, leases: Vec<LeaseView>) -> Result<Vec<Self>, Problem> {
+        let ids: Vec<ProcessId> = leases.iter().flat_map(processes).collect();
+        let records = records(call, &ids).await?;
+        let here = Here::of(call);
+        let leases = leases.iter();
+        Ok(leases.map(|it| Self::shown(it, &records, here)).collect())
+    }
+
     fn shown(view: &LeaseView, records: &BTreeMap<ProcessId, RecordView>, here: Here) -> Self {
         let lease::Lease {
             name,
@@ -311,6 +322,7 @@ impl Lease {
             schedule: schedule.as_ref().map(|it| it.expression().to_owned()),
             zone: schedule.as_ref().map(|it| it.zone().to_owned()),
             catch_up: settings.catches_up,
+            logfile: settings.log.clone(),
             due_at: view.due.map(|it| Timestamp(it.0)),
             begun: *begun,
             whole: *whole,

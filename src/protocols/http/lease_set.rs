@@ -39,7 +39,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "set_lease",
                 summary: "Set something, from now on",
-                more: "A lease that is not there is made. What is left out stays as it is. What is launched needs the scope `run`.",
+                more: "A lease that is not there is made. What is left out stays as it is. What is launched, and a log file, needs the scope `run`.",
                 answer: "The lease.",
             },
             &[Full, DiskFull, Failed, OutOfScope],
@@ -94,6 +94,8 @@ pub(crate) struct Set {
     zone: Option<String>,
     /// Whether a date that was missed is made up for, once.
     catch_up: Option<bool>,
+    /// The file that has a line for each pass as it begins and as it ends, on the coordinator's machine; empty for none. Needs the scope `run`.
+    logfile: Option<String>,
     /// Whether nothing is set to be launched any more. There must be no schedule then.
     #[serde(default)]
     no_launch: bool,
@@ -101,7 +103,7 @@ pub(crate) struct Set {
 
 async fn set(call: &Call, Body(asked): Body<Set>) -> Result<Json<Lease>, Problem> {
     let name = asked.name.clone();
-    if asked.launch.is_some() {
+    if asked.launch.is_some() || asked.logfile.is_some() {
         call.check_run()?;
     }
     let leases = call.node.leases();
@@ -140,6 +142,8 @@ impl Set {
             self.no_delay.map(Setting::NoDelay),
             self.max_run_ms.map(|it| Setting::MaxRun(it.0)),
             self.catch_up.map(Setting::CatchesUp),
+            self.logfile
+                .map(|file| Setting::Log(Some(file).filter(|it| !it.is_empty()))),
             self.disabled.map(Setting::Disabled),
         ];
         Ok(all.into_iter().flatten().collect())

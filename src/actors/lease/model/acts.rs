@@ -106,6 +106,7 @@ impl Model {
                 connected: false,
                 until: Timestamp(0),
                 shared: false,
+                log: known.lease.log.clone(),
             })
         });
         match place {
@@ -128,7 +129,7 @@ impl Model {
         if !known.lease.settings.disabled && (in_time || known.lease.settings.catches_up) {
             known.owe();
             known.share();
-            known.lease.command = None;
+            (known.lease.command, known.lease.log) = (None, None);
         }
         known.stuck = false;
         true

@@ -116,6 +116,7 @@ impl Known {
             bare.spec.parcel = None;
             let period = asked.period_ms.unwrap_or(self.lease.settings.period_ms);
             self.lease.command = Some((bare.into(), period));
+            self.lease.log.clone_from(&asked.log);
         }
     }
 
@@ -152,6 +153,7 @@ impl Known {
             connected: claim.waits,
             until,
             shared: false,
+            log: asked.log.clone(),
         }
     }
 
@@ -181,6 +183,7 @@ impl Known {
             end: None,
             stopping: false,
             warnings: 0,
+            log: place.log.clone().or(self.lease.settings.log.clone()),
         });
     }
 

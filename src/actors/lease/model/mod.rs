@@ -255,7 +255,11 @@ impl Model {
             .filter(|it| !returns && is_live(it))
         {
             if place.command.is_some() || asked.claim.is_some() || impatient {
-                return Ok((Turn::NotNeeded, false));
+                let is_new = place.command.is_some() && !impatient && !place.shared;
+                if is_new {
+                    known.share();
+                }
+                return Ok((Turn::NotNeeded, is_new));
             }
             known.owe();
             known.share();
@@ -353,6 +357,10 @@ impl Model {
             Setting::MaxRun(span) => settings.max_run_ms = *span,
             Setting::NoDelay(on) => settings.no_delay = *on,
             Setting::CatchesUp(on) => settings.catches_up = *on,
+            Setting::Log(Some(log)) if !log.starts_with('/') || log.len() > 4096 => {
+                return Err(Refused::Log);
+            }
+            Setting::Log(file) => settings.log.clone_from(file),
             Setting::Disabled(on) => {
                 settings.disabled = *on;
                 if *on {
@@ -419,6 +427,7 @@ impl Model {
             end: current.process.is_none().then_some(End { at, exit, whole }),
             stopping: false,
             warnings: 0,
+            log: None,
         });
         known.lease.begun += u64::from(known.lease.current.is_some());
         if !known.runs() {
@@ -434,6 +443,7 @@ impl Model {
             connected: false,
             until: now.offset.time(next.until).min(at.plus_ms(2 * period)),
             shared: false,
+            log: None,
         });
         known.lease.wanted = known.lease.whole;
         known.stuck = false;
@@ -471,7 +481,9 @@ impl Model {
                 let known = self.find(name);
                 known.map_or(Reply::Absent, |it| Reply::Lease(Box::new(it.view())))
             }
-            Query::List { .. } | Query::Totals => unreachable!("clients ask for no lists"),
+            Query::List { .. } | Query::Stirring { .. } | Query::Totals => {
+                unreachable!("clients ask for no lists")
+            }
         }
     }
 

@@ -72,6 +72,7 @@ fn act() -> impl Strategy<Value = Act> {
         Just(Setting::Period(30_000)),
         Just(Setting::MaxRun(20_000)),
         Just(Setting::MaxRun(0)),
+        Just(Setting::Log(Some("/var/log/x".to_owned()))),
         Just(Setting::NoDelay(true)),
         Just(Setting::NoDelay(false)),
         Just(Setting::Disabled(true)),
@@ -292,13 +293,13 @@ impl World {
         self.look();
     }
 
-    /// Who is next takes its request back. That of another stays, whose command was kept in case.
+    /// Who is next takes its request back. That of another stays, who was turned away.
     fn withdraw(&mut self, lease: u8) {
         let name = Self::name(lease);
         let next = self.lease(&name).and_then(|it| it.next);
         let place = next.map_or(Token(0), |it| it.token);
         let others = self.asked.get(&name).map(|(_, turn)| *turn);
-        if !matches!(others, Some(Turn::Kept | Turn::Current)) {
+        if !matches!(others, Some(Turn::Kept | Turn::Current | Turn::NotNeeded)) {
             self.asked.remove(&name);
         }
         self.bench.say(Message::Withdraw { name, place });

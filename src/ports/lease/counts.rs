@@ -1,0 +1,65 @@
+//! The counts that a pass gives: the newest line of its output that is `{"counts": {…}}`.
+
+use crate::bytes::Bytes;
+use crate::ids::ProcessId;
+use crate::ports::process::files::{STDOUT, run_dir};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::Path;
+
+/// How far from the end of its output a pass's counts are looked for, in bytes.
+const COUNTS_BYTES_MAX: u64 = 64 << 10;
+
+/// The most counts of a pass.
+const COUNTS_MAX: usize = 32;
+
+/// The longest name of a count, in bytes.
+const COUNT_NAME_BYTES_MAX: usize = 64;
+
+/// What a pass counted, as a line of its output.
+#[cfg(any(feature = "http", feature = "replay"))]
+#[derive(serde::Deserialize)]
+struct Counted {
+    counts: BTreeMap<String, u64>,
+}
+
+/// The newest counts in the output of a pass; none if it gave none, or its output is not in a file.
+pub(super) fn counts(
+    (id, own): &(ProcessId, Option<Bytes>),
+    data: &Path,
+) -> Option<BTreeMap<String, u64>> {
+    let mut file = File::open(run_dir(data, *id, own.as_ref()).join(STDOUT)).ok()?;
+    let length = file.metadata().ok()?.len();
+    let begin = length.saturating_sub(COUNTS_BYTES_MAX);
+    file.seek(SeekFrom::Start(begin)).ok()?;
+    let mut output = Vec::new();
+    file.take(COUNTS_BYTES_MAX).read_to_end(&mut output).ok()?;
+    let mut lines = output.rsplit(|byte| *byte == b'\n');
+    let mut counts = lines.find_map(counted)?;
+    let is_word = |name: &str| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        (1..=COUNT_NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain)
+    };
+    counts.retain(|name, _| is_word(name));
+    while counts.len() > COUNTS_MAX {
+        counts.pop_last();
+    }
+    Some(counts)
+}
+
+#[cfg(any(feature = "http", feature = "replay"))]
+fn counted(line: &[u8]) -> Option<BTreeMap<String, u64>> {
+    if !line.starts_with(b"{") {
+        return None;
+    }
+    serde_json::from_slice::<Counted>(line)
+        .ok()
+        .map(|it| it.counts)
+}
+
+/// Without what reads JSON there are no counts.
+#[cfg(not(any(feature = "http", feature = "replay")))]
+const fn counted(_: &[u8]) -> Option<BTreeMap<String, u64>> {
+    None
+}

@@ -1,0 +1,225 @@
+//! The port of the `LeaseActor`: lines in log files, one as a pass begins and one as it ends, as Fossil's backoffice has them.
+//!
+//! A thread of its own writes, so that a slow disk holds up nobody. A line is written after its entry is durable and is not
+//! asked for again: one is lost if the server is killed in between, or if the file cannot be written, which is logged.
+
+use crate::actors::binding::Exit;
+use crate::actors::lease::{Action, LeaseMachine, Noted};
+use crate::clock::{Clock as _, Date, SystemClock, Timestamp};
+use crate::ports::lease::counts::counts;
+use crate::schedule;
+use crate::spine::effect;
+use crate::spine::port::Port;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use rustix::fs::{FileType, Mode, OFlags};
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::thread::{Builder, JoinHandle};
+
+/// Lines that wait to be written at most. Those that come while the disk keeps up with none are lost, and counted in the log.
+const LINES_MAX: usize = 10_000;
+
+/// The port of the `LeaseActor`.
+#[derive(Debug)]
+pub struct LeasePort {
+    data: Option<PathBuf>,
+    writing: Option<Writing>,
+    lost: u64,
+}
+
+/// The thread, from the first line on.
+#[derive(Debug)]
+struct Writing {
+    lines: Sender<(Date, Action)>,
+    thread: JoinHandle<()>,
+}
+
+impl LeasePort {
+    /// A port beside this data directory, in which the output of passes is.
+    pub const fn new(data: Option<PathBuf>) -> Self {
+        Self {
+            data,
+            writing: None,
+            lost: 0,
+        }
+    }
+
+    fn start(&self) -> io::Result<Writing> {
+        let (lines, asked) = bounded(LINES_MAX);
+        let data = self.data.clone();
+        let thread = Builder::new().name("lease-log".to_owned());
+        let thread = thread.spawn(move || write(&asked, data.as_deref()))?;
+        Ok(Writing { lines, thread })
+    }
+}
+
+impl Port<LeaseMachine> for LeasePort {
+    fn perform(&mut self, action: effect::Action<Action>) {
+        if self.writing.is_none() {
+            match self.start() {
+                Ok(writing) => self.writing = Some(writing),
+                Err(error) => tracing::error!("there is no thread for log files: {error}"),
+            }
+        }
+        let line = (date(), action.what);
+        let writing = self.writing.as_ref();
+        if writing.is_none_or(|it| it.lines.try_send(line).is_err()) {
+            self.lost += 1;
+            if self.lost.is_power_of_two() {
+                tracing::warn!(lost = self.lost, "lines of log files of leases are lost");
+            }
+        }
+    }
+}
+
+impl Drop for LeasePort {
+    fn drop(&mut self) {
+        if let Some(Writing { lines, thread }) = self.writing.take() {
+            // It ends when it has written what is left.
+            drop(lines);
+            drop(thread.join());
+        }
+    }
+}
+
+fn date() -> Date {
+    Date(SystemClock::starting_at(Timestamp(0)).wall().0)
+}
+
+fn write(asked: &Receiver<(Date, Action)>, data: Option<&Path>) {
+    for (at, action) in asked {
+        let line = line(at, &action, data);
+        if let Err(error) = append(Path::new(&action.file), &line) {
+            tracing::warn!(file = action.file, "a log file cannot be written: {error}");
+        }
+    }
+}
+
+/// Opened for each line: a file that was moved away is begun anew.
+fn append(path: &Path, line: &str) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
+    // A pipe that nobody reads, or a terminal, is not to hold up the thread.
+    let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut file = File::from(rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?);
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
+    if kind != FileType::RegularFile {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    file.write_all(line.as_bytes())
+}
+
+/// A line: the date in UTC, the lease with dashes for blanks, and what became of the pass.
+fn line(at: Date, action: &Action, data: Option<&Path>) -> String {
+    let lease = action.lease.to_text().replace(' ', "-");
+    let mut line = format!("{} {lease}", schedule::utc(at));
+    match &action.what {
+        Noted::Began => write!(line, " began token {}", action.token.0),
+        Noted::Ended {
+            ran_ms,
+            exit,
+            launched,
+        } => {
+            let launched = launched.as_ref().zip(data);
+            let counts = launched.and_then(|(launched, data)| counts(launched, data));
+            for (name, count) in counts.into_iter().flatten() {
+                write!(line, " {count} {name}").expect("a string takes all");
+            }
+            write!(line, " elapse-time {ran_ms} ms {}", words(*exit))
+        }
+    }
+    .expect("a string takes all");
+    line.push('\n');
+    line
+}
+
+fn words(exit: Option<Exit>) -> String {
+    match exit {
+        Some(Exit::Code(code)) => format!("exit {code}"),
+        Some(Exit::Signal(signal)) => format!("signal {signal}"),
+        Some(Exit::Failed) => "failed to start".to_owned(),
+        Some(Exit::Lost) | None => "lost".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LeasePort, append, date};
+    use crate::actors::binding::Exit;
+    use crate::actors::lease::{Action, Noted};
+    use crate::actors::lock::Name;
+    use crate::ids::{ProcessId, Seq, Token};
+    use crate::ports::process::files::{STDOUT, run_dir};
+    use crate::schedule;
+    use crate::spine::effect;
+    use crate::spine::port::Port as _;
+    use std::path::Path;
+
+    /// What a pass whose output was this leaves in the log.
+    fn logged(folder: &Path, output: &str) -> String {
+        let (file, id) = (folder.join("log"), ProcessId(7));
+        let dir = run_dir(folder, id, None);
+        std::fs::create_dir_all(&dir).expect("a directory can be made");
+        std::fs::write(dir.join(STDOUT), output).expect("a file can be written");
+        let mut port = LeasePort::new(Some(folder.to_owned()));
+        let ended = Noted::Ended {
+            ran_ms: 1250,
+            exit: Some(Exit::Code(3)),
+            launched: Some((id, None)),
+        };
+        for what in [Noted::Began, ended] {
+            let what = Action {
+                file: file.to_str().expect("its name is text").to_owned(),
+                lease: Name::new(b"send mails".to_vec()).expect("a name"),
+                token: Token(41),
+                what,
+            };
+            let (id, attempt) = (0, Seq(1));
+            port.perform(effect::Action { id, attempt, what });
+        }
+        drop(port);
+        let lines = std::fs::read_to_string(&file).expect("it was written");
+        std::fs::remove_file(&file).expect("it is there");
+        // Without the dates, which are of now.
+        let lines = lines.lines().map(|line| line[19..].to_owned() + "\n");
+        lines.collect()
+    }
+
+    #[test]
+    fn a_pass_has_a_line_as_it_begins_and_one_as_it_ends() {
+        let folder = tempfile::tempdir().expect("a directory can be made");
+        let began = " send-mails began token 41\n";
+        let ended = " elapse-time 1250 ms exit 3\n";
+        for (output, counts) in [
+            ("", ""),
+            ("3 mails\n", ""),
+            (
+                "{\"counts\":{\"mails\":3,\"alerts\":0}}\n",
+                " 0 alerts 3 mails",
+            ),
+            (
+                "{\"counts\":{\"mails\":1}}\n{\"counts\":{\"mails\":2}}\n{}\n",
+                " 2 mails",
+            ),
+            ("{\"counts\":{\"two words\":1,\"\":2,\"a\\n\":3}}", ""),
+            ("{\"counts\":{\"mails\":-1}}\n", ""),
+            ("{\"counts\":{\"mails\":1}", ""),
+        ] {
+            let expected = format!("{began} send-mails{counts}{ended}");
+            assert_eq!(logged(folder.path(), output), expected, "{output}");
+        }
+        let long = "x".repeat(64 << 10);
+        let before = format!("{{\"counts\":{{\"a\":1}}}}\n{long}");
+        assert!(!logged(folder.path(), &before).contains(" 1 a"));
+        let after = format!("{long}\n{{\"counts\":{{\"a\":1}}}}\n");
+        assert!(logged(folder.path(), &after).contains(" 1 a "));
+    }
+
+    #[test]
+    fn only_regular_files_are_written() {
+        assert!(append(Path::new("/dev/null"), "x\n").is_err());
+        assert!(append(Path::new("/"), "x\n").is_err());
+        assert_eq!(schedule::utc(date()).len(), 19);
+    }
+}

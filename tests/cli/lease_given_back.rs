@@ -1,0 +1,124 @@
+//! Ctrl-C of `sexton lease run` while it waits gives its place back; other requests that rely on it are made up for.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "an answer that lacks a part fails the test"
+)]
+
+use crate::coordinator::{Done, done};
+use crate::patience::until;
+use crate::tree::Tree;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+
+/// A lease whose first pass runs until the test lets it end.
+struct Waiting {
+    tree: Tree,
+    first: Child,
+}
+
+impl Waiting {
+    fn start() -> Self {
+        let tree = Tree::start();
+        let first = ask(&tree, "while [ ! -e end ]; do sleep 0.02; done");
+        let waiting = Self { tree, first };
+        waiting.until("a pass runs", |lease| {
+            lease["current"]["status"] == "running"
+        });
+        waiting
+    }
+
+    fn lease(&self) -> Value {
+        let printed = self.tree.run(&["lease", "show", "k", "--json"]);
+        serde_json::from_str(&printed.out).unwrap_or_default()
+    }
+
+    fn until(&self, what: &str, is_so: impl Fn(&Value) -> bool) {
+        until(what, || is_so(&self.lease()).then_some(()));
+    }
+
+    /// Asks for another pass, and ends that command by a signal when it is next.
+    fn interrupted(&self, signal: Signal, before: impl FnOnce()) -> Done {
+        let next = ask(&self.tree, "echo pass >> passes");
+        self.until("somebody is next", |lease| lease["next"]["live"] == true);
+        before();
+        kill_process(Pid::from_child(&next), signal).expect("it is ours");
+        done(next.wait_with_output().expect("it is ours"))
+    }
+
+    fn passes(&self) -> PathBuf {
+        self.tree.data.join("passes")
+    }
+
+    fn end_first(&mut self) {
+        std::fs::write(self.tree.data.join("end"), "").expect("it can be written");
+        let ended = self.first.wait().expect("it is ours");
+        assert_eq!(ended.code(), Some(0));
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        // Also where the test failed.
+        drop(std::fs::write(self.tree.data.join("end"), ""));
+        drop(self.first.kill());
+        drop(self.first.wait());
+    }
+}
+
+fn ask(tree: &Tree, script: &str) -> Child {
+    let mut command = tree.command(&["lease", "run", "k", "--period", "1ms", "--", "sh", "-c"]);
+    command.arg(script).current_dir(&tree.data);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("it runs")
+}
+
+#[test]
+fn who_is_interrupted_while_it_waits_gives_its_place_back() {
+    for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let mut waiting = Waiting::start();
+        let said = waiting.interrupted(signal, || {});
+        assert_eq!(said.status, status, "{said:?}");
+        assert!(
+            said.err.contains("k: its place is given back\n"),
+            "{said:?}"
+        );
+        let lease = waiting.lease();
+        assert!(lease["next"].is_null(), "{lease}");
+        waiting.end_first();
+        waiting.until("its pass has ended", |lease| lease["whole"] == 1);
+        let lease = waiting.lease();
+        assert_eq!(
+            (&lease["owed"], &lease["begun"]),
+            (&false.into(), &1.into())
+        );
+        assert!(!waiting.passes().exists());
+    }
+}
+
+#[test]
+fn a_pass_on_which_others_rely_comes_all_the_same() {
+    let mut waiting = Waiting::start();
+    let said = waiting.interrupted(Signal::INT, || {
+        let turned = waiting.tree.run(&["lease", "run", "k", "--", "true"]);
+        assert!(turned.err.contains("not needed"), "{turned:?}");
+    });
+    assert_eq!(said.status, 130, "{said:?}");
+    assert!(said.err.contains("others rely on a pass"), "{said:?}");
+    waiting.end_first();
+    waiting.until("the pass has run", |lease| lease["whole"] == 2);
+    let passes = std::fs::read_to_string(waiting.passes()).expect("it ran");
+    assert_eq!(passes, "pass\n");
+}
+
+#[test]
+fn who_is_killed_outright_is_made_up_for() {
+    let mut waiting = Waiting::start();
+    let said = waiting.interrupted(Signal::KILL, || {});
+    assert_eq!(said.status, -1, "{said:?}");
+    waiting.end_first();
+    waiting.until("the pass has run", |lease| lease["whole"] == 2);
+    assert!(waiting.passes().exists());
+}

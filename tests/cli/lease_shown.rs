@@ -1,0 +1,114 @@
+//! What is shown of leases: in `status` and `top`, and in log files.
+
+use crate::patience::until;
+use crate::tree::Tree;
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// A lease with a pass that runs, one that is next, and a date.
+fn busy() -> Tree {
+    let tree = Tree::start();
+    let detach = |script: &str| {
+        let words = ["lease", "run", "sync", "--detach", "--", "sh", "-c", script];
+        tree.well(&words);
+    };
+    tree.well(&["lease", "set", "sync", "command", "--", "true"]);
+    tree.well(&["lease", "set", "sync", "schedule", "0 3 1 1 *"]);
+    detach("sleep 1000000; echo first");
+    detach("echo second");
+    tree
+}
+
+#[test]
+fn status_shows_who_runs_who_is_next_and_the_next_date() {
+    let tree = busy();
+    let status = tree.well(&["status"]);
+    let line = status.lines().find(|line| line.starts_with("sync"));
+    let line = line.expect("the lease has a line");
+    for part in ["echo first", " s ", "echo second: begins ", "due in "] {
+        assert!(line.contains(part), "{part}: {status}");
+    }
+    assert!(status.contains("1 running, 1 next"), "{status}");
+    tree.well(&["lease", "reset", "sync", "--force"]);
+    assert!(!tree.well(&["status"]).contains("LEASE"));
+}
+
+#[test]
+fn top_shows_the_same() {
+    let tree = busy();
+    let frame = tree.well(&["top", "--once"]);
+    let line = frame.lines().find(|line| line.starts_with("sync"));
+    let line = line.expect("the lease has a line");
+    assert!(line.contains("sh -c") && line.contains(" s "), "{frame}");
+    assert!(frame.contains("1 lease "), "{frame}");
+    let sample = tree.well(&["top", "--once", "--json"]);
+    let sample: Value = serde_json::from_str(&sample).expect("it is JSON");
+    let name = sample.pointer("/leases/0/name").and_then(Value::as_str);
+    assert_eq!(name, Some("sync"));
+}
+
+/// Lines of a log file without their dates, once there are as many.
+fn lines(log: &PathBuf, count: usize) -> Vec<String> {
+    until("the log has its lines", || {
+        let text = std::fs::read_to_string(log).ok()?;
+        let lines = text.lines().map(|line| {
+            let (date, rest) = line.split_at_checked(20).expect("a date");
+            assert_eq!(date.split(['-', ':', ' ']).count(), 7, "{line}");
+            rest.to_owned()
+        });
+        let lines: Vec<String> = lines.collect();
+        (lines.len() >= count).then_some(lines)
+    })
+}
+
+/// A line without how long the pass took, and without its token.
+fn timeless(line: &str) -> String {
+    let is_number = |word: &&str| word.parse::<u64>().is_ok();
+    let words: Vec<&str> = line.split(' ').collect();
+    let word = |(place, word): (usize, &&str)| {
+        let before = place.checked_sub(1).and_then(|it| words.get(it));
+        let varies = before.is_some_and(|it| ["token", "elapse-time"].contains(it));
+        if varies && is_number(word) {
+            "N".to_owned()
+        } else {
+            (*word).to_owned()
+        }
+    };
+    words
+        .iter()
+        .enumerate()
+        .map(word)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[test]
+fn a_log_file_has_a_line_for_each_pass_as_it_begins_and_as_it_ends() {
+    let tree = Tree::start();
+    let (set, flag) = (tree.data.join("set.log"), tree.data.join("flag.log"));
+    let file = |path: &PathBuf| path.to_str().expect("its name is text").to_owned();
+    tree.well(&["lease", "set", "my sync", "logfile", &file(&set)]);
+    let shown = tree.well(&["lease", "show", "my sync"]);
+    assert!(shown.contains("set.log"), "{shown}");
+    let counts = r#"echo '{"counts":{"mails":3,"alerts":1}}'; exit 2"#;
+    let run = ["lease", "run", "my sync", "--period", "1ms", "--detach"];
+    tree.well(&[&run[..], &["--", "sh", "-c", counts]].concat());
+    let told = lines(&set, 2);
+    let told: Vec<String> = told.iter().map(|line| timeless(line)).collect();
+    let ended = "my-sync 1 alerts 3 mails elapse-time N ms exit 2";
+    assert_eq!(told, ["my-sync began token N", ended]);
+    // A flag beats the setting; in the foreground its output is its caller's, who alone knows what it counts.
+    let run = ["lease", "run", "my sync", "--logfile", &file(&flag)];
+    tree.well(
+        &[
+            &run[..],
+            &["--", "sh", "-c", "echo '{\"counts\":{\"a\":1}}'"],
+        ]
+        .concat(),
+    );
+    let told = lines(&flag, 2);
+    assert_eq!(timeless(&told[1]), "my-sync elapse-time N ms exit 0");
+    assert_eq!(lines(&set, 2).len(), 2);
+    tree.well(&["lease", "set", "my sync", "logfile", "none"]);
+    assert!(!tree.well(&["lease", "show", "my sync"]).contains("set.log"));
+}

@@ -1,0 +1,136 @@
+//! A tree that SIGKILL does not end: nobody else has its lock before it is gone, `status` names it, and `--force` takes the lock
+//! from it all the same.
+
+use crate::patience::until;
+use crate::tree::Tree;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+/// Control groups of version 1 that stand still, also for SIGKILL. Those of version 2 do not.
+const FREEZERS: &str = "/sys/fs/cgroup/freezer";
+
+/// A group of which nothing can be killed.
+struct Frozen(PathBuf);
+
+impl Frozen {
+    /// `None` for a user that may not make one, and where there are none of these groups.
+    fn make() -> Option<Self> {
+        let is_root = rustix::process::geteuid().is_root();
+        if !is_root || !Path::new(FREEZERS).join("cgroup.procs").exists() {
+            return None;
+        }
+        let path = Path::new(FREEZERS).join(format!("sexton-test-{}", std::process::id()));
+        fs::create_dir(&path).expect("root makes groups");
+        Some(Self(path))
+    }
+
+    fn freeze(&self, pid: Pid) {
+        let pid = pid.as_raw_nonzero().to_string();
+        fs::write(self.0.join("cgroup.procs"), pid).expect("root moves processes");
+        self.set("FROZEN");
+    }
+
+    fn set(&self, state: &str) {
+        fs::write(self.state(), state).expect("root freezes groups");
+        until("the group has come to it", || {
+            let now = fs::read_to_string(self.state()).expect("it reads");
+            (now.trim() == state).then_some(())
+        });
+    }
+
+    fn state(&self) -> PathBuf {
+        self.0.join("freezer.state")
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        // Also where the test failed.
+        drop(fs::write(self.state(), "THAWED"));
+        for _ in 0..1000 {
+            if fs::remove_dir(&self.0).is_ok() {
+                break;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A process that is killed with the test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+fn holder(tree: &Tree) -> Option<Value> {
+    let printed = tree.well(&["lock", "list", "k", "--json"]);
+    let said: Value = serde_json::from_str(&printed).expect("it is JSON");
+    let locks = said.pointer("/locks").and_then(Value::as_array);
+    let holds = |it: &&Value| it.pointer("/place") == Some(&1.into());
+    locks.expect("a list").iter().find(holds).cloned()
+}
+
+fn is(entry: Option<&Value>, path: &str, value: &Value) -> Option<()> {
+    (entry?.pointer(path)? == value).then_some(())
+}
+
+#[test]
+fn what_cannot_be_killed_keeps_its_lock_until_it_is_forced() {
+    let Some(frozen) = Frozen::make() else {
+        return;
+    };
+    let tree = Tree::start();
+    let (pid_file, next) = (tree.data.join("pid"), tree.data.join("next"));
+    let mut run = tree.command(&["lock", "run", "--ttl", "1", "k", "--", "sh", "-c"]);
+    run.args(["echo $$ > $0.new; mv $0.new $0; exec sleep 1000000"])
+        .arg(&pid_file);
+    run.stdout(Stdio::null()).stderr(Stdio::null());
+    let run = Killed(run.spawn().expect("it runs"));
+    let pid = until("it runs", || fs::read_to_string(&pid_file).ok());
+    let pid = Pid::from_raw(pid.trim().parse().expect("a number")).expect("a PID");
+    // Its lock has a time by now, after which it is killed.
+    until("its lock has a time", || {
+        holder(&tree)?.pointer("/remaining_ms")?.as_u64()
+    });
+    frozen.freeze(pid);
+    let of_run = Pid::from_child(&run.0);
+    kill_process(of_run, Signal::STOP).expect("it is ours");
+    until("its tree is being stopped", || {
+        is(holder(&tree).as_ref(), "/fencing", &true.into())
+    });
+    let mut waits = tree.command(&["lock", "run", "k", "--", "touch"]);
+    waits.arg(&next).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut waits = Killed(waits.spawn().expect("it runs"));
+    let status = until("it does not end, and that is said", || {
+        let status = tree.well(&["status"]);
+        status.contains("SIGKILL does not end").then_some(status)
+    });
+    let named = status.lines().find(|line| line.contains("SIGKILL"));
+    let number = pid.as_raw_nonzero().to_string();
+    assert!(named.is_some_and(|line| line.contains(&number)), "{status}");
+    // Signals have come, and it lives: so nobody else has the lock.
+    assert!(Path::new("/proc").join(&number).exists() && !next.exists());
+    let said = tree.run(&["lock", "run", "--no-wait", "k", "--", "true"]);
+    assert_eq!(said.status, 1, "{said:?}");
+    tree.well(&["lock", "release", "k", "--force"]);
+    assert_eq!(waits.0.wait().expect("it is ours").code(), Some(0));
+    assert!(next.exists(), "the next had the lock");
+    assert!(
+        Path::new("/proc").join(&number).exists(),
+        "that is what force is for"
+    );
+    frozen.set("THAWED");
+    until("it ends by the signal that it was sent", || {
+        (!Path::new("/proc").join(&number).exists()).then_some(())
+    });
+    until("nothing is said of it any more", || {
+        (!tree.well(&["status"]).contains("SIGKILL")).then_some(())
+    });
+}
