@@ -271,7 +271,7 @@ mod tests {
             assert_eq!((stat.start_ticks, stat.cpu_ticks), (1234, 56));
             assert_eq!((stat.memory_pages, stat.exit_code), (88, 0));
         }
-        let zeroes = "0 ".repeat(27);
+        let zeroes = "0 ".repeat(26);
         let text = format!("42 (sh) {rest} {zeroes}1792\n");
         let stat = Stat::parse(text.as_bytes()).expect("it is as documented");
         assert_eq!(stat.exit_code, 7 << 8);

@@ -95,8 +95,7 @@ impl Passes {
                 "begin" => {
                     if let Some(other) = running.replace(who.to_owned()) {
                         let pid = other.split(' ').next().expect("a PID");
-                        let lives = Path::new("/proc").join(pid).exists();
-                        assert!(!lives, "{line} beside {other}");
+                        assert!(!lives(pid), "{line} beside {other}");
                     }
                 }
                 _ => running = None,
@@ -110,6 +109,12 @@ impl Drop for Passes {
         // Also where the test failed.
         drop(std::fs::write(self.end(), ""));
     }
+}
+
+/// Whether it runs: a zombie does not.
+fn lives(pid: &str) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
+    status.is_ok_and(|status| !status.contains("State:\tZ"))
 }
 
 fn show(tree: &Tree, name: &str) -> Value {

@@ -5,13 +5,14 @@
     reason = "an answer that lacks a part fails the test"
 )]
 
-use crate::coordinator::{Done, done};
+use crate::coordinator::done;
 use crate::patience::until;
 use crate::tree::Tree;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, Output, Stdio};
 
 /// A lease whose first pass runs until the test lets it end.
 struct Waiting {
@@ -40,12 +41,12 @@ impl Waiting {
     }
 
     /// Asks for another pass, and ends that command by a signal when it is next.
-    fn interrupted(&self, signal: Signal, before: impl FnOnce()) -> Done {
+    fn interrupted(&self, signal: Signal, before: impl FnOnce()) -> Output {
         let next = ask(&self.tree, "echo pass >> passes");
         self.until("somebody is next", |lease| lease["next"]["live"] == true);
         before();
         kill_process(Pid::from_child(&next), signal).expect("it is ours");
-        done(next.wait_with_output().expect("it is ours"))
+        next.wait_with_output().expect("it is ours")
     }
 
     fn passes(&self) -> PathBuf {
@@ -79,7 +80,7 @@ fn ask(tree: &Tree, script: &str) -> Child {
 fn who_is_interrupted_while_it_waits_gives_its_place_back() {
     for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let mut waiting = Waiting::start();
-        let said = waiting.interrupted(signal, || {});
+        let said = done(waiting.interrupted(signal, || {}));
         assert_eq!(said.status, status, "{said:?}");
         assert!(
             said.err.contains("k: its place is given back\n"),
@@ -101,10 +102,10 @@ fn who_is_interrupted_while_it_waits_gives_its_place_back() {
 #[test]
 fn a_pass_on_which_others_rely_comes_all_the_same() {
     let mut waiting = Waiting::start();
-    let said = waiting.interrupted(Signal::INT, || {
+    let said = done(waiting.interrupted(Signal::INT, || {
         let turned = waiting.tree.run(&["lease", "run", "k", "--", "true"]);
         assert!(turned.err.contains("not needed"), "{turned:?}");
-    });
+    }));
     assert_eq!(said.status, 130, "{said:?}");
     assert!(said.err.contains("others rely on a pass"), "{said:?}");
     waiting.end_first();
@@ -117,7 +118,7 @@ fn a_pass_on_which_others_rely_comes_all_the_same() {
 fn who_is_killed_outright_is_made_up_for() {
     let mut waiting = Waiting::start();
     let said = waiting.interrupted(Signal::KILL, || {});
-    assert_eq!(said.status, -1, "{said:?}");
+    assert_eq!(said.status.signal(), Some(9), "{said:?}");
     waiting.end_first();
     waiting.until("the pass has run", |lease| lease["whole"] == 2);
     assert!(waiting.passes().exists());

@@ -297,10 +297,10 @@ impl Turn {
     fn is_given_back(&self) -> Result<bool, Failure> {
         let mut asked = self.which.clone();
         asked.extend(fields([("place", self.place.into())]));
-        let Some(lease) = self.asking.try_act("withdraw", asked)? else {
+        let Some(said) = self.asking.try_act("withdraw", asked)? else {
             return Ok(false);
         };
-        let words = if lease.pointer("/owed") == Some(&true.into()) {
+        let words = if said.pointer("/follows") == Some(&true.into()) {
             "its place is given back; others rely on a pass, which runs in the background when its turn comes"
         } else {
             "its place is given back"

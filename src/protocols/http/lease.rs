@@ -94,7 +94,7 @@ fn routes() -> Vec<Route> {
                 id: "withdraw_from_lease",
                 summary: "Give a place back that waits for its turn",
                 more: "What was asked for is owed no more, unless others were turned away since its pass would do for them: then the coordinator launches its command, without its caller. A pass that has begun goes on.",
-                answer: "The lease.",
+                answer: "It is given back.",
             },
             &[Absent, Failed],
         ),
@@ -387,9 +387,21 @@ pub(crate) struct Withdraw {
     place: Token,
 }
 
-async fn withdraw(call: &Call, Body(asked): Body<Withdraw>) -> Result<Json<Lease>, Problem> {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "LeaseWithdrawal")]
+pub(crate) struct Withdrawn {
+    /// Whether a whole pass is owed to others all the same, and its command is launched when its turn comes.
+    follows: bool,
+    /// The lease.
+    lease: Lease,
+}
+
+async fn withdraw(call: &Call, Body(asked): Body<Withdraw>) -> Result<Json<Withdrawn>, Problem> {
     let left = call.leases().give_back(&asked.name, asked.place).await?;
-    Ok(Json(Lease::of(call, left).await?))
+    Ok(Json(Withdrawn {
+        follows: left.is_followed(),
+        lease: Lease::of(call, left).await?,
+    }))
 }
 
 #[derive(Deserialize, JsonSchema)]
