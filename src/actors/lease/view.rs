@@ -28,9 +28,7 @@ pub struct Listing {
 impl LeaseView {
     /// Whether a whole pass is owed after the one that runs, if one does.
     pub fn is_followed(&self) -> bool {
-        let lease = &self.lease;
-        let runs = lease.running().is_some();
-        self.wanted && lease.wanted > if runs { lease.begun } else { lease.whole }
+        self.wanted && self.lease.wanted > self.lease.settled()
     }
 
     /// Whether a request has any use: Fossil's check before it spawns. Nobody is next who would do for it.
