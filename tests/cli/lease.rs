@@ -113,8 +113,7 @@ impl Drop for Passes {
 
 /// Whether it runs: a zombie does not.
 fn lives(pid: &str) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
-    status.is_ok_and(|status| !status.contains("State:\tZ"))
+    std::fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|it| !it.contains("State:\tZ"))
 }
 
 fn show(tree: &Tree, name: &str) -> Value {

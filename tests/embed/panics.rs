@@ -70,6 +70,7 @@ fn plant(handle: &Handle, at: Stage) -> Arc<Mutex<Option<Instant>>> {
                     | Message::Release { .. }
                     | Message::ReleaseAll { .. }
                     | Message::Force { .. }
+                    | Message::Leave { .. }
                     | Message::Gone(_)
                     | Message::Drain,
                 ) => false,

@@ -125,7 +125,11 @@ fn owner(message: &Message) -> &Name {
         | Message::Renew { owner, .. }
         | Message::Release { owner, .. }
         | Message::ReleaseAll { owner } => owner,
-        Message::Expire { .. } | Message::Force { .. } | Message::Gone(_) | Message::Drain => {
+        Message::Expire { .. }
+        | Message::Force { .. }
+        | Message::Leave { .. }
+        | Message::Gone(_)
+        | Message::Drain => {
             panic!("nobody asked for {message:?}")
         }
     }

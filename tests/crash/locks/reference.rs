@@ -49,6 +49,7 @@ impl Reference {
             Message::Renew { .. } => {}
             message @ (Message::Expire { .. }
             | Message::Force { .. }
+            | Message::Leave { .. }
             | Message::Gone(_)
             | Message::Drain) => {
                 panic!("nobody asked for {message:?}")
