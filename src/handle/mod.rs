@@ -2,6 +2,7 @@
 //!
 //! Knows no listener. The protocols are built on it, and the composition root in [`node`](crate::node) on both.
 
+mod claimed;
 mod draining;
 mod events;
 mod job_wait;

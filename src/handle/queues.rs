@@ -10,9 +10,9 @@
 
 use crate::actors::binding::Binding;
 use crate::actors::queue::{
-    AnyType, Body, BusyQueue, Choice, Claim, Claimant, Counts, ErrorText, JobSelection, JobView,
-    Message, Pop, Put, Query, QueueMachine, QueueName, QueueSelection, QueueView, Reply, Right,
-    Root, Totals, Watch,
+    AnyType, Body, BusyQueue, Choice, Claim, Claimant, Counts, JobSelection, JobView, Message, Pop,
+    Put, Query, QueueMachine, QueueName, QueueSelection, QueueView, Reply, Right, Root, Totals,
+    Watch,
 };
 use crate::handle::Drains;
 use crate::handle::job_wait::{JobWait, give_back};
@@ -38,7 +38,7 @@ pub struct Queues {
     /// Milliseconds that a claim lasts; if 0, as the job or its type says.
     claim_ms: u64,
     /// The process that claims are bound to.
-    bound: Option<Binding>,
+    pub(super) bound: Option<Binding>,
     key: Option<RequestKey>,
     draining: watch::Receiver<Drains>,
 }
@@ -274,88 +274,10 @@ impl Queues {
         }
     }
 
-    /// Ends a claimed job: it is done.
-    pub async fn ack(&self, id: u64, token: Token) -> Result<(), QueueError> {
-        let by = Right::Token(token);
-        self.done(Message::Delete { id, by }).await
-    }
-
     /// Ends a job that nobody has claimed.
     pub async fn delete(&self, id: u64) -> Result<(), QueueError> {
         let by = Right::Unclaimed;
         self.done(Message::Delete { id, by }).await
-    }
-
-    /// Gives a claimed job back, to be ready in so many milliseconds; with a priority of its own from now on, if one is
-    /// given. Tells what is known of it then: if it was its last try, it is abandoned. Nothing, if this is a repetition and
-    /// the job has ended since.
-    pub async fn release(
-        &self,
-        id: u64,
-        token: Token,
-        (delay_ms, priority): (u64, Option<u32>),
-    ) -> Result<Option<JobView>, QueueError> {
-        let by = Right::Token(token);
-        let release = Message::Release {
-            id,
-            by,
-            priority,
-            delay_ms,
-        };
-        self.change(id, release).await
-    }
-
-    /// Puts a job aside until it is kicked. Tells what is known of it then, as a release does.
-    pub async fn bury(
-        &self,
-        id: u64,
-        token: Token,
-        priority: Option<u32>,
-    ) -> Result<Option<JobView>, QueueError> {
-        let by = Right::Token(token);
-        self.change(id, Message::Bury { id, by, priority }).await
-    }
-
-    /// Begins the span of a claim again. Tells what is known of the job then, as a release does.
-    pub async fn touch(&self, id: u64, token: Token) -> Result<Option<JobView>, QueueError> {
-        let by = Right::Token(token);
-        let touch = match self.bound {
-            Some(to) => Message::Bind { id, by, to },
-            None => Message::Touch { id, by },
-        };
-        self.change(id, touch).await
-    }
-
-    /// Says that a claimed job failed: it is tried again after so many milliseconds, else as the back-off of its type
-    /// says, else when its claim would have ended; or abandoned, if that was its last try. Tells what is known of it: it
-    /// belongs to nobody. Nothing, if it was to be run at most once: then it is gone. What went wrong is shown with the
-    /// job until it fails again.
-    pub async fn fail(
-        &self,
-        id: u64,
-        token: Token,
-        (retry_after_ms, error): (Option<u64>, Option<ErrorText>),
-    ) -> Result<Option<JobView>, QueueError> {
-        let by = Right::Token(token);
-        let fail = Message::Fail {
-            id,
-            by,
-            retry_after_ms,
-            error,
-        };
-        self.change(id, fail).await
-    }
-
-    /// Says that a claimed job cannot be tried now: it belongs to nobody for a while, which is the longer, the oftener it was
-    /// given back, and the claim counts as no try. When the job is a day old this is a failure. Tells what is known of it.
-    pub async fn defer(
-        &self,
-        id: u64,
-        token: Token,
-        error: Option<ErrorText>,
-    ) -> Result<Option<JobView>, QueueError> {
-        let by = Right::Token(token);
-        self.change(id, Message::Defer { id, by, error }).await
     }
 
     /// Makes up to so many jobs ready: buried ones and after them abandoned ones, or if there are none delayed ones and
@@ -544,7 +466,11 @@ impl Queues {
     }
 
     /// Changes a job; what is known of it then, if it is still there.
-    async fn change(&self, id: u64, message: Message) -> Result<Option<JobView>, QueueError> {
+    pub(super) async fn change(
+        &self,
+        id: u64,
+        message: Message,
+    ) -> Result<Option<JobView>, QueueError> {
         let items = vec![self.message(message, 0), Item::Query(Query::Job { id })];
         let mut answers = self.mailbox.call(items).await?.into_iter();
         match answers.next().ok_or(Stopped)?? {
@@ -558,7 +484,7 @@ impl Queues {
         }
     }
 
-    async fn done(&self, message: Message) -> Result<(), QueueError> {
+    pub(super) async fn done(&self, message: Message) -> Result<(), QueueError> {
         match self.one(self.message(message, 0)).await? {
             Reply::Done => Ok(()),
             other => Err(refusal(&other)),

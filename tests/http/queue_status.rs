@@ -39,8 +39,10 @@ pub(crate) fn parts(path: &str) -> (Option<&'static str>, Option<Value>) {
         PUSH => json!({"queue": QUEUE, "body": "x"}),
         "/v1/queues/push-all" => json!({"jobs": [{"queue": QUEUE, "body": "x"}]}),
         POP => json!({"queues": [QUEUE]}),
-        "/v1/queues/ack" | "/v1/queues/fail" | "/v1/queues/defer" | "/v1/queues/touch"
-        | "/v1/queues/release" | "/v1/queues/bury" => json!({"id": 1, "token": 1}),
+        "/v1/queues/ack" | "/v1/queues/fail" | "/v1/queues/defer" | "/v1/queues/report"
+        | "/v1/queues/touch" | "/v1/queues/release" | "/v1/queues/bury" => {
+            json!({"id": 1, "token": 1})
+        }
         "/v1/queues/delete" | "/v1/queues/kick-job" => json!({"id": 1}),
         "/v1/queues/kick" | "/v1/queues/repush" | "/v1/queues/flush" => json!({"queue": QUEUE}),
         "/v1/queues/register" => json!({"queue": QUEUE, "signature": "s", "at": 1}),
@@ -78,8 +80,10 @@ pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> Asking {
             assert_eq!(release.of(opened).status, 200);
             asking.about(&json!({"queue": FEW}))
         }
-        "/v1/queues/ack" | "/v1/queues/fail" | "/v1/queues/defer" | "/v1/queues/touch"
-        | "/v1/queues/release" | "/v1/queues/bury" => asking.about(&target(&claim)),
+        "/v1/queues/ack" | "/v1/queues/fail" | "/v1/queues/defer" | "/v1/queues/report"
+        | "/v1/queues/touch" | "/v1/queues/release" | "/v1/queues/bury" => {
+            asking.about(&target(&claim))
+        }
         _ => asking,
     }
 }
@@ -109,8 +113,10 @@ pub(crate) fn conflict(path: &str, method: &str, opened: &Opened) -> Answer {
     push(opened, QUEUE, "claimed");
     let claim = pop(opened, QUEUE);
     let fields = match path {
-        "/v1/queues/ack" | "/v1/queues/fail" | "/v1/queues/defer" | "/v1/queues/touch"
-        | "/v1/queues/release" | "/v1/queues/bury" => json!({"id": claim["id"], "token": 1}),
+        "/v1/queues/ack" | "/v1/queues/fail" | "/v1/queues/defer" | "/v1/queues/report"
+        | "/v1/queues/touch" | "/v1/queues/release" | "/v1/queues/bury" => {
+            json!({"id": claim["id"], "token": 1})
+        }
         "/v1/queues/delete" | "/v1/queues/kick-job" => json!({"id": claim["id"]}),
         POP => return claim_again(opened),
         path => panic!("{path} has no conflict here"),

@@ -11,8 +11,8 @@ use crate::queue_views::{job_in_words, queue_in_words, totals_in_words};
 use sexton::actors::binding::{Binding, Gone};
 use sexton::actors::queue::{
     Backoff, Body, Choice, Claim, Claimant, Class, DedupKey, Message, Order, Outcome, Phase, Pop,
-    Put, Query, QueueMachine, QueueName, Refused, Reply, Right, Root, Rules, TypeRules, Watch,
-    Worker,
+    Progress, Put, Query, QueueMachine, QueueName, Refused, Reply, Right, Root, Rules, TypeRules,
+    Watch, Worker,
 };
 use sexton::ids::{Slot, Token};
 use sexton::spine::delivery::Item;
@@ -173,7 +173,7 @@ fn backoff(words: &str) -> Heard<Backoff> {
 fn message(words: &[&str]) -> Heard<Option<Message>> {
     const KNOWN: &[&str] = &[
         "prio", "delay", "ttr", "key", "by", "token", "after", "error", "retries", "root",
-        "is_root", "bound", "claim",
+        "is_root", "bound", "claim", "items", "percent", "text",
     ];
     if let ["batch", puts @ ..] = words {
         let puts = puts.split(|word| *word == ";");
@@ -264,18 +264,33 @@ fn about(places: &[&str], options: &Options<'_>) -> Heard<Option<Message>> {
             id: id_of(id)?,
             by: right(options)?,
             error: options.get("error").map(|text| (*text).to_owned().into()),
+            retry_after_ms: after(options)?,
+        },
+        ["report", id] => Message::Report {
+            id: id_of(id)?,
+            by: right(options)?,
+            progress: Progress {
+                percent: match options.get("percent") {
+                    None => None,
+                    Some(percent) => Some(percent.parse().map_err(|_| "how much?".to_owned())?),
+                },
+                text: options.get("text").map(|text| (*text).to_owned().into()),
+            },
         },
         ["fail", id] => Message::Fail {
             id: id_of(id)?,
             by: right(options)?,
-            retry_after_ms: match options.get("after") {
-                None => None,
-                Some(after) => Some(milliseconds(after)?),
-            },
+            retry_after_ms: after(options)?,
             error: options.get("error").map(|text| (*text).to_owned().into()),
         },
         _ => return Ok(None),
     }))
+}
+
+/// When it is tried again, if that is said.
+fn after(options: &Options<'_>) -> Heard<Option<u64>> {
+    let after = options.get("after").map(|after| milliseconds(after));
+    after.transpose()
 }
 
 fn put_of(places: &[&str], options: &Options<'_>) -> Heard<Put> {
@@ -296,6 +311,7 @@ fn put_of(places: &[&str], options: &Options<'_>) -> Heard<Put> {
         root,
         is_root: options.contains_key("is_root"),
         tube: false,
+        items: number(options, "items", 0)?,
         body: body_of(body)?,
     })
 }

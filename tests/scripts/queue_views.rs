@@ -2,7 +2,7 @@
 
 use crate::node::moment;
 use crate::queue::named;
-use sexton::actors::queue::{JobView, QueueView, Totals};
+use sexton::actors::queue::{JobView, Progress, QueueView, Totals};
 use sexton::clock::Timestamp;
 
 pub(crate) fn job_in_words(job: &JobView) -> String {
@@ -32,6 +32,13 @@ pub(crate) fn job_in_words(job: &JobView) -> String {
     words.extend(job.fencing.then(|| "fencing".to_owned()));
     let error = job.error.as_ref();
     words.extend(error.map(|error| format!("error={}", error.as_str())));
+    if let Some(Progress { percent, text }) = &job.progress {
+        words.extend(percent.map(|percent| format!("{percent}%")));
+        words.extend(
+            text.as_ref()
+                .map(|text| format!("report={}", text.as_str())),
+        );
+    }
     words.join(" ")
 }
 

@@ -14,8 +14,8 @@ use crate::setting::Setting;
 use crate::violation::{Promise, Violation, ensure};
 use crate::workload::binding;
 use sexton::actors::queue::{
-    Body, Claimant, DedupKey, Message, Phase, Pop, Put, Query, QueueName, Reply, Right, Root,
-    Watch, Worker,
+    Body, Claimant, DedupKey, Message, Phase, Pop, Progress, Put, Query, QueueName, Reply, Right,
+    Root, Watch, Worker,
 };
 use sexton::ids::{ProcessId, Token};
 use std::collections::BTreeSet;
@@ -199,7 +199,16 @@ impl Jobs {
             ),
         };
         let priority = chance.per_mille(500).then(|| priority(chance));
-        match chance.weighted(&[(5, 0), (4, 1), (3, 2), (2, 3), (3, 4), (2, 5), (2, 6)]) {
+        match chance.weighted(&[
+            (5, 0),
+            (4, 1),
+            (3, 2),
+            (2, 3),
+            (3, 4),
+            (2, 5),
+            (2, 6),
+            (2, 7),
+        ]) {
             0 => Message::Delete { id, by },
             1 => Message::Release {
                 id,
@@ -218,6 +227,17 @@ impl Jobs {
                 id,
                 by,
                 error: None,
+                retry_after_ms: chance.per_mille(300).then(|| span(chance)),
+            },
+            7 => Message::Report {
+                id,
+                by,
+                progress: Progress {
+                    percent: chance.per_mille(800).then_some(50),
+                    text: chance
+                        .per_mille(300)
+                        .then(|| "half of it".to_owned().into()),
+                },
             },
             _ => Message::Fail {
                 id,

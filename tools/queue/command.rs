@@ -67,14 +67,31 @@ Examples:
     },
     /// Say that a claimed job cannot be tried now: it is tried later, and this counts as no try
     ///
-    /// It waits the longer, the oftener it was given back. A job that is a day old has failed instead.
-    #[command(after_help = "Example: sexton queue defer 17 4711 --error 'the server is down'")]
+    /// Without a time it waits the longer, the oftener it was given back. A job that is a day old has failed instead.
+    #[command(after_help = "\
+Examples:
+  sexton queue defer 17 4711 --error 'the server is down'
+  sexton queue defer 17 4711 --retry-after 600")]
     Defer {
         #[command(flatten)]
         done: Done,
+        /// Seconds until it is tried [default: the longer, the oftener it was given back]
+        #[arg(long, value_name = "SPAN")]
+        retry_after: Option<Span>,
         /// Why, to be shown with the job; its first 1,000 bytes are kept
         #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
         error: Option<String>,
+    },
+    /// Report how far the work on a claimed job has come; shown until it is claimed again
+    #[command(after_help = "Example: sexton queue report 17 4711 40 'page 2 of 5'")]
+    Report {
+        #[command(flatten)]
+        done: Done,
+        /// How much is done, in percent
+        #[arg(value_parser = clap::value_parser!(u8).range(..=100))]
+        percent: u8,
+        /// What is being done; its first 1,000 bytes are kept
+        text: Option<String>,
     },
     /// Begin the time of a claim again, or bind it to a process
     #[command(after_help = "\
@@ -200,13 +217,19 @@ impl Action {
                 done,
                 retry_after,
                 error,
+            } => done.run(asking, "fail", again(retry_after, error)),
+            Self::Defer {
+                done,
+                retry_after,
+                error,
+            } => done.run(asking, "defer", again(retry_after, error)),
+            Self::Report {
+                done,
+                percent,
+                text,
             } => {
-                let retry = retry_after.map(Span::ms);
-                let more = fields([("retry_after_ms", json!(retry)), ("error", json!(error))]);
-                done.run(asking, "fail", more)
-            }
-            Self::Defer { done, error } => {
-                done.run(asking, "defer", fields([("error", json!(error))]))
+                let more = fields([("percent", json!(percent)), ("text", json!(text))]);
+                done.run(asking, "report", more)
             }
             Self::Touch { done, bound } => done.run(asking, "touch", bound.fields()),
             Self::Release(given) => given.run(asking),
@@ -254,6 +277,12 @@ impl Action {
             Self::Config(configured) => configured.run(asking),
         }
     }
+}
+
+/// When a job is tried again, and what went wrong.
+fn again(retry_after: Option<Span>, error: Option<String>) -> Fields {
+    let retry = retry_after.map(Span::ms);
+    fields([("retry_after_ms", json!(retry)), ("error", error.into())])
 }
 
 fn of(queue: &QueueName) -> serde_json::Map<String, Value> {

@@ -95,6 +95,9 @@ pub(super) struct Pushed {
     /// The root job it comes from: what its jobs have in common, and its time as a number, of which the larger is newer
     #[arg(long, value_name = "SIGNATURE@TIME", value_parser = root)]
     root: Option<(String, u64)>,
+    /// How many items of work it is: a throttle closes its queue for the time of so many
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "batch")]
+    items: u32,
     /// It is that root job itself: jobs of older ones are superfluous from now on
     #[arg(long, requires = "root")]
     is_root: bool,
@@ -134,6 +137,7 @@ impl Pushed {
             ("retries", json!(!self.once)),
             ("root", root.unwrap_or_default()),
             ("is_root", json!(self.is_root)),
+            ("items", json!(self.items)),
         ]);
         let bytes = body.len() as u64;
         request.extend(member(body));

@@ -253,6 +253,15 @@ fn error(job: &Value) -> Option<String> {
     Some(lines.join(" / "))
 }
 
+/// How far the work on a job has come, as its worker reported it.
+fn progress(job: &Value) -> String {
+    let percent = job.pointer("/percent").and_then(Value::as_u64);
+    let percent = percent.map(|percent| format!("{percent} %"));
+    let report = job.pointer("/report").and_then(Value::as_str).map(plain);
+    let parts: Vec<String> = percent.into_iter().chain(report).collect();
+    parts.join(" ")
+}
+
 fn job_table(jobs: &[Value]) -> String {
     let heads = [
         ("ID", Column::Number),
@@ -264,6 +273,7 @@ fn job_table(jobs: &[Value]) -> String {
         ("REMAINING", Column::Number),
         ("BYTES", Column::Number),
         ("PROCESS", Column::Words),
+        ("DONE", Column::Words),
         ("LAST ERROR", Column::Words),
     ];
     let rows = jobs.iter().map(|job| {
@@ -277,6 +287,7 @@ fn job_table(jobs: &[Value]) -> String {
             left(job, "/remaining_ms"),
             words(job, "/bytes"),
             words(job, "/process"),
+            progress(job).chars().take(ERROR_SHOWN).collect(),
             error(job).map_or(String::new(), |text| {
                 text.chars().take(ERROR_SHOWN).collect()
             }),
@@ -393,8 +404,10 @@ pub(super) fn peek(asking: &Asking, id: u64) -> Result<(), Failure> {
             Some(process) => format!("{token}, process {process}"),
         };
         let error = error(said).map_or(String::new(), |text| format!("last error: {text}\n"));
+        let done = Some(progress(said)).filter(|it| !it.is_empty());
+        let done = done.map_or(String::new(), |text| format!("done: {text}\n"));
         format!(
-            "{} {}  {}{}{token}, priority {}, tries {}, {} old\n{error}",
+            "{} {}  {}{}{token}, priority {}, tries {}, {} old\n{done}{error}",
             number(said, "/id"),
             words(said, "/queue"),
             phase(said),

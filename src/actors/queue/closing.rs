@@ -12,13 +12,14 @@ impl State {
             return;
         };
         let slot = self.slot_of_queue(job);
+        let items = job.story().items.max(1);
         if !self.queue(slot).throttle.is_set() || self.is_duplicate(job) {
             return;
         }
         // In a replay it is among them still.
         let before = self.queue(slot).throttle.opens();
         self.closings.remove(&(before, slot));
-        self.attend(slot, |queue| queue.throttle.close(at));
+        self.attend(slot, |queue| queue.throttle.close(at, items));
         let opens = self.queue(slot).throttle.opens();
         self.closings.insert((opens, slot));
         self.review(slot);

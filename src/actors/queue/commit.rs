@@ -3,9 +3,10 @@
 use crate::actors::queue::bound::bound_by;
 use crate::actors::queue::job::Bound;
 use crate::actors::queue::machine::QueueMachine;
-use crate::actors::queue::message::{Claimant, ErrorText, Message, Outcome, Placed};
+use crate::actors::queue::message::{Claimant, Message, Outcome, Placed};
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::queue::{ABANDONED, Pause};
+use crate::actors::queue::said::ErrorText;
 use crate::actors::queue::state::end_claim;
 use crate::clock::{Date, Timestamp};
 use crate::ids::Slot;
@@ -60,6 +61,7 @@ impl QueueMachine {
                 Some(to) => self.commit_bind((*slot, to), entry, *until, effects),
                 None => self.commit_touch(*slot, entry, *until),
             },
+            Outcome::Reported { slot } => self.commit_report(*slot, entry, message),
             Outcome::Fenced { slot } => self.commit_fence(*slot, entry, effects),
             Outcome::Deleted { slot } => self.state.delete(*slot, entry.seq),
             Outcome::Pruned { slot } => self.commit_prune(*slot, entry),
@@ -121,6 +123,7 @@ impl QueueMachine {
                 Claimant::Process(binding) => (None, Some(Box::new(Bound::to(binding)))),
                 Claimant::Bearer => (None, None),
             };
+            story.progress = None;
             story.attempts = tries.saturating_add(1);
             story.reserves = story.reserves.saturating_add(1);
         });
@@ -230,6 +233,16 @@ impl QueueMachine {
             let story = job.story_mut();
             story.since = stamp.at;
             story.until = until;
+        });
+    }
+
+    fn commit_report(&mut self, slot: Slot, stamp: Stamp, message: &Message) {
+        let Message::Report { progress, .. } = message else {
+            unreachable!("only a report is noted")
+        };
+        self.state.change(slot, stamp.seq, |job| {
+            let known = &mut job.story_mut().progress;
+            known.get_or_insert_default().update(progress);
         });
     }
 

@@ -75,6 +75,9 @@ impl Pair {
         assert_eq!(view.pause_ms, pause.map_or(0, |pause| pause.ms));
         let ends = pause.map(|pause| self.model.time(pause.until));
         assert_eq!(view.paused_until, ends);
+        let closings = self.model.closings.iter();
+        let closings = closings.filter(|(queue, _)| queue == name);
+        assert_eq!(view.throttled_until, closings.map(|(_, at)| *at).max());
         let waiting = self.model.waiters.iter();
         let waiting = waiting.filter(|(_, pop)| pop.queues.contains(name)).count();
         let using = self.model.present.iter();

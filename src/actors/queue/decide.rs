@@ -38,18 +38,10 @@ impl QueueMachine {
             Message::Delete { id, by } => self.decide_delete(*id, *by),
             Message::Release {
                 id, by, delay_ms, ..
-            } => match self.claimed(*id, *by) {
-                Ok((slot, job)) if job.is_last_try() => Outcome::Abandoned { slot },
-                Ok((slot, _)) => Outcome::Released {
-                    slot,
-                    until: after(moment.now.date(), *delay_ms),
-                },
-                Err(outcome) => outcome,
-            },
-            Message::Bury { id, by, .. } => match self.claimed(*id, *by) {
-                Ok((slot, _)) => Outcome::Buried { slot },
-                Err(outcome) => outcome,
-            },
+            } => self.decide_release(after(moment.now.date(), *delay_ms), *id, *by),
+            Message::Bury { id, by, .. } => {
+                self.of_claimed(*id, *by, |slot| Outcome::Buried { slot })
+            }
             Message::Touch { id, by } | Message::Bind { id, by, .. } => {
                 self.decide_touch(at, *id, *by)
             }
@@ -59,7 +51,15 @@ impl QueueMachine {
                 retry_after_ms,
                 error: _,
             } => self.decide_fail(moment, *id, *by, *retry_after_ms),
-            Message::Defer { id, by, error: _ } => self.decide_defer(moment, *id, *by),
+            Message::Defer {
+                id,
+                by,
+                error: _,
+                retry_after_ms,
+            } => self.decide_defer(moment, *id, *by, *retry_after_ms),
+            Message::Report { id, by, .. } => {
+                self.of_claimed(*id, *by, |slot| Outcome::Reported { slot })
+            }
             Message::Kick { queue, count } => self.decide_kick(queue, *count),
             Message::Repush { queue, count } => match self.state.queue_named(queue) {
                 Some((_, queue)) => kicked(Phase::Abandoned, queue.counts.abandoned, *count),
@@ -158,6 +158,19 @@ impl QueueMachine {
         }
     }
 
+    fn of_claimed(&self, id: u64, by: Right, outcome: impl FnOnce(Slot) -> Outcome) -> Outcome {
+        self.claimed(id, by)
+            .map_or_else(|refused| refused, |(slot, _)| outcome(slot))
+    }
+
+    fn decide_release(&self, until: Date, id: u64, by: Right) -> Outcome {
+        match self.claimed(id, by) {
+            Ok((slot, job)) if job.is_last_try() => Outcome::Abandoned { slot },
+            Ok((slot, _)) => Outcome::Released { slot, until },
+            Err(outcome) => outcome,
+        }
+    }
+
     fn decide_delete(&self, id: u64, by: Right) -> Outcome {
         let found = self.state.find(id);
         match (self.claimed(id, by), found, by) {
@@ -204,18 +217,19 @@ impl QueueMachine {
     }
 
     /// The wait is the longer, the oftener the job was given back.
-    fn decide_defer(&self, moment: &Moment, id: u64, by: Right) -> Outcome {
+    fn decide_defer(&self, moment: &Moment, id: u64, by: Right, retry: Option<u64>) -> Outcome {
         let (slot, job) = match self.claimed(id, by) {
             Ok(claimed) => claimed,
             Err(outcome) => return outcome,
         };
         let at = moment.now.at;
         if at.0.saturating_sub(job.created.0) > Message::DEFERRED_MS_MAX {
-            return self.decide_fail(moment, id, by, None);
+            return self.decide_fail(moment, id, by, retry);
         }
         let backoff = self.rules_of(job).backoff.unwrap_or_default();
         let times = job.story().releases.saturating_add(1);
-        let until = at.plus_ms(span(backoff, times, chance(moment)));
+        let ms = retry.unwrap_or_else(|| span(backoff, times, chance(moment)));
+        let until = at.plus_ms(ms);
         Outcome::Deferred { slot, until }
     }
 

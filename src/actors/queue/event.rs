@@ -7,6 +7,7 @@ use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::{Claimant, Message, NewJob, Outcome, Placed, Pop, Put};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
+use crate::actors::queue::said::Progress;
 use crate::clock::Date;
 use crate::ids::{Seq, Slot};
 use crate::spine::event::Happening;
@@ -54,6 +55,9 @@ impl QueueMachine {
             (Outcome::Deferred { slot, until }, _) => self.about("deferred", *slot, |_, told| {
                 tell(told.number("ready_at", until.0));
             }),
+            (Outcome::Reported { slot }, Message::Report { progress, .. }) => {
+                self.about("progress", *slot, |_, told| tell(reported(told, progress)));
+            }
             (Outcome::Departed { back, abandoned }, _) => {
                 self.tell_departed(message, (back, abandoned), tell);
             }
@@ -136,6 +140,7 @@ fn plain(outcome: &Outcome) -> Option<(&'static str, Slot)> {
         | Outcome::Spoiled { .. }
         | Outcome::Claimed { .. }
         | Outcome::Touched { .. }
+        | Outcome::Reported { .. }
         | Outcome::Deleted { .. }
         | Outcome::Released { .. }
         | Outcome::Failed { .. }
@@ -173,6 +178,17 @@ fn caused(message: &Message, told: Happening) -> Happening {
             .text("process", gone.process.to_string())
     } else {
         told
+    }
+}
+
+fn reported(told: Happening, progress: &Progress) -> Happening {
+    let told = match progress.percent {
+        Some(percent) => told.number("percent", percent),
+        None => told,
+    };
+    match &progress.text {
+        Some(text) => told.text("text", text.as_str().to_owned()),
+        None => told,
     }
 }
 

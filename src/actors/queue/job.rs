@@ -3,8 +3,9 @@
 //! Change rule: the fields but for the links are durable, see `message.rs`.
 
 use crate::actors::binding::Binding;
-use crate::actors::queue::message::{DedupKey, ErrorText, Root, Worker};
+use crate::actors::queue::message::{DedupKey, Root, Worker};
 use crate::actors::queue::phase::Phase;
+use crate::actors::queue::said::{ErrorText, Progress};
 use crate::bytes::Bytes as Body;
 use crate::clock::{Date, Deadline, Timestamp};
 use crate::ids::{Seq, Slot, Token};
@@ -66,8 +67,14 @@ pub(super) struct Story {
     #[serde(default)]
     pub(super) error: Option<ErrorText>,
     /// Only of a claim that is bound to a process.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub(super) bound: Option<Box<Bound>>,
+    /// How many items of work it is; 0 counts as 1.
+    #[serde(default)]
+    pub(super) items: u32,
+    /// How far the newest try came, if its worker said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) progress: Option<Box<Progress>>,
 }
 
 /// What a claim has that is bound to a process.
@@ -114,10 +121,12 @@ impl Job {
         self.story.as_deref().unwrap_or_else(|| &NOTHING)
     }
 
-    /// Bytes of what was said: by it, and of it when it failed.
+    /// Bytes of its body, of its newest error, and of what its worker reported.
     pub(super) fn bytes(&self) -> u64 {
-        let error = self.story().error.as_ref();
-        (self.body().as_bytes().len() + error.map_or(0, |error| error.as_str().len())) as u64
+        let story = self.story();
+        let error = story.error.as_ref().map_or(0, |error| error.as_str().len());
+        let report = story.progress.as_ref().map_or(0, |it| it.bytes());
+        (self.body().as_bytes().len() + error + report) as u64
     }
 
     pub(super) fn story_mut(&mut self) -> &mut Story {

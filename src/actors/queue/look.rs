@@ -124,6 +124,7 @@ impl QueueMachine {
             error: story.error.clone(),
             bound: story.binding(),
             fencing: story.is_fencing(),
+            progress: story.progress.as_deref().cloned(),
         }
     }
 
@@ -136,7 +137,10 @@ impl QueueMachine {
             .iter()
             .filter(|(_, queue)| queue.is_durable());
         let mut queues: Vec<QueueView> = durable
-            .map(|(_, queue)| self.state.queue_view(queue, dates))
+            .map(|(_, queue)| QueueView {
+                throttled_until: None,
+                ..self.state.queue_view(queue, dates)
+            })
             .collect();
         queues.sort_by(|one, other| one.name.cmp(&other.name));
         let jobs = self.state.jobs.iter();

@@ -137,7 +137,9 @@ impl Machine for QueueMachine {
                 let all_come_back = back.iter().all(|slot| comes_back(slot) || passes(*slot));
                 all_come_back && abandoned.iter().all(|slot| passes(*slot))
             }
-            Outcome::Spoiled { .. }
+            // A report that is lost with the machine has been overtaken by then.
+            Outcome::Reported { .. }
+            | Outcome::Spoiled { .. }
             | Outcome::Ready { .. }
             | Outcome::TimedOut { .. }
             | Outcome::Forgotten { .. } => true,
@@ -203,6 +205,7 @@ impl Machine for QueueMachine {
             Outcome::Claimed { slot, .. } => self.claim_reply(*slot),
             Outcome::Kicked { count, .. } | Outcome::Flushed { count } => Reply::Count(*count),
             Outcome::Touched { .. }
+            | Outcome::Reported { .. }
             | Outcome::Fenced { .. }
             | Outcome::Deferred { .. }
             | Outcome::Deleted { .. }
@@ -255,6 +258,7 @@ impl Machine for QueueMachine {
             | Message::PopJob { .. }
             | Message::Spoil
             | Message::Touch { .. }
+            | Message::Report { .. }
             | Message::Bind { .. }
             | Message::Kick { .. }
             | Message::Repush { .. }

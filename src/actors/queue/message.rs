@@ -7,6 +7,7 @@
 use crate::actors::binding::{self, Binding};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
+use crate::actors::queue::said::{ErrorText, Progress};
 use crate::bytes::Bytes as Body;
 use crate::clock::{Date, Timestamp};
 use crate::ids::{Slot, Ticket, Token};
@@ -24,34 +25,6 @@ pub struct Worker(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DedupKey(pub [u8; 20]);
-
-/// What was said of a failure: no more than its first [`ErrorText::BYTES_MAX`] bytes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "String", into = "String")]
-pub struct ErrorText(Box<str>);
-
-impl ErrorText {
-    /// The most bytes that are kept.
-    pub const BYTES_MAX: usize = 1000;
-
-    /// The text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl From<String> for ErrorText {
-    fn from(mut text: String) -> Self {
-        text.truncate(text.floor_char_boundary(Self::BYTES_MAX));
-        Self(text.into())
-    }
-}
-
-impl From<ErrorText> for String {
-    fn from(ErrorText(text): ErrorText) -> Self {
-        text.into()
-    }
-}
 
 /// What may change a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -137,8 +110,20 @@ pub enum Message {
         /// Who has it.
         by: Right,
         /// Why.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default)]
         error: Option<ErrorText>,
+        /// Milliseconds until then; if `None`, the longer, the oftener it was given back.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after_ms: Option<u64>,
+    },
+    /// The worker of a claimed job reports how far it has come. A new claim begins without a report.
+    Report {
+        /// Which.
+        id: u64,
+        /// Who has it.
+        by: Right,
+        /// How far.
+        progress: Progress,
     },
     /// Make buried jobs ready, the oldest first, and after them abandoned ones; if there are none, delayed ones, the
     /// soonest first, and after them those that failed.
@@ -230,8 +215,11 @@ pub struct Put {
     #[serde(default)]
     pub is_root: bool,
     /// Whether a tube command adds it: it is tried as often as beanstalkd would, unless its type says otherwise.
-    #[serde(default, skip_serializing_if = "is_not")]
+    #[serde(default)]
     pub tube: bool,
+    /// How many items of work it is, for the throttle of its queue; 0 counts as 1.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub items: u32,
 }
 
 impl Put {
@@ -247,6 +235,7 @@ impl Put {
             root: None,
             is_root: false,
             tube: false,
+            items: 0,
             body,
         }
     }
@@ -264,6 +253,11 @@ const fn yes() -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
 pub(super) const fn is_not(it: &bool) -> bool {
     !*it
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+const fn is_nothing(items: &u32) -> bool {
+    *items == 0
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
@@ -385,6 +379,11 @@ pub enum Outcome {
         slot: Slot,
         /// When the claim ends.
         until: Timestamp,
+    },
+    /// It is noted how far the work on a job has come.
+    Reported {
+        /// Which.
+        slot: Slot,
     },
     /// A job is gone.
     Deleted {

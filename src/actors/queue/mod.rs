@@ -8,7 +8,7 @@
 //! | `message.rs` `name.rs` `body.rs` | what may change a queue, and what can come of it |
 //! | `reply.rs` | what can be asked and waited for, and what is answered |
 //! | `rules.rs` | configuration: what holds for all queues, and for each type |
-//! | `job.rs` `phase.rs` `queue.rs` | one job; what can be the matter with it; one queue |
+//! | `job.rs` `said.rs` `phase.rs` `queue.rs` | one job; what is said of it; what can be the matter with it; one queue |
 //! | `ready.rs` `held.rs` | the jobs of a queue that can be claimed, in order; those that are claimed |
 //! | `state.rs` `index.rs` `by_id.rs` | jobs and queues, moving a job from phase to phase; the indexes over them |
 //! | `bound.rs` | claims that are bound to processes |
@@ -57,6 +57,7 @@ mod ready;
 mod reply;
 mod roots;
 mod rules;
+mod said;
 mod select;
 #[cfg(test)]
 mod selected;
@@ -72,8 +73,7 @@ pub use crate::bytes::Bytes as Body;
 pub use job::Job;
 pub use machine::QueueMachine;
 pub use message::{
-    Claimant, DedupKey, ErrorText, Message, NewJob, Outcome, Placed, Pop, Put, Refused, Right,
-    Root, Worker,
+    Claimant, DedupKey, Message, NewJob, Outcome, Placed, Pop, Put, Refused, Right, Root, Worker,
 };
 pub use name::QueueName;
 pub use pages::Page;
@@ -83,3 +83,4 @@ pub use reply::{
     Reply, Totals, View, Watch,
 };
 pub use rules::{Backoff, Class, Order, Rules, TypeRules};
+pub use said::{ErrorText, Progress};

@@ -241,6 +241,14 @@ impl Story {
             bytes.extend_from_slice(&process.0.to_le_bytes());
             bytes.extend_from_slice(&[until, fence.into(), bound.fencing.into()]);
         }
+        if self.items > 0 {
+            bytes.extend_from_slice(&self.items.to_le_bytes());
+        }
+        if let Some(progress) = &self.progress {
+            bytes.push(progress.percent.map_or(0, |percent| percent + 1));
+            let text = progress.text.as_ref().map_or("", |text| text.as_str());
+            bytes.extend_from_slice(text.as_bytes());
+        }
     }
 }
 

@@ -2,9 +2,10 @@
 //! stored.
 
 use crate::actors::binding::Binding;
-use crate::actors::queue::message::{ErrorText, Pop, Refused};
+use crate::actors::queue::message::{Pop, Refused};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::{Counts, Phase};
+use crate::actors::queue::said::{ErrorText, Progress};
 use crate::bytes::Bytes as Body;
 use crate::clock::Timestamp;
 use crate::ids::{Slot, Token};
@@ -285,6 +286,9 @@ pub struct JobView {
     /// Whether the time of its claim has run out, and its tree is being killed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fencing: bool,
+    /// How far the newest try came, as its worker reported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
 }
 
 /// What is known of a queue.
@@ -310,6 +314,9 @@ pub struct QueueView {
     pub pause_ms: u64,
     /// When the pause ends.
     pub paused_until: Option<Timestamp>,
+    /// When its throttle lets something be claimed again, if it does not now. Forgotten by every start.
+    #[serde(skip)]
+    pub throttled_until: Option<Timestamp>,
 }
 
 /// What is known of a queue that has much to do.

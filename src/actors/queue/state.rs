@@ -252,6 +252,7 @@ impl State {
         self.skip_ids(stamp.seq, new.id);
         let delayed = new.until != Date(0);
         let is_plain = !delayed && put.delay_ms == 0 && new.dedup.is_none() && put.root.is_none();
+        let is_plain = is_plain && put.items == 0;
         let story = (!is_plain).then(|| {
             Box::new(Story {
                 since: stamp.at,
@@ -259,6 +260,7 @@ impl State {
                 delay_ms: put.delay_ms,
                 dedup: new.dedup,
                 root: put.root,
+                items: put.items,
                 ..Story::default()
             })
         });

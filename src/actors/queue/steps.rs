@@ -2,8 +2,8 @@
 
 use crate::actors::binding::{Binding, Gone, Until};
 use crate::actors::queue::{
-    Backoff, Body, Claimant, Class, DedupKey, Message, Order, Pop, Put, QueueName, Right, Root,
-    Rules, TypeRules, Worker,
+    Backoff, Body, Claimant, Class, DedupKey, Message, Order, Pop, Progress, Put, QueueName, Right,
+    Root, Rules, TypeRules, Worker,
 };
 use crate::ids::ProcessId;
 use proptest::prelude::*;
@@ -189,10 +189,17 @@ fn put() -> impl Strategy<Value = Put> {
         prop::option::weighted(0.3, root()),
         any::<bool>(),
         prop::bool::weighted(0.2),
+        prop::sample::select(&[0, 0, 0, 1, 3][..]),
     );
     let put = (queue(), urgency, key, len, more);
     put.prop_map(
-        |(queue, (priority, delay_ms, ttr_ms), dedup, len, (retries, root, is_root, tube))| Put {
+        |(
+            queue,
+            (priority, delay_ms, ttr_ms),
+            dedup,
+            len,
+            (retries, root, is_root, tube, items),
+        )| Put {
             queue,
             priority,
             delay_ms,
@@ -202,6 +209,7 @@ fn put() -> impl Strategy<Value = Put> {
             root,
             is_root,
             tube,
+            items,
             body: Body::new(vec![b'x'; len]),
         },
     )
@@ -210,7 +218,7 @@ fn put() -> impl Strategy<Value = Put> {
 fn about() -> impl Strategy<Value = Message> {
     let (id, by) = (0u64..12, Right::Unclaimed);
     let changed = (prop::option::of(priority()), span());
-    let parts = (id, 0..28, claimant(), binding(), changed);
+    let parts = (id, 0..33, claimant(), binding(), changed);
     parts.prop_map(
         move |(id, kind, claimant, to, (priority, delay_ms))| match kind {
             0..3 => Message::Delete { id, by },
@@ -222,18 +230,27 @@ fn about() -> impl Strategy<Value = Message> {
             },
             11..13 => Message::Bury { id, by, priority },
             13 => Message::Touch { id, by },
-            14..21 => Message::Fail {
+            14..24 => Message::Fail {
                 id,
                 by,
                 retry_after_ms: priority.map(|_| delay_ms),
                 error: (delay_ms > 0).then(|| "it is broken".to_owned().into()),
             },
-            21..23 => Message::PopJob { id, by: claimant },
-            23 => Message::KickJob { id },
-            24..26 => Message::Defer {
+            24..26 => Message::PopJob { id, by: claimant },
+            26 => Message::KickJob { id },
+            27..29 => Message::Defer {
                 id,
                 by,
                 error: (delay_ms > 0).then(|| "not now".to_owned().into()),
+                retry_after_ms: priority.map(|_| delay_ms),
+            },
+            29..31 => Message::Report {
+                id,
+                by,
+                progress: Progress {
+                    percent: priority.map(|_| 40),
+                    text: (delay_ms > 0).then(|| "half of it".to_owned().into()),
+                },
             },
             _ => Message::Bind { id, by, to },
         },

@@ -60,12 +60,12 @@ impl Throttle {
         (self.end_us, self.is_closed) = (0, false);
     }
 
-    /// Closes it for an item more.
-    pub(super) fn close(&mut self, at: Timestamp) {
+    /// Closes it for so many items more.
+    pub(super) fn close(&mut self, at: Timestamp, items: u32) {
         let now = at.0.saturating_mul(1000);
         // Time has milliseconds: what is claimed in the first that is open counts from the end itself.
         let from = if self.opens() >= at { self.end_us } else { now };
-        self.end_us = from.saturating_add(self.item_us);
+        self.end_us = from.saturating_add(self.item_us.saturating_mul(items.into()));
         self.is_closed = true;
     }
 }

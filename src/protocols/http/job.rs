@@ -3,7 +3,7 @@
 //!
 //! Never here: who may do what with a job. That is the machine's.
 
-use crate::actors::queue::{self, DedupKey, JobView, Phase, Put, QueueName, Root};
+use crate::actors::queue::{self, DedupKey, JobView, Phase, Progress, Put, QueueName, Root};
 use crate::handle::Added;
 use crate::ids::Token;
 use crate::protocols::http::binding::{Bound, Extent};
@@ -98,10 +98,21 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "defer_job",
                 summary: "Say that a claimed job cannot be tried now",
-                more: "It is `retrying`, and nobody's, as after a failure, but the claim counts as no try. It waits the longer, the oftener it was given back. A job that is a day old has failed instead.",
+                more: "It is `retrying`, and nobody's, as after a failure, but the claim counts as no try. It waits for `retry_after_ms`, or the longer, the oftener it was given back. A job that is a day old has failed instead.",
                 answer: "What is known of it.",
             },
             &[Absent, Stale, Fencing, Failed],
+        ),
+        Route::post_once(
+            "/v1/queues/report",
+            report,
+            Words {
+                id: "report_job",
+                summary: "Report how far the work on a claimed job has come",
+                more: "Shown with the job until it is claimed again. It is not waited for until that is durable.",
+                answer: "What is known of it.",
+            },
+            &[Absent, Stale, Fencing, DiskFull, Failed],
         ),
         Route::post_once(
             "/v1/queues/touch",
@@ -163,6 +174,9 @@ pub(crate) struct Push {
     /// Whether it is that root job itself, which is registered along with it.
     #[serde(default)]
     is_root: bool,
+    /// How many items of work it is: a throttle closes its queue for the time of so many.
+    #[serde(default)]
+    items: Number<u32, 1, { u32::MAX as u64 }, 1>,
 }
 
 const fn yes() -> bool {
@@ -190,6 +204,7 @@ impl Push {
             retries,
             root,
             is_root,
+            items,
         } = self;
         if is_root && root.is_none() {
             let words = "is missing, and is_root is true";
@@ -204,6 +219,8 @@ impl Push {
             root: root.map(|root| Root::of(&queue, &root.signature, root.at)),
             is_root,
             tube: false,
+            // One is what most jobs are, and takes no room.
+            items: if items.0 == 1 { 0 } else { items.0 },
             body,
             queue,
         })
@@ -340,12 +357,37 @@ pub(crate) struct Defer {
     token: Token,
     /// Why, to be shown with the job: the first 1,000 bytes are kept.
     error: Option<String>,
+    /// Milliseconds until it is tried; if left out, the longer, the oftener it was given back.
+    retry_after_ms: Option<Span>,
 }
 
 /// Says that a claimed job cannot be tried now.
 async fn defer(call: &Call, Body(of): Body<Defer>) -> Result<Json<Changed>, Problem> {
-    let error = of.error.map(Into::into);
-    let view = call.queues().defer(of.id, of.token, error).await?;
+    let retry_after_ms = of.retry_after_ms.map(|span| span.0);
+    let said = (retry_after_ms, of.error.map(Into::into));
+    let view = call.queues().defer(of.id, of.token, said).await?;
+    Ok(changed(call, of.id, view.as_ref()))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Report {
+    /// The number of the job.
+    id: u64,
+    /// The token of its claim.
+    token: Token,
+    /// How much is done, in percent; if left out, as before.
+    percent: Option<Number<u64, 0, 100>>,
+    /// What is being done: the first 1,000 bytes are kept. If left out, as before.
+    text: Option<String>,
+}
+
+/// Notes how far the work on a claimed job has come.
+async fn report(call: &Call, Body(of): Body<Report>) -> Result<Json<Changed>, Problem> {
+    let progress = Progress {
+        percent: of.percent.and_then(|it| u8::try_from(it.0).ok()),
+        text: of.text.map(Into::into),
+    };
+    let view = call.queues().report(of.id, of.token, progress).await?;
     Ok(changed(call, of.id, view.as_ref()))
 }
 

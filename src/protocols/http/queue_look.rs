@@ -4,7 +4,8 @@
 //! Never here: a walk over all there is in one turn of the actor. Long answers are put together of shares.
 
 use crate::actors::queue::{
-    Counts, JobSelection, JobView, Phase, QueueName, QueueSelection, QueueView, Rules, TypeRules,
+    Counts, JobSelection, JobView, Phase, Progress, QueueName, QueueSelection, QueueView, Rules,
+    TypeRules,
 };
 use crate::clock::Timestamp;
 use crate::ids::Token;
@@ -156,6 +157,8 @@ pub(crate) struct Queue {
     pauses: u64,
     /// Milliseconds until its pause ends; null if it has none.
     paused_ms: Option<u64>,
+    /// Milliseconds until its throttle lets something be claimed; null if it does now.
+    throttled_ms: Option<u64>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -266,6 +269,10 @@ pub(crate) struct Job {
     kill_before_grant: bool,
     /// Whether the time of its claim has run out and its process is being killed.
     fencing: bool,
+    /// How much of it is done, in percent, as its worker reported.
+    percent: Option<u8>,
+    /// What its worker reported last.
+    report: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -450,6 +457,7 @@ pub(crate) fn queue_shown(view: &QueueView, now: Timestamp) -> Queue {
         pauses,
         pause_ms: _,
         paused_until,
+        throttled_until,
     } = view.clone();
     let Counts {
         urgent,
@@ -478,6 +486,7 @@ pub(crate) fn queue_shown(view: &QueueView, now: Timestamp) -> Queue {
         deletes,
         pauses,
         paused_ms: paused_until.map(|until| until.0.saturating_sub(now.0)),
+        throttled_ms: throttled_until.map(|until| until.0.saturating_sub(now.0)),
     }
 }
 
@@ -504,7 +513,12 @@ fn job_shown(view: &JobView, now: Timestamp) -> Job {
         error,
         bound,
         fencing,
+        progress,
     } = view.clone();
+    let Progress {
+        percent,
+        text: report,
+    } = progress.unwrap_or_default();
     Job {
         id,
         queue,
@@ -529,5 +543,7 @@ fn job_shown(view: &JobView, now: Timestamp) -> Job {
         release: bound.map(|it| it.until.into()),
         kill_before_grant: bound.is_some_and(|it| it.fence),
         fencing,
+        percent,
+        report: report.map(Into::into),
     }
 }

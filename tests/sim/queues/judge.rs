@@ -277,7 +277,7 @@ impl Reference for Queues {
             (Message::Pop(Pop { by, .. }) | Message::PopJob { by, .. }, Reply::Claim(claim)) => {
                 claim_passes(*by, claim)
             }
-            (Message::Spoil | Message::Depart { .. }, _) => true,
+            (Message::Spoil | Message::Depart { .. } | Message::Report { .. }, _) => true,
             // Who waited for a job and got it is not among those who were told.
             (Message::Touch { id, by }, _) => {
                 let is_counted = |told: (&Message, &Reply)| match told {
@@ -341,6 +341,7 @@ impl Reference for Queues {
             Outcome::Departed { .. } => counted.departures += 1,
             Outcome::Fenced { .. } => counted.claims_fenced += 1,
             Outcome::Deferred { .. } => counted.jobs_deferred += 1,
+            Outcome::Reported { .. } => counted.reports += 1,
             Outcome::Ready { .. } => counted.delays_over += 1,
             Outcome::TimedOut { .. } => counted.claims_over += 1,
             Outcome::Abandoned { .. } => counted.jobs_abandoned += 1,
@@ -364,6 +365,7 @@ impl Reference for Queues {
                 | Message::PopJob { .. }
                 | Message::Spoil
                 | Message::Touch { .. }
+                | Message::Report { .. }
                 | Message::Bind { .. }
                 | Message::Kick { .. }
                 | Message::Repush { .. }

@@ -105,11 +105,18 @@ impl Model {
         Reply::Batch(told)
     }
 
-    /// Bytes of bodies and of errors.
+    /// Bytes of bodies, of errors, and of reports.
     pub(crate) fn bytes(&self) -> u64 {
-        let errors = self.jobs.iter().filter_map(|job| job.view.error.as_ref());
-        let errors: usize = errors.map(|error| error.as_str().len()).sum();
-        self.jobs.iter().map(|job| job.view.bytes).sum::<u64>() + errors as u64
+        let views = self.jobs.iter().map(|job| &job.view);
+        let texts = views.clone().flat_map(|view| {
+            let progress = view.progress.as_ref();
+            [
+                view.error.as_ref(),
+                progress.and_then(|it| it.text.as_ref()),
+            ]
+        });
+        let texts: usize = texts.flatten().map(|text| text.as_str().len()).sum();
+        views.map(|view| view.bytes).sum::<u64>() + texts as u64
     }
 
     /// Jobs, bytes of them, queues that last, root jobs.
@@ -212,6 +219,7 @@ impl Model {
                 error: None,
                 bound: None,
                 fencing: false,
+                progress: None,
             },
             worker: None,
             span: 0,
@@ -220,6 +228,7 @@ impl Model {
             dedup,
             root: put.root,
             tube: put.tube,
+            items: put.items,
             body: put.body.clone(),
             is_gone: false,
             quarantined: false,

@@ -2,7 +2,7 @@
 
 use super::{Entry, Model, Moment};
 use sexton::actors::binding::ToProcesses;
-use sexton::actors::queue::{JobView, Message, Phase, Refused, Reply, Right};
+use sexton::actors::queue::{JobView, Message, Phase, Progress, Refused, Reply, Right};
 use sexton::clock::Timestamp;
 
 impl Entry {
@@ -19,12 +19,31 @@ impl Entry {
         self.obligations()
     }
 
+    /// Its worker says how far it is.
+    fn report(&mut self, newer: &Progress) {
+        let known = self.view.progress.take().unwrap_or_default();
+        self.view.progress = Some(Progress {
+            percent: newer.percent.or(known.percent),
+            text: newer.text.clone().or(known.text),
+        });
+    }
+
     /// It was not tried, and is later.
     fn defer(&mut self, at: Timestamp, until: Timestamp) {
         self.view.attempts -= 1;
         self.view.releases += 1;
         self.go(Phase::Retrying, Some(until));
         self.span = until.0 - at.0;
+    }
+}
+
+/// In how many milliseconds a job is tried again, if its worker says so.
+fn retry_of(message: &Message) -> Option<u64> {
+    match message {
+        Message::Fail { retry_after_ms, .. } | Message::Defer { retry_after_ms, .. } => {
+            *retry_after_ms
+        }
+        _ => None,
     }
 }
 
@@ -42,7 +61,11 @@ impl Model {
         let view = self.job(id).expect("it is there").view.clone();
         let is_young = at.0.saturating_sub(view.created.0) <= Message::DEFERRED_MS_MAX;
         let is_deferred = is_young && matches!(message, Message::Defer { .. });
-        let backed_off = self.back_off(&view, is_deferred, at);
+        let asked = retry_of(message).map(|ms| at.plus_ms(ms));
+        let backed_off = match asked {
+            Some(_) => None,
+            None => self.back_off(&view, is_deferred, at),
+        };
         let usual = at.plus_ms(self.span(&view));
         let date = self.date(at);
         let job = self.job(id).expect("it is there");
@@ -75,8 +98,9 @@ impl Model {
             Message::Defer { error, .. } if is_deferred => {
                 job.view.error.clone_from(error);
                 // Nobody asks when, of what is only tried out.
-                job.defer(at, backed_off.unwrap_or(at));
+                job.defer(at, asked.or(backed_off).unwrap_or(at));
             }
+            Message::Report { progress, .. } => job.report(progress),
             Message::Fail { .. } | Message::Defer { .. } if !view.retries => {
                 self.jobs.retain(|job| job.view.id != id);
             }
@@ -86,13 +110,8 @@ impl Model {
                 return Reply::Abandoned;
             }
             Message::Fail { error, .. } | Message::Defer { error, .. } => {
-                let retry_after_ms = match message {
-                    Message::Fail { retry_after_ms, .. } => *retry_after_ms,
-                    _ => None,
-                };
                 job.view.error.clone_from(error);
-                let until = retry_after_ms.map(|ms| at.plus_ms(ms));
-                let until = until.or(backed_off);
+                let until = asked.or(backed_off);
                 job.go(Phase::Retrying, until.or(job.view.until).or(Some(usual)));
                 // Of one that is quarantined, the end may be long past.
                 let until = job.view.until.expect("it is tried again");

@@ -64,6 +64,8 @@ pub(super) struct Entry {
     root: Option<Root>,
     /// Whether a tube command added it.
     tube: bool,
+    /// Items of work, for a throttle.
+    items: u32,
     pub(super) body: Body,
     /// It was run once, and may not be again.
     is_gone: bool,
@@ -381,6 +383,7 @@ impl Model {
             | Message::Release { id, by, .. }
             | Message::Bury { id, by, .. }
             | Message::Touch { id, by }
+            | Message::Report { id, by, .. }
             | Message::Bind { id, by, .. }
             | Message::Defer { id, by, .. }
             | Message::Fail { id, by, .. } => self.end(message, (*id, *by), (seq, at)),
@@ -423,7 +426,10 @@ impl Model {
             && !claim.duplicate
             && let milli @ 1.. = self.rules_of(&claim.queue).throttle_milli
         {
-            let opens = moment.1.plus_ms(u64::from(1_000_000 / milli));
+            let items = self.job(id).map_or(1, |job| job.items.max(1));
+            let opens = moment
+                .1
+                .plus_ms(u64::from(1_000_000 / milli) * u64::from(items));
             self.closings.push((claim.queue.clone(), opens));
         }
         reply
@@ -489,6 +495,7 @@ impl Model {
         }
         job.go(Phase::Claimed, (!is_endless).then(|| at.plus_ms(span)));
         job.span = span;
+        job.view.progress = None;
         job.view.attempts += 1;
         job.view.reserves += 1;
         job.view.token = Some(seq.into());
