@@ -12,6 +12,7 @@ mod events;
 mod import;
 mod inspect;
 mod isolated;
+mod job;
 mod keeper;
 mod lease;
 mod lock;
@@ -63,6 +64,7 @@ enum Command {
     Import(import::Import),
     Inspect(inspect::Inspect),
     Keeper(keeper::Keeper),
+    Job(job::Job),
     KeepScratch(scratch::KeepScratch),
     Kill(process::Kill),
     Lease(Box<lease::Lease>),
@@ -105,6 +107,7 @@ fn main() -> std::process::ExitCode {
         Command::Drain(drain) => drain.run(),
         Command::Events(events) => events.run(),
         Command::Import(import) => import.run(),
+        Command::Job(job) => job.run(),
         Command::Keeper(keeper) => keeper.run(),
         Command::Kill(kill) => kill.run(),
         Command::Lease(lease) => lease.run(),

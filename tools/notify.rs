@@ -55,9 +55,23 @@ impl Notify {
         })
     }
 
-    /// The doors are open.
-    pub(crate) fn ready(&self) {
-        self.say("READY=1\nSTATUS=every door is open");
+    /// The program is ready, and does this.
+    pub(crate) fn ready(&self, words: &str) {
+        self.say(&format!("READY=1\nSTATUS={}", line(words)));
+    }
+
+    /// Says now and then what the program does, until what is given is dropped.
+    pub(crate) fn while_ready(
+        &self,
+        words: impl Fn() -> String + Send + 'static,
+    ) -> Option<Progress> {
+        self.0.as_ref()?;
+        self.ready(&words());
+        let theirs = self.clone();
+        Some(Progress::aside(
+            move || Some(words()),
+            move |words| theirs.status(words),
+        ))
     }
 
     /// What the program does now.

@@ -293,6 +293,12 @@ pub(crate) fn tell(words: &str) {
     eprintln!("sexton: {words}");
 }
 
+/// Writes a line of a log beside the output, as it is.
+#[expect(clippy::print_stderr, reason = "what is said beside the output")]
+pub(crate) fn log(line: &str) {
+    eprintln!("{line}");
+}
+
 /// Writes to standard output; a reader that has gone is no failure. What could steer a terminal is escaped on one.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_bytes(text.as_bytes())

@@ -49,6 +49,10 @@ mod tree;
 mod unkillable;
 mod upgrade;
 mod work;
+mod work_bounds;
+mod work_lines;
+mod work_report;
+mod work_result;
 mod zoo;
 
 #[path = "../support/beanstalk.rs"]

@@ -14,17 +14,17 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
-fn push(tree: &Tree, queue: &str, body: &str) -> String {
+pub(crate) fn push(tree: &Tree, queue: &str, body: &str) -> String {
     let id = tree.well(&["queue", "push", queue, body]);
     id.trim_end().to_owned()
 }
 
-fn job(tree: &Tree, id: &str) -> Value {
+pub(crate) fn job(tree: &Tree, id: &str) -> Value {
     tree.get(&format!("/v1/queues/job?id={id}"))
 }
 
 /// Runs a shell script for each job, and says what came of it.
-fn work(tree: &Tree, words: &[&str], script: &str) -> (Value, Done) {
+pub(crate) fn work(tree: &Tree, words: &[&str], script: &str) -> (Value, Done) {
     let all = [
         &["work"],
         words,
@@ -37,7 +37,7 @@ fn work(tree: &Tree, words: &[&str], script: &str) -> (Value, Done) {
 }
 
 /// Type, status and error of each job.
-fn jobs(said: &Value) -> Vec<(String, String, Value)> {
+pub(crate) fn jobs(said: &Value) -> Vec<(String, String, Value)> {
     let listed = said["jobs"].as_array().expect("a list");
     let word = |job: &Value, what: &str| job[what].as_str().expect("a word").to_owned();
     let jobs = listed.iter().map(|job| {
@@ -48,14 +48,14 @@ fn jobs(said: &Value) -> Vec<(String, String, Value)> {
 }
 
 /// Begins to run a shell script for each job.
-fn begin(tree: &Tree, words: &[&str], script: &str) -> Child {
+pub(crate) fn begin(tree: &Tree, words: &[&str], script: &str) -> Child {
     let all = [&["work"], words, &["--", "sh", "-c", script]].concat();
     let mut command = tree.command(&all);
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     command.spawn().expect("it runs")
 }
 
-fn pid(child: &Child) -> Pid {
+pub(crate) fn pid(child: &Child) -> Pid {
     Pid::from_raw(i32::try_from(child.id()).expect("a PID")).expect("a PID")
 }
 
@@ -70,7 +70,7 @@ fn gated(tree: &Tree) -> (String, PathBuf, PathBuf) {
     (script, gate, log)
 }
 
-fn until_lines(log: &std::path::Path, count: usize) {
+pub(crate) fn until_lines(log: &std::path::Path, count: usize) {
     until("it is noted", || {
         let lines = std::fs::read_to_string(log).ok()?.lines().count();
         (lines >= count).then_some(())
@@ -174,7 +174,7 @@ fn a_run_ends_at_its_limits() {
     let (said, _) = work(&tree, &["purges"], "true");
     assert_eq!(
         (jobs(&said).len(), &said["reached"]),
-        (0, &json!("none-ready"))
+        (0, &json!("none-possible"))
     );
     push(&tree, "t1:mails", "e");
     let (said, _) = work(

@@ -225,7 +225,7 @@ async fn until_signal(config: Config) -> Result<(), Failure> {
     let mut drain = signal(SignalKind::user_defined1()).map_err(unheard)?;
     let notify = Notify::from_environment();
     let node = Node::open(config)?;
-    notify.ready();
+    notify.ready("every door is open");
     let handle = node.handle();
     tracing::info!(pid = std::process::id(), doors = ?handle.doors().beanstalk, "serving");
     let mut status = None;

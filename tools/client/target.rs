@@ -153,7 +153,7 @@ impl Target {
     }
 
     /// The same for a request under this key.
-    pub(super) fn under(&self, key: &str) -> Self {
+    pub(crate) fn under(&self, key: &str) -> Self {
         Self {
             key: Some(key.to_owned()),
             ..self.clone()

@@ -82,7 +82,7 @@ impl Asking {
     }
 
     /// Has something done with services; what is answered. `wait` is in seconds.
-    pub(super) fn serve(&self, what: &str, fields: Fields, wait: u64) -> Result<Value, Failure> {
+    pub(crate) fn serve(&self, what: &str, fields: Fields, wait: u64) -> Result<Value, Failure> {
         let path = format!("/v1/services/{what}");
         client::send(&self.target, &path, fields, wait)?.well(SERVICE_HELPS)
     }
@@ -106,7 +106,7 @@ impl Asking {
     }
 
     /// What is known of services, or of the one of this name.
-    pub(super) fn services(&self, name: Option<&str>) -> Result<Value, Failure> {
+    pub(crate) fn services(&self, name: Option<&str>) -> Result<Value, Failure> {
         let path = match name {
             None => "/v1/services".to_owned(),
             Some(name) => {

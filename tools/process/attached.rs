@@ -29,6 +29,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(10);
 const LOOKS: u32 = 500;
 
+/// How long a keeper, or a coordinator, that is gone is waited for by who launches again and again; and how soon it is looked for.
+const RETURN_MAX: Duration = Duration::from_mins(1);
+const RETURN: Duration = Duration::from_millis(100);
+
 /// Signals that go on to the command: HUP, INT, QUIT, USR1, USR2, TERM.
 const FORWARDED: [i32; 6] = [1, 2, 3, 10, 12, 15];
 
@@ -131,20 +135,18 @@ impl Handed {
     /// Gives the keeper what the command is to have of this process. Unless it stays, the launch has a minute to come.
     pub(crate) fn over(asking: &Asking, stays: bool) -> Result<Self, NotHanded> {
         let (input, output, errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
-        Self::with(
-            asking,
-            &[input.as_fd(), output.as_fd(), errors.as_fd()],
-            stays,
-        )
+        let streams = [input.as_fd(), output.as_fd(), errors.as_fd()];
+        Self::with(asking, &streams, &Own::default(), stays)
     }
 
     /// The same with these streams.
     fn with(
         asking: &Asking,
         streams: &[BorrowedFd<'_>; 3],
+        own: &Own<'_>,
         stays: bool,
     ) -> Result<Self, NotHanded> {
-        let (ticket, connection) = handed_over(asking, streams, stays)?;
+        let (ticket, connection) = handed_over(asking, (streams, own), stays)?;
         Ok(Self { ticket, connection })
     }
 
@@ -184,13 +186,33 @@ impl From<NotHanded> for Failure {
     }
 }
 
-/// Launches a command with these streams, and with the environment, the umask and the limits of this process: its record.
+/// What a command has beside what this process has, and no record shows.
+#[derive(Default)]
+pub(crate) struct Own<'a> {
+    /// Variables of its environment.
+    pub(crate) env: &'a [(&'a str, &'a str)],
+    /// Variables that are not for it.
+    pub(crate) without: &'a [&'a str],
+    /// The most bytes of data of each of its processes.
+    pub(crate) data_max: Option<u64>,
+}
+
+/// Launches a command with these streams, and with the environment, the umask and the limits of this process, but for what is
+/// its own: its record. A keeper or a coordinator that is gone for a moment is waited for.
 pub(crate) fn launch(
     asking: &Asking,
     asked: Fields,
     streams: &[BorrowedFd<'_>; 3],
+    own: &Own<'_>,
 ) -> Result<Value, Failure> {
-    Handed::with(asking, streams, false)?.launch(asking, asked)
+    let began = client::instant();
+    loop {
+        match Handed::with(asking, streams, own, false) {
+            Ok(handed) => return handed.launch(asking, asked),
+            Err(not_handed) if began.elapsed() > RETURN_MAX => return Err(not_handed.into()),
+            Err(_) => client::rest(RETURN),
+        }
+    }
 }
 
 fn failed(error: &dyn Display) -> Failure {
@@ -203,14 +225,14 @@ fn failed(error: &dyn Display) -> Failure {
 /// socket, at which nobody answers, and then it starts another.
 fn handed_over(
     asking: &Asking,
-    streams: &[BorrowedFd<'_>; 3],
+    given: (&[BorrowedFd<'_>; 3], &Own<'_>),
     stays: bool,
 ) -> Result<(u128, UnixStream), NotHanded> {
     let mut left = LOOKS;
     loop {
         let keeper = asking.act("keeper", Fields::new())?;
         let socket = keeper.pointer("/socket").and_then(Value::as_str);
-        match hand_over(socket.unwrap_or_default(), streams, stays) {
+        match hand_over(socket.unwrap_or_default(), given, stays) {
             Ok(handed) => return Ok(handed),
             Err(error) if left > 0 && error.kind() == ErrorKind::ConnectionRefused => {
                 left -= 1;
@@ -231,19 +253,24 @@ fn handed_over(
     }
 }
 
+/// A number that nobody can guess.
+pub(crate) fn drawn() -> std::io::Result<u128> {
+    let mut chance = [0; 16];
+    getrandom::fill(&mut chance).map_err(std::io::Error::other)?;
+    Ok(u128::from_le_bytes(chance))
+}
+
 /// Gives the keeper what the command is to have of this process: the ticket by which the launch names it, and the connection,
 /// with whose end the keeper lets go of what no launch has asked for.
 fn hand_over(
     socket: &str,
-    streams: &[BorrowedFd<'_>; 3],
+    (streams, own): (&[BorrowedFd<'_>; 3], &Own<'_>),
     stays: bool,
 ) -> std::io::Result<(u128, UnixStream)> {
-    let mut chance = [0; 16];
-    getrandom::fill(&mut chance).map_err(std::io::Error::other)?;
-    let ticket = u128::from_le_bytes(chance);
+    let ticket = drawn()?;
     let request = Request::Parcel {
         ticket,
-        parcel: Box::new(parcel()),
+        parcel: Box::new(parcel(own)),
         stays,
     };
     let frame = framed(&request)?;
@@ -278,23 +305,32 @@ fn hand_over(
     }
 }
 
-fn parcel() -> Parcel {
-    let env = std::env::vars_os().map(|(name, value)| {
+fn parcel(own: &Own<'_>) -> Parcel {
+    let inherited = std::env::vars_os().filter(|(name, _)| {
+        let is_own = own.env.iter().any(|(it, _)| name == it);
+        !is_own && own.without.iter().all(|it| name != it)
+    });
+    let env = inherited.map(|(name, value)| {
         let mut variable = name.into_vec();
         variable.push(b'=');
         variable.extend(value.into_vec());
         Bytes::new(variable)
     });
+    let more = own.env.iter();
+    let more = more.map(|(name, value)| Bytes::new(format!("{name}={value}").into_bytes()));
     // It can only be read by setting it.
     let mask = umask(rustix::fs::Mode::empty());
     umask(mask);
     let limits = LIMITS.iter().map(|which| {
         let limit = getrlimit(*which);
         let of = |value: Option<u64>| value.unwrap_or(u64::MAX);
-        (*which as u32, of(limit.current), of(limit.maximum))
+        let own = own.data_max.filter(|_| *which == Resource::Data);
+        let most = own.unwrap_or(u64::MAX);
+        let (soft, hard) = (of(limit.current), of(limit.maximum));
+        (*which as u32, soft.min(most), hard.min(most))
     });
     Parcel {
-        env: env.collect(),
+        env: env.chain(more).collect(),
         umask: mask.as_raw_mode(),
         limits: limits.collect(),
     }

@@ -105,7 +105,7 @@ async fn serve(
     let notify = Notify::from_environment();
     let node = open(config, format, &notify)?;
     announce(&node.handle());
-    notify.ready();
+    notify.ready("every door is open");
     let handle = node.handle();
     if is_init {
         // Those that ended before this listened.

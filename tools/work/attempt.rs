@@ -1,35 +1,60 @@
 //! One job: its command is launched below this process, and when nothing of it lives the coordinator is told what came of it.
 
-use crate::client::{Fields, fields, instant};
-use crate::process::{Asking, Of, attached, ending, outcome};
+use crate::client::{Fields, fields, instant, rest};
+use crate::process::attached::{self, Own};
+use crate::process::{Asking, Of, ending, has_ended, outcome};
 use crate::report::{Failure, tell};
-use crate::text::words;
-use crate::work::claim::{Claim, Jobs};
-use crate::work::streams::streams;
-use crate::work::tally::Worked;
-use serde_json::Value;
-use std::os::fd::AsFd as _;
+use crate::text::{bytes, number, words};
+use crate::work::claim::{Claim, Jobs, now};
+use crate::work::lines::Worker;
+use crate::work::report::{self, Reports};
+use crate::work::streams::{Outlet, Tail, body};
+use crate::work::tally::{LogForm, Verdict, Worked};
+use serde_json::{Value, json};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// The exit status that says "not now": `EX_TEMPFAIL` of sysexits.h.
 const NOT_NOW: u64 = 75;
 
-/// What is run for each job.
+/// What is for this process, and for no command of it: its service manager's words.
+const OF_THIS: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
+
+/// How soon a coordinator that cannot be reached is asked again, and how often: five minutes in all.
+const PAUSE: Duration = Duration::from_millis(200);
+const TRIES_MAX: u32 = 1500;
+
+/// What is run for each job, or for one after another.
 pub(super) struct Attempts {
     pub(super) jobs: Jobs,
     pub(super) asking: Asking,
+    pub(super) reports: Arc<Reports>,
     /// The command, as a launch asks for it.
     pub(super) command: Fields,
     /// Its name, for messages.
     pub(super) name: String,
-    /// Whether standard output is for something else than what commands write.
-    pub(super) is_quiet: bool,
+    /// Commands that work on one job after another, and have none; `None` if each works on one.
+    pub(super) idle: Option<Mutex<Vec<Worker>>>,
+    pub(super) bounds: Bounds,
+    pub(super) log: Option<LogForm>,
+}
+
+/// What a command may use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// How long it may work on a job.
+    pub(super) time: Option<Duration>,
+    /// How long it may take to end when it is told to, before it is killed.
+    pub(super) grace: Duration,
+    /// Bytes of data of each of its processes.
+    pub(super) memory: Option<u64>,
+    pub(super) output: Outlet,
 }
 
 /// What came of a command.
-enum Came {
-    Done,
-    Failed(String),
-    NotNow(String),
+pub(super) enum Came {
+    Said(Verdict),
     /// It cannot be run at all.
     NeverRan(Failure),
 }
@@ -42,82 +67,234 @@ impl Attempts {
     /// stays as it is until nothing of this process and its command lives.
     pub(super) fn work(&self, claim: &Claim) -> Result<Worked, Failure> {
         let began = instant();
+        let secret = self.reports.begin(claim)?;
         let came = if claim.is_duplicate {
-            Came::Done
+            Ok(Came::Said(Verdict::Done))
+        } else if let Some(idle) = &self.idle {
+            self.hand_on(idle, claim, &secret)
         } else {
-            self.run(claim)?
+            self.run(claim, &secret)
         };
-        let (what, error) = match came {
-            Came::Done => ("ack", None),
-            Came::Failed(error) => ("fail", Some(error)),
-            Came::NotNow(error) => ("defer", Some(error)),
+        let reported = self.reports.end(&secret);
+        let verdict = match came? {
+            Came::Said(verdict) => reported.unwrap_or(verdict),
             Came::NeverRan(failure) => {
-                let said = fields([("error", failure.words().into())]);
-                self.jobs.settle(claim, "defer", said)?;
+                let verdict = Verdict::Later(failure.words().to_owned(), None);
+                self.jobs.settle(claim, &verdict)?;
                 return Err(failure);
             }
         };
-        let said = fields([("error", error.clone().into())]);
-        let told = self.jobs.settle(claim, what, said);
+        let told = self.jobs.settle(claim, &verdict);
+        let (error, _) = verdict.reason();
+        let error = error.map(str::to_owned);
         let error = error.or_else(|| told.err().map(|failure| failure.whole()));
-        if let Some(error) = &error {
-            let line = error.lines().last().unwrap_or_default();
-            tell(&format!("job {} of {}: {line}", claim.id, claim.queue));
-        }
-        Ok(Worked {
+        let worked = Worked {
             kind: claim.kind(),
             error,
             ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        };
+        self.say(claim, &verdict, &worked);
+        Ok(worked)
+    }
+
+    /// Has a worker work on a job: one that has none, or a new one.
+    fn hand_on(
+        &self,
+        idle: &Mutex<Vec<Worker>>,
+        claim: &Claim,
+        secret: &str,
+    ) -> Result<Came, Failure> {
+        let workers = || idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = workers().pop();
+        let (came, worker) = Worker::run(self, found, claim, secret)?;
+        workers().extend(worker);
+        Ok(came)
+    }
+
+    /// Tells the workers that there are no more jobs, and waits for their end.
+    pub(super) fn dismiss(&self) {
+        let Some(idle) = &self.idle else { return };
+        let workers = std::mem::take(&mut *idle.lock().unwrap_or_else(PoisonError::into_inner));
+        // All are told before one is waited for.
+        let ids: Vec<String> = workers.into_iter().map(Worker::close).collect();
+        for id in ids {
+            // Nothing is claimed for it: what cannot be ended now ends with the tree of this process.
+            drop(self.wait_or_end(&id, self.bounds.grace));
+        }
+    }
+
+    /// A line of the log, if there is one; else a word of what went wrong.
+    fn say(&self, claim: &Claim, verdict: &Verdict, worked: &Worked) {
+        if let Some(form) = self.log {
+            let at = crate::text::time(now());
+            return crate::report::log(&form.line(&at, claim, verdict, worked));
+        }
+        if let Some(error) = &worked.error {
+            let line = error.lines().last().unwrap_or_default();
+            tell(&format!("job {} of {}: {line}", claim.id, claim.queue));
+        }
+    }
+
+    /// Launches the command with these streams; its record, and the failure if it cannot be run at all.
+    pub(super) fn launch(
+        &self,
+        streams: &[BorrowedFd<'_>; 3],
+        more: Fields,
+        secret: Option<&str>,
+    ) -> Result<Result<String, Failure>, Failure> {
+        let mut asked = self.command.clone();
+        asked.extend(more);
+        asked.extend(fields([
+            ("parent", self.jobs.own.as_str().into()),
+            ("bound", true.into()),
+            ("type", "worker".into()),
+            ("grace_ms", json!(self.bounds.grace.as_millis())),
+        ]));
+        // What is secret goes to the keeper alone, and stands in no record.
+        let secret = secret.map(|it| (report::SECRET, it));
+        let own = Own {
+            env: secret.as_slice(),
+            without: &OF_THIS,
+            data_max: self.bounds.memory,
+        };
+        let record = attached::launch(&self.asking, asked, streams, &own)?;
+        Ok(match self.never_ran(&record) {
+            Some(failure) => Err(failure),
+            None => Ok(words(&record, "/id")),
         })
     }
 
-    fn run(&self, claim: &Claim) -> Result<Came, Failure> {
+    /// Why it was never run, if it was not.
+    fn never_ran(&self, record: &Value) -> Option<Failure> {
+        let is_failed = record.pointer("/failure").is_some_and(|it| !it.is_null());
+        outcome(record, &self.name).err().filter(|_| is_failed)
+    }
+
+    fn run(&self, claim: &Claim, secret: &str) -> Result<Came, Failure> {
         let failed = |error: &dyn std::fmt::Display| {
             Failure::unreachable(format!("failed to hand the job over: {error}"))
         };
-        let (given, tail) = streams(&claim.body).map_err(|error| failed(&error))?;
-        let (output, errors) = (std::io::stdout(), std::io::stderr());
-        let output = if self.is_quiet {
-            errors.as_fd()
-        } else {
-            output.as_fd()
-        };
-        let own = [given.body.as_fd(), output, given.errors.as_fd()];
-        let mut asked = self.command.clone();
+        let input = body(&claim.body).map_err(|error| failed(&error))?;
+        let (written, tail) = self.bounds.output.open().map_err(|error| failed(&error))?;
+        let mut env = claim.env();
+        env.insert(report::ADDRESS.to_owned(), self.reports.address().into());
         let labels = fields([
             ("job", claim.id.to_string().into()),
             ("queue", claim.queue.as_str().into()),
         ]);
-        asked.extend(fields([
-            ("env", claim.env().into()),
-            ("labels", labels.into()),
-            ("parent", self.jobs.own.as_str().into()),
-            ("bound", true.into()),
-            ("type", "worker".into()),
-        ]));
-        let record = attached::launch(&self.asking, asked, &own)?;
-        drop(given);
-        let id = words(&record, "/id");
-        // All that it started, too: its claim is not over before.
-        let record = self.asking.wait(&id, None, Of::Tree)?;
-        let is_failed = record.pointer("/failure").is_some_and(|it| !it.is_null());
-        if let Some(failure) = outcome(&record, &self.name).err().filter(|_| is_failed) {
+        let more = fields([("env", env.into()), ("labels", labels.into())]);
+        let streams = [
+            input.as_fd(),
+            written.output.as_fd(),
+            written.errors.as_fd(),
+        ];
+        let id = match self.launch(&streams, more, Some(secret))? {
+            Ok(id) => id,
+            Err(failure) => return Ok(Came::NeverRan(failure)),
+        };
+        drop((input, written));
+        let (record, is_late) = self.follow(&id, secret)?;
+        if let Some(failure) = self.never_ran(&record) {
             return Ok(Came::NeverRan(failure));
         }
-        let code = record.pointer("/code").and_then(Value::as_u64);
-        if code == Some(0) {
-            return Ok(Came::Done);
+        Ok(Came::Said(self.judge(&record, &tail, is_late)))
+    }
+
+    /// Waits until a command and all that it started have ended: the claim is not over before. Ends it if it takes too long.
+    fn follow(&self, id: &str, secret: &str) -> Result<(Value, bool), Failure> {
+        while let Some(most) = self.bounds.time {
+            let touched = self.reports.touched(secret).unwrap_or_else(instant);
+            let left = most.saturating_sub(touched.elapsed());
+            if left.is_zero() {
+                return Ok((self.end(id, self.bounds.grace)?, true));
+            }
+            let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
+            let record = self.wait(id, Some(seconds))?;
+            if has_ended(&record) {
+                return Ok((record, false));
+            }
         }
+        Ok((self.wait(id, None)?, false))
+    }
+
+    /// Waits for a command to end by itself, and stops it if it has not within the grace: its record when nothing of it lives.
+    pub(super) fn wait_or_end(&self, id: &str, grace: Duration) -> Result<Value, Failure> {
+        let record = self.wait(id, Some(grace.as_secs().max(1)))?;
+        if has_ended(&record) {
+            return Ok(record);
+        }
+        self.end(id, grace)
+    }
+
+    /// Stops a command and all that it started, however long it takes until somebody hears it: its record when nothing of it lives.
+    pub(super) fn end(&self, id: &str, grace: Duration) -> Result<Value, Failure> {
+        let asked = fields([
+            ("id", id.into()),
+            ("tree", true.into()),
+            ("grace_ms", json!(grace.as_millis())),
+        ]);
+        // It may end by itself meanwhile: then there is nothing to stop.
+        for _ in 0..TRIES_MAX {
+            let told = self.asking.act("stop", asked.clone());
+            let record = self.wait(id, Some(u64::from(told.is_err())))?;
+            if told.is_ok() || has_ended(&record) {
+                break;
+            }
+        }
+        self.wait(id, None)
+    }
+
+    /// Waits until a command and all that it started have ended, or so many seconds: its record. The coordinator may be gone for a
+    /// while: nobody else can say what became of it.
+    fn wait(&self, id: &str, seconds: Option<u64>) -> Result<Value, Failure> {
+        for _ in 0..TRIES_MAX {
+            match self.asking.wait(id, seconds, Of::Tree) {
+                Err(failure) if failure.is_halt() => return Err(failure),
+                Err(_) => rest(PAUSE),
+                Ok(record) => return Ok(record),
+            }
+        }
+        self.asking.wait(id, seconds, Of::Tree)
+    }
+
+    /// What is to be said of a job after its command has ended so.
+    pub(super) fn judge(&self, record: &Value, tail: &Tail, is_late: bool) -> Verdict {
+        let code = record.pointer("/code").and_then(Value::as_u64);
         let said = tail.text();
+        if is_late {
+            return Verdict::Failed(self.late(), None);
+        }
+        if tail.is_too_long() {
+            let most = bytes(self.bounds.output.bytes_max.unwrap_or_default());
+            return Verdict::Failed(format!("it wrote more than {most}"), None);
+        }
+        if code == Some(0) {
+            return Verdict::Done;
+        }
         let error = if said.is_empty() {
-            ending(&record)
+            ending(record)
         } else {
             said
         };
-        Ok(if code == Some(NOT_NOW) {
-            Came::NotNow(error)
+        let used = number(record, "/memory_max");
+        let error = match self.bounds.memory {
+            // Data is not all that it uses, but what reaches the limit comes near it.
+            Some(most) if used >= most / 10 * 9 => {
+                format!("{error} (it used {} of {})", bytes(used), bytes(most))
+            }
+            Some(_) | None => error,
+        };
+        if code == Some(NOT_NOW) {
+            Verdict::Later(error, None)
         } else {
-            Came::Failed(error)
-        })
+            Verdict::Failed(error, None)
+        }
+    }
+
+    /// That it took too long.
+    pub(super) fn late(&self) -> String {
+        let most = self.bounds.time.unwrap_or_default().as_millis();
+        let most = u64::try_from(most).unwrap_or(u64::MAX);
+        format!("it took longer than {}", crate::text::span(most))
     }
 }

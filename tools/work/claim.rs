@@ -1,18 +1,26 @@
 //! Where jobs come from, and what the coordinator is told of them. Claims are bound to the tree of this process, of which every
 //! command is part: whichever process is killed, a job is given to nobody else while anything of its command lives.
+//!
+//! A coordinator that was there is waited for: its restart is the end of no run that waits, and of no job.
 
-use crate::client::{self, Fields, Target, fields, rest};
+use crate::client::{self, Answer, Fields, Target, fields, instant, rest};
+use crate::process::attached;
 use crate::report::{Failure, tell};
-use crate::text::words;
+use crate::text::{number, words};
+use crate::work::tally::Verdict;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sexton::actors::queue::QueueName;
+use sexton::clock::{Clock as _, SystemClock, Timestamp};
 use sexton::refusal::Reason;
 use std::time::Duration;
 
 /// How long to wait before a coordinator that cannot be reached is told again.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// How long a coordinator is waited for that is gone, by a run that does not wait for jobs.
+const RETURN_MAX: Duration = Duration::from_secs(30);
 
 /// How often a queue that has a job is looked for again, after somebody else came first.
 const RACES_MAX: u32 = 100;
@@ -21,8 +29,19 @@ const RACES_MAX: u32 = 100;
 pub(super) enum Source {
     /// These queues.
     Queues(Vec<QueueName>),
-    /// Queues with jobs of these types, of any tenant.
-    AnyTenant(Vec<String>),
+    /// Queues with jobs of the types, of any tenant.
+    AnyTenant,
+}
+
+/// What came of a request for a job.
+pub(super) enum Found {
+    Claim(Box<Claim>),
+    /// There is none.
+    Nothing,
+    /// The coordinator drains: there is none until its next start.
+    Draining,
+    /// The coordinator changes nothing: its disk is full.
+    ReadOnly,
 }
 
 /// A job that is claimed.
@@ -38,38 +57,55 @@ pub(super) struct Claim {
 /// The coordinator, as far as jobs are concerned.
 pub(super) struct Jobs {
     pub(super) target: Target,
+    pub(super) types: Vec<String>,
     pub(super) source: Source,
     /// The record of this process.
     pub(super) own: String,
 }
 
 impl Jobs {
-    /// Claims a job, waiting for one at most so many seconds.
-    pub(super) fn claim(&self, wait: u64) -> Result<Option<Claim>, Failure> {
+    /// Claims a job, waiting for one at most `wait` seconds.
+    pub(super) fn claim(&self, wait: u64) -> Result<Found, Failure> {
         match &self.source {
             Source::Queues(queues) => self.pop(queues, wait),
-            Source::AnyTenant(types) => {
+            Source::AnyTenant => {
                 for _ in 0..RACES_MAX {
-                    let Some(queue) = self.next(types)? else {
-                        return Ok(None);
+                    let Some(queue) = self.next(&self.types)? else {
+                        break;
                     };
-                    if let Some(claim) = self.pop(&[queue], 0)? {
-                        return Ok(Some(claim));
+                    match self.pop(&[queue], 0)? {
+                        Found::Nothing => {}
+                        found => return Ok(found),
                     }
                 }
-                Ok(None)
+                Ok(Found::Nothing)
             }
         }
     }
 
-    fn pop(&self, queues: &[QueueName], wait: u64) -> Result<Option<Claim>, Failure> {
+    /// Under a key: what was claimed for a request whose answer is lost is answered again, and no claim is left that nobody knows.
+    fn pop(&self, queues: &[QueueName], wait: u64) -> Result<Found, Failure> {
         let asked = fields([
             ("queues", json!(queues)),
             ("process", self.own.as_str().into()),
         ]);
-        let answer = client::send(&self.target, "/v1/queues/pop", asked, wait)?;
+        let target = self.target.under(&chance()?);
+        let pop = || client::send(&target, "/v1/queues/pop", asked.clone(), wait);
+        let answer = patiently(pop, (wait == 0).then_some(RETURN_MAX))?;
+        if answer.is_refused_as(Reason::Draining) {
+            return Ok(Found::Draining);
+        }
+        if answer.is_refused_as(Reason::DiskFull) {
+            return Ok(Found::ReadOnly);
+        }
+        if answer.is_refused_as(Reason::Stale) {
+            // What was claimed is over by now.
+            return Ok(Found::Nothing);
+        }
         let said = answer.well(&[])?;
-        said.pointer("/jobs/0").map(Claim::read).transpose()
+        said.pointer("/jobs/0").map_or(Ok(Found::Nothing), |job| {
+            Ok(Found::Claim(Box::new(Claim::read(job)?)))
+        })
     }
 
     /// A queue that has a job.
@@ -86,25 +122,125 @@ impl Jobs {
     }
 
     /// Says what became of a job, however long it takes until somebody hears it. Whether the claim was there still.
-    pub(super) fn settle(&self, claim: &Claim, what: &str, more: Fields) -> Result<(), Failure> {
-        let path = format!("/v1/queues/{what}");
-        let mut asked = fields([("id", claim.id.into()), ("token", claim.token.into())]);
+    pub(super) fn settle(&self, claim: &Claim, verdict: &Verdict) -> Result<(), Failure> {
+        let path = format!("/v1/queues/{}", verdict.request());
+        let (error, retry) = verdict.reason();
+        let asked = fields([
+            ("id", claim.id.into()),
+            ("token", claim.token.into()),
+            ("error", error.filter(|it| !it.is_empty()).into()),
+            ("retry_after_ms", retry.into()),
+        ]);
+        let target = self.target.under(&chance()?);
+        let settle = || client::send(&target, &path, asked.clone(), 0);
+        patiently(settle, None)?.well(&[]).map(drop)
+    }
+
+    /// Says something of a claimed job.
+    pub(super) fn tell(
+        target: &Target,
+        (id, token): (u64, u64),
+        what: &str,
+        more: Fields,
+    ) -> Result<(), Failure> {
+        let mut asked = fields([("id", id.into()), ("token", token.into())]);
         asked.extend(more);
-        let mut is_told = false;
-        loop {
-            match client::send(&self.target, &path, asked.clone(), 0) {
-                Ok(answer) if !answer.is_refused_as(Reason::Stopped) => {
-                    return answer.well(&[]).map(drop);
-                }
-                Ok(_) | Err(_) if !is_told => {
-                    is_told = true;
-                    tell("the coordinator is not there; waiting for it to come back");
-                }
-                Ok(_) | Err(_) => {}
+        let answer = client::send(target, &format!("/v1/queues/{what}"), asked, 0)?;
+        answer.well(&[]).map(drop)
+    }
+
+    /// How many jobs are ready, as far as that can be asked of a few queues; none if it cannot be said.
+    pub(super) fn ready(&self) -> Option<u64> {
+        let each = self.queues()?.iter().map(|queue| {
+            let view = self.queue(queue)?;
+            Some(view.map_or(0, |view| number(&view, "/ready")))
+        });
+        each.sum()
+    }
+
+    /// The queues that are closed by their throttles, by type, and when each is open again: in seconds since 1970.
+    pub(super) fn backoffs(&self) -> Map<String, Value> {
+        let mut backoffs = Map::new();
+        for queue in self.queues().into_iter().flatten() {
+            let view = self.queue(queue).flatten().unwrap_or_default();
+            let ms = view.pointer("/throttled_ms").and_then(Value::as_u64);
+            if let Some(ms) = ms.filter(|ms| *ms > 0) {
+                let at = now().0.saturating_add(ms);
+                let seconds = Duration::from_millis(at).as_secs_f64();
+                let kind = String::from_utf8_lossy(queue.kind()).into_owned();
+                backoffs.insert(kind, seconds.into());
             }
-            rest(PAUSE);
+        }
+        backoffs
+    }
+
+    /// Whether somebody knows of jobs of these types: the configuration has an entry for one, or there is a queue of it.
+    pub(super) fn are_known(&self) -> Result<bool, Failure> {
+        for kind in &self.types {
+            let named = fields([("type", kind.as_str().into())]);
+            let path = client::with_query("/v1/queues/config", &named);
+            let config = client::get(&self.target, &path)?.well(&[])?;
+            let entry = config.pointer("/types/0/from").and_then(Value::as_str);
+            if entry == Some(kind) {
+                return Ok(true);
+            }
+            let listed = fields([("type", kind.as_str().into()), ("limit", "1".into())]);
+            let path = client::with_query("/v1/queues", &listed);
+            let queues = client::get(&self.target, &path)?.well(&[])?;
+            if queues.pointer("/queues/0").is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn queues(&self) -> Option<&[QueueName]> {
+        match &self.source {
+            Source::Queues(queues) => Some(queues),
+            Source::AnyTenant => None,
         }
     }
+
+    /// How a queue stands, if it is there; none if that cannot be asked.
+    fn queue(&self, name: &QueueName) -> Option<Option<Value>> {
+        let query = fields([("queue", name.as_str().into())]);
+        let path = client::with_query("/v1/queues/queue", &query);
+        let answer = client::get(&self.target, &path).ok()?;
+        if answer.is_refused_as(Reason::Absent) {
+            return Some(None);
+        }
+        answer.well(&[]).ok().map(Some)
+    }
+}
+
+/// Asks until somebody hears it, or the time is over.
+fn patiently(
+    ask: impl Fn() -> Result<Answer, Failure>,
+    most: Option<Duration>,
+) -> Result<Answer, Failure> {
+    let began = instant();
+    let mut is_told = false;
+    loop {
+        match ask() {
+            Ok(answer) if !answer.is_refused_as(Reason::Stopped) => return Ok(answer),
+            Err(failure) if failure.is_halt() || most.is_some_and(|it| began.elapsed() > it) => {
+                return Err(failure);
+            }
+            Ok(_) | Err(_) if !is_told => {
+                is_told = true;
+                tell("the coordinator is not there; waiting for it to come back");
+            }
+            Ok(_) | Err(_) => {}
+        }
+        rest(PAUSE);
+    }
+}
+
+/// 128 bits that nobody can guess.
+pub(super) fn chance() -> Result<String, Failure> {
+    let failed = |error| Failure::unreachable(format!("failed to draw a number: {error}"));
+    let drawn = attached::drawn().map_err(failed)?;
+    Ok(format!("{drawn:032x}"))
 }
 
 impl Claim {
@@ -136,19 +272,28 @@ impl Claim {
         String::from_utf8_lossy(self.queue.kind()).into_owned()
     }
 
+    /// The tenant of the job; empty for the default one.
+    pub(super) fn tenant(&self) -> String {
+        String::from_utf8_lossy(self.queue.tenant()).into_owned()
+    }
+
     /// What its command finds in its environment.
     pub(super) fn env(&self) -> Fields {
-        let tenant = String::from_utf8_lossy(self.queue.tenant()).into_owned();
         fields([
             ("SEXTON_JOB_ID", self.id.to_string().into()),
             ("SEXTON_JOB_QUEUE", self.queue.as_str().into()),
             ("SEXTON_JOB_TYPE", self.kind().into()),
-            ("SEXTON_JOB_TENANT", tenant.into()),
+            ("SEXTON_JOB_TENANT", self.tenant().into()),
             ("SEXTON_JOB_ATTEMPT", self.attempts.to_string().into()),
             // Its token; only ever grows, so that what it guards can tell an older run.
             ("SEXTON_JOB_FENCE", self.token.to_string().into()),
         ])
     }
+}
+
+/// The wall clock.
+pub(super) fn now() -> Timestamp {
+    SystemClock::starting_at(Timestamp(0)).wall()
 }
 
 fn unread() -> Failure {

@@ -1,16 +1,23 @@
 //! The flags of `sexton work`.
 
-use crate::client::{Where, fields};
+use crate::client::{self, Where, fields};
 use crate::process::{Asking, PARENT, here, plain};
 use crate::report::{Failure, print, tell};
+use crate::size::{SIZE, bytes};
 use crate::span::{SPAN, milliseconds};
 use crate::text::words;
-use crate::work::attempt::Attempts;
+use crate::work::attempt::{Attempts, Bounds};
 use crate::work::claim::{Jobs, Source};
-use crate::work::runner::{self, Limits};
+use crate::work::report::Reports;
+use crate::work::runner::{Limits, Runner};
+use crate::work::shown;
+use crate::work::streams::Outlet;
+use crate::work::tally::{LogForm, Reached, Tally};
 use clap::{Args, ValueEnum};
 use sexton::actors::queue::QueueName;
+use sexton::refusal::Reason;
 use std::ffi::OsString;
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// Run a command for each job of some queues
@@ -23,13 +30,15 @@ use std::time::Duration;
 /// given out again. They are never run beside each other. TERM and INT begin no further job and end when the commands have.
 ///
 /// The command has in its environment `SEXTON_JOB_ID`, `SEXTON_JOB_QUEUE`, `SEXTON_JOB_TYPE`, `SEXTON_JOB_TENANT`,
-/// `SEXTON_JOB_ATTEMPT`, and `SEXTON_JOB_FENCE`, the token of the claim.
+/// `SEXTON_JOB_ATTEMPT`, and `SEXTON_JOB_FENCE`, the token of the claim. With `sexton job` it reports progress, and has the job fail
+/// or come back later when it has ended.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   sexton work mails -- ./send                    until no job is ready
   sexton work mails purges --wait --procs 4 -- ./work
   sexton work mails --tenant t1 --max-jobs 100 --max-time 5m --result json -- ./send
+  sexton work thumbs --wait --lines --timeout 1m --memory 512MiB -- ./worker.py
 
 Exit status: 0 also where jobs failed; 125, 126, 127 the command could not be launched, as for `sexton run`: its job is given
 back; 3 no coordinator runs there.")]
@@ -61,6 +70,36 @@ pub(crate) struct Work {
     /// Wait for jobs
     #[arg(long)]
     wait: bool,
+
+    /// Begin no further job when this process uses 95 % of so much memory; one is run in any case
+    #[arg(long, value_name = SIZE, value_parser = bytes, default_value = "150M")]
+    memory_limit: u64,
+
+    /// Keep each command for one job after another: it reads them, and answers, as lines of JSON on descriptor 3. See
+    /// docs/protocols/work.md
+    #[arg(long)]
+    lines: bool,
+
+    /// How long a command may work on a job: then it is stopped, with all that it started, and the job has failed. `sexton job
+    /// touch` and `progress` begin that time again
+    #[arg(long, value_name = SPAN, value_parser = milliseconds)]
+    timeout: Option<u64>,
+
+    /// How long a command may take to end when it is stopped, before it is killed
+    #[arg(long, value_name = SPAN, value_parser = milliseconds, default_value = "10s")]
+    grace: u64,
+
+    /// The most memory for data of each process of a command
+    #[arg(long, value_name = SIZE, value_parser = bytes)]
+    memory: Option<u64>,
+
+    /// The most that a command may write to its standard output and standard error for a job
+    #[arg(long, value_name = SIZE, value_parser = bytes)]
+    output_max: Option<u64>,
+
+    /// Write a line for each job to standard error
+    #[arg(long, value_enum, value_name = "FORM")]
+    log: Option<LogForm>,
 
     /// Print what it came to, as MediaWiki's runJobs.php does; what commands print goes to standard error then
     #[arg(long, value_enum, value_name = "FORM")]
@@ -112,38 +151,79 @@ impl Work {
             ("type", "orchestrator".into()),
             ("parent", self.parent.clone().into()),
         ]);
-        let registered = asking.act("register", asked)?;
+        let answer = client::send(&asking.target, "/v1/processes/register", asked, 0)?;
+        if answer.is_refused_as(Reason::DiskFull) {
+            let mut tally = Tally::new(self.result.is_some());
+            tally.reach(Reached::ReadOnly);
+            return self.print(&tally);
+        }
+        let registered = answer.well(&[])?;
         let name = self
             .command
             .first()
             .map(|it| it.to_string_lossy().into_owned());
         let attempts = Attempts {
+            reports: Reports::listen(&asking.target)?,
             jobs: Jobs {
                 target: asking.target.clone(),
+                types: self.types.clone(),
                 source,
                 own: words(&registered, "/id"),
             },
             asking,
             command,
             name: name.unwrap_or_default(),
-            is_quiet: self.result.is_some(),
+            idle: self.lines.then(Mutex::default),
+            bounds: self.bounds(),
+            log: self.log,
         };
         let limits = Limits {
             jobs: self.max_jobs,
             time: self.max_time.map(Duration::from_millis),
+            memory: self.memory_limit,
             waits: self.wait,
         };
-        let (tally, failure) = runner::run(attempts, limits, self.procs)?;
-        match self.result {
-            Some(Form::Json) => print(&tally.json())?,
-            None => tell(&tally.line()),
+        let tally = Tally::new(self.result.is_some());
+        let runner = Runner::new(attempts, limits, tally);
+        let shown = shown::start(&runner);
+        let (mut tally, failure) = runner.run(self.procs)?;
+        drop(shown);
+        // What cannot be asked any more is left out.
+        if tally.is_empty() && !runner.attempts.jobs.are_known().unwrap_or(true) {
+            tally.is_impossible();
         }
+        if self.result.is_some() {
+            tally.close(runner.attempts.jobs.backoffs());
+        }
+        self.print(&tally)?;
         failure.map_or(Ok(()), Err)
+    }
+
+    fn print(&self, tally: &Tally) -> Result<(), Failure> {
+        match self.result {
+            Some(Form::Json) => print(&tally.json()),
+            None => {
+                tell(&tally.line());
+                Ok(())
+            }
+        }
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            time: self.timeout.map(Duration::from_millis),
+            grace: Duration::from_millis(self.grace),
+            memory: self.memory,
+            output: Outlet {
+                is_quiet: self.result.is_some(),
+                bytes_max: self.output_max,
+            },
+        }
     }
 
     fn source(&self) -> Result<Source, Failure> {
         if self.any_ready {
-            return Ok(Source::AnyTenant(self.types.clone()));
+            return Ok(Source::AnyTenant);
         }
         let queue = |kind: &String| {
             let name = match self.tenant.as_deref().filter(|tenant| !tenant.is_empty()) {

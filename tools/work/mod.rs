@@ -4,16 +4,23 @@
 //! |---|---|
 //! | `command.rs` | the flags |
 //! | `runner.rs` | several workers, their limits, and their end |
+//! | `shown.rs` | how far a run is, on a terminal |
 //! | `claim.rs` | where jobs come from, and what the coordinator is told of them |
 //! | `attempt.rs` | one job: its command, and what came of it |
-//! | `streams.rs` | what a command reads, and the end of what it says went wrong |
+//! | `lines.rs` | a command that works on one job after another |
+//! | `report.rs` | what commands report of their jobs |
+//! | `streams.rs` | what a command reads, and what it writes |
 //! | `tally.rs` | what a run came to |
 
 mod attempt;
 mod claim;
 mod command;
+mod lines;
+mod report;
 mod runner;
+mod shown;
 mod streams;
 mod tally;
 
 pub(crate) use command::Work;
+pub(crate) use report::{ADDRESS, PATIENCE, SECRET};

@@ -1,10 +1,12 @@
 //! Several workers, each with one job at a time; how many jobs they take on, for how long, and how they end.
 
-use crate::client::instant;
+use crate::client::{instant, rest};
 use crate::report::Failure;
 use crate::signals::Signals;
 use crate::work::attempt::Attempts;
-use crate::work::tally::{Reached, Tally};
+use crate::work::claim::{Claim, Found};
+use crate::work::tally::{Reached, Tally, Verdict};
+use rustix::param::page_size;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
@@ -13,21 +15,27 @@ use std::time::{Duration, Instant};
 /// The longest that one request waits for a job, in seconds.
 const WAIT_MAX: u64 = 3600;
 
-/// Signals after which no job is begun: INT, TERM.
-const STOPS: [i32; 2] = [2, 15];
+/// How soon a run that waits looks again, when the coordinator gives nothing out.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Signals after which no job is begun: INT, TERM, and URG, which ends nothing that does not know it. So a stop of this process
+/// and all that it started lets commands come to their end.
+const STOPS: [i32; 3] = [2, 15, 23];
 
 /// How long a run goes on.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
     pub(super) jobs: Option<u64>,
     pub(super) time: Option<Duration>,
+    /// Bytes of this process.
+    pub(super) memory: u64,
     /// Whether it waits for jobs.
     pub(super) waits: bool,
 }
 
 /// Workers, and what they have come to.
-struct Runner {
-    attempts: Attempts,
+pub(super) struct Runner {
+    pub(super) attempts: Attempts,
     limits: Limits,
     began: Instant,
     state: Mutex<State>,
@@ -45,6 +53,14 @@ struct State {
     failure: Option<Failure>,
 }
 
+/// How far a run is.
+pub(super) struct Standing {
+    pub(super) done: u64,
+    pub(super) failed: u64,
+    pub(super) busy: u32,
+    pub(super) elapsed: Duration,
+}
+
 /// What a worker, or a signal, says.
 enum News {
     Stop,
@@ -54,41 +70,192 @@ enum News {
     Ended,
 }
 
-/// Works until there is a reason to end; what it came to, and what went wrong.
-pub(super) fn run(
-    attempts: Attempts,
-    limits: Limits,
-    workers: u16,
-) -> Result<(Tally, Option<Failure>), Failure> {
-    let runner = Arc::new(Runner {
-        attempts,
-        limits,
-        began: instant(),
-        state: Mutex::default(),
-    });
-    let (news, heard) = channel();
-    listen(news.clone())?;
-    for nth in 0..workers {
-        let (runner, news) = (Arc::clone(&runner), news.clone());
-        let working = move || runner.work(&news);
-        let worker = Builder::new().name(format!("worker {nth}")).spawn(working);
-        worker.map_err(|error| Failure::unreachable(format!("failed to begin: {error}")))?;
+impl Runner {
+    pub(super) fn new(attempts: Attempts, limits: Limits, tally: Tally) -> Arc<Self> {
+        let state = State {
+            tally,
+            ..State::default()
+        };
+        Arc::new(Self {
+            attempts,
+            limits,
+            began: instant(),
+            state: Mutex::new(state),
+        })
     }
-    let mut left = workers;
-    while left > 0 {
-        match heard.recv().expect("this thread has a sender of its own") {
-            News::Stop => runner.state().stop(Reached::Stopped),
-            News::Ended => left -= 1,
-            News::Worked => {}
+
+    /// Works until there is a reason to end; what it came to, and what went wrong.
+    pub(super) fn run(self: &Arc<Self>, workers: u16) -> Result<(Tally, Option<Failure>), Failure> {
+        let (news, heard) = channel();
+        listen(news.clone())?;
+        for nth in 0..workers {
+            let (runner, news) = (Arc::clone(self), news.clone());
+            let working = move || runner.work(&news);
+            let worker = Builder::new().name(format!("worker {nth}")).spawn(working);
+            worker.map_err(|error| Failure::unreachable(format!("failed to begin: {error}")))?;
         }
-        let state = runner.state();
-        // Those that wait for a job end with this process, and their requests with them.
-        if state.is_stopping && state.busy == 0 {
-            break;
+        let mut left = workers;
+        while left > 0 {
+            match heard.recv().expect("this thread has a sender of its own") {
+                News::Stop => self.state().stop(Reached::Stopped),
+                News::Ended => left -= 1,
+                News::Worked => {}
+            }
+            let state = self.state();
+            // Those that wait for a job end with this process, and their requests with them.
+            if state.is_stopping && state.busy == 0 {
+                break;
+            }
+        }
+        self.attempts.dismiss();
+        let mut state = self.state();
+        Ok((std::mem::take(&mut state.tally), state.failure.take()))
+    }
+
+    /// How far it is.
+    pub(super) fn standing(&self) -> Standing {
+        let state = self.state();
+        Standing {
+            done: state.tally.done,
+            failed: state.tally.failed,
+            busy: state.busy,
+            elapsed: self.began.elapsed(),
         }
     }
-    let mut state = runner.state();
-    Ok((std::mem::take(&mut state.tally), state.failure.take()))
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self, news: &Sender<News>) {
+        while self.may_begin() {
+            if !self.work_on_one() {
+                break;
+            }
+            // Who has ended hears nothing any more.
+            let _ = news.send(News::Worked);
+        }
+        let _ = news.send(News::Ended);
+    }
+
+    /// Whether another job may be taken on: then it counts from now on. One is, whatever the time and the memory.
+    fn may_begin(&self) -> bool {
+        let mut state = self.state();
+        if state.is_stopping {
+            return false;
+        }
+        if self.limits.jobs.is_some_and(|most| state.begun >= most) {
+            state.tally.reach(Reached::JobLimit);
+            return false;
+        }
+        if state.begun > 0 && self.is_late() {
+            state.tally.reach(Reached::TimeLimit);
+            return false;
+        }
+        if state.begun > 0 && memory() >= self.limits.memory / 100 * 95 {
+            state.tally.reach(Reached::MemoryLimit);
+            return false;
+        }
+        state.begun += 1;
+        true
+    }
+
+    fn is_late(&self) -> bool {
+        let most = self.limits.time;
+        most.is_some_and(|most| self.began.elapsed() > most)
+    }
+
+    /// Works on a job, if there is one. Whether there may be another.
+    fn work_on_one(&self) -> bool {
+        let claim = match self.attempts.jobs.claim(self.wait()) {
+            Ok(Found::Claim(claim)) => claim,
+            Ok(found) => return self.found_none(&found),
+            Err(failure) => {
+                self.fail(failure);
+                return false;
+            }
+        };
+        if !self.take_on(&claim) {
+            return false;
+        }
+        let worked = self.attempts.work(&claim);
+        let mut state = self.state();
+        state.busy -= 1;
+        match worked {
+            Ok(worked) => {
+                state.tally.add(worked);
+                true
+            }
+            Err(failure) => {
+                drop(state);
+                self.fail(failure);
+                false
+            }
+        }
+    }
+
+    /// Counts a job that is worked on now; not, if it came too late: then it is given back, and was never tried.
+    fn take_on(&self, claim: &Claim) -> bool {
+        let mut state = self.state();
+        if state.is_stopping {
+            drop(state);
+            let verdict = Verdict::Later(String::new(), Some(0));
+            drop(self.attempts.jobs.settle(claim, &verdict));
+            return false;
+        }
+        state.busy += 1;
+        true
+    }
+
+    /// Nothing was claimed. Whether to look again.
+    fn found_none(&self, found: &Found) -> bool {
+        let mut state = self.state();
+        state.begun -= 1;
+        if self.limits.waits {
+            if self.is_late() {
+                state.tally.reach(Reached::TimeLimit);
+                return false;
+            }
+            drop(state);
+            if !matches!(found, Found::Nothing) {
+                rest(PAUSE);
+            }
+            return true;
+        }
+        state.tally.reach(match found {
+            Found::Draining => Reached::Stopped,
+            Found::ReadOnly => Reached::ReadOnly,
+            Found::Nothing | Found::Claim(_) => Reached::NoneReady,
+        });
+        false
+    }
+
+    /// How long to wait for a job, in seconds.
+    fn wait(&self) -> u64 {
+        if !self.limits.waits {
+            return 0;
+        }
+        let left = self
+            .limits
+            .time
+            .map(|most| most.saturating_sub(self.began.elapsed()));
+        let left = left.map_or(WAIT_MAX, |left| left.as_secs() + 1);
+        left.min(WAIT_MAX)
+    }
+
+    /// Nothing more can be done.
+    fn fail(&self, failure: Failure) {
+        let mut state = self.state();
+        state.stop(Reached::Exception);
+        state.failure.get_or_insert(failure);
+    }
+}
+
+impl State {
+    fn stop(&mut self, reached: Reached) {
+        self.is_stopping = true;
+        self.tally.reach(reached);
+    }
 }
 
 /// Hears signals from now on.
@@ -114,122 +281,9 @@ fn listen(news: Sender<News>) -> Result<(), Failure> {
     listening.map(drop).map_err(failed)
 }
 
-impl State {
-    fn stop(&mut self, reached: Reached) {
-        self.is_stopping = true;
-        self.tally.reach(reached);
-    }
-}
-
-impl Runner {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn work(&self, news: &Sender<News>) {
-        while self.may_begin() {
-            if !self.work_on_one() {
-                break;
-            }
-            // Who has ended hears nothing any more.
-            let _ = news.send(News::Worked);
-        }
-        let _ = news.send(News::Ended);
-    }
-
-    /// Whether another job may be taken on: then it counts from now on. One is, whatever the time.
-    fn may_begin(&self) -> bool {
-        let mut state = self.state();
-        let is_late = self
-            .limits
-            .time
-            .is_some_and(|most| self.began.elapsed() > most);
-        if state.is_stopping {
-            return false;
-        }
-        if self.limits.jobs.is_some_and(|most| state.begun >= most) {
-            state.tally.reach(Reached::JobLimit);
-            return false;
-        }
-        if is_late && state.begun > 0 {
-            state.tally.reach(Reached::TimeLimit);
-            return false;
-        }
-        state.begun += 1;
-        true
-    }
-
-    /// Works on a job, if there is one. Whether there may be another.
-    fn work_on_one(&self) -> bool {
-        let claim = match self.attempts.jobs.claim(self.wait()) {
-            Ok(Some(claim)) => claim,
-            Ok(None) => {
-                let mut state = self.state();
-                state.begun -= 1;
-                let is_late = self
-                    .limits
-                    .time
-                    .is_some_and(|most| self.began.elapsed() > most);
-                if self.limits.waits && !is_late {
-                    return true;
-                }
-                let reached = if self.limits.waits {
-                    Reached::TimeLimit
-                } else {
-                    Reached::NoneReady
-                };
-                state.tally.reach(reached);
-                return false;
-            }
-            Err(failure) => {
-                self.fail(failure);
-                return false;
-            }
-        };
-        let is_stopping = {
-            let mut state = self.state();
-            state.busy += u32::from(!state.is_stopping);
-            state.is_stopping
-        };
-        if is_stopping {
-            // It was never tried.
-            let said = crate::client::Fields::new();
-            drop(self.attempts.jobs.settle(&claim, "defer", said));
-            return false;
-        }
-        let worked = self.attempts.work(&claim);
-        let mut state = self.state();
-        state.busy -= 1;
-        match worked {
-            Ok(worked) => {
-                state.tally.jobs.push(worked);
-                true
-            }
-            Err(failure) => {
-                drop(state);
-                self.fail(failure);
-                false
-            }
-        }
-    }
-
-    /// How long to wait for a job, in seconds.
-    fn wait(&self) -> u64 {
-        if !self.limits.waits {
-            return 0;
-        }
-        let left = self
-            .limits
-            .time
-            .map(|most| most.saturating_sub(self.began.elapsed()));
-        let left = left.map_or(WAIT_MAX, |left| left.as_secs() + 1);
-        left.min(WAIT_MAX)
-    }
-
-    /// Nothing more can be done.
-    fn fail(&self, failure: Failure) {
-        let mut state = self.state();
-        state.stop(Reached::Exception);
-        state.failure.get_or_insert(failure);
-    }
+/// Bytes of memory that this process uses; 0 if nobody says.
+fn memory() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let resident = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok());
+    resident.unwrap_or(0u64).saturating_mul(page_size() as u64)
 }

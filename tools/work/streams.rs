@@ -1,10 +1,12 @@
-//! The streams of a command that works on a job: the body of the job is its standard input, and what it writes to standard error
-//! goes on to that of this process, which keeps the end of it.
+//! The streams of a command that works on jobs: what it writes goes on to the streams of this process, which keeps the end of
+//! its standard error, and counts all of it if there is to be a limit.
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::File;
-use std::io::{self, PipeReader, PipeWriter, Read as _, Seek as _, Write as _};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::io::{self, PipeReader, Read as _, Seek as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
@@ -16,60 +18,140 @@ const TAIL_BYTES_MAX: usize = 1000;
 /// it open longer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a command reads from, and what it says that goes wrong.
-pub(super) struct Streams {
-    pub(super) body: File,
-    pub(super) errors: PipeWriter,
+/// Where commands write, and how much of it there may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outlet {
+    /// Whether standard output is for something else than what commands write.
+    pub(super) is_quiet: bool,
+    /// The most bytes of one job.
+    pub(super) bytes_max: Option<u64>,
 }
 
-/// The end of what a command wrote to standard error.
+/// What a command writes to.
+pub(super) struct Written {
+    pub(super) output: OwnedFd,
+    pub(super) errors: OwnedFd,
+}
+
+/// What a command wrote.
 pub(super) struct Tail {
-    kept: Arc<Mutex<Vec<u8>>>,
+    shared: Arc<Shared>,
     is_whole: Receiver<()>,
 }
 
-/// Streams for a command that works on this.
-pub(super) fn streams(body: &[u8]) -> io::Result<(Streams, Tail)> {
-    let mut file = File::from(memfd_create("job", MemfdFlags::CLOEXEC)?);
-    file.write_all(body)?;
-    file.rewind()?;
-    let (reader, writer) = io::pipe()?;
-    let kept = Arc::<Mutex<Vec<u8>>>::default();
-    let (whole, is_whole) = channel();
-    let into = Arc::clone(&kept);
-    let reading = move || pass_on(reader, &into, &whole);
-    Builder::new().name("errors".to_owned()).spawn(reading)?;
-    let streams = Streams {
-        body: file,
-        errors: writer,
-    };
-    Ok((streams, Tail { kept, is_whole }))
+struct Shared {
+    /// The end of standard error.
+    kept: Mutex<Vec<u8>>,
+    /// Bytes of both streams.
+    count: AtomicU64,
+    bytes_max: u64,
 }
 
-fn pass_on(mut reader: PipeReader, into: &Mutex<Vec<u8>>, whole: &Sender<()>) {
-    let mut bytes = [0; 8192];
-    loop {
-        let read = match reader.read(&mut bytes) {
-            Ok(0) | Err(_) => break,
-            Ok(read) => bytes.get(..read).unwrap_or_default(),
+/// A job's body, as the file that a command reads it from.
+pub(super) fn body(bytes: &[u8]) -> io::Result<File> {
+    let mut file = File::from(memfd_create("job", MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    file.rewind()?;
+    Ok(file)
+}
+
+impl Outlet {
+    /// Streams for a command.
+    pub(super) fn open(self) -> io::Result<(Written, Tail)> {
+        let shared = Arc::new(Shared {
+            kept: Mutex::default(),
+            count: AtomicU64::new(0),
+            bytes_max: self.bytes_max.unwrap_or(u64::MAX),
+        });
+        let (whole, is_whole) = channel();
+        let (reader, errors) = io::pipe()?;
+        shared.pass_on(reader, whole, false)?;
+        let output = match (self.bytes_max, self.is_quiet) {
+            (None, false) => io::stdout().as_fd().try_clone_to_owned()?,
+            (None, true) => io::stderr().as_fd().try_clone_to_owned()?,
+            (Some(_), is_quiet) => {
+                let (reader, output) = io::pipe()?;
+                let (unheard, _) = channel();
+                shared.pass_on(reader, unheard, !is_quiet)?;
+                output.into()
+            }
         };
-        // If nobody reads it, it is kept all the same.
-        drop(io::stderr().lock().write_all(read));
-        let mut kept = into.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend_from_slice(read);
-        let old = kept.len().saturating_sub(TAIL_BYTES_MAX);
-        kept.drain(..old);
+        let errors = errors.into();
+        Ok((Written { output, errors }, Tail { shared, is_whole }))
     }
-    // Nobody may wait for it any more.
-    let _ = whole.send(());
+}
+
+impl Shared {
+    /// Passes a stream on, to standard output or to standard error, of which the end is kept.
+    fn pass_on(
+        self: &Arc<Self>,
+        reader: PipeReader,
+        whole: Sender<()>,
+        is_output: bool,
+    ) -> io::Result<()> {
+        let shared = Arc::clone(self);
+        let passing = move || {
+            shared.read(reader, is_output);
+            // Nobody may wait for it any more.
+            let _ = whole.send(());
+        };
+        Builder::new()
+            .name("output".to_owned())
+            .spawn(passing)
+            .map(drop)
+    }
+
+    /// Until the end of the stream, or until there was too much: the stream is closed then, and who writes on to it gets SIGPIPE.
+    fn read(&self, mut reader: PipeReader, is_output: bool) {
+        let mut bytes = [0; 8192];
+        loop {
+            let read = match reader.read(&mut bytes) {
+                Ok(0) | Err(_) => return,
+                Ok(read) => bytes.get(..read).unwrap_or_default(),
+            };
+            let before = self.count.fetch_add(read.len() as u64, Ordering::Relaxed);
+            if before >= self.bytes_max {
+                return;
+            }
+            // If nobody reads it, it is kept all the same.
+            if is_output {
+                drop(io::stdout().lock().write_all(read));
+                continue;
+            }
+            drop(io::stderr().lock().write_all(read));
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.extend_from_slice(read);
+            let old = kept.len().saturating_sub(TAIL_BYTES_MAX);
+            kept.drain(..old);
+        }
+    }
 }
 
 impl Tail {
-    /// The end of it, once nothing of the command lives.
+    /// The end of standard error, once nothing of the command lives.
     pub(super) fn text(&self) -> String {
-        // What there is by then is what counts.
-        let _ = self.is_whole.recv_timeout(PATIENCE);
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.is_whole.recv_timeout(PATIENCE) {
+            // What there is by then is what counts.
+            Ok(()) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => self.now(),
+        }
+    }
+
+    /// The end of it so far.
+    pub(super) fn now(&self) -> String {
+        let kept = self.shared.kept.lock();
+        let kept = kept.unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&kept).trim().to_owned()
+    }
+
+    /// Begins anew, for another job.
+    pub(super) fn clear(&self) {
+        let kept = self.shared.kept.lock();
+        kept.unwrap_or_else(PoisonError::into_inner).clear();
+        self.shared.count.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether more was written than may be.
+    pub(super) fn is_too_long(&self) -> bool {
+        self.shared.count.load(Ordering::Relaxed) > self.shared.bytes_max
     }
 }

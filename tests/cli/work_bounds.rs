@@ -1,0 +1,74 @@
+//! Commands of `sexton work` that leak, hang, flood, ignore TERM, or fork away: their limits hold, the job has failed and says
+//! why, and the next one is worked on.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "an answer that lacks a part fails the test"
+)]
+
+use crate::daemon::text;
+use crate::tree::Tree;
+use crate::work::{push, work};
+use rustix::process::{Pid, test_kill_process};
+
+/// Runs a script for a job that is bad, and `true` for one that is good; the error of the first. Nothing of it is left.
+fn bad(words: &[&str], script: &str) -> String {
+    let tree = Tree::start();
+    push(&tree, "mails", "bad");
+    push(&tree, "mails", "good");
+    let log = tree.data.join("pids");
+    let script = format!(
+        "read -r body; if [ $body = good ]; then exit 0; fi; echo $$ >> {}; PIDS={}; {script}",
+        text(&log),
+        text(&log)
+    );
+    let (said, done) = work(&tree, &[&["mails"], words].concat(), &script);
+    let outcomes = [0, 1].map(|nth| said["jobs"][nth]["status"].as_str().unwrap_or(""));
+    assert_eq!(outcomes, ["failed", "ok"], "{said} {:.2000}", done.err);
+    let noted = std::fs::read_to_string(&log).expect("it ran");
+    for number in noted.lines() {
+        let pid = number.trim().parse().ok().and_then(Pid::from_raw);
+        assert!(test_kill_process(pid.expect("a PID")).is_err(), "{number}");
+    }
+    said["jobs"][0]["error"]
+        .as_str()
+        .expect("an error")
+        .to_owned()
+}
+
+#[test]
+fn one_that_hangs_is_stopped() {
+    let error = bad(&["--timeout", "0.5"], "sleep 3600");
+    assert!(error.contains("it took longer than"), "{error}");
+}
+
+#[test]
+fn one_that_ignores_term_is_killed() {
+    let script = "trap '' TERM; while :; do sleep 1; done";
+    let error = bad(&["--timeout", "0.5", "--grace", "0.2"], script);
+    assert!(error.contains("it took longer than"), "{error}");
+}
+
+#[test]
+fn one_that_forks_away_is_stopped_with_all_that_it_started() {
+    let script =
+        "setsid sh -c 'echo $$ >> '$PIDS'; sleep 3600' < /dev/null > /dev/null 2>&1 & exit 0";
+    let error = bad(&["--timeout", "0.5"], script);
+    assert!(error.contains("it took longer than"), "{error}");
+}
+
+#[test]
+fn one_that_floods_its_output_is_cut_off() {
+    let error = bad(&["--output-max", "1M"], "head -c 1073741824 /dev/zero");
+    assert_eq!(error, "it wrote more than 1.0 MiB");
+    let error = bad(&["--output-max", "64k"], "yes >&2");
+    assert_eq!(error, "it wrote more than 64.0 KiB");
+}
+
+#[test]
+fn one_that_leaks_reaches_its_limit() {
+    // A shell whose word grows for ever.
+    let script = "x=0123456789abcdef; while :; do x=$x$x; done";
+    let error = bad(&["--memory", "64MiB"], script);
+    assert!(!error.is_empty(), "{error}");
+}

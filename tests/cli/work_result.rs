@@ -1,0 +1,238 @@
+//! What `sexton work --result json` says of a run, as MediaWiki's `runJobs.php --result=json` does: its shape, and why it ended.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "an answer that lacks a part fails the test"
+)]
+
+use crate::daemon::{Daemon, text};
+use crate::patience::until;
+use crate::tree::Tree;
+use crate::work::{begin, job, jobs, pid, push, until_lines, work};
+use rustix::process::{Signal, kill_process};
+use serde_json::{Value, json};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A coordinator with this in its configuration file.
+fn configured(config: &str) -> Tree {
+    let mut tree = Tree::start();
+    tree.daemon.take().expect("one runs").kill();
+    let file = tree.data.with_extension("toml");
+    std::fs::write(&file, config).expect("it can be written");
+    let words = ["--data", text(&tree.data), "--config", text(&file)];
+    tree.daemon = Some(Daemon::serve(&words));
+    tree
+}
+
+fn keys(said: &Value) -> Vec<&str> {
+    let fields = said.as_object().expect("an object");
+    fields.keys().map(String::as_str).collect()
+}
+
+/// Vector 17: of three jobs two, if no more are allowed.
+#[test]
+fn a_run_ends_at_its_limit_of_jobs() {
+    let tree = Tree::start();
+    for body in ["a", "b", "c"] {
+        push(&tree, "mails", body);
+    }
+    let (said, _) = work(&tree, &["mails", "--max-jobs", "2"], "sleep 0.05");
+    assert_eq!(keys(&said), ["jobs", "reached", "backoffs", "elapsed"]);
+    assert_eq!(said["reached"], "job-limit");
+    assert_eq!(jobs(&said).len(), 2);
+    assert_eq!(
+        keys(&said["jobs"][0]),
+        ["type", "status", "error", "time"],
+        "{said}"
+    );
+    let times = [0, 1].map(|nth| said["jobs"][nth]["time"].as_u64().expect("a time"));
+    assert!(times.iter().all(|ms| *ms >= 50), "{said}");
+    assert_eq!(said["elapsed"], times[0] + times[1], "{said}");
+    assert_eq!(said["backoffs"], json!({}));
+}
+
+/// Vector 18: a type that nobody knows, and of a run that could not begin nothing else is said.
+#[test]
+fn a_type_that_nobody_knows_is_not_possible() {
+    let tree = configured("[queues.purges]\nthrottle = 5\n");
+    let (said, done) = work(&tree, &["mials"], "true");
+    assert_eq!(said, json!({ "jobs": [], "reached": "none-possible" }));
+    assert_eq!(done.status, 0, "{done:?}");
+    // One that has an entry in the configuration is known,
+    let (said, _) = work(&tree, &["mials", "purges"], "true");
+    let none = json!({ "jobs": [], "reached": "none-ready", "backoffs": {}, "elapsed": 0 });
+    assert_eq!(said, none);
+    // and one that has a queue, in whichever tenant.
+    tree.well(&["queue", "push", "t1:mials", "x"]);
+    let (said, _) = work(&tree, &["mials"], "true");
+    assert_eq!(said, none);
+}
+
+/// Vector 19: at two items a second, a job of ten items closes its queue for five seconds.
+#[test]
+fn a_throttled_type_is_told_with_the_time_at_which_it_is_open_again() {
+    let tree = configured("[queues.mails]\nthrottle = 2\n");
+    tree.well(&["queue", "push", "mails", "a", "--items", "10"]);
+    let later = push(&tree, "mails", "b");
+    let before = SystemTime::now();
+    let (said, _) = work(&tree, &["mails", "purges"], "true");
+    let after = SystemTime::now();
+    assert_eq!(
+        (jobs(&said).len(), &said["reached"]),
+        (1, &json!("none-ready"))
+    );
+    assert_eq!(keys(&said["backoffs"]), ["mails"], "{said}");
+    let at = said["backoffs"]["mails"].as_f64().expect("a number");
+    let unix = |time: SystemTime| {
+        let since = time.duration_since(UNIX_EPOCH);
+        since.expect("it is later").as_secs_f64()
+    };
+    // It was claimed between the two.
+    assert!(at > unix(before) + 4.9 && at < unix(after) + 5.1, "{said}");
+    assert_eq!(job(&tree, &later)["phase"], "ready");
+    let queue = tree.get("/v1/queues/queue?queue=mails");
+    assert!(queue["throttled_ms"].as_u64().is_some(), "{queue}");
+}
+
+/// Vector 20: a job that failed is tried again when its claim would have ended, if its type has no back-off.
+#[test]
+fn a_failed_job_is_tried_again_when_its_claim_would_have_ended() {
+    let tree = configured("[queues.mails]\nbackoff = false\nclaim_ttl = 3600\n");
+    let id = push(&tree, "mails", "a");
+    let (said, _) = work(&tree, &["mails"], "echo broken >&2; exit 1");
+    assert_eq!(
+        jobs(&said),
+        [("mails".into(), "failed".into(), json!("broken"))]
+    );
+    let failed = job(&tree, &id);
+    assert_eq!(failed["phase"], "retrying", "{failed}");
+    let left = failed["remaining_ms"].as_u64().expect("it is tried again");
+    assert!((3_500_000..=3_600_001).contains(&left), "{failed}");
+
+    let tree = configured("[queues.mails]\nbackoff = false\nclaim_ttl = \"1s\"\n");
+    push(&tree, "mails", "a");
+    work(&tree, &["mails"], "exit 1");
+    until("it is tried again", || {
+        let (said, _) = work(&tree, &["mails"], "test $SEXTON_JOB_ATTEMPT = 2");
+        (jobs(&said) == [("mails".into(), "ok".into(), Value::Null)]).then_some(())
+    });
+}
+
+#[test]
+fn a_run_ends_at_its_limits_of_time_and_memory_after_one_job() {
+    let tree = Tree::start();
+    for body in ["a", "b", "c"] {
+        push(&tree, "mails", body);
+    }
+    let (said, _) = work(&tree, &["mails", "--max-time", "0"], "sleep 0.05");
+    assert_eq!(
+        (jobs(&said).len(), &said["reached"]),
+        (1, &json!("time-limit"))
+    );
+    let (said, _) = work(&tree, &["mails", "--memory-limit", "1k"], "true");
+    assert_eq!(
+        (jobs(&said).len(), &said["reached"]),
+        (1, &json!("memory-limit"))
+    );
+    let (said, _) = work(&tree, &["mails"], "true");
+    assert_eq!(
+        (jobs(&said).len(), &said["reached"]),
+        (1, &json!("none-ready"))
+    );
+}
+
+#[test]
+fn a_signal_ends_a_run_and_so_does_a_drain() {
+    let tree = Tree::start();
+    let log = tree.data.join("log");
+    for body in ["a", "b", "c", "d"] {
+        push(&tree, "mails", body);
+    }
+    let script = format!("echo begin >> {}; sleep 0.3", text(&log));
+    let running = begin(&tree, &["mails", "--result", "json"], &script);
+    until_lines(&log, 1);
+    kill_process(pid(&running), Signal::URG).expect("it runs");
+    let done = crate::coordinator::done(running.wait_with_output().expect("it is ours"));
+    assert_eq!(done.status, 0, "{done:?}");
+    assert_eq!(job(&tree, "1")["reason"], "absent", "it came to its end");
+    assert_eq!(job(&tree, "2")["phase"], "ready", "it was not begun");
+
+    // The drain ends with the claim of somebody else.
+    let popped = tree.well(&["queue", "pop", "mails", "--json"]);
+    let popped: Value = serde_json::from_str(&popped).expect("it is JSON");
+    let log = tree.data.join("other");
+    let script = format!("echo begin >> {}; sleep 0.5; exit 0", text(&log));
+    let running = begin(&tree, &["mails"], &script);
+    until_lines(&log, 1);
+    tree.well(&["drain"]);
+    let done = crate::coordinator::done(running.wait_with_output().expect("it is ours"));
+    assert!(
+        done.err.contains("1 job done, 0 failed: stopped"),
+        "{done:?}"
+    );
+    assert_eq!(job(&tree, "4")["phase"], "ready", "it was not begun");
+    let token = popped["jobs"][0]["token"].to_string();
+    tree.well(&["queue", "ack", "2", &token]);
+}
+
+#[test]
+fn a_coordinator_that_changes_nothing_is_read_only() {
+    let tree = Tree::start();
+    let daemon = tree.daemon.as_ref().expect("one runs");
+    push(&tree, "mails", "a");
+    // A disk with room for the first two segments of the journal, and not for the third.
+    daemon.limit_files(Some(3 << 20));
+    let long = "x".repeat(60_000);
+    let is_full = (0..200).any(|_| {
+        let done = tree.run(&["queue", "push", "filler", &long]);
+        done.err.contains("disk")
+    });
+    assert!(is_full, "{}", daemon.log());
+    let (said, done) = work(&tree, &["mails"], "true");
+    let nothing = json!({ "jobs": [], "reached": "read-only" });
+    assert_eq!((said, done.status), (nothing, 0), "{}", done.err);
+    daemon.limit_files(None);
+    until("there is room", || {
+        let (said, _) = work(&tree, &["mails"], "true");
+        (jobs(&said) == [("mails".into(), "ok".into(), Value::Null)]).then_some(())
+    });
+}
+
+#[test]
+fn a_command_that_cannot_be_run_is_an_exception() {
+    let tree = Tree::start();
+    push(&tree, "mails", "a");
+    let words = ["work", "mails", "--result", "json", "--", "/nowhere"];
+    let done = tree.run(&words);
+    assert_eq!(done.status, 127, "{done:?}");
+    let said: Value = serde_json::from_str(&done.out).expect("a result");
+    assert_eq!(said["reached"], "exception", "{said}");
+}
+
+#[test]
+fn a_line_of_the_log_for_each_job() {
+    let tree = Tree::start();
+    let first = push(&tree, "mails", "a");
+    let all = ["mails", "--log", "logfmt"];
+    let running = begin(&tree, &all, "echo 'no such user' >&2; exit 1");
+    let done = crate::coordinator::done(running.wait_with_output().expect("it is ours"));
+    let line = done.err.lines().find(|line| line.starts_with("time="));
+    let line = line.unwrap_or_else(|| panic!("no line: {done:?}"));
+    let rest = format!(" job={first} queue=mails attempt=1 result=failed ms=");
+    assert!(line.contains(&rest), "{line}");
+    assert!(line.ends_with(" error=\"no such user\""), "{line}");
+
+    let second = push(&tree, "mails", "b");
+    let running = begin(&tree, &["mails", "--log", "json"], "true");
+    let done = crate::coordinator::done(running.wait_with_output().expect("it is ours"));
+    let mut lines = done.err.lines().map(serde_json::from_str);
+    let line: Value = lines.find_map(Result::ok).expect("a line in JSON");
+    assert_eq!(
+        (&line["job"], &line["result"], &line["error"]),
+        (
+            &json!(second.parse::<u64>().expect("a number")),
+            &json!("done"),
+            &Value::Null
+        )
+    );
+}

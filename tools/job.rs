@@ -1,0 +1,111 @@
+//! `sexton job`: what a command of `sexton work` says of the job that it works on.
+//!
+//! It asks the process that launched it, on the socket and with the secret that it finds in its environment: see
+//! `docs/protocols/work.md`, "Reports".
+
+use crate::report::Failure;
+use crate::span::{SPAN, milliseconds};
+use crate::work::{ADDRESS, PATIENCE, SECRET};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixStream};
+
+/// Report on the job that this command works on, from within `sexton work`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples, in a script that `sexton work` runs:
+  sexton job progress 40 'page 2 of 5'           shown with the job until it is claimed again
+  sexton job touch                               begin the time that --timeout gives again
+  sexton job snooze 10m 'the server is down'; exit
+  sexton job fail --retry-after 1h 'no such user'; exit
+
+What `fail` and `snooze` say is done when the command and all that it started have ended, whatever its exit status. The last of
+them counts.
+
+Exit status: 0 well; 1 the answer is no: the claim is lost; 2 usage, and where no `sexton work` runs this; 3 that is gone.")]
+pub(crate) struct Job {
+    #[command(subcommand)]
+    what: What,
+
+    /// Where reports go: `sexton work` sets it
+    #[arg(long, env = ADDRESS, hide = true, global = true)]
+    address: Option<String>,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Say how far it is
+    Progress {
+        /// How much is done, in percent
+        #[arg(value_parser = clap::value_parser!(u8).range(..=100))]
+        percent: u8,
+        /// What is being done; its first 1,000 bytes are kept
+        text: Option<String>,
+    },
+    /// Say that it is worked on still
+    Touch,
+    /// Have it fail when the command has ended
+    Fail {
+        /// What went wrong, to be shown with the job; its first 1,000 bytes are kept
+        #[arg(allow_hyphen_values = true)]
+        error: String,
+        /// How long until it is tried again [default: as its type says]
+        #[arg(long, value_name = SPAN, value_parser = milliseconds)]
+        retry_after: Option<u64>,
+    },
+    /// Have it come back later when the command has ended; this counts as no try
+    Snooze {
+        /// How much later
+        #[arg(value_name = SPAN, value_parser = milliseconds)]
+        after: u64,
+        /// Why, to be shown with the job; its first 1,000 bytes are kept
+        #[arg(allow_hyphen_values = true)]
+        why: Option<String>,
+    },
+}
+
+impl Job {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let report = match self.what {
+            What::Progress { percent, text } => {
+                json!({ "do": "progress", "percent": percent, "text": text })
+            }
+            What::Touch => json!({ "do": "touch" }),
+            What::Fail { error, retry_after } => {
+                json!({ "do": "fail", "error": error, "retry_after_ms": retry_after })
+            }
+            What::Snooze { after, why } => {
+                json!({ "do": "snooze", "after_ms": after, "error": why.unwrap_or_default() })
+            }
+        };
+        let secret = std::env::var_os(SECRET).and_then(|it| it.into_string().ok());
+        let (Some(address), Some(secret)) = (self.address, secret) else {
+            return Err(Failure::usage("no job: `sexton work` does not run this")
+                .help("`sexton queue` does the same from anywhere, with the token of the claim"));
+        };
+        let request = json!({ "secret": secret, "report": report });
+        let failed = |error: std::io::Error| {
+            Failure::unreachable(format!("failed to report to `sexton work`: {error}"))
+        };
+        let answer = ask(&address, &format!("{request}\n")).map_err(failed)?;
+        let said: Value = serde_json::from_str(&answer).unwrap_or_default();
+        match said.pointer("/error").and_then(Value::as_str) {
+            _ if said.pointer("/ok") == Some(&true.into()) => Ok(()),
+            Some(error) => Err(Failure::found(error)),
+            None => Err(failed(std::io::ErrorKind::UnexpectedEof.into())),
+        }
+    }
+}
+
+fn ask(address: &str, request: &str) -> std::io::Result<String> {
+    let name = address.strip_prefix('@').unwrap_or(address);
+    let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(request.as_bytes())?;
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer)?;
+    Ok(answer)
+}

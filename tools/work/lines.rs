@@ -1,0 +1,405 @@
+//! A command that works on one job after another: it reads requests, and writes answers, as lines of JSON on descriptor 3.
+//! The protocol is that of `docs/protocols/work.md`, "Lines".
+//!
+//! Promises: a claim passes on only when the worker has answered for it, or is proved gone with all that it started. An answer
+//! that is late, foreign or malformed ends the worker.
+
+use crate::client::{fields, instant};
+use crate::process::ending;
+use crate::report::Failure;
+use crate::work::attempt::{Attempts, Came};
+use crate::work::claim::Claim;
+use crate::work::report::Report;
+use crate::work::streams::Tail;
+use crate::work::tally::Verdict;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// The longest line of a worker.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// How often a worker that has no limit of time is looked after.
+const LOOK: Duration = Duration::from_mins(1);
+
+/// The shortest wait that a socket takes.
+const WAIT_MIN: Duration = Duration::from_millis(1);
+
+/// Exit statuses of a shell that could not execute the command.
+const NOT_EXECUTED: [u64; 2] = [126, 127];
+
+/// Moves the socket from standard input, where a launch puts it, to descriptor 3.
+const SHELL: &str = "exec \"$@\" 3<&0 0</dev/null";
+
+/// A command that runs.
+pub(super) struct Worker {
+    /// Its record.
+    id: String,
+    stream: UnixStream,
+    /// What it wrote and nobody has read.
+    unread: Vec<u8>,
+    tail: Tail,
+    /// Whether it has answered ever.
+    has_answered: bool,
+}
+
+/// A line of a worker.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    /// The job that it is about.
+    id: u64,
+    ok: Option<bool>,
+    fail: Option<String>,
+    /// In seconds, with `fail`.
+    retry_after: Option<f64>,
+    /// In seconds.
+    snooze: Option<f64>,
+    /// Why, with `snooze`.
+    why: Option<String>,
+    touch: Option<bool>,
+    /// In percent.
+    progress: Option<u8>,
+    /// With `progress`, or alone.
+    text: Option<String>,
+}
+
+/// What a line says.
+#[derive(Debug, PartialEq, Eq)]
+enum Said {
+    Verdict(Verdict),
+    Report(Report),
+}
+
+/// How a worker is that has no job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Idle {
+    Quiet,
+    /// It wrote something that nobody waits for.
+    Spoken,
+    /// It has closed the socket.
+    Gone,
+}
+
+/// Why no line came.
+#[derive(Debug, PartialEq, Eq)]
+enum Silence {
+    /// It has closed the socket.
+    Closed,
+    /// The time is over.
+    Late,
+    /// The line is too long, or is none.
+    Malformed(String),
+}
+
+/// Milliseconds of seconds, if they are any.
+fn milliseconds(seconds: f64) -> Option<u64> {
+    let span = Duration::try_from_secs_f64(seconds).ok()?;
+    u64::try_from(span.as_millis()).ok()
+}
+
+impl Line {
+    /// What it says of the job with this number.
+    fn read(text: &[u8], id: u64) -> Result<Said, String> {
+        let line: Self = serde_json::from_slice(text).map_err(|error| {
+            let shown = String::from_utf8_lossy(text.get(..80).unwrap_or(text));
+            format!(
+                "a line of the worker is no answer: {error}: {}",
+                shown.trim_end()
+            )
+        })?;
+        if line.id != id {
+            return Err(format!(
+                "the worker answered for job {}, and it had job {id}",
+                line.id
+            ));
+        }
+        let span = |seconds: Option<f64>| match seconds {
+            None => Ok(None),
+            Some(seconds) => match milliseconds(seconds) {
+                Some(ms) => Ok(Some(ms)),
+                None => Err("a span in the answer of the worker is none".to_owned()),
+            },
+        };
+        let retry_after = span(line.retry_after)?;
+        let is_report = line.progress.is_some() || line.text.is_some();
+        Ok(match (line.ok, line.fail, span(line.snooze)?, line.touch) {
+            (Some(true), None, None, None) if !is_report => Said::Verdict(Verdict::Done),
+            (None, Some(error), None, None) if !is_report => {
+                Said::Verdict(Verdict::Failed(error, retry_after))
+            }
+            (None, None, Some(after), None) if !is_report => {
+                let why = line.why.unwrap_or_default();
+                Said::Verdict(Verdict::Later(why, Some(after)))
+            }
+            (None, None, None, Some(true)) if !is_report => Said::Report(Report::Touch {}),
+            (None, None, None, None) if is_report => Said::Report(Report::Progress {
+                percent: line.progress,
+                text: line.text,
+            }),
+            _ => {
+                return Err(
+                    "an answer of the worker has not one of ok, fail, snooze, touch, progress"
+                        .to_owned(),
+                );
+            }
+        })
+    }
+}
+
+impl Worker {
+    /// Works on a job with this worker, or with a new one; and the worker, if it can have another.
+    pub(super) fn run(
+        attempts: &Attempts,
+        found: Option<Self>,
+        claim: &Claim,
+        secret: &str,
+    ) -> Result<(Came, Option<Self>), Failure> {
+        let mut worker = match found {
+            Some(worker) if worker.idle() != Idle::Gone => worker,
+            other => match Self::instead_of(other, attempts)? {
+                Ok(worker) => worker,
+                Err(failure) => return Ok((Came::NeverRan(failure), None)),
+            },
+        };
+        match worker.ask(attempts, claim, secret) {
+            Ok(verdict) => {
+                worker.has_answered = true;
+                Ok((Came::Said(verdict), Some(worker)))
+            }
+            Err(silence) => Ok((worker.fail(attempts, silence)?, None)),
+        }
+    }
+
+    /// A new one, once nothing lives of one that ended while it had no job.
+    fn instead_of(
+        gone: Option<Self>,
+        attempts: &Attempts,
+    ) -> Result<Result<Self, Failure>, Failure> {
+        if let Some(gone) = gone {
+            attempts.wait_or_end(&gone.close(), attempts.bounds.grace)?;
+        }
+        Self::launch(attempts)
+    }
+
+    fn launch(attempts: &Attempts) -> Result<Result<Self, Failure>, Failure> {
+        let failed = |error: io::Error| {
+            Failure::unreachable(format!("failed to make a socket for a worker: {error}"))
+        };
+        let (stream, theirs) = UnixStream::pair().map_err(failed)?;
+        let (written, tail) = attempts.bounds.output.open().map_err(failed)?;
+        let mut words = vec![json!("sh"), json!("-c"), json!(SHELL), json!("sh")];
+        let command = attempts.command.get("command").and_then(Value::as_array);
+        words.extend(command.into_iter().flatten().cloned());
+        let env = fields([("SEXTON_JOB_LINES", "3".into())]);
+        let more = fields([("command", words.into()), ("env", env.into())]);
+        let streams = [
+            theirs.as_fd(),
+            written.output.as_fd(),
+            written.errors.as_fd(),
+        ];
+        let launched = attempts.launch(&streams, more, None)?;
+        Ok(launched.map(|id| Self {
+            id,
+            stream,
+            unread: Vec::new(),
+            tail,
+            has_answered: false,
+        }))
+    }
+
+    /// Hands it a job; what it answers.
+    fn ask(
+        &mut self,
+        attempts: &Attempts,
+        claim: &Claim,
+        secret: &str,
+    ) -> Result<Verdict, Silence> {
+        if self.idle() == Idle::Spoken {
+            let words = "the worker wrote a line while it had no job";
+            return Err(Silence::Malformed(words.to_owned()));
+        }
+        self.tail.clear();
+        // One that does not read is as late as one that does not answer.
+        let patience = attempts.bounds.time.map(|most| most.max(WAIT_MIN));
+        let sent = self.stream.set_write_timeout(patience);
+        let sent = sent.and_then(|()| self.stream.write_all(&request(claim)));
+        if let Err(error) = sent {
+            return Err(match error.kind() {
+                io::ErrorKind::WouldBlock => Silence::Late,
+                _ => Silence::Closed,
+            });
+        }
+        loop {
+            let left = || {
+                let touched = attempts.reports.touched(secret).unwrap_or_else(instant);
+                let most = attempts.bounds.time?;
+                Some(most.saturating_sub(touched.elapsed()))
+            };
+            let line = self.line(left)?;
+            match Line::read(&line, claim.id).map_err(Silence::Malformed)? {
+                Said::Verdict(verdict) => return Ok(verdict),
+                // What is reported after the claim was lost helps nobody: the answer will say so.
+                Said::Report(said) => drop(attempts.reports.take(secret, said)),
+            }
+        }
+    }
+
+    /// How it is while it has no job.
+    fn idle(&self) -> Idle {
+        let mut bytes = [0; 1];
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        match recv(&self.stream, &mut bytes, flags) {
+            Ok((0, _)) => Idle::Gone,
+            Ok(_) => Idle::Spoken,
+            Err(Errno::AGAIN) if self.unread.is_empty() => Idle::Quiet,
+            Err(Errno::AGAIN) => Idle::Spoken,
+            Err(_) => Idle::Gone,
+        }
+    }
+
+    /// The next line, within the time that is left.
+    fn line(&mut self, left: impl Fn() -> Option<Duration>) -> Result<Vec<u8>, Silence> {
+        loop {
+            if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+                return Ok(self.unread.drain(..=end).collect());
+            }
+            if self.unread.len() > LINE_BYTES_MAX {
+                let words = format!("a line of the worker has more than {LINE_BYTES_MAX} bytes");
+                return Err(Silence::Malformed(words));
+            }
+            let left = left();
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(Silence::Late);
+            }
+            let wait = left.unwrap_or(LOOK).max(WAIT_MIN);
+            let mut bytes = [0; 8192];
+            let read = self.stream.set_read_timeout(Some(wait));
+            match read.and_then(|()| self.stream.read(&mut bytes)) {
+                Ok(0) => return Err(Silence::Closed),
+                Ok(read) => self
+                    .unread
+                    .extend_from_slice(bytes.get(..read).unwrap_or_default()),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {}
+                    _ => return Err(Silence::Closed),
+                },
+            }
+        }
+    }
+
+    /// Ends it, and proves it gone; what is to be said of the job that it had.
+    fn fail(self, attempts: &Attempts, silence: Silence) -> Result<Came, Failure> {
+        let grace = match silence {
+            Silence::Late | Silence::Closed => attempts.bounds.grace,
+            Silence::Malformed(_) => Duration::ZERO,
+        };
+        drop(self.stream);
+        let record = match silence {
+            // Most of the time it ends by itself.
+            Silence::Closed => attempts.wait_or_end(&self.id, grace)?,
+            Silence::Late | Silence::Malformed(_) => attempts.end(&self.id, grace)?,
+        };
+        let code = record.pointer("/code").and_then(Value::as_u64);
+        let never_ran = !self.has_answered && code.is_some_and(|it| NOT_EXECUTED.contains(&it));
+        if silence == Silence::Closed && never_ran {
+            let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
+            let words = format!("{}: {}", attempts.name, self.tail.text());
+            return Ok(Came::NeverRan(Failure::of_command(code, words)));
+        }
+        Ok(Came::Said(match silence {
+            Silence::Malformed(words) => Verdict::Failed(words, None),
+            Silence::Late => Verdict::Failed(attempts.late(), None),
+            Silence::Closed if code == Some(0) => {
+                let words = format!("the worker ended without an answer: {}", ending(&record));
+                Verdict::Failed(words, None)
+            }
+            Silence::Closed => attempts.judge(&record, &self.tail, false),
+        }))
+    }
+
+    /// Tells it that there are no more jobs; its record, to wait for its end.
+    pub(super) fn close(self) -> String {
+        self.id
+    }
+}
+
+/// A job, as a worker reads it.
+fn request(claim: &Claim) -> Vec<u8> {
+    let mut asked = json!({
+        "id": claim.id,
+        "queue": claim.queue,
+        "type": claim.kind(),
+        "tenant": claim.tenant(),
+        "attempt": claim.attempts,
+        "fence": claim.token,
+    });
+    let (name, body) = match std::str::from_utf8(&claim.body) {
+        Ok(text) => ("body", text.to_owned()),
+        Err(_) => ("body_b64", STANDARD.encode(&claim.body)),
+    };
+    if let Value::Object(fields) = &mut asked {
+        fields.insert(name.to_owned(), body.into());
+    }
+    format!("{asked}\n").into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Line, Report, Said, Verdict};
+
+    #[test]
+    fn a_line_says_one_thing_of_the_job_that_it_names() {
+        let read = |line: &str| Line::read(line.as_bytes(), 17);
+        for (line, said) in [
+            (r#"{"id":17,"ok":true}"#, Verdict::Done),
+            (
+                r#"{"id":17,"fail":"x"}"#,
+                Verdict::Failed("x".to_owned(), None),
+            ),
+            (
+                r#"{"id":17,"fail":"x","retry_after":0.5}"#,
+                Verdict::Failed("x".to_owned(), Some(500)),
+            ),
+            (
+                r#"{"id":17,"snooze":60,"why":"y"}"#,
+                Verdict::Later("y".to_owned(), Some(60_000)),
+            ),
+        ] {
+            assert_eq!(read(line), Ok(Said::Verdict(said)), "{line}");
+        }
+        assert_eq!(
+            read(r#"{"id":17,"progress":40,"text":"t"}"#),
+            Ok(Said::Report(Report::Progress {
+                percent: Some(40),
+                text: Some("t".to_owned())
+            }))
+        );
+        assert_eq!(
+            read(r#"{"id":17,"touch":true}"#),
+            Ok(Said::Report(Report::Touch {}))
+        );
+        for wrong in [
+            "",
+            "hello",
+            "{}",
+            r#"{"id":17}"#,
+            r#"{"id":16,"ok":true}"#,
+            r#"{"id":17,"ok":false}"#,
+            r#"{"id":17,"ok":true,"fail":"x"}"#,
+            r#"{"id":17,"ok":true,"progress":1}"#,
+            r#"{"id":17,"fail":"x","retry_after":-1}"#,
+            r#"{"id":17,"snooze":1e300}"#,
+            r#"{"id":17,"ok":true,"more":1}"#,
+        ] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+}

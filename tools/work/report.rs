@@ -1,0 +1,220 @@
+//! What commands report of the jobs that they work on: `sexton job` asks on a socket of this process, and proves by the secret of
+//! its attempt which job it is about. The socket has no file: nothing is left of it when this process is killed.
+//!
+//! The protocol is that of `docs/protocols/work.md`, "Reports".
+
+use crate::client::{Target, fields, instant};
+use crate::report::Failure;
+use crate::work::claim::{Claim, Jobs, chance};
+use crate::work::tally::Verdict;
+use serde::Deserialize;
+use serde_json::json;
+use std::collections::HashMap;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+/// Where a command finds the socket, and the secret of its attempt.
+pub(crate) const ADDRESS: &str = "SEXTON_JOB_REPORT";
+pub(crate) const SECRET: &str = "SEXTON_JOB_SECRET";
+
+/// How long either side may be silent.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The longest request.
+const REQUEST_BYTES_MAX: u64 = 16 << 10;
+
+/// The most requests at a time.
+const OPEN_MAX: usize = 64;
+
+/// What may be reported of a job.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "do", deny_unknown_fields)]
+pub(super) enum Report {
+    /// How far it is.
+    Progress {
+        percent: Option<u8>,
+        text: Option<String>,
+    },
+    /// It is worked on still.
+    Touch {},
+    /// When the command has ended, it has failed.
+    Fail {
+        error: String,
+        retry_after_ms: Option<u64>,
+    },
+    /// When the command has ended, it was not tried.
+    Snooze {
+        after_ms: u64,
+        #[serde(default)]
+        error: String,
+    },
+}
+
+/// A request: a report, and whose it is.
+#[derive(Deserialize)]
+struct Request {
+    secret: String,
+    report: Report,
+}
+
+/// An attempt that is under way.
+#[derive(Debug)]
+struct Live {
+    id: u64,
+    token: u64,
+    touched: Instant,
+    verdict: Option<Verdict>,
+}
+
+/// Attempts that are under way, by their secrets.
+pub(super) struct Reports {
+    address: String,
+    target: Target,
+    live: Mutex<HashMap<String, Live>>,
+    open: AtomicUsize,
+}
+
+impl Reports {
+    /// Takes reports from now on.
+    pub(super) fn listen(target: &Target) -> Result<Arc<Self>, Failure> {
+        let failed = |error: io::Error| {
+            Failure::unreachable(format!("failed to listen for reports of commands: {error}"))
+        };
+        let name = format!("sexton-work-{}", chance()?);
+        let listener = SocketAddr::from_abstract_name(&name)
+            .and_then(|address| UnixListener::bind_addr(&address))
+            .map_err(failed)?;
+        let reports = Arc::new(Self {
+            address: format!("@{name}"),
+            target: target.clone(),
+            live: Mutex::default(),
+            open: AtomicUsize::new(0),
+        });
+        let theirs = Arc::clone(&reports);
+        let serving = move || {
+            for stream in listener.incoming() {
+                if let Ok(stream) = stream {
+                    theirs.serve(stream);
+                } else {
+                    // Descriptors are short, for a while.
+                    crate::client::rest(Duration::from_millis(50));
+                }
+            }
+        };
+        let listening = Builder::new().name("reports".to_owned()).spawn(serving);
+        listening.map(|_| reports).map_err(failed)
+    }
+
+    /// An attempt begins; its secret.
+    pub(super) fn begin(&self, claim: &Claim) -> Result<String, Failure> {
+        let secret = chance()?;
+        let live = Live {
+            id: claim.id,
+            token: claim.token,
+            touched: instant(),
+            verdict: None,
+        };
+        self.live().insert(secret.clone(), live);
+        Ok(secret)
+    }
+
+    /// An attempt is over; what was said of it.
+    pub(super) fn end(&self, secret: &str) -> Option<Verdict> {
+        self.live().remove(secret).and_then(|live| live.verdict)
+    }
+
+    /// When an attempt was touched last, or began.
+    pub(super) fn touched(&self, secret: &str) -> Option<Instant> {
+        self.live().get(secret).map(|live| live.touched)
+    }
+
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
+    fn live(&self) -> MutexGuard<'_, HashMap<String, Live>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(self: &Arc<Self>, stream: UnixStream) {
+        if self.open.fetch_add(1, Ordering::Relaxed) >= OPEN_MAX {
+            self.open.fetch_sub(1, Ordering::Relaxed);
+            drop(answer(
+                &stream,
+                Some("there are too many reports at a time"),
+            ));
+            return;
+        }
+        let reports = Arc::clone(self);
+        let serving = move || {
+            // Who asked may be gone.
+            drop(reports.hear(&stream));
+            reports.open.fetch_sub(1, Ordering::Relaxed);
+        };
+        if Builder::new()
+            .name("report".to_owned())
+            .spawn(serving)
+            .is_err()
+        {
+            self.open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn hear(&self, stream: &UnixStream) -> io::Result<()> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut line = String::new();
+        BufReader::new(stream.take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
+        let done = match serde_json::from_str::<Request>(&line) {
+            Ok(request) => self.take(&request.secret, request.report),
+            Err(error) => Err(format!("this is no report: {error}")),
+        };
+        answer(stream, done.err().as_deref())
+    }
+
+    /// Takes a report of the attempt with this secret.
+    pub(super) fn take(&self, secret: &str, report: Report) -> Result<(), String> {
+        let mut live = self.live();
+        let attempt = live.get_mut(secret);
+        let attempt = attempt.ok_or("there is no such attempt: it may be over")?;
+        attempt.touched = instant();
+        let asked = match report {
+            Report::Fail {
+                error,
+                retry_after_ms,
+            } => {
+                attempt.verdict = Some(Verdict::Failed(error, retry_after_ms));
+                None
+            }
+            Report::Snooze { after_ms, error } => {
+                attempt.verdict = Some(Verdict::Later(error, Some(after_ms)));
+                None
+            }
+            Report::Touch {} => Some(("touch", fields([]))),
+            Report::Progress { percent, text } => {
+                let more = [("percent", percent.into()), ("text", text.into())];
+                Some(("report", fields(more)))
+            }
+        };
+        let claim = (attempt.id, attempt.token);
+        drop(live);
+        let told = asked.map_or(Ok(()), |(what, more)| {
+            Jobs::tell(&self.target, claim, what, more)
+        });
+        told.map_err(|failure| failure.whole())
+    }
+}
+
+/// Answers that it is done, or why not.
+fn answer(mut stream: &UnixStream, error: Option<&str>) -> io::Result<()> {
+    let said = match error {
+        None => json!({ "ok": true }),
+        Some(error) => json!({ "ok": false, "error": error }),
+    };
+    stream.write_all(format!("{said}\n").as_bytes())
+}
