@@ -39,6 +39,7 @@ mod text;
 mod top;
 mod words;
 mod work;
+mod worker;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
@@ -84,6 +85,7 @@ enum Command {
     Top(top::Top),
     Wait(process::WaitFor),
     Work(Box<work::Work>),
+    Worker(worker::Worker),
 }
 
 fn main() -> std::process::ExitCode {
@@ -127,5 +129,6 @@ fn main() -> std::process::ExitCode {
         Command::Top(top) => top.run(),
         Command::Wait(wait) => wait.run(),
         Command::Work(work) => work.run(),
+        Command::Worker(worker) => worker.run(),
     })
 }

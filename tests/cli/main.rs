@@ -53,6 +53,7 @@ mod work_bounds;
 mod work_lines;
 mod work_report;
 mod work_result;
+mod workers;
 mod zoo;
 
 #[path = "../support/beanstalk.rs"]

@@ -6,7 +6,7 @@
 
 use crate::report::Failure;
 use crate::settings::layer::{Entry, Problem, Source, Values};
-use crate::settings::{queue, service};
+use crate::settings::{queue, service, worker};
 use sexton::actors::process::Definition;
 use std::path::Path;
 use std::sync::Arc;
@@ -49,14 +49,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
     let source = |line| Source::File(Arc::clone(&path), line);
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,
-        Err(error) => {
-            let line = line(bytes, error.valid_up_to());
-            let problem = Problem::new(source(line), "", "there are bytes that are no UTF-8");
-            return Content {
-                problems: vec![problem],
-                ..Content::default()
-            };
-        }
+        Err(error) => return no_text(source(line(bytes, error.valid_up_to()))),
     };
     let (table, errors) = DeTable::parse_recoverable(text);
     let mut problems: Vec<(usize, Problem)> = Vec::new();
@@ -68,7 +61,8 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
             problems.push((line, Problem::new(source(line), "", words)));
         }
     }
-    let (mut entries, mut queues, mut services) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut entries, mut queues) = (Vec::new(), Vec::new());
+    let (mut services, mut workers) = (Vec::new(), Vec::new());
     for (key, value) in table.get_ref() {
         let line = line(bytes, key.span().start);
         if problems.iter().any(|(told, _)| *told == line) {
@@ -89,6 +83,13 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
             problems.extend(wrong.into_iter().map(|wrong| (wrong.source.line(), wrong)));
             continue;
         }
+        if key == "workers" {
+            let of = |at| source(self::line(bytes, at));
+            let (tables, wrong) = worker::tables(value.get_ref(), &path, of);
+            workers = tables;
+            problems.extend(wrong.into_iter().map(|wrong| (wrong.source.line(), wrong)));
+            continue;
+        }
         match values(value.get_ref()) {
             Ok(values) => {
                 let mut entry = Entry::new(source(line), key, values);
@@ -97,6 +98,13 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
             }
             Err(words) => problems.push((line, Problem::new(source(line), key, words))),
         }
+    }
+    // What is wrong with one table may be why another is: it is told once.
+    if problems.is_empty() {
+        let of = |at| source(line(bytes, at));
+        let wrong = worker::problems(&services, &workers, of);
+        problems.extend(wrong.into_iter().map(|wrong| (wrong.source.line(), wrong)));
+        services.extend(workers.into_iter().map(|(_, worker)| worker));
     }
     // The table is in the order of its keys; people read in the order of lines.
     entries.sort_by_key(|(line, _)| *line);
@@ -107,6 +115,15 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
         queues,
         services,
         problems: problems.into_iter().map(|(_, told)| told).collect(),
+    }
+}
+
+/// What there is to say of bytes that are no text from this place on.
+fn no_text(source: Source) -> Content {
+    let words = "there are bytes that are no UTF-8";
+    Content {
+        problems: vec![Problem::new(source, "", words)],
+        ..Content::default()
     }
 }
 

@@ -6,7 +6,7 @@
 //! | `layer.rs` | flag, environment, file, default: which prevails, and everything that is wrong |
 //! | `file.rs` | the configuration file, with the line of each key |
 //! | `queue.rs` | the tables of that file that say what holds for the jobs of a type |
-//! | `service.rs` | the tables that define services |
+//! | `service.rs` `worker.rs` | the tables that define services, and workers as services |
 //! | `command.rs` | `sexton config`, which shows them |
 
 mod command;
@@ -16,6 +16,7 @@ mod layer;
 mod queue;
 mod service;
 mod value;
+mod worker;
 
 pub(crate) use command::ShowConfig;
 pub(crate) use file::problems_of;

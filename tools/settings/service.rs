@@ -14,7 +14,7 @@ use sexton::actors::process::{Definition, Policy, Ready, Spec, is_secret_name, m
 use sexton::bytes::Bytes;
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 /// Keys of a table.
@@ -61,21 +61,13 @@ pub(crate) fn tables(
         let words = "expected tables such as [services.web]";
         return (Vec::new(), vec![Problem::new(source(0), "services", words)]);
     };
-    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
-    let base = file.parent().unwrap_or(Path::new("/"));
+    let base = &base(file);
     let mut definitions = Vec::new();
     let mut places = Vec::new();
     let mut is_right = true;
     for (name, value) in all {
         let (at, name) = (name.span().start, name.get_ref().as_ref());
-        let mut definition = Definition {
-            name: name.to_owned(),
-            spec: Spec {
-                dir: bytes(base),
-                ..Definition::default().spec
-            },
-            ..Definition::default()
-        };
+        let mut definition = plain(name, base);
         if let DeValue::Table(table) = value.get_ref() {
             for (place, words) in read(table, base, &mut definition) {
                 is_right = false;
@@ -101,6 +93,24 @@ pub(crate) fn tables(
     (definitions, problems)
 }
 
+/// The directory from which relative paths of a file count.
+pub(super) fn base(file: &Path) -> PathBuf {
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    file.parent().unwrap_or(Path::new("/")).to_owned()
+}
+
+/// A service of which nothing is said yet.
+pub(super) fn plain(name: &str, base: &Path) -> Definition {
+    Definition {
+        name: name.to_owned(),
+        spec: Spec {
+            dir: bytes(base),
+            ..Definition::default().spec
+        },
+        ..Definition::default()
+    }
+}
+
 /// Reads one table; what is wrong with it, and where.
 fn read(table: &DeTable<'_>, base: &Path, to: &mut Definition) -> Vec<(usize, String)> {
     let mut wrong = Vec::new();
@@ -113,7 +123,13 @@ fn read(table: &DeTable<'_>, base: &Path, to: &mut Definition) -> Vec<(usize, St
     wrong
 }
 
-fn one(key: &str, value: &DeValue<'_>, base: &Path, to: &mut Definition) -> Result<(), String> {
+/// Reads one key.
+pub(super) fn one(
+    key: &str,
+    value: &DeValue<'_>,
+    base: &Path,
+    to: &mut Definition,
+) -> Result<(), String> {
     let spec = &mut to.spec;
     match key {
         "command" => {
@@ -174,12 +190,12 @@ fn bytes(path: &Path) -> Bytes {
     Bytes::new(path.as_os_str().as_bytes())
 }
 
-fn word<'a>(value: &'a DeValue<'_>) -> Result<&'a str, String> {
+pub(super) fn word<'a>(value: &'a DeValue<'_>) -> Result<&'a str, String> {
     let found = || format!("expected a string, found {}", value.type_str());
     value.as_str().ok_or_else(found)
 }
 
-fn words(value: &DeValue<'_>) -> Result<Vec<String>, String> {
+pub(super) fn words(value: &DeValue<'_>) -> Result<Vec<String>, String> {
     let list = value.as_array().and_then(|list| {
         let words = list.iter().map(|it| it.get_ref().as_str());
         words.map(|it| it.map(str::to_owned)).collect()
@@ -188,7 +204,7 @@ fn words(value: &DeValue<'_>) -> Result<Vec<String>, String> {
 }
 
 /// Seconds, or a number with a unit; in milliseconds.
-fn span(value: &DeValue<'_>) -> Result<u64, String> {
+pub(super) fn span(value: &DeValue<'_>) -> Result<u64, String> {
     let expected = || "expected seconds, or a span such as \"500ms\", \"90s\", \"2h\"".to_owned();
     if value.is_integer() {
         let seconds = number::<u64>(value).ok();

@@ -1,0 +1,182 @@
+//! Standing workers: `[workers.NAME]` in the configuration, and `sexton worker`.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "an answer that lacks a part fails the test"
+)]
+
+use crate::coordinator::{Done, done};
+use crate::daemon::{Daemon, sexton, text};
+use crate::patience::until;
+use crate::tree::Tree;
+use crate::work::{job, push, until_lines};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+/// A coordinator with this in its configuration file.
+fn configured(config: &str) -> Tree {
+    let mut tree = Tree::start();
+    tree.daemon.take().expect("one runs").kill();
+    serve(&mut tree, config);
+    tree
+}
+
+fn serve(tree: &mut Tree, config: &str) {
+    let file = tree.data.with_extension("toml");
+    std::fs::write(&file, config).expect("it can be written");
+    let words = ["--data", text(&tree.data), "--config", text(&file)];
+    tree.daemon = Some(Daemon::serve(&words));
+}
+
+fn workers(tree: &Tree) -> Value {
+    let printed = tree.well(&["worker", "list", "--json"]);
+    serde_json::from_str(&printed).expect("it is JSON")
+}
+
+fn until_done(tree: &Tree, id: &str) {
+    until("it is done", || {
+        (job(tree, id)["reason"] == "absent").then_some(())
+    });
+}
+
+/// What `sexton config` says of a file.
+fn config(text_of: &str) -> Done {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let file = files.path().join("app.toml");
+    std::fs::write(&file, text_of).expect("it can be written");
+    let mut command = sexton();
+    command.args(["config", "--config", text(&file)]);
+    done(command.output().expect("it runs"))
+}
+
+#[test]
+fn a_worker_works_as_long_as_the_configuration_has_it() {
+    let mut tree = configured(
+        "[workers.mails]\ntypes = [\"mails\"]\nprocs = 2\ntimeout = \"1m\"\ncommand = [\"sh\", \"-c\", \"test $(cat) = good\"]\n",
+    );
+    let good = push(&tree, "mails", "good");
+    until_done(&tree, &good);
+    let bad = push(&tree, "mails", "bad");
+    until("it has failed", || {
+        (job(&tree, &bad)["phase"] == "retrying").then_some(())
+    });
+    tree.well(&["queue", "delete", &bad]);
+    until("it says what it did", || {
+        let said = workers(&tree)["workers"][0]["instances"][0]["said"].clone();
+        (said == "1 done, 1 failed, 0 running").then_some(())
+    });
+    let listed = tree.well(&["worker", "list"]);
+    assert!(listed.contains("mails   running"), "{listed}");
+    let work = "mails --procs=2 --timeout=60000ms -- sh -c test $(cat) = good";
+    assert!(listed.contains(work), "{listed}");
+    let log = tree.data.join("services/worker.mails/stderr.log");
+    let logged = std::fs::read_to_string(log).expect("it logs");
+    assert!(logged.contains("result=failed"), "{logged}");
+
+    // A runner that is killed is launched again,
+    let pid = workers(&tree)["workers"][0]["instances"][0]["pid"].as_i64();
+    let pid = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+    kill_process(pid.expect("it runs"), Signal::KILL).expect("it runs");
+    let again = push(&tree, "mails", "good");
+    until_done(&tree, &again);
+    // and so is one after a crash of the coordinator, or it goes on.
+    tree.daemon.take().expect("one runs").kill();
+    serve(
+        &mut tree,
+        "[workers.mails]\ntypes = [\"mails\"]\nprocs = 2\ntimeout = \"1m\"\ncommand = [\"sh\", \"-c\", \"test $(cat) = good\"]\n",
+    );
+    let again = push(&tree, "mails", "good");
+    until_done(&tree, &again);
+}
+
+#[test]
+fn a_worker_that_is_paused_comes_to_its_end_and_begins_nothing() {
+    let mut tree = configured("");
+    let (log, gate) = (tree.data.join("log"), tree.data.join("gate"));
+    let script = format!(
+        "echo begin >> {0}; while [ ! -e {1} ]; do sleep 0.02; done; echo end >> {0}",
+        text(&log),
+        text(&gate)
+    );
+    let table = format!(
+        "[workers.mails]\ntypes = [\"mails\"]\ncommand = {}\n",
+        json!(["sh", "-c", script])
+    );
+    tree.daemon.take().expect("one runs").kill();
+    serve(&mut tree, &table);
+    let id = push(&tree, "mails", "x");
+    until_lines(&log, 1);
+    let later = push(&tree, "mails", "y");
+    tree.well(&["worker", "pause", "mails", "--wait", "0"]);
+    until("it is about to rest", || {
+        tree.well(&["worker", "list"])
+            .contains("pausing")
+            .then_some(())
+    });
+    std::fs::write(&gate, "").expect("it can be written");
+    tree.well(&["worker", "pause", "mails"]);
+    assert_eq!(job(&tree, &id)["reason"], "absent", "it came to its end");
+    assert_eq!(job(&tree, &later)["phase"], "ready", "it was not begun");
+    assert!(tree.well(&["worker"]).contains("paused"));
+    // Also over a restart of the coordinator.
+    tree.daemon.take().expect("one runs").kill();
+    serve(&mut tree, &table);
+    assert!(tree.well(&["worker"]).contains("paused"));
+    assert_eq!(job(&tree, &later)["phase"], "ready");
+    tree.well(&["worker", "resume", "mails"]);
+    until_done(&tree, &later);
+    let noted = std::fs::read_to_string(&log).expect("it ran");
+    assert_eq!(noted, "begin\nend\nbegin\nend\n");
+    let absent = tree.run(&["worker", "pause", "purges"]);
+    assert_eq!(absent.status, 1, "{absent:?}");
+}
+
+#[test]
+fn what_is_wrong_with_a_table_is_told() {
+    for (table, words) in [
+        ("command = [\"x\"]", "types: is missing"),
+        ("types = [\"mails\"]", "command: is missing"),
+        (
+            "types = []\ncommand = [\"x\"]",
+            "types: expected one at least",
+        ),
+        (
+            "types = [\"a b\"]\ncommand = [\"x\"]",
+            "\"a b\" is no type of jobs",
+        ),
+        (
+            "types = [\"a\"]\ncommand = [\"x\"]\nprocs = 0",
+            "procs: expected 1 to 1000",
+        ),
+        (
+            "types = [\"a\"]\ncommand = [\"x\"]\nmemory = \"lots\"",
+            "memory: \"lots\" is no size",
+        ),
+        (
+            "types = [\"a\"]\ncommand = [\"x\"]\ncolour = 1",
+            "there is no such key",
+        ),
+        (
+            "types = [\"a\"]\ncommand = [\"x\"]\nafter = [\"db\"]",
+            "there is no service db",
+        ),
+        (
+            "types = [\"a\"]\ncommand = \"x\"",
+            "expected a list of strings",
+        ),
+    ] {
+        let done = config(&format!("[workers.mails]\n{table}\n"));
+        let said = format!("{}{}", done.out, done.err);
+        assert!(
+            done.status != 0 && said.contains(words),
+            "{table}: {done:?}"
+        );
+        assert!(said.contains("workers.mails"), "{done:?}");
+    }
+    let twice = "[services.\"worker.a\"]\ncommand = [\"x\"]\n[workers.a]\ntypes = [\"a\"]\ncommand = [\"x\"]\n";
+    let done = config(twice);
+    assert!(
+        done.err.contains("another service has this name"),
+        "{done:?}"
+    );
+}

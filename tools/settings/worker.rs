@@ -1,0 +1,202 @@
+//! The tables `[workers.NAME]` of the configuration file: commands that work on jobs as long as the file has them. Each is a
+//! service whose command is `sexton work`, so that a service's rules hold for it.
+//!
+//! Never here: what a worker does, nor what becomes of a service.
+
+use crate::settings::layer::{Problem, Source};
+use crate::settings::service;
+use crate::settings::value::{number, switch};
+use crate::size::bytes;
+use crate::worker::{name_of, service_of};
+use sexton::actors::process::{Definition, Ready};
+use sexton::actors::queue::QueueName;
+use sexton::bytes::Bytes;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use toml::de::{DeTable, DeValue};
+
+/// Keys of a table that are its own.
+const KEYS: &str = "types, command, tenant, procs, lines, timeout, memory, output_max";
+
+/// Keys of a table that mean what they mean for a service.
+const SHARED: [&str; 9] = [
+    "dir",
+    "env",
+    "env_file",
+    "secrets",
+    "user",
+    "group",
+    "autostart",
+    "after",
+    "grace",
+];
+
+/// How long jobs may take to end when a worker is stopped, in milliseconds.
+const GRACE_MS: u32 = 60_000;
+
+/// URG: `sexton work` begins no further job, and to its commands, which get it, too, it means nothing.
+const STOP_SIGNAL: u8 = 23;
+
+/// The most commands at a time.
+const PROCS_MAX: u16 = 1000;
+
+/// What a table says, beside what makes a service.
+#[derive(Default)]
+struct Worker {
+    types: Vec<String>,
+    command: Vec<String>,
+    /// Flags of `sexton work`.
+    flags: Vec<String>,
+}
+
+/// Reads the tables of a file, as services, each with its place; `source` names that of a byte.
+pub(crate) fn tables(
+    value: &DeValue<'_>,
+    file: &Path,
+    source: impl Fn(usize) -> Source,
+) -> (Vec<(usize, Definition)>, Vec<Problem>) {
+    let DeValue::Table(all) = value else {
+        let words = "expected tables such as [workers.mails]";
+        return (Vec::new(), vec![Problem::new(source(0), "workers", words)]);
+    };
+    let (mut definitions, mut problems) = (Vec::new(), Vec::new());
+    for (name, value) in all {
+        let (at, name) = (name.span().start, name.get_ref().as_ref());
+        let found = match value.get_ref() {
+            DeValue::Table(table) => read(name, table, file),
+            _ => Err(vec![(
+                at,
+                format!("expected a table with {KEYS}, {}", SHARED.join(", ")),
+            )]),
+        };
+        match found {
+            Ok(definition) => definitions.push((at, definition)),
+            Err(wrong) => {
+                let key = format!("workers.{name}");
+                let told = wrong.into_iter();
+                problems.extend(told.map(|(at, words)| Problem::new(source(at), &key, words)));
+            }
+        }
+    }
+    if !problems.is_empty() {
+        definitions.clear();
+    }
+    (definitions, problems)
+}
+
+/// What is wrong with workers beside services, each with the place of its table.
+pub(crate) fn problems(
+    services: &[Definition],
+    workers: &[(usize, Definition)],
+    source: impl Fn(usize) -> Source,
+) -> Vec<Problem> {
+    let of_workers = workers.iter().map(|(_, definition)| definition);
+    let all: Vec<Definition> = services.iter().chain(of_workers).cloned().collect();
+    let found = Definition::check_all(&all).into_iter();
+    let told = found.filter_map(|(place, fault)| {
+        let (at, definition) = workers.get(place.checked_sub(services.len())?)?;
+        let key = format!("workers.{}", name_of(&definition.name)?);
+        Some(Problem::new(source(*at), &key, fault.to_string()))
+    });
+    told.collect()
+}
+
+/// Reads one table; or what is wrong with it, and where.
+fn read(name: &str, table: &DeTable<'_>, file: &Path) -> Result<Definition, Vec<(usize, String)>> {
+    let base = service::base(file);
+    let mut definition = service::plain(&service_of(name), &base);
+    definition.spec.grace_ms = GRACE_MS;
+    definition.spec.stop_signal = STOP_SIGNAL;
+    definition.spec.ready = Ready::Notify;
+    definition.intensity = None;
+    let (mut worker, mut wrong) = (Worker::default(), Vec::new());
+    for (key, value) in table {
+        let (place, key, value) = (key.span().start, key.get_ref().as_ref(), value.get_ref());
+        let read = if SHARED.contains(&key) {
+            service::one(key, value, &base, &mut definition)
+        } else {
+            worker.read(key, value)
+        };
+        if let Err(words) = read {
+            wrong.push((place, format!("{key}: {words}")));
+        }
+    }
+    let place = table.iter().next().map_or(0, |(key, _)| key.span().start);
+    for (is_missing, key) in [
+        (worker.types.is_empty(), "types"),
+        (worker.command.is_empty(), "command"),
+    ] {
+        if is_missing && wrong.is_empty() {
+            wrong.push((place, format!("{key}: is missing")));
+        }
+    }
+    if !wrong.is_empty() {
+        return Err(wrong);
+    }
+    definition.spec.argv = worker.argv();
+    Ok(definition)
+}
+
+impl Worker {
+    fn read(&mut self, key: &str, value: &DeValue<'_>) -> Result<(), String> {
+        match key {
+            "types" => {
+                self.types = service::words(value)?;
+                let is_none = |kind: &&String| QueueName::new(kind.as_bytes()).is_none();
+                match self.types.iter().find(is_none) {
+                    Some(kind) => return Err(format!("{kind:?} is no type of jobs")),
+                    None if self.types.is_empty() => return Err("expected one at least".to_owned()),
+                    None => {}
+                }
+            }
+            "command" => self.command = service::words(value)?,
+            "tenant" => self.flag("--tenant", service::word(value)?),
+            "procs" => match number::<u16>(value)? {
+                count @ 1..=PROCS_MAX => self.flag("--procs", &count.to_string()),
+                _ => return Err(format!("expected 1 to {PROCS_MAX}")),
+            },
+            "lines" => {
+                if switch(value)? {
+                    self.flags.push("--lines".to_owned());
+                }
+            }
+            "timeout" => self.flag("--timeout", &format!("{}ms", service::span(value)?)),
+            "memory" => self.flag("--memory", &size(value)?.to_string()),
+            "output_max" => self.flag("--output-max", &size(value)?.to_string()),
+            _ => {
+                return Err(format!(
+                    "there is no such key; expected one of {KEYS}, {}",
+                    SHARED.join(", ")
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn flag(&mut self, flag: &str, value: &str) {
+        self.flags.push(format!("{flag}={value}"));
+    }
+
+    /// What is run.
+    fn argv(self) -> Vec<Bytes> {
+        let own = std::env::current_exe().unwrap_or_else(|_| "sexton".into());
+        let own = Bytes::new(own.as_os_str().as_bytes());
+        let fixed = ["--wait", "--log=logfmt"].map(str::to_owned);
+        let words = std::iter::once("work".to_owned())
+            .chain(self.types)
+            .chain(fixed)
+            .chain(self.flags)
+            .chain(std::iter::once("--".to_owned()))
+            .chain(self.command);
+        let words = words.map(|word| Bytes::new(word.into_bytes()));
+        std::iter::once(own).chain(words).collect()
+    }
+}
+
+/// Bytes, or a size with a unit.
+fn size(value: &DeValue<'_>) -> Result<u64, String> {
+    match number(value) {
+        Ok(count) => Ok(count),
+        Err(_) => bytes(service::word(value)?),
+    }
+}

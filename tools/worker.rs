@@ -1,0 +1,173 @@
+//! `sexton worker`: the standing workers of a running coordinator, which `[workers.NAME]` in its configuration defines.
+
+use crate::client::{Where, fields};
+use crate::process::Asking;
+use crate::report::{Failure, print};
+use crate::span::{SPAN, seconds};
+use crate::table::{Column, table};
+use crate::text::{plain, words};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+/// What the services of workers are called: this, and the worker's name.
+const PREFIX: &str = "worker.";
+
+/// The service of a worker.
+pub(crate) fn service_of(worker: &str) -> String {
+    format!("{PREFIX}{worker}")
+}
+
+/// The worker that a service is, if it is one.
+pub(crate) fn name_of(service: &str) -> Option<&str> {
+    service.strip_prefix(PREFIX)
+}
+
+/// Show the standing workers, and let them rest for a while.
+///
+/// A worker is a table [workers.NAME] in the file of `sexton serve --config`: types of jobs, and a command that works on them. It is a
+/// service called worker.NAME, whose command is `sexton work`: `sexton service logs worker.NAME` shows what it writes.
+#[derive(Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  sexton worker list                 how all of them stand, and what they did
+  sexton worker pause mails          it begins no further job, and those that run come to their end
+  sexton worker resume mails
+
+Exit status: 0 well; 1 there is no such worker, or it does not stand as asked when the wait is over; 2 wrong flags; 3 no
+coordinator runs there."
+)]
+pub(crate) struct Worker {
+    #[command(subcommand)]
+    action: Option<Action>,
+
+    #[command(flatten)]
+    at: Where,
+
+    /// Print what is answered, in JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Show how workers stand
+    List,
+    /// Let workers begin no further job, until they are resumed: also over restarts of the coordinator
+    ///
+    /// Jobs that run come to their end, within the worker's grace (60 s, if its table has none); what is left then is killed, and
+    /// its job given out again.
+    Pause(Chosen),
+    /// Let workers go on
+    Resume(Chosen),
+}
+
+#[derive(Args)]
+struct Chosen {
+    /// Which
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<String>,
+
+    /// How long to wait until they rest, or work; 0 for not at all
+    #[arg(long, value_name = SPAN, value_parser = seconds(0, 3600), default_value = "60")]
+    wait: u64,
+}
+
+impl Worker {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let asking = Asking::at(&self.at, self.json)?;
+        match self.action {
+            None | Some(Action::List) => show(&asking, &all(&asking.services(None)?)),
+            Some(Action::Pause(chosen)) => chosen.carry_out(&asking, "stop", "stopped"),
+            Some(Action::Resume(chosen)) => chosen.carry_out(&asking, "start", "running"),
+        }
+    }
+}
+
+/// The services that are workers.
+fn all(said: &Value) -> Vec<Value> {
+    let services = said.pointer("/services").and_then(Value::as_array);
+    let is_worker = |it: &&Value| name(it).is_some();
+    services
+        .into_iter()
+        .flatten()
+        .filter(is_worker)
+        .cloned()
+        .collect()
+}
+
+/// The name of a worker, if it is one.
+fn name(service: &Value) -> Option<&str> {
+    name_of(service.pointer("/name").and_then(Value::as_str)?)
+}
+
+impl Chosen {
+    fn carry_out(&self, asking: &Asking, what: &str, status: &str) -> Result<(), Failure> {
+        let mut found = Vec::new();
+        // All are told before any is waited for.
+        for wait in [0, self.wait].into_iter().skip(usize::from(self.wait == 0)) {
+            found.clear();
+            for name in &self.names {
+                let asked = fields([("name", service_of(name).into())]);
+                found.extend(all(&asking.serve(what, asked, wait)?));
+            }
+        }
+        show(asking, &found)?;
+        let is_so = |it: &&Value| words(it, "/status") == status;
+        match found.iter().find(|it| !is_so(it)) {
+            Some(other) if self.wait > 0 => {
+                let (name, status) = (name(other).unwrap_or_default(), words(other, "/status"));
+                Err(Failure::found(format!("{name} is {status}")))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+fn show(asking: &Asking, workers: &[Value]) -> Result<(), Failure> {
+    if asking.json {
+        return print(&format!("{}\n", json!({ "workers": workers })));
+    }
+    if workers.is_empty() {
+        return print(
+            "no workers; [workers.NAME] in the file of `sexton serve --config` defines one\n",
+        );
+    }
+    let heads = [
+        ("WORKER", Column::Words),
+        ("STATUS", Column::Words),
+        ("PROCESS", Column::Words),
+        ("JOBS", Column::Words),
+        ("WORK", Column::Words),
+    ];
+    let rows = workers.iter().map(|worker| {
+        [
+            plain(name(worker).unwrap_or_default()),
+            status(worker),
+            words(worker, "/instances/0/process"),
+            words(worker, "/instances/0/said"),
+            work(worker),
+        ]
+    });
+    print(&table(heads, rows))
+}
+
+/// What is the matter with a worker, in a worker's words.
+fn status(worker: &Value) -> String {
+    let status = words(worker, "/status");
+    match (status.as_str(), worker.pointer("/wanted")) {
+        ("stopped", Some(Value::Bool(false))) => "paused".to_owned(),
+        ("stopping", Some(Value::Bool(false))) => "pausing".to_owned(),
+        _ => status,
+    }
+}
+
+/// The types, flags and command of a worker: its command without what all have.
+fn work(worker: &Value) -> String {
+    let command = worker.pointer("/command").and_then(Value::as_array);
+    let words = command.into_iter().flatten().filter_map(Value::as_str);
+    let is_own = |word: &&str| !["--wait", "--log=logfmt"].contains(word);
+    let words: Vec<&str> = words.skip(2).filter(is_own).collect();
+    plain(&words.join(" "))
+}
