@@ -106,6 +106,7 @@
 //! |---|---|
 //! | `cli` (default) | the program `sexton`; a program that embeds the library needs none of it |
 //! | `http` (default) | HTTP on TCP and on a Unix socket |
+//! | `jobs` (default) | jobs as types of Rust, and workers of the program's own process |
 //! | `replay` | logs as JSON lines, and their replay |
 //!
 //! So a program says `default-features = false`, and adds `http` if it opens that door.

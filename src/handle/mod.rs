@@ -13,6 +13,8 @@ mod queue_error;
 mod queues;
 mod services;
 mod system;
+#[cfg(feature = "jobs")]
+mod work;
 
 pub use self::draining::{Drain, Drains, Left};
 pub use self::events::Events;
@@ -26,6 +28,8 @@ pub use self::queue_error::QueueError;
 pub use self::queues::{Added, Queues};
 pub use self::services::Services;
 pub(crate) use self::system::System;
+#[cfg(feature = "jobs")]
+pub use self::work::{Attempt, Job, JobError, PushError, WorkError, Workers, put_of};
 use crate::actors::lock::{Query, Reply};
 use crate::actors::{Actors, each, lease, queue, supervisor};
 use crate::clock::{Clock, Date, Offset, Timestamp};

@@ -17,6 +17,8 @@ pub use crate::handle::{
     Added, Drain, Drains, Entry, Events, Handle, JobWait, LeaseError, Leases, Left, LockError,
     Locks, QueueError, Queues, Requested, Services, Terms,
 };
+#[cfg(feature = "jobs")]
+pub use crate::handle::{Attempt, Job, JobError, PushError, WorkError, Workers, put_of};
 use crate::ids::Seq;
 use crate::persist::PersistError;
 use crate::persist::journal::Cut;

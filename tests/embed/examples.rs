@@ -8,6 +8,11 @@ mod recorded_log;
 #[path = "../../examples/service.rs"]
 mod service;
 
+#[expect(dead_code, reason = "its `main` is for `cargo run --example`")]
+#[cfg(feature = "jobs")]
+#[path = "../../examples/jobs.rs"]
+mod jobs;
+
 /// What an example printed.
 fn printed<E: std::fmt::Debug>(run: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> String {
     let mut out = Vec::new();
@@ -22,6 +27,17 @@ had it booked all the same: somebody else has had the lock since
 balance: 40
 ";
     assert_eq!(printed(service::run), expected);
+}
+
+#[cfg(feature = "jobs")]
+#[test]
+fn a_program_works_on_its_own_jobs() {
+    let expected = "broken.png at 80 px, try 2
+cat.png at 80 px, try 1
+shy.png at 80 px, try 2
+0 left
+";
+    assert_eq!(printed(jobs::run), expected);
 }
 
 #[cfg(feature = "replay")]

@@ -2,6 +2,8 @@
 
 mod doubt;
 mod examples;
+#[cfg(feature = "jobs")]
+mod jobs;
 mod leases;
 mod locks;
 mod open_stop;

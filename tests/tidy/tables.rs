@@ -90,6 +90,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
             "src/spine/runtime/",
             "src/block_on.rs",
             "src/handle/system.rs",
+            "src/handle/work.rs",
             "src/node/",
             "src/persist/journal/filler.rs",
             "src/persist/journal/thread.rs",

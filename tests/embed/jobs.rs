@@ -1,0 +1,201 @@
+//! Jobs as types, and workers of the program's own process: what becomes of a job that fails, panics, takes long, or is lost, and
+//! how workers end.
+
+use crate::patience::until;
+use serde::{Deserialize, Serialize};
+use sexton::actors::queue::{JobView, Phase, QueueName, TypeRules};
+use sexton::node::{Attempt, Job, JobError, Queues, put_of};
+use sexton::{Config, Node, block_on};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+fn job(queues: &Queues, id: u64) -> Option<JobView> {
+    block_on(queues.job(id)).ok()
+}
+
+fn until_gone(queues: &Queues, id: u64) {
+    until("it is done", || job(queues, id).is_none().then_some(()));
+}
+
+#[derive(Serialize, Deserialize)]
+struct Odd {
+    number: u32,
+}
+
+static RUN: Mutex<Vec<(u32, u32)>> = Mutex::new(Vec::new());
+
+impl Job for Odd {
+    const TYPE: &str = "odd";
+
+    async fn run(self, attempt: Attempt) -> Result<(), JobError> {
+        RUN.lock()
+            .expect("nobody panics with it")
+            .push((self.number, attempt.number()));
+        match self.number {
+            0 => Ok(()),
+            1 => Err(JobError::failed("it is odd").retry_after(Duration::from_hours(1))),
+            2 => panic!("it is too even"),
+            3 => Err(JobError::snooze(Duration::from_hours(1), "not today")),
+            _ => {
+                let number: u32 = "x".parse()?;
+                unreachable!("{number}")
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_job_returns_says_what_becomes_of_it_and_a_panic_is_a_failure() {
+    let node = Node::open(Config::in_memory()).expect("it opens");
+    let queues = node.handle().queues();
+    let ids = [0, 1, 2, 3, 4].map(|number| block_on(queues.push(&Odd { number })));
+    let [done, odd, even, later, wrong] = ids.map(|id| id.expect("it is taken"));
+    let workers = node.handle().work::<Odd>(1).expect("it begins");
+    until_gone(&queues, done);
+    let failed = |id| {
+        until("it was tried", || {
+            let view = job(&queues, id)?;
+            (view.phase == Phase::Retrying).then_some(view)
+        })
+    };
+    let said = |view: &JobView| view.error.as_ref().map_or("", |it| it.as_str()).to_owned();
+    let view = failed(odd);
+    assert_eq!((said(&view).as_str(), view.attempts), ("it is odd", 1));
+    assert_eq!(said(&failed(even)), "it panicked: it is too even");
+    let view = failed(later);
+    assert_eq!((said(&view).as_str(), view.attempts), ("not today", 0));
+    assert_eq!(said(&failed(wrong)), "invalid digit found in string");
+    // What is no such job has failed, too.
+    let queue = QueueName::new(b"odd").expect("a name");
+    let put =
+        sexton::actors::queue::Put::new(queue, sexton::actors::queue::Body::new(b"{}".as_slice()));
+    let other = block_on(queues.put(put)).expect("it is taken").id;
+    let words = said(&failed(other));
+    assert!(words.contains("no job of the type odd"), "{words}");
+    block_on(workers.end());
+}
+
+#[derive(Serialize, Deserialize)]
+struct Slow;
+
+static BEGUN: AtomicU32 = AtomicU32::new(0);
+static GATE: AtomicBool = AtomicBool::new(false);
+static SAW_STOP: AtomicBool = AtomicBool::new(false);
+
+impl Job for Slow {
+    const TYPE: &str = "slow";
+
+    async fn run(self, attempt: Attempt) -> Result<(), JobError> {
+        BEGUN.fetch_add(1, Ordering::SeqCst);
+        while !GATE.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        SAW_STOP.store(attempt.is_stopping(), Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+#[test]
+fn workers_that_end_finish_what_runs_and_begin_nothing() {
+    let node = Node::open(Config::in_memory()).expect("it opens");
+    let queues = node.handle().queues();
+    let [first, second] = [(); 2].map(|()| block_on(queues.push(&Slow)).expect("it is taken"));
+    let workers = node.handle().work::<Slow>(1).expect("it begins");
+    until("it runs", || {
+        (BEGUN.load(Ordering::SeqCst) == 1).then_some(())
+    });
+    let ending = std::thread::spawn(move || block_on(workers.end()));
+    assert_eq!(job(&queues, first).expect("it runs").phase, Phase::Claimed);
+    // It is heard of a moment later.
+    std::thread::sleep(Duration::from_millis(50));
+    GATE.store(true, Ordering::SeqCst);
+    ending.join().expect("it ends");
+    assert!(SAW_STOP.load(Ordering::SeqCst));
+    assert!(job(&queues, first).is_none(), "it came to its end");
+    assert_eq!(job(&queues, second).expect("it waits").phase, Phase::Ready);
+    assert_eq!(BEGUN.load(Ordering::SeqCst), 1);
+}
+
+#[derive(Serialize, Deserialize)]
+struct Long;
+
+static TRIES: AtomicU32 = AtomicU32::new(0);
+
+impl Job for Long {
+    const TYPE: &str = "long";
+
+    async fn run(self, attempt: Attempt) -> Result<(), JobError> {
+        TRIES.fetch_max(attempt.number(), Ordering::SeqCst);
+        attempt.progress(40, "at it").await?;
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        Ok(())
+    }
+}
+
+#[test]
+fn a_job_that_takes_longer_than_its_claim_keeps_it() {
+    let rules = TypeRules {
+        claim_ttl_ms: 400,
+        ..TypeRules::default()
+    };
+    let mut config = Config::in_memory();
+    config.rules.queue.types.insert("long".to_owned(), rules);
+    let node = Node::open(config).expect("it opens");
+    let queues = node.handle().queues();
+    let id = block_on(queues.push(&Long)).expect("it is taken");
+    let _workers = node.handle().work::<Long>(2).expect("they begin");
+    until("it says how far it is", || {
+        let progress = job(&queues, id)?.progress?;
+        (progress.percent == Some(40)).then_some(())
+    });
+    until_gone(&queues, id);
+    assert_eq!(TRIES.load(Ordering::SeqCst), 1, "nobody else had it");
+}
+
+#[derive(Serialize, Deserialize)]
+struct Endless;
+
+static ENDLESS: AtomicU32 = AtomicU32::new(0);
+
+struct Ends;
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        ENDLESS.fetch_add(10, Ordering::SeqCst);
+    }
+}
+
+impl Job for Endless {
+    const TYPE: &str = "endless";
+
+    async fn run(self, _: Attempt) -> Result<(), JobError> {
+        ENDLESS.fetch_add(1, Ordering::SeqCst);
+        let _ends = Ends;
+        std::future::pending().await
+    }
+}
+
+#[test]
+fn a_job_whose_claim_is_lost_is_dropped() {
+    let mut config = Config::in_memory();
+    let rules = TypeRules {
+        claim_ttl_ms: 300,
+        ..TypeRules::default()
+    };
+    config.rules.queue.types.insert("endless".to_owned(), rules);
+    let node = Node::open(config).expect("it opens");
+    let queues = node.handle().queues();
+    let put = put_of(&Endless).expect("it can be written");
+    let queue = put.queue.clone();
+    block_on(queues.put(put)).expect("it is taken");
+    let workers = node.handle().work::<Endless>(1).expect("it begins");
+    until("it runs", || {
+        (ENDLESS.load(Ordering::SeqCst) == 1).then_some(())
+    });
+    block_on(queues.flush(&queue)).expect("it is asked");
+    until("it is dropped", || {
+        (ENDLESS.load(Ordering::SeqCst) == 11).then_some(())
+    });
+    block_on(workers.end());
+}
