@@ -10,6 +10,8 @@ mod locks;
 #[cfg(target_os = "linux")]
 mod processes;
 mod queues;
+#[cfg(target_os = "linux")]
+mod work;
 
 #[path = "../support/beanstalk.rs"]
 mod beanstalk;

@@ -68,6 +68,14 @@ impl Host {
         answer
     }
 
+    /// What a path answers.
+    pub(crate) fn get(&self, path: &str) -> Value {
+        let head = format!("GET {path} HTTP/1.1");
+        asking::ask(&self.socket(), &head, "")
+            .expect("it is answered")
+            .1
+    }
+
     /// Posts what is refused, or not: whatever comes of it.
     pub(crate) fn try_post(&self, path: &str, body: &Value) -> u16 {
         let head = format!("POST {path} HTTP/1.1");
