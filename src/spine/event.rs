@@ -5,7 +5,6 @@
 
 use crate::clock::Timestamp;
 use crate::ids::Seq;
-use crate::text::escaped;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::OnceLock;
@@ -119,7 +118,7 @@ impl fmt::Display for Happening {
         f.write_str(self.kind)?;
         for (name, field) in &self.fields {
             match field {
-                Field::Name(bytes) => write!(f, " {name}={}", escaped(bytes))?,
+                Field::Name(bytes) => write!(f, " {name}={}", bytes.escape_ascii())?,
                 Field::Number(number) => write!(f, " {name}={number}")?,
                 Field::Text(text) => write!(f, " {name}={text:?}")?,
             }

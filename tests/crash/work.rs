@@ -183,8 +183,8 @@ impl Campaign {
             }
             2 | 3 => {
                 let nth = usize::try_from(self.chance.below(RUNNERS as u64)).expect("few");
-                let next = self.runner();
-                let mut runner = std::mem::replace(&mut self.runners[nth], next);
+                let mut runner = self.runners.remove(nth);
+                self.runners.push(self.runner());
                 // It may have ended by itself, which is found out at the end.
                 drop(runner.kill());
                 drop(runner.wait());
@@ -210,10 +210,11 @@ impl Campaign {
 
     /// Those that ended by themselves are begun again, as a supervisor would.
     fn look_after_runners(&mut self) {
-        for nth in 0..self.runners.len() {
-            if self.runners[nth].try_wait().is_ok_and(|end| end.is_some()) {
-                self.runners[nth] = self.runner();
-            }
+        let all = self.runners.len();
+        let runs = |runner: &mut Child| !runner.try_wait().is_ok_and(|end| end.is_some());
+        self.runners.retain_mut(runs);
+        while self.runners.len() < all {
+            self.runners.push(self.runner());
         }
     }
 
@@ -276,10 +277,6 @@ fn is_installed() -> bool {
 #[expect(
     clippy::disallowed_methods,
     reason = "what other processes do is no event of this one"
-)]
-#[expect(
-    clippy::print_stdout,
-    reason = "with --nocapture, for who wants to know"
 )]
 fn each_job_comes_to_its_end_and_none_twice_at_a_time_whatever_is_killed() {
     if !is_installed() {

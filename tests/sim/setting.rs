@@ -282,11 +282,13 @@ impl Setting {
             | Plant::CensusOfNothing
             | Plant::ProcessesEarly => Policy::Always,
         };
-        let checkpoints = match plant {
+        let checkpoints = if plant == Plant::SealBeforeMark {
             // A crash has to come between the seal and its mark: the more seals, the sooner.
-            Plant::SealBeforeMark => 300,
-            _ if plant.is_of_checkpoints() => 90,
-            _ => 0,
+            300
+        } else if plant.is_of_checkpoints() {
+            90
+        } else {
+            0
         };
         // What goes wrong among processes that live for long needs a node that does.
         let is_slow = matches!(

@@ -114,6 +114,11 @@ impl Model {
         (1..).zip(line).find(|(_, it)| it.owner == *owner)
     }
 
+    fn holder(&self, key: &Name, index: &Name) -> Option<Slot> {
+        let lock = (key.clone(), index.clone());
+        self.line(&lock).first().map(|it| it.slot)
+    }
+
     pub(super) fn message(&mut self, message: &Message, seq: Seq, at: Timestamp) -> Reply {
         match message {
             Message::Request {
@@ -168,14 +173,12 @@ impl Model {
                 self.end(meant, *token, seq, at)
             }
             Message::Leave { key, index, token } => {
-                let lock = (key.clone(), index.clone());
-                let holder = self.line(&lock).first().map(|it| it.slot);
+                let holder = self.holder(key, index);
                 self.end(|it| Some(it.slot) == holder, Some(*token), seq, at)
             }
             Message::ReleaseAll { owner } => self.end(|it| it.owner == *owner, None, seq, at),
             Message::Force { key, index } => {
-                let lock = (key.clone(), index.clone());
-                let holder = self.line(&lock).first().map(|it| it.slot);
+                let holder = self.holder(key, index);
                 self.take(|it| Some(it.slot) == holder, seq, at)
             }
             Message::Gone(gone) => self.take(|it| it.ends_with(*gone), seq, at),

@@ -101,6 +101,17 @@ impl Known {
         self.lease.broken = 0;
     }
 
+    /// A request is made up for, unless it does not wait.
+    pub(super) fn begin_at_once(&mut self, asked: &Requesting, entry: Entry, impatient: bool) {
+        let place = self.place(asked, entry.seq.into(), entry.now.at);
+        self.begin(entry, &place);
+        if !impatient {
+            self.lease.wanted = self.lease.begun;
+            self.lease.broken = 0;
+            self.keep(asked);
+        }
+    }
+
     /// The request of who is next is no longer its own alone.
     pub(super) fn share(&mut self) {
         if let Some(place) = &mut self.lease.next {

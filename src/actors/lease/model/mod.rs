@@ -243,16 +243,11 @@ impl Model {
         let returns = known.lease.next.as_ref().is_some_and(|place| {
             process.is_some() && place.process.map(|it| it.process) == process.map(|it| it.process)
         });
-        let is_live = |place: &Place| {
-            place.command.is_some()
-                || place.connected
-                || place.process.is_some() && place.until >= now
-        };
         if let Some(place) = known
             .lease
             .next
             .as_ref()
-            .filter(|it| !returns && is_live(it))
+            .filter(|it| !returns && is_live(it, now))
         {
             if place.command.is_some() || asked.claim.is_some() || impatient {
                 let is_new = place.command.is_some() && !impatient && !place.shared;
@@ -273,13 +268,7 @@ impl Model {
             .map_or(Timestamp(0), |it| it.until);
         let is_over = known.lease.current.is_none() || over < now;
         if is_over && !known.runs() {
-            let place = known.place(asked, entry.seq.into(), now);
-            known.begin(entry, &place);
-            if !impatient {
-                known.lease.wanted = known.lease.begun;
-                known.lease.broken = 0;
-                known.keep(asked);
-            }
+            known.begin_at_once(asked, entry, impatient);
             return Ok((Turn::Current, true));
         }
         if impatient {
@@ -511,4 +500,8 @@ impl Model {
         };
         over.then(|| Reply::Lease(Box::new(known.view())))
     }
+}
+
+fn is_live(place: &Place, now: Timestamp) -> bool {
+    place.command.is_some() || place.connected || place.process.is_some() && place.until >= now
 }
