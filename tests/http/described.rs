@@ -262,3 +262,13 @@ fn no_bare_schema(value: &Value, path: &str) {
 fn every_schema_is_an_object() {
     no_bare_schema(&DESCRIPTION, "");
 }
+
+/// A second schema of one name gets a number, by which programs that were made of an earlier description call another.
+#[test]
+fn every_schema_has_a_name_of_its_own() {
+    let schemas = DESCRIPTION["components"]["schemas"].as_object();
+    let schemas = schemas.expect("it has schemas");
+    let ends = |name: &&String| name.ends_with(|last: char| last.is_ascii_digit());
+    let numbered: Vec<&String> = schemas.keys().filter(ends).collect();
+    assert_eq!(numbered, Vec::<&String>::new());
+}

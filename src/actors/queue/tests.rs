@@ -502,7 +502,7 @@ fn the_model_meets_every_outcome_it_is_there_for() {
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
-    for _ in 0..900 {
+    for _ in 0..1500 {
         let steps = steps()
             .new_tree(&mut runner)
             .expect("steps can be drawn")

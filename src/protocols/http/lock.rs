@@ -290,6 +290,7 @@ pub(crate) struct Ended {
 }
 
 #[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "LockRelease")]
 pub(crate) struct Release {
     /// The key of the lock.
     key: Name,
