@@ -53,6 +53,7 @@ mod work_bounds;
 mod work_lines;
 mod work_report;
 mod work_result;
+mod work_shown;
 mod workers;
 mod zoo;
 

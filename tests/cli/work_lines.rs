@@ -7,6 +7,7 @@
 
 use crate::coordinator::{Done, done};
 use crate::daemon::text;
+use crate::left_out::left_out;
 use crate::patience::until;
 use crate::tree::Tree;
 use crate::work::{begin, job, pid, push, until_lines, work};
@@ -235,4 +236,31 @@ fn a_worker_that_cannot_be_executed_costs_no_job_a_try() {
     let done = tree.run(&words);
     assert_eq!(done.status, 127, "{done:?}");
     assert_eq!(job(&tree, &id)["attempts"], 0, "{done:?}");
+}
+
+/// The worker of docs/protocols/work.md, as it stands there.
+#[test]
+fn the_worker_in_python_of_the_page_works() {
+    let version = std::process::Command::new("python3")
+        .arg("--version")
+        .output();
+    if !version.is_ok_and(|it| it.status.success()) {
+        return left_out("the worker in Python: python3 is not installed");
+    }
+    let page = include_str!("../../docs/protocols/work.md");
+    let block = page.split("```python\n").nth(1);
+    let block = block.and_then(|rest| rest.split("```").next());
+    let tree = Tree::start();
+    let file = tree.data.join("worker.py");
+    let resize = "def resize(path):\n    print('stray')\n    if path == 'bad':\n        raise ValueError('no picture')\n";
+    let program = format!("{resize}{}", block.expect("a block in Python"));
+    std::fs::write(&file, program).expect("it can be written");
+    for body in ["good", "bad", "böse \" \\ \u{1F600}"] {
+        push(&tree, "thumbs", body);
+    }
+    let words = ["work", "thumbs", "--lines", "--result", "json", "--"];
+    let done = tree.run(&[&words, &["python3", text(&file)][..]].concat());
+    let said: Value = serde_json::from_str(&done.out).unwrap_or_default();
+    let right = [("ok", ""), ("failed", "no picture"), ("ok", "")];
+    assert_eq!(outcomes(&said), right, "{done:?}");
 }

@@ -1,10 +1,5 @@
 //! `sexton job`: what a command says of the job that it works on, and nobody else can.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
-)]
-
 use crate::coordinator::done;
 use crate::daemon::text;
 use crate::patience::until;

@@ -88,10 +88,13 @@ impl Job for Slow {
 
     async fn run(self, attempt: Attempt) -> Result<(), JobError> {
         BEGUN.fetch_add(1, Ordering::SeqCst);
-        while !GATE.load(Ordering::SeqCst) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+        while !attempt.is_stopping() {
+            tokio::task::yield_now().await;
         }
-        SAW_STOP.store(attempt.is_stopping(), Ordering::SeqCst);
+        SAW_STOP.store(true, Ordering::SeqCst);
+        while !GATE.load(Ordering::SeqCst) {
+            tokio::task::yield_now().await;
+        }
         Ok(())
     }
 }
@@ -105,13 +108,14 @@ fn workers_that_end_finish_what_runs_and_begin_nothing() {
     until("it runs", || {
         (BEGUN.load(Ordering::SeqCst) == 1).then_some(())
     });
-    let ending = std::thread::spawn(move || block_on(workers.end()));
+    let ending = std::thread::Builder::new().spawn(move || block_on(workers.end()));
+    let ending = ending.expect("a thread");
+    until("it hears of the end", || {
+        SAW_STOP.load(Ordering::SeqCst).then_some(())
+    });
     assert_eq!(job(&queues, first).expect("it runs").phase, Phase::Claimed);
-    // It is heard of a moment later.
-    std::thread::sleep(Duration::from_millis(50));
     GATE.store(true, Ordering::SeqCst);
     ending.join().expect("it ends");
-    assert!(SAW_STOP.load(Ordering::SeqCst));
     assert!(job(&queues, first).is_none(), "it came to its end");
     assert_eq!(job(&queues, second).expect("it waits").phase, Phase::Ready);
     assert_eq!(BEGUN.load(Ordering::SeqCst), 1);
@@ -125,6 +129,7 @@ static TRIES: AtomicU32 = AtomicU32::new(0);
 impl Job for Long {
     const TYPE: &str = "long";
 
+    #[expect(clippy::disallowed_methods, reason = "it takes longer than its claim")]
     async fn run(self, attempt: Attempt) -> Result<(), JobError> {
         TRIES.fetch_max(attempt.number(), Ordering::SeqCst);
         attempt.progress(40, "at it").await?;

@@ -62,12 +62,11 @@ pub(crate) fn tables(
     let (mut definitions, mut problems) = (Vec::new(), Vec::new());
     for (name, value) in all {
         let (at, name) = (name.span().start, name.get_ref().as_ref());
-        let found = match value.get_ref() {
-            DeValue::Table(table) => read(name, table, file),
-            _ => Err(vec![(
-                at,
-                format!("expected a table with {KEYS}, {}", SHARED.join(", ")),
-            )]),
+        let found = if let DeValue::Table(table) = value.get_ref() {
+            read(name, table, file)
+        } else {
+            let words = format!("expected a table with {KEYS}, {}", SHARED.join(", "));
+            Err(vec![(at, words)])
         };
         match found {
             Ok(definition) => definitions.push((at, definition)),

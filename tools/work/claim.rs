@@ -20,7 +20,7 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// How long a coordinator is waited for that is gone, by a run that does not wait for jobs.
-const RETURN_MAX: Duration = Duration::from_secs(30);
+pub(super) const RETURN_MAX: Duration = Duration::from_secs(30);
 
 /// How often a queue that has a job is looked for again, after somebody else came first.
 const RACES_MAX: u32 = 100;
@@ -73,9 +73,9 @@ impl Jobs {
                     let Some(queue) = self.next(&self.types)? else {
                         break;
                     };
-                    match self.pop(&[queue], 0)? {
-                        Found::Nothing => {}
-                        found => return Ok(found),
+                    let found = self.pop(&[queue], 0)?;
+                    if !matches!(found, Found::Nothing) {
+                        return Ok(found);
                     }
                 }
                 Ok(Found::Nothing)
@@ -153,7 +153,7 @@ impl Jobs {
     pub(super) fn ready(&self) -> Option<u64> {
         let each = self.queues()?.iter().map(|queue| {
             let view = self.queue(queue)?;
-            Some(view.map_or(0, |view| number(&view, "/ready")))
+            Some(number(&view, "/ready"))
         });
         each.sum()
     }
@@ -162,7 +162,7 @@ impl Jobs {
     pub(super) fn backoffs(&self) -> Map<String, Value> {
         let mut backoffs = Map::new();
         for queue in self.queues().into_iter().flatten() {
-            let view = self.queue(queue).flatten().unwrap_or_default();
+            let view = self.queue(queue).unwrap_or_default();
             let ms = view.pointer("/throttled_ms").and_then(Value::as_u64);
             if let Some(ms) = ms.filter(|ms| *ms > 0) {
                 let at = now().0.saturating_add(ms);
@@ -201,20 +201,20 @@ impl Jobs {
         }
     }
 
-    /// How a queue stands, if it is there; none if that cannot be asked.
-    fn queue(&self, name: &QueueName) -> Option<Option<Value>> {
+    /// How a queue stands, null if it is not there; none if that cannot be asked.
+    fn queue(&self, name: &QueueName) -> Option<Value> {
         let query = fields([("queue", name.as_str().into())]);
         let path = client::with_query("/v1/queues/queue", &query);
         let answer = client::get(&self.target, &path).ok()?;
         if answer.is_refused_as(Reason::Absent) {
-            return Some(None);
+            return Some(Value::Null);
         }
-        answer.well(&[]).ok().map(Some)
+        answer.well(&[]).ok()
     }
 }
 
 /// Asks until somebody hears it, or the time is over.
-fn patiently(
+pub(super) fn patiently(
     ask: impl Fn() -> Result<Answer, Failure>,
     most: Option<Duration>,
 ) -> Result<Answer, Failure> {

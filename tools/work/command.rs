@@ -7,7 +7,7 @@ use crate::size::{SIZE, bytes};
 use crate::span::{SPAN, milliseconds};
 use crate::text::words;
 use crate::work::attempt::{Attempts, Bounds};
-use crate::work::claim::{Jobs, Source};
+use crate::work::claim::{Jobs, RETURN_MAX, Source, patiently};
 use crate::work::report::Reports;
 use crate::work::runner::{Limits, Runner};
 use crate::work::shown;
@@ -32,6 +32,7 @@ use std::time::Duration;
 /// The command has in its environment `SEXTON_JOB_ID`, `SEXTON_JOB_QUEUE`, `SEXTON_JOB_TYPE`, `SEXTON_JOB_TENANT`,
 /// `SEXTON_JOB_ATTEMPT`, and `SEXTON_JOB_FENCE`, the token of the claim. With `sexton job` it reports progress, and has the job fail
 /// or come back later when it has ended.
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -151,7 +152,14 @@ impl Work {
             ("type", "orchestrator".into()),
             ("parent", self.parent.clone().into()),
         ]);
-        let answer = client::send(&asking.target, "/v1/processes/register", asked, 0)?;
+        // Standing workers begin beside the coordinator, which may not listen yet.
+        let patience = if self.wait {
+            RETURN_MAX
+        } else {
+            Duration::ZERO
+        };
+        let register = || client::send(&asking.target, "/v1/processes/register", asked.clone(), 0);
+        let answer = patiently(register, Some(patience))?;
         if answer.is_refused_as(Reason::DiskFull) {
             let mut tally = Tally::new(self.result.is_some());
             tally.reach(Reached::ReadOnly);

@@ -232,9 +232,10 @@ impl Worker {
         let sent = self.stream.set_write_timeout(patience);
         let sent = sent.and_then(|()| self.stream.write_all(&request(claim)));
         if let Err(error) = sent {
-            return Err(match error.kind() {
-                io::ErrorKind::WouldBlock => Silence::Late,
-                _ => Silence::Closed,
+            return Err(if error.kind() == io::ErrorKind::WouldBlock {
+                Silence::Late
+            } else {
+                Silence::Closed
             });
         }
         loop {
@@ -258,9 +259,8 @@ impl Worker {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         match recv(&self.stream, &mut bytes, flags) {
             Ok((0, _)) => Idle::Gone,
-            Ok(_) => Idle::Spoken,
             Err(Errno::AGAIN) if self.unread.is_empty() => Idle::Quiet,
-            Err(Errno::AGAIN) => Idle::Spoken,
+            Ok(_) | Err(Errno::AGAIN) => Idle::Spoken,
             Err(_) => Idle::Gone,
         }
     }
@@ -287,10 +287,8 @@ impl Worker {
                 Ok(read) => self
                     .unread
                     .extend_from_slice(bytes.get(..read).unwrap_or_default()),
-                Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {}
-                    _ => return Err(Silence::Closed),
-                },
+                Err(error) if is_passing(&error) => {}
+                Err(_) => return Err(Silence::Closed),
             }
         }
     }
@@ -329,6 +327,14 @@ impl Worker {
     pub(super) fn close(self) -> String {
         self.id
     }
+}
+
+/// Whether nothing is wrong with the socket, and it may be read again.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
 }
 
 /// A job, as a worker reads it.
