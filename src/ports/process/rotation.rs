@@ -223,8 +223,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 // However slow the other is, it rotates beside the writer.
-                let goes_on =
-                    |number| number < 100_000 || rotations.load(Ordering::SeqCst) < 3;
+                let goes_on = |number| number < 100_000 || rotations.load(Ordering::SeqCst) < 3;
                 for number in (0..).take_while(|number| goes_on(*number)) {
                     file.write_all(lines(number..number + 1).as_bytes())
                         .expect("it is written");
