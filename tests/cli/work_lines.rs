@@ -109,7 +109,7 @@ fn an_answer_says_what_becomes_of_a_job() {
         snooze) echo "{\"id\":$id,\"progress\":40,\"text\":\"page 2\"}" >&3; answer='"snooze":600,"why":"down"';;
         *) echo "{\"id\":$id,\"touch\":true}" >&3; answer='"ok":true';;
         esac; echo "{\"id\":$id,$answer}" >&3"#;
-    let (said, done) = lines(&tree, &["mails"], &worker(each));
+    let (said, done) = lines(&tree, &["mails", "--max-jobs", "4"], &worker(each));
     let right = [
         ("failed", "no such user"),
         ("failed", "again"),
@@ -141,7 +141,9 @@ fn broken(each: &str, words: &[&str]) -> String {
         "if [ $body = good ]; then {WELL}; continue; fi; sleep 3600 & echo $! >> {0}; echo $$ >> {0}; {each}",
         text(&log)
     );
-    let (said, done) = lines(&tree, words, &worker(&each));
+    // Two and no more: where this is slow, the first comes again.
+    let words = [words, &["--max-jobs", "2"]].concat();
+    let (said, done) = lines(&tree, &words, &worker(&each));
     let outcomes = outcomes(&said);
     assert_eq!(outcomes.len(), 2, "{done:?}");
     assert_eq!((outcomes[0].0, outcomes[1].0), ("failed", "ok"), "{done:?}");

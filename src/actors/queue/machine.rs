@@ -418,6 +418,7 @@ impl Shown for QueueMachine {
         "flushed",
         "kicked",
         "paused",
+        "progress",
         "pruned",
         "ready",
         "released",
