@@ -1,7 +1,6 @@
 //! Who is let in, and how many at a time.
 
 use crate::address::BACKLOG;
-use crate::handle::Requester;
 use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -147,12 +146,6 @@ pub(crate) async fn accept_unix(listener: &UnixListener) -> (UnixStream, UCred) 
             }
         }
     }
-}
-
-/// The process that connected, if it can be seen from here. Where the kernel says, it is known by its inode from whoever has
-/// its PID by now.
-pub(crate) fn process_of(stream: &UnixStream, from: &UCred) -> Option<Requester> {
-    Requester::of(stream, u32::try_from(from.pid()?).ok()?)
 }
 
 #[expect(

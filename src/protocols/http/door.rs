@@ -2,7 +2,7 @@
 //! neither a large answer nor a slow client holds up the actors.
 
 use crate::config::{HttpConfig, Listeners};
-use crate::handle::{Handle, Listener};
+use crate::handle::{Handle, Listener, Requester};
 use crate::protocols::http::access::Peer;
 use crate::protocols::http::counters::{Counters, Stats};
 use crate::protocols::http::problem::Problem;
@@ -378,7 +378,10 @@ impl<A: App> Hall<A> {
         let Some(listener) = listener else { return };
         let accept = async || {
             let (stream, from) = listener::accept_unix(&listener).await;
-            let (process, uid) = (listener::process_of(&stream, &from), from.uid());
+            // Where the kernel says, it is known by its inode, and not taken for another that has its PID by now.
+            let pid = from.pid().and_then(|pid| u32::try_from(pid).ok());
+            let process = pid.and_then(|pid| Requester::of(&stream, pid));
+            let uid = from.uid();
             (stream, Peer::Socket { uid, process })
         };
         self.serve(
