@@ -220,6 +220,51 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
+/// Numbers of 128 bits as serde has them: hexadecimal digits where a human reads, since the numbers of JSON are not as
+/// long. For members: `#[serde(with = "crate::ids::wide")]`.
+pub(crate) mod wide {
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(value: &u128, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            serializer.collect_str(&format_args!("{value:032x}"))
+        } else {
+            serializer.serialize_u128(*value)
+        }
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u128, D::Error> {
+        if !from.is_human_readable() {
+            return u128::deserialize(from);
+        }
+        let text = String::deserialize(from)?;
+        u128::from_str_radix(&text, 16).map_err(serde::de::Error::custom)
+    }
+}
+
+/// The same of a number that may not be there.
+pub(crate) mod wide_option {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    struct Wide(#[serde(with = "super::wide")] u128);
+
+    #[expect(clippy::ref_option, reason = "serde hands over a reference")]
+    pub(crate) fn serialize<S: Serializer>(
+        value: &Option<u128>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        value.map(Wide).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<u128>, D::Error> {
+        let found = Option::<Wide>::deserialize(from)?;
+        Ok(found.map(|Wide(value)| value))
+    }
+}
+
 /// 32 random bytes, from which all that looks random to a machine derives. Bytes in the journal, hexadecimal digits in exports.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Chance(pub [u8; 32]);

@@ -41,6 +41,7 @@ mod words;
 mod work;
 mod worker;
 
+use crate::report::Failure;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 /// Keeps an application's background work in order: locks, job queues and processes that survive any crash, in
@@ -121,11 +122,11 @@ fn main() -> std::process::ExitCode {
         Command::Register(register) => register.run(),
         Command::Run(run) => run.run(),
         Command::Service(service) => service.run(),
-        Command::Inspect(inspect) => inspect.run(),
+        Command::Inspect(inspect) => Failure::of_panics(|| inspect.run()),
         Command::ReadStore(read) => read.run(),
-        Command::Recover(recover) => recover.run(),
+        Command::Recover(recover) => Failure::of_panics(|| recover.run()),
         Command::KeepScratch(keep) => keep.run(),
-        Command::Replay(replay) => replay.run(),
+        Command::Replay(replay) => Failure::of_panics(|| replay.run()),
         Command::Top(top) => top.run(),
         Command::Wait(wait) => wait.run(),
         Command::Work(work) => work.run(),

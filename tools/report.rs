@@ -10,6 +10,7 @@ use sexton::node::NodeError;
 use sexton::persist::PersistError;
 use sexton::protocols::http::TlsError;
 use sexton::refusal::{Exit, Reason};
+use sexton::spine::guard::guard;
 use sexton::spine::recovery::RecoveryError;
 use sexton::spine::shared::Halt;
 use std::io::{IsTerminal as _, Write as _};
@@ -57,6 +58,9 @@ pub(crate) struct Failure {
     help: Option<String>,
 }
 
+/// The exit status of a program of Rust that panicked.
+const PANICKED: u8 = 101;
+
 impl Failure {
     fn new(status: u8, words: impl Into<String>) -> Self {
         Self {
@@ -80,6 +84,16 @@ impl Failure {
     /// Something cannot be read or reached.
     pub(crate) fn unreachable(words: impl Into<String>) -> Self {
         Self::new(Exit::Unreachable as u8, words)
+    }
+
+    /// Runs what looks into a log. A machine that panics about what stands there is a finding, in words; a panic of our
+    /// own has words, too.
+    pub(crate) fn of_panics(run: impl FnOnce() -> Result<(), Self>) -> Result<(), Self> {
+        std::panic::set_hook(Box::new(|_| {}));
+        guard(run).unwrap_or_else(|words| {
+            let words = format!("this is a fault of sexton: {words}");
+            Err(Self::new(PANICKED, words))
+        })
     }
 
     /// The node halted.

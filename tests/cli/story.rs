@@ -197,3 +197,28 @@ fn events_align_carry_their_position_and_are_of_one_item() {
     daemon.kill();
     drop(events.wait());
 }
+
+/// A process is known by numbers that JSON has no room for.
+#[test]
+fn a_log_of_processes_is_replayed_exported_and_read_again() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let data = files.path().join("data");
+    let daemon = Daemon::serve(&["--data", data.to_str().expect("it is text")]);
+    let mut running = sexton();
+    running.args([
+        "run",
+        "--data",
+        data.to_str().expect("it is text"),
+        "--",
+        "true",
+    ]);
+    ended(running.output().expect("it runs"), 0);
+    daemon.kill();
+    let log = read("replay", &data, &[], 0);
+    assert!(log.contains("exited"), "{log}");
+    let export = files.path().join("log.jsonl");
+    let export = export.to_str().expect("it is text");
+    read("replay", &data, &["--export", export], 0);
+    let verified = read("replay", Path::new(export), &["--verify"], 0);
+    assert!(!verified.contains("otherwise"), "{verified}");
+}

@@ -126,8 +126,6 @@ pub(crate) fn tell_story(data: &Path, item: Item) -> Result<(), Failure> {
 
 impl Replaying {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        // A log that was cut in the middle may name what is not there: that is an error in words, not a trace.
-        std::panic::set_hook(Box::new(|_| {}));
         let mut replay = Replay::default();
         if self.verify {
             replay = replay.verifying();

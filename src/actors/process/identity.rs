@@ -13,8 +13,10 @@ use std::fmt;
 )]
 pub struct Identity {
     /// The machine: of its id, a digest.
+    #[serde(with = "crate::ids::wide")]
     pub machine: u128,
     /// The boot, as `/proc/sys/kernel/random/boot_id` has it.
+    #[serde(with = "crate::ids::wide")]
     pub boot: u128,
     /// The PID namespace in which the PID holds: its inode.
     pub namespace: u64,

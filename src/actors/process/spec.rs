@@ -20,6 +20,7 @@ pub struct Spec {
     /// A file of `NAME=VALUE` lines, read at each launch.
     pub env_file: Option<Bytes>,
     /// What whoever asked has given the keeper itself: streams, the whole environment, umask and limits. Its ticket.
+    #[serde(with = "crate::ids::wide_option")]
     pub parcel: Option<u128>,
     /// Milliseconds from its start after which its tree is stopped; 0 for never.
     pub timeout_ms: u64,
