@@ -6,6 +6,8 @@ mod acting;
 mod clients;
 #[cfg(target_os = "linux")]
 mod exclusion;
+#[cfg(target_os = "linux")]
+mod leases;
 mod locks;
 #[cfg(target_os = "linux")]
 mod processes;
