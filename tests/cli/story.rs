@@ -215,7 +215,7 @@ fn a_log_of_processes_is_replayed_exported_and_read_again() {
     ended(running.output().expect("it runs"), 0);
     daemon.kill();
     let log = read("replay", &data, &[], 0);
-    assert!(log.contains("exited"), "{log}");
+    assert!(log.contains(r#""ended""#), "{log}");
     let export = files.path().join("log.jsonl");
     let export = export.to_str().expect("it is text");
     read("replay", &data, &["--export", export], 0);
