@@ -270,7 +270,7 @@ async fn push_all(call: &Call, Body(all): Body<PushAll>) -> Result<Json<PushedAl
 }
 
 #[derive(Deserialize, JsonSchema)]
-pub(crate) struct Register {
+pub(crate) struct RegisterRoot {
     queue: QueueName,
     /// What its jobs have in common, within the queue.
     signature: String,
@@ -279,21 +279,24 @@ pub(crate) struct Register {
 }
 
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct Registered {
+pub(crate) struct RootRegistered {
     /// Whether neither this nor a newer one was known.
     registered: bool,
 }
 
 /// Makes jobs that come from an older root job superfluous.
-async fn register(call: &Call, Body(root): Body<Register>) -> Result<Json<Registered>, Problem> {
-    let Register {
+async fn register(
+    call: &Call,
+    Body(root): Body<RegisterRoot>,
+) -> Result<Json<RootRegistered>, Problem> {
+    let RegisterRoot {
         queue,
         signature,
         at,
     } = root;
     let root = Root::of(&queue, &signature, at);
     let registered = call.queues().register(root).await?;
-    Ok(Json(Registered { registered }))
+    Ok(Json(RootRegistered { registered }))
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -58,12 +58,12 @@ pub(crate) fn routes() -> Vec<Route> {
 }
 
 #[derive(Deserialize, JsonSchema)]
-pub(crate) struct Which {
+pub(crate) struct WhichLease {
     /// The lease.
     name: Name,
 }
 
-async fn lease(call: &Call, Query(asked): Query<Which>) -> Result<Json<Lease>, Problem> {
+async fn lease(call: &Call, Query(asked): Query<WhichLease>) -> Result<Json<Lease>, Problem> {
     let found = call.node.leases().get(&asked.name).await?;
     Ok(Json(Lease::of(call, found).await?))
 }
@@ -74,7 +74,7 @@ pub(crate) struct Checked {
     wanted: bool,
 }
 
-async fn check(call: &Call, Query(asked): Query<Which>) -> Result<Json<Checked>, Problem> {
+async fn check(call: &Call, Query(asked): Query<WhichLease>) -> Result<Json<Checked>, Problem> {
     let wanted = match call.node.leases().get(&asked.name).await {
         Ok(lease) => lease.is_useful(call.node.now()),
         Err(crate::handle::LeaseError::Absent) => true,

@@ -94,7 +94,7 @@ pub(crate) struct One {
 }
 
 #[derive(Deserialize, JsonSchema)]
-pub(crate) struct Which {
+pub(crate) struct WhichServices {
     /// Which; all, if left out.
     name: Option<String>,
     /// Seconds to wait at most until they run, or are down.
@@ -181,24 +181,24 @@ async fn service(call: &Call, Query(asked): Query<One>) -> Result<Json<Service>,
     Ok(Json(Service::of(&services, view)))
 }
 
-async fn start(call: &Call, Body(asked): Body<Which>) -> Result<Json<Listed>, Problem> {
+async fn start(call: &Call, Body(asked): Body<WhichServices>) -> Result<Json<Listed>, Problem> {
     let act = async |services: Services, name| services.start(name).await;
     act_on(call, asked, act).await
 }
 
-async fn stop(call: &Call, Body(asked): Body<Which>) -> Result<Json<Listed>, Problem> {
+async fn stop(call: &Call, Body(asked): Body<WhichServices>) -> Result<Json<Listed>, Problem> {
     let act = async |services: Services, name| services.stop(name).await;
     act_on(call, asked, act).await
 }
 
-async fn restart(call: &Call, Body(asked): Body<Which>) -> Result<Json<Listed>, Problem> {
+async fn restart(call: &Call, Body(asked): Body<WhichServices>) -> Result<Json<Listed>, Problem> {
     let act = async |services: Services, name| services.restart(name).await;
     act_on(call, asked, act).await
 }
 
 async fn act_on(
     call: &Call,
-    Which { name, wait }: Which,
+    WhichServices { name, wait }: WhichServices,
     act: impl AsyncFn(Services, Option<String>) -> Result<(), ProcessError>,
 ) -> Result<Json<Listed>, Problem> {
     let name = name.map(known).transpose()?;
