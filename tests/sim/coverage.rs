@@ -102,7 +102,7 @@ coverage! {
     claims_waited_for >= 1_500,
     touches >= 400,
     deletes >= 3_000,
-    jobs_released >= 800,
+    jobs_released >= 700,
     burials >= 600,
     failures >= 500,
     kicks >= 700,

@@ -11,8 +11,8 @@ use crate::coverage::Coverage;
 use crate::each::Judged;
 use crate::reference::{Origin, Reference, Told};
 use sexton::actors::process::{
-    Cause, End, Insertion, Lost, Message, Outcome, ProcessMachine, Query, Refused, Reply, Rules,
-    View, Watch,
+    Cause, End, Insertion, Lost, Message, Outcome, Phase, ProcessMachine, Query, RecordView,
+    Refused, Reply, Rules, View, Watch,
 };
 use sexton::clock::{Now, Offset, Timestamp};
 use sexton::ids::{Seq, Slot};
@@ -234,6 +234,23 @@ impl Reference for Processes {
     /// A stop that asks for no more than the one before it is answered alike, and stands in no log.
     fn may_pass<'a>((message, _): (&Message, &Reply), _: impl Fn() -> Told<'a, Self>) -> bool {
         matches!(message, Message::Stop { .. })
+    }
+
+    /// That it has started is told before it is on disk.
+    fn may_wake_pass(watch: &Watch, reply: &Reply) -> bool {
+        let runs = |record: &RecordView| record.phase == Phase::Running;
+        matches!((watch, reply), (Watch::Start(_), Reply::Record(record)) if runs(record))
+    }
+
+    /// None has started whose launch is not on disk.
+    fn has_seen(&self, reply: &Reply) -> bool {
+        match reply {
+            Reply::Record(record) => {
+                let mut records = self.model.records.iter();
+                records.any(|it| it.view.id == record.id)
+            }
+            _ => true,
+        }
     }
 
     fn count(message: &Message, outcome: &Outcome, counted: &mut Coverage) {

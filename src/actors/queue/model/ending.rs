@@ -19,8 +19,9 @@ impl Entry {
         self.obligations()
     }
 
-    /// Its worker says how far it is.
+    /// Its worker says how far it is. Time acts on it again, as on whatever has changed.
     fn report(&mut self, newer: &Progress) {
+        self.quarantined = false;
         let known = self.view.progress.take().unwrap_or_default();
         self.view.progress = Some(Progress {
             percent: newer.percent.or(known.percent),
