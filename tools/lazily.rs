@@ -1,0 +1,67 @@
+//! Subcommands that are described only where they are asked for: describing all of them takes longer than what most of them do.
+
+use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
+use std::ffi::OsStr;
+
+/// What a subcommand takes, and what it becomes. Described in full if the command line names it, or might name any.
+pub(crate) struct Lazily<T>(pub(crate) T);
+
+impl<T: Args> Args for Lazily<T> {
+    fn augment_args(command: Command) -> Command {
+        if is_wanted(command.get_name()) {
+            T::augment_args(command)
+        } else {
+            command
+        }
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<T: FromArgMatches> FromArgMatches for Lazily<T> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        T::from_arg_matches(matches).map(Self)
+    }
+
+    fn from_arg_matches_mut(matches: &mut ArgMatches) -> Result<Self, Error> {
+        T::from_arg_matches_mut(matches).map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
+
+fn is_wanted(subcommand: &str) -> bool {
+    // Tests look at all of them, whatever their own command line is.
+    cfg!(test) || may_name(std::env::args_os().nth(1).as_deref(), subcommand)
+}
+
+/// Whether a command line with this first argument is about this subcommand, or about all of them: flags, `help`, and what is
+/// made from the whole description.
+fn may_name(first: Option<&OsStr>, subcommand: &str) -> bool {
+    let Some(first) = first else {
+        return true;
+    };
+    let is_of_all = ["help", "completions", "man"]
+        .map(OsStr::new)
+        .contains(&first);
+    first == subcommand || is_of_all || first.as_encoded_bytes().starts_with(b"-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::may_name;
+    use std::ffi::OsStr;
+
+    #[test]
+    fn what_names_another_subcommand_needs_no_description() {
+        for first in ["lock", "help", "--help", "-h", "completions", "man"] {
+            assert!(may_name(Some(OsStr::new(first)), "lock"), "{first}");
+        }
+        assert!(may_name(None, "lock"), "nothing is named");
+        assert!(!may_name(Some(OsStr::new("queue")), "lock"));
+    }
+}
