@@ -221,14 +221,12 @@ fn ask(
         }
     };
     let mut answer = Vec::new();
-    let read = ask_on(target, request, patience)?
-        .take(ANSWER_BYTES_MAX)
-        .read_to_end(&mut answer);
+    let read = read_answer(&mut ask_on(target, request, patience)?, &mut answer);
     match read.map_err(|error| (error.kind(), error)) {
         // TLS that ends without a word: what is whole is whole all the same.
         // What was refused before it was read to its end is answered all the same.
         Err((io::ErrorKind::ConnectionReset, _)) if parse(&answer).is_some() => {}
-        Ok(_) | Err((io::ErrorKind::UnexpectedEof, _)) => {}
+        Ok(()) | Err((io::ErrorKind::UnexpectedEof, _)) => {}
         Err((io::ErrorKind::WouldBlock, _)) => {
             let seconds = patience.as_secs();
             let words = format!("the coordinator did not answer within {seconds} s");
@@ -245,6 +243,29 @@ fn ask(
         } else {
             Trouble::Refused(failed(&"the answer is not HTTP"))
         }
+    })
+}
+
+/// Reads to the end that the answer says it has, or to that of the connection: its end comes later, and nobody waits for it.
+fn read_answer(reader: &mut impl BufRead, answer: &mut Vec<u8>) -> io::Result<()> {
+    let mut reader = reader.take(ANSWER_BYTES_MAX);
+    while !answer.ends_with(b"\r\n\r\n") {
+        if reader.read_until(b'\n', answer)? == 0 {
+            return Ok(());
+        }
+    }
+    let head = std::str::from_utf8(answer).ok();
+    let length = head.and_then(|head| length(head.split("\r\n")));
+    let length = length.map_or(ANSWER_BYTES_MAX, |length| length as u64);
+    reader.take(length).read_to_end(answer).map(drop)
+}
+
+/// How long the body is, by the lines of the head.
+fn length<'a>(mut lines: impl Iterator<Item = &'a str>) -> Option<usize> {
+    lines.find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        let is_length = name.eq_ignore_ascii_case("content-length");
+        is_length.then(|| value.trim().parse::<usize>().ok())?
     })
 }
 
@@ -410,11 +431,7 @@ fn parse(answer: &[u8]) -> Option<Answer> {
     let mut lines = head.split("\r\n");
     let (version, status) = lines.next()?.split_once(' ')?;
     let status = status.get(..3)?.parse().ok()?;
-    let length = lines.find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        let is_length = name.eq_ignore_ascii_case("content-length");
-        is_length.then(|| value.trim().parse::<usize>().ok())?
-    })?;
+    let length = length(lines)?;
     let whole = version.starts_with("HTTP/1.") && body.len() == length;
     whole.then(|| Answer {
         status,
