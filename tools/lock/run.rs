@@ -26,6 +26,9 @@ use std::time::Duration;
 /// How long what a command left may take to end before it is said that it has not, in seconds.
 const SETTLE: u64 = 1;
 
+/// What many commands have ended after: only of one that runs longer it is asked whether its lock is lost.
+const SHORT: Duration = Duration::from_millis(100);
+
 /// What becomes of the command when its lock is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum OnLost {
@@ -194,7 +197,10 @@ impl Run {
             }
             let (held, lost) = (held.clone(), Arc::clone(&lost));
             // Ends with this process.
-            let watching = move || held.stop_when_lost(&id, &lost);
+            let watching = move || {
+                rest(SHORT);
+                held.stop_when_lost(&id, &lost);
+            };
             drop(Builder::new().name("watch".to_owned()).spawn(watching));
         };
         let name = self
@@ -216,9 +222,8 @@ impl Run {
 
 /// Gives the lock back, if nothing of the command lives. Otherwise it is given back when that has ended.
 fn settle(asking: &Asking, record: &Value, held: &Held) {
-    let id = words(record, "/id");
-    let record = asking.wait(&id, Some(SETTLE), Of::Tree);
-    if record.as_ref().is_ok_and(has_ended) {
+    let tree = || asking.wait(&words(record, "/id"), Some(SETTLE), Of::Tree);
+    if has_ended(record) || tree().as_ref().is_ok_and(has_ended) {
         // It ends with this process in any case; so nobody is told that it is held for a moment longer.
         drop(held.post("release", fields([("leaves", true.into())]), 0));
     } else {
