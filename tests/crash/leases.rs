@@ -21,7 +21,10 @@ use std::time::Duration;
 
 /// Rounds of `cargo test`, and on one directory.
 const ROUNDS: u64 = 20;
-const ROUNDS_PER_DIRECTORY: u64 = 25;
+const ROUNDS_PER_DIRECTORY: u64 = 10;
+
+/// Keepers that are killed in one directory: after a fifth within ten seconds nothing is launched for a while.
+const KEEPERS_MAX: u64 = 4;
 
 /// Milliseconds between the starts of two passes.
 const PERIOD: u64 = 50;
@@ -204,7 +207,7 @@ impl Lease {
                 self.daemon = Some(self.host.start());
                 self.killed.coordinators += 1;
             }
-            1 if self.host.keeper().is_some() => {
+            1 if self.killed.keepers < KEEPERS_MAX && self.host.keeper().is_some() => {
                 self.host.kill_keeper();
                 self.killed.keepers += 1;
             }
