@@ -176,6 +176,11 @@ impl Coordinator {
         Ok(proportional(self.peer.pid())? + proportional(keeper)?)
     }
 
+    /// Bytes of memory that it has.
+    pub(crate) fn resident(&self) -> Result<u64, Failure> {
+        self.peer.resident()
+    }
+
     /// Processor time that its threads have taken so far, to the nanosecond.
     pub(crate) fn processor_time(&self) -> Result<Duration, Failure> {
         let cannot = || Failure::to("read what the coordinator took");

@@ -3,7 +3,7 @@
 //!
 //! `locks` measures locks over TCP beside Redis, `queue` jobs beside beanstalkd and Redis, `backlog` very many jobs that
 //! wait, `http` locks over HTTP beside etcd, `embed` inside the program, `recovery` a large table of them and how it
-//! comes back, `bindings` locks that end with processes (`passing`), `churn` what many changes leave on disk and in memory,
+//! comes back, `bindings` locks that end with processes (`passing`), `work` jobs and who works on them (`workers`), `churn` what many changes leave on disk and in memory,
 //! `replay` how fast a start reads the log. `row` and
 //! `table` name what is measured, `site` finds the program and the place for data, `course` has how often and how long,
 //! `codec` and `gateway` speak to each server, `load` drives connections, `cycle`, `contend`, `held` and `job` are what
@@ -47,6 +47,8 @@ mod restarts;
 mod row;
 mod site;
 mod table;
+mod work;
+mod workers;
 
 use clap::Parser;
 use failure::Failure;
@@ -75,6 +77,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
   sexton-bench backlog                           a million waiting jobs: memory, cycles, restarts
   sexton-bench processes                         services, launches, ends, beside supervisord and runit
   sexton-bench bindings                          locks that end with processes, and `lock run`
+  sexton-bench work                              jobs under `sexton work`, beside RQ and greenstalk
   sexton-bench replay --entries 1000000          how fast a start reads the log
 
 docs/benchmarks.md says what each row does and how to read it.")]
@@ -92,6 +95,7 @@ enum Measure {
     Queue(queue::Queue),
     Recovery(recovery::Recovery),
     Replay(replay::Replay),
+    Work(work::Work),
 }
 
 fn main() -> Result<(), Failure> {
@@ -112,6 +116,7 @@ fn main() -> Result<(), Failure> {
         Measure::Queue(queue) => queue.run(stop),
         Measure::Recovery(recovery) => recovery.run(stop),
         Measure::Replay(replay) => replay.run(stop),
+        Measure::Work(work) => work.run(stop),
     })
 }
 

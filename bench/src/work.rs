@@ -1,0 +1,425 @@
+//! `sexton-bench work`: jobs that are worked on by `sexton work`, with a command for each or with workers that are kept, beside
+//! RQ on Redis and a loop of greenstalk on beanstalkd; from a push to the start of its command; and very many that wait.
+
+use crate::coordinator::{Coordinator, Grounds, ask};
+use crate::failure::Failure;
+use crate::fdatasync;
+use crate::figures::{Latencies, as_float};
+use crate::interrupt::Stop;
+use crate::limits::{Limit, Limits, Row};
+use crate::load::now;
+use crate::output::{document, heading, print, show};
+use crate::peer::directory;
+use crate::pulse::Fifo;
+use crate::site::Site;
+use crate::table::Round;
+use crate::workers::{Loop, PYTHON, installed};
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Jobs that are pushed by one request.
+const PUSHED: u32 = 1000;
+
+/// A worker that is kept, which does nothing: what docs/protocols/work.md asks for.
+const LINES: &str = "
+import json, socket
+lines = socket.socket(fileno=3).makefile('rw')
+for line in lines:
+    print('{\"id\":%d,\"ok\":true}' % json.loads(line)['id'], file=lines, flush=True)
+";
+
+/// Measure how jobs are worked on: a command for each, workers that are kept, and from a push to a start.
+///
+/// Every server has on disk what it answers, and all have the same number of workers. Jobs are pushed first; what counts is the time
+/// from the start of the workers until they have ended because no job is left. The command of each job is true(1); RQ forks
+/// for each job and calls a function that does nothing, the loop of greenstalk reserves and deletes.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  sexton-bench work                            everything but `drain`, three rounds, about two minutes
+  sexton-bench work --python venv/bin/python   where rq and greenstalk are installed
+  sexton-bench work --parts drain --rounds 1   a million jobs
+
+docs/benchmarks.md says how to read it.")]
+pub(crate) struct Work {
+    /// What is measured [default: command,lines,start]
+    #[arg(long, value_name = "PART,...", value_delimiter = ',')]
+    parts: Vec<Part>,
+
+    /// How often everything is measured
+    #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+
+    /// Workers at a time
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    procs: u32,
+
+    /// Jobs of a round with a command for each
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    commands: u32,
+
+    /// Jobs of a round for workers that are kept
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    lines: u32,
+
+    /// Jobs that are pushed one by one while a runner waits
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    starts: u32,
+
+    /// Jobs that wait, for `drain`
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    drain: u32,
+
+    /// The Python that has rq, redis and greenstalk; what it has not is left out
+    #[arg(long, value_name = "PROGRAM", default_value = PYTHON)]
+    python: String,
+
+    #[command(flatten)]
+    site: Site,
+}
+
+/// Measurements that go together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// A command for each job.
+    Command,
+    /// Workers that are kept.
+    Lines,
+    /// From a push to the start of its command.
+    Start,
+    /// Very many jobs, to the end.
+    Drain,
+}
+
+impl Work {
+    pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
+        let own = self.site.version()?;
+        let mut notes = self.site.remarks([])?;
+        notes.extend(self.site.in_memory("the disk is left out"));
+        let mut servers = vec![("sexton", None, Vec::new())];
+        for peer in [Loop::Rq, Loop::Greenstalk] {
+            match installed(peer, &self.python) {
+                Ok(()) => servers.push((peer.name(), Some(peer), Vec::new())),
+                Err(why) => notes.push(format!("{why}: {} is left out", peer.name())),
+            }
+        }
+        let attic = directory(&self.site.root())?;
+        let sync = fdatasync::median_us(attic.path())?;
+        notes.push(format!("a bare fdatasync takes {sync:.0} us"));
+        let measuring = Measuring {
+            work: &self,
+            grounds: Grounds {
+                site: &self.site,
+                attic: attic.path(),
+            },
+            stop,
+        };
+        for number in 1..=self.rounds {
+            for (name, peer, rounds) in &mut servers {
+                show(&format!("round {number} of {}, {name}", self.rounds));
+                rounds.push(match peer {
+                    None => measuring.own()?,
+                    Some(peer) => measuring.peers(*peer)?,
+                });
+            }
+        }
+        show("");
+        let servers = servers.into_iter();
+        let table = Limits::new(
+            self.rows(),
+            servers.map(|(name, _, rounds)| (name, rounds)).collect(),
+        );
+        if self.site.json {
+            return document(&json!({
+                "sexton": own,
+                "notes": notes,
+                "rounds": self.rounds,
+                "rows": table.document(),
+            }));
+        }
+        print(&heading(&own, &[], &notes))?;
+        print(&table.lines())
+    }
+
+    fn wants(&self, part: Part) -> bool {
+        if self.parts.is_empty() {
+            part != Part::Drain
+        } else {
+            self.parts.contains(&part)
+        }
+    }
+
+    #[expect(clippy::too_many_lines, reason = "a table, row after row")]
+    fn rows(&self) -> Vec<Row> {
+        let many = self.drain;
+        let rows: [(Part, &str, String, &str, Option<Limit>); 11] = [
+            (
+                Part::Command,
+                "command",
+                "a command or a fork for each job".to_owned(),
+                "/s",
+                None,
+            ),
+            (
+                Part::Command,
+                "command_cpu",
+                "the coordinator, a job".to_owned(),
+                "us",
+                None,
+            ),
+            (
+                Part::Lines,
+                "lines",
+                "workers that are kept".to_owned(),
+                "/s",
+                None,
+            ),
+            (
+                Part::Lines,
+                "lines_cpu",
+                "the coordinator, a job".to_owned(),
+                "us",
+                None,
+            ),
+            (
+                Part::Start,
+                "start_p50",
+                "push to start of its command, p50".to_owned(),
+                "ms",
+                None,
+            ),
+            (
+                Part::Start,
+                "start_p99",
+                "the same, p99".to_owned(),
+                "ms",
+                None,
+            ),
+            (
+                Part::Drain,
+                "drain",
+                format!("{many} jobs that wait, to the end"),
+                "/s",
+                None,
+            ),
+            (
+                Part::Drain,
+                "memory_full",
+                "memory with all of them".to_owned(),
+                "MB",
+                None,
+            ),
+            (
+                Part::Drain,
+                "memory_half",
+                "with half of them done".to_owned(),
+                "MB",
+                None,
+            ),
+            (
+                Part::Drain,
+                "memory_empty",
+                "with all of them done".to_owned(),
+                "MB",
+                None,
+            ),
+            (
+                Part::Drain,
+                "memory_share",
+                "the last for the first".to_owned(),
+                "times",
+                Some(Limit::Below(1.0)),
+            ),
+        ];
+        let wanted = rows.into_iter().filter(|row| self.wants(row.0));
+        wanted
+            .map(|(_, name, words, unit, limit)| Row::new(name, words, unit, limit))
+            .collect()
+    }
+}
+
+/// The rounds, while they are measured.
+struct Measuring<'a> {
+    work: &'a Work,
+    grounds: Grounds<'a>,
+    stop: &'a Stop,
+}
+
+impl Measuring<'_> {
+    fn own(&self) -> Result<Round, Failure> {
+        let mut round = Round::new();
+        let true_of = ["true"].map(str::to_owned).to_vec();
+        let kept = [&self.work.python, "-c", LINES].map(str::to_owned).to_vec();
+        if self.work.wants(Part::Command) {
+            let jobs = self.work.commands;
+            let (rate, cpu) = self.worked_on(jobs, &[], &true_of)?;
+            round.insert("command", rate);
+            round.insert("command_cpu", cpu);
+        }
+        if self.work.wants(Part::Lines) {
+            let (rate, cpu) = self.worked_on(self.work.lines, &["--lines"], &kept)?;
+            round.insert("lines", rate);
+            round.insert("lines_cpu", cpu);
+        }
+        if self.work.wants(Part::Start) {
+            let starts = self.starts()?;
+            round.insert("start_p50", starts.quantile_us(0.5) / 1000.0);
+            round.insert("start_p99", starts.quantile_us(0.99) / 1000.0);
+        }
+        if self.work.wants(Part::Drain) {
+            self.drained(&mut round, &kept)?;
+        }
+        Ok(round)
+    }
+
+    fn peers(&self, peer: Loop) -> Result<Round, Failure> {
+        let mut round = Round::new();
+        let (part, row, jobs) = match peer {
+            Loop::Rq => (Part::Command, "command", self.work.commands),
+            Loop::Greenstalk => (Part::Lines, "lines", self.work.lines),
+        };
+        if self.work.wants(part) {
+            let took = peer.measure(
+                &self.work.python,
+                (self.work.procs, jobs),
+                self.grounds.site,
+            )?;
+            round.insert(row, rate(jobs, took));
+        }
+        Ok(round)
+    }
+
+    fn start(&self) -> Result<Coordinator, Failure> {
+        let coordinator = Coordinator::start(None, self.grounds)?;
+        coordinator.has_keeper()?;
+        Ok(coordinator)
+    }
+
+    /// `sexton work`, with the flags that all have.
+    fn runner(&self, data: &Path, flags: &[&str], command: &[String]) -> Result<Child, Failure> {
+        let mut runner = Command::new(self.grounds.site.program()?);
+        runner.args(["work", "bench", "--procs"]);
+        runner.arg(self.work.procs.to_string()).args(flags);
+        runner.arg("--data").arg(data).arg("--").args(command);
+        runner.env_remove("SEXTON_PROCESS_ID");
+        runner
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        runner.spawn().map_err(Failure::to("run sexton work"))
+    }
+
+    /// Jobs a second, and microseconds of the coordinator for each.
+    fn worked_on(
+        &self,
+        jobs: u32,
+        flags: &[&str],
+        command: &[String],
+    ) -> Result<(f64, f64), Failure> {
+        let coordinator = self.start()?;
+        push(&coordinator, jobs, self.stop)?;
+        let (before, began) = (coordinator.processor_time()?, now());
+        ended(self.runner(coordinator.data(), flags, command)?)?;
+        let took = now() - began;
+        let cpu = coordinator.processor_time()?.saturating_sub(before);
+        if waiting(&coordinator)? > 0 {
+            return Err(Failure::new("not all jobs were worked on"));
+        }
+        Ok((rate(jobs, took), cpu.as_secs_f64() * 1e6 / f64::from(jobs)))
+    }
+
+    /// From a push until the first act of its command, where a runner waits.
+    fn starts(&self) -> Result<Latencies, Failure> {
+        let folder = directory(&self.grounds.site.root())?;
+        let mut pulse = Fifo::create(&folder.path().join("pulse"))?;
+        let coordinator = self.start()?;
+        let words = format!("echo $$ >{}", pulse.path().display());
+        let says = ["sh", "-c", &words].map(str::to_owned);
+        let mut runner = self.runner(coordinator.data(), &["--wait"], &says)?;
+        let measured = (0..=self.work.starts).map(|_| {
+            self.stop.check()?;
+            let began = now();
+            push(&coordinator, 1, self.stop)?;
+            pulse.next_pid()?;
+            Ok(now() - began)
+        });
+        let measured = measured.collect::<Result<Vec<Duration>, Failure>>();
+        let killed = runner.kill().and_then(|()| runner.wait());
+        killed.map_err(Failure::to("end sexton work"))?;
+        let mut latencies = Latencies::default();
+        // The first finds a runner that is still being started.
+        for latency in measured?.into_iter().skip(1) {
+            latencies.note(latency);
+        }
+        Ok(latencies)
+    }
+
+    /// Very many jobs, and what they take while they become fewer.
+    fn drained(&self, round: &mut Round, command: &[String]) -> Result<(), Failure> {
+        let coordinator = self.start()?;
+        let jobs = self.work.drain;
+        push(&coordinator, jobs, self.stop)?;
+        let memory = || Ok::<_, Failure>(as_float(coordinator.resident()?) / 1e6);
+        let full = memory()?;
+        let began = now();
+        let half = (jobs / 2).to_string();
+        ended(self.runner(
+            coordinator.data(),
+            &["--lines", "--max-jobs", &half],
+            command,
+        )?)?;
+        let middle = memory()?;
+        ended(self.runner(coordinator.data(), &["--lines"], command)?)?;
+        let took = now() - began;
+        let empty = memory()?;
+        round.insert("drain", rate(jobs, took));
+        round.insert("memory_full", full);
+        round.insert("memory_half", middle);
+        round.insert("memory_empty", empty);
+        round.insert("memory_share", empty / full);
+        Ok(())
+    }
+}
+
+/// Adds jobs, each on disk when this returns.
+fn push(coordinator: &Coordinator, jobs: u32, stop: &Stop) -> Result<(), Failure> {
+    let mut stream = coordinator.connect()?;
+    let mut left = jobs;
+    while left > 0 {
+        stop.check()?;
+        let now = left.min(PUSHED);
+        let pushed = vec![json!({ "queue": "bench", "body": "x" }); now as usize];
+        ask(
+            &mut stream,
+            "/v1/queues/push-all",
+            Some(&json!({ "jobs": pushed })),
+        )?;
+        left -= now;
+    }
+    Ok(())
+}
+
+/// How many jobs there are that were not worked on.
+fn waiting(coordinator: &Coordinator) -> Result<u64, Failure> {
+    let known = coordinator.ask("/v1/queues", None)?;
+    let queues = known.get("queues").and_then(Value::as_array);
+    // A queue with nothing in it is not there.
+    let jobs = queues.into_iter().flatten();
+    Ok(jobs.filter_map(|queue| queue.get("total")?.as_u64()).sum())
+}
+
+/// Waits for a runner that has nothing left to do.
+fn ended(mut runner: Child) -> Result<(), Failure> {
+    let status = runner.wait().map_err(Failure::to("wait for sexton work"))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Failure::new(format!("sexton work ended with {status}")))
+    }
+}
+
+fn rate(jobs: u32, took: Duration) -> f64 {
+    f64::from(jobs) / took.as_secs_f64()
+}
