@@ -1,7 +1,8 @@
-//! Requests to a running coordinator, each on a connection of its own and bounded in time and bytes; streams; and waits
+//! Requests to a running coordinator, bounded in time and bytes; streams; and waits
 //! that outlast a restart.
 
-use crate::client::target::{Connection, Target};
+use crate::client::connection::Connection;
+use crate::client::target::Target;
 use crate::report::{BOTH_WAYS, Failure, tell};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
@@ -221,7 +222,8 @@ fn ask(
         }
     };
     let mut answer = Vec::new();
-    let read = read_answer(&mut ask_on(target, request, patience)?, &mut answer);
+    let mut reader = ask_on(target, request, patience)?;
+    let read = read_answer(&mut reader, &mut answer);
     match read.map_err(|error| (error.kind(), error)) {
         // TLS that ends without a word: what is whole is whole all the same.
         // What was refused before it was read to its end is answered all the same.
@@ -237,13 +239,25 @@ fn ask(
         }
         Err((_, error)) => return Err(Trouble::Refused(failed(&error))),
     }
-    parse(&answer).ok_or_else(|| {
-        if answer.is_empty() || answer.starts_with(b"HTTP/1.") {
-            Trouble::CutOff(failed(&"the answer is cut off"))
-        } else {
-            Trouble::Refused(failed(&"the answer is not HTTP"))
+    match parse(&answer) {
+        Some(parsed) => {
+            if reader.buffer().is_empty() && !ends_connection(&answer) {
+                target.idle.keep(reader.into_inner());
+            }
+            Ok(parsed)
         }
-    })
+        None if answer.is_empty() || answer.starts_with(b"HTTP/1.") => {
+            Err(Trouble::CutOff(failed(&"the answer is cut off")))
+        }
+        None => Err(Trouble::Refused(failed(&"the answer is not HTTP"))),
+    }
+}
+
+/// Whether the head says that nothing more is answered on this connection.
+fn ends_connection(answer: &[u8]) -> bool {
+    let head = answer.split(|byte| *byte == b'\n');
+    let mut head = head.take_while(|line| !line.trim_ascii().is_empty());
+    head.any(|line| line.trim_ascii().eq_ignore_ascii_case(b"connection: close"))
 }
 
 /// Reads to the end that the answer says it has, or to that of the connection: its end comes later, and nobody waits for it.
@@ -412,9 +426,7 @@ fn ask_on(
         .as_ref()
         .map_or_else(String::new, |key| format!("Idempotency-Key: {key}\r\n"));
     let host = &target.host;
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{token}{key}{content}"
-    );
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n{token}{key}{content}");
     let connected = target.connect(patience);
     let mut stream = connected.map_err(|error| unreachable_because(&error, target))?;
     let sent = stream.write_all(format!("{head}\r\n{body}").as_bytes());

@@ -3,9 +3,11 @@
 //! | file | holds |
 //! |---|---|
 //! | `target.rs` | the flags that say which coordinator, and the way to it |
+//! | `connection.rs` | connections, and those that are asked on again |
 //! | `ask.rs` | requests, answers, streams, and waits that outlast a restart |
 
 mod ask;
+mod connection;
 mod target;
 
 pub(crate) use ask::{

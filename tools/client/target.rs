@@ -3,11 +3,12 @@
 //!
 //! Never here: the token in an error, or anywhere but in the head of a request.
 
+use crate::client::connection::{Connection, Idle};
 use crate::report::Failure;
 use crate::settings::data_directory;
 use clap::Args;
 use std::ffi::OsString;
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -86,6 +87,7 @@ impl Where {
                 host: "localhost".to_owned(),
                 token: None,
                 key: None,
+                idle: Idle::default(),
             });
         }
         let place = Place::parse(&url)?;
@@ -104,6 +106,7 @@ impl Where {
             way: Way::Tcp { place, tls },
             data: None,
             key: None,
+            idle: Idle::default(),
         })
     }
 }
@@ -119,6 +122,8 @@ pub(crate) struct Target {
     pub(super) token: Option<String>,
     /// The key of a request that may come again.
     pub(super) key: Option<String>,
+    /// Connections that may be asked on again.
+    pub(super) idle: Idle,
 }
 
 #[derive(Clone)]
@@ -129,11 +134,6 @@ enum Way {
         tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     },
 }
-
-/// A connection, of whatever kind.
-pub(super) trait Connection: Read + Write {}
-
-impl<T: Read + Write> Connection for T {}
 
 impl Target {
     /// Whether it is asked on a Unix socket, so on this machine.
@@ -149,6 +149,7 @@ impl Target {
             host: "localhost".to_owned(),
             token: None,
             key: None,
+            idle: Idle::default(),
         }
     }
 
@@ -178,32 +179,33 @@ impl Target {
         matches!(self.way, Way::Tcp { .. })
     }
 
-    /// Connects. A read or a write of what this gives takes no longer than `patience`.
+    /// Connects, or goes on with a connection that is there. A read or a write of what this gives takes no longer than `patience`.
     pub(super) fn connect(&self, patience: Duration) -> io::Result<Box<dyn Connection>> {
-        match &self.way {
-            Way::Socket(path) => {
-                let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(patience))?;
-                stream.set_write_timeout(Some(patience))?;
-                Ok(Box::new(stream))
-            }
-            Way::Tcp { place, tls } => {
-                let stream = place.connect()?;
-                stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(patience))?;
-                stream.set_write_timeout(Some(patience))?;
-                let Some((config, name)) = tls else {
-                    return Ok(Box::new(stream));
-                };
-                let session = ClientConnection::new(Arc::clone(config), name.clone());
-                let session = session.map_err(io::Error::other)?;
-                Ok(Box::new(StreamOwned::new(session, stream)))
-            }
-        }
+        let connection = match self.idle.take() {
+            Some(connection) => connection,
+            None => self.way.connect()?,
+        };
+        connection.wait_at_most(patience)?;
+        Ok(connection)
     }
 }
 
 impl Way {
+    fn connect(&self) -> io::Result<Box<dyn Connection>> {
+        let (place, tls) = match self {
+            Self::Socket(path) => return Ok(Box::new(UnixStream::connect(path)?)),
+            Self::Tcp { place, tls } => (place, tls),
+        };
+        let stream = place.connect()?;
+        stream.set_nodelay(true)?;
+        let Some((config, name)) = tls else {
+            return Ok(Box::new(stream));
+        };
+        let session = ClientConnection::new(Arc::clone(config), name.clone());
+        let session = session.map_err(io::Error::other)?;
+        Ok(Box::new(StreamOwned::new(session, stream)))
+    }
+
     fn shown(&self) -> String {
         match self {
             Self::Socket(path) => path.display().to_string(),
