@@ -7,7 +7,7 @@ use crate::actors::lease::machine::LeaseMachine;
 use crate::actors::lease::message::{Claim, Imported, Message, Requesting};
 use crate::actors::lease::outcome::{Outcome, Refused, Source, Step, Turn};
 use crate::actors::lock::Name;
-use crate::clock::Timestamp;
+use crate::clock::{Date, Timestamp};
 use crate::ids::{ProcessId, Slot, Token};
 use crate::spine::machine::Moment;
 
@@ -390,8 +390,11 @@ impl LeaseMachine {
         let today = moment.now.date();
         let at = lease.schedule.as_ref().and_then(|it| it.next(today));
         let mut steps = vec![(slot, Step::Scheduled { at, place })];
-        let is_late = today > due.at.plus_ms(LATE_MS);
-        if !lease.settings.disabled && (!is_late || lease.settings.catches_up) {
+        // The newest date that has come, of those that were missed.
+        let recent = Date(today.0.saturating_sub(LATE_MS + 1));
+        let recent = lease.schedule.as_ref().and_then(|it| it.next(recent));
+        let in_time = today <= due.at.plus_ms(LATE_MS) || recent.is_some_and(|it| it <= today);
+        if !lease.settings.disabled && (in_time || lease.settings.catches_up) {
             steps.push((slot, Step::Owed(Source::Date)));
         }
         changed_all(steps)

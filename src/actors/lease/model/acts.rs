@@ -3,7 +3,7 @@
 use super::{Entry, Model};
 use sexton::actors::binding::{Exit, Until};
 use sexton::actors::lease::{Holder, Place};
-use sexton::clock::Timestamp;
+use sexton::clock::{Date, Timestamp};
 use sexton::ids::{ProcessId, Slot, Token};
 
 impl Model {
@@ -125,7 +125,10 @@ impl Model {
         let schedule = known.lease.schedule.as_ref();
         known.due = schedule.and_then(|it| it.next(today));
         known.lease.due = known.due.map(|_| place);
-        let in_time = today.0 <= due.0 + 60_000;
+        let since = |date: Date| today.0.checked_sub(date.0);
+        let recent = schedule.and_then(|it| it.next(Date(today.0.saturating_sub(60_001))));
+        let in_time = [Some(due), recent].into_iter().flatten();
+        let in_time = in_time.filter_map(since).any(|since| since <= 60_000);
         if !known.lease.settings.disabled && (in_time || known.lease.settings.catches_up) {
             known.owe();
             known.share();
