@@ -2,7 +2,7 @@
 
 use super::chance::chance;
 use super::doors::OpenDoors;
-use super::{NodeError, cut_words, ports};
+use super::{NodeError, cut_words, ports, swept};
 use crate::actors::{Actors, each};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::Config;
@@ -147,7 +147,7 @@ impl Core {
         let (taking, mended) = (Rc::clone(&checkpoints), !past.found.mended.is_empty());
         runtime::spawn(async move { taking.run(asked, mended).await });
         let handle = Handle::new(actors, facts, self.halted);
-        configure_services(&handle, &config).await;
+        begin_with(&handle, &config).await;
         match OpenDoors::open(&config, hosts, &handle).await {
             Ok(doors) => Ok(Open {
                 handle,
@@ -165,8 +165,9 @@ impl Core {
     }
 }
 
-/// Makes the services those of the configuration.
-async fn configure_services(handle: &Handle, config: &Config) {
+/// Makes the services those of the configuration, and has the files of processes go with their records.
+async fn begin_with(handle: &Handle, config: &Config) {
+    swept::start(handle, config.data.as_deref());
     let services = config.services.clone();
     if let Err(error) = handle.services().configure(services).await {
         tracing::error!("the services stay as they were: {error}");

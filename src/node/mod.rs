@@ -7,6 +7,7 @@ mod chance;
 mod core;
 mod doors;
 mod ports;
+mod swept;
 
 use self::core::Core;
 use self::doors::OpenDoors;

@@ -157,6 +157,29 @@ fn one_in_the_background_is_shown_read_waited_for_and_stopped() {
 }
 
 #[test]
+fn what_a_process_wrote_goes_with_its_record() {
+    let mut tree = Tree::start();
+    let run = |tree: &Tree| {
+        tree.well(&["run", "--detach", "--", "true"])
+            .trim_end()
+            .to_owned()
+    };
+    let gone = run(&tree);
+    tree.well(&["wait", &gone]);
+    tree.well(&["ps", "prune"]);
+    let stays = run(&tree);
+    let dir = |id: &str| tree.data.join("run").join(id);
+    let (gone, stays) = (dir(&gone), dir(&stays));
+    let stranger = tree.data.join("run/notes");
+    std::fs::create_dir(&stranger).expect("there is room");
+    assert!(gone.is_dir() && stays.is_dir());
+    tree.daemon.take().expect("one runs").kill();
+    tree.serve();
+    until("it is removed", || (!gone.exists()).then_some(()));
+    assert!(stays.is_dir() && stranger.is_dir(), "nothing else is");
+}
+
+#[test]
 fn a_stop_of_a_tree_ends_what_escaped_and_what_ignores_it() {
     let tree = Tree::start();
     let mark = format!("{}", 1_000_000 + std::process::id());
