@@ -296,21 +296,23 @@ pub(crate) fn command_line(error: &clap::Error) -> Result<(), Failure> {
 }
 
 /// The help of a command that lacks a word.
-#[expect(clippy::print_stderr, reason = "what is said in place of an output")]
 fn tell_help(help: &str) {
-    eprint!("{help}");
+    say(help);
 }
 
 /// A remark beside the output.
-#[expect(clippy::print_stderr, reason = "what is said beside the output")]
 pub(crate) fn tell(words: &str) {
-    eprintln!("sexton: {words}");
+    say(&format!("sexton: {words}\n"));
 }
 
 /// Writes a line of a log beside the output, as it is.
-#[expect(clippy::print_stderr, reason = "what is said beside the output")]
 pub(crate) fn log(line: &str) {
-    eprintln!("{line}");
+    say(&format!("{line}\n"));
+}
+
+/// Writes to standard error. What nobody takes there, a full disk or a reader that has gone, is lost, and nothing else is.
+fn say(text: &str) {
+    drop(std::io::stderr().lock().write_all(text.as_bytes()));
 }
 
 /// Writes to standard output; a reader that has gone is no failure. What could steer a terminal is escaped on one.
@@ -360,10 +362,6 @@ pub(crate) fn colours() -> bool {
 }
 
 /// Prints what went wrong, and gives the exit status.
-#[expect(
-    clippy::print_stderr,
-    reason = "this is the one place that reports errors"
-)]
 pub(crate) fn end(result: Result<(), Failure>) -> ExitCode {
     let Err(failure) = result else {
         return ExitCode::SUCCESS;
@@ -374,18 +372,21 @@ pub(crate) fn end(result: Result<(), Failure>) -> ExitCode {
         ("", "")
     };
     if !failure.words.is_empty() {
-        eprintln!("{bold}sexton:{plain} {}", text::plain(&failure.words));
+        let words = text::plain(&failure.words);
+        say(&format!("{bold}sexton:{plain} {words}\n"));
     }
     for found in &failure.found {
-        eprintln!("  {}", text::plain(found));
+        say(&format!("  {}\n", text::plain(found)));
     }
     if let Some(help) = failure.help {
-        eprintln!("  {bold}help:{plain} {}", text::plain(&help));
+        say(&format!("  {bold}help:{plain} {}\n", text::plain(&help)));
     }
     // One that is misspelt may be why.
     for name in strange_variables() {
         let name = text::plain(&name);
-        eprintln!("  {bold}help:{plain} the environment has {name}, which is no setting");
+        say(&format!(
+            "  {bold}help:{plain} the environment has {name}, which is no setting\n"
+        ));
     }
     ExitCode::from(failure.status)
 }

@@ -295,3 +295,20 @@ fn a_command_that_is_not_there_costs_no_job_a_try() {
         assert_eq!(tree.run(words).status, 2, "{words:?}");
     }
 }
+
+/// What goes to standard error is for people: a run comes to its end without.
+#[test]
+fn a_run_goes_on_though_nobody_takes_what_it_says() {
+    let tree = Tree::start();
+    for body in ["a", "b", "c"] {
+        push(&tree, "mails", body);
+    }
+    let words = [
+        "work", "mails", "--log", "logfmt", "--", "sh", "-c", "exit 0",
+    ];
+    let mut command = tree.command(&words);
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    command.stderr(full.expect("every Linux has it"));
+    assert!(command.status().expect("it runs").success());
+    assert_eq!(tree.get("/v1/queues")["queues"], json!([]), "all are done");
+}

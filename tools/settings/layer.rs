@@ -426,7 +426,9 @@ impl Flags {
     /// Variables that are named as a setting is, and are none: misspelt, perhaps.
     fn strange(&self) -> Vec<String> {
         let is_known = |name: &str| {
-            OTHERS.contains(&name) || self.each().any(|(_, long)| variable(long) == name)
+            OTHERS.contains(&name)
+                || name.starts_with(OF_JOBS)
+                || self.each().any(|(_, long)| variable(long) == name)
         };
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let mut strange: Vec<String> = names
@@ -466,7 +468,19 @@ pub(crate) fn strange_variables() -> Vec<String> {
 
 /// How variables of ours begin, and those that other commands read.
 const VARIABLE: &str = "SEXTON_";
-const OTHERS: [&str; 3] = ["SEXTON_OWNER", "SEXTON_URL", "SEXTON_CA_FILE"];
+const OTHERS: [&str; 8] = [
+    "SEXTON_OWNER",
+    "SEXTON_URL",
+    "SEXTON_CA_FILE",
+    // What commands that the coordinator runs have.
+    "SEXTON_FENCE",
+    "SEXTON_INSTANCE",
+    "SEXTON_LEASE",
+    "SEXTON_PROCESS_ID",
+    "SEXTON_SERVICE",
+];
+/// How those begin that the commands of `sexton work` have.
+const OF_JOBS: &str = "SEXTON_JOB_";
 
 /// The variable of a flag.
 fn variable(long: &str) -> String {
