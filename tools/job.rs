@@ -4,7 +4,7 @@
 //! `docs/protocols/work.md`, "Reports".
 
 use crate::report::Failure;
-use crate::span::{SPAN, milliseconds};
+use crate::span::{SPAN, delay};
 use crate::work::{ADDRESS, PATIENCE, SECRET};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -52,13 +52,13 @@ enum What {
         #[arg(allow_hyphen_values = true)]
         error: String,
         /// How long until it is tried again [default: as its type says]
-        #[arg(long, value_name = SPAN, value_parser = milliseconds)]
+        #[arg(long, value_name = SPAN, value_parser = delay)]
         retry_after: Option<u64>,
     },
     /// Have it come back later when the command has ended; this counts as no try
     Snooze {
         /// How much later
-        #[arg(value_name = SPAN, value_parser = milliseconds)]
+        #[arg(value_name = SPAN, value_parser = delay)]
         after: u64,
         /// Why, to be shown with the job; its first 1,000 bytes are kept
         #[arg(allow_hyphen_values = true)]

@@ -57,6 +57,21 @@ pub(crate) fn milliseconds(text: &str) -> Result<u64, String> {
     Ok(sum as u64)
 }
 
+/// How long a job may be told to wait: as for those that are added.
+pub(crate) const DELAY_MS_MAX: u64 = u32::MAX as u64 * 1000;
+
+/// The same for how long a job waits until it is tried again.
+pub(crate) fn delay(text: &str) -> Result<u64, String> {
+    let ms = milliseconds(text)?;
+    if ms > DELAY_MS_MAX {
+        let most = DELAY_MS_MAX / 1000;
+        return Err(format!(
+            "{text:?} is longer than a job waits: {most} seconds"
+        ));
+    }
+    Ok(ms)
+}
+
 /// The same for spans of whole seconds within bounds.
 pub(crate) fn seconds(least: u64, most: u64) -> impl Fn(&str) -> Result<u64, String> + Clone {
     move |text| {

@@ -154,3 +154,41 @@ fn a_report_begins_the_time_of_a_command_again() {
         all.iter().any(|it| it["type"] == "worker").then_some(())
     });
 }
+
+#[test]
+fn a_job_is_not_told_to_wait_for_longer_than_jobs_wait() {
+    let tree = Tree::start();
+    let id = push(&tree, "mails", "x");
+    let script =
+        format!("{SEXTON} job snooze 99999999999; echo $? >&2; {SEXTON} job snooze 1h soon");
+    let (said, done) = work(&tree, &["mails"], &script);
+    assert!(
+        done.err.contains("longer than a job waits"),
+        "{said} {done:?}"
+    );
+    assert!(
+        !done.err.contains("no setting"),
+        "its variables are ours: {done:?}"
+    );
+    assert_eq!(job(&tree, &id)["attempts"], 0);
+    assert_eq!(job(&tree, &id)["error"], "soon");
+}
+
+/// Each word of how far a job is would be written down.
+#[test]
+fn a_command_that_reports_without_end_is_heard_now_and_then() {
+    let tree = Tree::start();
+    push(&tree, "mails", "x");
+    let released = || {
+        let status = tree.get("/v1/status");
+        status["journal"]["released"].as_u64().expect("a number")
+    };
+    let before = released();
+    let script = r#"read -r line <&3; id=${line#*\"id\":}; id=${id%%,*}; i=0
+        while [ $i -lt 2000 ]; do i=$((i+1)); echo "{\"id\":$id,\"progress\":$((i/20))}"; done >&3
+        echo "{\"id\":$id,\"ok\":true}" >&3; read -r line <&3"#;
+    let (said, _) = work(&tree, &["mails", "--lines"], script);
+    assert_eq!(said["jobs"][0]["status"], "ok", "{said}");
+    let entries = released() - before;
+    assert!(entries < 500, "{entries} entries");
+}

@@ -10,7 +10,8 @@ use crate::daemon::{Daemon, sexton, text};
 use crate::patience::until;
 use crate::tree::Tree;
 use crate::work::{job, push, until_lines};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::{Value, json};
 
 /// A coordinator with this in its configuration file.
@@ -67,7 +68,8 @@ fn a_worker_works_as_long_as_the_configuration_has_it() {
     });
     let listed = tree.well(&["worker", "list"]);
     assert!(listed.contains("mails   running"), "{listed}");
-    let work = "mails --procs=2 --timeout=60000ms -- sh -c test $(cat) = good";
+    let work =
+        "mails --procs=2 --timeout=60000ms --finish-within=60000ms -- sh -c test $(cat) = good";
     assert!(listed.contains(work), "{listed}");
     let log = tree.data.join("services/worker.mails/stderr.log");
     let logged = std::fs::read_to_string(log).expect("it logs");
@@ -129,6 +131,36 @@ fn a_worker_that_is_paused_comes_to_its_end_and_begins_nothing() {
     assert_eq!(noted, "begin\nend\nbegin\nend\n");
     let absent = tree.run(&["worker", "pause", "purges"]);
     assert_eq!(absent.status, 1, "{absent:?}");
+}
+
+/// Its commands are below it in the tree, and are launched by the keeper: a stop of its own tree does not end them.
+#[test]
+fn a_worker_that_is_stopped_kills_what_outlives_its_grace() {
+    for lines in ["", "lines = true\n"] {
+        let mut tree = configured("");
+        let log = tree.data.join("log");
+        let script = format!(
+            "trap '' TERM; test -z \"$SEXTON_JOB_LINES\" || read -r line <&3; echo $$ >> {}; while :; do sleep 0.1; done",
+            text(&log)
+        );
+        let table = format!(
+            "[workers.mails]\ntypes = [\"mails\"]\ngrace = \"300ms\"\n{lines}command = {}\n",
+            json!(["sh", "-c", script])
+        );
+        tree.daemon.take().expect("one runs").kill();
+        serve(&mut tree, &table);
+        let id = push(&tree, "mails", "x");
+        until_lines(&log, 1);
+        tree.well(&["worker", "pause", "mails"]);
+        let pid = std::fs::read_to_string(&log).expect("it ran");
+        let pid = pid.trim().parse().ok().and_then(Pid::from_raw);
+        let lives = test_kill_process(pid.expect("it says its PID"));
+        assert_eq!(lives, Err(Errno::SRCH), "{lines}");
+        let given_back = job(&tree, &id);
+        assert_eq!(given_back["attempts"], 0, "no try: {given_back}");
+        let error = "it was stopped before it was done";
+        assert_eq!(given_back["error"], error, "{given_back}");
+    }
 }
 
 #[test]

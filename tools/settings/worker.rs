@@ -8,7 +8,7 @@ use crate::settings::service;
 use crate::settings::value::{number, switch};
 use crate::size::bytes;
 use crate::worker::{name_of, service_of};
-use sexton::actors::process::{Definition, Ready};
+use sexton::actors::process::{Definition, Ready, Spec};
 use sexton::actors::queue::QueueName;
 use sexton::bytes::Bytes;
 use std::os::unix::ffi::OsStrExt as _;
@@ -33,6 +33,9 @@ const SHARED: [&str; 9] = [
 
 /// How long jobs may take to end when a worker is stopped, in milliseconds.
 const GRACE_MS: u32 = 60_000;
+
+/// How long a worker may take to give back what it killed.
+const LAST_WORDS_MS: u32 = 10_000;
 
 /// URG: `sexton work` begins no further job, and to its commands, which get it, too, it means nothing.
 const STOP_SIGNAL: u8 = 23;
@@ -132,6 +135,10 @@ fn read(name: &str, table: &DeTable<'_>, file: &Path) -> Result<Definition, Vec<
     if !wrong.is_empty() {
         return Err(wrong);
     }
+    // It kills what runs still when the grace is over, and needs a moment to say so.
+    let grace = definition.spec.grace_ms;
+    worker.flag("--finish-within", &format!("{grace}ms"));
+    definition.spec.grace_ms = grace.saturating_add(LAST_WORDS_MS).min(Spec::GRACE_MS_MAX);
     definition.spec.argv = worker.argv();
     Ok(definition)
 }

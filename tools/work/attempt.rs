@@ -11,8 +11,10 @@ use crate::work::report::{self, Reports};
 use crate::work::streams::{Outlet, Tail, body};
 use crate::work::tally::{LogForm, Verdict, Worked};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The exit status that says "not now": `EX_TEMPFAIL` of sysexits.h.
@@ -24,6 +26,9 @@ const OF_THIS: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
 /// How soon a coordinator that cannot be reached is asked again, and how often: five minutes in all.
 const PAUSE: Duration = Duration::from_millis(200);
 const TRIES_MAX: u32 = 1500;
+
+/// How often a command is looked at whose time ends within a second.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// What is run for each job, or for one after another.
 pub(super) struct Attempts {
@@ -38,6 +43,10 @@ pub(super) struct Attempts {
     pub(super) idle: Option<Mutex<Vec<Worker>>>,
     pub(super) bounds: Bounds,
     pub(super) log: Option<LogForm>,
+    /// Commands that run, by their records.
+    pub(super) running: Mutex<BTreeSet<String>>,
+    /// Whether what runs is to end now.
+    pub(super) is_halted: AtomicBool,
 }
 
 /// What a command may use.
@@ -91,6 +100,7 @@ impl Attempts {
         let worked = Worked {
             kind: claim.kind(),
             error,
+            is_deferred: matches!(verdict, Verdict::Later(..)),
             ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
         };
         self.say(claim, &verdict, &worked);
@@ -158,10 +168,45 @@ impl Attempts {
             data_max: self.bounds.memory,
         };
         let record = attached::launch(&self.asking, asked, streams, &own)?;
-        Ok(match self.never_ran(&record) {
-            Some(failure) => Err(failure),
-            None => Ok(words(&record, "/id")),
-        })
+        if let Some(failure) = self.never_ran(&record) {
+            return Ok(Err(failure));
+        }
+        let id = words(&record, "/id");
+        self.running().insert(id.clone());
+        if self.is_halted.load(Ordering::SeqCst) {
+            self.kill(&id);
+        }
+        Ok(Ok(id))
+    }
+
+    /// Kills what runs: its jobs are given back.
+    pub(super) fn halt(&self) {
+        self.is_halted.store(true, Ordering::SeqCst);
+        let running = std::mem::take(&mut *self.running());
+        for id in running {
+            self.kill(&id);
+        }
+    }
+
+    /// What is said of a job whose command was killed so; none if none is.
+    pub(super) fn halted(&self) -> Option<Verdict> {
+        let is_halted = self.is_halted.load(Ordering::SeqCst);
+        let words = "it was stopped before it was done".to_owned();
+        is_halted.then_some(Verdict::Later(words, Some(0)))
+    }
+
+    fn kill(&self, id: &str) {
+        let asked = fields([
+            ("id", id.into()),
+            ("tree", true.into()),
+            ("grace_ms", 0.into()),
+        ]);
+        // It may have ended. Else it ends when whoever stopped this process kills it, and so its claim.
+        drop(self.asking.act("stop", asked));
+    }
+
+    fn running(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Why it was never run, if it was not.
@@ -194,6 +239,7 @@ impl Attempts {
         };
         drop((input, written));
         let (record, is_late) = self.follow(&id, secret)?;
+        self.running().remove(&id);
         if let Some(failure) = self.never_ran(&record) {
             return Ok(Came::NeverRan(failure));
         }
@@ -208,8 +254,11 @@ impl Attempts {
             if left.is_zero() {
                 return Ok((self.end(id, self.bounds.grace)?, true));
             }
-            let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
-            let record = self.wait(id, Some(seconds))?;
+            // A wait is of whole seconds; what is less is looked at again and again.
+            if left < Duration::from_secs(1) {
+                rest(left.min(LOOK));
+            }
+            let record = self.wait(id, Some(left.as_secs()))?;
             if has_ended(&record) {
                 return Ok((record, false));
             }
@@ -271,6 +320,9 @@ impl Attempts {
         if code == Some(0) {
             return Verdict::Done;
         }
+        if let Some(given_back) = self.halted() {
+            return given_back;
+        }
         let error = if said.is_empty() {
             ending(record)
         } else {
@@ -295,6 +347,9 @@ impl Attempts {
     pub(super) fn late(&self) -> String {
         let most = self.bounds.time.unwrap_or_default().as_millis();
         let most = u64::try_from(most).unwrap_or(u64::MAX);
+        if most < 1000 {
+            return format!("it took longer than {most} ms");
+        }
         format!("it took longer than {}", crate::text::span(most))
     }
 }

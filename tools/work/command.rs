@@ -18,6 +18,7 @@ use sexton::actors::queue::QueueName;
 use sexton::refusal::Reason;
 use std::ffi::OsString;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Run a command for each job of some queues
@@ -89,6 +90,11 @@ pub(crate) struct Work {
     /// How long a command may take to end when it is stopped, before it is killed
     #[arg(long, value_name = SPAN, value_parser = milliseconds, default_value = "10s")]
     grace: u64,
+
+    /// After a signal to end, how long commands that run may take: then they are killed, and their jobs given back
+    /// [default: as long as they take]
+    #[arg(long, value_name = SPAN, value_parser = milliseconds)]
+    finish_within: Option<u64>,
 
     /// The most memory for data of each process of a command
     #[arg(long, value_name = SIZE, value_parser = bytes)]
@@ -184,12 +190,15 @@ impl Work {
             idle: self.lines.then(Mutex::default),
             bounds: self.bounds(),
             log: self.log,
+            running: Mutex::default(),
+            is_halted: AtomicBool::new(false),
         };
         let limits = Limits {
             jobs: self.max_jobs,
             time: self.max_time.map(Duration::from_millis),
             memory: self.memory_limit,
             waits: self.wait,
+            finish: self.finish_within.map(Duration::from_millis),
         };
         let tally = Tally::new(self.result.is_some());
         let runner = Runner::new(attempts, limits, tally);

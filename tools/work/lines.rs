@@ -7,6 +7,7 @@
 use crate::client::{fields, instant};
 use crate::process::ending;
 use crate::report::Failure;
+use crate::span::DELAY_MS_MAX;
 use crate::work::attempt::{Attempts, Came};
 use crate::work::claim::Claim;
 use crate::work::report::Report;
@@ -102,7 +103,8 @@ enum Silence {
 /// Milliseconds of seconds, if they are any.
 fn milliseconds(seconds: f64) -> Option<u64> {
     let span = Duration::try_from_secs_f64(seconds).ok()?;
-    u64::try_from(span.as_millis()).ok()
+    let ms = u64::try_from(span.as_millis()).ok()?;
+    (ms <= DELAY_MS_MAX).then_some(ms)
 }
 
 impl Line {
@@ -125,11 +127,17 @@ impl Line {
             None => Ok(None),
             Some(seconds) => match milliseconds(seconds) {
                 Some(ms) => Ok(Some(ms)),
-                None => Err("a span in the answer of the worker is none".to_owned()),
+                None => Err(
+                    "a span in the answer of the worker is none, or is longer than a job waits"
+                        .to_owned(),
+                ),
             },
         };
         let retry_after = span(line.retry_after)?;
         let is_report = line.progress.is_some() || line.text.is_some();
+        if line.progress.is_some_and(|percent| percent > 100) {
+            return Err("a progress of the worker is more than 100".to_owned());
+        }
         Ok(match (line.ok, line.fail, span(line.snooze)?, line.touch) {
             (Some(true), None, None, None) if !is_report => Said::Verdict(Verdict::Done),
             (None, Some(error), None, None) if !is_report => {
@@ -268,12 +276,13 @@ impl Worker {
     /// The next line, within the time that is left.
     fn line(&mut self, left: impl Fn() -> Option<Duration>) -> Result<Vec<u8>, Silence> {
         loop {
-            if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
-                return Ok(self.unread.drain(..=end).collect());
-            }
-            if self.unread.len() > LINE_BYTES_MAX {
+            let end = self.unread.iter().position(|byte| *byte == b'\n');
+            if end.unwrap_or(self.unread.len()) > LINE_BYTES_MAX {
                 let words = format!("a line of the worker has more than {LINE_BYTES_MAX} bytes");
                 return Err(Silence::Malformed(words));
+            }
+            if let Some(end) = end {
+                return Ok(self.unread.drain(..=end).collect());
             }
             let left = left();
             if left.is_some_and(|left| left.is_zero()) {
@@ -305,6 +314,9 @@ impl Worker {
             Silence::Closed => attempts.wait_or_end(&self.id, grace)?,
             Silence::Late | Silence::Malformed(_) => attempts.end(&self.id, grace)?,
         };
+        if let Some(given_back) = attempts.halted() {
+            return Ok(Came::Said(given_back));
+        }
         let code = record.pointer("/code").and_then(Value::as_u64);
         let never_ran = !self.has_answered && code.is_some_and(|it| NOT_EXECUTED.contains(&it));
         if silence == Silence::Closed && never_ran {
@@ -315,6 +327,14 @@ impl Worker {
         Ok(Came::Said(match silence {
             Silence::Malformed(words) => Verdict::Failed(words, None),
             Silence::Late => Verdict::Failed(attempts.late(), None),
+            Silence::Closed
+                if record
+                    .pointer("/stopped_by")
+                    .is_some_and(|by| !by.is_null()) =>
+            {
+                let words = "the worker closed its socket without an answer, and went on";
+                Verdict::Failed(words.to_owned(), None)
+            }
             Silence::Closed if code == Some(0) => {
                 let words = format!("the worker ended without an answer: {}", ending(&record));
                 Verdict::Failed(words, None)
@@ -403,6 +423,9 @@ mod tests {
             r#"{"id":17,"ok":true,"progress":1}"#,
             r#"{"id":17,"fail":"x","retry_after":-1}"#,
             r#"{"id":17,"snooze":1e300}"#,
+            r#"{"id":17,"snooze":4294967296}"#,
+            r#"{"id":17,"fail":"x","retry_after":4294967296}"#,
+            r#"{"id":17,"progress":101}"#,
             r#"{"id":17,"ok":true,"more":1}"#,
         ] {
             assert!(read(wrong).is_err(), "{wrong}");

@@ -3,8 +3,9 @@
 //!
 //! The protocol is that of `docs/protocols/work.md`, "Reports".
 
-use crate::client::{Target, fields, instant};
+use crate::client::{Fields, Target, fields, instant};
 use crate::report::Failure;
+use crate::span::DELAY_MS_MAX;
 use crate::work::claim::{Claim, Jobs, chance};
 use crate::work::tally::Verdict;
 use serde::Deserialize;
@@ -27,6 +28,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The longest request.
 const REQUEST_BYTES_MAX: u64 = 16 << 10;
+
+/// How often the coordinator is told how far a job is: each is written down.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
 /// The most requests at a time.
 const OPEN_MAX: usize = 64;
@@ -69,6 +73,9 @@ struct Live {
     token: u64,
     touched: Instant,
     verdict: Option<Verdict>,
+    /// When the coordinator was told how far it is, and what came since.
+    told: Option<Instant>,
+    untold: Option<Fields>,
 }
 
 /// Attempts that are under way, by their secrets.
@@ -118,6 +125,8 @@ impl Reports {
             token: claim.token,
             touched: instant(),
             verdict: None,
+            told: None,
+            untold: None,
         };
         self.live().insert(secret.clone(), live);
         Ok(secret)
@@ -125,7 +134,17 @@ impl Reports {
 
     /// An attempt is over; what was said of it.
     pub(super) fn end(&self, secret: &str) -> Option<Verdict> {
-        self.live().remove(secret).and_then(|live| live.verdict)
+        let live = self.live().remove(secret)?;
+        if let Some(untold) = live.untold {
+            // What becomes of the job says more.
+            drop(Jobs::tell(
+                &self.target,
+                (live.id, live.token),
+                "report",
+                untold,
+            ));
+        }
+        live.verdict
     }
 
     /// When an attempt was touched last, or began.
@@ -168,9 +187,9 @@ impl Reports {
     fn hear(&self, stream: &UnixStream) -> io::Result<()> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        let mut line = String::new();
-        BufReader::new(stream.take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
-        let done = match serde_json::from_str::<Request>(&line) {
+        let mut line = Vec::new();
+        BufReader::new(stream.take(REQUEST_BYTES_MAX)).read_until(b'\n', &mut line)?;
+        let done = match serde_json::from_slice::<Request>(&line) {
             Ok(request) => self.take(&request.secret, request.report),
             Err(error) => Err(format!("this is no report: {error}")),
         };
@@ -183,6 +202,17 @@ impl Reports {
         let attempt = live.get_mut(secret);
         let attempt = attempt.ok_or("there is no such attempt: it may be over")?;
         attempt.touched = instant();
+        if let Report::Fail {
+            retry_after_ms: Some(after),
+            ..
+        }
+        | Report::Snooze {
+            after_ms: after, ..
+        } = &report
+            && *after > DELAY_MS_MAX
+        {
+            return Err(format!("a job waits for {DELAY_MS_MAX} ms at most"));
+        }
         let asked = match report {
             Report::Fail {
                 error,
@@ -197,8 +227,18 @@ impl Reports {
             }
             Report::Touch {} => Some(("touch", fields([]))),
             Report::Progress { percent, text } => {
-                let more = [("percent", percent.into()), ("text", text.into())];
-                Some(("report", fields(more)))
+                let more = fields([("percent", percent.into()), ("text", text.into())]);
+                if attempt
+                    .told
+                    .is_some_and(|told| told.elapsed() < PROGRESS_EVERY)
+                {
+                    attempt.untold.get_or_insert_default().extend(more);
+                    return Ok(());
+                }
+                attempt.told = Some(instant());
+                let mut all = attempt.untold.take().unwrap_or_default();
+                all.extend(more);
+                Some(("report", all))
             }
         };
         let claim = (attempt.id, attempt.token);

@@ -31,6 +31,8 @@ pub(super) struct Limits {
     pub(super) memory: u64,
     /// Whether it waits for jobs.
     pub(super) waits: bool,
+    /// How long jobs that are worked on may take when it is told to end; `None` if as long as they take.
+    pub(super) finish: Option<Duration>,
 }
 
 /// Workers, and what they have come to.
@@ -97,7 +99,7 @@ impl Runner {
         let mut left = workers;
         while left > 0 {
             match heard.recv().expect("this thread has a sender of its own") {
-                News::Stop => self.state().stop(Reached::Stopped),
+                News::Stop => self.stop(),
                 News::Ended => left -= 1,
                 News::Worked => {}
             }
@@ -110,6 +112,21 @@ impl Runner {
         self.attempts.dismiss();
         let mut state = self.state();
         Ok((std::mem::take(&mut state.tally), state.failure.take()))
+    }
+
+    /// Begins no further job, and ends what is worked on when that has had its time.
+    fn stop(self: &Arc<Self>) {
+        let was_stopping = std::mem::replace(&mut self.state().is_stopping, true);
+        self.state().stop(Reached::Stopped);
+        if let (false, Some(finish)) = (was_stopping, self.limits.finish) {
+            let runner = Arc::clone(self);
+            let halting = move || {
+                rest(finish);
+                runner.attempts.halt();
+            };
+            // Without it, whoever stopped this process kills it in the end.
+            drop(Builder::new().name("finish".to_owned()).spawn(halting));
+        }
     }
 
     /// How far it is.

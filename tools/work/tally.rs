@@ -87,6 +87,8 @@ pub(super) struct Worked {
     pub(super) kind: String,
     /// What went wrong; nothing if it is done.
     pub(super) error: Option<String>,
+    /// Whether it was not tried, and comes back.
+    pub(super) is_deferred: bool,
     pub(super) ms: u64,
 }
 
@@ -158,6 +160,7 @@ pub(super) struct Tally {
     jobs: Option<Vec<Worked>>,
     pub(super) done: u64,
     pub(super) failed: u64,
+    pub(super) deferred: u64,
     elapsed: u64,
     reached: Option<Reached>,
     /// The types that are closed by their throttles, and when each is open again, in seconds since 1970.
@@ -181,6 +184,7 @@ impl Tally {
     /// Notes what became of a job.
     pub(super) fn add(&mut self, worked: Worked) {
         match worked.error {
+            _ if worked.is_deferred => self.deferred += 1,
             None => self.done += 1,
             Some(_) => self.failed += 1,
         }
@@ -192,7 +196,7 @@ impl Tally {
 
     /// Whether nothing was worked on, and nothing was ready.
     pub(super) fn is_empty(&self) -> bool {
-        self.done + self.failed == 0 && self.reached == Some(Reached::NoneReady)
+        self.done + self.failed + self.deferred == 0 && self.reached == Some(Reached::NoneReady)
     }
 
     /// There was nothing, and nobody knows of such jobs.
@@ -232,11 +236,11 @@ impl Tally {
 
     /// As people read it.
     pub(super) fn line(&self) -> String {
-        format!(
-            "{} done, {} failed: {}",
-            count(self.done, "job"),
-            self.failed,
-            self.word()
-        )
+        let deferred = match self.deferred {
+            0 => String::new(),
+            deferred => format!(", {deferred} deferred"),
+        };
+        let (done, failed) = (count(self.done, "job"), self.failed);
+        format!("{done} done, {failed} failed{deferred}: {}", self.word())
     }
 }
