@@ -5,9 +5,9 @@ use crate::process::asking::Asking;
 use crate::process::page;
 use crate::process::pid_file_command;
 use crate::process::run::PARENT;
-use crate::report::{Failure, print};
+use crate::report::{Failure, print, tell};
 use crate::span::{SPAN, milliseconds};
-use crate::text::count;
+use crate::text::{count, grouped};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use sexton::clock::{Clock as _, SystemClock, Timestamp};
@@ -139,7 +139,7 @@ impl Ps {
                 return asking.tell(&record, |record| page::whole(record, now));
             }
             let mut records = vec![record];
-            records.extend(all(&asking, "/descendants", query, u64::MAX)?);
+            records.extend(all(&asking, "/descendants", query, u64::MAX)?.0);
             return show(&asking, &records, &|records| {
                 page::trees(records, self.current.as_deref(), now)
             });
@@ -152,7 +152,13 @@ impl Ps {
         }
         let mut query = self.query();
         query.insert("newest_first".to_owned(), "true".into());
-        let mut records = all(&asking, "", query, self.limit)?;
+        let (mut records, are_more) = all(&asking, "", query, self.limit)?;
+        if are_more {
+            let most = grouped(self.limit);
+            tell(&format!(
+                "there are more than these {most}, the newest: --limit has more"
+            ));
+        }
         records.reverse();
         show(&asking, &records, &|records| {
             if self.tree {
@@ -179,8 +185,13 @@ impl Ps {
     }
 }
 
-/// Every record of a list, page by page.
-fn all(asking: &Asking, what: &str, mut query: Fields, most: u64) -> Result<Vec<Value>, Failure> {
+/// Every record of a list, page by page, and whether there are more.
+fn all(
+    asking: &Asking,
+    what: &str,
+    mut query: Fields,
+    most: u64,
+) -> Result<(Vec<Value>, bool), Failure> {
     let mut records = Vec::new();
     loop {
         let left = most - records.len() as u64;
@@ -193,7 +204,7 @@ fn all(asking: &Asking, what: &str, mut query: Fields, most: u64) -> Result<Vec<
             Some(next) if (records.len() as u64) < most => {
                 query.insert("after".to_owned(), next.into());
             }
-            Some(_) | None => return Ok(records),
+            next => return Ok((records, next.is_some())),
         }
     }
 }

@@ -89,7 +89,7 @@ pub(super) struct Pushed {
     /// is printed
     #[arg(long, value_name = "KEY")]
     dedup: Option<String>,
-    /// Run it at most once: whatever ends its claim ends it
+    /// Run it at most once: whatever ends its claim ends it, unless its worker gives it back (release, defer)
     #[arg(long)]
     once: bool,
     /// The root job it comes from: what its jobs have in common, and its time as a number, of which the larger is newer
@@ -311,8 +311,8 @@ pub(super) fn print_body(job: &Value) -> Result<(), Failure> {
 /// The process that claims end with.
 #[derive(Args)]
 pub(super) struct BoundTo {
-    /// The process that the claim ends with, by its record: an id, or the beginning of one. Without --claim the claim has no
-    /// other end
+    /// The process that the claim ends with, by its record: an id, or the beginning of one. Without a time the claim has
+    /// no other end
     #[arg(long, value_name = "ID")]
     process: Option<String>,
     /// How much of that process has to end [default: tree]

@@ -148,7 +148,8 @@ pub(crate) fn locks(work: &Work, width: usize) -> Vec<Row> {
             index => format!("{} {index}", shown(lock, "key")),
         };
         let waiting = grouped(number(lock, "/waiting"));
-        let left = span(number(lock, "/remaining_ms"));
+        let left = lock.pointer("/remaining_ms").and_then(Value::as_u64);
+        let left = left.map_or("-".to_owned(), span);
         let cells = [name.as_str(), &waiting, &shown(lock, "owner"), &left];
         lines.push(Row::new(rank(place, 3), line(cells)));
     }
