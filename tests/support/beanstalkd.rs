@@ -7,6 +7,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// A running server. Killed when dropped.
@@ -80,8 +81,13 @@ impl Server {
 
     /// A new connection.
     pub(crate) fn connect(&self) -> Client {
+        self.connect_for(PATIENCE)
+    }
+
+    /// A new connection, on which a reply is waited for so long.
+    pub(crate) fn connect_for(&self, patience: Duration) -> Client {
         let stream = UnixStream::connect(&self.socket).expect("it listens");
-        let patience = Some(PATIENCE);
+        let patience = Some(patience);
         stream.set_read_timeout(patience).expect("a time above 0");
         Client {
             stream,
@@ -129,14 +135,19 @@ impl Client {
 
     /// The next reply, whole; none if the server has ended the connection.
     pub(crate) fn reply(&mut self) -> Option<Vec<u8>> {
+        let reply = self.try_reply();
+        reply.unwrap_or_else(|error| panic!("no answer to {:?}: {error}", self.sent))
+    }
+
+    /// The same, or that there is none for too long.
+    pub(crate) fn try_reply(&mut self) -> std::io::Result<Option<Vec<u8>>> {
         loop {
             if let Some(reply) = self.take_reply() {
-                return Some(reply);
+                return Ok(Some(reply));
             }
-            let received = self.receive();
-            if !received.unwrap_or_else(|error| panic!("no answer to {:?}: {error}", self.sent)) {
+            if !self.receive()? {
                 assert!(self.received.is_empty(), "half a reply: {self:?}");
-                return None;
+                return Ok(None);
             }
         }
     }

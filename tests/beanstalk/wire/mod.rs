@@ -3,8 +3,13 @@
 
 use crate::beanstalkd::{Client, Server};
 use crate::left_out::left_out;
-use crate::patience::until;
+use crate::patience::{PATIENCE, until};
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long a reply of beanstalkd is waited for, and how often a dialogue is held with it.
+const PEER_PATIENCE: Duration = Duration::from_secs(8);
+const PEER_TRIES: u32 = 8;
 
 /// One dialogue.
 struct Dialogue {
@@ -55,19 +60,24 @@ fn is_so(reply: &[u8], words: &str) -> bool {
     }
 }
 
-fn hold(dialogue: &Dialogue, server: &Server) {
+/// Holds a dialogue. Whether every reply came within that time.
+fn hold(dialogue: &Dialogue, server: &Server, patience: Duration) -> bool {
     let mut clients: BTreeMap<&str, Client> = BTreeMap::new();
     let mut observer = server.connect();
     let mut last: Vec<u8> = Vec::new();
     for (number, who, what, words) in &dialogue.lines {
         let place = format!("dialogues.txt:{number}: {}", dialogue.name);
-        let client = clients.entry(who).or_insert_with(|| server.connect());
+        let connect = || server.connect_for(patience);
+        let client = clients.entry(who).or_insert_with(connect);
         match what {
             '>' => client.send(&[bytes(words), b"\r\n".to_vec()].concat()),
             // Without an end.
             '/' => client.send(&bytes(words)),
             '<' => {
-                last = client.reply().unwrap_or_default();
+                let Ok(reply) = client.try_reply() else {
+                    return false;
+                };
+                last = reply.unwrap_or_default();
                 let found = last.escape_ascii();
                 assert!(is_so(&last, words), "{place}: {found}");
             }
@@ -92,24 +102,36 @@ fn hold(dialogue: &Dialogue, server: &Server) {
             other => panic!("{place}: {other} is nothing that can be done"),
         }
     }
+    true
 }
 
 #[test]
 fn dialogues_are_held_as_written() {
     for dialogue in dialogues() {
-        hold(&dialogue, &Server::sexton(&[]));
+        let is_held = hold(&dialogue, &Server::sexton(&[]), PATIENCE);
+        assert!(is_held, "{}: no answer", dialogue.name);
     }
 }
 
+/// beanstalkd 1.12 sometimes forgets that a claim ends with its time: one in four, of a connection that is silent while another
+/// waits. So a dialogue in which it does not answer is held again.
 #[test]
 fn beanstalkd_holds_them_too() {
     for dialogue in dialogues().iter().filter(|it| !it.is_extension) {
-        match Server::beanstalkd() {
-            Ok((server, _)) => hold(dialogue, &server),
-            Err(words) => {
-                left_out(format!("the same dialogues with beanstalkd, {words}"));
-                return;
+        let mut is_held = false;
+        for _ in 0..PEER_TRIES {
+            let (server, _) = match Server::beanstalkd() {
+                Ok(server) => server,
+                Err(words) => {
+                    left_out(format!("the same dialogues with beanstalkd, {words}"));
+                    return;
+                }
+            };
+            is_held = hold(dialogue, &server, PEER_PATIENCE);
+            if is_held {
+                break;
             }
         }
+        assert!(is_held, "{}: no answer of beanstalkd", dialogue.name);
     }
 }
