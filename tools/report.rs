@@ -112,9 +112,7 @@ impl Failure {
                 Self::unreachable(format!("not done: {detail}"))
             }
             Some(Exit::No) => Self::found(format!("not done: {detail}")),
-            Some(Exit::Usage) => {
-                Self::usage(format!("the coordinator did not understand: {detail}"))
-            }
+            Some(Exit::Usage) => Self::usage(format!("not done: {detail}")),
             Some(Exit::Halted) => {
                 Self::halted(format!("the coordinator does not answer: {detail}"))
             }

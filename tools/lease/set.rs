@@ -90,6 +90,12 @@ impl Set {
     }
 
     fn setting(&self) -> Result<Fields, Failure> {
+        let flag = self.value.iter().filter_map(|it| it.to_str());
+        let flag = flag.skip(1).find(|it| it.starts_with("--"));
+        if let Some(flag) = flag.filter(|_| self.what != What::Command) {
+            return Err(Failure::usage(format!("{flag} stands behind the value"))
+                .help("flags go before the name of the lease"));
+        }
         if self.what != What::Command
             && (self.dir.is_some() || self.allow_secrets || !self.env.is_empty())
         {
