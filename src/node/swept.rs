@@ -3,10 +3,8 @@
 
 use crate::actors::process::Refused;
 use crate::handle::{Handle, ProcessError};
-use crate::ids::ProcessId;
-use crate::ports::process::files::RUN;
+use crate::ports::process::files::{self, RUN};
 use crate::spine::runtime;
-use std::io;
 use std::path::Path;
 use std::time::Duration;
 use tokio::time::interval;
@@ -33,35 +31,18 @@ pub(super) fn start(handle: &Handle, data: Option<&Path>) {
 /// Looks once; none if nobody can be asked.
 async fn sweep(handle: &Handle, run: &Path) -> Option<()> {
     let folder = run.to_owned();
-    let found = tokio::task::spawn_blocking(move || found(&folder));
+    let found = tokio::task::spawn_blocking(move || files::dirs(&folder));
     for id in found.await.ok()? {
         match handle.processes().get(id).await {
             Ok(_) => {}
             // A record stands on disk before its directory is made: without one, it has gone.
             Err(ProcessError::Refused(Refused::Unknown)) => {
                 let dir = run.join(id.to_string());
-                let removed = tokio::task::spawn_blocking(move || remove(&dir));
+                let removed = tokio::task::spawn_blocking(move || files::remove_dir(&dir));
                 removed.await.ok()?;
             }
             Err(_) => return None,
         }
     }
     Some(())
-}
-
-/// The directories that are named as those of processes are.
-fn found(run: &Path) -> Vec<ProcessId> {
-    // Without any process there is no such folder.
-    let entries = std::fs::read_dir(run).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    names.filter_map(|name| name.parse().ok()).collect()
-}
-
-fn remove(dir: &Path) {
-    if let Err(error) = std::fs::remove_dir_all(dir)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        let dir = dir.display();
-        tracing::warn!("{dir}: the files of a process that is forgotten stay: {error}");
-    }
 }

@@ -49,6 +49,24 @@ pub(crate) fn run_dir(data: &Path, id: ProcessId, own: Option<&Bytes>) -> PathBu
     )
 }
 
+/// The processes that have a directory of their own in `run`, the data directory's folder of them.
+pub(crate) fn dirs(run: &Path) -> Vec<ProcessId> {
+    // Without any process there is no such folder.
+    let entries = std::fs::read_dir(run).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter_map(|name| name.parse().ok()).collect()
+}
+
+/// Removes a process's directory with all that it wrote.
+pub(crate) fn remove_dir(dir: &Path) {
+    if let Err(error) = std::fs::remove_dir_all(dir)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        let dir = dir.display();
+        tracing::warn!("{dir}: the files of a process that is forgotten stay: {error}");
+    }
+}
+
 /// A failure of a step, about a path.
 pub(super) fn failure(step: Step, error: &io::Error, about: &Path) -> Failure {
     Failure {
