@@ -8,6 +8,7 @@ mod events;
 mod job_wait;
 mod leases;
 mod locks;
+mod pop;
 mod processes;
 mod queue_error;
 mod queues;
@@ -21,6 +22,7 @@ pub use self::events::Events;
 pub use self::job_wait::JobWait;
 pub use self::leases::{LeaseError, Leases, Requested};
 pub use self::locks::{Entry, LockError, Locks, Terms};
+pub use self::pop::Exchanged;
 pub use self::processes::{
     ProcessError, Processes, Reconciled, Requester, Stopping, Usage, words as failure_words,
 };

@@ -10,14 +10,12 @@
 
 use crate::actors::binding::Binding;
 use crate::actors::queue::{
-    AnyType, Body, BusyQueue, Choice, Claim, Claimant, Counts, JobSelection, JobView, Message, Pop,
-    Put, Query, QueueMachine, QueueName, QueueSelection, QueueView, Reply, Right, Root, Totals,
-    Watch,
+    AnyType, Body, BusyQueue, Choice, Counts, JobSelection, JobView, Message, Put, Query,
+    QueueMachine, QueueName, QueueSelection, QueueView, Reply, Right, Root, Totals,
 };
 use crate::handle::Drains;
-use crate::handle::job_wait::{JobWait, give_back};
 use crate::handle::queue_error::{QueueError, refusal};
-use crate::ids::{RequestKey, Slot, Token};
+use crate::ids::{RequestKey, Slot};
 use crate::spine::delivery::{Answer, Item};
 use crate::spine::runtime::{Mailbox, Stopped};
 use std::sync::Arc;
@@ -26,21 +24,18 @@ use tokio::sync::watch;
 /// Abandoned jobs that are made ready in one turn.
 const REPUSHED_IN_A_ROW: u32 = 100_000;
 
-/// How often a claim of any type is tried again that others came before.
-const RACES_MAX: u32 = 100;
-
 /// The queues of a node, from any thread. Cloning gives another handle.
 #[derive(Clone)]
 pub struct Queues {
-    mailbox: Mailbox<QueueMachine>,
+    pub(super) mailbox: Mailbox<QueueMachine>,
     /// How often each queue of a claim comes first, in their order, if that is left to chance.
-    weights: Option<Arc<[u32]>>,
+    pub(super) weights: Option<Arc<[u32]>>,
     /// Milliseconds that a claim lasts; if 0, as the job or its type says.
-    claim_ms: u64,
+    pub(super) claim_ms: u64,
     /// The process that claims are bound to.
     pub(super) bound: Option<Binding>,
-    key: Option<RequestKey>,
-    draining: watch::Receiver<Drains>,
+    pub(super) key: Option<RequestKey>,
+    pub(super) draining: watch::Receiver<Drains>,
 }
 
 /// What became of a job that was to be added.
@@ -150,127 +145,6 @@ impl Queues {
             Reply::Done => Ok(true),
             Reply::Absent => Ok(false),
             other => Err(refusal(&other)),
-        }
-    }
-
-    /// Claims the most urgent job of these queues, among equals the oldest; none if there is none now. Dropping the
-    /// future gives back what it would have answered.
-    pub async fn pop(&self, queues: &[QueueName]) -> Result<Option<Claim>, QueueError> {
-        Ok(self.pop_some(queues, 1).await?.pop())
-    }
-
-    /// The same for several jobs, so many at most.
-    pub async fn pop_some(
-        &self,
-        queues: &[QueueName],
-        most: usize,
-    ) -> Result<Vec<Claim>, QueueError> {
-        let pop = self.claim_of(queues);
-        let pops = std::iter::repeat_n(pop, most).zip(0..);
-        self.claims(pops.collect()).await
-    }
-
-    /// Claims up to so many jobs, each of any queue whose type is not set to be asked for by name. Chance draws the queue,
-    /// of all that have a job, and that queue gives its best.
-    pub async fn pop_any(&self, of: AnyType, most: usize) -> Result<Vec<Claim>, QueueError> {
-        let (of, mut claims) = (Arc::new(of), Vec::new());
-        for nth in 0..most as u64 {
-            match self.claim_any(&of, nth).await {
-                Ok(Some(claim)) => claims.push(claim),
-                Ok(None) => break,
-                // What was claimed is for whoever asked to have, and to hear of.
-                Err(_) if !claims.is_empty() => break,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(claims)
-    }
-
-    async fn claim_any(&self, of: &Arc<AnyType>, nth: u64) -> Result<Option<Claim>, QueueError> {
-        // What was claimed under a key is answered again, whatever there is by now.
-        if self.key.is_some()
-            && let Some(claim) = self.claims(vec![(self.claim_of(&[]), nth)]).await?.pop()
-        {
-            return Ok(Some(claim));
-        }
-        for _ in 0..RACES_MAX {
-            let Some(queue) = self.choose(&[], Some(of)).await? else {
-                break;
-            };
-            let pop = (self.claim_of(&[queue]), nth);
-            if let Some(claim) = self.claims(vec![pop]).await?.pop() {
-                return Ok(Some(claim));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Makes these claims, each with its number in the request; those that there is a job for.
-    async fn claims(&self, pops: Vec<(Pop, u64)>) -> Result<Vec<Claim>, QueueError> {
-        let pops = pops.into_iter();
-        let pops = pops.map(|(pop, nth)| self.message(Message::Pop(pop), nth));
-        let answers = self.mailbox.call_or(pops.collect(), self.unheard()).await?;
-        let (mut claims, mut refused) = (Vec::new(), None);
-        for answer in answers {
-            match answer {
-                Ok(Reply::Claim(claim)) => claims.push(*claim),
-                Ok(Reply::Nothing { .. }) => {}
-                Ok(other) => refused = refused.or(Some(refusal(&other))),
-                Err(failed) => refused = refused.or(Some(failed.into())),
-            }
-        }
-        // What was claimed is for whoever asked to have, and to hear of.
-        if let Some(refused) = refused.filter(|_| claims.is_empty()) {
-            return Err(refused);
-        }
-        Ok(claims)
-    }
-
-    /// The same, and waits until there is one.
-    pub async fn pop_waiting(&self, queues: &[QueueName]) -> Result<Claim, QueueError> {
-        match self.pop(queues).await? {
-            Some(claim) => Ok(claim),
-            None => self.wait_for_job(queues).claim().await,
-        }
-    }
-
-    /// Begins to wait for a job of these queues. Whoever began before is served before, of those who wait for the same.
-    pub fn wait_for_job(&self, queues: &[QueueName]) -> JobWait {
-        let watch = Watch::Job(self.claim_of(queues));
-        let wait = self
-            .mailbox
-            .begin_watch_or((watch, self.key), self.unheard());
-        let draining = self.draining.clone();
-        JobWait { wait, draining }
-    }
-
-    /// Gives a claimed job back, to be ready at once, and waits for no answer: for claims of which nobody heard.
-    pub fn give_back(&self, id: u64, token: Token) {
-        give_back(&self.mailbox, id, token);
-    }
-
-    /// What becomes of claims of which nobody hears.
-    fn unheard(&self) -> impl Fn(Vec<Answer<Reply>>) + Send + Sync + use<> {
-        // Under a key they can be asked for again.
-        let gives_back = self.key.is_none();
-        let mailbox = self.mailbox.clone();
-        move |answers| {
-            for answer in answers.into_iter().filter(|_| gives_back) {
-                if let Ok(Reply::Claim(claim)) = answer {
-                    give_back(&mailbox, claim.id, claim.token);
-                }
-            }
-        }
-    }
-
-    fn claim_of(&self, queues: &[QueueName]) -> Pop {
-        Pop {
-            queues: queues.into(),
-            weights: self.weights.clone().unwrap_or_default(),
-            by: self.bound.map_or(Claimant::Bearer, Claimant::Process),
-            waits: false,
-            ticket: None,
-            ttr_ms: self.claim_ms,
         }
     }
 
@@ -394,7 +268,7 @@ impl Queues {
         self.choose(kinds, None).await
     }
 
-    async fn choose(
+    pub(super) async fn choose(
         &self,
         kinds: &[String],
         any: Option<&Arc<AnyType>>,
@@ -461,7 +335,7 @@ impl Queues {
 
     /// A message of a request, which may have several: each has a key of its own, so that a repetition does what is
     /// missing.
-    fn message(&self, message: Message, nth: u64) -> Item<QueueMachine> {
+    pub(super) fn message(&self, message: Message, nth: u64) -> Item<QueueMachine> {
         Item::once(message, self.key.map(|key| key.nth(nth)))
     }
 

@@ -44,6 +44,7 @@ mod process_status;
 mod queue;
 mod queue_any;
 mod queue_config;
+mod queue_exchange;
 mod queue_failed;
 mod queue_refused;
 #[cfg(feature = "cli")]

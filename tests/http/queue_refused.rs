@@ -117,6 +117,22 @@ const WRONG: &[(&str, &str, &str)] = &[
         "priority",
     ),
     ("delete", r#"{"id": 1, "token": 1}"#, "token"),
+    ("pop", r#"{"queues": ["q"], "done": []}"#, "done"),
+    (
+        "pop",
+        r#"{"queues": ["q"], "done": [{"id": 1}]}"#,
+        "done[0].token",
+    ),
+    (
+        "pop",
+        r#"{"queues": ["q"], "wait": 1, "done": [{"id": 1, "token": 1}]}"#,
+        "done",
+    ),
+    (
+        "pop",
+        r#"{"any": {}, "done": [{"id": 1, "token": 1}]}"#,
+        "done",
+    ),
     ("kick", "{}", "queue"),
     ("kick", r#"{"queue": "q", "id": 1}"#, "id"),
     ("kick-job", r#"{"queue": "q"}"#, "id"),

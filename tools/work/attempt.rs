@@ -61,6 +61,23 @@ pub(super) struct Bounds {
     pub(super) output: Outlet,
 }
 
+/// A job that somebody has worked on, and what is to be said of it.
+pub(super) struct Finished {
+    claim: Box<Claim>,
+    verdict: Verdict,
+    ms: u64,
+}
+
+impl Finished {
+    pub(super) fn is_done(&self) -> bool {
+        self.verdict == Verdict::Done
+    }
+
+    pub(super) fn claim(&self) -> &Claim {
+        &self.claim
+    }
+}
+
 /// What came of a command.
 pub(super) enum Came {
     Said(Verdict),
@@ -69,31 +86,43 @@ pub(super) enum Came {
 }
 
 impl Attempts {
-    /// Works on a job.
+    /// Works on a job. The coordinator is to be told what became of it.
     ///
     /// # Errors
     /// If the command cannot be run at all: then the job is given back. And if nobody can say what became of it: then the claim
     /// stays as it is until nothing of this process and its command lives.
-    pub(super) fn work(&self, claim: &Claim) -> Result<Worked, Failure> {
+    pub(super) fn work(&self, claim: Box<Claim>) -> Result<Finished, Failure> {
         let began = instant();
-        let secret = self.reports.begin(claim)?;
+        let secret = self.reports.begin(&claim)?;
         let came = if claim.is_duplicate {
             Ok(Came::Said(Verdict::Done))
         } else if let Some(idle) = &self.idle {
-            self.hand_on(idle, claim, &secret)
+            self.hand_on(idle, &claim, &secret)
         } else {
-            self.run(claim, &secret)
+            self.run(&claim, &secret)
         };
         let reported = self.reports.end(&secret);
         let verdict = match came? {
             Came::Said(verdict) => reported.unwrap_or(verdict),
             Came::NeverRan(failure) => {
                 let verdict = Verdict::Later(failure.words().to_owned(), None);
-                self.jobs.settle(claim, &verdict)?;
+                self.jobs.settle(&claim, &verdict)?;
                 return Err(failure);
             }
         };
-        let told = self.jobs.settle(claim, &verdict);
+        let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Ok(Finished { claim, verdict, ms })
+    }
+
+    /// Tells the coordinator what became of a job, and what came of that.
+    pub(super) fn settle(&self, finished: Finished) -> Worked {
+        let told = self.jobs.settle(&finished.claim, &finished.verdict);
+        self.settled(finished, told)
+    }
+
+    /// The coordinator was told, or not.
+    pub(super) fn settled(&self, finished: Finished, told: Result<(), Failure>) -> Worked {
+        let Finished { claim, verdict, ms } = finished;
         let (error, _) = verdict.reason();
         let error = error.map(str::to_owned);
         let error = error.or_else(|| told.err().map(|failure| failure.whole()));
@@ -101,10 +130,10 @@ impl Attempts {
             kind: claim.kind(),
             error,
             is_deferred: matches!(verdict, Verdict::Later(..)),
-            ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            ms,
         };
-        self.say(claim, &verdict, &worked);
-        Ok(worked)
+        self.say(&claim, &verdict, &worked);
+        worked
     }
 
     /// Has a worker work on a job: one that has none, or a new one.

@@ -83,6 +83,37 @@ impl Jobs {
         }
     }
 
+    /// Whether a job can be ended and the next one claimed in one request.
+    pub(super) const fn exchanges(&self) -> bool {
+        matches!(self.source, Source::Queues(_))
+    }
+
+    /// Says that a job is done, however long it takes until somebody hears it, and claims the next one: whether its claim was there
+    /// still, and what was found; nothing if that cannot be said.
+    pub(super) fn exchange(&self, done: &Claim) -> (Result<(), Failure>, Option<Found>) {
+        let exchanged = || {
+            let asked = fields([
+                ("queues", json!(self.queues())),
+                ("process", self.own.as_str().into()),
+                ("done", json!([{ "id": done.id, "token": done.token }])),
+            ]);
+            let target = self.target.under(&chance()?);
+            let pop = || client::send(&target, "/v1/queues/pop", asked.clone(), 0);
+            patiently(pop, None)?.well(&[])
+        };
+        let said = match exchanged() {
+            Ok(said) => said,
+            Err(failure) => return (Err(failure), None),
+        };
+        let told = match said.pointer("/not_done/0") {
+            None => Ok(()),
+            Some(refused) => Err(Failure::refused(refused, &[])),
+        };
+        let word = said.pointer("/refused/reason").and_then(Value::as_str);
+        let none = word.map(|word| Found::refused(Reason::parse(word)));
+        (told, none.unwrap_or_else(|| Found::read(&said).ok()))
+    }
+
     /// Under a key: what was claimed for a request whose answer is lost is answered again, and no claim is left that nobody knows.
     fn pop(&self, queues: &[QueueName], wait: u64) -> Result<Found, Failure> {
         let asked = fields([
@@ -92,20 +123,12 @@ impl Jobs {
         let target = self.target.under(&chance()?);
         let pop = || client::send(&target, "/v1/queues/pop", asked.clone(), wait);
         let answer = patiently(pop, (wait == 0).then_some(RETURN_MAX))?;
-        if answer.is_refused_as(Reason::Draining) {
-            return Ok(Found::Draining);
+        let said = answer.said()?;
+        let word = said.pointer("/reason").and_then(Value::as_str);
+        if let Some(none) = Found::refused(word.and_then(Reason::parse)) {
+            return Ok(none);
         }
-        if answer.is_refused_as(Reason::DiskFull) {
-            return Ok(Found::ReadOnly);
-        }
-        if answer.is_refused_as(Reason::Stale) {
-            // What was claimed is over by now.
-            return Ok(Found::Nothing);
-        }
-        let said = answer.well(&[])?;
-        said.pointer("/jobs/0").map_or(Ok(Found::Nothing), |job| {
-            Ok(Found::Claim(Box::new(Claim::read(job)?)))
-        })
+        Found::read(&answer.well(&[])?)
     }
 
     /// A queue that has a job.
@@ -241,6 +264,25 @@ pub(super) fn chance() -> Result<String, Failure> {
     let failed = |error| Failure::unreachable(format!("failed to draw a number: {error}"));
     let drawn = attached::drawn().map_err(failed)?;
     Ok(format!("{drawn:032x}"))
+}
+
+impl Found {
+    /// What a refusal of a claim means to a run; none if it is no such refusal.
+    const fn refused(reason: Option<Reason>) -> Option<Self> {
+        match reason {
+            Some(Reason::Draining) => Some(Self::Draining),
+            Some(Reason::DiskFull) => Some(Self::ReadOnly),
+            // What was claimed is over by now.
+            Some(Reason::Stale) => Some(Self::Nothing),
+            Some(_) | None => None,
+        }
+    }
+
+    fn read(said: &Value) -> Result<Self, Failure> {
+        said.pointer("/jobs/0").map_or(Ok(Self::Nothing), |job| {
+            Ok(Self::Claim(Box::new(Claim::read(job)?)))
+        })
+    }
 }
 
 impl Claim {

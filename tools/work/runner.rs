@@ -3,9 +3,9 @@
 use crate::client::{instant, rest};
 use crate::report::Failure;
 use crate::signals::Signals;
-use crate::work::attempt::Attempts;
+use crate::work::attempt::{Attempts, Finished};
 use crate::work::claim::{Claim, Found};
-use crate::work::tally::{Reached, Tally, Verdict};
+use crate::work::tally::{Reached, Tally, Verdict, Worked};
 use rustix::param::page_size;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -145,12 +145,17 @@ impl Runner {
     }
 
     fn work(&self, news: &Sender<News>) {
+        // A job that is done, of which the coordinator is told when the next one is claimed.
+        let mut done = None;
         while self.may_begin() {
-            if !self.work_on_one() {
+            if !self.work_on_one(&mut done) {
                 break;
             }
             // Who has ended hears nothing any more.
             let _ = news.send(News::Worked);
+        }
+        if let Some(done) = done {
+            self.settle(done);
         }
         let _ = news.send(News::Ended);
     }
@@ -183,45 +188,83 @@ impl Runner {
     }
 
     /// Works on a job, if there is one. Whether there may be another.
-    fn work_on_one(&self) -> bool {
-        let claim = match self.attempts.jobs.claim(self.wait()) {
-            Ok(Found::Claim(claim)) => claim,
-            Ok(found) => return self.found_none(&found),
-            Err(failure) => {
-                self.fail(failure);
-                return false;
-            }
-        };
-        if !self.take_on(&claim) {
-            return false;
+    fn work_on_one(&self, done: &mut Option<Finished>) -> bool {
+        let (before, found) = self.claim(done.take());
+        let taken = self.take(found);
+        // Not before: while something is worked on, a run that is stopped goes on.
+        if let Some(before) = before {
+            self.count(before);
         }
-        let worked = self.attempts.work(&claim);
-        let mut state = self.state();
-        state.busy -= 1;
-        match worked {
-            Ok(worked) => {
-                state.tally.add(worked);
+        let claim = match taken {
+            Ok(claim) => claim,
+            Err(goes_on) => return goes_on,
+        };
+        match self.attempts.work(claim) {
+            Ok(finished) if finished.is_done() && self.attempts.jobs.exchanges() => {
+                *done = Some(finished);
+                true
+            }
+            Ok(finished) => {
+                self.settle(finished);
                 true
             }
             Err(failure) => {
-                drop(state);
+                self.state().busy -= 1;
                 self.fail(failure);
                 false
             }
         }
     }
 
+    /// Claims a job, and says of the one before that it is done: what came of that, too. Only what is there at once is claimed with
+    /// it: nobody waits for another job to hear that one is done.
+    fn claim(&self, before: Option<Finished>) -> (Option<Worked>, Result<Found, Failure>) {
+        let jobs = &self.attempts.jobs;
+        if let Some(before) = before {
+            let (told, found) = jobs.exchange(before.claim());
+            let before = self.attempts.settled(before, told);
+            match found {
+                Some(Found::Nothing) | None => self.count(before),
+                Some(found) => return (Some(before), Ok(found)),
+            }
+        }
+        (None, jobs.claim(self.wait()))
+    }
+
+    /// The job that was found, to be worked on; else whether there may be another.
+    fn take(&self, found: Result<Found, Failure>) -> Result<Box<Claim>, bool> {
+        match found {
+            Ok(Found::Claim(claim)) => self.take_on(claim).ok_or(false),
+            Ok(found) => Err(self.found_none(&found)),
+            Err(failure) => {
+                self.fail(failure);
+                Err(false)
+            }
+        }
+    }
+
+    /// Tells the coordinator what became of a job.
+    fn settle(&self, finished: Finished) {
+        self.count(self.attempts.settle(finished));
+    }
+
+    fn count(&self, worked: Worked) {
+        let mut state = self.state();
+        state.busy -= 1;
+        state.tally.add(worked);
+    }
+
     /// Counts a job that is worked on now; not, if it came too late: then it is given back, and was never tried.
-    fn take_on(&self, claim: &Claim) -> bool {
+    fn take_on(&self, claim: Box<Claim>) -> Option<Box<Claim>> {
         let mut state = self.state();
         if state.is_stopping {
             drop(state);
             let verdict = Verdict::Later(String::new(), Some(0));
-            drop(self.attempts.jobs.settle(claim, &verdict));
-            return false;
+            drop(self.attempts.jobs.settle(&claim, &verdict));
+            return None;
         }
         state.busy += 1;
-        true
+        Some(claim)
     }
 
     /// Nothing was claimed. Whether to look again.

@@ -65,7 +65,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "pop_jobs",
                 summary: "Claim jobs",
-                more: "The most urgent of these queues, among equals the oldest, or as the queue's order has it; with `weights`, of a queue by chance. With `wait`, and if there is none, answers when one is there or the wait ends. A job that is claimed for a client which has closed the connection is given back. With `process`, a claim ends when that process, or its tree, is gone, and at once; it has no other end, unless `claim_ms` says how long it lasts.",
+                more: "The most urgent of these queues, among equals the oldest, or as the queue's order has it; with `weights`, of a queue by chance. With `wait`, and if there is none, answers when one is there or the wait ends. A job that is claimed for a client which has closed the connection is given back. With `process`, a claim ends when that process, or its tree, is gone, and at once; it has no other end, unless `claim_ms` says how long it lasts. With `done`, a worker ends its last job and claims its next in one request.",
                 answer: "What was claimed; nothing, if there is nothing.",
             },
             &[Stale, Waits, Draining, Absent, Ended, DiskFull, Failed],
@@ -302,9 +302,9 @@ async fn register(
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct JobClaim {
     /// The number of the job.
-    id: u64,
+    pub(super) id: u64,
     /// The token of its claim.
-    token: Token,
+    pub(super) token: Token,
 }
 
 #[derive(Serialize, JsonSchema)]

@@ -3,13 +3,15 @@
 
 use crate::actors::queue::{AnyType, Claim, QueueName};
 use crate::clock::Timestamp;
-use crate::handle::{QueueError, Queues};
+use crate::handle::{Exchanged, QueueError, Queues};
 use crate::ids::Token;
 use crate::protocols::http::binding::{Bound, Extent};
 use crate::protocols::http::call::{Call, Rollback};
+use crate::protocols::http::job::JobClaim;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::{Body, Json};
 use crate::protocols::http::schema::{JobText, List, Number, Span};
+use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -40,6 +42,8 @@ pub(crate) struct Pop {
     /// Whether its tree is killed, and proved gone, before a job whose claim has run out is given on.
     #[serde(default)]
     kill_before_grant: bool,
+    /// Jobs that are done: these claims are ended first, as by `ack`. With `queues`, and without `wait`.
+    done: Option<List<JobClaim, 100>>,
 }
 
 /// Queues of any type.
@@ -95,6 +99,39 @@ pub(crate) struct Popped {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Claims {
     jobs: Vec<Popped>,
+    /// Only with `done`: those of them that could not be ended, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_done: Option<Vec<NotDone>>,
+    /// Only with `done`: why nothing could be claimed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<Refusal>,
+}
+
+/// A job that could not be ended.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct NotDone {
+    /// The number of the job.
+    id: u64,
+    #[serde(flatten)]
+    refused: Refusal,
+}
+
+/// Why a part of a request was not done.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Refusal {
+    /// Why, for programs.
+    reason: Reason,
+    /// Why, for people.
+    detail: String,
+}
+
+impl From<&QueueError> for Refusal {
+    fn from(error: &QueueError) -> Self {
+        Self {
+            reason: error.reason(),
+            detail: error.to_string(),
+        }
+    }
 }
 
 /// Claims jobs, waiting for one if asked to.
@@ -108,6 +145,9 @@ pub(crate) async fn pop(call: &Call, Body(wanted): Body<Pop>) -> Result<Json<Cla
     let queues = self::bound(call, &bound).await?;
     let queues = queues.claiming_for(wanted.claim_ms.0);
     if let Some(any) = wanted.any {
+        if wanted.done.is_some() {
+            return Err(Problem::field("done", "stands with queues"));
+        }
         let is_plain = wanted.queues.is_none() && wanted.weights.is_none() && wanted.wait.0 == 0;
         let claims = queues.pop_any(any.of(is_plain)?, count).await?;
         return Ok(answered(call, queues, claims));
@@ -124,6 +164,12 @@ pub(crate) async fn pop(call: &Call, Body(wanted): Body<Pop>) -> Result<Json<Cla
     }
     let weights: Vec<u32> = weights.into_iter().map(|weight| weight.0).collect();
     let queues = queues.weighted(&weights);
+    if let Some(done) = wanted.done {
+        if wanted.wait.0 > 0 {
+            return Err(Problem::field("done", "stands without wait"));
+        }
+        return exchanged(call, queues, (done.0, &names, count)).await;
+    }
     let claims = match wanted.wait.0 {
         0 => queues.pop_some(&names, count).await?,
         wait => {
@@ -145,6 +191,25 @@ pub(super) async fn bound(call: &Call, bound: &Bound) -> Result<Queues, Problem>
     Ok(binding.map_or_else(|| queues.clone(), |binding| queues.bound(binding)))
 }
 
+/// Ends jobs that are done, and claims others.
+async fn exchanged(
+    call: &Call,
+    queues: Queues,
+    (done, names, count): (Vec<JobClaim>, &[QueueName], usize),
+) -> Result<Json<Claims>, Problem> {
+    let acks: Vec<_> = done.iter().map(|of| (of.id, of.token)).collect();
+    let Exchanged { done: ends, claims } = queues.exchange(&acks, names, count).await?;
+    let refused = claims.as_ref().err().map(Refusal::from);
+    let Json(mut answer) = answered(call, queues, claims.unwrap_or_default());
+    let ends = done.iter().zip(ends);
+    let not_done = ends.filter_map(|(JobClaim { id, .. }, end)| {
+        let refused = Refusal::from(&end.err()?);
+        Some(NotDone { id: *id, refused })
+    });
+    (answer.not_done, answer.refused) = (Some(not_done.collect()), refused);
+    Ok(Json(answer))
+}
+
 /// The answer, and what becomes of the claims if it is not delivered.
 fn answered(call: &Call, queues: Queues, claims: Vec<Claim>) -> Json<Claims> {
     let now = call.node.now();
@@ -153,7 +218,11 @@ fn answered(call: &Call, queues: Queues, claims: Vec<Claim>) -> Json<Claims> {
     if call.key.is_none() {
         call.rollback.set(Some(give_back(queues, claims)));
     }
-    Json(Claims { jobs })
+    Json(Claims {
+        jobs,
+        not_done: None,
+        refused: None,
+    })
 }
 
 /// Claims what is ready, or the first job that is so in time.
