@@ -50,14 +50,15 @@ const PLACE_BITS: u64 = (1 << 25) - 1;
 pub struct Table {
     /// One, or `SHARDS`.
     shards: Vec<HashTable<Place>>,
-    hasher: foldhash::fast::RandomState,
+    /// Not the fast one: with some seeds that puts numbers and other short names into few of the shards.
+    hasher: foldhash::quality::RandomState,
 }
 
 impl Default for Table {
     fn default() -> Self {
         Self {
             shards: vec![HashTable::new()],
-            hasher: foldhash::fast::RandomState::default(),
+            hasher: foldhash::quality::RandomState::default(),
         }
     }
 }
@@ -203,8 +204,9 @@ mod tests {
                 table.shards.iter().map(HashTable::capacity).sum(),
             );
             assert!(room * 10 <= names * 16, "room for {room} at {names}");
+            // The hasher's seed is drawn by chance: a twentieth comes at once now and then, a tenth does not.
             assert!(
-                before == 0 || (room - before) * 20 <= room,
+                before == 0 || (room - before) * 10 <= room,
                 "not many at once"
             );
             grown += usize::from(room > before);
