@@ -191,6 +191,32 @@ impl Queues {
         Ok(repushed)
     }
 
+    /// Makes those of some jobs ready that are neither ready nor claimed, as if they had never been tried; how many.
+    pub async fn kick_jobs(&self, ids: &[u64]) -> Result<u32, QueueError> {
+        self.each(ids, |id| Message::KickJob { id }).await
+    }
+
+    /// Ends those of some jobs that nobody has claimed; how many.
+    pub async fn delete_jobs(&self, ids: &[u64]) -> Result<u32, QueueError> {
+        let by = Right::Unclaimed;
+        self.each(ids, |id| Message::Delete { id, by }).await
+    }
+
+    /// Does something to each of some jobs in one turn; to how many it was done.
+    async fn each(&self, ids: &[u64], what: impl Fn(u64) -> Message) -> Result<u32, QueueError> {
+        let items = ids.iter().map(|id| Item::Message(what(*id)));
+        let mut count = 0;
+        for answer in self.mailbox.call(items.collect()).await? {
+            match answer? {
+                Reply::Done => count += 1,
+                // Somebody was faster.
+                Reply::Absent => {}
+                other => return Err(refusal(&other)),
+            }
+        }
+        Ok(count)
+    }
+
     /// Lets nothing be claimed from a queue for so many milliseconds; 0 ends a pause.
     pub async fn pause(&self, queue: &QueueName, ms: u64) -> Result<(), QueueError> {
         let queue = queue.clone();

@@ -395,6 +395,8 @@ fn usage_and_absence_of_a_coordinator_have_their_statuses() {
         &["kick"],
         &["kick", "q", "--id", "1"],
         &["manage", "q", "tidy"],
+        &["retry"],
+        &["discard", "q", "--all"],
         &["config", "no name"],
         &["pause", "q"],
         &["show", "--group", "--list"],

@@ -167,3 +167,46 @@ fn what_went_wrong_steers_no_terminal_wherever_it_is_shown() {
         }
     }
 }
+
+#[test]
+fn many_that_failed_are_tried_again_or_ended_by_one_command() {
+    let coordinator = Coordinator::start(&["queue"]);
+    let buried = |count: u32, queue: &str| {
+        for _ in 0..count {
+            coordinator.well(&["push", queue, "x"]);
+            let (id, token) = pop(&coordinator, queue);
+            coordinator.well(&["bury", &id, &token]);
+        }
+    };
+    buried(3, "q");
+    buried(2, "t:q");
+    let said = coordinator.well(&["retry", "q", "--limit", "2"]);
+    assert_eq!(said, "retried 2 jobs\n");
+    let said = coordinator.well(&["discard", "--type", "q"]);
+    assert_eq!(said, "discarded 3 jobs\n");
+    let said = coordinator.json(&["discard", "q", "--status", "ready"]);
+    assert_eq!(said, json!({"discarded": 2}));
+    coordinator.well(&["push", "q", "x"]);
+    let (id, token) = pop(&coordinator, "q");
+    let why = [
+        "fail",
+        &id,
+        &token,
+        "--error",
+        "-1: no route",
+        "--retry-after",
+        "600",
+    ];
+    coordinator.well(&why);
+    let listed = coordinator.well(&["show", "--list", "--error", "-1: no"]);
+    assert!(listed.contains(" retrying "), "{listed}");
+    let by_error = ["retry", "--all", "--status", "retrying", "--error"];
+    let [other, its] = ["a route", "no route"].map(|text| [&by_error[..], &[text]].concat());
+    assert_eq!(coordinator.well(&other), "retried 0 jobs\n");
+    assert_eq!(coordinator.well(&its), "retried 1 job\n");
+    refused(
+        &coordinator,
+        &["retry", "q", "--status", "claimed"],
+        "phase",
+    );
+}

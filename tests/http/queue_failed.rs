@@ -5,6 +5,7 @@
     reason = "an answer that lacks a part fails the test"
 )]
 
+use crate::lock::until;
 use crate::opened::Opened;
 use crate::queue::{act, job, pop, push, target, tried_twice};
 use serde_json::{Value, json};
@@ -116,4 +117,54 @@ fn a_job_shows_what_was_said_of_its_newest_failure() {
         Value::Null,
         "nothing was said of the newest"
     );
+}
+
+#[test]
+fn jobs_that_a_filter_lets_through_are_tried_again_or_ended() {
+    let opened = Opened::configured(tried_twice);
+    let abandoned = |queue: &str, error: &str| {
+        let failed = json!({"retry_after_ms": 0, "error": error});
+        let id = push(&opened, queue, "x");
+        fail(&opened, queue, &failed);
+        // Time passes until it is ready again.
+        until(|| opened.get("/v1/queues/next", "").status == 200);
+        assert_eq!(fail(&opened, queue, &failed)["phase"], "abandoned");
+        id
+    };
+    let late = abandoned("twice", "it timed out");
+    let foreign = abandoned("t:twice", "it timed out");
+    let lost = abandoned("twice", "no such user");
+    push(&opened, "q", "x");
+    let buried = target(&pop(&opened, "q"));
+    act(&opened, "bury", &buried);
+    push(&opened, "twice", "nobody has tried it");
+
+    let listed = opened.get("/v1/queues/jobs?error=timed", "").json();
+    let listed = listed["jobs"].as_array().expect("a list").iter();
+    let listed: Vec<&Value> = listed.map(|job| &job["id"]).collect();
+    assert_eq!(listed, [late, foreign]);
+
+    let retry = |fields: &Value| act(&opened, "retry", fields).json();
+    let timed = json!({"queue": "twice", "error": "timed"});
+    assert_eq!(retry(&timed), json!({"retried": 1, "next": null}));
+    assert_eq!(retry(&timed)["retried"], 0, "it is ready");
+    let told = job(&opened, &json!(late));
+    assert_eq!(
+        (&told["phase"], &told["attempts"]),
+        (&json!("ready"), &json!(0))
+    );
+    assert_eq!(retry(&json!({"type": "twice", "limit": 1}))["retried"], 1);
+
+    let discard = |fields: &Value| act(&opened, "discard", fields).json();
+    let ready = json!({"queue": "twice", "phase": "ready", "error": "timed"});
+    assert_eq!(discard(&ready)["discarded"], 1);
+    assert_eq!(discard(&json!({"type": "twice"}))["discarded"], 1);
+    assert_eq!(discard(&json!({})), json!({"discarded": 1, "next": null}));
+    opened
+        .get(&format!("/v1/queues/job?id={}", buried["id"]), "")
+        .because(404, "absent");
+    let left = opened.get("/v1/queues/jobs", "").json();
+    let left = left["jobs"].as_array().expect("a list").iter();
+    let left: Vec<&Value> = left.map(|job| &job["phase"]).collect();
+    assert_eq!(left, ["ready", "ready"], "of {late}, {foreign} and {lost}");
 }

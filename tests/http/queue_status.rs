@@ -31,6 +31,7 @@ pub(crate) fn rules(config: &mut Config) {
 /// The query and the body that a path takes, about a claim of which only its form is known.
 pub(crate) fn parts(path: &str) -> (Option<&'static str>, Option<Value>) {
     let body = match path {
+        "/v1/queues/retry" | "/v1/queues/discard" => json!({}),
         "/v1/queues" | "/v1/queues/jobs" | "/v1/queues/next" | "/v1/queues/config" => {
             return (None, None);
         }

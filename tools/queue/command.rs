@@ -3,6 +3,7 @@
 use crate::client::Where;
 use crate::client::{Fields, fields};
 use crate::queue::answer::Asking;
+use crate::queue::bulk::{Discard, Retry};
 use crate::queue::config::Configured;
 use crate::queue::job::{BoundTo, Done, Given, Popped, Pushed, Span};
 use crate::queue::list::{Chosen, Listed, Shown};
@@ -152,6 +153,8 @@ Examples:
         /// What is done with its jobs
         action: Managed,
     },
+    Retry(Retry),
+    Discard(Discard),
     /// Let nothing be claimed from a queue that is there for a while; 0 ends a pause
     #[command(after_help = "\
 Examples:
@@ -260,6 +263,8 @@ impl Action {
                 action: Managed::Delete,
             }
             | Self::Flush { queue } => asking.queue("flush", Some(&queue), of(&queue), "flushed"),
+            Self::Retry(retry) => retry.run(asking),
+            Self::Discard(discard) => discard.run(asking),
             Self::Pause { queue, seconds } => {
                 let members = [("queue", json!(queue)), ("ms", json!(seconds.ms()))];
                 asking.act("pause", fields(members), |said| {

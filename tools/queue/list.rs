@@ -28,6 +28,7 @@ Examples:
   sexton queue show                              how many jobs are ready
   sexton queue show --group                      mails: 3 queued; 2 claimed; 0 delayed; 1 abandoned
   sexton queue show --list --status abandoned
+  sexton queue show --list --error 'timed out'   those that failed so
   sexton queue show --list --type mails --limit 20")]
 pub(super) struct Shown {
     /// Only these queues
@@ -45,6 +46,14 @@ pub(super) struct Shown {
     /// Only jobs that are so
     #[arg(long, requires = "list")]
     status: Option<Status>,
+    /// Only jobs whose newest error has this in it
+    #[arg(
+        long,
+        requires = "list",
+        value_name = "TEXT",
+        allow_hyphen_values = true
+    )]
+    error: Option<String>,
     /// The most jobs to show
     #[arg(long, default_value_t = 1000, requires = "list", value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
@@ -52,7 +61,7 @@ pub(super) struct Shown {
 
 /// What is the matter with a job.
 #[derive(Clone, Copy, ValueEnum)]
-enum Status {
+pub(super) enum Status {
     /// It can be claimed
     #[value(alias = "unclaimed")]
     Ready,
@@ -69,7 +78,7 @@ enum Status {
 }
 
 impl Status {
-    const fn word(self) -> &'static str {
+    pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Ready => "ready",
             Self::Delayed => "delayed",
@@ -190,7 +199,11 @@ impl Shown {
 
     fn jobs(&self, asking: &Asking) -> Result<(), Failure> {
         let status = self.status.map(Status::word);
-        let query = fields([("type", json!(self.r#type)), ("phase", json!(status))]);
+        let query = fields([
+            ("type", json!(self.r#type)),
+            ("phase", json!(status)),
+            ("error", json!(self.error)),
+        ]);
         let path = ("/jobs", "jobs");
         let (mut jobs, mut next) = (Vec::new(), Value::Null);
         if self.queues.is_empty() {

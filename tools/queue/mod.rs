@@ -11,6 +11,7 @@
 
 mod answer;
 mod batch;
+mod bulk;
 mod command;
 mod config;
 mod job;

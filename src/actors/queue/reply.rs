@@ -69,8 +69,10 @@ pub struct JobSelection {
     pub queue: Option<QueueName>,
     /// Those of this type, in whichever tenant.
     pub kind: Option<String>,
-    /// Those in this phase.
-    pub phase: Option<Phase>,
+    /// Those in one of these phases; in any, if there is none.
+    pub phases: Vec<Phase>,
+    /// Those whose newest error has this in it.
+    pub error: Option<String>,
     /// Those in this slot and behind it.
     pub from: Slot,
     /// The most jobs to tell.

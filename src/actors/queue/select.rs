@@ -4,6 +4,7 @@
 use crate::actors::queue::index::mix;
 use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::Message;
+use crate::actors::queue::phase::Counts;
 use crate::actors::queue::reply::{Choice, JobSelection, Query, QueueSelection, Reply, Watch};
 use crate::clock::Offset;
 use crate::ids::Slot;
@@ -21,7 +22,8 @@ impl QueueMachine {
         let JobSelection {
             queue,
             kind,
-            phase,
+            phases,
+            error,
             from,
             most,
         } = selection;
@@ -30,7 +32,8 @@ impl QueueMachine {
         let mut number = None;
         if let Some(name) = queue {
             let (_, found) = self.state.queue_named(name).unzip();
-            let found = found.filter(|it| phase.map_or(1, |phase| it.counts.of(phase)) > 0);
+            let has_any = |counts: &Counts| phases.iter().any(|phase| counts.of(*phase) > 0);
+            let found = found.filter(|it| phases.is_empty() || has_any(&it.counts));
             number = found.and_then(|queue| queue.number);
             if number.is_none() {
                 return Reply::JobPage { jobs, next };
@@ -48,10 +51,15 @@ impl QueueMachine {
                     let queue = self.state.queue_of(job);
                     queue.name.kind() == kind.as_bytes()
                 };
+                let has = |text: &String| {
+                    let error = job.story().error.as_ref();
+                    error.is_some_and(|error| error.as_str().contains(text.as_str()))
+                };
                 let of_queue = number.is_none_or(|it| it == job.queue);
                 of_queue
-                    && phase.is_none_or(|it| it == job.phase)
+                    && (phases.is_empty() || phases.contains(&job.phase))
                     && kind.as_ref().is_none_or(is_of)
+                    && error.as_ref().is_none_or(has)
             });
             jobs.extend(found.map(|job| self.job_view((slot, job), offset)));
         }

@@ -13,9 +13,10 @@ pub(super) fn compare(machine: &QueueMachine, model: &Model) {
     let queues = model.queues();
     let any = std::iter::once(None);
     for queue in any.chain(queues.iter().take(2).cloned().map(Some)) {
-        for phase in [None, Some(Phase::Retrying), Some(Phase::Abandoned)] {
-            for kind in [None, Some("few")] {
-                compare_jobs(machine, model, (queue.as_ref(), kind, phase));
+        let failed = [Phase::Retrying, Phase::Abandoned];
+        for phases in [&[][..], &failed[..1], &failed] {
+            for (kind, error) in [(None, None), (Some("few"), None), (None, Some("broken"))] {
+                compare_jobs(machine, model, (queue.as_ref(), kind, phases, error));
             }
         }
     }
@@ -32,12 +33,17 @@ fn ask(machine: &QueueMachine, query: &Query) -> Reply {
 fn compare_jobs(
     machine: &QueueMachine,
     model: &Model,
-    (queue, kind, phase): (Option<&QueueName>, Option<&str>, Option<Phase>),
+    (queue, kind, phases, error): (Option<&QueueName>, Option<&str>, &[Phase], Option<&str>),
 ) {
     let lets_through = |view: &JobView| {
         queue.is_none_or(|it| *it == view.queue)
             && kind.is_none_or(|it| it.as_bytes() == view.queue.kind())
-            && phase.is_none_or(|it| it == view.phase)
+            && (phases.is_empty() || phases.contains(&view.phase))
+            && error.is_none_or(|it| {
+                view.error
+                    .as_ref()
+                    .is_some_and(|said| said.as_str().contains(it))
+            })
     };
     let mut expected: Vec<(Slot, JobView)> = model
         .jobs
@@ -53,7 +59,8 @@ fn compare_jobs(
         let selection = JobSelection {
             queue: queue.cloned(),
             kind: kind.map(str::to_owned),
-            phase,
+            phases: phases.to_vec(),
+            error: error.map(str::to_owned),
             from,
             most: 2,
         };
@@ -65,7 +72,7 @@ fn compare_jobs(
         found.extend(jobs);
         next = after;
     }
-    assert_eq!(found, expected, "{queue:?} {phase:?}");
+    assert_eq!(found, expected, "{queue:?} {phases:?}");
 }
 
 fn compare_queues(machine: &QueueMachine, queues: &[QueueName]) {

@@ -57,6 +57,7 @@ mod process;
 mod process_look;
 mod process_now;
 mod queue;
+mod queue_bulk;
 mod queue_look;
 mod room;
 mod route;

@@ -213,6 +213,8 @@ pub(crate) struct JobFilter {
     r#type: Option<String>,
     /// Only jobs in this phase.
     phase: Option<Phase>,
+    /// Only jobs whose newest error has this in it.
+    error: Option<String>,
     /// The most jobs to answer.
     #[serde(default)]
     limit: Limit,
@@ -289,7 +291,8 @@ async fn jobs(call: &Call, Query(filter): Query<JobFilter>) -> Result<Large<Jobs
         let selection = JobSelection {
             queue: filter.queue.clone(),
             kind: filter.r#type.clone(),
-            phase: filter.phase,
+            phases: filter.phase.into_iter().collect(),
+            error: filter.error.clone(),
             from,
             most,
         };

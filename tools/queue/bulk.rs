@@ -1,0 +1,128 @@
+//! What is done with many jobs that a filter lets through.
+
+use crate::client::{Fields, fields};
+use crate::progress::Progress;
+use crate::queue::answer::{Asking, well};
+use crate::queue::command::name;
+use crate::queue::list::Status;
+use crate::report::{Failure, print, tell};
+use crate::text::{count, number};
+use clap::{ArgGroup, Args};
+use serde_json::{Value, json};
+use sexton::actors::queue::QueueName;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Make jobs ready that were tried too often, or that were put aside
+///
+/// As if they had never been tried. With --status those that are so instead.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sexton queue retry mails                       all that are abandoned or buried
+  sexton queue retry mails --error 'timed out'   those of them that failed so
+  sexton queue retry --type mails --status retrying
+                                                 of every tenant, without waiting for their time")]
+pub(super) struct Retry {
+    #[command(flatten)]
+    which: Which,
+}
+
+/// End jobs that were tried too often, or that were put aside
+///
+/// With --status those that are so instead. None that somebody works on.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sexton queue discard mails                     all that are abandoned or buried
+  sexton queue discard mails --error 'no such user'
+  sexton queue discard mails --status ready      all that nobody has begun")]
+pub(super) struct Discard {
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Args)]
+#[command(group(ArgGroup::new("where").args(["queue", "type", "all"]).required(true)))]
+struct Which {
+    /// Only jobs of this queue
+    #[arg(value_parser = name)]
+    queue: Option<QueueName>,
+    /// Only jobs of this type, in every tenant
+    #[arg(long)]
+    r#type: Option<String>,
+    /// Jobs of every queue
+    #[arg(long)]
+    all: bool,
+    /// Only jobs that are so [default: those that are abandoned or buried]
+    #[arg(long)]
+    status: Option<Status>,
+    /// Only jobs whose newest error has this in it
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    error: Option<String>,
+    /// Jobs at most
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+}
+
+/// The most jobs of one request.
+const SHARE: u64 = 1000;
+
+impl Retry {
+    pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
+        self.which.each(asking, ("retry", "retried"))
+    }
+}
+
+impl Discard {
+    pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
+        self.which.each(asking, ("discard", "discarded"))
+    }
+}
+
+impl Which {
+    fn fields(&self) -> Fields {
+        fields([
+            ("queue", json!(self.queue)),
+            ("type", json!(self.r#type)),
+            ("phase", json!(self.status.map(Status::word))),
+            ("error", json!(self.error)),
+        ])
+    }
+
+    /// Has it done, request after request, and says to how many.
+    fn each(&self, asking: &Asking, (what, done): (&str, &'static str)) -> Result<(), Failure> {
+        let so_far = Arc::new(AtomicU64::new(0));
+        let shown = Arc::clone(&so_far);
+        let words = move || {
+            Some(format!(
+                "{done} {}",
+                count(shown.load(Ordering::Relaxed), "job")
+            ))
+        };
+        let progress = Progress::start(words, tell);
+        let mut fields = self.fields();
+        loop {
+            let most = self
+                .limit
+                .map_or(u64::MAX, |most| most - so_far.load(Ordering::Relaxed));
+            if most == 0 {
+                break;
+            }
+            fields.insert("limit".to_owned(), most.min(SHARE).into());
+            let mut said = well(&asking.post(what, fields.clone(), 0)?)?;
+            so_far.fetch_add(number(&said, &format!("/{done}")), Ordering::Relaxed);
+            let next = said.get_mut("next").map_or(Value::Null, Value::take);
+            if next.is_null() {
+                break;
+            }
+            fields.insert("after".to_owned(), next);
+        }
+        drop(progress);
+        let all = so_far.load(Ordering::Relaxed);
+        if asking.json {
+            return print(&format!("{}\n", json!({ done: all })));
+        }
+        print(&format!("{done} {}\n", count(all, "job")))
+    }
+}
