@@ -234,7 +234,7 @@ fn handed_over(
         let socket = keeper.pointer("/socket").and_then(Value::as_str);
         match hand_over(socket.unwrap_or_default(), given, stays) {
             Ok(handed) => return Ok(handed),
-            Err(error) if left > 0 && error.kind() == ErrorKind::ConnectionRefused => {
+            Err(error) if left > 0 && is_of_a_dead_keeper(error.kind()) => {
                 left -= 1;
                 client::rest(LOOK);
             }
@@ -251,6 +251,18 @@ fn handed_over(
             }
         }
     }
+}
+
+/// Whether nobody listens any more, or whoever did was killed before the answer. What was handed over is launched by nobody: that is
+/// only asked for afterwards.
+const fn is_of_a_dead_keeper(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::ConnectionRefused
+            | ErrorKind::ConnectionReset
+            | ErrorKind::BrokenPipe
+            | ErrorKind::UnexpectedEof
+    )
 }
 
 /// A number that nobody can guess.
