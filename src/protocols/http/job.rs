@@ -8,7 +8,7 @@ use crate::handle::Added;
 use crate::ids::Token;
 use crate::protocols::http::binding::{Bound, Extent};
 use crate::protocols::http::call::Call;
-use crate::protocols::http::pop;
+use crate::protocols::http::pop::{self, JobClaim};
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::{Body, Json, Route, Words};
 use crate::protocols::http::schema::{List, Number, Span};
@@ -297,14 +297,6 @@ async fn register(
     let root = Root::of(&queue, &signature, at);
     let registered = call.queues().register(root).await?;
     Ok(Json(RootRegistered { registered }))
-}
-
-#[derive(Deserialize, JsonSchema)]
-pub(crate) struct JobClaim {
-    /// The number of the job.
-    pub(super) id: u64,
-    /// The token of its claim.
-    pub(super) token: Token,
 }
 
 #[derive(Serialize, JsonSchema)]

@@ -7,7 +7,6 @@ use crate::handle::{Exchanged, QueueError, Queues};
 use crate::ids::Token;
 use crate::protocols::http::binding::{Bound, Extent};
 use crate::protocols::http::call::{Call, Rollback};
-use crate::protocols::http::job::JobClaim;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::{Body, Json};
 use crate::protocols::http::schema::{JobText, List, Number, Span};
@@ -44,6 +43,14 @@ pub(crate) struct Pop {
     kill_before_grant: bool,
     /// Jobs that are done: these claims are ended first, as by `ack`. With `queues`, and without `wait`.
     done: Option<List<JobClaim, 100>>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct JobClaim {
+    /// The number of the job.
+    pub(super) id: u64,
+    /// The token of its claim.
+    pub(super) token: Token,
 }
 
 /// Queues of any type.
