@@ -10,8 +10,8 @@
 
 use crate::actors::binding::Binding;
 use crate::actors::queue::{
-    AnyType, Body, BusyQueue, Choice, Counts, JobSelection, JobView, Message, Put, Query,
-    QueueMachine, QueueName, QueueSelection, QueueView, Reply, Right, Root, Totals,
+    AnyType, Body, BusyQueue, Choice, Counts, ErrorText, JobSelection, JobView, Message, Put,
+    Query, QueueMachine, QueueName, QueueSelection, QueueView, Reply, Right, Root, Totals,
 };
 use crate::handle::Drains;
 use crate::handle::queue_error::{QueueError, refusal};
@@ -189,6 +189,18 @@ impl Queues {
             }
         }
         Ok(repushed)
+    }
+
+    /// Cancels a job: it is abandoned, with this reason. If its claim is bound to a process, as that of a command of `sexton work` is,
+    /// when that has ended or has said what became of the job: it is refused to be kept any longer. False if there is nothing
+    /// to cancel: it is abandoned, or cancelled, already.
+    pub async fn cancel(&self, id: u64, reason: Option<ErrorText>) -> Result<bool, QueueError> {
+        let error = reason;
+        match self.done(Message::Cancel { id, error }).await {
+            Ok(()) => Ok(true),
+            Err(QueueError::Absent) => self.job(id).await.map(|_| false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Makes those of some jobs ready that are neither ready nor claimed, as if they had never been tried; how many.

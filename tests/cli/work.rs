@@ -9,7 +9,7 @@ use crate::coordinator::{Done, done};
 use crate::daemon::text;
 use crate::patience::until;
 use crate::tree::Tree;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
@@ -311,4 +311,54 @@ fn a_run_goes_on_though_nobody_takes_what_it_says() {
     command.stderr(full.expect("every Linux has it"));
     assert!(command.status().expect("it runs").success());
     assert_eq!(tree.get("/v1/queues")["queues"], json!([]), "all are done");
+}
+
+/// Begins to work on a job that does not end, and cancels it; the error that is shown with it, and what the run said.
+pub(crate) fn cancelled(words: &[&str], script: &str) -> (String, Value) {
+    let tree = Tree::start();
+    let id = push(&tree, "mails", "x");
+    push(&tree, "mails", "good");
+    let log = tree.data.join("pids");
+    let script = script.replace("PIDS", text(&log));
+    let all = [
+        &["work", "mails"],
+        words,
+        &["--result", "json", "--", "sh", "-c", &script],
+    ];
+    let mut command = tree.command(&all.concat());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("it runs");
+    until_lines(&log, 2);
+    let cancel = ["queue", "cancel", &id, "--reason", "wrong file"];
+    assert_eq!(tree.well(&cancel), "cancelled 1 job\n");
+    assert_eq!(tree.well(&cancel), "abandoned or cancelled already\n");
+    let done = done(child.wait_with_output().expect("it ends"));
+    let said = serde_json::from_str(&done.out);
+    let noted = std::fs::read_to_string(&log).expect("it ran");
+    for number in noted.lines() {
+        let pid = number.trim().parse().ok().and_then(Pid::from_raw);
+        let is_there = test_kill_process(pid.expect("a PID")).is_ok();
+        assert!(!is_there, "{number} is left");
+    }
+    let job = job(&tree, &id);
+    assert_eq!(job["phase"], "abandoned", "{done:?}");
+    let error = job["error"].as_str().expect("an error").to_owned();
+    (
+        error,
+        said.unwrap_or_else(|_| panic!("no result: {done:?}")),
+    )
+}
+
+#[test]
+fn a_job_that_is_cancelled_is_stopped_with_all_that_it_started() {
+    let script = "read -r body; [ $body = good ] && exit 0; setsid sleep 600 & echo $! >> PIDS; \
+        trap 'exit 0' TERM; echo $$ >> PIDS; while :; do sleep 0.05; done";
+    let (error, said) = cancelled(&[], script);
+    assert_eq!(error, "cancelled: wrong file");
+    let outcomes: Vec<_> = jobs(&said)
+        .into_iter()
+        .map(|(_, status, error)| (status, error))
+        .collect();
+    let failed = ("failed".to_owned(), json!("it was cancelled"));
+    assert_eq!(outcomes, [failed, ("ok".to_owned(), Value::Null)]);
 }

@@ -10,7 +10,7 @@ use crate::daemon::text;
 use crate::left_out::left_out;
 use crate::patience::until;
 use crate::tree::Tree;
-use crate::work::{begin, job, pid, push, until_lines, work};
+use crate::work::{begin, cancelled, job, pid, push, until_lines, work};
 use rustix::process::{Signal, kill_process, test_kill_process};
 use serde_json::{Value, json};
 
@@ -265,4 +265,17 @@ fn the_worker_in_python_of_the_page_works() {
     let said: Value = serde_json::from_str(&done.out).unwrap_or_default();
     let right = [("ok", ""), ("failed", "no picture"), ("ok", "")];
     assert_eq!(outcomes(&said), right, "{done:?}");
+}
+
+#[test]
+fn a_worker_whose_job_is_cancelled_is_ended() {
+    let each = format!(
+        "case $line in *good*) {WELL};; *) echo $$ >> PIDS; sleep 600 & echo $! >> PIDS; wait;; esac"
+    );
+    let (error, said) = cancelled(&["--lines"], &worker(&each));
+    assert_eq!(error, "cancelled: wrong file");
+    assert_eq!(
+        outcomes(&said),
+        [("failed", "it was cancelled"), ("ok", "")]
+    );
 }

@@ -86,7 +86,7 @@ fn a_failed_job_is_kicked_deleted_and_one_with_others_meanwhile() {
 fn who_fails_at_the_last_try_is_told_that_it_is_abandoned() {
     let opened = Opened::configured(tried_twice);
     failed(&opened, "twice", &json!({"retry_after_ms": 0}));
-    crate::lock::until(|| job(&opened, &json!(1))["phase"] == "ready");
+    until(|| job(&opened, &json!(1))["phase"] == "ready");
     let view = fail(&opened, "twice", &json!({"retry_after_ms": 1_000_000}));
     assert_eq!(
         (&view["phase"], &view["attempts"]),
@@ -106,11 +106,11 @@ fn a_job_shows_what_was_said_of_its_newest_failure() {
     assert_eq!(shown(&opened), "no route to host\nagain");
     let listed = opened.get("/v1/queues/jobs", "").json();
     assert_eq!(listed["jobs"][0]["error"], "no route to host\nagain");
-    crate::lock::until(|| job(&opened, &id)["phase"] == "ready");
+    until(|| job(&opened, &id)["phase"] == "ready");
     let long = format!("{}\u{e4}", "x".repeat(999));
     fail(&opened, "q", &json!({"error": long, "retry_after_ms": 0}));
     assert_eq!(shown(&opened), "x".repeat(999), "no letter is cut in two");
-    crate::lock::until(|| job(&opened, &id)["phase"] == "ready");
+    until(|| job(&opened, &id)["phase"] == "ready");
     fail(&opened, "q", &json!({}));
     assert_eq!(
         shown(&opened),

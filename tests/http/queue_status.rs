@@ -44,7 +44,7 @@ pub(crate) fn parts(path: &str) -> (Option<&'static str>, Option<Value>) {
         | "/v1/queues/touch" | "/v1/queues/release" | "/v1/queues/bury" => {
             json!({"id": 1, "token": 1})
         }
-        "/v1/queues/delete" | "/v1/queues/kick-job" => json!({"id": 1}),
+        "/v1/queues/delete" | "/v1/queues/kick-job" | "/v1/queues/cancel" => json!({"id": 1}),
         "/v1/queues/kick" | "/v1/queues/repush" | "/v1/queues/flush" => json!({"queue": QUEUE}),
         "/v1/queues/register" => json!({"queue": QUEUE, "signature": "s", "at": 1}),
         "/v1/queues/pause" => json!({"queue": QUEUE, "ms": 0}),
@@ -61,7 +61,7 @@ pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> Asking {
     let asking = Asking::well(path, method);
     match path {
         "/v1/queues/job" => asking.at_target(&format!("{path}?id={ready}")),
-        "/v1/queues/delete" => asking.about(&json!({"id": ready})),
+        "/v1/queues/delete" | "/v1/queues/cancel" => asking.about(&json!({"id": ready})),
         "/v1/queues/kick-job" | "/v1/queues/kick" => {
             let bury = Asking::well("/v1/queues/bury", "POST").about(&target(&claim));
             assert_eq!(bury.of(opened).status, 200);
@@ -96,7 +96,9 @@ pub(crate) fn absent(path: &str, method: &str, opened: &Opened) -> Answer {
         "/v1/queues/job" => asking.at_target("/v1/queues/job?id=999999999"),
         "/v1/queues/queue" => asking.at_target("/v1/queues/queue?queue=absent"),
         "/v1/queues/next" => asking.at_target("/v1/queues/next?types=absent"),
-        "/v1/queues/kick-job" | "/v1/queues/delete" => asking.about(&json!({"id": 999_999_999})),
+        "/v1/queues/kick-job" | "/v1/queues/delete" | "/v1/queues/cancel" => {
+            asking.about(&json!({"id": 999_999_999}))
+        }
         "/v1/queues/pause" => asking.about(&json!({"queue": "absent", "ms": 0})),
         // A process that the claim is to be bound to is not there.
         POP => {

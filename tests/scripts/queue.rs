@@ -204,6 +204,14 @@ fn message(words: &[&str]) -> Heard<Option<Message>> {
             count: count.parse().map_err(|_| "how many?".to_owned())?,
         },
         ["kick-job", id] => Message::KickJob { id: id_of(id)? },
+        ["cancel", id] => Message::Cancel {
+            id: id_of(id)?,
+            error: None,
+        },
+        ["cancel", id, why @ ..] => Message::Cancel {
+            id: id_of(id)?,
+            error: Some(why.join(" ").into()),
+        },
         ["pause", which, ms] => Message::Pause {
             queue: queue(which)?,
             ms: milliseconds(ms)?,

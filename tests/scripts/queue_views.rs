@@ -30,6 +30,7 @@ pub(crate) fn job_in_words(job: &JobView) -> String {
         format!("until the {until} {} has ended{fence}", it.process.0)
     }));
     words.extend(job.fencing.then(|| "fencing".to_owned()));
+    words.extend(job.cancelled.then(|| "cancelled".to_owned()));
     let error = job.error.as_ref();
     words.extend(error.map(|error| format!("error={}", error.as_str())));
     if let Some(Progress { percent, text }) = &job.progress {

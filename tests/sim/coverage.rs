@@ -112,6 +112,7 @@ coverage! {
     claims_ended_with_process >= 100,
     claims_fenced >= 10,
     jobs_deferred >= 100,
+    jobs_cancelled >= 100,
     reports >= 100,
     delays_over >= 8_000,
     claims_over >= 5_000,

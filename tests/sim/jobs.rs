@@ -148,6 +148,7 @@ impl Jobs {
             (15, 10),
             (8, 11),
             (1, 12),
+            (12, 13),
         ]) {
             0 => Message::Put(self.put(chance)),
             1 => Message::Batch((0..chance.below(5)).map(|_| self.put(chance)).collect()),
@@ -181,6 +182,12 @@ impl Jobs {
             },
             10 => Message::Register(root(chance)),
             11 => Message::Spoil,
+            13 => Message::Cancel {
+                id,
+                error: chance
+                    .per_mille(500)
+                    .then(|| "not wanted".to_owned().into()),
+            },
             _ => Message::Drain,
         }
     }

@@ -155,6 +155,20 @@ Examples:
     },
     Retry(Retry),
     Discard(Discard),
+    /// Cancel a job: its command is stopped, and it is abandoned
+    ///
+    /// A command of `sexton work` is stopped with all that it started. Whoever else works on it finds its claim gone.
+    #[command(after_help = "\
+Examples:
+  sexton queue cancel 17
+  sexton queue cancel 17 --reason 'wrong file'")]
+    Cancel {
+        /// Its number
+        id: u64,
+        /// Why, to be shown with the job; its first 1,000 bytes are kept
+        #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+        reason: Option<String>,
+    },
     /// Let nothing be claimed from a queue that is there for a while; 0 ends a pause
     #[command(after_help = "\
 Examples:
@@ -263,6 +277,16 @@ impl Action {
                 action: Managed::Delete,
             }
             | Self::Flush { queue } => asking.queue("flush", Some(&queue), of(&queue), "flushed"),
+            Self::Cancel { id, reason } => {
+                let error = reason.map(|it| format!("cancelled: {it}"));
+                let members = [("id", json!(id)), ("error", json!(error))];
+                asking.act("cancel", fields(members), |said| {
+                    if number(said, "/cancelled") == 0 {
+                        return "abandoned or cancelled already\n".to_owned();
+                    }
+                    told("cancelled", said)
+                })
+            }
             Self::Retry(retry) => retry.run(asking),
             Self::Discard(discard) => discard.run(asking),
             Self::Pause { queue, seconds } => {

@@ -256,6 +256,9 @@ fn phase(job: &Value) -> String {
     if job.pointer("/fencing") == Some(&Value::Bool(true)) {
         return "fencing".to_owned();
     }
+    if job.pointer("/cancelled") == Some(&Value::Bool(true)) {
+        return "cancelled".to_owned();
+    }
     words(job, "/phase")
 }
 

@@ -10,6 +10,7 @@ use crate::work::lines::Worker;
 use crate::work::report::{self, Reports};
 use crate::work::streams::{Outlet, Tail, body};
 use crate::work::tally::{LogForm, Verdict, Worked};
+use crate::work::watch::Watched;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -45,6 +46,8 @@ pub(super) struct Attempts {
     pub(super) log: Option<LogForm>,
     /// Commands that run, by their records.
     pub(super) running: Mutex<BTreeSet<String>>,
+    /// Claims that are worked on.
+    pub(super) watched: Watched,
     /// Whether what runs is to end now.
     pub(super) is_halted: AtomicBool,
 }
@@ -94,6 +97,7 @@ impl Attempts {
     pub(super) fn work(&self, claim: Box<Claim>) -> Result<Finished, Failure> {
         let began = instant();
         let secret = self.reports.begin(&claim)?;
+        self.watched.begin(&claim);
         let came = if claim.is_duplicate {
             Ok(Came::Said(Verdict::Done))
         } else if let Some(idle) = &self.idle {
@@ -102,7 +106,9 @@ impl Attempts {
             self.run(&claim, &secret)
         };
         let reported = self.reports.end(&secret);
+        let is_lost = self.watched.end(&claim);
         let verdict = match came? {
+            Came::Said(_) if is_lost => Verdict::Failed("it was cancelled".to_owned(), None),
             Came::Said(verdict) => reported.unwrap_or(verdict),
             Came::NeverRan(failure) => {
                 let verdict = Verdict::Later(failure.words().to_owned(), None);
@@ -225,10 +231,19 @@ impl Attempts {
     }
 
     fn kill(&self, id: &str) {
+        self.stop_within(id, Duration::ZERO);
+    }
+
+    /// Has a command and all that it started stopped, and does not wait for that.
+    pub(super) fn stop(&self, id: &str) {
+        self.stop_within(id, self.bounds.grace);
+    }
+
+    fn stop_within(&self, id: &str, grace: Duration) {
         let asked = fields([
             ("id", id.into()),
             ("tree", true.into()),
-            ("grace_ms", 0.into()),
+            ("grace_ms", json!(grace.as_millis())),
         ]);
         // It may have ended. Else it ends when whoever stopped this process kills it, and so its claim.
         drop(self.asking.act("stop", asked));
@@ -267,6 +282,7 @@ impl Attempts {
             Err(failure) => return Ok(Came::NeverRan(failure)),
         };
         drop((input, written));
+        self.works_on(claim, &id);
         let (record, is_late) = self.follow(&id, secret)?;
         self.running().remove(&id);
         if let Some(failure) = self.never_ran(&record) {

@@ -13,6 +13,7 @@ use crate::work::runner::{Limits, Runner};
 use crate::work::shown;
 use crate::work::streams::Outlet;
 use crate::work::tally::{LogForm, Reached, Tally};
+use crate::work::watch::Watched;
 use clap::{Args, ValueEnum};
 use sexton::actors::queue::QueueName;
 use sexton::refusal::Reason;
@@ -191,6 +192,7 @@ impl Work {
             bounds: self.bounds(),
             log: self.log,
             running: Mutex::default(),
+            watched: Watched::default(),
             is_halted: AtomicBool::new(false),
         };
         let limits = Limits {

@@ -177,6 +177,7 @@ impl Worker {
                 Err(failure) => return Ok((Came::NeverRan(failure), None)),
             },
         };
+        attempts.works_on(claim, &worker.id);
         match worker.ask(attempts, claim, secret) {
             Ok(verdict) => {
                 worker.has_answered = true;

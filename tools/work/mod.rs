@@ -21,6 +21,7 @@ mod runner;
 mod shown;
 mod streams;
 mod tally;
+mod watch;
 
 pub(crate) use command::Work;
 pub(crate) use report::{ADDRESS, PATIENCE, SECRET};

@@ -90,11 +90,13 @@ impl Runner {
     pub(super) fn run(self: &Arc<Self>, workers: u16) -> Result<(Tally, Option<Failure>), Failure> {
         let (news, heard) = channel();
         listen(news.clone())?;
+        let runner = Arc::clone(self);
+        let watching = move || runner.attempts.watch();
+        spawn("claims".to_owned(), watching)?;
         for nth in 0..workers {
             let (runner, news) = (Arc::clone(self), news.clone());
             let working = move || runner.work(&news);
-            let worker = Builder::new().name(format!("worker {nth}")).spawn(working);
-            worker.map_err(|error| Failure::unreachable(format!("failed to begin: {error}")))?;
+            spawn(format!("worker {nth}"), working)?;
         }
         let mut left = workers;
         while left > 0 {
@@ -316,6 +318,14 @@ impl State {
         self.is_stopping = true;
         self.tally.reach(reached);
     }
+}
+
+/// Begins a thread, which ends with this process at the latest.
+fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+    let begun = Builder::new().name(name).spawn(run);
+    begun
+        .map(drop)
+        .map_err(|error| Failure::unreachable(format!("failed to begin: {error}")))
 }
 
 /// Hears signals from now on.

@@ -76,7 +76,11 @@ impl QueueMachine {
                 until,
                 fence: fencing,
             };
-            for said in obligations(&Bound { binding, fencing }) {
+            let bound = Bound {
+                fencing,
+                ..Bound::to(binding)
+            };
+            for said in obligations(&bound) {
                 effects.tell(PROCESSES, &said);
             }
         }

@@ -84,6 +84,9 @@ impl QueueMachine {
                 self.commit_time_out(*slot, entry);
             }
             Outcome::Abandoned { slot } => self.commit_last(*slot, entry, message),
+            Outcome::Cancelled { slot, prune } => {
+                self.commit_cancel((*slot, *prune), entry, message);
+            }
             Outcome::Draining => {
                 self.state
                     .change_head(entry.seq, |head| head.draining = true);
@@ -161,12 +164,35 @@ impl QueueMachine {
             });
         } else if let Some(error) = said(message) {
             self.state.change(slot, stamp.seq, |job| {
-                job.story_mut().error.clone_from(error);
+                let story = job.story_mut();
+                // Why it was cancelled says more than how its command was stopped.
+                if !story.is_cancelled() {
+                    story.error.clone_from(error);
+                }
             });
         } else {
             return self.commit_time_out(slot, stamp);
         }
         self.state.give_back(slot, stamp);
+    }
+
+    /// Abandoned, as after its last try; one that a process has, when that has ended.
+    fn commit_cancel(&mut self, (slot, prune): (Slot, Date), stamp: Stamp, message: &Message) {
+        let Message::Cancel { error, .. } = message else {
+            unreachable!("only a cancellation cancels")
+        };
+        let mut is_bound = false;
+        self.state.change(slot, stamp.seq, |job| {
+            let story = job.story_mut();
+            story.error.clone_from(error);
+            story.prune = prune;
+            if let Some(bound) = &mut story.bound {
+                (bound.cancelled, is_bound) = (true, true);
+            }
+        });
+        if !is_bound {
+            self.state.give_back(slot, stamp);
+        }
     }
 
     fn commit_prune(&mut self, slot: Slot, stamp: Stamp) {

@@ -58,7 +58,8 @@ impl QueueMachine {
                 retry_after_ms,
             } => self.decide_defer(moment, *id, *by, *retry_after_ms),
             Message::Report { id, by, .. } => {
-                self.of_claimed(*id, *by, |slot| Outcome::Reported { slot })
+                let found = self.worked_on(*id, *by);
+                found.map_or_else(|refused| refused, |(slot, _)| Outcome::Reported { slot })
             }
             Message::Kick { queue, count } => self.decide_kick(queue, *count),
             Message::Repush { queue, count } => match self.state.queue_named(queue) {
@@ -84,6 +85,19 @@ impl QueueMachine {
             Message::Expire { slot } => self.decide_expire(*slot),
             Message::Drain if self.state.head.draining => Outcome::Absent,
             Message::Drain => Outcome::Draining,
+            Message::Cancel { id, .. } => self.decide_cancel(moment.now.date(), *id),
+        }
+    }
+
+    fn decide_cancel(&self, date: Date, id: u64) -> Outcome {
+        match self.state.find(id) {
+            Some((slot, job)) if job.phase != Phase::Abandoned && !job.story().is_cancelled() => {
+                Outcome::Cancelled {
+                    slot,
+                    prune: pruned(date, self.rules_of(job)),
+                }
+            }
+            Some(_) | None => Outcome::Absent,
         }
     }
 
@@ -158,6 +172,15 @@ impl QueueMachine {
         }
     }
 
+    /// The same, unless it is not wanted any more: whoever works on it is to stop.
+    fn worked_on(&self, id: u64, by: Right) -> Result<(Slot, &Job), Outcome> {
+        let (slot, job) = self.claimed(id, by)?;
+        if job.story().is_cancelled() {
+            return Err(Outcome::Refused(Refused::StaleToken));
+        }
+        Ok((slot, job))
+    }
+
     fn of_claimed(&self, id: u64, by: Right, outcome: impl FnOnce(Slot) -> Outcome) -> Outcome {
         self.claimed(id, by)
             .map_or_else(|refused| refused, |(slot, _)| outcome(slot))
@@ -185,7 +208,7 @@ impl QueueMachine {
     }
 
     fn decide_touch(&self, at: Timestamp, id: u64, by: Right) -> Outcome {
-        let (slot, job) = match self.claimed(id, by) {
+        let (slot, job) = match self.worked_on(id, by) {
             Ok(claimed) => claimed,
             Err(outcome) => return outcome,
         };
@@ -223,7 +246,8 @@ impl QueueMachine {
             Err(outcome) => return outcome,
         };
         let at = moment.now.at;
-        if at.0.saturating_sub(job.created.0) > Message::DEFERRED_MS_MAX {
+        let is_old = at.0.saturating_sub(job.created.0) > Message::DEFERRED_MS_MAX;
+        if is_old || job.story().is_cancelled() {
             return self.decide_fail(moment, id, by, retry);
         }
         let backoff = self.rules_of(job).backoff.unwrap_or_default();

@@ -133,6 +133,7 @@ fn plain(outcome: &Outcome) -> Option<(&'static str, Slot)> {
         Outcome::Ready { slot } => ("ready", slot),
         Outcome::TimedOut { slot } => ("expired", slot),
         Outcome::Abandoned { slot } => ("abandoned", slot),
+        Outcome::Cancelled { slot, .. } => ("cancelled", slot),
         Outcome::Put { .. }
         | Outcome::Batch { .. }
         | Outcome::Registered { .. }

@@ -3,7 +3,7 @@
 //! Change rule: the fields but for the links are durable, see `message.rs`.
 
 use crate::actors::binding::Binding;
-use crate::actors::queue::message::{DedupKey, Root, Worker};
+use crate::actors::queue::message::{DedupKey, Root, Worker, is_not};
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::said::{ErrorText, Progress};
 use crate::bytes::Bytes as Body;
@@ -84,13 +84,19 @@ pub(super) struct Bound {
     pub(super) binding: Binding,
     /// Whether its time has run out, and its tree is being killed.
     pub(super) fencing: bool,
+    /// Whether the job is not wanted any more, and only the process has to end.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub(super) cancelled: bool,
 }
 
 impl Bound {
     /// Of a new claim.
     pub(super) const fn to(binding: Binding) -> Self {
-        let fencing = false;
-        Self { binding, fencing }
+        Self {
+            binding,
+            fencing: false,
+            cancelled: false,
+        }
     }
 }
 
@@ -103,6 +109,11 @@ impl Story {
     /// Whether the time of its claim has run out, and its tree is being killed.
     pub(super) fn is_fencing(&self) -> bool {
         self.bound.as_ref().is_some_and(|bound| bound.fencing)
+    }
+
+    /// Whether it is not wanted any more, and only the process of its claim has to end.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.bound.as_ref().is_some_and(|bound| bound.cancelled)
     }
 
     /// Whether its claim ends with its process alone.

@@ -124,6 +124,7 @@ impl QueueMachine {
             error: story.error.clone(),
             bound: story.binding(),
             fencing: story.is_fencing(),
+            cancelled: story.is_cancelled(),
             progress: story.progress.as_deref().cloned(),
         }
     }

@@ -131,6 +131,7 @@ impl Machine for QueueMachine {
             | Outcome::Failed { slot, .. }
             | Outcome::KickedJob { slot }
             | Outcome::Abandoned { slot }
+            | Outcome::Cancelled { slot, .. }
             | Outcome::Pruned { slot } => passes(*slot),
             Outcome::Departed { back, abandoned } => {
                 let comes_back = |slot: &Slot| self.state.job(*slot).is_some_and(|job| job.retries);
@@ -221,7 +222,8 @@ impl Machine for QueueMachine {
             | Outcome::Spoiled { .. }
             | Outcome::Registered { .. }
             | Outcome::Forgotten { .. }
-            | Outcome::Draining => Reply::Done,
+            | Outcome::Draining
+            | Outcome::Cancelled { .. } => Reply::Done,
             Outcome::Abandoned { .. } => Reply::Abandoned,
             Outcome::Absent => self.absent(message),
             Outcome::Refused(refused) => Reply::Refused(*refused),
@@ -279,7 +281,8 @@ impl Machine for QueueMachine {
             | Message::Expire { .. }
             | Message::Unpause { .. }
             | Message::Forget { .. }
-            | Message::Drain => Weight::Frees,
+            | Message::Drain
+            | Message::Cancel { .. } => Weight::Frees,
         }
     }
 

@@ -181,6 +181,15 @@ pub enum Message {
     },
     /// Take no new jobs from now on, until the next start.
     Drain,
+    /// A job is not wanted any more: it is abandoned. One whose claim is bound to a process is so when that has ended, or has
+    /// said what became of the job.
+    Cancel {
+        /// Which.
+        id: u64,
+        /// Why, to be shown with it.
+        #[serde(default)]
+        error: Option<ErrorText>,
+    },
 }
 
 impl Message {
@@ -477,6 +486,13 @@ pub enum Outcome {
     Duplicate {
         /// Which.
         slot: Slot,
+    },
+    /// A job is not wanted any more.
+    Cancelled {
+        /// Which.
+        slot: Slot,
+        /// When it is pruned.
+        prune: Date,
     },
     /// There is nothing of the kind. Changes nothing.
     Absent,

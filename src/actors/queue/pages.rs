@@ -240,6 +240,9 @@ impl Story {
             };
             bytes.extend_from_slice(&process.0.to_le_bytes());
             bytes.extend_from_slice(&[until, fence.into(), bound.fencing.into()]);
+            if bound.cancelled {
+                bytes.extend_from_slice(b"cancelled");
+            }
         }
         if self.items > 0 {
             bytes.extend_from_slice(&self.items.to_le_bytes());

@@ -8,7 +8,7 @@ use crate::actors::queue::phase::{Counts, Phase};
 use crate::actors::queue::said::{ErrorText, Progress};
 use crate::bytes::Bytes as Body;
 use crate::clock::Timestamp;
-use crate::ids::{Slot, Token};
+use crate::ids::{ProcessId, Slot, Token};
 use crate::spine::machine::Refusal;
 use serde::Serialize;
 use std::collections::HashSet;
@@ -73,6 +73,8 @@ pub struct JobSelection {
     pub phases: Vec<Phase>,
     /// Those whose newest error has this in it.
     pub error: Option<String>,
+    /// Those whose claims are bound to this process.
+    pub process: Option<ProcessId>,
     /// Those in this slot and behind it.
     pub from: Slot,
     /// The most jobs to tell.
@@ -288,6 +290,9 @@ pub struct JobView {
     /// Whether the time of its claim has run out, and its tree is being killed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fencing: bool,
+    /// Whether it is not wanted any more, and only its process has to end.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cancelled: bool,
     /// How far the newest try came, as its worker reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,

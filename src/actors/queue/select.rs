@@ -2,6 +2,7 @@
 //! claimed. Each answer is of a share, and says where to go on: others get their turn in between.
 
 use crate::actors::queue::index::mix;
+use crate::actors::queue::job::Job;
 use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::Message;
 use crate::actors::queue::phase::Counts;
@@ -24,6 +25,7 @@ impl QueueMachine {
             kind,
             phases,
             error,
+            process,
             from,
             most,
         } = selection;
@@ -39,28 +41,35 @@ impl QueueMachine {
                 return Reply::JobPage { jobs, next };
             }
         }
+        let lets_through = |job: &&Job| {
+            let is_of = |kind: &String| {
+                let queue = self.state.queue_of(job);
+                queue.name.kind() == kind.as_bytes()
+            };
+            let has = |text: &String| {
+                let error = job.story().error.as_ref();
+                error.is_some_and(|error| error.as_str().contains(text.as_str()))
+            };
+            number.is_none_or(|it| it == job.queue)
+                && (phases.is_empty() || phases.contains(&job.phase))
+                && kind.as_ref().is_none_or(is_of)
+                && error.as_ref().is_none_or(has)
+        };
+        // Those of a process are known, and all others are looked for.
         let extent = self.state.jobs.extent();
-        let end = from.0.saturating_add(LOOKED_AT_MAX).min(extent);
-        for slot in (from.0..end).map(Slot) {
+        let end = match process {
+            Some(_) => extent,
+            None => from.0.saturating_add(LOOKED_AT_MAX).min(extent),
+        };
+        let bound = process.map(|process| self.state.of_process(process));
+        let bound = bound.into_iter().flatten().filter(|slot| slot >= from);
+        let all = (from.0..end).map(Slot).filter(|_| process.is_none());
+        for slot in bound.chain(all) {
             if jobs.len() == *most as usize {
                 let next = Some(slot);
                 return Reply::JobPage { jobs, next };
             }
-            let found = self.state.job(slot).filter(|job| {
-                let is_of = |kind: &String| {
-                    let queue = self.state.queue_of(job);
-                    queue.name.kind() == kind.as_bytes()
-                };
-                let has = |text: &String| {
-                    let error = job.story().error.as_ref();
-                    error.is_some_and(|error| error.as_str().contains(text.as_str()))
-                };
-                let of_queue = number.is_none_or(|it| it == job.queue);
-                of_queue
-                    && (phases.is_empty() || phases.contains(&job.phase))
-                    && kind.as_ref().is_none_or(is_of)
-                    && error.as_ref().is_none_or(has)
-            });
+            let found = self.state.job(slot).filter(lets_through);
             jobs.extend(found.map(|job| self.job_view((slot, job), offset)));
         }
         let next = (end < extent).then_some(Slot(end));

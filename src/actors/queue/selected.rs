@@ -4,8 +4,9 @@ use crate::actors::queue::model::Model;
 use crate::actors::queue::{
     Choice, JobSelection, JobView, Phase, Query, QueueMachine, QueueName, QueueSelection, Reply,
 };
-use crate::ids::Slot;
+use crate::ids::{ProcessId, Slot};
 use crate::spine::machine::{Machine as _, Now};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Pages, put together, are what there is; a filter lets through what it says; and chance chooses of what it may.
@@ -16,9 +17,19 @@ pub(super) fn compare(machine: &QueueMachine, model: &Model) {
         let failed = [Phase::Retrying, Phase::Abandoned];
         for phases in [&[][..], &failed[..1], &failed] {
             for (kind, error) in [(None, None), (Some("few"), None), (None, Some("broken"))] {
-                compare_jobs(machine, model, (queue.as_ref(), kind, phases, error));
+                compare_jobs(
+                    machine,
+                    model,
+                    (queue.as_ref(), kind, phases),
+                    (error, None),
+                );
             }
         }
+    }
+    let bound = model.jobs.iter().filter_map(|job| job.view.bound);
+    let processes: BTreeSet<ProcessId> = bound.map(|it| it.process).collect();
+    for process in processes.into_iter().chain([ProcessId(99)]) {
+        compare_jobs(machine, model, (None, None, &[]), (None, Some(process)));
     }
     compare_queues(machine, &queues);
     for kinds in [&[][..], &["few"], &["a", "closed"], &["none"]] {
@@ -33,12 +44,14 @@ fn ask(machine: &QueueMachine, query: &Query) -> Reply {
 fn compare_jobs(
     machine: &QueueMachine,
     model: &Model,
-    (queue, kind, phases, error): (Option<&QueueName>, Option<&str>, &[Phase], Option<&str>),
+    (queue, kind, phases): (Option<&QueueName>, Option<&str>, &[Phase]),
+    (error, process): (Option<&str>, Option<ProcessId>),
 ) {
     let lets_through = |view: &JobView| {
         queue.is_none_or(|it| *it == view.queue)
             && kind.is_none_or(|it| it.as_bytes() == view.queue.kind())
             && (phases.is_empty() || phases.contains(&view.phase))
+            && process.is_none_or(|it| view.bound.is_some_and(|bound| bound.process == it))
             && error.is_none_or(|it| {
                 view.error
                     .as_ref()
@@ -61,6 +74,7 @@ fn compare_jobs(
             kind: kind.map(str::to_owned),
             phases: phases.to_vec(),
             error: error.map(str::to_owned),
+            process,
             from,
             most: 2,
         };

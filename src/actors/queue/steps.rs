@@ -218,7 +218,7 @@ fn put() -> impl Strategy<Value = Put> {
 fn about() -> impl Strategy<Value = Message> {
     let (id, by) = (0u64..12, Right::Unclaimed);
     let changed = (prop::option::of(priority()), span());
-    let parts = (id, 0..33, claimant(), binding(), changed);
+    let parts = (id, 0..36, claimant(), binding(), changed);
     parts.prop_map(
         move |(id, kind, claimant, to, (priority, delay_ms))| match kind {
             0..3 => Message::Delete { id, by },
@@ -252,7 +252,11 @@ fn about() -> impl Strategy<Value = Message> {
                     text: (delay_ms > 0).then(|| "half of it".to_owned().into()),
                 },
             },
-            _ => Message::Bind { id, by, to },
+            31..34 => Message::Bind { id, by, to },
+            _ => Message::Cancel {
+                id,
+                error: (delay_ms > 0).then(|| "nobody wants it".to_owned().into()),
+            },
         },
     )
 }

@@ -340,7 +340,9 @@ impl Pair {
             let place = usize::try_from(id).expect("few") % (jobs.len() + 1);
             jobs.get(place)
         };
-        if let Message::PopJob { id, .. } | Message::KickJob { id } = &mut message {
+        if let Message::PopJob { id, .. } | Message::KickJob { id } | Message::Cancel { id, .. } =
+            &mut message
+        {
             *id = pick(*id).map_or(u64::MAX, |job| job.view.id);
         }
         if let Message::Delete { id, by }

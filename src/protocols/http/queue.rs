@@ -55,6 +55,17 @@ fn routes() -> Vec<Route> {
             &[Absent, Claimed, DiskFull, Failed],
         ),
         Route::post_once(
+            "/v1/queues/cancel",
+            cancel,
+            Words {
+                id: "cancel_job",
+                summary: "Cancel a job",
+                more: "It is abandoned. If somebody works on it, its claim ends; one that is bound to a process, such as that of a command of `sexton work`, when the process has ended or has said what became of the job: until then it can be neither touched nor reported on, and `sexton work` stops its command.",
+                answer: "How many: none if it was abandoned or cancelled already.",
+            },
+            &[Absent, Failed],
+        ),
+        Route::post_once(
             "/v1/queues/repush",
             repush,
             Words {
@@ -141,6 +152,29 @@ async fn kick_job(call: &Call, Body(JobId { id }): Body<JobId>) -> Result<Json<K
         (Err(QueueError::Absent), Ok(_)) => Ok(Json(Kicked { kicked: 0 })),
         (Err(error), _) => Err(error.into()),
     }
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Cancel {
+    /// The number of the job.
+    id: u64,
+    /// Why, to be shown with the job: the first 1,000 bytes are kept.
+    error: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Cancelled {
+    /// Jobs that are not worked on any more, or soon.
+    cancelled: u32,
+}
+
+/// Cancels a job.
+async fn cancel(call: &Call, Body(of): Body<Cancel>) -> Result<Json<Cancelled>, Problem> {
+    let error = of.error.unwrap_or_else(|| "cancelled".to_owned());
+    let is_done = call.queues().cancel(of.id, Some(error.into())).await?;
+    Ok(Json(Cancelled {
+        cancelled: u32::from(is_done),
+    }))
 }
 
 #[derive(Deserialize, JsonSchema)]

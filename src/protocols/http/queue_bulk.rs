@@ -83,6 +83,13 @@ impl What {
             Self::Discard => &[Ready, Delayed, Retrying, Buried, Abandoned],
         }
     }
+
+    const fn must_be(self) -> &'static str {
+        match self {
+            Self::Retry => "must be delayed, retrying, buried or abandoned",
+            Self::Discard => "must be ready, delayed, retrying, buried or abandoned",
+        }
+    }
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -119,9 +126,7 @@ async fn each(call: &Call, which: Which, what: What) -> Result<(u32, Option<Stri
         None => vec![Phase::Buried, Phase::Abandoned],
         Some(phase) if what.phases().contains(&phase) => vec![phase],
         Some(_) => {
-            let words =
-                "must be a phase in which nobody has the job, and this does something to it";
-            return Err(Problem::field("phase", words));
+            return Err(Problem::field("phase", what.must_be()));
         }
     };
     let queues = call.queues();
@@ -136,6 +141,7 @@ async fn each(call: &Call, which: Which, what: What) -> Result<(u32, Option<Stri
             kind: which.r#type.clone(),
             phases: phases.clone(),
             error: which.error.clone(),
+            process: None,
             from,
             most: (which.limit.0 - done).min(SHARE),
         };

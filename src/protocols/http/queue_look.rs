@@ -13,6 +13,7 @@ use crate::protocols::http::binding::Extent;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::listing::{self, After, Limit, Listing, Written};
 use crate::protocols::http::problem::Problem;
+use crate::protocols::http::process_look;
 use crate::protocols::http::route::{Json, Large, Query, Route, Words};
 use crate::protocols::http::schema::JobText;
 use crate::refusal::Reason;
@@ -215,6 +216,8 @@ pub(crate) struct JobFilter {
     phase: Option<Phase>,
     /// Only jobs whose newest error has this in it.
     error: Option<String>,
+    /// Only jobs whose claims end with this process, by the id of its record.
+    process: Option<String>,
     /// The most jobs to answer.
     #[serde(default)]
     limit: Limit,
@@ -271,6 +274,8 @@ pub(crate) struct Job {
     kill_before_grant: bool,
     /// Whether the time of its claim has run out and its process is being killed.
     fencing: bool,
+    /// Whether it is not wanted any more, and its process has to end.
+    cancelled: bool,
     /// How much of it is done, in percent, as its worker reported.
     percent: Option<u8>,
     /// What its worker reported last.
@@ -287,12 +292,14 @@ pub(crate) struct Jobs {
 /// Jobs, as many as are asked for, and where to go on.
 async fn jobs(call: &Call, Query(filter): Query<JobFilter>) -> Result<Large<Jobs>, Problem> {
     let queues = call.node.queues();
+    let process = process_look::id(filter.process.as_deref(), "process")?;
     let page = async |from, most| {
         let selection = JobSelection {
             queue: filter.queue.clone(),
             kind: filter.r#type.clone(),
             phases: filter.phase.into_iter().collect(),
             error: filter.error.clone(),
+            process,
             from,
             most,
         };
@@ -516,6 +523,7 @@ fn job_shown(view: &JobView, now: Timestamp) -> Job {
         error,
         bound,
         fencing,
+        cancelled,
         progress,
     } = view.clone();
     let Progress {
@@ -546,6 +554,7 @@ fn job_shown(view: &JobView, now: Timestamp) -> Job {
         release: bound.map(|it| it.until.into()),
         kill_before_grant: bound.is_some_and(|it| it.fence),
         fencing,
+        cancelled,
         percent,
         report: report.map(Into::into),
     }

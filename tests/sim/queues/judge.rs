@@ -297,6 +297,7 @@ impl Reference for Queues {
                 | Message::Fail { id, .. }
                 | Message::Bind { id, .. }
                 | Message::Defer { id, .. }
+                | Message::Cancel { id, .. }
                 | Message::KickJob { id },
                 _,
             ) => is_in_memory_by_id(*id),
@@ -341,6 +342,7 @@ impl Reference for Queues {
             Outcome::Departed { .. } => counted.departures += 1,
             Outcome::Fenced { .. } => counted.claims_fenced += 1,
             Outcome::Deferred { .. } => counted.jobs_deferred += 1,
+            Outcome::Cancelled { .. } => counted.jobs_cancelled += 1,
             Outcome::Reported { .. } => counted.reports += 1,
             Outcome::Ready { .. } => counted.delays_over += 1,
             Outcome::TimedOut { .. } => counted.claims_over += 1,

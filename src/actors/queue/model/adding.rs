@@ -219,6 +219,7 @@ impl Model {
                 error: None,
                 bound: None,
                 fencing: false,
+                cancelled: false,
                 progress: None,
             },
             worker: None,

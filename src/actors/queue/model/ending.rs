@@ -2,7 +2,7 @@
 
 use super::{Entry, Model, Moment};
 use sexton::actors::binding::ToProcesses;
-use sexton::actors::queue::{JobView, Message, Phase, Progress, Refused, Reply, Right};
+use sexton::actors::queue::{ErrorText, JobView, Message, Phase, Progress, Refused, Reply, Right};
 use sexton::clock::Timestamp;
 
 impl Entry {
@@ -49,6 +49,29 @@ fn retry_of(message: &Message) -> Option<u64> {
 }
 
 impl Model {
+    /// It is abandoned; if a process works on it, when that has ended.
+    pub(super) fn cancel(&mut self, id: u64, why: Option<&ErrorText>, at: Timestamp) -> Reply {
+        let date = self.date(at);
+        let Some(queue) = self.job(id).map(|job| job.view.queue.clone()) else {
+            return Reply::Absent;
+        };
+        let prune = date.plus_ms(self.rules_of(&queue).prune_ms + 1);
+        let job = self.job(id).expect("it is there");
+        if job.view.phase == Phase::Abandoned || job.view.cancelled {
+            return Reply::Absent;
+        }
+        job.view.error = why.cloned();
+        job.last = Some(prune);
+        if job.view.bound.is_some() {
+            job.view.cancelled = true;
+            job.quarantined = false;
+        } else {
+            job.give_back();
+            self.jobs.retain(|job| !job.is_gone);
+        }
+        Reply::Done
+    }
+
     /// What whoever has claimed a job says of it.
     pub(super) fn end(
         &mut self,
@@ -60,8 +83,9 @@ impl Model {
             return refused;
         }
         let view = self.job(id).expect("it is there").view.clone();
+        let is_wanted = !view.cancelled;
         let is_young = at.0.saturating_sub(view.created.0) <= Message::DEFERRED_MS_MAX;
-        let is_deferred = is_young && matches!(message, Message::Defer { .. });
+        let is_deferred = is_young && is_wanted && matches!(message, Message::Defer { .. });
         let asked = retry_of(message).map(|ms| at.plus_ms(ms));
         let backed_off = match asked {
             Some(_) => None,
@@ -78,6 +102,7 @@ impl Model {
                 job.view.releases += 1;
                 if job.last.is_some() {
                     job.give_back();
+                    self.jobs.retain(|job| !job.is_gone);
                     return Reply::Abandoned;
                 }
                 job.view.delay_ms = *delay_ms;
@@ -106,7 +131,9 @@ impl Model {
                 self.jobs.retain(|job| job.view.id != id);
             }
             Message::Fail { error, .. } | Message::Defer { error, .. } if job.last.is_some() => {
-                job.view.error.clone_from(error);
+                if is_wanted {
+                    job.view.error.clone_from(error);
+                }
                 job.give_back();
                 return Reply::Abandoned;
             }
@@ -134,11 +161,20 @@ impl Model {
             Right::Unclaimed => false,
         });
         let free = claimed == Some(false) && matches!(message, Message::Delete { .. });
+        let goes_on = matches!(
+            message,
+            Message::Touch { .. } | Message::Bind { .. } | Message::Report { .. }
+        );
         match (by, allowed) {
             _ if job.is_none() => Some(Reply::Absent),
             (Right::Token(_), false) => Some(Reply::Refused(Refused::StaleToken)),
             (_, false) if !free => Some(Reply::Absent),
-            _ if job.is_some_and(|job| job.view.fencing) => Some(Reply::Refused(Refused::Fencing)),
+            _ if job.as_ref().is_some_and(|job| job.view.fencing) => {
+                Some(Reply::Refused(Refused::Fencing))
+            }
+            (Right::Token(_), true) if goes_on && job.is_some_and(|job| job.view.cancelled) => {
+                Some(Reply::Refused(Refused::StaleToken))
+            }
             _ => None,
         }
     }

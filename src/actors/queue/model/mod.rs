@@ -100,6 +100,7 @@ impl Entry {
         (self.view.phase, self.view.until) = (phase, until);
         (self.view.token, self.worker) = (None, None);
         (self.view.bound, self.view.fencing) = (None, false);
+        self.view.cancelled = false;
         self.quarantined = false;
         if phase != Phase::Claimed {
             self.last = None;
@@ -371,6 +372,7 @@ impl Model {
                 if done { Reply::Done } else { Reply::Absent }
             }
             Message::Gone(gone) => self.gone(*gone),
+            Message::Cancel { id, error } => self.cancel(*id, error.as_ref(), at),
             Message::Drain if self.draining => Reply::Absent,
             Message::Drain => {
                 self.draining = true;

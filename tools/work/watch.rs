@@ -1,0 +1,134 @@
+//! Stops commands whose claims are gone: a job that was cancelled, or whose queue was flushed, is worked on no longer.
+//!
+//! The coordinator is asked every second which claims there are. What it says is true of all that was claimed before it was
+//! asked, also after a restart of either.
+
+use crate::client::{self, fields, rest};
+use crate::report::Failure;
+use crate::work::attempt::Attempts;
+use crate::work::claim::Claim;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How often it is asked.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// A claim: the number of its job, and its token.
+type Key = (u64, u64);
+
+/// What is worked on.
+#[derive(Default)]
+pub(super) struct Watched(Mutex<BTreeMap<Key, Held>>);
+
+/// A claim that is worked on.
+#[derive(Default)]
+struct Held {
+    /// The record of its command, once there is one.
+    command: Option<String>,
+    is_lost: bool,
+}
+
+impl Claim {
+    const fn key(&self) -> Key {
+        (self.id, self.token)
+    }
+}
+
+impl Watched {
+    pub(super) fn begin(&self, claim: &Claim) {
+        self.held().insert(claim.key(), Held::default());
+    }
+
+    /// Whether it was lost.
+    pub(super) fn end(&self, claim: &Claim) -> bool {
+        self.held()
+            .remove(&claim.key())
+            .is_some_and(|held| held.is_lost)
+    }
+
+    /// This command works on it; whether the claim is lost already.
+    fn is_of(&self, claim: &Claim, command: &str) -> bool {
+        let mut held = self.held();
+        held.get_mut(&claim.key()).is_some_and(|held| {
+            held.command = Some(command.to_owned());
+            held.is_lost
+        })
+    }
+
+    /// These claims are gone, if they are worked on still; the commands that are to be stopped.
+    fn lose(&self, keys: &BTreeSet<Key>) -> Vec<String> {
+        let mut held = self.held();
+        let lost = held
+            .iter_mut()
+            .filter(|(key, held)| keys.contains(key) && !held.is_lost);
+        lost.filter_map(|(_, held)| {
+            held.is_lost = true;
+            held.command.clone()
+        })
+        .collect()
+    }
+
+    fn held(&self) -> MutexGuard<'_, BTreeMap<Key, Held>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Attempts {
+    /// Looks for claims that are gone, as long as this process lives.
+    pub(super) fn watch(&self) {
+        loop {
+            rest(EVERY);
+            // A coordinator that is not there says nothing.
+            drop(self.look());
+        }
+    }
+
+    fn look(&self) -> Result<(), Failure> {
+        let before: BTreeSet<Key> = self.watched.held().keys().copied().collect();
+        if before.is_empty() {
+            return Ok(());
+        }
+        let wanted = self.wanted()?;
+        for command in self.watched.lose(&(&before - &wanted)) {
+            self.stop(&command);
+        }
+        Ok(())
+    }
+
+    /// The claims of this process that are to be worked on.
+    fn wanted(&self) -> Result<BTreeSet<Key>, Failure> {
+        let mut wanted = BTreeSet::new();
+        let mut query = fields([
+            ("process", self.jobs.own.as_str().into()),
+            ("limit", "1000".into()),
+        ]);
+        loop {
+            let path = client::with_query("/v1/queues/jobs", &query);
+            let mut said = client::get(&self.jobs.target, &path)?.well(&[])?;
+            let jobs = said.pointer("/jobs").and_then(Value::as_array);
+            let is_wanted = |job: &&Value| job.pointer("/cancelled") == Some(&false.into());
+            wanted.extend(
+                jobs.into_iter()
+                    .flatten()
+                    .filter(is_wanted)
+                    .filter_map(|job| {
+                        let number = |path| job.pointer(path).and_then(Value::as_u64);
+                        Some((number("/id")?, number("/token")?))
+                    }),
+            );
+            match said.get_mut("next").map(Value::take) {
+                Some(next @ Value::String(_)) => query.insert("after".to_owned(), next),
+                Some(_) | None => return Ok(wanted),
+            };
+        }
+    }
+
+    /// A command works on a job from now on.
+    pub(super) fn works_on(&self, claim: &Claim, command: &str) {
+        if self.watched.is_of(claim, command) {
+            self.stop(command);
+        }
+    }
+}
