@@ -65,6 +65,9 @@ pub struct NodeStatus {
     /// Passes of leases.
     #[cfg_attr(feature = "http", schemars(with = "Object"))]
     pub leases: lease::Totals,
+    /// What a limit of memory bounds here: `tree`, a process and all that it started together, or `process`, each of them; none
+    /// as long as no process was launched.
+    pub memory_limits: Option<&'static str>,
     /// Commands delivered and not yet answered.
     pub open_commands: u64,
     /// The journal; none if the node keeps no files.

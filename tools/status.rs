@@ -159,6 +159,7 @@ fn page(status: &Value) -> String {
     let (host, process) = (system::host(status), system::process(status));
     lines.push(("host", host.join(", ")));
     lines.push(("process", process.join(", ")));
+    lines.extend(limits(status).map(|words| ("limits", words)));
     let none = Vec::new();
     let actors = status.pointer("/actors").and_then(Value::as_array);
     let actors = actors.unwrap_or(&none);
@@ -205,6 +206,15 @@ fn held(status: &Value) -> [(&'static str, String); 3] {
         ("jobs", jobs.join(", ")),
         ("passes", format!("{running} running, {next} next")),
     ]
+}
+
+/// What limits of memory of commands hold for, if anything was launched.
+fn limits(status: &Value) -> Option<String> {
+    let words = match status.pointer("/memory_limits")?.as_str()? {
+        "tree" => "memory of a command and all that it started together (memory.max)",
+        _ => "memory for data of each process of a command (RLIMIT_DATA)",
+    };
+    Some(words.to_owned())
 }
 
 /// What is taken on no more, if anything.

@@ -299,6 +299,7 @@ impl Handle {
             draining_what: self.draining().words(),
             lock_owners,
             lock_contenders,
+            memory_limits: self.memory_limits(),
             open_commands: facts.admission.open(),
             journal: facts.journal.as_ref().map(Into::into),
             snapshots: facts.data.as_ref().map(|_| self.snapshots()),
@@ -312,6 +313,12 @@ impl Handle {
             process: system.process,
             halted: self.halt_words(),
         })
+    }
+
+    /// What a limit of memory bounds here, if that is known.
+    fn memory_limits(&self) -> Option<&'static str> {
+        let trees = self.facts.keeping.bounds_trees()?;
+        Some(if trees { "tree" } else { "process" })
     }
 
     async fn report<M: Actor>(&self, mailbox: &Mailbox<M>) -> Result<ActorReport, Stopped> {

@@ -3,10 +3,10 @@
 use crate::bytes::Bytes;
 use crate::ids::ProcessId;
 use crate::keeper::parcels::Waiting;
-use crate::keeper::protocol::{Launch, Started, step};
+use crate::keeper::protocol::{Launch, Parcel, Started, step};
 use crate::kernel::plan::{Plan, Step, User};
 use crate::kernel::spawn::{Birth, Spawned, spawn};
-use crate::kernel::{cgroup, host, identity, proc};
+use crate::kernel::{cgroup, host, identity, memory, proc};
 use rustix::fs::{Mode, OFlags};
 use std::collections::BTreeSet;
 use std::io;
@@ -21,6 +21,7 @@ pub(crate) type Failed = (u8, i32);
 pub(crate) struct Ready {
     plan: Plan,
     streams: [OwnedFd; 3],
+    memory_max: Option<u64>,
 }
 
 /// The number by which the protocol knows what a child could not do.
@@ -36,16 +37,16 @@ pub(crate) const fn step_of(failed: Step) -> u8 {
 
 /// Opens what it writes to, and puts together what it is given.
 pub(crate) fn prepare(launch: &Launch, parcel: Option<Waiting>) -> Result<Ready, Failed> {
-    let (umask, mut limits, inherited, streams) = match parcel {
+    let (umask, parcel, streams) = match parcel {
         Some(waiting) => {
             let parcel = waiting.parcel;
-            let umask = Some(parcel.umask);
-            (umask, parcel.limits, parcel.env, Some(waiting.streams))
+            (Some(parcel.umask), parcel, Some(waiting.streams))
         }
-        None => (None, Vec::new(), Vec::new(), None),
+        None => (None, Parcel::default(), None),
     };
+    let mut limits = parcel.limits;
     limits.extend_from_slice(&launch.limits);
-    let env = environment(inherited, &launch.env);
+    let env = environment(parcel.env, &launch.env);
     let plan = Plan::new(&launch.argv, &env, &launch.dir).map_err(at(step::EXEC))?;
     let streams = match streams {
         Some(streams) => streams,
@@ -60,6 +61,7 @@ pub(crate) fn prepare(launch: &Launch, parcel: Option<Waiting>) -> Result<Ready,
     Ok(Ready {
         plan: plan.user(user.filter(|user| !is_our_own(user))),
         streams,
+        memory_max: parcel.memory_max,
     })
 }
 
@@ -72,6 +74,10 @@ pub(crate) fn start(
 ) -> Result<(Spawned, Started), Failed> {
     // Where there can be no group of its own, its tree is followed in other ways.
     let path = groups.and_then(|base| cgroup::create(base, &attempt.to_string()).ok());
+    if let (Some(path), Some(most)) = (&path, ready.memory_max) {
+        // Where it cannot be bounded, its limits of each process hold alone.
+        drop(memory::bound(path, most));
+    }
     let group = path.as_deref().and_then(|path| cgroup::open(path).ok());
     let birth = Birth {
         group: group.as_ref().map(|group| group.as_fd()),

@@ -85,6 +85,9 @@ pub struct Parcel {
     pub umask: u32,
     /// Resource limits: which, soft, hard. `u64::MAX` is none.
     pub limits: Vec<(u32, u64, u64)>,
+    /// The most bytes of memory of all in its control group, where that can be bounded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_max: Option<u64>,
 }
 
 /// What is launched.

@@ -9,7 +9,7 @@ use crate::kernel::pidfd::Pidfd;
 use crate::kernel::signals::{self, Signals};
 use crate::kernel::spawn::{close_inherited, is_alone};
 use crate::kernel::wait;
-use crate::kernel::{cgroup, host, proc};
+use crate::kernel::{cgroup, host, memory, proc};
 use rustix::event::{Timespec, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
@@ -271,5 +271,5 @@ fn detach() -> io::Result<()> {
 fn groups(data: &Path) -> Option<PathBuf> {
     let base = cgroup::writable()?;
     let digest = xxhash_rust::xxh3::xxh3_64(data.as_os_str().as_bytes());
-    cgroup::create(&base, &format!("sexton-{digest:016x}")).ok()
+    memory::create_giving(&base, &format!("sexton-{digest:016x}")).ok()
 }

@@ -11,18 +11,33 @@ use std::path::{Component, Path, PathBuf};
 /// How deep below a group others are removed.
 const DEPTH_MAX: u32 = 64;
 
-/// The group that this process is in, if groups can be made below it: version 2, also one without controllers beside
-/// version 1, of a kernel that can kill a group (5.14).
+/// The group that this process is in, or the one above where that is delegated to us, if groups can be made below it: version 2,
+/// also one without controllers beside version 1, of a kernel that can kill a group (5.14).
 pub fn writable() -> Option<PathBuf> {
     let mounts = fs::read("/proc/self/mountinfo").ok()?;
     let own = fs::read("/proc/self/cgroup").ok()?;
     let own = own_group(&own)?;
     let found = mounted(&mounts);
     let path = found.into_iter().find_map(|mount| mount.place(&own))?;
-    let trial = create(&path, &format!("sexton-trial-{}", std::process::id())).ok()?;
+    // A group with processes gives no controller to those below it, so systemd's `DelegateSubgroup=` puts us below the one
+    // that is ours.
+    let above = path.parent().filter(|above| is_delegated(above));
+    above.and_then(tried).or_else(|| tried(&path))
+}
+
+/// Whether whoever manages the groups has left this one, and all below it, to the processes in it: systemd says so.
+fn is_delegated(path: &Path) -> bool {
+    let mut value = [0; 8];
+    let read = rustix::fs::getxattr(path, "user.delegate", &mut value[..]);
+    read.is_ok_and(|length| value.get(..length) == Some(b"1"))
+}
+
+/// The group, if others can be made below it, and killed.
+fn tried(path: &Path) -> Option<PathBuf> {
+    let trial = create(path, &format!("sexton-trial-{}", std::process::id())).ok()?;
     let can_kill = trial.join("cgroup.kill").exists();
     let removed = fs::remove_dir(&trial);
-    (can_kill && removed.is_ok()).then_some(path)
+    (can_kill && removed.is_ok()).then(|| path.to_owned())
 }
 
 /// Makes the group of this name below another, unless it is there; its path.
@@ -160,7 +175,7 @@ fn bottom_up(
 }
 
 /// Also a group that is removed while it is read is absent.
-fn absent_is_none<T>(done: io::Result<T>) -> io::Result<Option<T>> {
+pub(super) fn absent_is_none<T>(done: io::Result<T>) -> io::Result<Option<T>> {
     match done {
         Ok(done) => Ok(Some(done)),
         Err(error) => match error.raw_os_error() {

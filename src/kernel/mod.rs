@@ -11,6 +11,7 @@
 //! | `lease.rs` | whether a file is open for writing |
 //! | `proc.rs` | what `/proc` has about processes |
 //! | `cgroup.rs` | control groups of version 2 |
+//! | `memory.rs` | memory that all in a control group may have together |
 //! | `plan.rs` | what a new process is to run |
 //! | `spawn.rs` | a new process that waits for leave to go on |
 //! | `child.rs` | what the new process does before it executes its program |
@@ -26,6 +27,7 @@ pub mod credentials;
 pub mod host;
 pub mod identity;
 pub mod lease;
+pub mod memory;
 pub mod peer;
 pub mod pidfd;
 mod pidfs;

@@ -196,6 +196,7 @@ fn keeping(config: &Config) -> Keeping {
         data: data.map(|data| std::path::absolute(&data).unwrap_or(data)),
         keeper: config.keeper.clone(),
         is_init: config.is_init,
+        bounds_trees: Arc::default(),
     })
 }
 

@@ -29,6 +29,7 @@ fn parcel(ticket: u128, stays: bool) -> String {
         env: vec![bytes("PATH=/bin")],
         umask: 0o022,
         limits: vec![(7, 1024, 4096)],
+        ..Parcel::default()
     });
     let parcel = Request::Parcel {
         ticket,

@@ -12,6 +12,7 @@ mod launching;
 mod log;
 mod many;
 mod parcels;
+mod placing;
 mod rejoining;
 mod steps;
 mod upgrade;

@@ -52,6 +52,8 @@ fn whole() -> Parcel {
         ],
         umask: 0o027,
         limits: vec![(7, 77, 177)],
+        // Where no group has memory to give, nothing bounds it.
+        memory_max: Some(1 << 40),
     }
 }
 

@@ -67,9 +67,17 @@ impl Kept {
         self.keeper = Some(self.try_start().expect("it listens"));
     }
 
-    /// The same; what it said if it ended instead.
+    /// The same, by a command that executes what its further arguments say.
+    pub(crate) fn start_by(&mut self, command: Command) {
+        self.keeper = Some(self.try_start_by(command).expect("it listens"));
+    }
+
+    /// Starts a keeper; what it said if it ended instead.
     pub(crate) fn try_start(&self) -> Result<Child, String> {
-        let mut command = Command::new(PROGRAM);
+        self.try_start_by(Command::new(PROGRAM))
+    }
+
+    fn try_start_by(&self, mut command: Command) -> Result<Child, String> {
         let command = command.args(["keeper", "--data"]).arg(self.data.path());
         let streams = command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = streams.stderr(Stdio::piped()).spawn().expect("it starts");

@@ -193,8 +193,8 @@ pub(crate) struct Own<'a> {
     pub(crate) env: &'a [(&'a str, &'a str)],
     /// Variables that are not for it.
     pub(crate) without: &'a [&'a str],
-    /// The most bytes of data of each of its processes.
-    pub(crate) data_max: Option<u64>,
+    /// The most bytes of data of each of its processes, and of memory of all of them where the kernel counts that.
+    pub(crate) memory_max: Option<u64>,
 }
 
 /// Launches a command with these streams, and with the environment, the umask and the limits of this process, but for what is
@@ -336,7 +336,7 @@ fn parcel(own: &Own<'_>) -> Parcel {
     let limits = LIMITS.iter().map(|which| {
         let limit = getrlimit(*which);
         let of = |value: Option<u64>| value.unwrap_or(u64::MAX);
-        let own = own.data_max.filter(|_| *which == Resource::Data);
+        let own = own.memory_max.filter(|_| *which == Resource::Data);
         let most = own.unwrap_or(u64::MAX);
         let (soft, hard) = (of(limit.current), of(limit.maximum));
         (*which as u32, soft.min(most), hard.min(most))
@@ -345,5 +345,6 @@ fn parcel(own: &Own<'_>) -> Parcel {
         env: env.chain(more).collect(),
         umask: mask.as_raw_mode(),
         limits: limits.collect(),
+        memory_max: own.memory_max,
     }
 }

@@ -216,6 +216,23 @@ fn leak(record: &Value) -> Option<(&'static str, String)> {
     Some(("leak", format!("its output was still open in {who}")))
 }
 
+/// The most memory that it had, and that it and all that it started could have.
+fn memory(record: &Value) -> Vec<(&'static str, String)> {
+    let had = at(record, "/memory_max").filter(|most| *most > 0);
+    let had = had.map(|most| ("memory", format!("{} at most", bytes(most))));
+    let limit = at(record, "/memory_limit/bytes").map(|limit| {
+        let is_reached = record.pointer("/memory_limit/reached") == Some(&true.into());
+        let reached = if is_reached {
+            ", which was reached"
+        } else {
+            ""
+        };
+        let words = format!("{} for it and all that it started", bytes(limit));
+        ("limit", format!("{words}{reached}"))
+    });
+    had.into_iter().chain(limit).collect()
+}
+
 /// All that is known of one.
 pub(super) fn whole(record: &Value, now: u64) -> String {
     let mut page = String::new();
@@ -254,8 +271,8 @@ pub(super) fn whole(record: &Value, now: u64) -> String {
     if let Some(cpu) = at(record, "/cpu_ms") {
         line("cpu", &span(cpu));
     }
-    if let Some(most) = at(record, "/memory_max").filter(|most| *most > 0) {
-        line("memory", &format!("{} at most", bytes(most)));
+    for (name, text) in memory(record) {
+        line(name, &text);
     }
     if number(record, "/alive") > 0 {
         line(

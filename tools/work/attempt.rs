@@ -59,7 +59,7 @@ pub(super) struct Bounds {
     pub(super) time: Option<Duration>,
     /// How long it may take to end when it is told to, before it is killed.
     pub(super) grace: Duration,
-    /// Bytes of data of each of its processes.
+    /// Bytes of memory of all of it, where the kernel counts that, and of data of each of its processes.
     pub(super) memory: Option<u64>,
     pub(super) output: Outlet,
 }
@@ -200,7 +200,7 @@ impl Attempts {
         let own = Own {
             env: secret.as_slice(),
             without: &OF_THIS,
-            data_max: self.bounds.memory,
+            memory_max: self.bounds.memory,
         };
         let record = attached::launch(&self.asking, asked, streams, &own)?;
         if let Some(failure) = self.never_ran(&record) {
@@ -368,6 +368,9 @@ impl Attempts {
         if let Some(given_back) = self.halted() {
             return given_back;
         }
+        if let Some(error) = out_of_memory(record) {
+            return Verdict::Failed(error, None);
+        }
         let error = if said.is_empty() {
             ending(record)
         } else {
@@ -396,5 +399,29 @@ impl Attempts {
             return format!("it took longer than {most} ms");
         }
         format!("it took longer than {}", crate::text::span(most))
+    }
+}
+
+/// That a command and what it started were killed since they had all the memory that they may have together, if they were.
+fn out_of_memory(record: &Value) -> Option<String> {
+    let limit = record.pointer("/memory_limit")?;
+    let most = bytes(number(limit, "/bytes"));
+    let was_reached = limit.pointer("/reached") == Some(&Value::Bool(true));
+    was_reached.then(|| format!("it reached its limit of memory ({most})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::out_of_memory;
+    use serde_json::json;
+
+    #[test]
+    fn only_a_limit_that_was_reached_is_a_reason() {
+        let limit =
+            |reached: bool| json!({"memory_limit": {"bytes": 512 << 20, "reached": reached}});
+        let words = "it reached its limit of memory (512.0 MiB)";
+        assert_eq!(out_of_memory(&limit(true)).as_deref(), Some(words));
+        assert_eq!(out_of_memory(&limit(false)), None);
+        assert_eq!(out_of_memory(&json!({"memory_limit": null})), None);
     }
 }

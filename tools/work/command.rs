@@ -97,7 +97,8 @@ pub(crate) struct Work {
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     finish_within: Option<u64>,
 
-    /// The most memory for data of each process of a command
+    /// The most memory of a command and all that it started, where control groups count that; and for data of each of its
+    /// processes
     #[arg(long, value_name = SIZE, value_parser = bytes)]
     memory: Option<u64>,
 

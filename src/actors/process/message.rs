@@ -452,6 +452,19 @@ pub struct Remains {
     pub leak: Option<Leak>,
     /// Whether it was proved that nothing of its tree lives.
     pub empty: bool,
+    /// How the memory of its tree was bounded; none if that of each process was, or nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Bound>,
+}
+
+/// How the memory of all in a control group was bounded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Bound {
+    /// The most, in bytes.
+    pub bytes: u64,
+    /// Whether some of it was killed since that was reached.
+    pub reached: bool,
 }
 
 /// Output that is open after the end of the process that it is of.

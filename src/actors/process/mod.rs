@@ -56,8 +56,8 @@ pub use identity::Identity;
 pub use insertion::Insertion;
 pub use machine::ProcessMachine;
 pub use message::{
-    Action, Child, End, Failure, Found, Holder, LAUNCHES, LaunchAs, Launching, Leak, Lost, Message,
-    Notice, Output, Reach, Registering, Remains, Step, Warning,
+    Action, Bound, Child, End, Failure, Found, Holder, LAUNCHES, LaunchAs, Launching, Leak, Lost,
+    Message, Notice, Output, Reach, Registering, Remains, Step, Warning,
 };
 pub use outcome::{Outcome, Refused, Turn};
 pub use pages::Page;

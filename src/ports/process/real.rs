@@ -28,6 +28,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Child;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What epoll says of the keeper's connection.
 pub(super) const KEEPER: u64 = 1;
@@ -53,6 +54,8 @@ pub struct Place {
     pub keeper: KeeperProgram,
     /// Whether this process inherits the children of others, and reaps them.
     pub is_init: bool,
+    /// Whether the keeper that was joined can bound the memory of a tree as a whole; none before one was.
+    pub bounds_trees: Arc<Mutex<Option<bool>>>,
 }
 
 impl Place {
@@ -167,6 +170,8 @@ impl<R: FnMut(Message)> Real<R> {
                     base: groups.as_ref().map(files::path_of),
                     keeper: *pid,
                 };
+                let bounds = self.place.bounds_trees.lock();
+                *bounds.unwrap_or_else(PoisonError::into_inner) = Some(self.groups.bound_trees());
                 // One that speaks a newer version than ours speaks ours, too.
                 if *version <= VERSION {
                     self.upgrade(*pid);
@@ -477,6 +482,7 @@ impl<R: FnMut(Message)> World for Real<R> {
             stdout: files::output(&dir.join(files::STDOUT)),
             stderr: files::output(&dir.join(files::STDERR)),
             leak: self.leak(tree.id, &dir),
+            bound: self.groups.bound(tree),
             ..Remains::default()
         }
     }

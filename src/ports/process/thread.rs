@@ -125,6 +125,12 @@ impl Keeping {
         Some(data.join(crate::keeper::SOCKET))
     }
 
+    /// Whether the memory of a tree can be bounded as a whole; none as long as nobody has asked for a keeper.
+    pub fn bounds_trees(&self) -> Option<bool> {
+        let bounds = self.0.place.bounds_trees.lock();
+        *bounds.unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The directory of a process that is launched.
     pub fn run_dir(&self, id: ProcessId, own: Option<&Bytes>) -> Option<PathBuf> {
         Some(files::run_dir(self.0.place.data.as_ref()?, id, own))

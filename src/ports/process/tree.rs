@@ -4,10 +4,10 @@
 //! its environment belongs to it, and so does what descends from it. An orphan that the keeper inherited and whose
 //! environment does not say may belong to any: it is unknown, and is never signalled.
 
-use crate::actors::process::Identity;
+use crate::actors::process::{Bound, Identity};
 use crate::ids::ProcessId;
 use crate::kernel::pidfd::Pidfd;
-use crate::kernel::{cgroup, identity, proc};
+use crate::kernel::{cgroup, identity, memory, proc};
 use crate::ports::process::environment::ID;
 use crate::ports::process::world::{Survivors, Tree};
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,6 +89,20 @@ impl Groups {
             }
         }
         Ok(())
+    }
+
+    /// Whether the memory of a tree can be bounded as a whole.
+    pub(super) fn bound_trees(&self) -> bool {
+        self.base.as_deref().is_some_and(memory::is_given_out)
+    }
+
+    /// How the memory of a tree is bounded as a whole, if it is.
+    pub(super) fn bound(&self, tree: &Tree) -> Option<Bound> {
+        let bound = memory::bound_of(&self.group(tree)?).ok()??;
+        Some(Bound {
+            bytes: bound.most,
+            reached: bound.was_reached,
+        })
     }
 
     /// Removes the control group of a tree that is empty.

@@ -4,7 +4,7 @@
 //! Never here: a walk over all there is in one turn of the actor. Long answers are put together of shares.
 
 use crate::actors::process::{
-    End, Failure, Found, Leak, Output, Phase, Query as Asked, RecordView, Selection,
+    Bound, End, Failure, Found, Leak, Output, Phase, Query as Asked, RecordView, Selection,
 };
 use crate::bytes::Bytes;
 use crate::clock::{Date, Timestamp};
@@ -336,6 +336,8 @@ pub(crate) struct Process {
     cpu_ms: Option<u64>,
     /// The most memory at once.
     memory_max: Option<u64>,
+    /// Once it has ended, how the memory of its tree was bounded; null if at most that of each process was.
+    memory_limit: Option<MemoryLimit>,
     stdout: Option<Stream>,
     stderr: Option<Stream>,
     /// Who had its output open when it had ended: a leak. Null if nobody had; empty if it is not known who.
@@ -345,6 +347,24 @@ pub(crate) struct Process {
     /// What it uses now; only there if that was asked for, and of one that runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<ProcessUsage>,
+}
+
+/// How the memory of all in a control group was bounded.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct MemoryLimit {
+    /// The most that they could have together.
+    bytes: u64,
+    /// Whether they reached it, and were killed.
+    reached: bool,
+}
+
+impl From<Bound> for MemoryLimit {
+    fn from(bound: Bound) -> Self {
+        Self {
+            bytes: bound.bytes,
+            reached: bound.reached,
+        }
+    }
 }
 
 /// What is in the output of a hook. The processes in it are its children.
@@ -479,6 +499,7 @@ impl Process {
             alive: remains.as_ref().map_or(0, |it| it.alive),
             cpu_ms: remains.as_ref().map(|it| it.cpu_ms),
             memory_max: remains.as_ref().map(|it| it.memory_max),
+            memory_limit: remains.as_ref().and_then(|it| it.bound).map(Into::into),
             stdout: remains.clone().map(|it| it.stdout.into()),
             stderr: remains.clone().map(|it| it.stderr.into()),
             hook: record.found.map(|it| Hook::of(*it)),

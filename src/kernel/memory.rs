@@ -1,0 +1,165 @@
+//! Memory that all in a control group may have together: version 2, with the controller of that.
+//!
+//! A group has that controller if the one above it gives it out, which one with processes of its own cannot, unless it is the
+//! root of all.
+
+use crate::kernel::cgroup::{absent_is_none, create};
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::Path;
+
+/// The controller, as groups name it.
+const NAME: &str = "memory";
+
+/// What all in a group may have together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// The most, in bytes.
+    pub most: u64,
+    /// Whether some of them were killed since they had reached it.
+    pub was_reached: bool,
+}
+
+/// Makes the group of this name below another, as [`create`], and has it give the controller out to those below it, if it can
+/// be had there.
+///
+/// # Errors
+/// Those of [`create`].
+pub fn create_giving(base: &Path, name: &str) -> io::Result<std::path::PathBuf> {
+    let path = create(base, name)?;
+    // Each may refuse: then nothing has changed, and memory is bounded in other ways.
+    drop(give_out(base));
+    drop(give_out(&path));
+    Ok(path)
+}
+
+/// Whether groups below this one have the controller.
+pub fn is_given_out(group: &Path) -> bool {
+    let given = fs::read_to_string(group.join("cgroup.subtree_control"));
+    given.is_ok_and(|given| given.split_whitespace().any(|it| it == NAME))
+}
+
+/// Bounds what all in a group have together, swapped out or not: who reaches that is killed, with all of the group. Whether
+/// the group has the controller, and so is bounded now.
+///
+/// # Errors
+/// Those of the file system.
+pub fn bound(group: &Path, most: u64) -> io::Result<bool> {
+    if !write(group, "memory.max", &most.to_string())? {
+        return Ok(false);
+    }
+    // Kernels that do not account for what is swapped out have no such file.
+    write(group, "memory.swap.max", "0")?;
+    // Of a command that lost one of its processes nobody could say what it did.
+    write(group, "memory.oom.group", "1")?;
+    Ok(true)
+}
+
+/// How the memory of a group is bounded; `None` if it is not, or the group is gone.
+///
+/// # Errors
+/// Those of the file system.
+pub fn bound_of(group: &Path) -> io::Result<Option<Bound>> {
+    let most = absent_is_none(fs::read_to_string(group.join("memory.max")))?;
+    let Some(most) = most.and_then(|text| text.trim().parse().ok()) else {
+        return Ok(None);
+    };
+    let events = absent_is_none(fs::read_to_string(group.join("memory.events")))?;
+    let events = events.unwrap_or_default();
+    let kills = events.lines().filter_map(|it| it.strip_prefix("oom_kill "));
+    let was_reached = kills
+        .filter_map(|count| count.trim().parse::<u64>().ok())
+        .any(|count| count > 0);
+    Ok(Some(Bound { most, was_reached }))
+}
+
+fn give_out(group: &Path) -> io::Result<bool> {
+    if is_given_out(group) {
+        return Ok(true);
+    }
+    write(group, "cgroup.subtree_control", "+memory")
+}
+
+/// Writes to a file of a group; whether it is there.
+fn write(group: &Path, name: &str, text: &str) -> io::Result<bool> {
+    let file = fs::OpenOptions::new().write(true).open(group.join(name));
+    let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+    Ok(absent_is_none(written)?.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bound, bound, bound_of, create_giving, is_given_out};
+    use std::fs;
+    use std::path::Path;
+    use tempfile::TempDir;
+
+    /// A directory with these files, as a group is one.
+    fn group(files: &[&str]) -> TempDir {
+        let dir = tempfile::tempdir().expect("there is a directory");
+        for name in files {
+            fs::write(dir.path().join(name), "").expect("it is written");
+        }
+        dir
+    }
+
+    fn read(group: &Path, name: &str) -> String {
+        fs::read_to_string(group.join(name)).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_group_with_the_controller_is_bounded_as_a_whole() {
+        let dir = group(&["memory.max", "memory.swap.max", "memory.oom.group"]);
+        assert!(bound(dir.path(), 1 << 20).expect("it is written"));
+        let written = ["memory.max", "memory.swap.max", "memory.oom.group"];
+        let written = written.map(|name| read(dir.path(), name));
+        assert_eq!(written, ["1048576", "0", "1"]);
+    }
+
+    #[test]
+    fn a_group_without_the_controller_is_not_and_gets_no_file() {
+        let dir = group(&[]);
+        assert!(!bound(dir.path(), 1 << 20).expect("nothing is wrong"));
+        assert_eq!(bound_of(dir.path()).expect("nothing is wrong"), None);
+        assert_eq!(fs::read_dir(dir.path()).expect("it is read").count(), 0);
+        // What is swapped out is not counted on every kernel.
+        let dir = group(&["memory.max"]);
+        assert!(bound(dir.path(), 1 << 20).expect("it is written"));
+    }
+
+    #[test]
+    fn what_was_reached_is_told_by_the_kernel() {
+        let dir = group(&[]);
+        let of = |most: &str, events: &str| {
+            fs::write(dir.path().join("memory.max"), most).expect("it is written");
+            fs::write(dir.path().join("memory.events"), events).expect("it is written");
+            bound_of(dir.path()).expect("it is read")
+        };
+        let most = 4096;
+        let before = "low 0\nhigh 0\nmax 17\noom 1\noom_kill 0\noom_group_kill 0\n";
+        let was_reached = false;
+        assert_eq!(of("4096\n", before), Some(Bound { most, was_reached }));
+        let was_reached = true;
+        let after = "max 17\noom 1\noom_kill 3\noom_group_kill 1\n";
+        assert_eq!(of("4096\n", after), Some(Bound { most, was_reached }));
+        assert_eq!(of("max\n", after), None, "nothing bounds it");
+    }
+
+    #[test]
+    fn a_base_has_the_controller_given_out_where_it_can_be() {
+        let base = group(&["cgroup.subtree_control"]);
+        let path = create_giving(base.path(), "ours").expect("it is made");
+        // The kernel adds it to the list; here the file has what was written.
+        assert_eq!(read(base.path(), "cgroup.subtree_control"), "+memory");
+        assert!(!is_given_out(&path), "nobody can, as it has no such file");
+        let list = path.join("cgroup.subtree_control");
+        fs::write(list, "cpu memory pids\n").expect("it is written");
+        create_giving(base.path(), "ours").expect("it is there");
+        assert!(is_given_out(&path));
+        assert_eq!(
+            read(&path, "cgroup.subtree_control"),
+            "cpu memory pids\n",
+            "what is given out is not written again"
+        );
+    }
+}
