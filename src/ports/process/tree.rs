@@ -34,10 +34,12 @@ struct Members {
 }
 
 impl Groups {
-    /// The control group of a tree, if it has one.
+    /// The control group of a tree, if it has one. A keeper that was started in another group than the one before it knows
+    /// nothing of the groups that stand there: that there is none here does not say that a tree is empty.
     pub(super) fn group(&self, tree: &Tree) -> Option<PathBuf> {
         let base = self.base.as_ref().filter(|_| tree.contained)?;
-        Some(base.join(tree.id.to_string()))
+        let group = base.join(tree.id.to_string());
+        group.is_dir().then_some(group)
     }
 
     /// The attempt in whose control group a process is, if it is in one.
@@ -231,4 +233,33 @@ fn id_in_environment(pid: u32) -> Option<Vec<u8>> {
     let mut variables = environment.iter();
     let its = variables.find_map(|it| it.as_bytes().strip_prefix(prefix.as_bytes()))?;
     Some(its.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Groups;
+    use crate::ids::ProcessId;
+    use crate::kernel::identity::identify;
+    use crate::ports::process::world::Tree;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_tree_whose_group_is_not_here_is_searched_for() {
+        let base = tempfile::tempdir().expect("there is a directory");
+        let (_, leader) = identify(std::process::id())
+            .expect("it can be")
+            .expect("it lives");
+        let tree = Tree {
+            id: ProcessId(7),
+            leader,
+            launched: true,
+            contained: true,
+        };
+        let groups = Groups {
+            base: Some(base.path().to_owned()),
+            keeper: 0,
+        };
+        let survivors = groups.survivors(&tree, &BTreeSet::new());
+        assert!(survivors.alive > 0, "this process lives: {survivors:?}");
+    }
 }
