@@ -386,11 +386,16 @@ impl<T: Single> Once<T> {
     }
 }
 
-fn write<T: Serialize>(value: &T, content: &mut Vec<u8>) {
+/// Writes something as pages hold it.
+pub(crate) fn write<T: Serialize>(value: &T, content: &mut Vec<u8>) {
     rmp_serde::encode::write(content, value).expect("writing to memory does not fail");
 }
 
-fn read<'a, T: Deserialize<'a>>(content: &'a [u8]) -> Result<T, String> {
+/// Reads something as pages hold it.
+///
+/// # Errors
+/// If it is none.
+pub(crate) fn read<'a, T: Deserialize<'a>>(content: &'a [u8]) -> Result<T, String> {
     decode::from_slice(content).map_err(|error| error.to_string())
 }
 

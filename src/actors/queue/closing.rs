@@ -1,13 +1,16 @@
 //! The queues that are closed for a while because something was claimed from them, by when they open.
+//!
+//! A queue opens without an entry, so a page may have some that are open by now: their time is over for whoever reads it, too.
 
+use crate::actors::queue::pages::{CLOSED, Closed, encode_closed};
 use crate::actors::queue::state::State;
-use crate::actors::queue::throttle::Throttle;
 use crate::clock::Timestamp;
 use crate::ids::Slot;
+use crate::spine::machine::Stamp;
 
 impl State {
-    /// Closes the queue of this job, which was claimed at `at`, if its type is throttled. A duplicate is no work.
-    pub(super) fn close(&mut self, job: Slot, at: Timestamp) {
+    /// Closes the queue of this job, which was claimed now, if its type is throttled. A duplicate is no work.
+    pub(super) fn close(&mut self, job: Slot, Stamp { seq, at }: Stamp) {
         let Some(job) = self.jobs.get(job) else {
             return;
         };
@@ -16,6 +19,9 @@ impl State {
         if !self.queue(slot).throttle.is_set() || self.is_duplicate(job) {
             return;
         }
+        let (closings, queues) = (&self.closings, &self.queues);
+        let page = |content: &mut Vec<u8>| encode_closed(closings, queues, content);
+        self.pages.touch(CLOSED, seq, page);
         // In a replay it is among them still.
         let before = self.queue(slot).throttle.opens();
         self.closings.remove(&(before, slot));
@@ -30,22 +36,25 @@ impl State {
         while let Some((opens, slot)) = self.closings.first().copied()
             && opens <= at
         {
-            self.open_first(slot, Throttle::open);
+            self.closings.pop_first();
+            self.attend(slot, |queue| queue.throttle.open());
+            self.review(slot);
+            self.forsake(slot);
         }
     }
 
-    /// Opens every queue, whatever was claimed from it.
-    pub(super) fn open_all(&mut self) {
-        while let Some((_, slot)) = self.closings.first().copied() {
-            self.open_first(slot, Throttle::reset);
+    /// Closes queues that were closed when a snapshot was taken, unless their types are throttled no more.
+    pub(super) fn load_closed(&mut self, closed: Vec<Closed>) {
+        for (name, end_us) in closed {
+            if self.rules.of(&name).throttle_milli == 0 {
+                continue;
+            }
+            let slot = self.queue_for(&name);
+            self.attend(slot, |queue| queue.throttle.close_until(end_us));
+            let opens = self.queue(slot).throttle.opens();
+            self.closings.insert((opens, slot));
+            self.review(slot);
         }
-    }
-
-    fn open_first(&mut self, slot: Slot, open: impl FnOnce(&mut Throttle)) {
-        self.closings.pop_first();
-        self.attend(slot, |queue| open(&mut queue.throttle));
-        self.review(slot);
-        self.forsake(slot);
     }
 
     /// When the first queue is to be opened.

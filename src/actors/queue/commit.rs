@@ -48,7 +48,7 @@ impl QueueMachine {
                 self.commit_claim(*slot, entry, by, outcome);
                 self.state_binding(*slot, effects);
                 if matches!(message, Message::Pop(_)) {
-                    self.state.close(*slot, entry.at);
+                    self.state.close(*slot, entry);
                 }
                 if let Some(ticket) = ticket
                     && self.waiting.pop(ticket).is_some()

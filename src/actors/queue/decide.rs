@@ -1,7 +1,6 @@
 //! What a message does, without doing it: which job goes to whom, and what becomes of it.
 //!
-//! Rests on durable state and the rules, never on who waits or is present: a replay decides again, and compares. The one
-//! exception is which queues are closed (`throttle.rs`): a replay that begins with a snapshot does not know those of before.
+//! Rests on durable state and the rules, never on who waits or is present: a replay decides again, and compares.
 
 use crate::actors::queue::job::{Job, Story, shown};
 use crate::actors::queue::machine::QueueMachine;

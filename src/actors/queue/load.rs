@@ -22,6 +22,7 @@ impl State {
         let mut state = Self::new(rules);
         // Those whose body is still to come, as their slots ascend.
         let mut without = VecDeque::new();
+        let mut closed = Vec::new();
         for page in pages {
             match page {
                 Page::Head(head) => {
@@ -41,6 +42,7 @@ impl State {
                     state.jobs.volatile()[slot].body = Some(body);
                 }
                 Page::Roots(page) => state.roots.load(page),
+                Page::Closed(page) => closed = page,
             }
         }
         assert!(without.is_empty(), "a job without a body has a page for it");
@@ -54,6 +56,7 @@ impl State {
             state.settle(slot);
             state.enter(slot);
         }
+        state.load_closed(closed);
         state
     }
 

@@ -307,10 +307,8 @@ impl Machine for QueueMachine {
         self.state.start(start);
     }
 
-    /// Opens what was closed: of a machine that was built anew, nobody knows all of it. States again which processes are
-    /// watched.
+    /// States again which processes are watched.
     fn resume(&mut self, effects: &mut Effects<Self>) {
-        self.state.open_all();
         self.state_bindings(effects);
     }
 }

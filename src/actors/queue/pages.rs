@@ -8,13 +8,15 @@ use crate::actors::queue::job::{Job, Story, shown};
 use crate::actors::queue::message::{DedupKey, Root, is_not};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
-use crate::actors::queue::queue::{Numbered, Pause};
+use crate::actors::queue::queue::{Numbered, Pause, Queue};
 use crate::actors::queue::roots::KnownRoot;
 use crate::bytes::Bytes as Body;
 use crate::clock::{Deadline, Timestamp};
 use crate::ids::{PageId, Slot};
-use crate::lookup::kept::{Item, Kept, Loaded, Once, Single};
+use crate::lookup::kept::{self, Item, Kept, Loaded, Once, Single};
+use crate::lookup::slab::Slab;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// A body that is longer has a page of its own, which is written once and not with each change of its job.
 const INLINE_BYTES_MAX: usize = 200;
@@ -42,6 +44,23 @@ pub(super) fn encode_body(job: Option<&Job>, content: &mut Vec<u8>) {
     }
 }
 
+/// The page of queues that are closed by their throttles.
+pub(super) const CLOSED: PageId = PageId::new(4, 0);
+
+/// A queue that is closed, and until when, in microseconds since 1970.
+pub(super) type Closed = (QueueName, u64);
+
+/// Writes the queues that are closed.
+pub(super) fn encode_closed(
+    closings: &BTreeSet<(Timestamp, Slot)>,
+    queues: &Slab<Queue>,
+    content: &mut Vec<u8>,
+) {
+    let closed = closings.iter().filter_map(|(_, slot)| queues.get(*slot));
+    let closed = closed.map(|queue| (&queue.name, queue.throttle.end_us()));
+    kept::write(&closed.collect::<Vec<_>>(), content);
+}
+
 /// A page, decoded.
 #[derive(Debug)]
 pub enum Page {
@@ -55,6 +74,8 @@ pub enum Page {
     Body(Slot, Body),
     /// Root jobs by slot.
     Roots(Loaded<KnownRoot>),
+    /// Queues that are closed by their throttles, and until when.
+    Closed(Vec<Closed>),
 }
 
 impl Page {
@@ -62,6 +83,7 @@ impl Page {
     pub(super) fn decode(page: PageId, content: &[u8]) -> Result<Self, String> {
         match page.kind() {
             _ if page == PageId::HEAD => Once::decode(content).map(Self::Head),
+            _ if page == CLOSED => kept::read(content).map(Self::Closed),
             Numbered::KIND => Kept::decode(page, content).map(Self::Queues),
             BODIES => Ok(Self::Body(Slot(page.index()), Body::new(content))),
             KnownRoot::KIND => Kept::decode(page, content).map(Self::Roots),

@@ -321,7 +321,7 @@ pub struct QueueView {
     pub pause_ms: u64,
     /// When the pause ends.
     pub paused_until: Option<Timestamp>,
-    /// When its throttle lets something be claimed again, if it does not now. Forgotten by every start.
+    /// When its throttle lets something be claimed again, if it does not now.
     #[serde(skip)]
     pub throttled_until: Option<Timestamp>,
 }

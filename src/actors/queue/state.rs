@@ -232,6 +232,9 @@ impl State {
     pub(super) fn encode_page(&self, page: PageId, content: &mut Vec<u8>) {
         match page.kind() {
             _ if page == PageId::HEAD => self.head.encode(content),
+            _ if page == pages::CLOSED => {
+                pages::encode_closed(&self.closings, &self.queues, content);
+            }
             Job::KIND => self.jobs.encode(page, content),
             Numbered::KIND => self.numbers.encode(page, content),
             KnownRoot::KIND => self.roots.known.encode(page, content),
@@ -374,7 +377,6 @@ impl State {
     pub(super) fn start(&mut self, start: Start) {
         let Start { stamp, skipped } = start;
         self.open(stamp.at);
-        self.open_all();
         let ended: Vec<Slot> = self
             .jobs
             .iter()

@@ -376,10 +376,10 @@ impl Pair {
             logged.repeat(&mut machine, upto);
         }
         self.machine = machine;
-        // As the host has it; of what was closed before the snapshot the new one knows nothing.
+        // As the host has it, which lets time act first: what the snapshot has closed may be open by now.
         self.resume();
+        let _nothing = self.machine.due(self.both());
         self.replica.resume(&mut Effects::<QueueMachine>::default());
-        self.model.closings.clear();
         for (ticket, pop) in self.model.waiters.clone() {
             self.watch(ticket, &Watch::Job(pop));
         }

@@ -1,7 +1,8 @@
 //! Queues from which no more is claimed than so many items a second: what is claimed closes its queue for a while.
 //!
 //! Promises: a queue is open again in the first millisecond that its rate allows, by its own deadline, and in the long
-//! run the rate is met exactly. Volatile: neither in digest, journal nor pages, and every start begins with all queues open.
+//! run the rate is met exactly, whatever starts there are meanwhile: how long a queue is closed follows from the claims in
+//! the journal, and stands in a page for those before a snapshot. It hangs on the rules, so it is in no digest.
 //! Never here: which claims close a queue (`commit.rs`).
 
 use crate::actors::queue::rules::TypeRules;
@@ -55,9 +56,14 @@ impl Throttle {
         self.is_closed = false;
     }
 
-    /// Opens it as if nothing had been claimed.
-    pub(super) fn reset(&mut self) {
-        (self.end_us, self.is_closed) = (0, false);
+    /// When its newest closing ends, in microseconds since 1970.
+    pub(super) const fn end_us(&self) -> u64 {
+        self.end_us
+    }
+
+    /// Closes it until then, as a snapshot says.
+    pub(super) fn close_until(&mut self, end_us: u64) {
+        (self.end_us, self.is_closed) = (end_us, true);
     }
 
     /// Closes it for so many items more.

@@ -14,7 +14,7 @@ impl Model {
     /// What was kept in memory is gone, and spans begin again.
     pub(crate) fn start(&mut self, at: Timestamp, skipped: u64) {
         self.draining = false;
-        self.closings.clear();
+        self.open(at);
         self.next_id += skipped;
         self.jobs.retain(|job| !job.view.passing);
         for job in &mut self.jobs {
