@@ -116,6 +116,9 @@ fn stage_code(stage: Stage) -> u8 {
     }
 }
 
+/// A message that is taken for another one, if it is.
+pub(crate) type Swap<R> = fn(&<R as Reference>::Machine, &MessageOf<R>) -> Option<MessageOf<R>>;
+
 /// The actor.
 #[expect(
     clippy::struct_excessive_bools,
@@ -146,6 +149,10 @@ pub(crate) struct Actor<R: Reference> {
     pub(crate) early_reads: bool,
     /// A planted fault: nobody who waits is known to.
     pub(crate) deaf: bool,
+    /// A planted fault: messages that are taken for others.
+    pub(crate) swap: Option<Swap<R>>,
+    /// Those that were, and for which.
+    pub(crate) swapped: Vec<(MessageOf<R>, MessageOf<R>)>,
     /// The newest mark of a step of the wall clock. What shows dates rests on it, and it may pass with the process.
     pub(crate) stepped: Seq,
     /// Digests of the state by newest entry, to be compared after a crash.
@@ -185,6 +192,8 @@ impl<R: Reference> Actor<R> {
             rebuilds_behind_a_quarantine: 0,
             early_reads: false,
             deaf: false,
+            swap: None,
+            swapped: Vec::new(),
             stepped: Seq(0),
             digests: BTreeMap::new(),
         }
@@ -279,13 +288,27 @@ impl<R: Reference> Actor<R> {
         self.current = id;
         let arrivals = Arc::clone(&self.arrivals);
         let items = asks.into_iter().map(|ask| match ask {
-            Ask::Message(message) => Item::Message(message),
-            Ask::Keyed(message, key) => Item::Keyed(message, Box::new(key)),
+            Ask::Message(message) => Item::Message(self.taken_for(message)),
+            Ask::Keyed(message, key) => Item::Keyed(self.taken_for(message), Box::new(key)),
             Ask::Query(query) => Item::Query(query),
         });
+        let items = items.collect();
         let reply_to = Box::new(move |answers| push(&arrivals, (id, answers)));
-        self.host
-            .deliver(ledger, Delivery::new(items.collect(), reply_to))
+        self.host.deliver(ledger, Delivery::new(items, reply_to))
+    }
+
+    /// What a message is taken for: itself, but where a fault is planted.
+    fn taken_for(&mut self, message: MessageOf<R>) -> MessageOf<R> {
+        let other = self
+            .swap
+            .and_then(|swap| swap(self.host.machine(), &message));
+        match other {
+            Some(other) => {
+                self.swapped.push((message, other.clone()));
+                other
+            }
+            None => message,
+        }
     }
 
     fn read_early(&mut self, ledger: &mut Ledger, asks: &[Ask<R>], id: Option<usize>) -> Flow {

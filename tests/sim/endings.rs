@@ -14,11 +14,12 @@ use crate::run::Run;
 use crate::setting::Power;
 use crate::violation::{Promise, Violation, ensure};
 use sexton::actors::process::{self, Phase};
-use sexton::actors::queue::{QueueView, Watch};
+use sexton::actors::queue::{Query, QueueView, Reply, Watch};
+use sexton::clock::Now;
 use sexton::ids::{Seq, Slot};
 use sexton::persist::journal::segment;
 use sexton::spine::items::Itemized as _;
-use sexton::spine::machine::Shown as _;
+use sexton::spine::machine::{Machine as _, Shown as _};
 use std::collections::BTreeMap;
 
 /// After this, what was lost on its way to the world or refused by an actor was stated again.
@@ -383,7 +384,14 @@ fn nobody_waits_in_vain(actor: &Actor<Queues>) -> Result<(), Violation> {
         let Watch::Job(pop) = &wait.watch else {
             continue;
         };
-        let there = open.iter().find(|queue| pop.queues.contains(&queue.name));
+        let is_closed = |queue: &&&QueueView| {
+            let queue = queue.name.clone();
+            let now = Now::default();
+            let view = actor.host.machine().query(now, &Query::Queue { queue });
+            matches!(view, Reply::Queue(view) if view.throttled_until.is_some())
+        };
+        let mut there = open.iter().filter(|queue| !is_closed(queue));
+        let there = there.find(|queue| pop.queues.contains(&queue.name));
         ensure(there.is_none(), Promise::Woken, || {
             format!("{pop:?} waits, and there is {there:?}")
         })?;

@@ -276,6 +276,8 @@ impl Jobs {
             root: chance.per_mille(150).then(|| root(chance)),
             is_root: chance.per_mille(400),
             tube: chance.per_mille(300),
+            // For a throttle.
+            items: if self.bodies.is_multiple_of(3) { 3 } else { 0 },
             ..Put::new(queue, Body::new(body))
         }
     }
@@ -332,10 +334,8 @@ fn remember<T>(list: &mut Vec<T>, item: T) {
 }
 
 fn queue(chance: &mut Chance) -> QueueName {
-    let [a, b, few, once, memory, same] = names();
-    chance
-        .pick(&[a.clone(), a, b, few, once, memory, same])
-        .clone()
+    let [a, b, few, once, memory, same, slow] = names();
+    chance.pick(&[a, b, few, once, memory, same, slow]).clone()
 }
 
 fn worker(chance: &mut Chance) -> Worker {

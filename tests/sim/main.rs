@@ -12,7 +12,7 @@
 //! | `tap.rs` `witness.rs` `check.rs` `damage.rs` `snapshots.rs` | the checkers |
 //! | `coverage.rs` `violation.rs` | what was met, and what was broken |
 //! | `campaign.rs` `killed.rs` | the tests: many seeds; a checkpoint killed in each of its calls |
-//! | `planted.rs` `planted_slots.rs` `found.rs` | faults that must be caught, and what once went wrong |
+//! | `planted.rs` `planted_claims.rs` `planted_slots.rs` `found.rs` | faults that must be caught, and what once went wrong |
 
 mod actor;
 mod campaign;
@@ -35,6 +35,7 @@ mod locks;
 mod log;
 mod node;
 mod planted;
+mod planted_claims;
 mod planted_effects;
 mod planted_slots;
 mod platter;

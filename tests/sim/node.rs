@@ -17,7 +17,7 @@ use crate::store::SimStores;
 use crate::tap::Tap;
 use crate::violation::{Promise, Violation, ensure};
 use crate::world::World;
-use crate::{planted, planted_slots};
+use crate::{planted, planted_claims, planted_slots};
 use sexton::clock::{ManualClock, Timestamp};
 use sexton::ids::Chance;
 use sexton::ids::{ActorId, Digest, Seq};
@@ -121,6 +121,7 @@ impl Node {
         tap: &mut Tap,
     ) -> Result<Self, Stopped> {
         let mut replicas = Replicas::new();
+        planted_claims::recover(setting.plant, &mut replicas);
         let chance = Seeded::of(setting.seed ^ disk.operations());
         let stores = Arc::new(SimStores::new(disk, chance));
         let theirs = planted_slots::disk(setting.plant, disk);
@@ -137,6 +138,7 @@ impl Node {
             mended,
             marked,
         } = past;
+        planted_claims::recovered(setting.plant, &mut replicas);
         let digests = each!(it in &replicas => (it.last(), it.digest())).into();
         tap.start(tail.last, tail.last_at);
         planted::forget(setting.plant, &mut tail);
@@ -372,6 +374,7 @@ impl Node {
     pub(crate) fn hand(&mut self, tap: &mut Tap) -> Result<(), Violation> {
         let batch = self.ledger.take_batch();
         tap.pass(&batch)?;
+        let batch = planted_claims::as_asked(&self.actors.queue, batch);
         self.log.hand(planted::alter(self.plant, batch));
         Ok(())
     }

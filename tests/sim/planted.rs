@@ -5,6 +5,7 @@
 use crate::disk::SimDisk;
 use crate::each::{Replicas, each};
 use crate::node::Node;
+use crate::planted_claims;
 use crate::setting::{Plant, Setting};
 use crate::violation::{Promise, Violation};
 use sexton::actors::binding::{Gone, ToHolder, ToProcesses, Until};
@@ -32,6 +33,9 @@ pub(crate) fn forget(plant: Option<Plant>, tail: &mut Tail) {
 /// What a node does wrong with its queues when it has started.
 pub(crate) fn started(plant: Option<Plant>, node: &mut Node) {
     node.actors.queue.deaf = plant == Some(Plant::WaiterForgotten);
+    if plant == Some(Plant::AckedByStaleClaim) {
+        node.actors.queue.swap = Some(planted_claims::as_if_held);
+    }
 }
 
 /// Up to where the queues' answers are let out, whatever the log has.
@@ -130,7 +134,10 @@ pub(crate) fn start(plant: Option<Plant>, start: Start, batch: Batch) -> (Start,
 }
 
 /// The records of a batch, each as it is made anew, or left out.
-fn rewritten(batch: &Batch, anew: impl Fn(&FrameHeader, &[u8]) -> Option<Vec<u8>>) -> Batch {
+pub(crate) fn rewritten(
+    batch: &Batch,
+    anew: impl Fn(&FrameHeader, &[u8]) -> Option<Vec<u8>>,
+) -> Batch {
     let mut kept = Batch::default();
     let mut offset = 0;
     while let Some(header) = FrameHeader::decode(batch.bytes_from(offset)) {

@@ -50,6 +50,10 @@ pub(crate) enum Plant {
     JobTickNotJournaled,
     /// What queues answer waits for nothing.
     QueueAnswersEarly,
+    /// Whoever had a job once may still say that it is done.
+    AckedByStaleClaim,
+    /// A start knows nothing of what was claimed from throttled queues.
+    ThrottleForgotten,
     /// Nobody who waits for a job is known to.
     WaiterForgotten,
     /// A start says that no numbers were passed over.
@@ -139,6 +143,8 @@ impl Plant {
             | Self::JobTickNotJournaled
             | Self::QueueAnswersEarly
             | Self::WaiterForgotten
+            | Self::AckedByStaleClaim
+            | Self::ThrottleForgotten
             | Self::NothingPassedOver
             | Self::ActionBeforeSync
             | Self::ActionNotRestated
@@ -250,6 +256,8 @@ impl Setting {
             | Plant::JobTickNotJournaled
             | Plant::QueueAnswersEarly
             | Plant::WaiterForgotten
+            | Plant::AckedByStaleClaim
+            | Plant::ThrottleForgotten
             | Plant::TrimBeforeSeal
             | Plant::TrimToNewer
             | Plant::SealBeforeSync

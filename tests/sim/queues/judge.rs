@@ -8,7 +8,9 @@
 use crate::coverage::Coverage;
 use crate::each::Judged;
 use crate::jobs::Jobs;
-use crate::queues::kinds::{JOBS_MAX, claim_passes, in_memory, is_in_memory, names, rules_of};
+use crate::queues::kinds::{
+    JOBS_MAX, claim_passes, in_memory, is_in_memory, is_throttled, names, rules_of,
+};
 use crate::queues::model::{Due, Entry, Model};
 use crate::reference::{Origin, Reference, Told};
 use sexton::actors::queue::{
@@ -103,6 +105,7 @@ impl Reference for Queues {
         (outcome, reply): (&Outcome, &Reply),
     ) -> Result<(), String> {
         self.woken = None;
+        self.model.open(stamp.at);
         // That the process actor is told shows in what becomes of claims.
         self.model.told.clear();
         if let Message::Expire { .. } | Message::Unpause { .. } | Message::Forget { .. } = message {
@@ -169,6 +172,8 @@ impl Reference for Queues {
         self.model.next_due(at).map(|due| format!("{due:?}"))
     }
 
+    /// A queue opens without an entry: that nothing is there to claim is right as long as it is by the newest one. That queues
+    /// open at all is looked at when a run has come to rest.
     fn without_change(&self, message: &Message) -> Option<Reply> {
         let mut model = self.model.clone();
         (model.chosen, model.parked) = (None, None);
@@ -322,6 +327,9 @@ impl Reference for Queues {
 
     fn count(message: &Message, outcome: &Outcome, counted: &mut Coverage) {
         let waited = matches!(message, Message::Pop(pop) if pop.ticket.is_some());
+        if let (Message::Pop(pop), Outcome::Claimed { .. }) = (message, outcome) {
+            counted.claims_throttled += u64::from(pop.queues.iter().all(is_throttled));
+        }
         match outcome {
             Outcome::Put { .. } => counted.jobs_put += 1,
             Outcome::Batch { .. } => counted.batches += 1,

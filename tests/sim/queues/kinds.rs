@@ -1,6 +1,8 @@
 //! What kinds of queues there are in all runs, and what passes with the process of each: decision 0011.
 
-use sexton::actors::queue::{Claim, Claimant, Class, Message, Order, QueueName, Reply, TypeRules};
+use sexton::actors::queue::{
+    Claim, Claimant, Class, Message, Order, QueueName, Reply, Rules, TypeRules,
+};
 
 /// More jobs than this are refused.
 pub(crate) const JOBS_MAX: u32 = 24;
@@ -33,14 +35,32 @@ pub(crate) fn rules_of(queue: &QueueName) -> TypeRules {
             dedup: true,
             ..default
         },
+        // An item in two seconds: a span of whole milliseconds, as the model has them.
+        b"slow" => TypeRules {
+            throttle_milli: 500,
+            ..default
+        },
         _ => default,
     }
 }
 
 /// The names of all queues.
-pub(crate) fn names() -> [QueueName; 6] {
-    ["a", "b", "few", "once", "memory", "same"]
+pub(crate) fn names() -> [QueueName; 7] {
+    ["a", "b", "few", "once", "memory", "same", "slow"]
         .map(|name| QueueName::parse(name.as_bytes()).expect("a name"))
+}
+
+/// Whether no more is claimed from it than so many items a second.
+pub(super) fn is_throttled(queue: &QueueName) -> bool {
+    rules_of(queue).throttle_milli > 0
+}
+
+/// The same rules, but for throttles.
+pub(crate) fn without_throttles(mut rules: Rules) -> Rules {
+    for of_type in rules.types.values_mut() {
+        of_type.throttle_milli = 0;
+    }
+    rules
 }
 
 pub(super) fn is_in_memory(queue: &QueueName) -> bool {

@@ -19,4 +19,4 @@ mod kinds;
 mod model;
 
 pub(crate) use judge::Queues;
-pub(crate) use kinds::names;
+pub(crate) use kinds::{names, without_throttles};

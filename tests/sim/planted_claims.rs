@@ -1,0 +1,78 @@
+//! Faults planted in claims of jobs, and the tests that show each one caught.
+
+use crate::actor::Actor;
+use crate::each::Replicas;
+use crate::planted::{caught, rewritten};
+use crate::queues::{Queues, without_throttles};
+use crate::reference::Reference as _;
+use crate::setting::Plant;
+use crate::violation::Promise;
+use sexton::actors::queue::{Message, Outcome, QueueMachine, Right};
+use sexton::ids::ActorId;
+use sexton::persist::format::{Batch, Kind};
+use sexton::spine::ledger::Entry;
+use sexton::spine::machine::Shown as _;
+
+/// The delete of a job by whoever had it once, as it would be by who has it now, or of one that nobody has.
+pub(crate) fn as_if_held(machine: &QueueMachine, message: &Message) -> Option<Message> {
+    let Message::Delete {
+        id,
+        by: Right::Token(shown),
+    } = message
+    else {
+        return None;
+    };
+    let view = machine.view();
+    let job = view.jobs.iter().find(|job| job.id == *id)?;
+    let by = match job.token {
+        Some(token) if token == *shown => return None,
+        Some(token) => Right::Token(token),
+        None => Right::Unclaimed,
+    };
+    Some(Message::Delete { id: *id, by })
+}
+
+/// The log of a machine that took the one for the other: it has what was asked, and what came of it.
+pub(crate) fn as_asked(actor: &Actor<Queues>, batch: Batch) -> Batch {
+    if actor.swapped.is_empty() {
+        return batch;
+    }
+    rewritten(&batch, |header, payload| {
+        let is_ours = header.actor == ActorId::QUEUE && header.kind == Kind::Entry;
+        let entry = is_ours
+            .then(|| rmp_serde::from_slice(payload).ok())
+            .flatten();
+        let Some(mut entry): Option<Entry<Message, Outcome>> = entry else {
+            return Some(payload.to_vec());
+        };
+        let mut swapped = actor.swapped.iter();
+        if let Some((asked, _)) = swapped.find(|(_, done)| *done == entry.message) {
+            entry.message = asked.clone();
+        }
+        Some(rmp_serde::to_vec(&entry).expect("entries encode"))
+    })
+}
+
+/// Recovers with rules by which nothing is throttled, so that no claim before the start closes its queue.
+pub(crate) fn recover(plant: Option<Plant>, replicas: &mut Replicas) {
+    if plant == Some(Plant::ThrottleForgotten) {
+        replicas.queue.set_rules(without_throttles(Queues::rules()));
+    }
+}
+
+/// The node goes by the right ones.
+pub(crate) fn recovered(plant: Option<Plant>, replicas: &mut Replicas) {
+    if plant == Some(Plant::ThrottleForgotten) {
+        replicas.queue.set_rules(Queues::rules());
+    }
+}
+
+#[test]
+fn a_job_that_is_acked_by_a_stale_claim_is_caught() {
+    caught(Plant::AckedByStaleClaim, &[Promise::EntriesRight], 60);
+}
+
+#[test]
+fn a_throttle_that_a_start_forgets_is_caught() {
+    caught(Plant::ThrottleForgotten, &[Promise::EntriesRight], 60);
+}
