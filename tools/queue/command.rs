@@ -277,16 +277,7 @@ impl Action {
                 action: Managed::Delete,
             }
             | Self::Flush { queue } => asking.queue("flush", Some(&queue), of(&queue), "flushed"),
-            Self::Cancel { id, reason } => {
-                let error = reason.map(|it| format!("cancelled: {it}"));
-                let members = [("id", json!(id)), ("error", json!(error))];
-                asking.act("cancel", fields(members), |said| {
-                    if number(said, "/cancelled") == 0 {
-                        return "abandoned or cancelled already\n".to_owned();
-                    }
-                    told("cancelled", said)
-                })
-            }
+            Self::Cancel { id, reason } => cancel(asking, id, reason),
             Self::Retry(retry) => retry.run(asking),
             Self::Discard(discard) => discard.run(asking),
             Self::Pause { queue, seconds } => {
@@ -306,6 +297,17 @@ impl Action {
             Self::Config(configured) => configured.run(asking),
         }
     }
+}
+
+fn cancel(asking: &Asking, id: u64, reason: Option<String>) -> Result<(), Failure> {
+    let error = reason.map(|it| format!("cancelled: {it}"));
+    let members = [("id", json!(id)), ("error", json!(error))];
+    asking.act("cancel", fields(members), |said| {
+        if number(said, "/cancelled") == 0 {
+            return "abandoned or cancelled already\n".to_owned();
+        }
+        told("cancelled", said)
+    })
 }
 
 /// When a job is tried again, and what went wrong.

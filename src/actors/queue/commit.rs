@@ -84,9 +84,7 @@ impl QueueMachine {
                 self.commit_time_out(*slot, entry);
             }
             Outcome::Abandoned { slot } => self.commit_last(*slot, entry, message),
-            Outcome::Cancelled { slot, prune } => {
-                self.commit_cancel((*slot, *prune), entry, message);
-            }
+            Outcome::Cancelled { slot, prune } => self.cancel(*slot, entry, *prune, message),
             Outcome::Draining => {
                 self.state
                     .change_head(entry.seq, |head| head.draining = true);
@@ -177,7 +175,7 @@ impl QueueMachine {
     }
 
     /// Abandoned, as after its last try; one that a process has, when that has ended.
-    fn commit_cancel(&mut self, (slot, prune): (Slot, Date), stamp: Stamp, message: &Message) {
+    fn cancel(&mut self, slot: Slot, stamp: Stamp, prune: Date, message: &Message) {
         let Message::Cancel { error, .. } = message else {
             unreachable!("only a cancellation cancels")
         };

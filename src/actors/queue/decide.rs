@@ -56,10 +56,7 @@ impl QueueMachine {
                 error: _,
                 retry_after_ms,
             } => self.decide_defer(moment, *id, *by, *retry_after_ms),
-            Message::Report { id, by, .. } => {
-                let found = self.worked_on(*id, *by);
-                found.map_or_else(|refused| refused, |(slot, _)| Outcome::Reported { slot })
-            }
+            Message::Report { id, by, .. } => self.decide_report(*id, *by),
             Message::Kick { queue, count } => self.decide_kick(queue, *count),
             Message::Repush { queue, count } => match self.state.queue_named(queue) {
                 Some((_, queue)) => kicked(Phase::Abandoned, queue.counts.abandoned, *count),
@@ -216,6 +213,11 @@ impl QueueMachine {
             slot,
             until: at.plus_ms(until.0.saturating_sub(since.0)),
         }
+    }
+
+    fn decide_report(&self, id: u64, by: Right) -> Outcome {
+        let found = self.worked_on(id, by);
+        found.map_or_else(|refused| refused, |(slot, _)| Outcome::Reported { slot })
     }
 
     fn decide_fail(&self, moment: &Moment, id: u64, by: Right, retry: Option<u64>) -> Outcome {

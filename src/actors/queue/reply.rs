@@ -243,6 +243,7 @@ impl Claim {
 }
 
 /// What is known of a job.
+#[expect(clippy::struct_excessive_bools, reason = "each is a member of its own")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct JobView {
     /// Its number.

@@ -18,6 +18,7 @@ impl Routed for QueueMachine {
         &[queue_look::routes, job::routes, routes, queue_bulk::routes];
 }
 
+#[expect(clippy::too_many_lines, reason = "a table, route after route")]
 fn routes() -> Vec<Route> {
     use Reason::{Absent, Claimed, DiskFull, Failed};
     vec![
