@@ -6,19 +6,19 @@
 )]
 
 use super::clients::Callers;
-use super::model::{Answer as Outcomes, Entry, Model, Verdict};
+use super::model::{Answer as Outcomes, Entry, Model, Verdict, insertion_of};
 use crate::coverage::Coverage;
 use crate::each::Judged;
 use crate::reference::{Origin, Reference, Told};
 use sexton::actors::process::{
     Cause, End, Insertion, Lost, Message, Outcome, Phase, ProcessMachine, Query, RecordView,
-    Refused, Reply, Rules, View, Watch,
+    Refused, Reply, Rules, ServiceMessage, View, Watch,
 };
 use sexton::clock::{Now, Offset, Timestamp};
 use sexton::ids::{Seq, Slot};
 use sexton::persist::mark::Marked;
 use sexton::spine::delivery::Answer;
-use sexton::spine::machine::{Shown as _, Stamp, Start};
+use sexton::spine::machine::{Machine as _, Shown as _, Stamp, Start};
 
 /// Later than any stop was asked for.
 const LATE: Timestamp = Timestamp(u64::MAX / 2);
@@ -52,7 +52,7 @@ impl Processes {
         Now { at, offset }
     }
 
-    fn first_due(&self, at: Timestamp) -> Option<Slot> {
+    fn first_due(&self, at: Timestamp) -> Option<Message> {
         self.model.due(self.now(at), self.held)
     }
 
@@ -118,23 +118,19 @@ impl Reference for Processes {
         (outcome, reply): (&Outcome, &Reply),
     ) -> Result<(), String> {
         let due = self.first_due(stamp.at);
-        let acted = match message {
-            Message::Lapse { slot } => Some(*slot),
-            _ => None,
-        };
-        if due != acted {
+        let acted = Some(message).filter(|it| Self::origin(it) == Origin::Tick);
+        if due.as_ref() != acted {
             return Err(format!("time acted on {acted:?}, where {due:?} is due"));
         }
-        let insertion = match outcome {
-            Outcome::Launched(insertion) | Outcome::Registered(insertion) => Some(&**insertion),
-            _ => None,
-        };
+        let insertion = insertion_of(outcome);
         let (after, right) = self.follow(stamp, message, insertion);
         if right.verdict != Verdict::Changed || right.reply != *reply {
             return Err(format!("{reply:?}, where {right:?} is right"));
         }
         if let Some(insertion) = insertion {
             check_insertion(&after, insertion)?;
+        } else if after.records.iter().any(|it| it.slot == Slot::NONE) {
+            return Err("there is no new record, where one is right".to_owned());
         }
         self.model = after;
         Ok(())
@@ -150,16 +146,25 @@ impl Reference for Processes {
     }
 
     fn poisoned(&mut self, message: &Message) {
-        if let Message::Lapse { slot } = message {
-            let records = self.model.records.iter_mut();
-            for it in records.filter(|it| it.slot == *slot) {
-                it.quarantined = true;
+        match message {
+            Message::Lapse { slot } => {
+                let mut records = self.model.records.iter_mut();
+                if let Some(it) = records.find(|it| it.slot == *slot) {
+                    it.quarantined = true;
+                }
             }
+            Message::Service(ServiceMessage::Lapse { slot }) => {
+                let mut services = self.model.services.iter_mut();
+                if let Some(it) = services.find(|it| it.slot == *slot) {
+                    it.quarantined = true;
+                }
+            }
+            _ => {}
         }
     }
 
     fn due(&self, at: Timestamp) -> Option<String> {
-        self.first_due(at).map(|slot| format!("{slot:?}"))
+        self.first_due(at).map(|message| format!("{message:?}"))
     }
 
     /// A stop may ask for no more than the one before it, which hangs on when it is asked for: none asks for less later.
@@ -177,14 +182,24 @@ impl Reference for Processes {
         let records = self.model.records.iter();
         let right: View = records.map(|it| (it.view.id, it.view.clone())).collect();
         let view = machine.view();
-        (view == right)
-            .then_some(())
-            .ok_or_else(|| format!("records are {view:?}, where {right:?} is right"))
+        if view != right {
+            return Err(format!("records are {view:?}, where {right:?} is right"));
+        }
+        // As of the beginning of time, all that is remembered of restarts is shown.
+        let now = self.now(Timestamp(0));
+        let services = machine.query(now, &Query::Services(None));
+        let right = Reply::Services(self.model.services_as_shown(now));
+        if services != right {
+            return Err(format!(
+                "services are {services:?}, where {right:?} is right"
+            ));
+        }
+        Ok(())
     }
 
     fn origin(message: &Message) -> Origin {
         match message {
-            Message::Lapse { .. } => Origin::Tick,
+            Message::Lapse { .. } | Message::Service(ServiceMessage::Lapse { .. }) => Origin::Tick,
             Message::Started { .. }
             | Message::Failed { .. }
             | Message::Ended { .. }

@@ -1,12 +1,29 @@
 //! New records: where they stand, and what goes to make room for them.
 
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "only some outcomes have a new record"
+)]
+
 use super::{Changed, Entry, Model, Modelled};
 use sexton::actors::process::{
-    Announced, Cause, Flaw, Identity, Launching, Parentage, Phase, RecordView, Refused,
-    Registering, Reply, Spec, Tags, kind_of, masked,
+    Announced, Cause, Flaw, Identity, Insertion, Launching, Outcome, Parentage, Phase, RecordView,
+    Refused, Registering, Reply, ServiceStep, Spec, Tags, kind_of, masked,
 };
 use sexton::clock::Date;
 use sexton::ids::{ProcessId, Slot};
+
+/// The new record of an outcome.
+pub(in super::super) fn insertion_of(outcome: &Outcome) -> Option<&Insertion> {
+    match outcome {
+        Outcome::Launched(insertion) | Outcome::Registered(insertion) => Some(insertion),
+        Outcome::Service(turn) => turn.steps.iter().find_map(|step| match step {
+            ServiceStep::Launched { insertion, .. } => Some(&**insertion),
+            _ => None,
+        }),
+        _ => None,
+    }
+}
 
 impl Model {
     pub(super) fn register(&mut self, registering: &Registering, entry: Entry) -> Changed {
@@ -133,7 +150,7 @@ impl Model {
             argv: masked(&spec.argv),
             dir: spec.dir.clone(),
             env: spec.env.iter().map(|(name, _)| name.clone()).collect(),
-            run_dir: None,
+            run_dir: spec.run_dir.clone(),
             timeout_ms: spec.timeout_ms,
             launched: running.is_none(),
             is_hook: false,
@@ -161,6 +178,7 @@ impl Model {
             made: seq,
             spec: spec.clone(),
             expires: None,
+            ready_by: None,
             empty: false,
             signals: Vec::new(),
             bytes: 0,

@@ -72,7 +72,10 @@ impl Model {
 
     /// What somebody who waits for this is answered, if it is so.
     pub(crate) fn wakes(&self, watch: &Watch) -> Option<Reply> {
-        let id = watch.id().expect("services are not compared here");
+        if let Watch::Services(name) = watch {
+            return self.stand_still(name.as_deref());
+        }
+        let id = watch.id().expect("it is about a record");
         let Some(it) = self.find(id) else {
             return Some(Reply::Refused(Refused::Unknown));
         };

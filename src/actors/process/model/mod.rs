@@ -6,16 +6,25 @@
 //! |---|---|
 //! | `adding.rs` | new records |
 //! | `record.rs` | what becomes of one record |
-//! | `look.rs` | answers to questions |
+//! | `watching.rs` | who is told that a process is gone, and what other actors have launched |
+//! | `service.rs` `restart.rs` | services: what is asked and what time does; what follows from an end |
+//! | `look.rs` `standing.rs` | answers to questions, and how services stand |
 
 mod adding;
 mod look;
 mod record;
+mod restart;
+mod service;
+mod standing;
+mod watching;
 
+pub(super) use adding::insertion_of;
 use record::new_stop;
-use sexton::actors::binding::{Exit, Gone, ToHolder, Until, Watch};
+use service::Served;
+use sexton::actors::binding::{Exit, Gone, ToHolder, Until};
 use sexton::actors::process::{
-    Action, Cause, End, Identity, LaunchAs, Message, Phase, RecordView, Refused, Reply, Rules, Spec,
+    Action, Cause, Identity, Message, Phase, RecordView, Refused, Reply, Rules, ServiceMessage,
+    Spec,
 };
 use sexton::clock::{Date, Now, Timestamp};
 use sexton::ids::{ActorId, ProcessId, Seq, Slot};
@@ -28,6 +37,8 @@ pub(super) struct Modelled {
     made: Seq,
     spec: Spec,
     expires: Option<Timestamp>,
+    /// When it is to have said that it is ready.
+    ready_by: Option<Timestamp>,
     empty: bool,
     signals: Vec<(Seq, u8, bool)>,
     pub(super) bytes: u64,
@@ -45,6 +56,7 @@ pub(super) struct Modelled {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
     pub(super) records: Vec<Modelled>,
+    pub(super) services: Vec<Served>,
     pub(super) rules: Rules,
     pub(super) epoch: Timestamp,
     pub(super) started: Seq,
@@ -133,12 +145,21 @@ impl Model {
         found.min_by_key(|it| (!it.view.launched, it.view.id))
     }
 
-    /// What is due first: the ends of timeouts and graces, and of the time for which records are kept.
-    pub(super) fn due(&self, now: Now, held: bool) -> Option<Slot> {
+    /// What time does first. Services come before all else.
+    pub(super) fn due(&self, now: Now, held: bool) -> Option<Message> {
+        if let Some(slot) = self.due_service(now.at) {
+            return Some(Message::Service(ServiceMessage::Lapse { slot }));
+        }
+        let slot = self.due_record(now, held)?;
+        Some(Message::Lapse { slot })
+    }
+
+    /// The record that is due first: the ends of timeouts and graces, and of the time for which records are kept.
+    fn due_record(&self, now: Now, held: bool) -> Option<Slot> {
         let acts = self.records.iter().filter(|it| !it.quarantined);
         let acts = acts.filter_map(|it| {
             let at = match (it.view.phase, it.view.stop) {
-                (Phase::Running, _) => it.expires,
+                (Phase::Running, _) => [it.expires, it.ready_by].into_iter().flatten().min(),
                 (Phase::Stopping, Some(stop))
                     if !stop.killed && (stop.tree || it.view.end.is_none()) =>
                 {
@@ -173,6 +194,9 @@ impl Model {
     pub(super) fn start(&mut self, at: Timestamp, seq: Seq) {
         (self.epoch, self.started) = (at, seq);
         for it in &mut self.records {
+            it.quarantined = false;
+        }
+        for it in &mut self.services {
             it.quarantined = false;
         }
     }
@@ -222,102 +246,6 @@ impl Model {
             actions,
             tells,
         }
-    }
-
-    /// What is gone that somebody wants to know of.
-    fn watched_and_gone(&self) -> Vec<(ActorId, ToHolder)> {
-        let watched = |it: &Modelled| {
-            let gone = it
-                .watchers
-                .iter()
-                .filter(|(_, until)| self.is_gone(it, *until));
-            let gone = gone.map(|(by, until)| (*by, ToHolder::Gone(gone_of(it, *until))));
-            gone.collect::<Vec<_>>()
-        };
-        self.records.iter().flat_map(watched).collect()
-    }
-
-    /// What who watches something that is gone already is told.
-    fn gone_already(&self, watch: Watch) -> Option<(ActorId, ToHolder)> {
-        let Watch { by, process, until } = watch;
-        let gone = match self.find(process) {
-            Some(it) if !self.is_gone(it, until) => return None,
-            Some(it) => gone_of(it, until),
-            None => Gone {
-                process,
-                until,
-                exit: None,
-            },
-        };
-        Some((by, ToHolder::Gone(gone)))
-    }
-
-    /// Launches what another actor asks for, unless it is there. It stays until that actor watches it.
-    fn launch_as(&mut self, asked: &LaunchAs, entry: Entry) -> Reply {
-        let is_known = self.find(asked.id).is_some();
-        if !is_known {
-            let new = entry.new.map(|(_, slot)| (asked.id, slot));
-            let added = self.add(&asked.launching, None, Entry { new, ..entry });
-            if let Err(refused) = added {
-                return Reply::Refused(refused);
-            }
-        }
-        if is_known {
-            return Reply::Done;
-        }
-        let new = self.find_mut(asked.id).expect("it was just added");
-        new.awaited = Some(asked.by);
-        let view = Box::new(new.view.clone());
-        Reply::Launched(view)
-    }
-
-    fn is_gone(&self, it: &Modelled, until: Until) -> bool {
-        match until {
-            Until::Process => it.view.end.is_some() || it.view.phase == Phase::Exited,
-            Until::Tree => !self.stays(it.view.id),
-        }
-    }
-
-    /// Notes of each record whether its tree is watched, or one that it belongs to.
-    fn note_watched(&mut self) {
-        let is_watched = |it: &Modelled| {
-            let mut watchers = it.watchers.iter();
-            it.awaited.is_some() || watchers.any(|(_, until)| *until == Until::Tree)
-        };
-        let watched: Vec<bool> = self
-            .records
-            .iter()
-            .map(|it| {
-                let above = self.ancestors(it.view.id);
-                let mut above = above.iter().filter_map(|it| self.find(it.id));
-                is_watched(it) || above.any(is_watched)
-            })
-            .collect();
-        for (it, watched) in self.records.iter_mut().zip(watched) {
-            it.tree_watched = watched;
-        }
-    }
-
-    /// Whether that is news: it is told at once, or noted.
-    fn watch(&mut self, watch: Watch) -> bool {
-        if let Some(it) = self.find_mut(watch.process)
-            && it.awaited == Some(watch.by)
-        {
-            it.awaited = None;
-            it.quarantined = false;
-        }
-        let found = self.find(watch.process);
-        if found.is_none_or(|it| self.is_gone(it, watch.until)) {
-            return true;
-        }
-        let it = self.find_mut(watch.process).expect("it is there");
-        let watcher = (watch.by, watch.until);
-        let is_new = !it.watchers.contains(&watcher);
-        if is_new {
-            it.watchers.push(watcher);
-            it.quarantined = false;
-        }
-        is_new
     }
 
     /// Stops what was launched, here and below, as far as it lives.
@@ -388,7 +316,7 @@ impl Model {
             Message::Watch(watch) => Ok((self.watch(*watch), Reply::Done)),
             Message::LaunchAs(asked) => Ok((true, self.launch_as(asked, entry))),
             Message::Fence(id) => Ok((self.fence(*id, entry, actions), Reply::Done)),
-            Message::Service(_) => unreachable!("the model has no services"),
+            Message::Service(asked) => self.serve(asked, entry, actions),
             Message::Child { .. } | Message::Found { .. } => unreachable!("the model has no hooks"),
             Message::Lapse { slot } => Ok((true, self.lapse(*slot, entry, actions))),
             Message::Finish { id, .. } | Message::Stop { id, .. } | Message::Signal { id, .. } => {
@@ -415,11 +343,7 @@ impl Model {
             | Message::Stuck { id, .. }
             | Message::Notice { id, .. }
             | Message::Signalled { id, .. } => {
-                let it = self.find_mut(*id);
-                let it = it.filter(|it| it.view.phase != Phase::Exited);
-                let (changed, contradicts) =
-                    it.map_or((false, false), |it| it.report(message, entry, actions));
-                self.contradictions += u64::from(contradicts);
+                let changed = self.reported((*id, message), entry, actions);
                 Ok((changed, Reply::Done))
             }
         }
@@ -443,7 +367,13 @@ impl Model {
         let it = self.at(slot);
         match (it.view.phase, &mut it.view.stop) {
             (Phase::Running, stop) => {
-                let signal = (Cause::Timeout, record::first_signal(&it.spec));
+                let is_over = it.expires.is_some_and(|at| at <= entry.now.at);
+                let cause = if is_over {
+                    Cause::Timeout
+                } else {
+                    Cause::NotReady
+                };
+                let signal = (cause, record::first_signal(&it.spec));
                 *stop = Some(new_stop(entry, signal, (it.spec.grace_ms, true)));
                 it.view.phase = Phase::Stopping;
             }
@@ -481,19 +411,5 @@ impl Model {
         }
         actions.push((u64::MAX, self.started, Action::Census));
         actions
-    }
-}
-
-fn gone_of(it: &Modelled, until: Until) -> Gone {
-    let exit = match it.view.end {
-        Some(End::Code(code)) => Exit::Code(code),
-        Some(End::Signal { signal, .. }) => Exit::Signal(signal),
-        Some(End::Lost(_)) => Exit::Lost,
-        None => Exit::Failed,
-    };
-    Gone {
-        process: it.view.id,
-        until,
-        exit: Some(exit),
     }
 }

@@ -7,8 +7,8 @@
 
 use super::{Actions, Entry, Modelled};
 use sexton::actors::process::{
-    Action, Announced, Cause, End, Identity, Lost, Message, Notice, Phase, Reach, Refused, Sent,
-    Spec, Stop, Stuck,
+    Action, Announced, Cause, End, Identity, Lost, Message, Notice, Phase, Reach, Ready, Refused,
+    Sent, Spec, Stop, Stuck,
 };
 use sexton::clock::{Date, Timestamp};
 use sexton::ids::{ProcessId, Seq};
@@ -62,7 +62,10 @@ impl Modelled {
                 launched: self.view.launched,
                 contained: self.view.contained,
                 run_dir: self.spec.run_dir.clone(),
-                expects: self.spec.expects(false).filter(|_| self.view.launched),
+                expects: {
+                    let is_ready = self.view.announced != Announced::Nothing;
+                    self.spec.expects(is_ready).filter(|_| self.view.launched)
+                },
             },
         };
         actions.push((self.slot.0.into(), self.made, what));
@@ -178,8 +181,8 @@ impl Modelled {
                 return runs && self.stop(stop, Timestamp(0), actions);
             }
             _ if self.view.end.is_some() => {}
-            Notice::Ready => self.view.announced = Announced::Ready,
-            Notice::Leaving => self.view.announced = Announced::Leaving,
+            Notice::Ready => (self.view.announced, self.ready_by) = (Announced::Ready, None),
+            Notice::Leaving => (self.view.announced, self.ready_by) = (Announced::Leaving, None),
             Notice::Words(words) => {
                 let old = self.view.said.replace(words.clone());
                 self.bytes += words.len() as u64;
@@ -276,6 +279,9 @@ impl Modelled {
         let view = &mut self.view;
         let since = entry.now.offset.time((*at).max(view.queued));
         let since = since.min(entry.now.at);
+        let is_awaited = self.spec.ready != Ready::Running && view.announced == Announced::Nothing;
+        let ready_ms = u64::from(self.spec.ready_timeout_ms);
+        self.ready_by = (is_awaited && ready_ms > 0).then(|| since.plus_ms(ready_ms));
         let timeout_ms = self.spec.timeout_ms;
         self.expires = (timeout_ms > 0).then(|| since.plus_ms(timeout_ms));
         (view.identity, view.started) = (Some(*identity), Some(*at));

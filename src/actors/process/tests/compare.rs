@@ -67,12 +67,18 @@ impl Pair {
             assert_eq!(*was, is);
         }
         self.compare_totals();
+        self.compare_services();
         for view in right.values() {
             self.compare_relatives(view);
         }
         for selection in selections(right.keys().next().copied()) {
             self.compare_list(&selection);
         }
+    }
+
+    fn compare_services(&self) {
+        let right = Reply::Services(self.model.services_as_shown(self.now));
+        assert_eq!(self.look(&Query::Services(None)), right);
     }
 
     fn compare_totals(&self) {

@@ -6,12 +6,12 @@
 )]
 
 use super::step::{BEGIN, Step, Which, identity, rules};
-use crate::actors::process::model::{Entry, Model, Verdict};
+use crate::actors::process::model::{Entry, Model, Verdict, insertion_of};
 use crate::actors::process::{
     LaunchAs, Message, Outcome, Parentage, ProcessMachine, RecordView, Rules, Watch,
 };
 use crate::clock::{Now, Offset};
-use crate::ids::{ActorId, Chance, ProcessId, Seq, Slot, Ticket};
+use crate::ids::{ActorId, Chance, ProcessId, Seq, Ticket};
 use crate::spine::machine::{
     Effects, Keeping, Machine as _, Moment, Paged as _, Shown as _, Stamp, Start, Timed as _,
 };
@@ -84,6 +84,7 @@ impl Pair {
 
     pub(super) fn step(&mut self, step: Step) {
         match step {
+            Step::Serve(asked) => self.send(&Message::Service(asked)),
             Step::Send(which, message) => {
                 let message = self.about(message, which);
                 self.send(&message);
@@ -185,10 +186,7 @@ impl Pair {
         assert_eq!(outcome, self.replica.decide(&moment, message));
         let keeping = self.machine.keeping(message, &outcome);
         let stamp = moment.stamp();
-        let new = match &outcome {
-            Outcome::Launched(it) | Outcome::Registered(it) => Some((it.id, it.slot)),
-            _ => None,
-        };
+        let new = insertion_of(&outcome).map(|it| (it.id, it.slot));
         let entry = Entry {
             seq: stamp.seq,
             now: self.now,
@@ -227,6 +225,11 @@ impl Pair {
             word.to_owned()
         };
         self.note(&format!("{} {}", name(message), name(outcome)));
+        if let Outcome::Service(turn) = outcome {
+            for step in &turn.steps {
+                self.note(&format!("service {}", name(step)));
+            }
+        }
         match (message, outcome) {
             (_, Outcome::Refused(refused)) => self.note(&format!("{refused:?}")),
             (Message::Empty { id }, Outcome::Emptied { .. }) => {
@@ -246,6 +249,8 @@ impl Pair {
             0 => Watch::Start(id),
             1 => Watch::End(id),
             2 => Watch::Leader(id),
+            4 => Watch::Services(None),
+            5 => Watch::Services(Some("b".to_owned())),
             _ => Watch::Signal(id, self.seq),
         };
         self.tickets += 1;
@@ -263,10 +268,8 @@ impl Pair {
             let is_due = deadline.is_some_and(|at| at <= self.now.at);
             is_due.then(|| self.machine.due(self.now)).flatten()
         } {
-            let slot = Slot(u32::try_from(due).expect("a slot"));
-            assert_eq!(Some(slot), self.model.due(self.now, self.held));
             let message = self.machine.tick(due);
-            assert_eq!(message, Message::Lapse { slot });
+            assert_eq!(Some(&message), self.model.due(self.now, self.held).as_ref());
             self.send(&message);
         }
         assert_eq!(self.model.due(self.now, self.held), None, "nothing is left");

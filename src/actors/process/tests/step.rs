@@ -2,12 +2,13 @@
 
 use crate::actors::binding::{Until, Watch};
 use crate::actors::process::{
-    End, Failure, Identity, Launching, Lost, Message, Notice, Output, Parentage, Registering,
-    Remains, Rules, Spec, Step as LaunchStep, Tags,
+    Definition, End, Failure, Identity, Launching, Lost, Message, Notice, Output, Parentage,
+    Policy, Ready, Registering, Remains, Rules, ServiceMessage, Spec, Step as LaunchStep, Tags,
 };
 use crate::bytes::Bytes;
 use crate::clock::{Date, Timestamp};
 use crate::ids::{ActorId, ProcessId, Seq};
+use crate::spine::supervision::{Backoff, Intensity};
 use proptest::prelude::*;
 
 pub(super) const BEGIN: Timestamp = Timestamp(1_000_000_000_000);
@@ -28,6 +29,8 @@ pub(super) type Which = u8;
 /// Something that happens.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
+    /// Something is asked of services.
+    Serve(ServiceMessage),
     /// A message, about the record that the number stands for.
     Send(Which, Message),
     /// A new process, as a child of the record that the number stands for, perhaps of a process that runs.
@@ -180,8 +183,58 @@ pub(super) fn any_step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Start),
         2 => Just(Step::Reload),
         6 => Just(Step::Checkpoint),
-        4 => (any::<u8>(), 0u8..4).prop_map(|(which, what)| Step::Watch(which, what)),
+        4 => (any::<u8>(), 0u8..6).prop_map(|(which, what)| Step::Watch(which, what)),
         1 => Just(Step::Unwatch),
+        9 => any_asked().prop_map(Step::Serve),
+    ]
+}
+
+/// Some of three services, which differ by the bits of a number.
+fn configuration(bits: u8) -> Vec<Definition> {
+    let has = |bit: u8| bits & (1 << bit) != 0;
+    let defined = |name: &str, after: &[&str]| Definition {
+        name: name.to_owned(),
+        after: after.iter().map(|name| (*name).to_owned()).collect(),
+        backoff: Backoff {
+            first_ms: 200,
+            max_ms: 3000,
+        },
+        intensity: Some(Intensity {
+            restarts_max: 2,
+            period_ms: 4000,
+        }),
+        spec: Spec {
+            argv: vec![Bytes::new(name.as_bytes())],
+            grace_ms: if has(0) { 0 } else { 1500 },
+            ..Spec::default()
+        },
+        ..Definition::default()
+    };
+    let mut all = vec![defined("a", &[])];
+    if has(1) {
+        let mut b = defined("b", &["a"]);
+        (b.restart, b.success) = (Policy::OnFailure, vec![2, 137]);
+        (b.spec.ready, b.spec.ready_timeout_ms) = (Ready::Notify, 2500);
+        (b.intensity, b.instances) = (None, if has(2) { 2 } else { 1 });
+        all.push(b);
+    }
+    if has(3) {
+        let mut c = defined("c", if has(1) { &["b"] } else { &[] });
+        (c.restart, c.autostart) = (Policy::Never, has(4));
+        all.push(c);
+    }
+    all
+}
+
+fn any_asked() -> impl Strategy<Value = ServiceMessage> {
+    let name = || prop::sample::select(vec![None, Some("a"), Some("b"), Some("c")]);
+    let name = move || name().prop_map(|name| name.map(str::to_owned));
+    prop_oneof![
+        4 => any::<u8>().prop_map(|bits| ServiceMessage::Configure(configuration(bits))),
+        2 => name().prop_map(ServiceMessage::Start),
+        2 => name().prop_map(ServiceMessage::Stop),
+        2 => name().prop_map(ServiceMessage::Restart),
+        1 => Just(ServiceMessage::Hold),
     ]
 }
 

@@ -1,0 +1,163 @@
+//! What follows from the end of a process of a service, in the same entry.
+
+use super::{Actions, Entry, Model, Modelled};
+use sexton::actors::process::{Cause, End, Last, Lost, Message, Phase, Policy, Then, Verdict};
+use sexton::clock::Timestamp;
+use sexton::ids::{ProcessId, Slot};
+
+/// An end, and what follows from it.
+struct Follows {
+    place: (Slot, usize),
+    last: Last,
+    then: Then,
+}
+
+impl Model {
+    /// The port reports something of a process: whether that changes anything.
+    pub(super) fn reported(
+        &mut self,
+        (id, message): (ProcessId, &Message),
+        entry: Entry,
+        actions: &mut Actions,
+    ) -> bool {
+        let follows = self.follows((id, message), entry);
+        // What comes next is launched beside what ends by the same entry, as far as room goes.
+        let launched = follows
+            .as_ref()
+            .and_then(|it| self.added_at_once(it, entry));
+        let it = self.find_mut(id);
+        let it = it.filter(|it| it.view.phase != Phase::Exited);
+        let (changed, contradicts) =
+            it.map_or((false, false), |it| it.report(message, entry, actions));
+        self.contradictions += u64::from(contradicts);
+        if let Some(follows) = follows {
+            let place = follows.place;
+            self.end_in(follows, entry.now.at);
+            if let Some(id) = launched {
+                self.launch_in(place, id, (entry.seq, actions));
+            }
+        }
+        changed
+    }
+
+    fn follows(&self, (id, message): (ProcessId, &Message), entry: Entry) -> Option<Follows> {
+        let mut places = self.services.iter().flat_map(|it| {
+            let processes = it.processes();
+            processes.map(|(nth, id)| (id, (it.slot, nth)))
+        });
+        let (_, place) = places.find(|(its, _)| *its == id)?;
+        let mut it = self
+            .find(id)
+            .filter(|it| it.view.phase != Phase::Exited)?
+            .clone();
+        it.report(message, entry, &mut Actions::new());
+        if it.view.phase != Phase::Exited {
+            return None;
+        }
+        let last = Last {
+            process: id,
+            at: it.view.ended.expect("it has ended"),
+            end: it.view.end,
+            failure: it.view.failure.clone(),
+            stopped_by: it.view.stop.map(|stop| stop.cause),
+        };
+        let then = self.then(place, (&it, &last), entry.now.at);
+        Some(Follows { place, last, then })
+    }
+
+    fn then(
+        &self,
+        (slot, nth): (Slot, usize),
+        (it, last): (&Modelled, &Last),
+        now: Timestamp,
+    ) -> Then {
+        let service = self.served(slot);
+        if service.has_to_go(nth) {
+            return Then::Nothing;
+        }
+        let definition = &service.definition;
+        let code = match last.end {
+            Some(End::Code(code)) => Some(code),
+            Some(End::Signal { signal, .. }) => Some(128 + signal),
+            Some(End::Lost(_)) | None => None,
+        };
+        let had_to_be_stopped = matches!(
+            last.stopped_by,
+            Some(Cause::NotReady | Cause::Watchdog | Cause::Timeout)
+        );
+        let is_well = code.is_some_and(|code| code == 0 || definition.success.contains(&code));
+        let is_well = is_well && !had_to_be_stopped;
+        match definition.restart {
+            Policy::OnFailure | Policy::Never if is_well => return Then::Never(Verdict::Finished),
+            Policy::Never => return Then::Never(Verdict::Failed),
+            Policy::Always | Policy::OnFailure => {}
+        }
+        if last.end == Some(End::Lost(Lost::Rebooted)) {
+            let (at, series, counts) = (now, 0, false);
+            return Then::Again { at, series, counts };
+        }
+        let place = service.place(nth);
+        if let Some(intensity) = definition.intensity {
+            let restarts = place.restarts.iter();
+            let recent = restarts.filter(|at| at.0 + intensity.period_ms >= now.0);
+            if recent.count() >= intensity.restarts_max as usize {
+                return Then::Never(Verdict::Failed);
+            }
+        }
+        let started = it.view.started.unwrap_or(last.at);
+        let is_long = last.at.0.saturating_sub(started.0) >= definition.backoff.max_ms.max(1);
+        let before = if is_long { 0 } else { place.series };
+        let mut wait_ms = 0;
+        for nth in 0..before {
+            let doubled = if nth == 0 {
+                definition.backoff.first_ms
+            } else {
+                wait_ms * 2
+            };
+            wait_ms = doubled.min(definition.backoff.max_ms);
+        }
+        Then::Again {
+            at: now.plus_ms(wait_ms),
+            series: before + 1,
+            counts: true,
+        }
+    }
+
+    /// The record of the process that comes next, if it waits for nothing and there is room.
+    fn added_at_once(&mut self, follows: &Follows, entry: Entry) -> Option<ProcessId> {
+        let (slot, nth) = follows.place;
+        let is_now = match follows.then {
+            Then::Nothing => true,
+            Then::Again { at, .. } => at <= entry.now.at,
+            Then::Never(_) => false,
+        };
+        let service = self.served(slot);
+        let is_up = service.is_up() && nth < service.size();
+        if !is_now || !is_up || self.awaited(service).next().is_some() {
+            return None;
+        }
+        let launching = service.launching(nth);
+        self.add(&launching, None, entry).ok()
+    }
+
+    fn end_in(&mut self, Follows { place, last, then }: Follows, now: Timestamp) {
+        let service = self.served_mut(place.0);
+        let intensity = service.definition.intensity;
+        let period_ms = intensity.map_or(0, |it| it.period_ms);
+        let it = service.places.get_mut(place.1);
+        let it = it.expect("it has this place");
+        (it.process, it.last) = (None, Some(last));
+        it.restarts.retain(|at| at.0 + period_ms >= now.0);
+        match then {
+            Then::Nothing => {}
+            Then::Never(verdict) => it.verdict = Some(verdict),
+            Then::Again { at, series, counts } => {
+                (it.next, it.series) = (Some(at), series);
+                if counts && intensity.is_some() {
+                    it.restarts.push(now);
+                }
+            }
+        }
+        service.fit();
+    }
+}

@@ -1,0 +1,118 @@
+//! Who is told that a process is gone, and what other actors have launched.
+
+use super::{Entry, Model, Modelled};
+use sexton::actors::binding::{Exit, Gone, ToHolder, Until, Watch};
+use sexton::actors::process::{End, LaunchAs, Phase, Reply};
+use sexton::ids::ActorId;
+
+impl Model {
+    /// What is gone that somebody wants to know of.
+    pub(super) fn watched_and_gone(&self) -> Vec<(ActorId, ToHolder)> {
+        let watched = |it: &Modelled| {
+            let gone = it
+                .watchers
+                .iter()
+                .filter(|(_, until)| self.is_gone(it, *until));
+            let gone = gone.map(|(by, until)| (*by, ToHolder::Gone(gone_of(it, *until))));
+            gone.collect::<Vec<_>>()
+        };
+        self.records.iter().flat_map(watched).collect()
+    }
+
+    /// What who watches something that is gone already is told.
+    pub(super) fn gone_already(&self, watch: Watch) -> Option<(ActorId, ToHolder)> {
+        let Watch { by, process, until } = watch;
+        let gone = match self.find(process) {
+            Some(it) if !self.is_gone(it, until) => return None,
+            Some(it) => gone_of(it, until),
+            None => Gone {
+                process,
+                until,
+                exit: None,
+            },
+        };
+        Some((by, ToHolder::Gone(gone)))
+    }
+
+    /// Launches what another actor asks for, unless it is there. It stays until that actor watches it.
+    pub(super) fn launch_as(&mut self, asked: &LaunchAs, entry: Entry) -> Reply {
+        let is_known = self.find(asked.id).is_some();
+        if !is_known {
+            let new = entry.new.map(|(_, slot)| (asked.id, slot));
+            let added = self.add(&asked.launching, None, Entry { new, ..entry });
+            if let Err(refused) = added {
+                return Reply::Refused(refused);
+            }
+        }
+        if is_known {
+            return Reply::Done;
+        }
+        let new = self.find_mut(asked.id).expect("it was just added");
+        new.awaited = Some(asked.by);
+        let view = Box::new(new.view.clone());
+        Reply::Launched(view)
+    }
+
+    fn is_gone(&self, it: &Modelled, until: Until) -> bool {
+        match until {
+            Until::Process => it.view.end.is_some() || it.view.phase == Phase::Exited,
+            Until::Tree => !self.stays(it.view.id),
+        }
+    }
+
+    /// Notes of each record whether its tree is watched, or one that it belongs to.
+    pub(super) fn note_watched(&mut self) {
+        let is_watched = |it: &Modelled| {
+            let mut watchers = it.watchers.iter();
+            it.awaited.is_some() || watchers.any(|(_, until)| *until == Until::Tree)
+        };
+        let watched: Vec<bool> = self
+            .records
+            .iter()
+            .map(|it| {
+                let above = self.ancestors(it.view.id);
+                let mut above = above.iter().filter_map(|it| self.find(it.id));
+                is_watched(it) || above.any(is_watched)
+            })
+            .collect();
+        for (it, watched) in self.records.iter_mut().zip(watched) {
+            it.tree_watched = watched;
+        }
+    }
+
+    /// Whether that is news: it is told at once, or noted.
+    pub(super) fn watch(&mut self, watch: Watch) -> bool {
+        if let Some(it) = self.find_mut(watch.process)
+            && it.awaited == Some(watch.by)
+        {
+            it.awaited = None;
+            it.quarantined = false;
+        }
+        let found = self.find(watch.process);
+        if found.is_none_or(|it| self.is_gone(it, watch.until)) {
+            return true;
+        }
+        let it = self.find_mut(watch.process).expect("it is there");
+        let watcher = (watch.by, watch.until);
+        let is_new = !it.watchers.contains(&watcher);
+        if is_new {
+            it.watchers.push(watcher);
+            it.quarantined = false;
+        }
+        is_new
+    }
+}
+
+fn gone_of(it: &Modelled, until: Until) -> Gone {
+    let exit = match it.view.end {
+        Some(End::Code(code)) => Exit::Code(code),
+        Some(End::Signal { signal, .. }) => Exit::Signal(signal),
+        Some(End::Lost(_)) => Exit::Lost,
+        None => Exit::Failed,
+    };
+    Gone {
+        process: it.view.id,
+        until,
+        exit: Some(exit),
+    }
+}
