@@ -51,7 +51,9 @@ impl Model {
             .filter(|it| it.view.phase != Phase::Exited)?
             .clone();
         it.report(message, entry, &mut Actions::new());
-        if it.view.phase != Phase::Exited {
+        let waits_for_tree = it.view.stop.is_some_and(|stop| stop.tree);
+        let has_ended = it.view.end.is_some() && !waits_for_tree;
+        if it.view.phase != Phase::Exited && !has_ended {
             return None;
         }
         let last = Last {

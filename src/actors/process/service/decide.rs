@@ -202,9 +202,11 @@ impl ProcessMachine {
         Outcome::Service(Box::new(Turn { process, steps }))
     }
 
-    /// The process that has ended by an outcome, with all that is waited for of its tree.
+    /// The process that has ended by an outcome, with its tree where that was stopped. What it left behind otherwise lives on
+    /// beside the next, also while somebody else waits for it.
     fn ended_by(&self, message: &Message, outcome: &Outcome) -> Option<(ProcessId, Last)> {
         let record = |slot: &Slot| self.state.records.get(*slot);
+        let is_stopped = |it: &Record| it.stop.is_some_and(|stop| stop.tree);
         let last = |record: &Record, at: Date| Last {
             process: record.id,
             at,
@@ -218,13 +220,19 @@ impl ProcessMachine {
                     slot,
                     end,
                     at,
-                    tree: false,
+                    tree,
                 },
                 _,
-            ) => Last {
-                end: Some(*end),
-                ..last(record(slot)?, *at)
-            },
+            ) => {
+                let record = record(slot)?;
+                if *tree && is_stopped(record) {
+                    return None;
+                }
+                Last {
+                    end: Some(*end),
+                    ..last(record, *at)
+                }
+            }
             (Outcome::Failed { slot, at }, Message::Failed { failure, .. }) => Last {
                 failure: Some(failure.clone()),
                 ..last(record(slot)?, *at)
