@@ -274,11 +274,15 @@ impl LeaseMachine {
             let Some(lease) = self.state.leases.get(slot) else {
                 continue;
             };
-            if let Some(current) = lease.running() {
-                steps.extend(self.gone_of_pass(moment, (slot, current), gone));
-            }
+            let current = lease.running();
+            let of_pass = current.map(|it| self.gone_of_pass(moment, (slot, it), gone));
+            let of_pass = of_pass.unwrap_or_default();
+            // Whoever is next goes with a lease that is forgotten.
+            let stays = !of_pass.contains(&(slot, Step::Forgotten));
+            steps.extend(of_pass);
             let next = lease.next.as_ref().and_then(|place| place.process);
-            if next.is_some_and(|it| it.process == gone.process && gone.ends(it.until)) {
+            let next = next.filter(|it| it.process == gone.process && gone.ends(it.until));
+            if next.is_some() && stays {
                 steps.push((slot, Step::Left));
             }
         }
