@@ -250,11 +250,14 @@ impl Run<'_> {
             self.settle()?;
         }
         self.check_processes()?;
-        let Some(node) = &self.node else {
+        let Some(node) = &mut self.node else {
             return Ok(());
         };
+        let now = node.ledger.both();
         let host = &node.actors.process.host;
         self.world.processes.check_reconciled(host, over)?;
+        let processes = &node.actors.process;
+        self.world.processes.check_services(processes, now)?;
         check_bound((&node.actors.lock.host, &node.actors.queue.host), host)?;
         check_passes(&node.actors.lease.host, host)
     }

@@ -6,6 +6,7 @@ use crate::disk::SimDisk;
 use crate::each::{Replicas, each};
 use crate::node::Node;
 use crate::planted_claims;
+use crate::processes::{is_service_stop, without_waits};
 use crate::setting::{Plant, Setting};
 use crate::violation::{Promise, Violation};
 use sexton::actors::binding::{Gone, ToHolder, ToProcesses, Until};
@@ -16,6 +17,7 @@ use sexton::ids::{ActorId, Chance, Seq};
 use sexton::persist::format::{About, Batch, FRAME_HEADER_BYTES, FrameHeader, Kind};
 use sexton::persist::journal::{Reader, Record, Tail};
 use sexton::persist::mark::Mark;
+use sexton::spine::delivery::Stage;
 use sexton::spine::effect::Tell;
 use sexton::spine::ledger::{Entry, Poisoned};
 use sexton::spine::machine::{Actor, Keeping, Moment, Now, Stamp, Start};
@@ -30,11 +32,14 @@ pub(crate) fn forget(plant: Option<Plant>, tail: &mut Tail) {
     }
 }
 
-/// What a node does wrong with its queues when it has started.
+/// What a node does wrong when it has started.
 pub(crate) fn started(plant: Option<Plant>, node: &mut Node) {
     node.actors.queue.deaf = plant == Some(Plant::WaiterForgotten);
     if plant == Some(Plant::AckedByStaleClaim) {
         node.actors.queue.swap = Some(planted_claims::as_if_held);
+    }
+    if plant == Some(Plant::ServiceForgotten) {
+        node.actors.process.trap.set(Stage::Tick);
     }
 }
 
@@ -87,6 +92,12 @@ pub(crate) fn alter(plant: Option<Plant>, batch: Batch) -> Batch {
         Some(Plant::TickNotJournaled) => is_tick,
         Some(Plant::DeleteNotJournaled) => is_delete,
         Some(Plant::JobTickNotJournaled) => is_job_tick,
+        Some(Plant::ServiceStopNotJournaled) => is_service_stop,
+        Some(Plant::BackoffForgotten) => {
+            return rewritten(&batch, |header, payload| {
+                Some(without_waits(header, payload))
+            });
+        }
         _ => return batch,
     };
     rewritten(&batch, |header, payload| {

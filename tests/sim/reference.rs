@@ -85,6 +85,15 @@ pub(crate) trait Reference: Clone + Default {
     fn without_change(&self, message: &MessageOf<Self>) -> Option<ReplyOf<Self>>;
     /// The answer to a query.
     fn answer(&self, query: &QueryOf<Self>) -> Answer<ReplyOf<Self>>;
+    /// Whether this is the answer to a query that was asked at `at`, and may have come to its turn later.
+    fn is_answer(
+        &self,
+        query: &QueryOf<Self>,
+        _at: Timestamp,
+        answer: &Answer<ReplyOf<Self>>,
+    ) -> bool {
+        self.answer(query) == *answer
+    }
     /// Whether the machine shows the same state, field by field.
     fn agrees(&self, machine: &Self::Machine) -> Result<(), String>;
 

@@ -121,7 +121,7 @@ const MOVES: &[(u64, Move)] = &[
     (20, Move::Rebuild),
     (6, Move::LoseConnection),
     (7, Move::Special),
-    (30, Move::Mischief),
+    (42, Move::Mischief),
     (60, Move::Follow),
     (30, Move::Report),
 ];
@@ -271,6 +271,8 @@ impl<'a> Run<'a> {
             }
         }
         node.look();
+        let configuration = self.clients.process.configure(&mut self.chance);
+        node.actors.process.post(configuration);
         self.was_full = self.disk.is_bounded();
         self.node = Some(node);
         self.check_slots()
@@ -425,6 +427,7 @@ impl<'a> Run<'a> {
         met.events_twice = seen.events_twice;
         met.reports_overtaken = seen.reports_overtaken;
         met.reports_twice = seen.reports_twice;
+        met.notices = seen.notices;
     }
 
     pub(crate) fn look(&mut self) -> Result<(), Violation> {

@@ -120,6 +120,20 @@ pub(crate) enum Plant {
     CensusOfNothing,
     /// The port is asked to act on what is not durable yet.
     ProcessesEarly,
+    /// Time fails to act on a service, and nobody makes good for it.
+    ServiceForgotten,
+    /// What an earlier life was to launch for a service is not launched by the next.
+    RelaunchNotRestated,
+    /// A process of a service is launched beside one that was.
+    ServiceTwice,
+    /// A process of a service is said to have ended when it was told to.
+    StopTakenForEnd,
+    /// A service is said to be ready as soon as it runs.
+    ReadyGuessed,
+    /// A service is stopped, and no record says so.
+    ServiceStopNotJournaled,
+    /// A service that ended is to wait, and the record says that it is not.
+    BackoffForgotten,
 }
 
 impl Plant {
@@ -170,6 +184,13 @@ impl Plant {
             | Self::ForgottenEarly
             | Self::CensusOfNothing
             | Self::ProcessesEarly
+            | Self::ServiceForgotten
+            | Self::RelaunchNotRestated
+            | Self::ServiceTwice
+            | Self::StopTakenForEnd
+            | Self::ReadyGuessed
+            | Self::ServiceStopNotJournaled
+            | Self::BackoffForgotten
             | Self::TimeGoesBack => false,
         }
     }
@@ -243,52 +264,11 @@ impl Setting {
 
     /// The same with a planted fault.
     pub(crate) fn planted(seed: u64, plant: Plant) -> Self {
-        let policy = match plant {
-            // What nobody saw may be given again; so numbers repeat only where an answered grant can be lost.
-            Plant::TokenTwice | Plant::NothingPassedOver => Policy::Never,
-            Plant::LyingSync
-            | Plant::ReplyBeforeSync
-            | Plant::ReadBeforeSync
-            | Plant::TickNotJournaled
-            | Plant::PoisonApplied
-            | Plant::TimeGoesBack
-            | Plant::DeleteNotJournaled
-            | Plant::JobTickNotJournaled
-            | Plant::QueueAnswersEarly
-            | Plant::WaiterForgotten
-            | Plant::AckedByStaleClaim
-            | Plant::ThrottleForgotten
-            | Plant::TrimBeforeSeal
-            | Plant::TrimToNewer
-            | Plant::SealBeforeSync
-            | Plant::SealBeforeMark
-            | Plant::SealKept
-            | Plant::CopiedLate
-            | Plant::LeftOut
-            | Plant::ActionBeforeSync
-            | Plant::ActionNotRestated
-            | Plant::ActedTwice
-            | Plant::CompletionOfOlder
-            | Plant::TellLost
-            | Plant::GoneLost
-            | Plant::GoneOfPassLost
-            | Plant::FenceIsGone
-            | Plant::LaunchLost
-            | Plant::RefusedTellForgotten
-            | Plant::ResumeNotDrained
-            | Plant::OtherChance
-            | Plant::OtherWall
-            | Plant::StatusGuessed
-            | Plant::LaunchedTwice
-            | Plant::FollowNotRestated
-            | Plant::BootIgnored
-            | Plant::FoundByPid
-            | Plant::TreeOfLeader
-            | Plant::UnknownIsGone
-            | Plant::EndOfAnother
-            | Plant::ForgottenEarly
-            | Plant::CensusOfNothing
-            | Plant::ProcessesEarly => Policy::Always,
+        // What nobody saw may be given again; so numbers repeat only where an answered grant can be lost.
+        let policy = if matches!(plant, Plant::TokenTwice | Plant::NothingPassedOver) {
+            Policy::Never
+        } else {
+            Policy::Always
         };
         let checkpoints = if plant == Plant::SealBeforeMark {
             // A crash has to come between the seal and its mark: the more seals, the sooner.

@@ -43,6 +43,12 @@ pub(crate) enum Promise {
     LaunchedOnce,
     /// What is said of the end of a process is so, and what nobody knows is not said.
     EndTrue,
+    /// A service runs once in each of its places.
+    OneEach,
+    /// A service is as it is to be once all has come to rest, or waits for what is to come.
+    KeptUp,
+    /// What is said to be ready has said so.
+    ReadyTrue,
     /// A tree that was stopped is empty when that is said.
     TreeEmpty,
     /// What is said to live lives, once all has come to rest.

@@ -318,7 +318,7 @@ fn is_right<R: Reference>(
         return false;
     }
     match (ask, answer) {
-        (Ask::Query(query), answer) => reference.answer(query) == *answer,
+        (Ask::Query(query), answer) => reference.is_answer(query, at, answer),
         // A message that panicked stands in the log, as poisoned.
         (Ask::Message(_) | Ask::Keyed(..), Err(_)) => false,
         (Ask::Keyed(_, key), Ok(reply))

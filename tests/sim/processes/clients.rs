@@ -1,13 +1,14 @@
 //! What clients ask of processes: few of them, so that they get in each other's way.
 
 use super::judge::Processes;
+use super::services::{self, Configuration};
 use crate::actor::{Ask, Call};
 use crate::chance::Chance;
 use crate::reference::Clients;
 use crate::setting::Setting;
 use sexton::actors::process::{
-    Identity, Launching, Message, Parentage, Phase, Query, RecordView, Registering, Reply,
-    Selection, Spec, Tags, Watch,
+    Identity, Launching, Message, Parentage, Phase, Query, Registering, Reply, Selection, Spec,
+    Tags, Watch,
 };
 use sexton::bytes::Bytes;
 use sexton::clock::Date;
@@ -25,6 +26,7 @@ pub(crate) struct Callers {
     signals: Vec<(ProcessId, Seq)>,
     /// Processes that may register themselves.
     strangers: Vec<Identity>,
+    configuration: Configuration,
 }
 
 impl Callers {
@@ -36,6 +38,11 @@ impl Callers {
     /// Records that others may name.
     pub(crate) fn known(&self) -> Vec<ProcessId> {
         self.ids.clone()
+    }
+
+    /// What a node is told of services when it has started, or when its configuration is read again.
+    pub(crate) fn configure(&mut self, chance: &mut Chance) -> Vec<Ask<Processes>> {
+        vec![self.configuration.ask(chance)]
     }
 
     fn id(&self, chance: &mut Chance) -> ProcessId {
@@ -59,7 +66,7 @@ impl Callers {
 
     fn message(&self, chance: &mut Chance) -> Message {
         let id = self.id(chance);
-        match chance.weighted(&[(30, 0), (10, 1), (22, 2), (16, 3), (5, 4), (3, 5)]) {
+        match chance.weighted(&[(30, 0), (10, 1), (22, 2), (16, 3), (5, 4), (3, 5), (12, 6)]) {
             0 => self.launch(chance),
             1 => self.register(chance),
             2 => Message::Stop {
@@ -78,6 +85,7 @@ impl Callers {
                 code: u8::try_from(chance.below(4)).expect("a small number"),
                 error: chance.per_mille(500).then(|| "no".to_owned()),
             },
+            6 => services::request(chance),
             _ => Message::Prune {
                 before: None,
                 keep: u32::try_from(chance.below(6)).expect("a small number"),
@@ -129,11 +137,12 @@ impl Callers {
             most: 100,
             ..Selection::default()
         };
-        match chance.below(6) {
+        match chance.below(7) {
             0 => Query::One(id),
             1 => Query::List(selection),
             2 => Query::Count(selection),
             3 => Query::Ancestors(id),
+            6 => services::query(),
             4 => Query::Descendants {
                 of: id,
                 after: None,
@@ -146,9 +155,9 @@ impl Callers {
         }
     }
 
-    fn remember(&mut self, record: &RecordView) {
-        self.ids.retain(|id| *id != record.id);
-        self.ids.push(record.id);
+    fn remember(&mut self, known: ProcessId) {
+        self.ids.retain(|id| *id != known);
+        self.ids.push(known);
         let old = self.ids.len().saturating_sub(REMEMBERED);
         self.ids.drain(..old);
     }
@@ -160,6 +169,9 @@ impl Clients<Processes> for Callers {
     }
 
     fn call(&mut self, chance: &mut Chance) -> Vec<Ask<Processes>> {
+        if chance.per_mille(15) {
+            return self.configure(chance);
+        }
         (0..*chance.pick(&[1, 1, 1, 2, 4]))
             .map(|_| {
                 if chance.per_mille(250) {
@@ -173,13 +185,14 @@ impl Clients<Processes> for Callers {
 
     fn watch(&self, chance: &mut Chance) -> Watch {
         let id = self.id(chance);
-        match chance.below(4) {
+        match chance.below(5) {
             0 => Watch::Start(id),
             1 => Watch::Leader(id),
             2 if !self.signals.is_empty() => {
                 let (id, asked) = *chance.pick(&self.signals);
                 Watch::Signal(id, asked)
             }
+            4 => services::watch(chance),
             _ => Watch::End(id),
         }
     }
@@ -189,7 +202,14 @@ impl Clients<Processes> for Callers {
         for (ask, answer) in call.asks.iter().zip(answers) {
             match (ask, answer) {
                 (_, Ok(Reply::Launched(record) | Reply::Registered { record, .. })) => {
-                    self.remember(record);
+                    self.remember(record.id);
+                }
+                (_, Ok(Reply::Services(services))) => {
+                    let instances = services.iter().flat_map(|it| &it.instances);
+                    let ids: Vec<_> = instances.filter_map(|it| it.process).collect();
+                    for id in ids {
+                        self.remember(id);
+                    }
                 }
                 (Ask::Message(Message::Signal { id, .. }), Ok(Reply::Signalling(asked))) => {
                     self.signals.push((*id, *asked));

@@ -7,12 +7,14 @@
 
 use super::clients::Callers;
 use super::model::{Answer as Outcomes, Entry, Model, Verdict, insertion_of};
+use super::services::are_alike;
 use crate::coverage::Coverage;
 use crate::each::Judged;
 use crate::reference::{Origin, Reference, Told};
 use sexton::actors::process::{
-    Cause, End, Insertion, Lost, Message, Outcome, Phase, ProcessMachine, Query, RecordView,
-    Refused, Reply, Rules, ServiceMessage, View, Watch,
+    Cause, End, Insertion, Lost, Message, Notice, Outcome, Phase, ProcessMachine, Query,
+    RecordView, Refused, Reply, Rules, ServiceMessage, ServiceStep, Then, Verdict as Finding, View,
+    Watch,
 };
 use sexton::clock::{Now, Offset, Timestamp};
 use sexton::ids::{Seq, Slot};
@@ -74,6 +76,35 @@ impl Processes {
     }
 }
 
+/// Counts what becomes of a service, perhaps by the end of a process.
+fn count_step(step: &ServiceStep, ends: bool, counted: &mut Coverage) {
+    match step {
+        ServiceStep::Added { .. } => counted.services_added += 1,
+        ServiceStep::Changed { .. } => counted.services_changed += 1,
+        ServiceStep::Removed { .. } => counted.services_removed += 1,
+        ServiceStep::Released { .. } => counted.services_released += 1,
+        ServiceStep::Deferred { .. } => counted.services_deferred += 1,
+        ServiceStep::Stopped { .. } => counted.services_stopped += 1,
+        ServiceStep::Launched { .. } => {
+            counted.services_launched += 1;
+            counted.services_launched_at_once += u64::from(ends);
+        }
+        ServiceStep::Ended { then, .. } => match then {
+            Then::Nothing => counted.services_ended_as_asked += 1,
+            Then::Again { series, .. } => {
+                counted.services_restarted += 1;
+                counted.services_waited += u64::from(*series > 1);
+            }
+            Then::Never(Finding::Finished) => counted.services_finished += 1,
+            Then::Never(Finding::Failed) => counted.services_given_up += 1,
+        },
+        ServiceStep::Started { .. }
+        | ServiceStep::Restarted { .. }
+        | ServiceStep::Dropped { .. }
+        | ServiceStep::Held { .. } => {}
+    }
+}
+
 /// A new record has the lowest slot that is free, and an id of its own.
 fn check_insertion(after: &Model, insertion: &Insertion) -> Result<(), String> {
     let others = || after.records.iter().filter(|it| it.slot != insertion.slot);
@@ -105,9 +136,9 @@ impl Reference for Processes {
     fn rules() -> Rules {
         Rules {
             retention_ms: 20_000,
-            records_max: 18,
-            live_max: 10,
-            bytes_max: 2_000,
+            records_max: 24,
+            live_max: 12,
+            bytes_max: 2_800,
         }
     }
 
@@ -178,6 +209,15 @@ impl Reference for Processes {
         Ok(self.model.answer(query))
     }
 
+    fn is_answer(&self, query: &Query, at: Timestamp, answer: &Answer<Reply>) -> bool {
+        match (query, answer) {
+            (Query::Services(None), Ok(shown)) => {
+                are_alike(shown, &self.model.services_as_shown(self.now(at)))
+            }
+            _ => self.answer(query) == *answer,
+        }
+    }
+
     fn agrees(&self, machine: &ProcessMachine) -> Result<(), String> {
         let records = self.model.records.iter();
         let right: View = records.map(|it| (it.view.id, it.view.clone())).collect();
@@ -246,15 +286,18 @@ impl Reference for Processes {
         self.model.wakes(watch)
     }
 
-    /// A stop that asks for no more than the one before it is answered alike, and stands in no log.
+    /// A stop that asks for no more than the one before it is answered alike, and stands in no log. So is what is asked of
+    /// a service that is so already.
     fn may_pass<'a>((message, _): (&Message, &Reply), _: impl Fn() -> Told<'a, Self>) -> bool {
-        matches!(message, Message::Stop { .. })
+        matches!(message, Message::Stop { .. } | Message::Service(_))
     }
 
-    /// That it has started is told before it is on disk.
+    /// That it has started is told before it is on disk, and so is that a service runs.
     fn may_wake_pass(watch: &Watch, reply: &Reply) -> bool {
         let runs = |record: &RecordView| record.phase == Phase::Running;
-        matches!((watch, reply), (Watch::Start(_), Reply::Record(record)) if runs(record))
+        let is_of_start =
+            matches!((watch, reply), (Watch::Start(_), Reply::Record(record)) if runs(record));
+        is_of_start || matches!(watch, Watch::Services(_))
     }
 
     /// None has started whose launch is not on disk.
@@ -285,6 +328,9 @@ impl Reference for Processes {
                 }
             }
             Outcome::Emptied { .. } => counted.trees_emptied += 1,
+            Outcome::Stopping { stop, .. } if stop.cause == Cause::NotReady => {
+                counted.services_never_ready += 1;
+            }
             Outcome::Stopping { stop, .. } if stop.cause == Cause::Timeout => {
                 counted.processes_timed_out += 1;
             }
@@ -300,14 +346,31 @@ impl Reference for Processes {
             Outcome::Watched { .. } => counted.processes_watched += 1,
             Outcome::Gone => counted.processes_gone += 1,
             Outcome::Fenced { .. } => counted.trees_fenced += 1,
-            // Those that the simulation launches say nothing of themselves, and are no hooks.
+            Outcome::Service(turn) => {
+                if let Some(outcome) = &turn.process {
+                    Self::count(message, outcome, counted);
+                }
+                let ends = turn.process.is_some();
+                for step in &turn.steps {
+                    count_step(step, ends, counted);
+                }
+            }
+            Outcome::Noticed { .. } => {
+                let is_ready = matches!(
+                    message,
+                    Message::Notice {
+                        notice: Notice::Ready,
+                        ..
+                    }
+                );
+                counted.services_ready += u64::from(is_ready);
+            }
+            // Those that the simulation launches are no hooks.
             Outcome::Known { .. }
             | Outcome::Taken
-            | Outcome::Noticed { .. }
             | Outcome::Child(_)
             | Outcome::Found { .. }
             | Outcome::Declined(_)
-            | Outcome::Service(_)
             | Outcome::Unchanged
             | Outcome::Contradicted
             | Outcome::Refused(_) => {}
@@ -321,6 +384,7 @@ impl Reference for Processes {
                 | Message::LaunchAs(_)
                 | Message::Register(_)
                 | Message::Signal { .. }
+                | Message::Service(ServiceMessage::Configure(_))
         )
     }
 

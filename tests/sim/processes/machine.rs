@@ -2,13 +2,13 @@
 
 use super::kernel::{Handle, Kernel, Key};
 use crate::setting::Plant;
-use sexton::actors::process::{End, Failure, Identity, Lost, Message, Remains, Spec};
+use sexton::actors::process::{End, Failure, Identity, Lost, Message, Notice, Remains, Spec};
 use sexton::bytes::Bytes;
 use sexton::clock::Date;
 use sexton::ids::ProcessId;
 use sexton::keeper::protocol::{Launch, Request};
 use sexton::ports::process::{ExitStatus, Found, Survivors, Tree, World};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How long no keeper can be joined before what it might know is given up.
 const ALONE_MS: u64 = 20_000;
@@ -23,6 +23,10 @@ pub(crate) struct Machine {
     pub(super) trees: BTreeSet<ProcessId>,
     /// The attempt whose end was reported before.
     pub(super) ended: Option<ProcessId>,
+    /// Attempts for services, with the place of each: the directory of its files, which no other has.
+    pub(super) places: BTreeMap<ProcessId, String>,
+    /// Attempts whose process said that it is ready.
+    pub(super) ready: BTreeSet<ProcessId>,
     /// Since when no keeper can be joined.
     pub(super) alone: Option<u64>,
     /// Attempts that were given up when that had lasted.
@@ -101,6 +105,22 @@ impl World for Machine {
     }
 
     fn signal_tree(&mut self, tree: &Tree, signal: u8) -> Result<(), i32> {
+        if self.is(Plant::StopTakenForEnd) && self.places.contains_key(&tree.id) {
+            let (end, dumped) = (signal, false);
+            let left = Remains {
+                empty: true,
+                ..Remains::default()
+            };
+            self.kernel.report(Message::Ended {
+                id: tree.id,
+                end: End::Signal {
+                    signal: end,
+                    dumped,
+                },
+                at: self.date(),
+                left: Box::new(left),
+            });
+        }
         self.kernel.signal_tree(tree, signal)
     }
 
@@ -127,6 +147,10 @@ impl World for Machine {
     }
 
     fn prepare(&mut self, id: ProcessId, spec: &Spec) -> Result<Launch, Failure> {
+        if let Some(own) = &spec.run_dir {
+            let place = String::from_utf8_lossy(own.as_bytes()).into_owned();
+            self.places.insert(id, place);
+        }
         self.kernel.prepare(id, spec)
     }
 
@@ -161,6 +185,13 @@ impl World for Machine {
             if self.is(Plant::EndOfAnother) {
                 *id = before.unwrap_or(*id);
             }
+        }
+        if let Message::Started { id, .. } = &message
+            && self.is(Plant::ReadyGuessed)
+            && self.places.contains_key(id)
+        {
+            let (id, notice) = (*id, Notice::Ready);
+            self.kernel.report(Message::Notice { id, notice });
         }
         self.kernel.report(message);
     }

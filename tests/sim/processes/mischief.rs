@@ -1,8 +1,11 @@
 //! What processes, keepers and the kernel do of themselves, and how all of it comes to rest.
 
 use super::kernel::Kernel;
+use super::machine::Machine;
 use super::port::{Met, Port};
 use crate::chance::Chance;
+use sexton::actors::process::{Message, Notice};
+use sexton::ids::ProcessId;
 
 /// Something that happens on the machine.
 #[derive(Clone, Copy)]
@@ -16,6 +19,8 @@ enum Turn {
     DescriptorsRunOut,
     KernelSaysLess,
     Groups,
+    Says,
+    ServiceEnds,
     Refuses,
     NoKeeper,
     AllWell,
@@ -31,6 +36,8 @@ const TURNS: &[(u64, Turn)] = &[
     (5, Turn::DescriptorsRunOut),
     (2, Turn::KernelSaysLess),
     (3, Turn::Groups),
+    (60, Turn::Says),
+    (45, Turn::ServiceEnds),
     (3, Turn::Refuses),
     (2, Turn::NoKeeper),
     (6, Turn::AllWell),
@@ -41,7 +48,27 @@ impl Port {
     pub(crate) fn mischief(&self, chance: &mut Chance) {
         let mut room = self.room();
         let mut met = room.met;
-        turn(room.kernel(), &mut met, chance);
+        match chance.weighted(TURNS) {
+            Turn::Says => {
+                if let Some(said) = say(room.machine(), chance) {
+                    met.notices += 1;
+                    room.hear_of(said);
+                }
+            }
+            Turn::ServiceEnds => end_service(room.machine(), chance),
+            other @ (Turn::End
+            | Turn::Fork
+            | Turn::Defy
+            | Turn::StrangerBegins
+            | Turn::StrangerEnds
+            | Turn::KeeperDies
+            | Turn::DescriptorsRunOut
+            | Turn::KernelSaysLess
+            | Turn::Groups
+            | Turn::Refuses
+            | Turn::NoKeeper
+            | Turn::AllWell) => turn(other, room.kernel(), &mut met, chance),
+        }
         room.met = met;
     }
 
@@ -67,8 +94,48 @@ fn all_well(kernel: &mut Kernel) {
     }
 }
 
-fn turn(kernel: &mut Kernel, met: &mut Met, chance: &mut Chance) {
-    match chance.weighted(TURNS) {
+/// Processes of services, with their PIDs.
+fn of_services(machine: &Machine) -> Vec<(u32, ProcessId)> {
+    let leaders = machine.kernel.processes.iter();
+    let leaders = leaders.filter_map(|(pid, it)| Some((*pid, it.leads?)));
+    let leaders = leaders.filter(|(_, id)| machine.places.contains_key(id));
+    leaders.collect()
+}
+
+fn end_service(machine: &mut Machine, chance: &mut Chance) {
+    let leaders = of_services(machine);
+    if !leaders.is_empty() {
+        let (pid, _) = *chance.pick(&leaders);
+        let status = *chance.pick(&[0, 1 << 8, 3 << 8, 9, 15]);
+        machine.kernel.end(pid, status);
+    }
+}
+
+/// A process says something of itself, or nothing for too long.
+fn say(machine: &mut Machine, chance: &mut Chance) -> Option<Message> {
+    let mut leaders = of_services(machine);
+    if chance.per_mille(700) {
+        leaders.retain(|(_, id)| !machine.ready.contains(id));
+    }
+    if leaders.is_empty() {
+        return None;
+    }
+    let (_, id) = *chance.pick(&leaders);
+    let notice = match chance.weighted(&[(12, 0), (1, 1), (2, 2), (1, 3)]) {
+        0 => {
+            machine.ready.insert(id);
+            Notice::Ready
+        }
+        1 => Notice::Leaving,
+        2 => Notice::Words("busy".to_owned()),
+        _ => Notice::Silent,
+    };
+    Some(Message::Notice { id, notice })
+}
+
+fn turn(turn: Turn, kernel: &mut Kernel, met: &mut Met, chance: &mut Chance) {
+    match turn {
+        Turn::Says | Turn::ServiceEnds => unreachable!("that is no matter of the kernel"),
         Turn::End => {
             let status = *chance.pick(&[0, 0, 1 << 8, 3 << 8, 9, 15]);
             end_one(kernel, chance, (false, status));

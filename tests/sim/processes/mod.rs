@@ -3,11 +3,11 @@
 //! | file | holds |
 //! |---|---|
 //! | `judge.rs` | what the log must say, and what clients must be told |
-//! | `clients.rs` | what clients ask for |
+//! | `clients.rs` `services.rs` | what clients ask for, and what the configuration has of services |
 //! | `machine.rs` | the kernel under the port, and what its wiring may do wrong |
 //! | `port.rs` | the port: what it is asked, what it hears, what it reports |
 //! | `mischief.rs` | what processes, keepers and the kernel do of themselves |
-//! | `truth.rs` | what records say against what is so |
+//! | `truth.rs` `served.rs` | what records and services say against what is so |
 //! | `planted.rs` | faults that must be caught |
 
 mod clients;
@@ -25,8 +25,11 @@ mod mischief;
 mod model;
 mod planted;
 mod port;
+mod served;
+mod services;
 mod truth;
 
 pub(crate) use judge::Processes;
+pub(crate) use planted::{is_service_stop, without_waits};
 pub(crate) use port::Port;
 pub(crate) use truth::{check_bound, check_passes};

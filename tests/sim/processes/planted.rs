@@ -3,10 +3,44 @@
 use crate::planted::caught;
 use crate::setting::Plant;
 use crate::violation::Promise;
+use sexton::actors::process::{Message, Outcome, ServiceMessage, ServiceStep, Then};
+use sexton::clock::Timestamp;
+use sexton::ids::ActorId;
+use sexton::persist::format::{FrameHeader, Kind};
+use sexton::spine::ledger::Entry;
+
+fn as_entry(header: &FrameHeader, payload: &[u8]) -> Option<Entry<Message, Outcome>> {
+    let ours = header.actor == ActorId::PROCESS && header.kind == Kind::Entry;
+    ours.then(|| rmp_serde::from_slice(payload).ok()).flatten()
+}
+
+/// Whether somebody stops a service by this record.
+pub(crate) fn is_service_stop(header: &FrameHeader, payload: &[u8]) -> bool {
+    let entry = as_entry(header, payload);
+    entry.is_some_and(|it| matches!(it.message, Message::Service(ServiceMessage::Stop(_))))
+}
+
+/// The record as it would be if no restart waited.
+pub(crate) fn without_waits(header: &FrameHeader, payload: &[u8]) -> Vec<u8> {
+    let Some(mut entry) = as_entry(header, payload) else {
+        return payload.to_vec();
+    };
+    let Outcome::Service(turn) = &mut entry.outcome else {
+        return payload.to_vec();
+    };
+    for step in &mut turn.steps {
+        if let ServiceStep::Ended { then, .. } = step
+            && let Then::Again { at, .. } = then
+        {
+            *at = Timestamp(0);
+        }
+    }
+    rmp_serde::to_vec(&entry).expect("entries encode")
+}
 
 #[test]
 fn an_end_that_is_guessed_is_caught() {
-    caught(Plant::StatusGuessed, &[Promise::EndTrue], 200);
+    caught(Plant::StatusGuessed, &[Promise::EndTrue], 600);
 }
 
 #[test]
@@ -87,7 +121,9 @@ fn a_port_that_acts_on_what_is_not_durable_is_caught() {
 
 #[test]
 fn a_pass_that_outlives_its_process_is_caught() {
-    caught(Plant::GoneOfPassLost, &[Promise::EndsWithOwner], 60);
+    // That a launch failed may be what is lost.
+    let promises = [Promise::EndsWithOwner, Promise::Told];
+    caught(Plant::GoneOfPassLost, &promises, 60);
 }
 
 #[test]
@@ -107,4 +143,53 @@ fn a_launch_that_is_never_taken_on_is_caught() {
 #[test]
 fn a_claim_that_outlives_its_process_is_caught() {
     caught(Plant::GoneLost, &[Promise::EndsWithOwner], 60);
+}
+
+#[test]
+fn a_service_that_time_no_longer_acts_on_is_caught() {
+    caught(Plant::ServiceForgotten, &[Promise::KeptUp], 300);
+}
+
+#[test]
+fn a_service_that_is_not_launched_after_a_start_is_caught() {
+    caught(
+        Plant::RelaunchNotRestated,
+        &[Promise::Reconciled, Promise::KeptUp],
+        60,
+    );
+}
+
+#[test]
+fn a_service_that_runs_twice_is_caught() {
+    caught(Plant::ServiceTwice, &[Promise::OneEach], 20);
+}
+
+#[test]
+fn a_service_that_is_launched_beside_what_was_only_told_to_end_is_caught() {
+    let promises = [Promise::EndTrue, Promise::OneEach, Promise::TreeEmpty];
+    caught(Plant::StopTakenForEnd, &promises, 60);
+}
+
+#[test]
+fn a_service_that_is_said_to_be_ready_and_never_said_so_is_caught() {
+    caught(Plant::ReadyGuessed, &[Promise::ReadyTrue], 20);
+}
+
+#[test]
+fn a_stop_of_a_service_that_is_not_journaled_is_caught() {
+    caught(
+        Plant::ServiceStopNotJournaled,
+        &[
+            Promise::Kept,
+            Promise::EntriesRight,
+            Promise::RepliesRight,
+            Promise::SameState,
+        ],
+        60,
+    );
+}
+
+#[test]
+fn a_wait_before_a_restart_that_is_forgotten_is_caught() {
+    caught(Plant::BackoffForgotten, &[Promise::DecidedAgain], 100);
 }

@@ -5,8 +5,8 @@ use super::machine::Machine;
 use crate::chance::Chance;
 use crate::setting::Plant;
 use crate::violation::{Promise, Violation, ensure};
-use sexton::actors::process::{Action, Identity, Message, ProcessMachine};
-use sexton::ids::{ActorId, Seq};
+use sexton::actors::process::{Action, Identity, Message, ProcessMachine, Spec};
+use sexton::ids::{ActorId, ProcessId, Seq};
 use sexton::ports::process::Follower;
 use sexton::spine::effect::{self, Tell};
 use std::cell::{RefCell, RefMut};
@@ -30,6 +30,7 @@ pub(crate) struct Met {
     pub(crate) events_twice: u64,
     pub(crate) reports_overtaken: u64,
     pub(crate) reports_twice: u64,
+    pub(crate) notices: u64,
 }
 
 pub(super) struct Room {
@@ -201,6 +202,11 @@ impl Room {
         &mut self.machine().kernel
     }
 
+    /// The actor is yet to hear this.
+    pub(super) fn hear_of(&mut self, message: Message) {
+        self.reports.push_back(message);
+    }
+
     pub(super) fn machine(&mut self) -> &mut Machine {
         self.follower.world()
     }
@@ -211,6 +217,21 @@ impl Room {
         };
         let (_, boot) = sexton::ports::process::World::here(self.follower.world());
         match &mut action {
+            Action::Launch { spec, .. }
+                if self.plant == Some(Plant::RelaunchNotRestated)
+                    && asked < self.began
+                    && is_of_service(spec) =>
+            {
+                return;
+            }
+            Action::Launch { id, spec }
+                if self.plant == Some(Plant::ServiceTwice) && is_of_service(spec) =>
+            {
+                // Under an attempt of its own, so that nobody knows of it.
+                let id = ProcessId(!id.0);
+                let spec = spec.clone();
+                self.follower.perform(asked, Action::Launch { id, spec });
+            }
             Action::Follow { .. }
                 if self.plant == Some(Plant::FollowNotRestated) && asked < self.began =>
             {
@@ -270,6 +291,10 @@ impl Room {
             }
         }
     }
+}
+
+fn is_of_service(spec: &Spec) -> bool {
+    spec.run_dir.is_some()
 }
 
 impl sexton::spine::port::Port<ProcessMachine> for Port {

@@ -3,6 +3,7 @@
 use super::kernel::Kernel;
 use super::machine::Machine;
 use super::port::Port;
+use super::served::{check_one_each, check_ready};
 use crate::violation::{Promise, Violation, ensure};
 use sexton::actors::binding::{Binding, ToHolder, Until};
 use sexton::actors::lease::{Current, Holder, LeaseMachine, LeaseView};
@@ -63,10 +64,12 @@ impl Port {
                 format!("{id} has the processes {spawned:?}")
             })?;
         }
+        check_one_each(machine)?;
         if host.is_spent() {
             return Ok(());
         }
         for record in host.machine().view().values() {
+            check_ready(machine, record)?;
             check_end(machine, record)?;
         }
         Ok(())
