@@ -35,7 +35,7 @@ fn an_action_performed_twice_is_caught() {
 
 #[test]
 fn a_completion_of_an_older_attempt_is_caught() {
-    caught(Plant::CompletionOfOlder, &[Promise::ActedOnIt], 400);
+    caught(Plant::CompletionOfOlder, &[Promise::ActedOnIt], 1500);
 }
 
 #[test]

@@ -142,12 +142,12 @@ impl Callers {
             1 => Query::List(selection),
             2 => Query::Count(selection),
             3 => Query::Ancestors(id),
-            6 => services::query(),
             4 => Query::Descendants {
                 of: id,
                 after: None,
                 most: 100,
             },
+            6 => services::query(),
             _ => {
                 let identity = self.strangers.first().copied();
                 Query::Process(identity.unwrap_or_default())
