@@ -425,6 +425,7 @@ impl<R: Reference> Actor<R> {
         self.rebuilds += 1;
         self.rebuilds_behind_a_quarantine += u64::from(!self.host.quarantined().is_empty());
         self.unfinished = false;
+        drop(self.host.take_spent(R::rules()));
         let flow = self.host.rebuilt(ledger, replica.into_parts());
         self.came(flow)
     }
