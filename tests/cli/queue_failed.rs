@@ -208,3 +208,15 @@ fn many_that_failed_are_tried_again_or_ended_by_one_command() {
     assert_eq!(claimed.status, 2);
     assert!(claimed.err.contains("must be delayed"), "{claimed:?}");
 }
+
+#[test]
+fn as_many_as_there_are_go_in_several_requests() {
+    let coordinator = Coordinator::start(&["queue"]);
+    let batch = coordinator.data.join("batch");
+    std::fs::write(&batch, "{\"body\":\"x\"}\n".repeat(1000)).expect("it is written");
+    for _ in 0..2 {
+        coordinator.well(&["push", "q", "--batch", text(&batch)]);
+    }
+    let said = coordinator.json(&["discard", "q", "--status", "ready"]);
+    assert_eq!(said, json!({"discarded": 2000}));
+}

@@ -153,7 +153,10 @@ fn jobs_that_a_filter_lets_through_are_tried_again_or_ended() {
         (&told["phase"], &told["attempts"]),
         (&json!("ready"), &json!(0))
     );
-    assert_eq!(retry(&json!({"type": "twice", "limit": 1}))["retried"], 1);
+    let first = retry(&json!({"type": "twice", "limit": 1}));
+    assert_eq!(first["retried"], 1);
+    let more = json!({"type": "twice", "limit": 1, "phase": "delayed", "after": first["next"]});
+    assert_eq!(retry(&more)["retried"], 0, "it goes on from there");
 
     let discard = |fields: &Value| act(&opened, "discard", fields).json();
     let ready = json!({"queue": "twice", "phase": "ready", "error": "timed"});

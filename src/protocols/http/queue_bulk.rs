@@ -63,7 +63,6 @@ pub(crate) struct Which {
     #[serde(default)]
     limit: Number<u32, 1, 1000, 1000>,
     /// Where to go on: `next` of the answer before.
-    #[schemars(with = "Option<String>", regex(pattern = "^[0-9]{1,10}$"))]
     after: Option<After>,
 }
 
@@ -97,7 +96,7 @@ pub(crate) struct Retried {
     /// Jobs that are ready now.
     retried: u32,
     /// What `after` of the next request is, with the same filter; null after the last.
-    next: Option<String>,
+    next: Option<u32>,
 }
 
 /// Makes jobs ready.
@@ -111,7 +110,7 @@ pub(crate) struct Discarded {
     /// Jobs that ended.
     discarded: u32,
     /// What `after` of the next request is, with the same filter; null after the last.
-    next: Option<String>,
+    next: Option<u32>,
 }
 
 /// Ends jobs.
@@ -121,7 +120,7 @@ async fn discard(call: &Call, Body(which): Body<Which>) -> Result<Json<Discarded
 }
 
 /// Does it to jobs; to how many, and where to go on.
-async fn each(call: &Call, which: Which, what: What) -> Result<(u32, Option<String>), Problem> {
+async fn each(call: &Call, which: Which, what: What) -> Result<(u32, Option<u32>), Problem> {
     let phases = match which.phase {
         None => vec![Phase::Buried, Phase::Abandoned],
         Some(phase) if what.phases().contains(&phase) => vec![phase],
@@ -154,5 +153,5 @@ async fn each(call: &Call, which: Which, what: What) -> Result<(u32, Option<Stri
         };
         next = after;
     }
-    Ok((done, listing::shown(next)))
+    Ok((done, next.map(|slot| slot.0)))
 }
