@@ -152,6 +152,8 @@ impl LeaseMachine {
             steps.push((slot, Step::Forgotten));
         } else if !whole && lease.broken + 1 >= Lease::BROKEN_MAX && lease.is_owed() {
             steps.push((slot, Step::GaveUp));
+        } else if !whole && lease.is_inherited() {
+            steps.push((slot, Step::Shared));
         }
         steps
     }

@@ -296,6 +296,13 @@ impl Lease {
         self.wanted > self.whole && !self.settings.disabled
     }
 
+    /// Whether the pass of who is next makes up for the one that runs, if that is not whole: then more than its own request
+    /// depends on it.
+    pub(super) fn is_inherited(&self) -> bool {
+        let is_owed = self.wanted.min(self.begun) > self.whole;
+        is_owed && self.next.as_ref().is_some_and(|it| !it.shared)
+    }
+
     /// The number of the newest pass that needs no other: it runs, or it was whole.
     pub(super) fn settled(&self) -> u64 {
         if self.running().is_some() {

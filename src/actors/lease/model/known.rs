@@ -214,6 +214,8 @@ impl Known {
             self.lease.broken += 1;
             if owed && self.lease.broken >= 25 {
                 self.give_up();
+            } else if self.lease.wanted.min(self.lease.begun) > self.lease.whole {
+                self.share();
             }
         }
         true
