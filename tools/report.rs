@@ -58,6 +58,11 @@ pub(crate) struct Failure {
     help: Option<String>,
 }
 
+/// The reason that a refusal gives, of a request or of a part of one.
+pub(crate) fn reason_of(refusal: &Value) -> Option<Reason> {
+    Reason::parse(refusal.pointer("/reason")?.as_str()?)
+}
+
 /// The exit status of a program of Rust that panicked.
 const PANICKED: u8 = 101;
 
@@ -105,8 +110,7 @@ impl Failure {
     /// their own to the command.
     pub(crate) fn refused(document: &Value, helps: &[(Reason, &'static str)]) -> Self {
         let detail = text::words(document, "/detail");
-        let word = document.pointer("/reason").and_then(Value::as_str);
-        let reason = word.and_then(Reason::parse);
+        let reason = reason_of(document);
         let mut failure = match reason.map(Reason::exit) {
             _ if reason == Some(Reason::Stopped) => {
                 Self::unreachable(format!("not done: {detail}"))

@@ -3,7 +3,7 @@
 
 use crate::client::connection::Connection;
 use crate::client::target::Target;
-use crate::report::{BOTH_WAYS, Failure, tell};
+use crate::report::{BOTH_WAYS, Failure, reason_of, tell};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 use sexton::persist::disk::RealDisk;
@@ -68,11 +68,19 @@ impl Answer {
         })
     }
 
+    /// Why it is refused, if it is.
+    pub(crate) fn refusal(&self) -> Option<Reason> {
+        if self.status == 200 {
+            return None;
+        }
+        let said: Value = serde_json::from_str(&self.body).ok()?;
+        let reason = reason_of(&said)?;
+        (self.status == reason.status()).then_some(reason)
+    }
+
     /// Whether it is a refusal, and this is why.
     pub(crate) fn is_refused_as(&self, reason: Reason) -> bool {
-        let said = || serde_json::from_str::<Value>(&self.body).ok();
-        let is_it = |said: Value| said.pointer("/reason") == Some(&reason.word().into());
-        self.status == reason.status() && said().is_some_and(is_it)
+        self.refusal() == Some(reason)
     }
 }
 

@@ -253,7 +253,7 @@ fn handed_over(
     }
 }
 
-/// Whether nobody listens any more, or whoever did was killed before the answer. What was handed over is launched by nobody: that is
+/// Whether no keeper listens any more, or the one that did was killed before it answered. What was handed over is launched by nobody: that is
 /// only asked for afterwards.
 const fn is_of_a_dead_keeper(kind: ErrorKind) -> bool {
     matches!(

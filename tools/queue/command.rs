@@ -157,7 +157,7 @@ Examples:
     Discard(Discard),
     /// Cancel a job: its command is stopped, and it is abandoned
     ///
-    /// A command of `sexton work` is stopped with all that it started. Whoever else works on it finds its claim gone.
+    /// A command of `sexton work` is stopped with all that it started. Any other worker finds its claim gone.
     #[command(after_help = "\
 Examples:
   sexton queue cancel 17

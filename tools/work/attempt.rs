@@ -231,22 +231,24 @@ impl Attempts {
     }
 
     fn kill(&self, id: &str) {
-        self.stop_within(id, Duration::ZERO);
+        // It may have ended. Else it is killed with this process, and its claim ends so.
+        drop(self.stop_within(id, Duration::ZERO));
     }
 
     /// Has a command and all that it started stopped, and does not wait for that.
     pub(super) fn stop(&self, id: &str) {
-        self.stop_within(id, self.bounds.grace);
+        // It may have ended.
+        drop(self.stop_within(id, self.bounds.grace));
     }
 
-    fn stop_within(&self, id: &str, grace: Duration) {
+    /// Asks for a command and all that it started to be stopped.
+    fn stop_within(&self, id: &str, grace: Duration) -> Result<Value, Failure> {
         let asked = fields([
             ("id", id.into()),
             ("tree", true.into()),
             ("grace_ms", json!(grace.as_millis())),
         ]);
-        // It may have ended. Else it ends when whoever stopped this process kills it, and so its claim.
-        drop(self.asking.act("stop", asked));
+        self.asking.act("stop", asked)
     }
 
     fn running(&self) -> MutexGuard<'_, BTreeSet<String>> {
@@ -322,14 +324,9 @@ impl Attempts {
 
     /// Stops a command and all that it started, however long it takes until somebody hears it: its record when nothing of it lives.
     pub(super) fn end(&self, id: &str, grace: Duration) -> Result<Value, Failure> {
-        let asked = fields([
-            ("id", id.into()),
-            ("tree", true.into()),
-            ("grace_ms", json!(grace.as_millis())),
-        ]);
         // It may end by itself meanwhile: then there is nothing to stop.
         for _ in 0..TRIES_MAX {
-            let told = self.asking.act("stop", asked.clone());
+            let told = self.stop_within(id, grace);
             let record = self.wait(id, Some(u64::from(told.is_err())))?;
             if told.is_ok() || has_ended(&record) {
                 break;

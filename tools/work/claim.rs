@@ -5,7 +5,7 @@
 
 use crate::client::{self, Answer, Fields, Target, fields, instant, rest};
 use crate::process::attached;
-use crate::report::{Failure, tell};
+use crate::report::{Failure, reason_of, tell};
 use crate::text::{number, words};
 use crate::work::tally::Verdict;
 use base64::Engine as _;
@@ -109,9 +109,11 @@ impl Jobs {
             None => Ok(()),
             Some(refused) => Err(Failure::refused(refused, &[])),
         };
-        let word = said.pointer("/refused/reason").and_then(Value::as_str);
-        let none = word.map(|word| Found::refused(Reason::parse(word)));
-        (told, none.unwrap_or_else(|| Found::read(&said).ok()))
+        let found = match said.pointer("/refused") {
+            None => Found::read(&said).ok(),
+            Some(refused) => reason_of(refused).and_then(Found::refused),
+        };
+        (told, found)
     }
 
     /// Under a key: what was claimed for a request whose answer is lost is answered again, and no claim is left that nobody knows.
@@ -123,12 +125,10 @@ impl Jobs {
         let target = self.target.under(&chance()?);
         let pop = || client::send(&target, "/v1/queues/pop", asked.clone(), wait);
         let answer = patiently(pop, (wait == 0).then_some(RETURN_MAX))?;
-        let said = answer.said()?;
-        let word = said.pointer("/reason").and_then(Value::as_str);
-        if let Some(none) = Found::refused(word.and_then(Reason::parse)) {
-            return Ok(none);
+        match answer.refusal().and_then(Found::refused) {
+            Some(none) => Ok(none),
+            None => Found::read(&answer.well(&[])?),
         }
-        Found::read(&answer.well(&[])?)
     }
 
     /// A queue that has a job.
@@ -268,13 +268,14 @@ pub(super) fn chance() -> Result<String, Failure> {
 
 impl Found {
     /// What a refusal of a claim means to a run; none if it is no such refusal.
-    const fn refused(reason: Option<Reason>) -> Option<Self> {
-        match reason {
-            Some(Reason::Draining) => Some(Self::Draining),
-            Some(Reason::DiskFull) => Some(Self::ReadOnly),
+    fn refused(reason: Reason) -> Option<Self> {
+        if reason == Reason::Draining {
+            Some(Self::Draining)
+        } else if reason == Reason::DiskFull {
+            Some(Self::ReadOnly)
+        } else {
             // What was claimed is over by now.
-            Some(Reason::Stale) => Some(Self::Nothing),
-            Some(_) | None => None,
+            (reason == Reason::Stale).then_some(Self::Nothing)
         }
     }
 

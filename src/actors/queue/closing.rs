@@ -1,6 +1,6 @@
 //! The queues that are closed for a while because something was claimed from them, by when they open.
 //!
-//! A queue opens without an entry, so a page may have some that are open by now: their time is over for whoever reads it, too.
+//! A queue opens without an entry, so a page may have some that are open by now: their time is over for a reader, too.
 
 use crate::actors::queue::pages::{CLOSED, Closed, encode_closed};
 use crate::actors::queue::state::State;

@@ -168,7 +168,7 @@ impl QueueMachine {
         }
     }
 
-    /// The same, unless it is not wanted any more: whoever works on it is to stop.
+    /// The same, unless it is not wanted any more: its worker is to stop.
     fn worked_on(&self, id: u64, by: Right) -> Result<(Slot, &Job), Outcome> {
         let (slot, job) = self.claimed(id, by)?;
         if job.story().is_cancelled() {

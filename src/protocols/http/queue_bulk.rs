@@ -28,7 +28,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "retry_jobs",
                 summary: "Make jobs ready that a filter lets through",
-                more: "As if they had never been tried. An answer is of so many jobs, and says where to go on.",
+                more: "As if they had never been tried. An answer is about up to `limit` jobs, and says where to go on.",
                 answer: "How many.",
             },
             &[DiskFull, Failed],
@@ -40,7 +40,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "discard_jobs",
                 summary: "End jobs that a filter lets through",
-                more: "None that is claimed. An answer is of so many jobs, and says where to go on.",
+                more: "None that is claimed. An answer is about up to `limit` jobs, and says where to go on.",
                 answer: "How many.",
             },
             &[Failed],
