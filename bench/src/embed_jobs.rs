@@ -142,6 +142,7 @@ fn cycles(queues: &Queues, span: Duration, stop: &Stop) -> Result<f64, Failure> 
         ticket: None,
         weights: [].into(),
         ttr_ms: 0,
+        any: None,
     };
     let (began, mut cycles) = (now(), 0);
     while now() - began < span {
@@ -177,7 +178,6 @@ fn named(queues: &Queues, span: Duration, stop: &Stop) -> Result<f64, Failure> {
         stop.check()?;
         let next = |chance: usize| {
             Item::Query(Query::Next(Choice {
-                any: None,
                 chance: chance as u64,
                 kinds: std::sync::Arc::default(),
                 from: 0,

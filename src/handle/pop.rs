@@ -17,9 +17,6 @@ use crate::ids::Token;
 use crate::spine::delivery::Answer;
 use std::sync::Arc;
 
-/// How often a claim of any type is tried again that others came before.
-const RACES_MAX: u32 = 100;
-
 /// What came of jobs that are done, and what was claimed after them.
 #[derive(Debug)]
 pub struct Exchanged {
@@ -65,39 +62,12 @@ impl Queues {
         self.claims(pops.collect()).await
     }
 
-    /// Claims up to so many jobs, each of any queue whose type is not set to be asked for by name. Chance draws the queue,
-    /// of all that have a job, and that queue gives its best.
+    /// Claims up to so many jobs, each of the tenant whose turn it is: each has as many turns as its weight says
+    /// ([`TenantRules`](crate::actors::queue::TenantRules)), whatever it has waiting. Of its queues the one with the lowest rank
+    /// gives its best job, and of several the one that has not done so for longest.
     pub async fn pop_any(&self, of: AnyType, most: usize) -> Result<Vec<Claim>, QueueError> {
-        let (of, mut claims) = (Arc::new(of), Vec::new());
-        for nth in 0..most as u64 {
-            match self.claim_any(&of, nth).await {
-                Ok(Some(claim)) => claims.push(claim),
-                Ok(None) => break,
-                // What was claimed is for whoever asked to have, and to hear of.
-                Err(_) if !claims.is_empty() => break,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(claims)
-    }
-
-    async fn claim_any(&self, of: &Arc<AnyType>, nth: u64) -> Result<Option<Claim>, QueueError> {
-        // What was claimed under a key is answered again, whatever there is by now.
-        if self.key.is_some()
-            && let Some(claim) = self.claims(vec![(self.claim_of(&[]), nth)]).await?.pop()
-        {
-            return Ok(Some(claim));
-        }
-        for _ in 0..RACES_MAX {
-            let Some(queue) = self.choose(&[], Some(of)).await? else {
-                break;
-            };
-            let pop = (self.claim_of(&[queue]), nth);
-            if let Some(claim) = self.claims(vec![pop]).await?.pop() {
-                return Ok(Some(claim));
-            }
-        }
-        Ok(None)
+        let pops = std::iter::repeat_n(self.turn_of(of), most).zip(0..);
+        self.claims(pops.collect()).await
     }
 
     /// Makes these claims, each with its number in the request; those that there is a job for.
@@ -118,11 +88,33 @@ impl Queues {
         queues: &[QueueName],
         most: usize,
     ) -> Result<Exchanged, QueueError> {
+        self.exchange_for(done, self.claim_of(queues), most).await
+    }
+
+    /// The same, with claims of whichever tenant's turn it is, as [`Queues::pop_any`] makes them.
+    ///
+    /// # Errors
+    /// If the node has stopped. What was not done of it is said in the answer.
+    pub async fn exchange_any(
+        &self,
+        done: &[(u64, Token)],
+        of: AnyType,
+        most: usize,
+    ) -> Result<Exchanged, QueueError> {
+        self.exchange_for(done, self.turn_of(of), most).await
+    }
+
+    async fn exchange_for(
+        &self,
+        done: &[(u64, Token)],
+        pop: Pop,
+        most: usize,
+    ) -> Result<Exchanged, QueueError> {
         let acks = done.iter().map(|(id, token)| Message::Delete {
             id: *id,
             by: Right::Token(*token),
         });
-        let pops = std::iter::repeat_n(self.claim_of(queues), most).map(Message::Pop);
+        let pops = std::iter::repeat_n(pop, most).map(Message::Pop);
         let items = acks.chain(pops).zip(0..);
         let items = items.map(|(message, nth)| self.message(message, nth));
         let answers = self.mailbox.call_or(items.collect(), self.unheard());
@@ -183,6 +175,15 @@ impl Queues {
             waits: false,
             ticket: None,
             ttr_ms: self.claim_ms,
+            any: None,
+        }
+    }
+
+    fn turn_of(&self, of: AnyType) -> Pop {
+        Pop {
+            weights: [].into(),
+            any: Some(Arc::new(of)),
+            ..self.claim_of(&[])
         }
     }
 }

@@ -10,8 +10,8 @@
 
 use crate::actors::binding::Binding;
 use crate::actors::queue::{
-    AnyType, Body, BusyQueue, Choice, Counts, ErrorText, JobSelection, JobView, Message, Put,
-    Query, QueueMachine, QueueName, QueueSelection, QueueView, Reply, Right, Root, Totals,
+    Body, BusyQueue, Choice, Counts, ErrorText, JobSelection, JobView, Message, Put, Query,
+    QueueMachine, QueueName, QueueSelection, QueueView, Reply, Right, Root, Totals,
 };
 use crate::handle::Drains;
 use crate::handle::queue_error::{QueueError, refusal};
@@ -303,14 +303,6 @@ impl Queues {
     /// A queue from which something can be claimed now, by chance, with jobs of one of these types; of any, if none is
     /// given. Neither paused or throttled ones nor those that take no jobs are among them.
     pub async fn next(&self, kinds: &[String]) -> Result<Option<QueueName>, QueueError> {
-        self.choose(kinds, None).await
-    }
-
-    pub(super) async fn choose(
-        &self,
-        kinds: &[String],
-        any: Option<&Arc<AnyType>>,
-    ) -> Result<Option<QueueName>, QueueError> {
         // No two have the same: as good as chance, for whom they are told.
         let chance = self.mailbox.ticket().0;
         let kinds = kinds.iter().map(|kind| kind.clone().into_bytes());
@@ -320,7 +312,6 @@ impl Queues {
             let choice = Choice {
                 chance,
                 kinds: Arc::clone(&kinds),
-                any: any.cloned(),
                 from,
                 among,
             };

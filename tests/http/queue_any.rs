@@ -8,7 +8,7 @@
 use crate::opened::Opened;
 use crate::queue::{POP, act, push, target};
 use serde_json::{Value, json};
-use sexton::actors::queue::TypeRules;
+use sexton::actors::queue::{TenantRules, TypeRules};
 use sexton::config::Config;
 use std::collections::BTreeSet;
 
@@ -77,10 +77,67 @@ fn a_claim_of_any_type_leaves_out_what_it_says_and_what_is_set_so() {
         (json!({"any": {}, "queues": ["a"]}), "any"),
         (json!({"any": {}, "wait": 1}), "any"),
         (json!({"any": {"except": vec!["x"; 101]}}), "any.except"),
+        (
+            json!({"any": {"except": ["x"], "types": ["y"]}}),
+            "any.except",
+        ),
+        (json!({"any": {"types": ["t:y"]}}), "any.types"),
+        (
+            json!({"any": {}, "done": [{"id": 1, "token": 1}], "wait": 1}),
+            "any",
+        ),
     ] {
         let problem = opened.post(POP, &wrong).because(400, "field");
         assert_eq!(problem["field"], field, "{wrong}");
     }
+}
+
+#[test]
+fn tenants_have_their_turns_in_one_request_each() {
+    let opened = Opened::configured(|config| {
+        rules(config);
+        let weight = TenantRules { weight: 2 };
+        config.rules.queue.tenants = [("heavy".to_owned(), weight)].into();
+    });
+    for _ in 0..8 {
+        push(&opened, "big:named", "x");
+    }
+    for queue in [
+        "small:named",
+        "heavy:a",
+        "small:a",
+        "heavy:named",
+        "heavy:a",
+    ] {
+        push(&opened, queue, "x");
+    }
+    let of = json!({"types": ["named", "a", "none"]});
+    let mut claims = Vec::new();
+    let mut done = None;
+    for _ in 0..9 {
+        let mut asked = json!({"any": of});
+        if let Some(done) = &done {
+            asked["done"] = json!([done]);
+        }
+        let said = opened.post(POP, &asked).json();
+        if done.is_some() {
+            assert_eq!(
+                said["not_done"],
+                json!([]),
+                "what was claimed before is done"
+            );
+        }
+        let claim = &said["jobs"][0];
+        done = Some(target(claim));
+        let tenant = claim["queue"].as_str().expect("a name").split(':').next();
+        claims.push(tenant.expect("it has one").to_owned());
+    }
+    let first = claims.iter().take(6).filter(|it| *it == "big").count();
+    assert!(first <= 2, "two of six, whatever it has: {claims:?}");
+    let count = |tenant: &str| claims.iter().filter(|it| *it == tenant).count();
+    assert_eq!((count("heavy"), count("small")), (3, 2), "{claims:?}");
+    let jobs = opened.get("/v1/status", "").json()["queues"]["jobs"].clone();
+    assert_eq!(jobs["claimed"], 1, "all but the last have ended");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::opened::Opened;
 use serde_json::{Value, json};
-use sexton::actors::queue::{Backoff, Class, Order, Rules, TypeRules};
+use sexton::actors::queue::{Backoff, Class, Order, Rules, TenantRules, TypeRules};
 use std::collections::BTreeMap;
 
 /// A coordinator that goes by these.
@@ -36,6 +36,7 @@ fn every_field_of_every_entry_is_told_and_the_limits() {
         tube_max_tries: 6,
         dedup_ignore: vec!["at".to_owned()],
         in_any: false,
+        rank: 9,
     };
     let rules = Rules {
         jobs_max: 11,
@@ -45,6 +46,7 @@ fn every_field_of_every_entry_is_told_and_the_limits() {
         roots_max: 15,
         default: TypeRules::default(),
         types: BTreeMap::from([("purges".to_owned(), purges)]),
+        tenants: BTreeMap::from([("acme".to_owned(), TenantRules { weight: 3 })]),
     };
     let told = opened(&rules).get("/v1/queues/config", "").json();
     let limits = json!({
@@ -54,16 +56,17 @@ fn every_field_of_every_entry_is_told_and_the_limits() {
     let purges = json!({
         "type": "purges", "from": "purges", "class": "memory", "order": "random", "claim_ttl_ms": 7,
         "max_tries": 5, "retries": false, "dedup": true, "read_only_reason": "it moves", "prune_ms": 9,
-        "throttle": 0.5, "tube_max_tries": 6, "dedup_ignore": ["at"], "in_any": false,
+        "throttle": 0.5, "tube_max_tries": 6, "dedup_ignore": ["at"], "in_any": false, "rank": 9,
         "backoff": {"first_ms": 1000, "factor": 2, "max_ms": 3_600_000, "jitter": 0.125},
     });
     let default = json!({
         "type": "default", "from": "default", "class": "durable", "order": "priority",
-        "claim_ttl_ms": 60_000, "max_tries": 25, "tube_max_tries": 0, "dedup_ignore": [], "in_any": true, "retries": true, "dedup": false,
+        "claim_ttl_ms": 60_000, "max_tries": 25, "tube_max_tries": 0, "dedup_ignore": [], "in_any": true, "rank": 100, "retries": true, "dedup": false,
         "read_only_reason": null, "prune_ms": 604_800_000, "throttle": 0.0,
         "backoff": {"first_ms": 1000, "factor": 2, "max_ms": 3_600_000, "jitter": 0.1},
     });
     assert_eq!(told["types"], json!([default, purges]));
+    assert_eq!(told["tenants"], json!([{"tenant": "acme", "weight": 3}]));
 }
 
 #[test]

@@ -130,8 +130,8 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     (
         "pop",
-        r#"{"any": {}, "done": [{"id": 1, "token": 1}]}"#,
-        "done",
+        r#"{"any": {}, "wait": 1, "done": [{"id": 1, "token": 1}]}"#,
+        "any",
     ),
     ("retry", r#"{"phase": "ready"}"#, "phase"),
     ("discard", r#"{"phase": "claimed"}"#, "phase"),

@@ -10,9 +10,9 @@ use crate::node::{Heard, Tongue, milliseconds, moment, number, split};
 use crate::queue_views::{job_in_words, queue_in_words, totals_in_words};
 use sexton::actors::binding::{Binding, Gone};
 use sexton::actors::queue::{
-    Backoff, Body, Choice, Claim, Claimant, Class, DedupKey, Message, Order, Outcome, Phase, Pop,
-    Progress, Put, Query, QueueMachine, QueueName, Refused, Reply, Right, Root, Rules, TypeRules,
-    Watch, Worker,
+    AnyType, Backoff, Body, Choice, Claim, Claimant, Class, DedupKey, Message, Order, Outcome,
+    Phase, Pop, Progress, Put, Query, QueueMachine, QueueName, Refused, Reply, Right, Root, Rules,
+    TenantRules, TypeRules, Watch, Worker,
 };
 use sexton::ids::{Slot, Token};
 use sexton::spine::delivery::Item;
@@ -59,10 +59,19 @@ impl Tongue for Words {
             "read_only",
             "jobs_max",
             "queues_max",
+            "rank",
+            "in_any",
+            "weight",
         ];
         let (places, options) = split(words, KNOWN);
         rules.jobs_max = number(&options, "jobs_max", rules.jobs_max)?;
         rules.queues_max = number(&options, "queues_max", rules.queues_max)?;
+        if let (Some(weight), [tenant]) = (options.get("weight"), places.as_slice()) {
+            let weight = weight.parse().map_err(|_| "how much?".to_owned())?;
+            let tenants = &mut rules.tenants;
+            tenants.insert((*tenant).to_owned(), TenantRules { weight });
+            return Ok(());
+        }
         let default = rules.default.clone();
         let of_type = match places.as_slice() {
             [] => &mut rules.default,
@@ -88,6 +97,8 @@ impl Tongue for Words {
         };
         of_type.retries = yes(&options, "retries", of_type.retries)?;
         of_type.dedup = yes(&options, "dedup", of_type.dedup)?;
+        of_type.in_any = yes(&options, "in_any", of_type.in_any)?;
+        of_type.rank = number(&options, "rank", of_type.rank)?;
         of_type.prune_ms = span(&options, "prune", of_type.prune_ms)?;
         of_type.throttle_milli = number(&options, "throttle_milli", of_type.throttle_milli)?;
         if let Some(words) = options.get("backoff") {
@@ -173,7 +184,7 @@ fn backoff(words: &str) -> Heard<Backoff> {
 fn message(words: &[&str]) -> Heard<Option<Message>> {
     const KNOWN: &[&str] = &[
         "prio", "delay", "ttr", "key", "by", "token", "after", "error", "retries", "root",
-        "is_root", "bound", "claim", "items", "percent", "text",
+        "is_root", "bound", "claim", "items", "percent", "text", "except", "tenant",
     ];
     if let ["batch", puts @ ..] = words {
         let puts = puts.split(|word| *word == ";");
@@ -191,6 +202,7 @@ fn message(words: &[&str]) -> Heard<Option<Message>> {
             ttr_ms: span(&options, "claim", 0)?,
             ..pop(from, by(&options)?, false)?
         }),
+        ["turn", types @ ..] => Message::Pop(turn(types, &options)?),
         ["pop-job", id] => Message::PopJob {
             id: id_of(id)?,
             by: by(&options)?,
@@ -364,13 +376,27 @@ fn question(words: &[&str]) -> Heard<Option<Query>> {
         ["any", chance, kinds @ ..] => Query::Next(Choice {
             chance: id_of(chance)?,
             kinds: Arc::new(kinds.iter().map(|kind| kind.as_bytes().to_vec()).collect()),
-            any: None,
             from: 0,
             among: 0,
         }),
         ["totals"] => Query::Totals,
         _ => return Ok(None),
     }))
+}
+
+/// A claim of whichever tenant's turn it is.
+fn turn(types: &[&str], options: &Options<'_>) -> Heard<Pop> {
+    let text = |word: &str| word.to_owned();
+    let except = options.get("except").into_iter();
+    let any = AnyType {
+        tenant: options.get("tenant").map(|it| text(it)),
+        except: except.flat_map(|it| it.split(',')).map(text).collect(),
+        types: types.iter().map(|it| text(it)).collect(),
+    };
+    Ok(Pop {
+        any: Some(Arc::new(any)),
+        ..pop(&[], by(options)?, false)?
+    })
 }
 
 fn pop(from: &[&str], by: Claimant, waits: bool) -> Heard<Pop> {
@@ -381,6 +407,7 @@ fn pop(from: &[&str], by: Claimant, waits: bool) -> Heard<Pop> {
         waits,
         ticket: None,
         ttr_ms: 0,
+        any: None,
     })
 }
 

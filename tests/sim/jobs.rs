@@ -14,11 +14,12 @@ use crate::setting::Setting;
 use crate::violation::{Promise, Violation, ensure};
 use crate::workload::binding;
 use sexton::actors::queue::{
-    Body, Claimant, DedupKey, Message, Phase, Pop, Progress, Put, Query, QueueName, Reply, Right,
-    Root, Watch, Worker,
+    AnyType, Body, Claimant, DedupKey, Message, Phase, Pop, Progress, Put, Query, QueueName, Reply,
+    Right, Root, Watch, Worker,
 };
 use sexton::ids::{ProcessId, Token};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// How many numbers and claims are remembered.
 const REMEMBERED: usize = 12;
@@ -152,6 +153,7 @@ impl Jobs {
         ]) {
             0 => Message::Put(self.put(chance)),
             1 => Message::Batch((0..chance.below(5)).map(|_| self.put(chance)).collect()),
+            2 if chance.per_mille(200) => Message::Pop(self.turn(chance)),
             2 => Message::Pop(Pop {
                 waits: chance.per_mille(200),
                 ..self.pop(chance)
@@ -305,6 +307,29 @@ impl Jobs {
             waits: false,
             ticket: None,
             ttr_ms: *chance.pick(&[0, 0, 0, 2000]),
+            any: None,
+        }
+    }
+
+    /// A job of whichever tenant's turn it is.
+    fn turn(&self, chance: &mut Chance) -> Pop {
+        let mut kinds = || {
+            let kinds = (0..chance.within(1, 3)).map(|_| queue(chance).kind().to_vec());
+            let kinds = kinds.map(|kind| String::from_utf8(kind).expect("names are text"));
+            kinds.collect::<Vec<_>>()
+        };
+        let (types, except) = (kinds(), kinds());
+        let types = Some(types).filter(|_| chance.per_mille(500));
+        let except = Some(except).filter(|_| chance.per_mille(200));
+        Pop {
+            queues: [].into(),
+            weights: [].into(),
+            any: Some(Arc::new(AnyType {
+                tenant: None,
+                except: except.unwrap_or_default(),
+                types: types.unwrap_or_default(),
+            })),
+            ..self.pop(chance)
         }
     }
 

@@ -41,6 +41,7 @@ impl State {
             self.review(slot);
             self.forsake(slot);
         }
+        self.settle_turns();
     }
 
     /// Closes queues that were closed when a snapshot was taken, unless their types are throttled no more.

@@ -37,26 +37,7 @@ impl QueueMachine {
             }
             Outcome::Forgotten { slot } => self.state.forget_root(*slot, entry.seq),
             Outcome::Spoiled { id } => self.state.skip_ids(entry.seq, *id),
-            Outcome::Claimed { slot, .. } => {
-                let (by, ticket) = if let Message::Pop(pop) = message {
-                    (pop.by, pop.ticket)
-                } else if let Message::PopJob { by, .. } = message {
-                    (*by, None)
-                } else {
-                    unreachable!("only a pop claims")
-                };
-                self.commit_claim(*slot, entry, by, outcome);
-                self.state_binding(*slot, effects);
-                if matches!(message, Message::Pop(_)) {
-                    self.state.close(*slot, entry);
-                }
-                if let Some(ticket) = ticket
-                    && self.waiting.pop(ticket).is_some()
-                {
-                    self.waiting.forget(&mut self.state, ticket);
-                    effects.wake(ticket, self.claim_reply(*slot));
-                }
-            }
+            Outcome::Claimed { .. } => self.commit_pop(entry, message, outcome, effects),
             Outcome::Touched { slot, until, .. } => match bound_by(message) {
                 Some(to) => self.commit_bind((*slot, to), entry, *until, effects),
                 None => self.commit_touch(*slot, entry, *until),
@@ -90,6 +71,41 @@ impl QueueMachine {
                     .change_head(entry.seq, |head| head.draining = true);
             }
             Outcome::Duplicate { .. } | Outcome::Absent | Outcome::Refused(_) => {}
+        }
+    }
+
+    fn commit_pop(
+        &mut self,
+        entry: Stamp,
+        message: &Message,
+        outcome: &Outcome,
+        effects: &mut Effects<Self>,
+    ) {
+        let Outcome::Claimed { slot, turn, .. } = *outcome else {
+            unreachable!("only a claim is committed as one")
+        };
+        let (by, pop) = if let Message::Pop(pop) = message {
+            (pop.by, Some(pop))
+        } else if let Message::PopJob { by, .. } = message {
+            (*by, None)
+        } else {
+            unreachable!("only a pop claims")
+        };
+        if let (Some(any), Some(end)) = (pop.and_then(|pop| pop.any.as_deref()), turn) {
+            let job = self.state.job(slot).expect("what is claimed is there");
+            self.state
+                .take_turn(self.state.slot_of_queue(job), any, end);
+        }
+        self.commit_claim(slot, entry, by, outcome);
+        self.state_binding(slot, effects);
+        if pop.is_some() {
+            self.state.close(slot, entry);
+        }
+        if let Some(ticket) = pop.and_then(|pop| pop.ticket)
+            && self.waiting.pop(ticket).is_some()
+        {
+            self.waiting.forget(&mut self.state, ticket);
+            effects.wake(ticket, self.claim_reply(slot));
         }
     }
 

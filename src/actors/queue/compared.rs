@@ -35,6 +35,16 @@ impl Pair {
             self.compare_queue(queue);
         }
         selected::compare(&self.machine, &self.model);
+        let (clock, line) = self.machine.state.turns.in_line();
+        let tenants = self.model.turns.tenants.iter();
+        let right: Vec<(&[u8], u64)> = tenants
+            .map(|(name, from)| (name.as_slice(), *from))
+            .collect();
+        assert_eq!(
+            (clock, line),
+            (self.model.turns.clock, right),
+            "tenants are in line"
+        );
         let Reply::Totals(totals) = ask(Query::Totals) else {
             panic!("totals are asked for");
         };

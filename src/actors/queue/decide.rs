@@ -100,6 +100,17 @@ impl QueueMachine {
     fn decide_pop(&self, moment: &Moment, pop: &Pop) -> Outcome {
         let now = moment.now;
         let best = |queue: &QueueName| self.state.best(queue, (now.at, || chance(moment)));
+        let terms = (pop.by, pop.ttr_ms);
+        if let Some(any) = &pop.any {
+            let turn = self.state.turn(any, now.at);
+            let job = turn.and_then(|(queue, end)| {
+                let (_, _, slot) = best(&self.state.queue(queue).name)?;
+                Some((slot, end))
+            });
+            return job.map_or(Outcome::Absent, |(slot, end)| {
+                self.claim(now, slot, (terms, Some(end)))
+            });
+        }
         let best = if pop.weights.is_empty() {
             pop.queues.iter().filter_map(best).min()
         } else {
@@ -112,18 +123,25 @@ impl QueueMachine {
             drawn(&offers, chance(moment))
         };
         best.map_or(Outcome::Absent, |(_, _, slot)| {
-            self.claim(now, slot, (pop.by, pop.ttr_ms))
+            self.claim(now, slot, (terms, None))
         })
     }
 
     fn decide_pop_job(&self, now: Now, id: u64, by: Claimant) -> Outcome {
         match self.state.find(id) {
-            Some((slot, job)) if job.phase != Phase::Claimed => self.claim(now, slot, (by, 0)),
+            Some((slot, job)) if job.phase != Phase::Claimed => {
+                self.claim(now, slot, ((by, 0), None))
+            }
             Some(_) | None => Outcome::Absent,
         }
     }
 
-    fn claim(&self, now: Now, slot: Slot, terms: (Claimant, u64)) -> Outcome {
+    fn claim(
+        &self,
+        now: Now,
+        slot: Slot,
+        (terms, turn): ((Claimant, u64), Option<u64>),
+    ) -> Outcome {
         let Some(job) = self.state.job(slot) else {
             return Outcome::Absent;
         };
@@ -143,6 +161,7 @@ impl QueueMachine {
             } else {
                 Date(0)
             },
+            turn,
         }
     }
 

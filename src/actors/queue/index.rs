@@ -147,6 +147,7 @@ impl State {
         } else {
             self.wanted.remove(&slot);
         }
+        self.note_turn(slot);
     }
 }
 

@@ -22,7 +22,7 @@ impl State {
         let mut state = Self::new(rules);
         // Those whose body is still to come, as their slots ascend.
         let mut without = VecDeque::new();
-        let mut closed = Vec::new();
+        let (mut closed, mut turns) = (Vec::new(), None);
         for page in pages {
             match page {
                 Page::Head(head) => {
@@ -43,6 +43,7 @@ impl State {
                 }
                 Page::Roots(page) => state.roots.load(page),
                 Page::Closed(page) => closed = page,
+                Page::Turns(page) => turns = Some(page),
             }
         }
         assert!(without.is_empty(), "a job without a body has a page for it");
@@ -57,6 +58,10 @@ impl State {
             state.enter(slot);
         }
         state.load_closed(closed);
+        state.settle_turns();
+        if let Some(turns) = turns {
+            state.load_turns(turns);
+        }
         state
     }
 

@@ -173,7 +173,11 @@ impl Machine for QueueMachine {
         outcome: &Outcome,
         effects: &mut Effects<Self>,
     ) {
+        self.state.entry = entry.seq;
+        // In a replay nobody else does.
+        self.state.open(entry.at);
         self.apply(entry, message, outcome, effects);
+        self.state.settle_turns();
         self.wake_if_unclaimed(effects);
     }
 

@@ -269,11 +269,6 @@ const fn is_nothing(items: &u32) -> bool {
     *items == 0
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
-const fn is_zero(ms: &u64) -> bool {
-    *ms == 0
-}
-
 /// What a root job is known by: `MediaWiki`'s way to give up a cascade of jobs that a newer one has made superfluous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -313,8 +308,30 @@ pub struct Pop {
     #[serde(default)]
     pub weights: Arc<[u32]>,
     /// Milliseconds that the claim lasts; if 0, as the job or its type says.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default)]
     pub ttr_ms: u64,
+    /// If given, no queues are named: the job is of whichever tenant's turn it is of these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub any: Option<Arc<AnyType>>,
+}
+
+/// Queues from which tenants give jobs in turn.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AnyType {
+    /// Those of this tenant; empty for the default one. Of any, if `None`.
+    pub tenant: Option<String>,
+    /// None with jobs of these types. Counts only if `types` is empty.
+    pub except: Vec<String>,
+    /// Those with jobs of these types; if empty, of any but the ones that are set to be asked for by name.
+    pub types: Vec<String>,
+}
+
+impl AnyType {
+    /// Whether jobs of this type are left out.
+    pub(super) fn excepts(&self, kind: &[u8]) -> bool {
+        self.except.iter().any(|it| it.as_bytes() == kind)
+    }
 }
 
 /// For whom a claim is made.
@@ -381,6 +398,9 @@ pub enum Outcome {
         until: Timestamp,
         /// If this is its last try: when it is pruned, given back. Else zero.
         prune: Date,
+        /// If it was claimed in a turn of its tenant: where that ended.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turn: Option<u64>,
     },
     /// A claim's span begins again.
     Touched {

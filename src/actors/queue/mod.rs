@@ -13,6 +13,7 @@
 //! | `state.rs` `index.rs` `by_id.rs` | jobs and queues, moving a job from phase to phase; the indexes over them |
 //! | `bound.rs` | claims that are bound to processes |
 //! | `roots.rs` | root jobs, and which jobs they have made superfluous |
+//! | `turns.rs` `turning.rs` | whose turn it is among tenants, and which of its queues gives a job |
 //! | `throttle.rs` `closing.rs` | queues that are closed for a while because something was claimed |
 //! | `waiting.rs` | who waits for a job, who has to do with a queue |
 //! | `pages.rs` `load.rs` | durable state as pages; indexes built again from them |
@@ -21,7 +22,7 @@
 //! | `decide.rs` `adding.rs` `commit.rs` | the rules: which job goes to whom, and what becomes of it; what is added; and making it so |
 //! | `look.rs` `select.rs` `busiest.rs` | answers to questions; to those that walk far, in shares |
 //! | `event.rs` | what is told to whoever listens |
-//! | `invariants.rs` `model/` `compared.rs` `selected.rs` `steps.rs` `tests.rs` | the machine compared with a plain model, its state walked |
+//! | `invariants.rs` `model/` `compared.rs` `selected.rs` `steps.rs` `tests.rs` `fair.rs` | the machine compared with a plain model, its state walked |
 
 mod adding;
 mod bound;
@@ -34,6 +35,8 @@ mod commit;
 mod compared;
 mod decide;
 mod event;
+#[cfg(test)]
+mod fair;
 mod held;
 mod index;
 #[cfg(test)]
@@ -67,20 +70,23 @@ mod steps;
 #[cfg(test)]
 mod tests;
 mod throttle;
+mod turning;
+mod turns;
 mod waiting;
 
 pub use crate::bytes::Bytes as Body;
 pub use job::Job;
 pub use machine::QueueMachine;
 pub use message::{
-    Claimant, DedupKey, Message, NewJob, Outcome, Placed, Pop, Put, Refused, Right, Root, Worker,
+    AnyType, Claimant, DedupKey, Message, NewJob, Outcome, Placed, Pop, Put, Refused, Right, Root,
+    Worker,
 };
 pub use name::QueueName;
 pub use pages::Page;
 pub use phase::{Counts, Phase};
 pub use reply::{
-    AnyType, BusyQueue, Choice, Claim, JobSelection, JobView, Query, QueueSelection, QueueView,
-    Reply, Totals, View, Watch,
+    BusyQueue, Choice, Claim, JobSelection, JobView, Query, QueueSelection, QueueView, Reply,
+    Totals, View, Watch,
 };
-pub use rules::{Backoff, Class, Order, Rules, TypeRules};
+pub use rules::{Backoff, Class, Order, Rules, TenantRules, TypeRules};
 pub use said::{ErrorText, Progress};

@@ -33,6 +33,14 @@ impl QueueName {
         whole.then(|| Self(name.into()))
     }
 
+    /// The queue of a tenant, empty for the default one, with jobs of this type; `None` if that is no name.
+    pub fn of(tenant: &[u8], kind: &[u8]) -> Option<Self> {
+        if tenant.is_empty() {
+            return Self::new(kind);
+        }
+        Self::parse(&[tenant, b":", kind].concat())
+    }
+
     /// The name as it is written.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

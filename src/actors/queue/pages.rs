@@ -10,6 +10,7 @@ use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::queue::{Numbered, Pause, Queue};
 use crate::actors::queue::roots::KnownRoot;
+use crate::actors::queue::turns::{StoredTurns, TURNS};
 use crate::bytes::Bytes as Body;
 use crate::clock::{Deadline, Timestamp};
 use crate::ids::{PageId, Slot};
@@ -76,6 +77,8 @@ pub enum Page {
     Roots(Loaded<KnownRoot>),
     /// Queues that are closed by their throttles, and until when.
     Closed(Vec<Closed>),
+    /// Whose turn it is among tenants.
+    Turns(StoredTurns),
 }
 
 impl Page {
@@ -84,6 +87,7 @@ impl Page {
         match page.kind() {
             _ if page == PageId::HEAD => Once::decode(content).map(Self::Head),
             _ if page == CLOSED => kept::read(content).map(Self::Closed),
+            _ if page == TURNS => kept::read(content).map(Self::Turns),
             Numbered::KIND => Kept::decode(page, content).map(Self::Queues),
             BODIES => Ok(Self::Body(Slot(page.index()), Body::new(content))),
             KnownRoot::KIND => Kept::decode(page, content).map(Self::Roots),

@@ -8,6 +8,7 @@ use crate::actors::queue::ready::Ready;
 use crate::actors::queue::reply::QueueView;
 use crate::actors::queue::rules::{Order, TypeRules};
 use crate::actors::queue::throttle::Throttle;
+use crate::actors::queue::turns::Stand;
 use crate::clock::{Date, Offset, Timestamp};
 use crate::ids::{Seq, Slot, Ticket};
 use crate::lookup::slab::Slab;
@@ -45,6 +46,8 @@ pub(super) struct Queue {
     pub(super) pauses: u64,
     /// Where it stands among those that are offered.
     pub(super) place: Option<u32>,
+    /// Where it stands among the queues of its tenant.
+    pub(super) stand: Stand,
 }
 
 /// What is durable of a queue that has jobs or is paused, by its number.
@@ -76,7 +79,7 @@ pub(super) fn aside(phase: Phase, (buried, id, slot): (Seq, u64, Slot)) -> (Seq,
 }
 
 impl Queue {
-    pub(super) fn new(name: QueueName, rules: &TypeRules) -> Self {
+    pub(super) fn new(name: QueueName, rules: &TypeRules, stand: Stand) -> Self {
         Self {
             name,
             order: rules.order,
@@ -98,6 +101,7 @@ impl Queue {
             deletes: 0,
             pauses: 0,
             place: None,
+            stand,
         }
     }
 
@@ -120,7 +124,8 @@ impl Queue {
         self.has_claimable() && self.throttle.opens() <= at
     }
 
-    const fn has_claimable(&self) -> bool {
+    /// Whether something could be claimed from it, but for its throttle.
+    pub(super) const fn has_claimable(&self) -> bool {
         self.counts.ready > 0 && !self.is_paused
     }
 

@@ -101,21 +101,10 @@ pub struct Choice {
     pub chance: u64,
     /// Those with jobs of these types; of any, if there are none here.
     pub kinds: Arc<HashSet<Vec<u8>>>,
-    /// If given, those of any type but the ones that are set to be asked for by name.
-    pub any: Option<Arc<AnyType>>,
     /// How many have been looked at before.
     pub from: u32,
     /// How many of those might have been chosen.
     pub among: u32,
-}
-
-/// Which queues a claim of any type may be made from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AnyType {
-    /// Those of this tenant; empty for the default one. Of any, if `None`.
-    pub tenant: Option<String>,
-    /// None with jobs of these types.
-    pub except: Vec<String>,
 }
 
 /// Something about queues that can be waited for, or held.

@@ -22,6 +22,33 @@ pub struct Rules {
     pub default: TypeRules,
     /// What holds for a type.
     pub types: BTreeMap<String, TypeRules>,
+    /// What holds for a tenant, by its name; that of the default one is empty.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tenants: BTreeMap<String, TenantRules>,
+}
+
+/// What holds for the jobs of one tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TenantRules {
+    /// How often it has its turn, in proportion to others: from 1 to [`TenantRules::WEIGHT_MAX`].
+    pub weight: u32,
+}
+
+impl TenantRules {
+    /// The largest weight.
+    pub const WEIGHT_MAX: u32 = 1000;
+
+    /// Whether a tenant may weigh so much.
+    pub const fn is_weight(weight: &u32) -> bool {
+        0 < *weight && *weight <= Self::WEIGHT_MAX
+    }
+}
+
+impl Default for TenantRules {
+    fn default() -> Self {
+        Self { weight: 1 }
+    }
 }
 
 /// What holds for the jobs of one type. Whoever asks what is in force is told every field.
@@ -58,9 +85,14 @@ pub struct TypeRules {
     pub dedup_ignore: Vec<String>,
     /// Whether its jobs are among those of any type.
     pub in_any: bool,
+    /// In a tenant's turn, types of a lower rank come first.
+    pub rank: u32,
 }
 
 impl TypeRules {
+    /// The rank of types that say nothing of it.
+    pub const RANK: u32 = 100;
+
     /// Tries of a job, by whether a tube command added it.
     pub(super) fn tries(&self, tube: bool) -> u32 {
         if tube {
@@ -135,6 +167,7 @@ impl Default for Rules {
             roots_max: 1_000_000,
             default: TypeRules::default(),
             types: BTreeMap::new(),
+            tenants: BTreeMap::new(),
         }
     }
 }
@@ -157,6 +190,7 @@ impl Default for TypeRules {
             tube_max_tries: 0,
             dedup_ignore: Vec::new(),
             in_any: true,
+            rank: Self::RANK,
         }
     }
 }
@@ -189,6 +223,13 @@ impl Rules {
         let kind = std::str::from_utf8(queue.kind()).unwrap_or_default();
         let own = self.types.get_key_value(kind);
         own.map_or(Self::DEFAULT, |(name, _)| name)
+    }
+
+    /// The weight of a queue's tenant.
+    pub(super) fn weight_of(&self, queue: &QueueName) -> u32 {
+        let name = std::str::from_utf8(queue.tenant()).unwrap_or_default();
+        let own = self.tenants.get(name).copied();
+        own.unwrap_or_default().weight
     }
 
     /// What holds for a queue.

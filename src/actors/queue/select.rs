@@ -123,21 +123,13 @@ impl QueueMachine {
         let Choice {
             chance,
             kinds,
-            any,
             from,
             among,
         } = choice;
         let offered = &self.state.offered;
         let may = |slot: &&Slot| {
             let name = &self.state.queue(**slot).name;
-            let of_types = kinds.is_empty() || kinds.contains(name.kind());
-            let of_any = any.as_deref().is_none_or(|any| {
-                let is_left_out = any.except.iter().any(|it| it.as_bytes() == name.kind());
-                let tenant = any.tenant.as_ref();
-                let of_tenant = tenant.is_none_or(|it| it.as_bytes() == name.tenant());
-                of_tenant && !is_left_out && self.state.rules.of(name).in_any
-            });
-            of_types && of_any
+            kinds.is_empty() || kinds.contains(name.kind())
         };
         let name = |slot: &Slot| self.state.queue(*slot).name.clone();
         let mut tries = (0..TRIES).filter(|_| *from == 0);

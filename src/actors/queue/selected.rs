@@ -145,7 +145,6 @@ fn compare_choice(machine: &QueueMachine, model: &Model, kinds: &[&str]) {
     let choice = Choice {
         chance: model.next_id,
         kinds,
-        any: None,
         from: 0,
         among: 0,
     };

@@ -19,6 +19,7 @@ use crate::actors::queue::queue::{Numbered, Pause, Queue};
 use crate::actors::queue::reply::{QueueView, Totals};
 use crate::actors::queue::roots::{KnownRoot, Roots};
 use crate::actors::queue::rules::{Order, Rules};
+use crate::actors::queue::turns::{self, Turns};
 use crate::clock::{Date, Offset, Timestamp};
 use crate::ids::{Digest, PageId, ProcessId, Seq, Slot, Ticket};
 use crate::lookup::kept::{Item as _, Kept, Once};
@@ -54,6 +55,10 @@ pub(super) struct State {
     pub(super) offered: Vec<Slot>,
     /// Queues from which something can be claimed, and that somebody waits for.
     pub(super) wanted: BTreeSet<Slot>,
+    /// Whose turn it is among tenants.
+    pub(super) turns: Turns,
+    /// The newest entry. Volatile.
+    pub(super) entry: Seq,
     pub(super) totals: Totals,
     pub(super) head: Once<Head>,
     pub(super) pages: Pages,
@@ -71,7 +76,10 @@ impl State {
         for slot in slots {
             let queue = &mut self.queues[slot];
             queue.go_by(self.rules.of(&queue.name));
+            self.review(slot);
         }
+        self.settle_turns();
+        self.reseat();
     }
 
     /// Holds back what time removes for good, or no longer.
@@ -100,6 +108,8 @@ impl State {
             roots: Roots::default(),
             offered: Vec::new(),
             wanted: BTreeSet::new(),
+            turns: Turns::default(),
+            entry: Seq(0),
             totals: Totals::default(),
             head: Once::default(),
             pages: Pages::default(),
@@ -235,6 +245,7 @@ impl State {
             _ if page == pages::CLOSED => {
                 pages::encode_closed(&self.closings, &self.queues, content);
             }
+            _ if page == turns::TURNS => self.encode_turns(content),
             Job::KIND => self.jobs.encode(page, content),
             Numbered::KIND => self.numbers.encode(page, content),
             KnownRoot::KIND => self.roots.known.encode(page, content),
@@ -376,6 +387,7 @@ impl State {
     /// back, and a drain is over.
     pub(super) fn start(&mut self, start: Start) {
         let Start { stamp, skipped } = start;
+        self.entry = stamp.seq;
         self.open(stamp.at);
         let ended: Vec<Slot> = self
             .jobs
@@ -407,6 +419,7 @@ impl State {
         for slot in bound {
             self.give_back(slot, stamp);
         }
+        self.settle_turns();
     }
 
     /// A claim has ended without a word: the job is ready again, abandoned if that was its last try, or gone if it is
@@ -437,7 +450,8 @@ impl State {
             return slot;
         }
         let slot = self.queues.next_free();
-        let queue = Queue::new(name.clone(), self.rules.of(name));
+        let stand = self.stand(name);
+        let queue = Queue::new(name.clone(), self.rules.of(name), stand);
         self.queues.insert(slot, queue);
         let (queues, names) = (&self.queues, &mut self.names);
         names.insert(name, slot, |other| queues[other].name.clone());
@@ -477,6 +491,7 @@ impl State {
         if self.queues.get(queue).is_none_or(Queue::is_present) {
             return;
         }
+        self.unstand(queue);
         let gone = self.queues.remove(queue);
         assert!(
             self.names.remove(&gone.name, queue),

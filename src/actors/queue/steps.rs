@@ -2,11 +2,12 @@
 
 use crate::actors::binding::{Binding, Gone, Until};
 use crate::actors::queue::{
-    Backoff, Body, Claimant, Class, DedupKey, Message, Order, Pop, Progress, Put, QueueName, Right,
-    Root, Rules, TypeRules, Worker,
+    AnyType, Backoff, Body, Claimant, Class, DedupKey, Message, Order, Pop, Progress, Put,
+    QueueName, Right, Root, Rules, TenantRules, TypeRules, Worker,
 };
 use crate::ids::ProcessId;
 use proptest::prelude::*;
+use std::sync::Arc;
 
 #[derive(Clone, Debug)]
 pub(super) enum Step {
@@ -60,6 +61,7 @@ pub(super) fn rules(order: Order) -> Rules {
         tube_max_tries: 3,
         backoff,
         prune_ms: 9000,
+        rank: 7,
         ..default.clone()
     };
     let forever = TypeRules {
@@ -79,6 +81,7 @@ pub(super) fn rules(order: Order) -> Rules {
     };
     let once = TypeRules {
         retries: false,
+        in_any: false,
         ..default.clone()
     };
     let same = TypeRules {
@@ -107,13 +110,14 @@ pub(super) fn rules(order: Order) -> Rules {
         roots_max: 3,
         default,
         types: types.map(|(name, rules)| (name.to_owned(), rules)).into(),
+        tenants: [("t".to_owned(), TenantRules { weight: 3 })].into(),
     }
 }
 
 fn queue() -> impl Strategy<Value = QueueName> {
     const NAMES: &[&str] = &[
-        "a", "a", "a", "b", "few", "few", "t:few", "forever", "closed", "once", "memory", "same",
-        "slow", "slow",
+        "a", "a", "a", "b", "few", "few", "t:few", "t:a", "u:slow", "forever", "closed", "once",
+        "memory", "same", "slow", "slow",
     ];
     prop::sample::select(NAMES).prop_map(|name| QueueName::parse(name.as_bytes()).expect("a name"))
 }
@@ -170,6 +174,30 @@ fn pop() -> impl Strategy<Value = Pop> {
         waits: false,
         ticket: None,
         ttr_ms,
+        any: None,
+    })
+}
+
+/// A claim of whichever tenant's turn it is.
+fn turn() -> impl Strategy<Value = Pop> {
+    let kinds = || {
+        let kind = queue().prop_map(|it| String::from_utf8_lossy(it.kind()).into_owned());
+        prop_oneof![
+            1 => Just(Vec::new()),
+            1 => prop::collection::vec(kind, 1..4),
+        ]
+    };
+    let tenant = prop::sample::select(&["", "t", "none"][..]).prop_map(str::to_owned);
+    let any = (prop::option::weighted(0.2, tenant), kinds(), kinds());
+    (pop(), any).prop_map(|(pop, (tenant, except, types))| Pop {
+        queues: [].into(),
+        weights: [].into(),
+        any: Some(Arc::new(AnyType {
+            tenant,
+            except,
+            types,
+        })),
+        ..pop
     })
 }
 
@@ -266,7 +294,8 @@ fn message() -> impl Strategy<Value = Message> {
         24 => put().prop_map(Message::Put),
         4 => prop::collection::vec(put(), 0..5).prop_map(Message::Batch),
         2 => root().prop_map(Message::Register),
-        12 => pop().prop_map(Message::Pop),
+        9 => pop().prop_map(Message::Pop),
+        5 => turn().prop_map(Message::Pop),
         3 => (queue(), 0u32..4).prop_map(|(queue, count)| Message::Kick { queue, count }),
         6 => (few(), 0u32..4).prop_map(|(queue, count)| Message::Repush { queue, count }),
         3 => (queue(), span()).prop_map(|(queue, ms)| Message::Pause { queue, ms }),

@@ -214,6 +214,7 @@ impl Client {
             waits,
             ticket: None,
             ttr_ms: 0,
+            any: None,
         }
     }
 }

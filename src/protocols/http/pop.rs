@@ -20,7 +20,7 @@ use tokio::time::timeout;
 pub(crate) struct Pop {
     /// From which; or `any`.
     queues: Option<List<QueueName, 1000>>,
-    /// From whichever has a job, drawn by chance, but of types that are set to be asked for by name. Does not wait.
+    /// From whichever has a job: tenants have their turns, each as often as its weight says. Does not wait.
     any: Option<AnyQueue>,
     /// One for each of the queues, in their order: which of those that have a job gives one is left to chance, each as often as its weight says. If left out, the one with the most urgent job.
     weights: Option<List<Number<u32, 1, { u32::MAX as u64 }>, 1000>>,
@@ -41,7 +41,7 @@ pub(crate) struct Pop {
     /// Whether its tree is killed, and proved gone, before a job whose claim has run out is given on.
     #[serde(default)]
     kill_before_grant: bool,
-    /// Jobs that are done: these claims are ended first, as by `ack`. With `queues`, and without `wait`.
+    /// Jobs that are done: these claims are ended first, as by `ack`. Without `wait`.
     done: Option<List<JobClaim, 100>>,
 }
 
@@ -53,14 +53,16 @@ pub(crate) struct JobClaim {
     pub(super) token: Token,
 }
 
-/// Queues of any type.
+/// Queues of any tenant.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct AnyQueue {
     /// Only of this tenant; empty for the default one.
     tenant: Option<String>,
-    /// None of these types.
+    /// None of these types; not beside `types`.
     #[serde(default)]
     except: Vec<String>,
+    /// Only of these types; if left out, of any but those that are set to be asked for by name.
+    types: Option<List<QueueName, 1000>>,
 }
 
 /// The most types that a claim of any type leaves out.
@@ -69,7 +71,11 @@ const EXCEPT_MAX: usize = 100;
 impl AnyQueue {
     /// What is asked for, if nothing of the request stands against it.
     fn of(self, is_plain: bool) -> Result<AnyType, Problem> {
-        let Self { tenant, except } = self;
+        let Self {
+            tenant,
+            except,
+            types,
+        } = self;
         if !is_plain {
             let words = "stands alone: without queues, weights, and wait";
             return Err(Problem::field("any", words));
@@ -78,7 +84,19 @@ impl AnyQueue {
             let words = format!("has {EXCEPT_MAX} types at most");
             return Err(Problem::field("any.except", words));
         }
-        Ok(AnyType { tenant, except })
+        let types = types.map_or(Vec::new(), |types| types.0);
+        if !types.is_empty() && !except.is_empty() {
+            return Err(Problem::field("any.except", "stands without types"));
+        }
+        if types.iter().any(|kind| !kind.tenant().is_empty()) {
+            return Err(Problem::field("any.types", "are names without a tenant"));
+        }
+        let types = types.iter().map(|kind| kind.as_str().to_owned());
+        Ok(AnyType {
+            tenant,
+            except,
+            types: types.collect(),
+        })
     }
 }
 
@@ -152,11 +170,14 @@ pub(crate) async fn pop(call: &Call, Body(wanted): Body<Pop>) -> Result<Json<Cla
     let queues = self::bound(call, &bound).await?;
     let queues = queues.claiming_for(wanted.claim_ms.0);
     if let Some(any) = wanted.any {
-        if wanted.done.is_some() {
-            return Err(Problem::field("done", "stands with queues"));
-        }
         let is_plain = wanted.queues.is_none() && wanted.weights.is_none() && wanted.wait.0 == 0;
-        let claims = queues.pop_any(any.of(is_plain)?, count).await?;
+        let any = any.of(is_plain)?;
+        if let Some(done) = wanted.done {
+            let acks = acks(&done.0);
+            let ends = queues.exchange_any(&acks, any, count).await?;
+            return Ok(exchanged(call, queues, (done.0, ends)));
+        }
+        let claims = queues.pop_any(any, count).await?;
         return Ok(answered(call, queues, claims));
     }
     let names = wanted.queues.map(|names| names.0);
@@ -175,7 +196,9 @@ pub(crate) async fn pop(call: &Call, Body(wanted): Body<Pop>) -> Result<Json<Cla
         if wanted.wait.0 > 0 {
             return Err(Problem::field("done", "stands without wait"));
         }
-        return exchanged(call, queues, (done.0, &names, count)).await;
+        let acks = acks(&done.0);
+        let ends = queues.exchange(&acks, &names, count).await?;
+        return Ok(exchanged(call, queues, (done.0, ends)));
     }
     let claims = match wanted.wait.0 {
         0 => queues.pop_some(&names, count).await?,
@@ -198,14 +221,17 @@ pub(super) async fn bound(call: &Call, bound: &Bound) -> Result<Queues, Problem>
     Ok(binding.map_or_else(|| queues.clone(), |binding| queues.bound(binding)))
 }
 
-/// Ends jobs that are done, and claims others.
-async fn exchanged(
+fn acks(done: &[JobClaim]) -> Vec<(u64, Token)> {
+    done.iter().map(|of| (of.id, of.token)).collect()
+}
+
+/// The answer to a request that ended jobs and claimed others.
+fn exchanged(
     call: &Call,
     queues: Queues,
-    (done, names, count): (Vec<JobClaim>, &[QueueName], usize),
-) -> Result<Json<Claims>, Problem> {
-    let acks: Vec<_> = done.iter().map(|of| (of.id, of.token)).collect();
-    let Exchanged { done: ends, claims } = queues.exchange(&acks, names, count).await?;
+    (done, exchanged): (Vec<JobClaim>, Exchanged),
+) -> Json<Claims> {
+    let Exchanged { done: ends, claims } = exchanged;
     let refused = claims.as_ref().err().map(Refusal::from);
     let Json(mut answer) = answered(call, queues, claims.unwrap_or_default());
     let ends = done.iter().zip(ends);
@@ -214,7 +240,7 @@ async fn exchanged(
         Some(NotDone { id: *id, refused })
     });
     (answer.not_done, answer.refused) = (Some(not_done.collect()), refused);
-    Ok(Json(answer))
+    Json(answer)
 }
 
 /// The answer, and what becomes of the claims if it is not delivered.

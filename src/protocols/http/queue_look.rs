@@ -412,6 +412,17 @@ pub(crate) struct TypeConfig {
 pub(crate) struct QueueConfig {
     limits: Limits,
     types: Vec<TypeConfig>,
+    /// Tenants that have an entry; all others weigh 1.
+    tenants: Vec<TenantConfig>,
+}
+
+/// What holds for a tenant.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct TenantConfig {
+    /// Empty for the default one.
+    tenant: String,
+    /// How often it has its turn, in proportion to others.
+    weight: u32,
 }
 
 /// What holds for every type that has an entry, and for the others; or for one type.
@@ -425,6 +436,7 @@ async fn config(call: &Call, Query(of): Query<OfType>) -> Result<Json<QueueConfi
         roots_max,
         default: _,
         types: _,
+        tenants: _,
     } = *rules;
     let types = match &of.r#type {
         Some(kind) => vec![TypeConfig {
@@ -448,7 +460,15 @@ async fn config(call: &Call, Query(of): Query<OfType>) -> Result<Json<QueueConfi
         body_bytes_max,
         roots_max,
     };
-    Ok(Json(QueueConfig { limits, types }))
+    let tenants = rules.tenants.iter().map(|(tenant, of)| TenantConfig {
+        tenant: tenant.clone(),
+        weight: of.weight,
+    });
+    Ok(Json(QueueConfig {
+        limits,
+        types,
+        tenants: tenants.collect(),
+    }))
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -106,6 +106,7 @@ fn pop(names: &[&str], by: Claimant, weights: &[u32]) -> Job {
         ticket: None,
         weights: weights.into(),
         ttr_ms: 0,
+        any: None,
     })
 }
 

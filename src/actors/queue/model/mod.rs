@@ -10,6 +10,7 @@
 mod adding;
 mod ending;
 mod time;
+mod turns;
 
 use sexton::actors::binding::{self, Binding, ToProcesses};
 use sexton::actors::queue::{
@@ -33,6 +34,8 @@ pub(super) struct Model {
     pub(super) pauses: Vec<Pause>,
     /// Queues that something was claimed from, and when they open again.
     pub(super) closings: Vec<(QueueName, Timestamp)>,
+    /// Whose turn it is among tenants.
+    pub(super) turns: turns::Turns,
     /// Root jobs by slot, and until when they are remembered.
     roots: Vec<Option<(Root, Timestamp)>>,
     /// Which queue has which number.
@@ -158,6 +161,7 @@ impl Model {
             jobs: Vec::new(),
             pauses: Vec::new(),
             closings: Vec::new(),
+            turns: turns::Turns::default(),
             roots: Vec::new(),
             numbers: Vec::new(),
             waiters: Vec::new(),
@@ -299,6 +303,9 @@ impl Model {
     /// The job that this claim takes: of the best of each queue the one that chance chose, if that is left to chance, and
     /// any if it chose none of them.
     fn taken(&self, pop: &Pop) -> Option<&Entry> {
+        if let Some(any) = &pop.any {
+            return self.best(&[self.turn(any)?]);
+        }
         if pop.weights.is_empty() {
             return self.best(&pop.queues);
         }
@@ -391,6 +398,7 @@ impl Model {
             | Message::Fail { id, by, .. } => self.end(message, (*id, *by), (seq, at)),
         };
         self.number();
+        self.line_up();
         reply
     }
 
@@ -424,6 +432,9 @@ impl Model {
         let waiters = &mut self.waiters;
         waiters.retain(|(ticket, _)| Some(*ticket) != pop.ticket);
         let reply = self.claim(id, (pop.by, pop.ttr_ms), moment);
+        if let (Reply::Claim(claim), Some(_)) = (&reply, &pop.any) {
+            self.take_turn(&claim.queue);
+        }
         if let Reply::Claim(claim) = &reply
             && !claim.duplicate
             && let milli @ 1.. = self.rules_of(&claim.queue).throttle_milli

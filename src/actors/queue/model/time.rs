@@ -25,6 +25,7 @@ impl Model {
             pause.quarantined = false;
         }
         self.number();
+        self.line_up();
     }
 
     /// What time acts on next.
@@ -120,5 +121,6 @@ impl Model {
             Due::Waiter(_) => unreachable!("whoever waits sends a message"),
         }
         self.number();
+        self.line_up();
     }
 }

@@ -1,0 +1,91 @@
+//! Whose turn it is among tenants, over plain lists.
+
+use super::Model;
+use sexton::actors::queue::{AnyType, Phase, QueueName};
+
+/// Tenants and queues with something to claim, those first that have stood there for longest.
+#[derive(Clone, Default)]
+pub(crate) struct Turns {
+    /// Where the newest turn ended, in parts of one that a tenant of weight 1 has.
+    pub(crate) clock: u64,
+    /// With where the next turn of each begins.
+    pub(crate) tenants: Vec<(Vec<u8>, u64)>,
+    queues: Vec<QueueName>,
+}
+
+impl Model {
+    /// What can be claimed now, but for throttles, is in line, by name at the end of it if it was not before.
+    pub(super) fn line_up(&mut self) {
+        let can = |queue: &QueueName| {
+            let is_paused = self.pauses.iter().any(|pause| pause.queue == *queue);
+            !is_paused && !self.line(queue, Phase::Ready).is_empty()
+        };
+        let queues: Vec<QueueName> = self.queues().into_iter().filter(can).collect();
+        let turns = &mut self.turns;
+        turns.queues.retain(|queue| queues.contains(queue));
+        turns.tenants.retain(|(tenant, _)| {
+            let mut of = queues.iter().map(QueueName::tenant);
+            of.any(|it| it == tenant)
+        });
+        for queue in queues {
+            let tenant = queue.tenant().to_vec();
+            if !turns.tenants.iter().any(|(it, _)| *it == tenant) {
+                turns.tenants.push((tenant, turns.clock));
+            }
+            if !turns.queues.contains(&queue) {
+                turns.queues.push(queue);
+            }
+        }
+    }
+
+    /// The queue that gives a job next.
+    pub(super) fn turn(&self, of: &AnyType) -> Option<QueueName> {
+        let kind = |queue: &QueueName| String::from_utf8_lossy(queue.kind()).into_owned();
+        let is_asked = |queue: &&QueueName| {
+            let rules = self.rules_of(queue);
+            let is_kind = if of.types.is_empty() {
+                rules.in_any && !of.except.contains(&kind(queue))
+            } else {
+                of.types.contains(&kind(queue))
+            };
+            let tenant = of.tenant.as_ref();
+            let is_tenant = tenant.is_none_or(|it| it.as_bytes() == queue.tenant());
+            let is_open = !self.is_shut(queue) && rules.read_only.is_none();
+            is_kind && is_tenant && is_open
+        };
+        let asked: Vec<&QueueName> = self.turns.queues.iter().filter(is_asked).collect();
+        let tenants = self.turns.tenants.iter();
+        let mut tenants = tenants.filter(|(it, _)| asked.iter().any(|queue| queue.tenant() == *it));
+        let first = tenants.next()?;
+        let tenant = tenants.fold(first, |first, other| {
+            let is_sooner = self.end_of(&other.0) < self.end_of(&first.0);
+            if is_sooner { other } else { first }
+        });
+        let mut queues = asked.into_iter().filter(|queue| queue.tenant() == tenant.0);
+        let first = queues.next()?;
+        let queue = queues.fold(first, |first, other| {
+            let is_urgent = self.rules_of(other).rank < self.rules_of(first).rank;
+            if is_urgent { other } else { first }
+        });
+        Some(queue.clone())
+    }
+
+    fn end_of(&self, tenant: &[u8]) -> u64 {
+        let found = self.turns.tenants.iter().find(|(it, _)| it == tenant);
+        let name = String::from_utf8_lossy(tenant).into_owned();
+        let weight = self.rules.tenants.get(&name).map_or(1, |it| it.weight);
+        found.map_or(0, |(_, from)| from + (1 << 20) / u64::from(weight))
+    }
+
+    /// It has given one: it goes to the end of the line, and so does its tenant.
+    pub(super) fn take_turn(&mut self, queue: &QueueName) {
+        let end = self.end_of(queue.tenant());
+        let turns = &mut self.turns;
+        turns.clock = turns.clock.max(end);
+        turns.tenants.retain(|(it, _)| it != queue.tenant());
+        let tenant = (queue.tenant().to_vec(), turns.clock);
+        turns.tenants.push(tenant);
+        turns.queues.retain(|it| it != queue);
+        turns.queues.push(queue.clone());
+    }
+}

@@ -1,0 +1,366 @@
+//! Queues in turn: which of them has its tenant's turn, and when one comes into line or leaves it.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "slots come from indexes over the slabs: one that leads nowhere is an impossible state"
+)]
+
+use crate::actors::queue::message::AnyType;
+use crate::actors::queue::name::QueueName;
+use crate::actors::queue::queue::Queue;
+use crate::actors::queue::state::State;
+use crate::actors::queue::turns::{Key, Stand, StoredTurns, TURNS, Tenant, Turns, cost};
+use crate::clock::Timestamp;
+use crate::ids::Slot;
+use crate::lookup::kept;
+use crate::lookup::slab::Slab;
+use std::collections::BTreeSet;
+
+impl State {
+    /// The tenant of a queue that comes into being.
+    pub(super) fn stand(&mut self, name: &QueueName) -> Stand {
+        let turns = &mut self.turns;
+        let tenant = turns.names.get(name.tenant()).copied();
+        let tenant = tenant.unwrap_or_else(|| {
+            let (slot, cost) = (turns.tenants.next_free(), cost(self.rules.weight_of(name)));
+            let tenant = Tenant {
+                name: name.tenant().into(),
+                cost,
+                queues: 0,
+                claimable: 0,
+                from: 0,
+                place: 0,
+                offered: BTreeSet::new(),
+                seat: None,
+            };
+            turns.names.insert(tenant.name.clone(), slot);
+            turns.tenants.insert(slot, tenant);
+            slot
+        });
+        turns.tenants[tenant].queues += 1;
+        Stand {
+            tenant,
+            is_claimable: false,
+            place: 0,
+            seat: None,
+        }
+    }
+
+    /// A queue is about to go.
+    pub(super) fn unstand(&mut self, slot: Slot) {
+        self.unseat(slot);
+        let (turns, stand) = (&mut self.turns, &self.queues[slot].stand);
+        turns.tenants[stand.tenant].queues -= 1;
+        turns.left.push((stand.tenant, stand.is_claimable));
+    }
+
+    /// Whether something can be claimed from a queue may have changed.
+    pub(super) fn note_turn(&mut self, slot: Slot) {
+        let queue = &self.queues[slot];
+        let stand = &queue.stand;
+        let joins_or_leaves = stand.is_claimable != queue.has_claimable();
+        if joins_or_leaves || stand.seat.is_some() != queue.place.is_some() {
+            self.turns.changed.push(slot);
+        }
+        if joins_or_leaves {
+            // Now, that the queue still has what makes it part of the page.
+            self.touch_turns();
+        }
+    }
+
+    /// Brings those into line, by name, that can be claimed from now, and takes those out of it that cannot: called after each
+    /// entry, so that it does not matter what was so in between.
+    pub(super) fn settle_turns(&mut self) {
+        if self.turns.changed.is_empty() && self.turns.left.is_empty() {
+            return;
+        }
+        let mut changed = std::mem::take(&mut self.turns.changed);
+        let queues = &self.queues;
+        changed.retain(|slot| queues.get(*slot).is_some());
+        changed.sort_by(|one, other| queues[*one].name.cmp(&queues[*other].name));
+        changed.dedup();
+        for is_claimable in [true, false] {
+            for slot in &changed {
+                let queue = &self.queues[*slot];
+                if queue.stand.is_claimable != is_claimable && queue.has_claimable() == is_claimable
+                {
+                    self.line_up(*slot, is_claimable);
+                }
+            }
+        }
+        for slot in &changed {
+            self.unseat(*slot);
+            self.seat(*slot);
+        }
+        changed.clear();
+        self.turns.changed = changed;
+        self.turns.forget();
+    }
+
+    fn line_up(&mut self, slot: Slot, is_claimable: bool) {
+        self.unseat(slot);
+        let (turns, stand) = (&mut self.turns, &mut self.queues[slot].stand);
+        stand.is_claimable = is_claimable;
+        if !is_claimable {
+            turns.tenants[stand.tenant].claimable -= 1;
+            return;
+        }
+        stand.place = turns.take_place();
+        let (clock, place) = (turns.clock, turns.take_place());
+        let tenant = &mut turns.tenants[stand.tenant];
+        tenant.claimable += 1;
+        if tenant.claimable == 1 {
+            (tenant.from, tenant.place) = (clock, place);
+        }
+    }
+
+    /// Takes a queue out of the indexes of what is offered.
+    fn unseat(&mut self, slot: Slot) {
+        let (turns, queue) = (&mut self.turns, &mut self.queues[slot]);
+        let stand = &mut queue.stand;
+        let Some((key, rank)) = stand.seat.take() else {
+            return;
+        };
+        if let Some(seats) = turns.kinds.get_mut(queue.name.kind()) {
+            seats.remove(&(key, slot));
+            if seats.is_empty() {
+                turns.kinds.remove(queue.name.kind());
+            }
+        }
+        if let Some(rank) = rank {
+            let offered = &mut turns.tenants[stand.tenant].offered;
+            offered.remove(&(rank, stand.place, slot));
+            turns.seat(stand.tenant);
+        }
+    }
+
+    /// Puts a queue into them, if it is offered.
+    fn seat(&mut self, slot: Slot) {
+        let (turns, queue) = (&mut self.turns, &mut self.queues[slot]);
+        if queue.place.is_none() {
+            return;
+        }
+        let (rules, stand) = (self.rules.of(&queue.name), &mut queue.stand);
+        let key = turns.tenants[stand.tenant].key();
+        let rank = rules.in_any.then_some(rules.rank);
+        stand.seat = Some((key, rank));
+        if let Some(seats) = turns.kinds.get_mut(queue.name.kind()) {
+            seats.insert((key, slot));
+        } else {
+            let seats = BTreeSet::from([(key, slot)]);
+            turns.kinds.insert(queue.name.kind().into(), seats);
+        }
+        if let Some(rank) = rank {
+            let offered = &mut turns.tenants[stand.tenant].offered;
+            offered.insert((rank, stand.place, slot));
+            turns.seat(stand.tenant);
+        }
+    }
+
+    /// Whose turn it is of these at `at`: a queue, and where the turn ends.
+    pub(super) fn turn(&self, of: &AnyType, at: Timestamp) -> Option<(Slot, u64)> {
+        let opened = self.opened(of, at);
+        let tenants = &self.turns.tenants;
+        let late = opened.iter().map(|(tenant, ..)| *tenant);
+        let found = self.first_tenant(of).into_iter().chain(late);
+        let tenant = found.min_by_key(|tenant| tenants[*tenant].key())?;
+        let late = opened.iter().filter(|(other, ..)| *other == tenant);
+        let late = late.map(|(_, rank, place, slot)| (*rank, *place, *slot));
+        let (.., queue) = self.first_queue(of, tenant).into_iter().chain(late).min()?;
+        let (end, _) = tenants[tenant].key();
+        Some((queue, end.max(self.turns.clock)))
+    }
+
+    /// Queues whose time has come, but that nobody has opened yet, as in a replay: tenant, rank, place in line.
+    fn opened(&self, of: &AnyType, at: Timestamp) -> Vec<(Slot, u32, u64, Slot)> {
+        let due = self.closings.range(..=(at, Slot::NONE));
+        let due = due.filter_map(|(_, slot)| {
+            let queue = &self.queues[*slot];
+            let is_ready = queue.has_claimable() && !queue.is_read_only;
+            (is_ready && self.is_asked(of, queue)).then(|| {
+                let rank = self.rules.of(&queue.name).rank;
+                (queue.stand.tenant, rank, queue.stand.place, *slot)
+            })
+        });
+        due.collect()
+    }
+
+    fn is_asked(&self, of: &AnyType, queue: &Queue) -> bool {
+        let name = &queue.name;
+        let tenant = of.tenant.as_ref();
+        tenant.is_none_or(|it| it.as_bytes() == name.tenant()) && self.is_kind_asked(of, name)
+    }
+
+    fn is_kind_asked(&self, of: &AnyType, name: &QueueName) -> bool {
+        if of.types.is_empty() {
+            self.rules.of(name).in_any && !of.excepts(name.kind())
+        } else {
+            of.types.iter().any(|it| it.as_bytes() == name.kind())
+        }
+    }
+
+    fn first_tenant(&self, of: &AnyType) -> Option<Slot> {
+        let turns = &self.turns;
+        if let Some(name) = &of.tenant {
+            let tenant = turns.names.get(name.as_bytes()).copied();
+            return tenant.filter(|tenant| self.first_queue(of, *tenant).is_some());
+        }
+        if !self.goes_by_kind(of) {
+            let mut tenants = turns.any.iter().map(|(_, tenant)| *tenant);
+            return tenants.find(|tenant| self.first_queue(of, *tenant).is_some());
+        }
+        let mut best: Option<(Key, Slot)> = None;
+        for seats in self.asked_kinds(of) {
+            for (key, slot) in seats {
+                if best.is_some_and(|(best, _)| best < *key) {
+                    break;
+                }
+                let tenant = self.queues[*slot].stand.tenant;
+                let is_right = turns.tenants[tenant].key();
+                best = best.into_iter().chain([(is_right, tenant)]).min();
+            }
+        }
+        best.map(|(_, tenant)| tenant)
+    }
+
+    /// Whether types are looked through, and not tenants: where some types are left out, whichever are fewer.
+    fn goes_by_kind(&self, of: &AnyType) -> bool {
+        let turns = &self.turns;
+        !of.types.is_empty() || !of.except.is_empty() && turns.kinds.len() < turns.any.len()
+    }
+
+    /// Offered queues of the types that are asked for, type by type.
+    fn asked_kinds(&self, of: &AnyType) -> Vec<&BTreeSet<(Key, Slot)>> {
+        let kinds = &self.turns.kinds;
+        if !of.types.is_empty() {
+            let named = of.types.iter();
+            return named.filter_map(|it| kinds.get(it.as_bytes())).collect();
+        }
+        let is_asked = |seats: &&BTreeSet<(Key, Slot)>| {
+            let one = seats.first().map(|(_, slot)| &self.queues[*slot].name);
+            one.is_some_and(|name| self.is_kind_asked(of, name))
+        };
+        kinds.values().filter(is_asked).collect()
+    }
+
+    /// The queue of a tenant that gives a job in its turn: rank, place in line.
+    fn first_queue(&self, of: &AnyType, tenant: Slot) -> Option<(u32, u64, Slot)> {
+        let tenant = &self.turns.tenants[tenant];
+        if of.types.is_empty() {
+            let mut offered = tenant.offered.iter();
+            let may = |(.., slot): &&(u32, u64, Slot)| !of.excepts(self.queues[*slot].name.kind());
+            return offered.find(may).copied();
+        }
+        let found = of.types.iter().filter_map(|kind| {
+            let name = QueueName::of(&tenant.name, kind.as_bytes())?;
+            let (slot, queue) = self.queue_named(&name)?;
+            let is_offered = queue.stand.seat.is_some();
+            is_offered.then(|| (self.rules.of(&name).rank, queue.stand.place, slot))
+        });
+        found.min()
+    }
+
+    /// A queue has had its tenant's turn, which ended there.
+    pub(super) fn take_turn(&mut self, slot: Slot, of: &AnyType, end: u64) {
+        self.touch_turns();
+        self.unseat(slot);
+        let (turns, stand) = (&mut self.turns, &mut self.queues[slot].stand);
+        turns.clock = turns.clock.max(end);
+        stand.place = turns.take_place();
+        let (clock, place) = (turns.clock, turns.take_place());
+        let tenant = &mut turns.tenants[stand.tenant];
+        (tenant.from, tenant.place) = (clock, place);
+        turns.seat(stand.tenant);
+        self.seat(slot);
+        if self.goes_by_kind(of) {
+            self.put_right(of);
+        }
+    }
+
+    /// Moves queues to where their tenants stand now, as far as they come first of the types that were asked for.
+    fn put_right(&mut self, of: &AnyType) {
+        let mut late = Vec::new();
+        for seats in self.asked_kinds(of) {
+            let is_late = |(key, slot): &&(Key, Slot)| {
+                self.turns.tenants[self.queues[*slot].stand.tenant].key() != *key
+            };
+            late.extend(seats.iter().take_while(is_late).map(|(_, slot)| *slot));
+        }
+        for slot in late {
+            self.unseat(slot);
+            self.seat(slot);
+        }
+    }
+
+    /// Goes by other weights, ranks, and types that are set to be asked for by name.
+    pub(super) fn reseat(&mut self) {
+        let slots: Vec<Slot> = self.queues.iter().map(|(slot, _)| slot).collect();
+        for slot in &slots {
+            self.unseat(*slot);
+            let queue = &self.queues[*slot];
+            let weight = self.rules.weight_of(&queue.name);
+            self.turns.tenants[queue.stand.tenant].cost = cost(weight);
+        }
+        for slot in slots {
+            self.seat(slot);
+        }
+    }
+
+    fn touch_turns(&mut self) {
+        let (turns, queues) = (&self.turns, &self.queues);
+        let page = |content: &mut Vec<u8>| encode(turns, queues, content);
+        self.pages.touch(TURNS, self.entry, page);
+    }
+
+    /// Puts tenants and queues where they stood when a snapshot was taken.
+    pub(super) fn load_turns(&mut self, stored: StoredTurns) {
+        let StoredTurns {
+            clock,
+            next,
+            tenants,
+            queues,
+        } = stored;
+        self.turns.clock = clock;
+        self.turns.next = self.turns.next.max(next);
+        for (name, from, place) in tenants {
+            if let Some(slot) = self.turns.names.get(name.as_bytes()) {
+                let tenant = &mut self.turns.tenants[*slot];
+                (tenant.from, tenant.place) = (from, place);
+            }
+        }
+        let slots: Vec<Slot> = self.queues.iter().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            self.unseat(slot);
+        }
+        for (number, place) in queues {
+            if let Some(numbered) = self.numbers.get(number) {
+                self.queues[numbered.queue].stand.place = place;
+            }
+        }
+        self.turns.next = next;
+        self.reseat();
+    }
+
+    /// Writes the page of turns.
+    pub(super) fn encode_turns(&self, content: &mut Vec<u8>) {
+        encode(&self.turns, &self.queues, content);
+    }
+}
+
+/// Writes whose turn it is, as a page holds it.
+fn encode(turns: &Turns, queues: &Slab<Queue>, content: &mut Vec<u8>) {
+    let in_line = |(_, tenant): &(Slot, &Tenant)| tenant.claimable > 0;
+    let tenants = turns.tenants.iter().filter(in_line).map(|(_, tenant)| {
+        let name = String::from_utf8_lossy(&tenant.name).into();
+        (name, tenant.from, tenant.place)
+    });
+    let queues = queues.iter().filter(|(_, it)| it.stand.is_claimable);
+    let queues = queues.filter_map(|(_, queue)| Some((queue.number?, queue.stand.place)));
+    let stored = StoredTurns {
+        clock: turns.clock,
+        next: turns.next,
+        tenants: tenants.collect(),
+        queues: queues.collect(),
+    };
+    kept::write(&stored, content);
+}
