@@ -370,7 +370,7 @@ fn tables_say_what_holds_for_the_jobs_of_a_type() {
     let of = |kind: &str| document["queues"][kind].clone();
     let default = serde_json::json!({
         "class": "durable", "order": "priority", "claim_ttl_ms": 90_000, "max_tries": 3, "retries": true,
-        "dedup": false, "prune_ms": 604_800_000, "throttle": 0.0, "read_only_reason": null, "tube_max_tries": 3, "dedup_ignore": [], "in_any": true,
+        "dedup": false, "prune_ms": 604_800_000, "throttle": 0.0, "read_only_reason": null, "tube_max_tries": 3, "dedup_ignore": [], "in_any": true, "rank": 100,
         "backoff": {"first_ms": 5000, "factor": 2, "max_ms": 3_600_000, "jitter": 0.1},
     });
     assert_eq!(of("default"), default);
@@ -401,8 +401,36 @@ fn tables_say_what_holds_for_the_jobs_of_a_type() {
     ];
     assert_eq!(of("mails"), with(&mails));
     let (_, said, _) = output(&mut config(&["--config", text(&path)]));
-    let line = "mails    durable  fifo      90s        3          no       yes    1m     0.5/s     5s x2 to 2m, +-0.125  it moves          3               -             yes\n";
+    let line = "mails    durable  fifo      90s        3          no       yes    1m     0.5/s     5s x2 to 2m, +-0.125  it moves          3               -             yes     100\n";
     assert!(said.ends_with(line), "{said}");
+}
+
+#[test]
+fn tables_say_how_often_tenants_have_their_turns() {
+    let (_files, path) = file(
+        "[tenants.acme]\nweight = 3\n[tenants.\"\"]\nweight = 1000\n[queues.mails]\nrank = 7\n",
+    );
+    let (status, said, errors) = output(&mut config(&["--json", "--config", text(&path)]));
+    assert_eq!(status, Some(0), "{errors}");
+    let document: Value = serde_json::from_str(&said).expect("it is JSON");
+    let tenants = serde_json::json!({"": {"weight": 1000}, "acme": {"weight": 3}});
+    assert_eq!(document["tenants"], tenants);
+    assert_eq!(document["queues"]["mails"]["rank"], 7);
+    let (_files, path) = file(
+        "[tenants.a]\nweight = 0\n[tenants.b]\nweight = 1001\n[tenants.\"c d\"]\n[tenants]\ne = 5\n[tenants.f]\nshare = 1\n",
+    );
+    let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
+    assert_eq!(status, Some(2), "{errors}");
+    for line in [
+        "2: tenants.a: weight: expected a whole number from 1 to 1000",
+        "4: tenants.b: weight: expected a whole number from 1 to 1000",
+        "5: tenants.c d: no tenant is called so",
+        "7: tenants.e: expected a table with weight",
+        "9: tenants.f: share: there is no such key; expected weight",
+    ] {
+        let line = format!("{}:{line}", path.display());
+        assert!(errors.contains(&line), "{line}\n{errors}");
+    }
 }
 
 #[test]
@@ -417,7 +445,7 @@ fn what_is_wrong_with_a_queue_is_told_with_its_line() {
     );
     let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
     assert_eq!(status, Some(2), "{errors}");
-    let keys = "class, order, claim_ttl, max_tries, retries, dedup, prune, throttle, backoff, read_only_reason, tube_max_tries, dedup_ignore, in_any";
+    let keys = "class, order, claim_ttl, max_tries, retries, dedup, prune, throttle, backoff, read_only_reason, tube_max_tries, dedup_ignore, in_any, rank";
     let rate = "throttle: expected items a second, from 0.001 to 1000 with three decimals at most, or 0 for no limit";
     let expected = [
         "2: queues.a: class: the class redis is not in this version: expected durable or memory".to_owned(),

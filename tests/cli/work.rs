@@ -186,6 +186,14 @@ fn a_run_ends_at_its_limits() {
     push(&tree, "t2:mails", "f");
     let (said, _) = work(&tree, &["mails", "--any-ready"], "true");
     assert_eq!(jobs(&said).len(), 3, "those of every tenant: {said}");
+    for body in ["g", "h", "i", "j"] {
+        push(&tree, "t3:mails", body);
+    }
+    push(&tree, "t4:mails", "k");
+    let asked = ["mails", "--any-ready", "--max-jobs", "2"];
+    work(&tree, &asked, "true");
+    let (said, _) = work(&tree, &["mails", "--tenant", "t4"], "true");
+    assert_eq!(jobs(&said).len(), 0, "each tenant has had its turn: {said}");
 }
 
 #[test]

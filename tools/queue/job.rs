@@ -191,6 +191,7 @@ Examples:
   sexton queue pop mails                         exit status 1 if there is none
   sexton queue pop mails purges --wait 600
   sexton queue pop --any --except mails          of whichever other type there is a job
+  sexton queue pop --any --types mails,thumbs    of the tenant whose turn it is
   sexton queue pop mails --claim 600             for work that takes longer than its type has it
   sexton queue pop mails=3 purges                while both have jobs, three of mails for each of purges
   sexton queue pop mails --process 0199a1b2      it is given back when that process, and all it started, has ended
@@ -199,7 +200,8 @@ pub(super) struct Popped {
     /// From which queues; with a weight behind `=` for any of them, chance draws one of those that have a job
     #[arg(num_args = 1..=1000, value_parser = weighed, value_name = "QUEUE[=WEIGHT]")]
     queues: Vec<(QueueName, Option<NonZeroU32>)>,
-    /// From any queue that has a job, drawn by chance, but of types that are set to be asked for by name (`in_any`)
+    /// From any queue that has a job, tenant by tenant, each as often as its weight says; but of types that are set to be asked for
+    /// by name (`in_any`)
     #[arg(long, conflicts_with = "wait")]
     any: bool,
     /// With --any: only of this tenant; empty for the default one
@@ -208,6 +210,15 @@ pub(super) struct Popped {
     /// With --any: of none of these types, with commas between them
     #[arg(long, requires = "any", value_name = "TYPES", value_delimiter = ',')]
     except: Vec<String>,
+    /// With --any: only of these types, with commas between them, also of those that are set to be asked for by name
+    #[arg(
+        long,
+        requires = "any",
+        conflicts_with = "except",
+        value_name = "TYPES",
+        value_delimiter = ','
+    )]
+    types: Vec<String>,
     /// Whole seconds to wait for one at most
     #[arg(long, value_name = SPAN, default_value = "0", value_parser = seconds(0, WAIT_MAX))]
     wait: u64,
@@ -231,6 +242,10 @@ impl Popped {
         let any_of = fields([
             ("tenant", json!(self.tenant)),
             ("except", json!(self.except)),
+            (
+                "types",
+                json!((!self.types.is_empty()).then_some(self.types)),
+            ),
         ]);
         let any_of = json!(self.any.then_some(any_of));
         let request = fields([

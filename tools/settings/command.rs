@@ -3,7 +3,7 @@
 
 use crate::report::{Failure, tell, written};
 use crate::settings::layer::{Effective, Entry, Given, Values};
-use crate::settings::{queue, service};
+use crate::settings::{queue, service, tenant};
 use crate::table::{self, Column};
 use crate::text;
 use clap::Args;
@@ -72,10 +72,12 @@ fn document(entries: &[Entry], queues: &Rules) -> Map<String, Value> {
         (entry.key.clone(), shown)
     });
     let settings = Value::Object(settings.collect());
+    let tenants = tenant::document(&queues.tenants);
     let queues = queue::document(queues);
     Map::from_iter([
         ("settings".to_owned(), settings),
         ("queues".to_owned(), queues),
+        ("tenants".to_owned(), tenants),
     ])
 }
 

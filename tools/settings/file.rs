@@ -6,6 +6,7 @@
 
 use crate::report::Failure;
 use crate::settings::layer::{Entry, Problem, Source, Values};
+use crate::settings::tenant::{self, Tenants};
 use crate::settings::{queue, service, worker};
 use sexton::actors::process::Definition;
 use std::path::Path;
@@ -20,6 +21,7 @@ const BYTES_MAX: u64 = 1 << 20;
 pub(crate) struct Content {
     pub(crate) entries: Vec<Entry>,
     pub(crate) queues: Vec<queue::Table>,
+    pub(crate) tenants: Tenants,
     pub(crate) services: Vec<Definition>,
     pub(crate) problems: Vec<Problem>,
 }
@@ -63,30 +65,28 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
     }
     let (mut entries, mut queues) = (Vec::new(), Vec::new());
     let (mut services, mut workers) = (Vec::new(), Vec::new());
+    let mut tenants = Tenants::new();
     for (key, value) in table.get_ref() {
         let line = line(bytes, key.span().start);
         if problems.iter().any(|(told, _)| *told == line) {
             continue;
         }
         let key: &str = key.get_ref();
-        if key == "queues" {
-            let of = |at| source(self::line(bytes, at));
-            let (tables, wrong) = queue::tables(value.get_ref(), of);
-            queues = tables;
-            problems.extend(wrong.into_iter().map(|wrong| (wrong.source.line(), wrong)));
-            continue;
-        }
-        if key == "services" {
-            let of = |at| source(self::line(bytes, at));
-            let (tables, wrong) = service::tables(value.get_ref(), &path, of);
-            services = tables;
-            problems.extend(wrong.into_iter().map(|wrong| (wrong.source.line(), wrong)));
-            continue;
-        }
-        if key == "workers" {
-            let of = |at| source(self::line(bytes, at));
-            let (tables, wrong) = worker::tables(value.get_ref(), &path, of);
-            workers = tables;
+        let of = |at| source(self::line(bytes, at));
+        let wrong = match key {
+            "queues" => Some(kept(&mut queues, queue::tables(value.get_ref(), of))),
+            "tenants" => Some(kept(&mut tenants, tenant::tables(value.get_ref(), of))),
+            "services" => Some(kept(
+                &mut services,
+                service::tables(value.get_ref(), &path, of),
+            )),
+            "workers" => Some(kept(
+                &mut workers,
+                worker::tables(value.get_ref(), &path, of),
+            )),
+            _ => None,
+        };
+        if let Some(wrong) = wrong {
             problems.extend(wrong.into_iter().map(|wrong| (wrong.source.line(), wrong)));
             continue;
         }
@@ -113,9 +113,16 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
     Content {
         entries,
         queues,
+        tenants,
         services,
         problems: problems.into_iter().map(|(_, told)| told).collect(),
     }
+}
+
+/// Keeps the tables that were read; what is wrong with them.
+fn kept<T>(tables: &mut T, (read, wrong): (T, Vec<Problem>)) -> Vec<Problem> {
+    *tables = read;
+    wrong
 }
 
 /// What there is to say of bytes that are no text from this place on.

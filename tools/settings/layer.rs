@@ -7,6 +7,7 @@ use crate::report::Failure;
 use crate::settings::file;
 use crate::settings::flag::{Idle, Settings};
 use crate::settings::queue;
+use crate::settings::tenant::Tenants;
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
@@ -183,6 +184,7 @@ impl Given {
             let file::Content {
                 mut entries,
                 queues,
+                tenants,
                 services,
                 problems,
             } = file::read(Path::new(&path))?;
@@ -190,6 +192,7 @@ impl Given {
             entries.retain(|entry| settled.is_of_a_file(&flags, entry));
             settled.rank(&flags, entries);
             settled.queues = queues;
+            settled.tenants = tenants;
             settled.services = services;
         }
         let words = settled.entries.iter().flat_map(Entry::words);
@@ -202,6 +205,7 @@ impl Given {
             .map_err(|error| Failure::usage(format!("failed to check the settings: {error}")))?;
         let mut node = settings.node()?;
         queue::settle(&settled.queues, &mut node.rules.queue);
+        node.rules.queue.tenants.clone_from(&settled.tenants);
         node.services.clone_from(&settled.services);
         for problem in node.problems() {
             let source = settled.source(problem.setting);
@@ -239,6 +243,7 @@ fn refuse(problems: &[Problem]) -> Failure {
 struct Settled {
     entries: Vec<Entry>,
     queues: Vec<queue::Table>,
+    tenants: Tenants,
     services: Vec<Definition>,
     problems: Vec<Problem>,
 }

@@ -6,6 +6,7 @@
 //! | `layer.rs` | flag, environment, file, default: which prevails, and everything that is wrong |
 //! | `file.rs` | the configuration file, with the line of each key |
 //! | `queue.rs` | the tables of that file that say what holds for the jobs of a type |
+//! | `tenant.rs` | the tables that say how often tenants have their turns |
 //! | `service.rs` `worker.rs` | the tables that define services, and workers as services |
 //! | `command.rs` | `sexton config`, which shows them |
 
@@ -15,6 +16,7 @@ mod flag;
 mod layer;
 mod queue;
 mod service;
+mod tenant;
 mod value;
 mod worker;
 

@@ -16,7 +16,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Keys of a table.
-const KEYS: &str = "class, order, claim_ttl, max_tries, retries, dedup, prune, throttle, backoff, read_only_reason, tube_max_tries, dedup_ignore, in_any";
+const KEYS: &str = "class, order, claim_ttl, max_tries, retries, dedup, prune, throttle, backoff, read_only_reason, tube_max_tries, dedup_ignore, in_any, rank";
 
 /// Keys of `backoff`.
 const BACKOFF_KEYS: &str = "first, factor, max, jitter";
@@ -104,6 +104,7 @@ fn read(table: &DeTable<'_>, rules: &mut TypeRules, wrong: &mut Vec<Wrong>) {
             "dedup" => switch(found).map(|is| rules.dedup = is),
             "dedup_ignore" => names(found).map(|names| rules.dedup_ignore = names),
             "in_any" => switch(found).map(|is| rules.in_any = is),
+            "rank" => number(found).map(|rank| rules.rank = rank),
             "read_only_reason" => word(found).map(|why| {
                 rules.read_only = Some(why.to_owned()).filter(|why| !why.is_empty());
             }),

@@ -22,14 +22,11 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// How long a coordinator is waited for that is gone, by a run that does not wait for jobs.
 pub(super) const RETURN_MAX: Duration = Duration::from_secs(30);
 
-/// How often a queue that has a job is looked for again, after somebody else came first.
-const RACES_MAX: u32 = 100;
-
 /// Where jobs come from.
 pub(super) enum Source {
     /// These queues.
     Queues(Vec<QueueName>),
-    /// Queues with jobs of the types, of any tenant.
+    /// Queues with jobs of the types, of whichever tenant's turn it is.
     AnyTenant,
 }
 
@@ -64,39 +61,35 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    /// Claims a job, waiting for one at most `wait` seconds.
+    /// Claims a job, waiting for one at most `wait` seconds. Under a key: what was claimed for a request whose answer is lost is
+    /// answered again, and no claim is left that nobody knows.
     pub(super) fn claim(&self, wait: u64) -> Result<Found, Failure> {
-        match &self.source {
-            Source::Queues(queues) => self.pop(queues, wait),
-            Source::AnyTenant => {
-                for _ in 0..RACES_MAX {
-                    let Some(queue) = self.next(&self.types)? else {
-                        break;
-                    };
-                    let found = self.pop(&[queue], 0)?;
-                    if !matches!(found, Found::Nothing) {
-                        return Ok(found);
-                    }
-                }
-                Ok(Found::Nothing)
-            }
+        let target = self.target.under(&chance()?);
+        let asked = self.asked();
+        let pop = || client::send(&target, "/v1/queues/pop", asked.clone(), wait);
+        let answer = patiently(pop, (wait == 0).then_some(RETURN_MAX))?;
+        match answer.refusal().and_then(Found::refused) {
+            Some(found) => Ok(found),
+            None => Found::read(&answer.well(&[])?),
         }
     }
 
-    /// Whether a job can be ended and the next one claimed in one request.
-    pub(super) const fn exchanges(&self) -> bool {
-        matches!(self.source, Source::Queues(_))
+    /// What is asked for a claim.
+    fn asked(&self) -> Fields {
+        let from = match &self.source {
+            Source::Queues(queues) => ("queues", json!(queues)),
+            Source::AnyTenant => ("any", json!({ "types": self.types })),
+        };
+        fields([from, ("process", self.own.as_str().into())])
     }
 
     /// Says that a job is done, however long it takes until somebody hears it, and claims the next one: whether its claim was there
     /// still, and what was found; nothing if that cannot be said.
     pub(super) fn exchange(&self, done: &Claim) -> (Result<(), Failure>, Option<Found>) {
         let exchanged = || {
-            let asked = fields([
-                ("queues", json!(self.queues())),
-                ("process", self.own.as_str().into()),
-                ("done", json!([{ "id": done.id, "token": done.token }])),
-            ]);
+            let mut asked = self.asked();
+            let done = json!([{ "id": done.id, "token": done.token }]);
+            asked.insert("done".to_owned(), done);
             let target = self.target.under(&chance()?);
             let pop = || client::send(&target, "/v1/queues/pop", asked.clone(), 0);
             patiently(pop, None)?.well(&[])
@@ -114,34 +107,6 @@ impl Jobs {
             Some(refused) => reason_of(refused).and_then(Found::refused),
         };
         (told, found)
-    }
-
-    /// Under a key: what was claimed for a request whose answer is lost is answered again, and no claim is left that nobody knows.
-    fn pop(&self, queues: &[QueueName], wait: u64) -> Result<Found, Failure> {
-        let asked = fields([
-            ("queues", json!(queues)),
-            ("process", self.own.as_str().into()),
-        ]);
-        let target = self.target.under(&chance()?);
-        let pop = || client::send(&target, "/v1/queues/pop", asked.clone(), wait);
-        let answer = patiently(pop, (wait == 0).then_some(RETURN_MAX))?;
-        match answer.refusal().and_then(Found::refused) {
-            Some(none) => Ok(none),
-            None => Found::read(&answer.well(&[])?),
-        }
-    }
-
-    /// A queue that has a job.
-    fn next(&self, types: &[String]) -> Result<Option<QueueName>, Failure> {
-        let query = fields([("types", types.join(",").into())]);
-        let path = client::with_query("/v1/queues/next", &query);
-        let answer = client::get(&self.target, &path)?;
-        if answer.is_refused_as(Reason::Absent) {
-            return Ok(None);
-        }
-        let said = answer.well(&[])?;
-        let queue = QueueName::try_from(words(&said, "/queue").as_str());
-        queue.map(Some).map_err(|_| unread())
     }
 
     /// Says what became of a job, however long it takes until somebody hears it. Whether the claim was there still.

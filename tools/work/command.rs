@@ -40,6 +40,7 @@ use std::time::Duration;
 Examples:
   sexton work mails -- ./send                    until no job is ready
   sexton work mails purges --wait --procs 4 -- ./work
+  sexton work mails thumbs --any-ready --procs 8 -- ./work
   sexton work mails --tenant t1 --max-jobs 100 --max-time 5m --result json -- ./send
   sexton work thumbs --wait --lines --timeout 1m --memory 512MiB -- ./worker.py
 
@@ -54,7 +55,7 @@ pub(crate) struct Work {
     #[arg(long)]
     tenant: Option<String>,
 
-    /// Jobs of these types of whichever tenant has any, drawn by chance
+    /// Jobs of these types of every tenant, each in its turn: as often as its weight says (`[tenants.NAME]`), however many jobs it has
     #[arg(long, conflicts_with_all = ["tenant", "wait"])]
     any_ready: bool,
 

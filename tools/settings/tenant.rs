@@ -1,0 +1,68 @@
+//! The tables `[tenants.NAME]` of the configuration file: how often each tenant has its turn. The default tenant, which has no name,
+//! is `[tenants.""]`.
+
+use crate::settings::layer::{Problem, Source};
+use crate::settings::value::number;
+use serde_json::{Value, json};
+use sexton::actors::queue::{QueueName, TenantRules};
+use std::collections::BTreeMap;
+use toml::de::{DeTable, DeValue};
+
+/// Tenants that have a table.
+pub(crate) type Tenants = BTreeMap<String, TenantRules>;
+
+/// Reads the tables; `source` names the place of a byte.
+pub(crate) fn tables(
+    value: &DeValue<'_>,
+    source: impl Fn(usize) -> Source,
+) -> (Tenants, Vec<Problem>) {
+    let (mut tenants, mut problems) = (Tenants::new(), Vec::new());
+    let DeValue::Table(all) = value else {
+        let words = "expected tables such as [tenants.acme]";
+        return (tenants, vec![Problem::new(source(0), "tenants", words)]);
+    };
+    for (name, value) in all {
+        let (name, at) = (name.get_ref().as_ref(), name.span().start);
+        let mut wrong = |at, words: String| {
+            problems.push(Problem::new(source(at), &format!("tenants.{name}"), words));
+        };
+        if !name.is_empty() && QueueName::new(name.as_bytes()).is_none() {
+            wrong(at, "no tenant is called so".to_owned());
+        }
+        let mut rules = TenantRules::default();
+        if let DeValue::Table(table) = value.get_ref() {
+            read(table, &mut rules, wrong);
+        } else {
+            wrong(at, "expected a table with weight".to_owned());
+        }
+        tenants.insert(name.to_owned(), rules);
+    }
+    (tenants, problems)
+}
+
+fn read(table: &DeTable<'_>, rules: &mut TenantRules, mut wrong: impl FnMut(usize, String)) {
+    for (key, value) in table {
+        let at = key.span().start;
+        if key.get_ref() != "weight" {
+            let words = format!("{}: there is no such key; expected weight", key.get_ref());
+            wrong(at, words);
+            continue;
+        }
+        match number(value.get_ref()).ok().filter(TenantRules::is_weight) {
+            Some(weight) => rules.weight = weight,
+            None => wrong(
+                at,
+                format!(
+                    "weight: expected a whole number from 1 to {}",
+                    TenantRules::WEIGHT_MAX
+                ),
+            ),
+        }
+    }
+}
+
+/// What is in force for each tenant that has a table, as programs are shown it.
+pub(crate) fn document(tenants: &Tenants) -> Value {
+    let each = tenants.iter();
+    Value::Object(each.map(|(name, of)| (name.clone(), json!(of))).collect())
+}
