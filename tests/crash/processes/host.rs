@@ -50,7 +50,8 @@ impl Host {
         serve_by(command, &["--data", text(&self.data())])
     }
 
-    fn socket(&self) -> PathBuf {
+    /// Where its coordinator listens.
+    pub(crate) fn socket(&self) -> PathBuf {
         self.data().join("sexton.sock")
     }
 
@@ -120,7 +121,7 @@ impl Host {
     }
 
     /// What it launched, or what that started, and that still lives.
-    fn children(&self) -> Vec<Pidfd> {
+    pub(crate) fn children(&self) -> Vec<Pidfd> {
         let marked = |pid: u32| {
             let env = proc::environ(pid).ok().flatten().unwrap_or_default();
             let values = env

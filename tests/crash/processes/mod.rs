@@ -12,7 +12,7 @@
 //!
 //! `SEXTON_CRASH_KILLS=500 cargo test --test crash processes` is the long campaign.
 
-mod asking;
+pub(crate) mod asking;
 mod children;
 pub(crate) mod host;
 mod keepers;

@@ -1,0 +1,104 @@
+//! What commands do in the campaign, and what they note: each line is one write at the end of one file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+
+/// A command for each job: it holds a lock for as long as it, or what it started, lives, and notes that it begins and that it ends,
+/// with the job, the try and the token of the claim. The lock is its own proof: two that work on one job at a time are found, whatever was killed.
+pub(super) const SCRIPT: &str = r#"
+exec 9>"$0/lock.$SEXTON_JOB_ID"
+flock -n 9 || echo "beside $SEXTON_JOB_ID $SEXTON_JOB_ATTEMPT" >> "$0/noted"
+echo "begin $SEXTON_JOB_ID $SEXTON_JOB_ATTEMPT $SEXTON_JOB_FENCE $$" >> "$0/noted"
+sleep 0.0$((SEXTON_JOB_ID % 5))
+echo "end $SEXTON_JOB_ID $SEXTON_JOB_ATTEMPT $SEXTON_JOB_FENCE $$" >> "$0/noted"
+rm -f "$0/lock.$SEXTON_JOB_ID"
+"#;
+
+/// The same as a worker that is kept (docs/protocols/work.md).
+pub(super) const LINES: &str = r#"
+of() { it=${line#*\"$1\":}; it=${it%%[,\}]*}; }
+while read -r line <&3; do
+of id; id=$it; of attempt; try=$it; of fence; fence=$it
+exec 9>"$0/lock.$id"
+flock -n 9 || echo "beside $id $try" >> "$0/noted"
+echo "begin $id $try $fence $$" >> "$0/noted"
+sleep 0.0$((id % 5))
+echo "end $id $try $fence $$" >> "$0/noted"
+rm -f "$0/lock.$id"
+exec 9>&-
+echo "{\"id\":$id,\"ok\":true}" >&3
+done
+"#;
+
+/// What commands have noted, read on as it grows.
+pub(super) struct Noted {
+    file: PathBuf,
+    read: u64,
+    /// How often a job was begun.
+    pub(super) begun: u64,
+    /// Claims under which one was begun.
+    claims: BTreeSet<u64>,
+    /// Jobs that came to their end, and the claims under which they did.
+    pub(super) ended: BTreeMap<u64, BTreeSet<u64>>,
+    /// Who began last: its PID.
+    pub(super) newest: Option<u32>,
+    /// What must not be: a job that was worked on twice at a time, or twice under one claim.
+    pub(super) wrong: Vec<String>,
+}
+
+impl Noted {
+    /// Nothing yet, of what is noted in this folder.
+    pub(super) fn of(folder: &Path) -> Self {
+        Self {
+            file: folder.join("noted"),
+            read: 0,
+            begun: 0,
+            claims: BTreeSet::new(),
+            ended: BTreeMap::new(),
+            newest: None,
+            wrong: Vec::new(),
+        }
+    }
+
+    /// Reads what has come since.
+    pub(super) fn read_on(&mut self) {
+        // Before the first command, there is none.
+        let Ok(mut file) = File::open(&self.file) else {
+            return;
+        };
+        file.seek(SeekFrom::Start(self.read)).expect("it is a file");
+        let mut text = String::new();
+        file.read_to_string(&mut text).expect("it is text");
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        self.read += whole as u64;
+        self.take(text.get(..whole).unwrap_or_default());
+    }
+
+    pub(super) fn take(&mut self, text: &str) {
+        for line in text.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let number = |nth: usize| words.get(nth).and_then(|it| it.parse::<u64>().ok());
+            match (words.first(), number(1), number(3)) {
+                (Some(&"begin"), Some(_), Some(claim)) => {
+                    self.begun += 1;
+                    self.newest = words.get(4).and_then(|pid| pid.parse().ok());
+                    if !self.claims.insert(claim) {
+                        self.wrong.push(format!("{line}, for the second time"));
+                    }
+                }
+                (Some(&"end"), Some(id), Some(claim)) => {
+                    self.ended.entry(id).or_default().insert(claim);
+                }
+                _ => self.wrong.push(line.to_owned()),
+            }
+        }
+    }
+
+    /// How many of these jobs have not come to their end.
+    pub(super) fn left(&self, jobs: &BTreeSet<u64>) -> usize {
+        let is_left = |job: &&u64| !self.ended.contains_key(job);
+        jobs.iter().filter(is_left).count()
+    }
+}
